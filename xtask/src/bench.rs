@@ -1,7 +1,7 @@
-//! `xtask bench`: our servers beside their peers and the limit of the rig.
+//! `xtask bench`: compares our servers with their peers and with the limit of the rig.
 //!
-//! Server and client have a network namespace each, joined by a veth pair. The server, with all
-//! the kernel's work for it, has one core, and the client has another.
+//! Server and client each have a network namespace, joined by a veth pair. One core runs the server
+//! with all the kernel's work for it. Another core runs the client.
 
 mod busy_poll;
 mod content;
@@ -29,7 +29,7 @@ use crate::shell;
 use results::Results;
 use runner::{RESULTS, Runner};
 
-/// Debian packages of the peers and of other load generators.
+/// Debian packages of the peers and of third-party load generators.
 #[rustfmt::skip]
 const PACKAGES: &[&str] =
     &["nginx", "lighttpd", "h2o", "nsd", "knot", "knot-dnsutils", "bind9", "dnsperf", "wrk"];
@@ -51,7 +51,7 @@ pub(crate) struct Options {
 /// What to measure.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Figures, or groups of figures; the default is limit, dns and web.
+    /// Figures, or groups of figures. Default: limit, dns and web.
     #[arg(value_name = "FIGURE", value_parser = PossibleValuesParser::new(plan::words()))]
     figures: Vec<String>,
 
@@ -59,15 +59,15 @@ pub(crate) struct Selection {
     #[arg(long)]
     quick: bool,
 
-    /// The length of each measured part.
+    /// Length of each measured part.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<f64>,
 
-    /// Interleaved runs of each point; the default is 3, or 1 with --quick.
+    /// Interleaved runs of each point. Default: 3, or 1 with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: Option<u32>,
 
-    /// Only servers whose name contains this.
+    /// Run only servers whose name contains this.
     #[arg(
         long,
         value_name = "NAME",
@@ -76,23 +76,23 @@ pub(crate) struct Selection {
     )]
     server: String,
 
-    /// Packages are installed and programs are built.
+    /// Do not install packages or build.
     #[arg(long, hide = true)]
     built: bool,
 }
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Write the report of raw results again.
+    /// Write the report from raw results again.
     Report {
-        /// Raw results; the default is those of the last run.
+        /// Files of raw results. Default: those of the last run.
         files: Vec<PathBuf>,
     },
     /// Count the instructions of our code for each packet or request.
     Instructions(instructions::Options),
-    /// Quote the figures of benches/ in README.
+    /// Copy the figures of benches/ into README.
     Figures {
-        /// Fail when README quotes other figures.
+        /// Fail if README has different figures.
         #[arg(long)]
         check: bool,
     },
@@ -104,7 +104,7 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
     seconds.ok_or_else(|| "not a number from 0.2 to 600".to_owned())
 }
 
-/// Runs the command. It fails when something that was asked for is missing.
+/// Runs the command. It fails if a requested result is missing.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let target = shell::target_folder()?;
     let folder = target.join(FOLDER);
@@ -127,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
     if !selection.built {
         setup::run()?;
-        // The results name a missing package where it is needed.
+        // The results list a missing package where it matters.
         for (package, failure) in setup::install_quietly(PACKAGES) {
             println!("bench: {package} cannot be installed: {failure:#}");
         }

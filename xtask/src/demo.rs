@@ -1,8 +1,7 @@
-//! `xtask demo`: serves a sample site and a sample zone, fetches from each once,
-//! and goes on until Ctrl-C.
+//! `xtask demo`: serves a sample site and a sample zone, fetches from each once, and keeps serving
+//! until Ctrl-C.
 //!
-//! Without `--host` everything happens in a network namespace, and the host's
-//! network stays as it is.
+//! Without `--host` the demo runs in a network namespace and does not change the host's network.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,13 +22,13 @@ const ADDRESS: &str = "192.0.2.80";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// End after the check; the status is 0 only if both answers are right.
+    /// Exit after the check. The status is 0 only if both answers are right.
     #[arg(long)]
     once: bool,
-    /// Put the client's end on this host, where a browser can reach it.
+    /// Put the clients' side on this host, so that a browser can reach the servers.
     #[arg(long)]
     host: bool,
-    /// Skip packages and build.
+    /// Do not install packages or build.
     #[arg(long, hide = true)]
     built: bool,
 }
@@ -47,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn serve(options: &Options) -> Result<()> {
     let programs = shell::target_folder()?.join("release");
-    // Declared first, so that the servers end before it.
+    // Declared before the servers, so that it is dropped after them.
     let namespace = (!options.host).then(|| Namespace::create("demo"));
     let namespace = namespace.transpose()?;
     let inside = |program: &Path| match &namespace {
@@ -73,7 +72,7 @@ fn serve(options: &Options) -> Result<()> {
         checked?;
     } else {
         if let Err(failure) = checked {
-            // The servers go on, so that one can look for the cause.
+            // Keep the servers running, so that the user can look for the cause.
             eprintln!("demo: {failure:#}");
         }
         let prefix = match &namespace {
@@ -90,11 +89,11 @@ fn serve(options: &Options) -> Result<()> {
     }
     dns.stop_well()?;
     web.stop_well()?;
-    println!("demo: both servers have ended, nothing is left behind");
+    println!("demo: both servers have stopped and left nothing behind");
     Ok(())
 }
 
-/// The host of the URL and the DNS server's address in the two `try:` lines.
+/// Extracts the URL's host and the DNS server's address from the two `try:` lines.
 fn places(web: &str, dns: &str) -> Result<(String, String)> {
     let after = |line: &str, mark| {
         let mut words = line.split_whitespace();
@@ -105,7 +104,7 @@ fn places(web: &str, dns: &str) -> Result<(String, String)> {
     Ok((after(web, "http://")?, after(dns, "@")?))
 }
 
-/// Fetches a page and a name, prints both, and compares them with the sample.
+/// Fetches a page and a name, prints both, and compares them with the sample's files.
 fn check(inside: &impl Fn(&Path) -> Command, web_at: &str, dns_at: &str) -> Result<()> {
     let fetch = |program: &str, line: String| {
         let mut command = inside(Path::new(program));
@@ -135,12 +134,12 @@ fn check(inside: &impl Fn(&Path) -> Command, web_at: &str, dns_at: &str) -> Resu
     Ok(())
 }
 
-/// Returns on Ctrl-C, or with an error when a server ends before.
+/// Waits for Ctrl-C. Returns an error if a server ends first.
 fn wait_for_end(mut servers: [&mut Server; 2]) -> Result<()> {
     while !interrupt::seen() {
         std::thread::sleep(Duration::from_millis(50));
         for server in &mut servers {
-            // At a terminal Ctrl-C reaches the servers too, maybe before us.
+            // On a terminal the servers receive Ctrl-C too, perhaps before this process.
             let ended = server.expect_running();
             std::thread::sleep(Duration::from_millis(50));
             if !interrupt::seen() {

@@ -1,5 +1,5 @@
-//! `xtask e2e`: both servers against ordinary clients (curl, dig, sockets of the
-//! kernel) in network namespaces.
+//! `xtask e2e`: tests both servers with ordinary clients (curl, dig, kernel sockets) in network
+//! namespaces.
 
 mod abusers;
 pub(crate) mod checks;
@@ -36,12 +36,12 @@ use checks::Checks;
 use matrix::Scenario;
 use rig::Rig;
 
-/// Scenarios that run at the same time, each in its own namespaces.
+/// Number of scenarios that run at the same time, each in its own namespaces.
 const LANES: usize = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run a sample in which every pair of choices meets (the default).
+    /// Run a sample that has every pair of choices (the default).
     #[arg(long = "quick", overrides_with = "full")]
     _quick: bool,
     /// Run every combination.
@@ -50,24 +50,24 @@ pub(crate) struct Options {
     /// Only print the names of the scenarios.
     #[arg(long)]
     list: bool,
-    /// The seed of the losses in the matrix's first scenario.
+    /// Seed of the packet losses in the first scenario of the matrix.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     seed: u64,
     /// Use the two programs from DIR instead of a release build.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Skip packages and build.
+    /// Do not install packages or build.
     #[arg(long, hide = true)]
     built: bool,
-    /// Only scenarios and cases whose name contains this.
+    /// Run only scenarios and cases whose name contains this.
     #[arg(default_value = "", hide_default_value = true)]
     filter: String,
 }
 
-/// A part of the tests outside the matrix.
+/// A test outside the matrix.
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
-/// The parts that always run.
+/// Parts that always run.
 const PARTS: [(&str, Part); 7] = [
     ("bad input", refusals::run),
     ("super-segments", supers::run),
@@ -78,8 +78,8 @@ const PARTS: [(&str, Part); 7] = [
     ("other stations", stations::run),
 ];
 
-/// The servers under pressure. These parts need a load generator of the
-/// benchmarks and the whole machine, so they run by name or with `--full`.
+/// Tests under heavy load. They need the benchmarks' load generator and an idle machine, so they
+/// run only by name or with `--full`.
 const PRESSURE: [(&str, Part); 4] = [
     ("flood", flood::run),
     ("crowd", many::crowd),
@@ -111,7 +111,7 @@ impl Options {
     }
 }
 
-/// Runs the command; an error when any check failed.
+/// Runs the command. Returns an error if any check failed.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
         for scenario in options.scenarios() {
@@ -145,7 +145,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs this command, already built, by [`count_apart`].
+/// Runs this command without a build, in a process of its own, as root. Returns how many checks
+/// passed and failed.
 pub(crate) fn run_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["e2e", "--built"];
     args.extend(is_full.then_some("--full"));
@@ -153,8 +154,8 @@ pub(crate) fn run_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     count_apart(&args)
 }
 
-/// Runs a command of ours in another process, as root. Passes its output on, and
-/// returns the numbers of checks that passed and failed.
+/// Runs an xtask command in another process, as root. Prints its output, and returns how many
+/// checks passed and failed.
 pub(crate) fn count_apart(args: &[&str]) -> Result<(u32, u32)> {
     let mut command = shell::as_root(shell::this_program()?)?;
     command.args(args);
@@ -173,12 +174,12 @@ pub(crate) fn count_apart(args: &[&str]) -> Result<(u32, u32)> {
     counts.context("the tests did not run to their end")
 }
 
-/// Runs the scenarios, [`LANES`] at a time. The seed of each depends on its
-/// place in the full matrix, so that a run can be repeated.
+/// Runs the scenarios, [`LANES`] at a time. Each seed depends on the scenario's index in the full
+/// matrix, so that a run can be repeated.
 fn run_scenarios(options: &Options, env: &Env) -> Checks {
     let everything = matrix::full();
     let mut scenarios = options.scenarios();
-    // Those that wait for retransmissions take long; the others fill the gaps.
+    // Start lossy scenarios first, because they wait for retransmissions and take longest.
     scenarios.sort_by_key(|scenario| !scenario.is_lossy());
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Checks::default());
@@ -208,20 +209,19 @@ fn run_scenarios(options: &Options, env: &Env) -> Checks {
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The programs under test and their content.
+/// Programs under test, and their content.
 #[derive(Clone)]
 pub(crate) struct Env {
     programs: PathBuf,
     /// Scratch folder of the run.
     folder: PathBuf,
-    /// A site: the sample's pages and the sized bodies.
+    /// Folder of the site: the sample pages and the sized bodies.
     site: PathBuf,
-    /// The values of `--zone`: one zone has its origin in the file, one on the
-    /// command line.
+    /// Values of `--zone`. One zone has its origin in the file, the other on the command line.
     zones: [String; 2],
-    /// The right answers of the zones.
+    /// Correct answers for the zones.
     table: Vec<dns::Message>,
-    /// The questions of the table, one a line, for dig.
+    /// File with the table's questions, one per line, for dig.
     questions: PathBuf,
 }
 
@@ -293,7 +293,7 @@ fn run_scenario(
         ensure!(output.contains("uptime:"), "no uptime in\n{output}");
         Ok(())
     });
-    // A FIN or RST that is lost now is not retransmitted.
+    // After SIGTERM the server does not retransmit a lost FIN or RST.
     if !place.loss {
         checks.check("an open connection ends with the server", || {
             waiting
@@ -305,7 +305,7 @@ fn run_scenario(
         rig.expect_links(&before)
     });
 
-    // The next server must not trip over the traces of a killed one.
+    // The next server must start despite the remains of a killed one.
     let killed = start()?.0.stop(Signal::KILL);
     checks.check("kill -9 leaves nothing attached", || {
         killed?;
@@ -319,7 +319,7 @@ fn run_scenario(
     Ok(())
 }
 
-/// An error unless a waiting client sees a FIN or a RST.
+/// Returns an error unless a waiting client receives a FIN or a RST.
 fn expect_end(mut stream: TcpStream) -> Result<()> {
     match std::io::Read::read(&mut stream, &mut [0]) {
         Ok(0) => Ok(()),

@@ -1,8 +1,8 @@
 //! `xtask fuzz`: runs the fuzz targets for a while on a stable compiler,
 //! starting from the committed corpus. `cargo fuzz` does the rest.
 //!
-//! The results are in `target/fuzz`: new inputs in `corpus`, inputs that fail in
-//! `crashes`, and the output of libFuzzer in `logs`.
+//! `target/fuzz` holds the results: new inputs in `corpus`, failing inputs in `crashes`, and
+//! libFuzzer's output in `logs`.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,18 @@ use crate::shell;
 use crate::{interrupt, setup};
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// The command line in `xtask test`.
+/// Command line that `xtask test` uses.
 pub(crate) const IN_TESTS: &str = "fuzz --seconds 10";
-/// Bounds: no target reads more bytes of an input, takes a tenth of the MiB, or
-/// needs more than milliseconds. Inputs grow soon.
+/// Limits for one input. Targets stay far below the memory and time limits.
 const LIMITS: &str = "-max_len=4096 -len_control=20 -rss_limit_mb=1024 -timeout=30";
 
-/// libFuzzer's counts that are printed.
+/// Names of the libFuzzer statistics to print.
 const SHOWN: [&str; 2] = ["number_of_executed_units", "new_units_added"];
-/// Last lines of the output of a target that failed. They name the panic and the input.
+/// Number of output lines to show after a failure. They name the panic and the input.
 const SHOWN_LINES: usize = 60;
 
-/// Compiler flags that report coverage to libFuzzer: a counter for each edge, a
-/// table of the edges, and the operands of comparisons.
+/// Compiler flags that instrument code for libFuzzer: edge counters, a table of the edges, and the
+/// operands of comparisons.
 const INSTRUMENTATION: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -38,9 +37,9 @@ const INSTRUMENTATION: &[&str] = &[
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only these targets; `fuzz/fuzz_targets` has one file for each.
+    /// Targets to run, by the names of the files in `fuzz/fuzz_targets`. Default: all.
     targets: Vec<String>,
-    /// Seconds for each target.
+    /// Seconds to run each target.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
 }
@@ -52,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let programs = build(&made.join("build"))?;
     let waiting: Mutex<VecDeque<&String>> = Mutex::new(targets.iter().collect());
     let failed = Mutex::new(Vec::new());
-    // As many targets at a time as there are cores.
+    // Run one target per core at a time.
     let lane = || {
         loop {
             let next = locked(&waiting).pop_front();
@@ -80,7 +79,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The targets of these names, or all of them.
+/// Returns the named targets, or all targets if `names` is empty.
 fn chosen(names: &[String]) -> Result<Vec<String>> {
     let folder = shell::repository().join("fuzz/fuzz_targets");
     let files = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -101,7 +100,7 @@ fn chosen(names: &[String]) -> Result<Vec<String>> {
     Ok(names.to_vec())
 }
 
-/// Builds all targets with coverage, and returns the folder of the programs.
+/// Builds all targets with coverage instrumentation. Returns the folder with the programs.
 fn build(folder: &Path) -> Result<PathBuf> {
     println!("fuzz: building (the first time takes some minutes)");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -112,7 +111,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
     build
         .args(["build", "--release", "--quiet", "--bins"])
         .args(["--manifest-path", "fuzz/Cargo.toml"])
-        // With --target, build scripts and macros are not instrumented.
+        // With --target, cargo does not instrument build scripts and procedural macros.
         .args(["--target", host])
         .arg("--target-dir")
         .arg(folder)
@@ -122,7 +121,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(host).join("release"))
 }
 
-/// Runs one target, and returns a summary.
+/// Runs one target and returns its statistics.
 fn fuzz(program: &Path, target: &str, seconds: u32, made: &Path) -> Result<String> {
     let folder = |name: &str| {
         let path = made.join(name);
@@ -153,7 +152,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32, made: &Path) -> Result<Strin
     )
 }
 
-/// The counts at the end of libFuzzer's report.
+/// Extracts the statistics at the end of libFuzzer's report.
 fn counts(report: &str) -> String {
     let stats = report
         .lines()

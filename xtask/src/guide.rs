@@ -8,17 +8,17 @@ use crate::shell;
 use anyhow::{Context as _, Result};
 
 const GUIDE: &str = "docs/extending.md";
-/// The guide's path to this repository.
+/// Path to this repository in the guide's manifest.
 const CHECKOUT: &str = "../sandstorm/";
 
-/// Writes the project of the guide's first two sections, builds it as the guide
-/// says, and runs the program with `--help`.
+/// Writes the project of the guide's first two sections, builds it, and runs its program with
+/// `--help`.
 pub(crate) fn run() -> Result<()> {
     let root = shell::repository();
     let guide = shell::read(&root.join(GUIDE))?;
     let project = shell::scratch("guide")?;
     write(&guide, &root, project.path())?;
-    // The lock file selects the versions that cargo has already fetched.
+    // The lock file selects versions that cargo has already downloaded.
     let lock = shell::read(&root.join("Cargo.lock"))?;
     shell::write(&project.path().join("Cargo.lock"), lock)?;
     let build = |more: &[&str]| {
@@ -42,7 +42,7 @@ fn write(guide: &str, root: &Path, project: &Path) -> Result<()> {
     )
 }
 
-/// The guide's code block that begins with `start`.
+/// Finds the guide's code block that begins with `start`.
 fn block<'g>(guide: &'g str, start: &str) -> Result<&'g str> {
     let block = guide.find(start);
     block

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP set a flag, so that guards clean up on the way out.
+//! Ctrl-C, SIGTERM and SIGHUP set a flag, so that destructors can clean up before the program ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,17 +21,16 @@ pub(crate) fn seen() -> bool {
     SEEN.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// An error once Ctrl-C was pressed.
+/// Returns an error after Ctrl-C.
 pub(crate) fn check() -> Result<()> {
     ensure!(!seen(), "interrupted");
     Ok(())
 }
 
-/// Pause between two looks of a wait.
+/// Poll interval of [`wait_for`].
 const TICK: Duration = Duration::from_millis(10);
 
-/// Calls `found` until it returns something. Returns `None` after `limit`, and an
-/// error when Ctrl-C was pressed.
+/// Polls `found` until it returns a value. Returns `None` after `limit`, and an error after Ctrl-C.
 pub(crate) fn wait_for<T>(
     limit: Duration,
     mut found: impl FnMut() -> Result<Option<T>>,

@@ -1,8 +1,8 @@
-//! `xtask loss`: our TCP beside the kernel's on bad networks.
+//! `xtask loss`: compares our TCP with the kernel's on impaired networks.
 //!
-//! A Linux client fetches the same files from nginx on the kernel's TCP and from
-//! Sandstorm, through a forwarder that loses, delays and reorders by a seed, so
-//! that both meet the same. The client compares every byte.
+//! A Linux client fetches the same files from nginx on the kernel's TCP and from Sandstorm. A
+//! forwarder between them drops, delays and reorders frames by a seed, so that both servers meet
+//! the same impairments. The client compares every byte.
 
 mod cells;
 mod clients;
@@ -23,20 +23,19 @@ use cells::Cell;
 use lab::Lab;
 use results::Results;
 
-/// The folder of the results in the target folder, and its files.
+/// Folder of the results in the target folder, and its files.
 const FOLDER: &str = "loss";
 const RESULTS: &str = "results.json";
 const PAGE: &str = "LOSS.md";
 
 const FIRST_SEED: u64 = 1;
 const REPEATS: u64 = 3;
-/// Part of the rig's own limit up to which rates are measured.
+/// Maximum rate of a cell, as a part of the rig's own limit.
 const LIMIT_PART: f64 = 0.8;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run Linux clients of many kinds instead, and check only that every byte
-    /// arrives.
+    /// Run Linux clients with many TCP settings instead, and check only that every byte arrives.
     #[arg(long)]
     clients: bool,
     /// With --clients: run every combination instead of a sample.
@@ -45,13 +44,13 @@ pub(crate) struct Options {
     /// Run a few cells, once each.
     #[arg(long)]
     quick: bool,
-    /// The seed of the first repeat.
+    /// Seed of the first repeat.
     #[arg(long, value_name = "N", default_value_t = FIRST_SEED)]
     seed: u64,
-    /// The number of seeds for each cell; 3 by default, or 1 with --quick.
+    /// Seeds for each cell. Default: 3, or 1 with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     repeats: Option<u64>,
-    /// Keep the segments of every run in the target folder.
+    /// Write a trace of every run's segments to the target folder.
     #[arg(long)]
     trace: bool,
     /// Only print the names of the cells.
@@ -60,10 +59,10 @@ pub(crate) struct Options {
     /// Use sandstorm and forward from DIR instead of a release build.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Skip packages and build.
+    /// Do not install packages or build.
     #[arg(long, hide = true)]
     built: bool,
-    /// Only cells or clients whose name contains this.
+    /// Run only cells or clients whose name contains this.
     #[arg(default_value = "", hide_default_value = true)]
     filter: String,
 }
@@ -83,8 +82,8 @@ impl Options {
     }
 }
 
-/// Runs the command. It fails when a cell could not be measured or a client's
-/// check failed, but not when a mark is missed.
+/// Runs the command. It fails if a cell cannot be measured or a client's check fails, but not if a
+/// mark is missed.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
         for cell in options.cells() {
@@ -118,8 +117,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     outcome
 }
 
-/// Runs the clients as a process of its own, as root, without a build. Returns
-/// how many checks passed and failed.
+/// Runs the clients in a process of its own, as root, without a build. Returns how many checks
+/// passed and failed.
 pub(crate) fn run_clients_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["loss", "--clients", "--built"];
     args.extend(is_full.then_some("--full"));
@@ -166,7 +165,7 @@ fn measure(options: &Options, programs: &Path, folder: &Path) -> Result<()> {
         let measured = lab.measure(cell, seeds)?;
         println!("{}", page::line(&measured));
         results.cells.push(measured);
-        // A later failure does not lose the results so far.
+        // Save the results now, so that a later failure does not lose them.
         write(&results, folder)?;
     }
     let dropped = (

@@ -1,6 +1,6 @@
-//! Pieces of Markdown pages.
+//! Helpers that write Markdown.
 
-/// What Markdown would take for its own is told not to be.
+/// Escapes the characters that have a meaning in Markdown.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -16,7 +16,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The first column is text, the others are numbers.
+/// Writes a table. The first column is aligned left, the others right.
 pub(crate) fn write_table(text: &mut String, heads: &[String], rows: &[Vec<String>]) {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     text.push_str(&line(heads));
@@ -28,7 +28,7 @@ pub(crate) fn write_table(text: &mut String, heads: &[String], rows: &[Vec<Strin
     text.push('\n');
 }
 
-/// Words of their own.
+/// Converts string slices to owned strings.
 pub(crate) fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }

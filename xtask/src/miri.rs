@@ -1,11 +1,11 @@
-//! `xtask miri`: tests under Miri, which detects undefined behaviour.
+//! `xtask miri`: runs tests under Miri, which detects undefined behaviour.
 
 use std::process::Command;
 
 use crate::shell;
 use anyhow::{Result, ensure};
 
-/// Packages, and their modules whose tests make no system call that Miri lacks.
+/// Packages, each with the modules whose system calls Miri supports.
 const TESTS: [(&str, &[&str]); 2] = [
     (
         "nmio",
@@ -22,13 +22,12 @@ const TESTS: [(&str, &[&str]); 2] = [
     ),
     ("netmap-sys", &[]),
 ];
-/// Tests with tens of thousands of frames that all take the same path. Each
-/// would run for an hour.
+/// Tests that repeat one path for tens of thousands of frames. Under Miri each takes an hour.
 const SKIPPED: [&str; 2] = [
     "bursts_lose_frames_that_follow_each_other",
     "losses_are_as_many_as_asked_for",
 ];
-/// Cases of each property; Miri is a thousand times slower.
+/// Cases of each property test. Miri is a thousand times slower than native code.
 const CASES: &str = "4";
 
 /// Runs the command.
@@ -44,21 +43,21 @@ pub(crate) fn run() -> Result<()> {
             .args(SKIPPED.iter().flat_map(|name| ["--skip", *name]))
             .env("CARGO_TARGET_DIR", &target)
             .env("PROPTEST_CASES", CASES)
-            // Property tests look for their file of failures.
+            // Property tests read their file of earlier failures.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation");
         shell::run(&mut test)?;
     }
     Ok(())
 }
 
-/// A command of the nightly toolchain's cargo.
+/// Runs the nightly toolchain's cargo.
 fn nightly(args: &[&str]) -> Command {
     let mut command = Command::new("rustup");
     command
         .args(["run", "nightly", "cargo"])
         .args(args)
         .current_dir(shell::repository())
-        // Cargo has set these to our own toolchain.
+        // Cargo has set these variables to the current toolchain.
         .env_remove("CARGO")
         .env_remove("RUSTUP_TOOLCHAIN");
     command

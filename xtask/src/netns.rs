@@ -1,4 +1,4 @@
-//! Network namespaces. Dropping one removes it.
+//! Network namespaces. Dropping a [`Namespace`] removes it.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -10,16 +10,16 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::shell;
 
-/// Bytes of the longest super-segment, exclusive.
+/// Upper limit of a super-segment, in bytes.
 const LONG_SUPERS: u32 = 256 << 10;
 
-/// A namespace of our own, with its interfaces.
+/// A network namespace that this process made.
 pub(crate) struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes a namespace named after `purpose` and our process, with loopback up.
+    /// Makes a namespace named after `purpose` and the process id, and brings up loopback.
     pub(crate) fn create(purpose: &str) -> Result<Self> {
         let name = format!("storm-{purpose}-{}", std::process::id());
         shell::capture(Command::new("ip").args(["netns", "add", &name]))?;
@@ -32,22 +32,22 @@ impl Namespace {
         &self.name
     }
 
-    /// `program`, to be run inside. `ip netns exec` becomes the program, so the
-    /// process id is the program's.
+    /// A command that runs `program` inside. `ip netns exec` replaces itself with the program, so
+    /// the process id is the program's.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
     }
 
-    /// Runs a command inside and returns its output. Spaces divide the words.
+    /// Runs a command inside and returns its output. Spaces separate the arguments.
     pub(crate) fn run(&self, line: &str) -> Result<String> {
         let mut words = line.split_whitespace();
         let mut command = self.command(words.next().unwrap_or_default());
         shell::capture_text(command.args(words))
     }
 
-    /// As [`run`](Self::run), for `ip ARGUMENTS`.
+    /// Runs `ip ARGUMENTS` inside and returns its output.
     pub(crate) fn ip(&self, arguments: &str) -> Result<String> {
         self.run(&format!("ip {arguments}"))
     }
@@ -59,15 +59,15 @@ impl Namespace {
         self.run(&format!("ethtool -K {link} {features}")).map(drop)
     }
 
-    /// Lets an interface take IPv4 super-segments of up to 256 KB, as `ip link
-    /// set LINK gso_ipv4_max_size 262144` does in newer versions of `ip`.
+    /// Allows IPv4 super-segments of up to 256 KB on an interface. Newer versions of `ip` do this
+    /// by `ip link set LINK gso_ipv4_max_size 262144`.
     pub(crate) fn allow_long_supers(&self, link: &str) -> Result<()> {
         let done = self.inside(|| set_longest_super(link, LONG_SUPERS))?;
         done.with_context(|| format!("allowing {link} longer super-segments"))
     }
 
-    /// Moves the calling thread into the namespace for good, with all threads and
-    /// processes that it starts from now on.
+    /// Moves the calling thread into the namespace permanently. Threads and processes that it
+    /// starts later inherit the namespace.
     pub(crate) fn enter(&self) -> Result<()> {
         let path = format!("/run/netns/{}", self.name);
         let file = File::open(&path).with_context(|| format!("opening {path}"))?;
@@ -75,7 +75,7 @@ impl Namespace {
             .with_context(|| format!("entering {path}"))
     }
 
-    /// Runs `work` on a new thread inside.
+    /// Runs `work` on a new thread inside the namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().map(|()| work()));
@@ -97,8 +97,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Sends the routing netlink message (RFC 3549) of
-/// [`Namespace::allow_long_supers`].
+/// Sets `gso_ipv4_max_size` by routing netlink (RFC 3549).
 fn set_longest_super(link: &str, bytes: u32) -> std::io::Result<()> {
     // linux/netlink.h, linux/rtnetlink.h, linux/if_link.h
     const REQUEST_AND_ACK: u16 = 1 | 4;

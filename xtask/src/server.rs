@@ -1,5 +1,4 @@
-//! A program in the background, such as a server under test. Dropping it ends
-//! it by its own process id.
+//! A program in the background, such as a server under test. Dropping it stops the program.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,24 +11,24 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::interrupt;
 use crate::shell;
 
-/// The limit for a server's start, until its `try:` line.
+/// Time limit for a server to print the `try:` line of its start block.
 const START_LIMIT: Duration = Duration::from_mins(1);
-/// The limit from SIGTERM to the end.
+/// Time limit for a program to end after SIGTERM.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// Pause between two looks at a program that is about to end.
+/// Poll interval while waiting for a program to end.
 const TICK: Duration = Duration::from_millis(5);
 
 /// A running program.
 pub(crate) struct Server {
     child: Child,
     command: String,
-    /// Standard output and standard error.
+    /// File that receives standard output and standard error.
     log: File,
     try_line: String,
 }
 
 impl Server {
-    /// Starts a program and does not wait for anything.
+    /// Starts a program without waiting for it.
     pub(crate) fn spawn(command: &mut Command) -> Result<Self> {
         let log = tempfile::tempfile().context("making a file for a program's output")?;
         let share = || log.try_clone().context("sharing a file");
@@ -58,7 +57,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server and waits until `is_ready`, which gets the output so far.
+    /// Starts a server and waits until `is_ready` accepts its output so far.
     pub(crate) fn start_when(
         mut command: Command,
         limit: Duration,
@@ -80,12 +79,12 @@ impl Server {
         Ok(server)
     }
 
-    /// The process id of the program.
+    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The first command that the server itself proposes.
+    /// The command in the server's first `try:` line.
     pub(crate) fn try_line(&self) -> &str {
         &self.try_line
     }
@@ -94,23 +93,23 @@ impl Server {
     pub(crate) fn output(&self) -> String {
         let length = self.log.metadata().map_or(0, |log| log.len());
         let mut bytes = vec![0; length as usize];
-        // The program moves the file's own position.
+        // The program shares the file position, so read at an explicit offset.
         let read = self.log.read_at(&mut bytes, 0).unwrap_or(0);
         String::from_utf8_lossy(&bytes[..read]).into_owned()
     }
 
-    /// The time since the program last wrote something, or since its start.
+    /// Time since the program last wrote output, or since it started.
     pub(crate) fn silent_for(&self) -> Duration {
         let written = self.log.metadata().and_then(|log| log.modified());
         written.map_or(Duration::ZERO, |at| at.elapsed().unwrap_or_default())
     }
 
-    /// The status, once the program has ended.
+    /// Exit status, or `None` while the program runs.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().context("waiting for a program")
     }
 
-    /// An error once the program has ended.
+    /// Returns an error if the program has ended.
     pub(crate) fn expect_running(&mut self) -> Result<()> {
         let ended = self.ended()?;
         ensure!(
@@ -123,8 +122,8 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the end; `None` when it does not come in time. Ctrl-C does not
-    /// shorten the wait, so that no server outlives us.
+    /// Waits for the program to end, and returns `None` after `limit`. Ctrl-C does not shorten the
+    /// wait, so that no server outlives this process.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let begun = Instant::now();
         loop {
@@ -136,8 +135,8 @@ impl Server {
         }
     }
 
-    /// Ends the program by `signal`. Returns its status and its whole output, or
-    /// an error when it does not end in time.
+    /// Stops the program by `signal`. Returns its exit status and output, or an error if it does
+    /// not end in time.
     pub(crate) fn stop(mut self, signal: Signal) -> Result<(ExitStatus, String)> {
         self.signal(signal)?;
         let ended = self.wait(STOP_LIMIT)?;
@@ -152,7 +151,7 @@ impl Server {
         Ok((status, output))
     }
 
-    /// As [`stop`](Self::stop) with SIGTERM, but the status must be 0.
+    /// Stops the program by SIGTERM and requires exit status 0.
     pub(crate) fn stop_well(self) -> Result<String> {
         let (status, output) = self.stop(Signal::TERM)?;
         ensure!(status.success(), "it ended with {status}:\n{output}");
@@ -160,7 +159,7 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        // Nobody has waited for the child yet, so the id is still its own.
+        // The child has not been reaped, so its process id cannot have been reused.
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
         let pid = pid.context("a process id out of range")?;
         kill_process(pid, signal).with_context(|| format!("sending {signal:?}"))
@@ -176,13 +175,13 @@ impl Drop for Server {
         if asked.is_ok() && matches!(self.wait(STOP_LIMIT), Ok(Some(_))) {
             return;
         }
-        // An error means that the program has ended.
+        // An error means that the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The command after the first `try:` of a start block.
+/// Returns the command after the first `try:` of a start block.
 fn try_line(output: &str) -> Option<String> {
     // The last line may still be incomplete.
     let whole = &output[..=output.rfind('\n')?];

@@ -1,12 +1,12 @@
-//! `xtask setup`: the Debian packages that building, demo and tests need.
+//! `xtask setup`: installs the Debian packages that the build, the demo and the tests need.
 
 use std::process::Command;
 
 use crate::shell;
 use anyhow::{Context as _, Result, ensure};
 
-/// Packages for the crates' build scripts: a C compiler and headers for libbpf
-/// and libxdp, and libclang for their bindings.
+/// Packages that build scripts need: a C compiler, headers for libbpf and libxdp, and libclang for
+/// their bindings.
 const BUILD: &[&str] = &[
     "build-essential",
     "pkg-config",
@@ -34,10 +34,10 @@ const RUN: &[&str] = &[
     "valgrind",
 ];
 
-/// The arguments with which apt-get installs packages.
+/// Arguments that make apt-get install packages.
 const INSTALL: &str = "install -y --no-install-recommends";
 
-/// Names the missing packages and installs them.
+/// Prints and installs the missing packages.
 pub(crate) fn run() -> Result<()> {
     let wanted = || BUILD.iter().chain(RUN).copied();
     if !shell::is_installed("dpkg-query") {
@@ -77,8 +77,8 @@ fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Installs the missing ones of `packages`, without starting their services.
-/// Returns those that cannot be installed, and why.
+/// Installs the packages that are missing, without starting their services. Returns each package
+/// that cannot be installed, with its error.
 pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, anyhow::Error)> {
     if !shell::is_installed("dpkg-query") {
         return Vec::new();
@@ -92,7 +92,7 @@ pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, a
     if let Err(failure) = apt_quietly("update") {
         return vec![(first, failure)];
     }
-    // One by one, so that one missing package does not stop the others.
+    // Install packages one by one, so that an unavailable package does not block the others.
     let install = |package: &'static str| {
         let outcome = apt_quietly(&format!("{INSTALL} {package}"));
         outcome.err().map(|failure| (package, failure))
@@ -100,8 +100,8 @@ pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, a
     missing.into_iter().filter_map(install).collect()
 }
 
-/// Runs apt-get so that packages do not start services: a mount namespace hides
-/// systemd's folder, and invoke-rc.d sees the single-user runlevel.
+/// Runs apt-get in a way that no package starts its service. A mount namespace hides systemd's
+/// folder, and invoke-rc.d sees the single-user runlevel.
 fn apt_quietly(arguments: &str) -> Result<()> {
     const SCRIPT: &str = "\
         if [ -d /run/systemd/system ]; then mount -t tmpfs none /run/systemd || exit 1; fi; \
@@ -114,7 +114,7 @@ fn apt_quietly(arguments: &str) -> Result<()> {
     shell::run(&mut command)
 }
 
-/// An error unless `cargo fmt` and `cargo clippy` are there, which only checks need.
+/// Returns an error unless `cargo fmt` and `cargo clippy` are installed.
 pub(crate) fn require_components() -> Result<()> {
     for (command, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         ensure!(

@@ -1,6 +1,6 @@
-//! Commands that run to their end, and the project's files.
+//! Runs commands to completion, and reads and writes the project's files.
 //!
-//! [`server`](crate::server) has those that run in the background.
+//! [`server`](crate::server) runs programs in the background.
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -18,14 +18,13 @@ pub(crate) fn repository() -> PathBuf {
     manifest.parent().unwrap_or(&manifest).to_path_buf()
 }
 
-/// The folder of cargo's builds. This program lies there too, in a folder named
-/// after its profile.
+/// Cargo's target folder. This program lies in its `debug` or `release` folder.
 pub(crate) fn target_folder() -> Result<PathBuf> {
     let folder = this_program()?.ancestors().nth(2).map(Path::to_path_buf);
     folder.context("this program does not lie in a target folder")
 }
 
-/// The file of this program.
+/// Path of this program.
 pub(crate) fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("finding this program's own file")
 }
@@ -42,18 +41,18 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))
 }
 
-/// The cargo that runs us, in the repository's folder.
+/// The cargo that started this program, run in the repository's folder.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(repository());
     if let Ok(folder) = target_folder() {
-        // Callers look for the result beside this program.
+        // Callers expect the built programs beside this one.
         command.env("CARGO_TARGET_DIR", folder);
     }
     command
 }
 
-/// Builds packages for release, as users do; cargo shows its progress.
+/// Builds packages with the release profile and shows cargo's progress.
 pub(crate) fn build_release(command: &str, packages: &[&str]) -> Result<()> {
     println!("{command}: building (the first time takes some minutes)");
     let packages = packages.iter().flat_map(|package| ["-p", package]);
@@ -64,13 +63,13 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether `program` is found on the search path.
+/// Whether `PATH` has `program`.
 pub(crate) fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// `program`, through sudo when we are not root.
+/// A command that runs `program` as root, through sudo if necessary.
 pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     if is_root() {
         return Ok(Command::new(program));
@@ -83,7 +82,7 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     let mut command = Command::new("sudo");
     command.arg("-E");
     if let Some(path) = std::env::var_os("PATH") {
-        // The search path of sudo itself does not lead to cargo.
+        // sudo's own search path does not include cargo.
         let mut assignment = std::ffi::OsString::from("PATH=");
         assignment.push(path);
         command.arg("env").arg(assignment);
@@ -92,8 +91,8 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs this program again as root, with the same arguments and `--built`. Only
-/// network namespaces need root, so builds stay the user's own.
+/// Runs this program again as root, with the same arguments and `--built`. Builds run before this
+/// as the user, because only network namespaces need root.
 pub(crate) fn again_as_root(name: &str) -> Result<()> {
     println!("{name}: going on as root, for network namespaces and AF_XDP");
     let mut command = as_root(this_program()?)?;
@@ -102,31 +101,31 @@ pub(crate) fn again_as_root(name: &str) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    // The other process has already printed the reason.
+    // The other process has already printed its error.
     std::process::exit(status.code().unwrap_or(1))
 }
 
-/// The command as one would type it.
+/// The command line of `command`, for messages.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
     words.join(" ")
 }
 
-/// Runs a command whose output goes to the terminal.
+/// Runs a command and leaves its output on the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().context(shown(command))?;
     ensure!(status.success(), "{} ended with {status}", shown(command));
     Ok(())
 }
 
-/// Runs a command and returns its output, also when it failed.
+/// Runs a command and returns its output, even if the command fails.
 pub(crate) fn output(command: &mut Command) -> Result<Output> {
     let output = command.stdin(Stdio::null()).output();
     output.context(shown(command))
 }
 
-/// Whether a command runs and succeeds; its output is dropped.
+/// Whether a command succeeds. Discards its output.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     output(command).is_ok_and(|output| output.status.success())
 }
@@ -144,7 +143,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// As [`capture`], for text.
+/// Same as [`capture`], but returns text.
 pub(crate) fn capture_text(command: &mut Command) -> Result<String> {
     capture(command).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -155,8 +154,8 @@ pub(crate) fn end_of(text: &str, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
-/// Gives a folder that root has written to the user who called sudo, so that
-/// `cargo clean` still works.
+/// Makes the user who called sudo the owner of a folder that root wrote, so that `cargo clean`
+/// works.
 pub(crate) fn give_back(folder: &Path) {
     let id = |name| std::env::var(name).ok();
     if let (Some(user), Some(group)) = (id("SUDO_UID"), id("SUDO_GID")) {

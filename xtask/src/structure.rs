@@ -1,5 +1,5 @@
-//! `xtask structure`: what the crates' files import from each other, how much
-//! of them is open to the rest of their crate, and how long they are.
+//! `xtask structure`: checks imports between files, the visibility of items, and the lengths of
+//! files and functions.
 
 mod circles;
 mod lengths;
@@ -7,6 +7,7 @@ mod lengths;
 mod tests;
 mod tree;
 mod visibility;
+mod weight;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, bail};
 use tree::{Files, Tree};
+use weight::TOOLS;
 
-/// Crates whose files may import each other in a circle, and why.
+/// Crates that may still have import circles, each with the modules involved.
 const CIRCLES: &[(&str, &str)] = &[
     ("control", "still to be cut: args and rights"),
     ("ip", "still to be cut: packet and path"),
@@ -24,23 +26,32 @@ const CIRCLES: &[(&str, &str)] = &[
         "still to be cut: load, root and skipped; recent and session",
     ),
 ];
-/// Crates in which so many items may have restricted visibility, or be public
-/// where nobody outside can name them.
+/// Maximum number of open items per crate. An open item has restricted visibility, or is public but
+/// not reachable from outside the crate.
 const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 245)];
-/// The crate that only tests may need.
+/// Folder of the crates.
+const CRATES: &str = "crates";
+/// Documents outside `docs`, except those that tools write.
+const DOCUMENTS: [&str; 4] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+];
+/// The crate that only tests may depend on.
 const TEST_KIT: &str = "testkit";
 const MAX_FILE_LINES: usize = 700;
 const MAX_FUNCTION_LINES: usize = 70;
-/// Functions that are longer and still to be cut. Those of tests may be.
+/// Functions outside tests that may still exceed the limit.
 const LONG_FUNCTIONS: &[&str] = &[];
-/// Where these exceptions are.
+/// The file that lists the exceptions.
 const LISTS: &str = "xtask/src/structure.rs";
-/// What a crate's code starts from.
+/// Root files of a crate.
 const ROOTS: [&str; 2] = ["src/lib.rs", "src/main.rs"];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// First show the import circles and the restricted items of these crates.
+    /// Crates whose import circles and open items to print first.
     crates: Vec<String>,
 }
 
@@ -61,19 +72,45 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// All checks: how many have passed and failed. Says what is wrong.
+/// Runs all checks and prints what is wrong. Returns how many checks passed and failed.
 pub(crate) fn check() -> Result<(u32, u32)> {
     let crates = read_crates()?;
-    let (passed, failed) = report(&crates);
-    let faults = test_crate_faults(&crates)?;
-    for fault in &faults {
+    let texts = read_texts()?;
+    let mut checks = crate_faults(&crates);
+    checks.push(test_crate_faults(&crates)?);
+    checks.push(weight_faults(&texts));
+    for fault in checks.iter().flatten() {
         println!("{fault}");
     }
-    let is_wrong = !faults.is_empty();
-    Ok((passed + u32::from(!is_wrong), failed + u32::from(is_wrong)))
+    let failed = checks.iter().filter(|faults| !faults.is_empty()).count();
+    Ok(((checks.len() - failed) as u32, failed as u32))
 }
 
-/// Crates that need the test kit outside their tests.
+/// Reports tools that are heavier than half of the product.
+fn weight_faults(texts: &[(PathBuf, String)]) -> Vec<String> {
+    let (mut product, mut tools) = (0, 0);
+    for (path, text) in texts
+        .iter()
+        .filter(|(path, _)| path.extension() == Some("rs".as_ref()))
+    {
+        let mut parts = path.iter();
+        let top = parts.next().unwrap_or_default();
+        if TOOLS.iter().any(|tool| top == *tool) {
+            tools += text.lines().count();
+        } else if top == "crates" && parts.next() != Some(TEST_KIT.as_ref()) {
+            product += weight::product_lines(parts.as_path(), text);
+        }
+    }
+    if tools * 2 <= product {
+        return vec![];
+    }
+    let tools_named = TOOLS.join(", ");
+    vec![format!(
+        "{tools_named} have {tools} lines together, more than half of the product's {product}"
+    )]
+}
+
+/// Finds crates that depend on the test kit outside tests.
 fn test_crate_faults(crates: &BTreeMap<String, Files>) -> Result<Vec<String>> {
     let mut faults = vec![];
     for name in crates.keys() {
@@ -92,7 +129,7 @@ fn test_crate_faults(crates: &BTreeMap<String, Files>) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Whether the test kit is among the dependencies of a manifest.
+/// Whether a manifest lists the test kit outside `dev-dependencies`.
 fn needs_test_kit(manifest: &str) -> bool {
     let mut sections = manifest.split("\n[");
     sections.any(|section| {
@@ -104,25 +141,20 @@ fn needs_test_kit(manifest: &str) -> bool {
     })
 }
 
-fn report(crates: &BTreeMap<String, Files>) -> (u32, u32) {
-    let (mut passed, mut failed) = (0, 0);
-    for (name, files) in crates {
-        for faults in [
+/// Runs the checks of each crate, and returns the faults by check.
+fn crate_faults(crates: &BTreeMap<String, Files>) -> Vec<Vec<String>> {
+    let of_crate = |(name, files): (&String, &Files)| {
+        [
             circle_faults(name, files, CIRCLES.iter().any(|(other, _)| other == name)),
             open_item_faults(name, files),
             length_faults(name, files),
-        ] {
-            for fault in &faults {
-                println!("{fault}");
-            }
-            passed += u32::from(faults.is_empty());
-            failed += u32::from(!faults.is_empty());
-        }
-    }
-    (passed, failed)
+        ]
+    };
+    crates.iter().flat_map(of_crate).collect()
 }
 
-/// An `excepted` crate has circles, and a fault if it has none.
+/// Reports the import circles of a crate. An `excepted` crate has a fault if it has no circle any
+/// more.
 fn circle_faults(name: &str, files: &Files, excepted: bool) -> Vec<String> {
     let mut circles = vec![];
     for tree in trees(files) {
@@ -194,7 +226,7 @@ fn length_faults(name: &str, files: &Files) -> Vec<String> {
     faults
 }
 
-/// By what the files of a circle hang together, and the open items by file.
+/// Lists the imports that form each circle, and the number of open items per file.
 fn details(files: &Files) -> String {
     let mut lines = vec![];
     for tree in trees(files) {
@@ -234,33 +266,45 @@ fn trees(files: &Files) -> impl Iterator<Item = Tree<'_>> {
     roots.filter_map(|root| Tree::of(files, Path::new(root)))
 }
 
-/// All sources of the crates, by the crates' names.
+/// Reads and parses the sources of all crates.
 fn read_crates() -> Result<BTreeMap<String, Files>> {
-    let mut crates = BTreeMap::new();
-    let top = shell::repository().join("crates");
-    for entry in std::fs::read_dir(&top).with_context(|| format!("reading {}", top.display()))? {
-        let path = entry.context("reading crates")?.path();
-        let mut files = Files::new();
-        read_folder(&path, &path, &mut files)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        crates.insert(name.into_owned(), files);
+    let mut crates = BTreeMap::<String, Files>::new();
+    let mut sources = vec![];
+    read_folder(&shell::repository().join(CRATES), "rs", &mut sources)?;
+    for (path, text) in sources {
+        let mut parts = path.iter().skip(1);
+        let name = parts.next().unwrap_or_default().to_string_lossy();
+        let file = tree::File::parse(&text).with_context(|| path.display().to_string())?;
+        let files = crates.entry(name.into_owned()).or_default();
+        files.insert(parts.collect(), file);
     }
     Ok(crates)
 }
 
-fn read_folder(top: &Path, folder: &Path, files: &mut Files) -> Result<()> {
-    for entry in
-        std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?
-    {
-        let path = entry.context("reading a folder")?.path();
+/// Reads all sources and documents.
+fn read_texts() -> Result<Vec<(PathBuf, String)>> {
+    let mut texts = vec![];
+    for folder in TOOLS.iter().chain(&[CRATES, "examples"]) {
+        read_folder(&shell::repository().join(folder), "rs", &mut texts)?;
+    }
+    read_folder(&shell::repository().join("docs"), "md", &mut texts)?;
+    for name in DOCUMENTS {
+        texts.push((name.into(), shell::read(&shell::repository().join(name))?));
+    }
+    Ok(texts)
+}
+
+/// Reads the files below `folder` whose names end in `.ending`. Paths are relative to the
+/// repository.
+fn read_folder(folder: &Path, ending: &str, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
+    let failed = || format!("reading {}", folder.display());
+    for entry in std::fs::read_dir(folder).with_context(failed)? {
+        let path = entry.with_context(failed)?.path();
         if path.is_dir() {
-            read_folder(top, &path, files)?;
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            let text =
-                std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            let file = tree::File::parse(&text).with_context(|| path.display().to_string())?;
-            let name = path.strip_prefix(top).unwrap_or(&path);
-            files.insert(name.to_owned(), file);
+            read_folder(&path, ending, files)?;
+        } else if path.extension().is_some_and(|end| end == ending) {
+            let name = path.strip_prefix(shell::repository()).unwrap_or(&path);
+            files.push((name.to_owned(), shell::read(&path)?));
         }
     }
     Ok(())

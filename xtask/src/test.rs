@@ -1,4 +1,4 @@
-//! `xtask test`: every check that CI runs.
+//! `xtask test`: runs every check that CI runs.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -9,17 +9,17 @@ use crate::shell;
 use crate::{e2e, fuzz, interrupt, loss, setup, structure};
 use anyhow::Result;
 
-/// Lines shown of a failing step, from its end.
+/// Number of output lines to show after a step fails.
 const SHOWN_LINES: usize = 400;
-/// A step that writes nothing for so long has hung, and is ended.
+/// A step that writes no output for this long has hung and is killed.
 const SILENCE: Duration = Duration::from_mins(15);
-/// The same with `--full`, where one test has thousands of cells.
+/// The same limit with `--full`, where one test has thousands of cells.
 const FULL_SILENCE: Duration = Duration::from_mins(90);
-/// Pause between two looks at a running step.
+/// Poll interval while a step runs.
 const TICK: Duration = Duration::from_millis(50);
 /// Time from SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
-/// Marks a slow test in the output of cargo's test programs.
+/// The words by which cargo's test programs report a slow test.
 const SLOW: &str = " has been running for over ";
 
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// Run the whole end-to-end matrix and the whole transfer matrix.
     #[arg(long)]
     full: bool,
-    /// Only tests, scenarios and cases whose name contains this.
+    /// Run only tests, scenarios and cases whose name contains this.
     #[arg(default_value = "", hide_default_value = true)]
     filter: String,
 }
@@ -55,7 +55,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tests.counted("structure of the crates", structure::check)?;
         let figures = xtask("bench figures --check")?;
         tests.step("figures that README quotes", figures);
-        tests.dependencies();
+        tests.optional(
+            "licences, duplicates and sources of dependencies",
+            "cargo-deny",
+            cargo("deny --version"),
+            cargo("deny --offline check licenses bans sources"),
+        );
+        let mut version = Command::new("mdbook");
+        version.arg("--version");
+        let mut book = Command::new("mdbook");
+        book.args(["build", "docs"])
+            .current_dir(shell::repository());
+        tests.optional("the guides as a book", "mdbook", version, book);
     }
     let mut test = cargo("test --workspace --no-fail-fast");
     test.args(Some(&options.filter).filter(|_| !is_whole));
@@ -91,14 +102,14 @@ fn cargo(arguments: &str) -> Command {
     command
 }
 
-/// Another command of ours.
+/// Another command of this program.
 fn xtask(arguments: &str) -> Result<Command> {
     let mut command = Command::new(shell::this_program()?);
     command.args(arguments.split(' '));
     Ok(command)
 }
 
-/// Lets cargo run test programs through sudo where we are not root: some make
+/// Makes cargo run test programs through sudo unless this process is root, because some make
 /// network namespaces.
 fn run_as_root(test: &mut Command) {
     if !shell::is_root() {
@@ -108,7 +119,7 @@ fn run_as_root(test: &mut Command) {
     }
 }
 
-/// The steps that have run.
+/// Results of the steps so far.
 #[derive(Default)]
 struct Tests {
     passed: u32,
@@ -118,7 +129,7 @@ struct Tests {
 }
 
 impl Tests {
-    /// Runs a command as one step, and shows its output if it fails.
+    /// Runs a command as one step, and shows the end of its output if it fails.
     fn step(&mut self, name: &str, mut command: Command) {
         if interrupt::seen() {
             return;
@@ -138,20 +149,19 @@ impl Tests {
                 shell::end_of(&output, SHOWN_LINES)
             );
         } else if passed == 0 {
-            // A step that runs no tests is itself a test.
+            // A step without tests of its own counts as one test.
             self.passed += 1;
         }
         self.close(name, fault.is_none(), start.elapsed());
     }
 
-    /// Checks dependencies by a tool that is not built here, where it is installed.
-    fn dependencies(&mut self) {
-        let name = "licences, duplicates and sources of dependencies";
-        if shell::succeeds(&mut cargo("deny --version")) {
-            let deny = cargo("deny --offline check licenses bans sources");
-            return self.step(name, deny);
+    /// Runs a step that needs a tool which this project does not install. Reports a missing tool as
+    /// skipped.
+    fn optional(&mut self, name: &str, tool: &str, mut probe: Command, step: Command) {
+        if shell::succeeds(&mut probe) {
+            return self.step(name, step);
         }
-        self.report(&format!("skip {name}: cargo-deny is not installed"));
+        self.report(&format!("skip {name}: {tool} is not installed"));
     }
 
     /// Runs a step that counts its own checks and prints the failures.
@@ -184,13 +194,13 @@ impl Tests {
         if failed == 0 {
             return Ok(());
         }
-        // The failures are printed already; only the status is left.
+        // The failures are already printed, so only set the exit status.
         std::process::exit(1);
     }
 }
 
-/// Runs a command, and ends it when it writes nothing for `silence`. Returns its
-/// output, and a message when it failed.
+/// Runs a command, and kills it if it writes nothing for `silence`. Returns its output, and a
+/// message if it failed.
 fn watch(command: &mut Command, silence: Duration) -> Result<(String, Option<String>)> {
     let mut step = Server::spawn(command)?;
     loop {
@@ -212,20 +222,19 @@ fn watch(command: &mut Command, silence: Duration) -> Result<(String, Option<Str
     }
 }
 
-/// Ends a program and all that it has started. Tests that run through sudo are
-/// root's.
+/// Kills a program and all its descendants. Tests that run through sudo belong to root.
 fn end_family(program: &mut Server) -> Result<()> {
     let processes = family(program.id());
     for signal in ["-TERM", "-KILL"] {
         let mut kill = shell::as_root("kill")?;
-        // An error means that one of them has ended.
+        // An error means that a process has already ended.
         shell::output(kill.args([signal, "--"]).args(&processes))?;
         program.wait(GRACE)?;
     }
     Ok(())
 }
 
-/// The ids of a process and of all its descendants.
+/// Returns the ids of a process and of all its descendants.
 fn family(of: u32) -> Vec<String> {
     let mut family = vec![of.to_string()];
     let threads = std::fs::read_dir(format!("/proc/{of}/task"));
@@ -238,7 +247,7 @@ fn family(of: u32) -> Vec<String> {
     family
 }
 
-/// The tests that were reported as slow and then not as ended.
+/// Returns the tests that were reported as slow and have not ended.
 fn running_tests(output: &str) -> Vec<&str> {
     let mut running = Vec::new();
     for test in output.lines().filter_map(|line| line.strip_prefix("test ")) {
@@ -251,7 +260,7 @@ fn running_tests(output: &str) -> Vec<&str> {
     running
 }
 
-/// The tests that passed and failed, from the output of `cargo test`.
+/// Counts the passed and failed tests in the output of `cargo test`.
 fn counts(output: &str) -> (u32, u32) {
     let results = output
         .lines()
@@ -296,8 +305,12 @@ mod tests {
         assert!(fault.is_some_and(|fault| fault.ends_with("still running: a::b")));
         assert!(begun.elapsed() < GRACE);
         let child = output.lines().nth(1).unwrap();
-        let alive = std::fs::read_to_string(format!("/proc/{child}/stat"));
-        assert!(alive.is_err() || alive.is_ok_and(|stat| stat.contains(") Z ")));
+        // A killed process may need a moment to end.
+        let ended = interrupt::wait_for(GRACE, || {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
+            Ok(stat.map_or(Some(()), |stat| stat.contains(") Z ").then_some(())))
+        });
+        assert!(ended.unwrap().is_some());
     }
 
     #[test]

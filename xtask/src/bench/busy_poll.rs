@@ -1,7 +1,7 @@
-//! Busy polling for a server that does not ask for it itself.
+//! Busy polling for a server that does not enable it itself.
 //!
-//! `net.core.busy_poll` would set it for every process of the machine. An epoll instance can be
-//! set alone, also from outside.
+//! `net.core.busy_poll` would enable it for every process of the machine. An ioctl enables it for a
+//! single epoll instance, even from another process.
 #![allow(unsafe_code)]
 
 use anyhow::{Context as _, Result, anyhow};
@@ -22,7 +22,7 @@ struct EpollParams {
 /// `EPIOCSPARAMS`: number 1 of type 0x8a, written by the caller.
 const EPIOCSPARAMS: Opcode = ioctl::opcode::write::<EpollParams>(0x8a, 1);
 
-/// Time that a wait polls before it sleeps, and packets per poll.
+/// Polling time before a wait sleeps, and packets per poll.
 const PARAMS: EpollParams = EpollParams {
     busy_poll_usecs: 64,
     busy_poll_budget: 64,
@@ -30,7 +30,7 @@ const PARAMS: EpollParams = EpollParams {
     pad: 0,
 };
 
-/// Makes every wait of the process's epoll instances poll its network queues.
+/// Makes all epoll instances of a process poll their network queues.
 pub(crate) fn set(process: i32) -> Result<()> {
     let what = || format!("setting busy polling for process {process}");
     let id = Pid::from_raw(process).ok_or_else(|| anyhow!("a process id out of range"))?;
@@ -44,8 +44,8 @@ pub(crate) fn set(process: i32) -> Result<()> {
         }
         let epoll =
             pidfd_getfd(&pidfd, descriptor.fd, PidfdGetfdFlags::empty()).with_context(what)?;
-        // SAFETY: `EPIOCSPARAMS` reads one `epoll_params`, which the setter points at during the
-        // call, and writes to no memory of ours.
+        // SAFETY: `EPIOCSPARAMS` reads one `epoll_params`, to which the setter points during the
+        // call. It writes no memory of this process.
         let done = unsafe { ioctl::ioctl(&epoll, Setter::<EPIOCSPARAMS, _>::new(PARAMS)) };
         done.with_context(what)?;
     }

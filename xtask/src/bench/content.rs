@@ -1,4 +1,4 @@
-//! Content that the servers serve: zones, and folders of files, in memory.
+//! Content for the servers: zones and folders of files, in memory.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,34 +8,34 @@ use crate::shell;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-/// A file system in memory, on every Linux.
+/// An in-memory file system that every Linux has.
 const MEMORY: &str = "/dev/shm";
 
 /// Name of the zone, without the final dot.
 pub(crate) const ORIGIN: &str = "bench.test";
 
-/// Sizes of the single files in bytes. The name of a file is `SIZE.bin`.
+/// Sizes in bytes of the files that runs request singly. A file's name is `SIZE.bin`.
 #[rustfmt::skip]
 const FILES: [usize; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 30 << 20];
 
-/// The mix: 9 of 10 files are smaller than `MIX_KNEE` bytes.
+/// The mix of file sizes: 9 of 10 files are smaller than `MIX_KNEE` bytes.
 const MIX_FILES: usize = 1_000;
 const MIX_SEED: u64 = 0x5aed_2026;
 const MIX_LEAST: f64 = 512.0;
 const MIX_KNEE: f64 = 25_000.0;
 const MIX_MOST: f64 = 20_000_000.0;
 
-/// Files of a comparison. Dropping this removes the served ones.
+/// Files of a comparison. Dropping this removes the served files.
 pub(crate) struct Content {
     scratch: TempDir,
-    /// Folder of our own programs, built for release.
+    /// Folder of our release programs.
     pub(super) programs: PathBuf,
     /// Folder of the peers' configurations, beside the results.
     pub(super) configs: PathBuf,
 }
 
 impl Content {
-    /// Makes an empty folder in memory. Files are written when they are first asked for.
+    /// Makes an empty folder in memory. Each file is written at its first use.
     pub(crate) fn create(programs: PathBuf, configs: PathBuf) -> Result<Self> {
         Ok(Self {
             scratch: shell::scratch_in(Path::new(MEMORY), "bench")?,
@@ -44,30 +44,30 @@ impl Content {
         })
     }
 
-    /// The folder of all content. Servers may write to it while they run.
+    /// Folder of all content. Servers can write to it while they run.
     pub(crate) fn folder(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// File of a zone with `names` names.
+    /// Returns the file of a zone with `names` names.
     pub(crate) fn zone(&self, names: u32) -> Result<PathBuf> {
         let name = format!("{names}.zone");
         self.once(&name, |path| write(path, zone(names).as_bytes()))
     }
 
-    /// All names of the zone with their type, one per line, as other generators read them. Two
-    /// neighbours in the file are far from each other in the zone.
+    /// Returns a file of all names in the zone with their type, one per line, as other generators
+    /// read it. Neighbours in the file are far apart in the zone.
     pub(crate) fn questions(&self, names: u32) -> Result<PathBuf> {
         let lines = scattered(names).map(|name| format!("host{name}.{ORIGIN} A\n"));
         self.text(&format!("{names}.questions"), &lines.collect::<String>())
     }
 
-    /// A file with this text.
+    /// Returns a file with this text.
     pub(crate) fn text(&self, name: &str, text: &str) -> Result<PathBuf> {
         self.once(name, |path| write(path, text.as_bytes()))
     }
 
-    /// Folder of the single files.
+    /// Returns the folder of the single files.
     pub(crate) fn files(&self) -> Result<PathBuf> {
         self.once("files", |folder| {
             make(folder)?;
@@ -76,7 +76,7 @@ impl Content {
         })
     }
 
-    /// Folder of the mix, and the list of its files with their weights.
+    /// Returns the folder of the mix, and the list of its files with their weights.
     pub(crate) fn mix(&self) -> Result<(PathBuf, PathBuf)> {
         let list = self.folder().join("mix.list");
         let folder = self.once("mix", |folder| {
@@ -115,7 +115,7 @@ fn write_body(path: &Path, size: usize) -> Result<()> {
     write(path, &body)
 }
 
-/// A zone of `names` addresses.
+/// Returns a zone with `names` address records.
 fn zone(names: u32) -> String {
     let mut zone = format!(
         "$ORIGIN {ORIGIN}.\n$TTL 300\n@ SOA ns host 1 7200 3600 1209600 300\n@ NS ns\n\
@@ -128,15 +128,15 @@ fn zone(names: u32) -> String {
     zone
 }
 
-/// All numbers below `count`, each once.
+/// Returns each number below `count` once, in scattered order.
 fn scattered(count: u32) -> impl Iterator<Item = u32> {
-    // A prime has no divisor in common with a smaller count.
+    // A prime stride is coprime to every smaller count.
     const STRIDE: u64 = 4_294_967_291;
     (0..u64::from(count)).map(move |i| (i * STRIDE % u64::from(count)) as u32)
 }
 
-/// Sizes of the mix's files: log-uniform below and above the knee, at evenly spaced quantiles,
-/// shuffled. Every call returns the same.
+/// Returns the sizes of the mix's files: log-uniform below and above the knee, at evenly spaced
+/// quantiles, shuffled. Every call returns the same sizes.
 fn mix_sizes() -> Vec<usize> {
     let between = |from: f64, to: f64, part: f64| from * (to / from).powf(part);
     let size = |i: usize| {
@@ -146,7 +146,7 @@ fn mix_sizes() -> Vec<usize> {
         } else {
             between(MIX_KNEE, MIX_MOST, (quantile - 0.9) / 0.1)
         };
-        // Positive, as it is at least `MIX_LEAST`.
+        // The size is at least `MIX_LEAST`, so it is positive.
         #[allow(clippy::cast_sign_loss)]
         let size = size as usize;
         size

@@ -1,4 +1,4 @@
-//! Load generators: our own, and others that check them.
+//! Load generators: our own, and third-party ones that check them.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
@@ -13,22 +13,22 @@ use crate::interrupt;
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, bail};
 
-/// A run may take so much longer than its parts, and than opening its connections.
+/// Extra time that a run may take, in all and per connection.
 const RUN_SLACK: Duration = Duration::from_secs(20);
 const CONNECTION_SLACK: Duration = Duration::from_micros(150);
 
-/// Connections that the generator opens from one address.
+/// Number of connections that the generator opens from one address.
 const CONNECTIONS_OF_ADDRESS: u32 = 50_000;
 
-/// Zone of the generators that read their questions from a file.
+/// Names in the zone for generators that read questions from a file.
 const QUESTIONS: u32 = 100;
 
-/// Our generators write these lines when the measured part begins and ends.
+/// Lines that our generators print when the measured part begins and ends.
 const MEASURING: &str = "load: measuring";
 const MEASURED: &str = "load: measured";
 
 /// Runs the generator that `load` names, with its arguments. Calls `edge` when the measured part
-/// begins, and when it ends. At most `connections` are open.
+/// begins and when it ends. The generator opens at most `connections`.
 pub(crate) fn run(
     load: &str,
     connections: u32,
@@ -70,7 +70,7 @@ pub(crate) fn run(
     let load = match program {
         "dnsperf" => dnsperf_load(&output),
         "kxdpgun" => kxdpgun_load(&output),
-        // wrk prints more than its script.
+        // wrk prints its own report before the script's line.
         _ => output
             .lines()
             .rev()
@@ -80,7 +80,7 @@ pub(crate) fn run(
     load.ok_or_else(|| anyhow!(what()))
 }
 
-/// Fills in the words in braces.
+/// Replaces the placeholders in braces.
 fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
     let paths: [(&str, &dyn Fn() -> Result<PathBuf>); 5] = [
         ("{files}", &|| content.files()),
@@ -89,7 +89,7 @@ fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
         ("{questions}", &|| content.questions(QUESTIONS)),
         ("{script}", &|| content.text("wrk.lua", WRK_SCRIPT)),
     ];
-    // Other generators take whole seconds only.
+    // Third-party generators accept whole seconds only.
     let mut text = arguments.replace("{seconds}", &seconds.ceil().to_string());
     for (word, path) in paths {
         if text.contains(word) {
@@ -102,8 +102,8 @@ fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
         .replace("{client}", &client))
 }
 
-/// Runs `command` for at most `limit`, and returns its standard output. The measured part lies
-/// between two lines of its standard error, or is the `whole` run.
+/// Runs `command` for at most `limit`, and returns its standard output. Two lines on standard error
+/// delimit the measured part, unless it is the `whole` run.
 fn watch(
     command: &mut Command,
     limit: Duration,
@@ -138,14 +138,14 @@ fn watch(
         });
         let ended = interrupt::wait_for(limit, || child.try_wait().context("waiting for the load"));
         if !matches!(ended, Ok(Some(_))) {
-            // Errors mean that it ended meanwhile.
+            // An error means that the generator has already ended.
             let _ = child.kill();
             let _ = child.wait();
         }
         (ended, reader.join().unwrap_or_default())
     });
     let mut output = Vec::new();
-    // All generators print less than a pipe holds.
+    // All generators print less than a pipe can hold.
     child
         .stdout
         .take()
@@ -165,7 +165,7 @@ fn watch(
     Err(anyhow!("{why}\n{shown}\n{text}"))
 }
 
-/// Makes wrk print a [`Load`].
+/// wrk script that prints a [`Load`] as JSON.
 const WRK_SCRIPT: &str = r#"
 function done(summary, latency, requests)
     local errors = {}
@@ -185,16 +185,16 @@ function done(summary, latency, requests)
 end
 "#;
 
-/// The number after `label` in the output of a program.
+/// Returns the number after `label` in a program's output.
 fn number_after(text: &str, label: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.split_once(label))?.1;
     let number = rest.split_whitespace().next()?;
     number.trim_end_matches([')', ',']).parse().ok()
 }
 
-/// The load of a program that prints counts only.
+/// Makes the [`Load`] of a program that prints only counts.
 fn counted(generator: &str, [completed, lost, seconds, size]: [f64; 4]) -> Option<Load> {
-    // Counts of packets: not negative.
+    // Packet counts are not negative.
     #[allow(clippy::cast_sign_loss)]
     let whole = |count: f64| count.max(0.0) as u64;
     let rate = completed / seconds;

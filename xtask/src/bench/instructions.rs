@@ -1,8 +1,8 @@
-//! `xtask bench instructions`: instructions of our own code per packet or request.
+//! `xtask bench instructions`: counts our instructions per packet or request.
 //!
 //! Each workload of the program `instructions` runs twice under callgrind, with different numbers
-//! of requests. The difference is the cost without the set-up. No other work on the machine
-//! changes it, so it can be compared with a committed figure.
+//! of requests. The difference is the cost without set-up. Other work on the machine does not
+//! change it, so it can be compared with a committed figure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,14 +17,14 @@ use super::machine;
 use crate::shell;
 use crate::{interrupt, setup};
 
-/// Requests of the first run: every table, cache and spare copy has its final size.
+/// Requests of the first run. After them every table, cache and spare copy has its final size.
 const FEW: u64 = 1_024;
-/// Requests of the second run. The difference is a multiple of every batch.
+/// Requests of the second run. The difference is a multiple of every batch size.
 const MANY: u64 = FEW + 10_240;
-/// A figure may grow by this part before the check fails.
+/// Relative growth of a figure at which the check fails.
 const TOLERANCE: f64 = 0.03;
-/// glibc chooses its `memcpy` by the processor. Without these, all current processors use the
-/// same one.
+/// Processor features to hide from glibc, so that it selects the same `memcpy` on all current
+/// processors.
 const TUNABLES: &str =
     "glibc.cpu.hwcaps=-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM,-AVX_Fast_Unaligned_Load";
 /// Path of the baseline in the repository.
@@ -33,7 +33,7 @@ const BASELINE: &str = "benches/instructions.json";
 /// Options of `bench instructions`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Fail when a count is more than 3 % above the committed one.
+    /// Fail if a count is more than 3 % above the committed one.
     #[arg(long)]
     check: bool,
 
@@ -42,21 +42,21 @@ pub(crate) struct Options {
     accept: bool,
 }
 
-/// Figures that were accepted last.
+/// Accepted figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Baseline {
     /// First line of `rustc --version`.
     rustc: String,
-    /// Target of the compiler.
+    /// Target triple of the compiler.
     target: String,
-    /// Day, such as 2026-11-21.
+    /// Date, such as 2026-11-21.
     date: String,
     /// Instructions per request, by workload.
     pub(crate) instructions: BTreeMap<String, f64>,
 }
 
 impl Baseline {
-    /// The committed one.
+    /// Reads the committed baseline.
     pub(crate) fn read() -> Result<Self> {
         let text = std::fs::read(baseline_path()).with_context(|| {
             format!("reading {BASELINE}, which `cargo xtask bench instructions --accept` writes")
@@ -112,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Counts all workloads, on all cores.
+/// Counts all workloads, using all cores.
 fn count() -> Result<BTreeMap<String, f64>> {
     let mut build = shell::cargo();
     build.args([
@@ -138,7 +138,7 @@ fn count() -> Result<BTreeMap<String, f64>> {
                 total(&program, workload, MANY)?,
             );
             let one = many.saturating_sub(few) as f64 / (MANY - FEW) as f64;
-            // Further digits belong to the allocator.
+            // Further digits are noise from the allocator.
             counted.push(((*workload).to_owned(), (one * 10.0).round() / 10.0));
         }
         Ok(counted)
@@ -155,7 +155,7 @@ fn count() -> Result<BTreeMap<String, f64>> {
     })
 }
 
-/// All instructions of one run.
+/// Returns the instructions of one run.
 fn total(program: &Path, workload: &str, requests: u64) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command
@@ -173,13 +173,13 @@ fn total(program: &Path, workload: &str, requests: u64) -> Result<u64> {
         })
 }
 
-/// The total at the end of callgrind's output.
+/// Extracts the total at the end of callgrind's output.
 fn collected(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.split_once("Collected :"));
     line?.1.trim().parse().ok()
 }
 
-/// `rustc --version`, and its target.
+/// Returns `rustc --version` and the target triple.
 fn compiler() -> Result<(String, String)> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let text = shell::capture_text(rustc.arg("-vV").current_dir(shell::repository()))?;
@@ -193,7 +193,7 @@ fn compiler() -> Result<(String, String)> {
 
 type Counts = BTreeMap<String, f64>;
 
-/// A table of all workloads, and the reasons for which a check fails.
+/// Returns a table of all workloads, and the reasons for the check to fail.
 fn compare(counted: &Counts, baseline: &Counts) -> (String, Vec<String>) {
     let mut table = format!(
         "{:26}{:>14}{:>12}  change\n",

@@ -1,4 +1,4 @@
-//! The machine and the programs of a measurement.
+//! Describes the machine and the programs of a measurement.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ use super::rig::{CLIENT_CORE, SERVER_CORE};
 use super::usage::Sample;
 use crate::shell;
 
-/// The time, such as `2026-11-21 12:00 UTC`.
+/// Returns the current time, such as `2026-11-21 12:00 UTC`.
 pub(crate) fn now() -> String {
     first_line(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])).unwrap_or_default()
 }
 
-/// Properties of the machine: pairs of a name and a value.
+/// Returns names and values of the machine's properties.
 pub(crate) fn describe() -> Vec<(String, String)> {
     let cpu = CpuInfo::current().ok();
     let cpu = cpu.as_ref();
@@ -51,14 +51,14 @@ pub(crate) fn describe() -> Vec<(String, String)> {
     ]
 }
 
-/// Other work on the machine is watched for so long before the first run.
+/// Time to measure other work on the machine before the first run.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Other work that takes a larger part of a core distorts the figures.
+/// Part of a core above which other work distorts the figures.
 const BUSY: f64 = 0.05;
 
-/// Part of the time that both cores are busy before the first run. Prints a warning when it is
-/// too much.
+/// Measures how busy both cores are before the first run. Prints a warning if other work would
+/// distort the figures.
 pub(crate) fn busy_before() -> Result<(String, String)> {
     let first = Sample::take(&[], &[])?;
     std::thread::sleep(WATCH);
@@ -74,7 +74,7 @@ pub(crate) fn busy_before() -> Result<(String, String)> {
     Ok(("busy with other work".to_owned(), text))
 }
 
-/// Versions of all programs that take part, by name.
+/// Returns the versions of all programs involved, by name.
 pub(crate) fn versions(programs: &Path) -> BTreeMap<String, String> {
     let second_word = |command: &mut Command| {
         let line = first_line(command)?;
@@ -82,7 +82,7 @@ pub(crate) fn versions(programs: &Path) -> BTreeMap<String, String> {
     };
     let own = |name| second_word(Command::new(programs.join(name)).arg("--version"));
     let mut git = Command::new("git");
-    // Without this, git refuses root in another user's folder.
+    // Otherwise git refuses to run as root in another user's folder.
     git.arg("-c")
         .arg(format!("safe.directory={}", shell::repository().display()))
         .args(["describe", "--always", "--dirty"])
@@ -116,7 +116,7 @@ pub(crate) fn versions(programs: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The first line that a command prints when it succeeds.
+/// Returns the first line of a command's output, if the command succeeds.
 fn first_line(command: &mut Command) -> Option<String> {
     let text = shell::capture_text(command).ok()?;
     let line = text.lines().next()?.trim();

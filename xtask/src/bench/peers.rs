@@ -1,7 +1,7 @@
 //! Configurations of the peers: one worker each, no logs, and no limit that a run could reach.
-//! [`super::servers`] fills in the words in braces.
+//! [`super::servers`] replaces the placeholders in braces.
 
-/// Puts the values of words into a template, each in the place of the word in braces.
+/// Replaces the placeholders of a template by their values.
 pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {
     let put =
         |text: String, (word, value): &(&str, String)| text.replace(&format!("{{{word}}}"), value);
@@ -110,7 +110,8 @@ zone:
     zonefile: {served}
 ";
 
-/// Knot DNS listens either on kernel sockets or on `AF_XDP`: only the measured ones are open.
+/// Knot DNS listens either on kernel sockets or on `AF_XDP`, so that only the measured transport is
+/// open.
 macro_rules! knot {
     ($listen:literal) => {
         concat!(

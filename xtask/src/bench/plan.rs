@@ -1,4 +1,4 @@
-//! The figures, and the runs that each consists of.
+//! Figures, and the runs that each figure needs.
 
 use super::Selection;
 use super::results::Quantity::{self, Cost, Memory, Rate, Throughput};
@@ -11,11 +11,11 @@ use super::servers::{
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// Label of its variable.
+    /// Label of the variable.
     pub(crate) x: &'static str,
-    /// Quantities in the short page; the HTML page draws the same as charts, and p99.
+    /// Quantities on the short page. The HTML page shows them and p99 as charts too.
     pub(crate) tables: &'static [Quantity],
-    /// Words of the command line that stand for it beside its name.
+    /// Groups on the command line that include the figure.
     groups: &'static [&'static str],
 }
 
@@ -42,14 +42,14 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "agreement", "Our load generators beside others", "rate, or body", [Rate, Cost], ["all"];
 ];
 
-/// Words that the command line takes as a selection.
+/// Returns the words that the command line accepts as a selection.
 pub(crate) fn words() -> Vec<&'static str> {
     let figures = FIGURES.iter().map(|figure| figure.name);
     let groups = ["dns", "web", "paper", "all"];
     groups.into_iter().chain(figures).collect()
 }
 
-/// Whether the selection has the figure.
+/// Whether the selection includes the figure.
 fn selects(words: &[String], figure: &Figure) -> bool {
     if words.is_empty() {
         return figure.name == "limit"
@@ -66,38 +66,38 @@ pub(crate) struct Job {
     pub(crate) figure: &'static str,
     pub(crate) panel: &'static str,
     pub(crate) x: f64,
-    /// Name in the report: the server's, or the generator's where generators are compared.
+    /// Name in the report: the server, or the generator where generators are compared.
     pub(crate) line: &'static str,
-    /// Program and arguments of the load generator. [`super::generators`] fills in the words in
-    /// braces.
+    /// Program and arguments of the load generator. [`super::generators`] replaces the placeholders
+    /// in braces.
     pub(crate) load: String,
     /// Length of the measured part.
     pub(crate) seconds: f64,
 }
 
-/// A server, and the runs that it answers before it ends.
+/// A server, and the runs that it serves before it stops.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
     pub(crate) spec: Spec,
     pub(crate) jobs: Vec<Job>,
 }
 
-/// Servers that are compared with each other: all run once, then all run again.
+/// Servers to compare with each other. All run once before any runs again.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Set {
     pub(crate) groups: Vec<Group>,
     pub(crate) repeats: u32,
 }
 
-/// Runs over values of a variable. Arrays of two have the values of a full and of a quick run.
+/// Runs over values of a variable. Arrays of two hold the values for a full and for a quick run.
 struct Sweep {
     xs: [&'static [u32]; 2],
     programs: [&'static [&'static Program]; 2],
     serves: Serves,
-    /// Further options of our own servers. `{x}` is the variable. With `{connections}`, the
+    /// Further options for our own servers. `{x}` is the variable. With `{connections}` the
     /// variable is the number of idle connections.
     options: &'static str,
-    /// All values are one set, instead of one each.
+    /// Whether all values form one set, instead of one set each.
     together: bool,
     offloads: bool,
     rows: &'static [Row],
@@ -117,14 +117,14 @@ const SWEEP: Sweep = Sweep {
 struct Row {
     figure: &'static str,
     panel: &'static str,
-    /// `{x}` is the variable, `{ask}` the question that the server answers, and `{kept}` and
-    /// `{new}` are its [`WEB_RATES`].
+    /// Load generator's command. `{x}` is the variable, `{ask}` the query for the server, and
+    /// `{kept}` and `{new}` its [`WEB_RATES`].
     load: &'static str,
-    /// Only these values; empty for all.
+    /// Values to run. Empty means all.
     xs: &'static [u32],
-    /// Only so many of the programs.
+    /// Number of programs to run.
     programs: usize,
-    /// Also in a quick run.
+    /// Whether a quick run includes this row.
     quick: bool,
 }
 
@@ -140,11 +140,11 @@ const fn row(figure: &'static str, panel: &'static str, load: &'static str) -> R
 }
 
 impl Row {
-    /// The load with the words of the plan filled in.
+    /// Returns the load command with the plan's placeholders replaced.
     fn load(&self, x: u32, program: &Program) -> String {
         let rates = WEB_RATES.iter().find(|(size, _, _)| *size == x);
         let (kept, new) = rates.map_or((0, 0), |(_, kept, new)| (*kept, *new));
-        // The reflector answers frames as long as queries for a hundred names.
+        // The reflector gets frames as long as the queries for a hundred names.
         let ask = if *program == REFLECT {
             "echo --size 77"
         } else {
@@ -184,11 +184,11 @@ const WEB: [&[&Program]; 2] = [ALL.split_at(5).0, &[&SANDSTORM, &NGINX]];
 const KERNEL: [&[&Program]; 2] = [&[&SANDSTORM, &NGINX, &LIGHTTPD, &H2O], WEB[1]];
 const INTERVALS: [&[u32]; 2] = [&[0, 20, 40, 80, 160, 320], &[0, 80, 320]];
 
-/// Zones whose answers are compared at fixed rates.
+/// Zone sizes at which answers are compared at fixed rates.
 const COST_ZONES: &[u32] = &[100, 1_000_000];
 
-/// Requests per second at which costs are compared, by body: near nginx's limit with keep-alive
-/// and with new connections.
+/// Request rates at which costs are compared: body size, rate with keep-alive, rate with new
+/// connections. Both rates are near nginx's limit.
 const WEB_RATES: &[(u32, u32, u32)] = &[
     (KB, 50_000, 20_000),
     (4 * KB, 45_000, 16_000),
@@ -196,16 +196,16 @@ const WEB_RATES: &[(u32, u32, u32)] = &[
     (64 * KB, 10_000, 6_000),
 ];
 
-/// From so many connections on, a run is not repeated, because opening them takes long.
+/// Number of connections from which runs are not repeated, because opening them takes too long.
 const UNREPEATED_CONNECTIONS: u32 = 100_000;
 
-/// Connections that a server must hold: beside idle ones, and without them.
+/// Connections that a server must hold: beyond the idle ones, and in other runs.
 const SPARE_CONNECTIONS: u32 = 1_024;
 const USUAL_CONNECTIONS: u32 = 8_192;
 
-// Datagrams in a window keep every server busy, and fit into the 256 slots of a veth queue. All
-// DNS servers reach 100,000 queries per second, those with `AF_XDP` 400,000. With many
-// connections, wrk gives up most requests for the largest file.
+// A window of datagrams keeps every server busy and fits into the 256 slots of a veth queue. All
+// DNS servers reach 100,000 queries per second, and those with `AF_XDP` 400,000. With many
+// connections, wrk times out on most requests for the largest file.
 #[rustfmt::skip]
 const SWEEPS: &[Sweep] = &[
     Sweep { xs: [&[64, 128, 256, 512, 1_024, 1_514], &[64, 1_514]], programs: [&[&REFLECT]; 2], rows: &[
@@ -258,7 +258,7 @@ const SWEEPS: &[Sweep] = &[
         options: "--max-connections {connections} --idle-timeout 3600", rows: &[
         row("connections", "", "load http --site {files} --path /1024.bin --connections 16 --idle {x}"),
     ], ..SWEEP },
-    // At higher rates dnsperf is the limit.
+    // At higher rates dnsperf is the bottleneck.
     Sweep { xs: [&[50_000, 100_000, 200_000, 400_000], &[100_000]], programs: [&[&TURNAROUND]; 2],
         serves: Serves::Zone(Some(100)), together: true, rows: &[
         row("agreement", "DNS by rate", "load dns --hosts 100 --rate {x}"),
@@ -272,10 +272,10 @@ const SWEEPS: &[Sweep] = &[
     ], ..SWEEP },
 ];
 
-/// Everything that the selection asks for, in the order in which it runs.
+/// Returns all selected runs, in order.
 pub(crate) fn plan(selection: &Selection) -> Vec<Set> {
     let mut sets = Vec::new();
-    // The place in arrays of two.
+    // Index into arrays of two.
     let run = usize::from(selection.quick);
     for sweep in SWEEPS {
         let mut groups = Vec::new();
@@ -310,7 +310,7 @@ fn set(selection: &Selection, groups: Vec<Group>) -> Set {
 }
 
 impl Sweep {
-    /// Jobs of the `n`-th program at a value of the variable.
+    /// Returns the jobs of the `n`-th program at a value of the variable.
     fn jobs(&self, selection: &Selection, x: u32, n: usize, program: &Program) -> Vec<Job> {
         let job = |row: &Row| {
             let figure = FIGURES.iter().find(|figure| figure.name == row.figure)?;
@@ -318,7 +318,7 @@ impl Sweep {
                 && n < row.programs
                 && (row.xs.is_empty() || row.xs.contains(&x))
                 && (row.quick || !selection.quick);
-            // Marks are read from the longer ones.
+            // Figures that decide marks run longer.
             let seconds = match row.figure {
                 _ if selection.quick => 1.0,
                 "limit" | "dns-cost" | "web-cost" => 3.0,
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_quick_run_measures_for_90_s_and_all_for_40_minutes() {
-        // Starting servers takes the rest.
+        // Starting servers takes the rest of the time.
         for (figures, quick, most) in [(&[][..], true, 90.0), (&["all"], false, 2_400.0)] {
             let sets = of(figures, quick);
             let seconds = |set: &Set| {

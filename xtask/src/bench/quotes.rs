@@ -1,4 +1,4 @@
-//! Blocks of README that quote measured figures, and the check that they still do.
+//! Copies measured figures into README, and checks that README still has them.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use crate::markdown::{owned, write_table};
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow};
 
-/// File that quotes.
+/// File that receives the figures.
 const README: &str = "README.md";
-/// File whose block is quoted.
+/// File with the figures.
 const RESULTS: &str = "benches/RESULTS.md";
 
-/// Names of the blocks.
+/// Names of the marked blocks.
 pub(crate) const SUMMARY: &str = "comparison";
 const INSTRUCTIONS: &str = "instructions";
 
@@ -23,13 +23,13 @@ pub(crate) fn write(text: &mut String, name: &str, block: &str) {
     let _ = writeln!(text, "{begin}\n\n{}\n\n{end}", block.trim());
 }
 
-/// Renderers of Markdown show no comments.
+/// Markers are HTML comments, which Markdown renderers hide.
 fn markers(name: &str) -> [String; 2] {
     let begin = format!("<!-- {name}: `cargo xtask bench figures` writes this block -->");
     [begin, format!("<!-- end of {name} -->")]
 }
 
-/// Text before a block, the block, and the text after it.
+/// Returns the text before a block, the block, and the text after it.
 fn split<'a>(text: &'a str, name: &str, file: &str) -> Result<[&'a str; 3]> {
     let [begin, end] = markers(name);
     let find = || {
@@ -40,7 +40,7 @@ fn split<'a>(text: &'a str, name: &str, file: &str) -> Result<[&'a str; 3]> {
     find().ok_or_else(|| anyhow!("{file} lacks the markers {begin} and {end}"))
 }
 
-/// `text` of README with both blocks as they should be.
+/// Returns README's `text` with both blocks up to date.
 fn quoted(text: &str, results: &str, baseline: &Baseline) -> Result<String> {
     let blocks = [
         (SUMMARY, split(results, SUMMARY, RESULTS)?[1].to_owned()),
@@ -83,7 +83,7 @@ fn instructions(baseline: &Baseline) -> Result<String> {
     Ok(text)
 }
 
-/// Writes README's blocks, or with `check` only compares them.
+/// Updates README's blocks, or only compares them if `check` is set.
 pub(crate) fn run(check: bool) -> Result<()> {
     let read = |name| {
         let path = shell::repository().join(name);

@@ -1,5 +1,5 @@
-//! The report: one page of Markdown for the repository, and the same page as HTML with charts and
-//! every number.
+//! Writes the report: a Markdown page for the repository, and an HTML page with charts and all
+//! numbers.
 
 mod chart;
 mod comparisons;
@@ -23,7 +23,7 @@ use lines::{Line, is_same, lines, place};
 pub(super) use numbers::thousands;
 use numbers::{Spread, percentile, x_shown};
 
-/// The pages, in the folder of the raw results.
+/// Pages in the folder of the raw results.
 const SHORT: &str = "RESULTS.md";
 const FULL: &str = "report.html";
 
@@ -61,7 +61,7 @@ fn html(markdown: &str) -> String {
     html
 }
 
-/// The page, with charts and every quantity when it is `full`.
+/// Writes the page. A `full` page has charts and every quantity.
 fn page(all: &[Results], full: bool) -> Result<String> {
     let mut text = String::from(
         "# Results of the comparison\n\n\
@@ -80,7 +80,7 @@ fn page(all: &[Results], full: bool) -> Result<String> {
     Ok(text.trim_end().to_owned() + "\n")
 }
 
-/// Writes a table below a heading, unless it has no rows.
+/// Writes a heading and a table, unless the table has no rows.
 fn table(text: &mut String, heading: &str, heads: &[&str], rows: &[Vec<String>]) {
     if !rows.is_empty() {
         text.push_str(heading);
@@ -158,7 +158,7 @@ fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
     Ok(())
 }
 
-/// How much the repeats differ, and how much the host took.
+/// Writes how much the repeats differ, and how much CPU time the host stole.
 fn noise(text: &mut String, results: &Results) {
     let spreads = |quantity| {
         let lines = FIGURES
@@ -197,7 +197,7 @@ fn noise(text: &mut String, results: &Results) {
     }
 }
 
-/// A row for each line, a column for each value of the variable.
+/// Writes a table with a row for each line and a column for each value of the variable.
 fn quantity_table(text: &mut String, figure: &Figure, quantity: Quantity, lines: &[Line<'_>]) {
     let xs = all_xs(lines);
     let labels: Vec<String> = xs.iter().map(|x| x_shown(*x, figure.x)).collect();
@@ -222,7 +222,7 @@ fn all_xs(lines: &[Line<'_>]) -> Vec<f64> {
     xs
 }
 
-/// A chart for each panel and quantity.
+/// Writes a chart for each panel and quantity.
 fn charts(text: &mut String, figure: &Figure, lines: &[Line<'_>]) -> Result<()> {
     let xs = all_xs(lines);
     let labels: Vec<String> = xs.iter().map(|x| x_shown(*x, figure.x)).collect();
@@ -236,7 +236,7 @@ fn charts(text: &mut String, figure: &Figure, lines: &[Line<'_>]) -> Result<()> 
             let title = [quantity.title(), panel[0].panel].join("; ");
             let title = format!("{}, by {}", title.trim_end_matches("; "), figure.x);
             let svg = chart::draw(&title, &labels, &series.collect::<Vec<_>>())?;
-            // A blank line would end the block of HTML.
+            // In Markdown a blank line would end the HTML block.
             let svg: Vec<&str> = svg.lines().filter(|line| !line.trim().is_empty()).collect();
             let _ = writeln!(text, "<figure>\n{}\n</figure>\n", svg.join("\n"));
         }
@@ -244,7 +244,7 @@ fn charts(text: &mut String, figure: &Figure, lines: &[Line<'_>]) -> Result<()> 
     Ok(())
 }
 
-/// Runs in which a generator counted errors.
+/// Returns the runs in which a generator counted errors.
 fn errors(results: &Results) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for figure in FIGURES {

@@ -1,26 +1,26 @@
-//! Raw results of a comparison. The report is drawn from this JSON alone.
+//! Raw results of a comparison, stored as JSON. The report uses nothing else.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything that one command measured.
+/// Results of one command.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
-    /// Start of the command, such as `2026-11-21 12:00 UTC`.
+    /// Start time of the command, such as `2026-11-21 12:00 UTC`.
     pub(crate) started: String,
-    /// Words typed after `cargo xtask`.
+    /// Command line after `cargo xtask`.
     pub(crate) command: String,
     /// Properties of the machine by name, such as `kernel`.
     pub(crate) machine: Vec<(String, String)>,
-    /// Versions by program; `commit` is our own.
+    /// Versions by program. `commit` is this repository's.
     pub(crate) versions: BTreeMap<String, String>,
     pub(crate) runs: Vec<Run>,
-    /// Runs that were asked for and failed.
+    /// Runs that failed or could not start.
     pub(crate) missing: Vec<Missing>,
 }
 
-/// One server under one load, once.
+/// One run of a server under a load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// Name of the figure, as in [`FIGURES`](super::plan::FIGURES).
@@ -29,26 +29,26 @@ pub(crate) struct Run {
     pub(crate) panel: String,
     /// Server and its mode, such as `namestorm turnaround`.
     pub(crate) server: String,
-    /// The figure's variable: bytes, names, frames, connections or µs.
+    /// Value of the figure's variable, in its unit: bytes, names, frames, connections or µs.
     pub(crate) x: f64,
-    /// Number of the interleaved repeat, from 0.
+    /// Index of the interleaved repeat, from 0.
     pub(crate) repeat: u32,
     pub(crate) load: Load,
     pub(crate) cost: Cost,
-    /// Resident memory of the server under load, and growth of the kernel's tables, in bytes.
+    /// Resident memory of the server under load plus growth of the kernel's tables, in bytes.
     pub(crate) memory: u64,
 }
 
-/// Result of a load generator: the JSON object that it prints.
+/// Result of a load generator, as the JSON that it prints.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// Program that made the load, such as `load dns` or `wrk`.
+    /// Program that generated the load, such as `load dns` or `wrk`.
     pub(crate) generator: String,
     /// Requests per second of an open loop; 0 for a closed loop.
     pub(crate) asked_rate: f64,
     /// Length of the measured part, in seconds.
     pub(crate) seconds: f64,
-    /// Correct replies in that time.
+    /// Number of correct replies in that time.
     pub(crate) completed: u64,
     /// Correct replies per second.
     pub(crate) rate: f64,
@@ -56,35 +56,35 @@ pub(crate) struct Load {
     pub(crate) bytes_per_second: f64,
     /// Latency in µs: p50, p99, p99.9, maximum. 0 where the program reports none.
     pub(crate) latency_us: [f64; 4],
-    /// Errors of the measured part by kind.
+    /// Number of errors in the measured part, by kind.
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
 /// CPU time of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cost {
-    /// CPU µs per request: all time in which the server's core was not idle.
+    /// CPU µs per request on the server's core, counting all time that was not idle.
     pub(crate) core_us: f64,
-    /// CPU µs per request in the server's processes, user mode.
+    /// CPU µs per request that the server's processes spent in user mode.
     pub(crate) user_us: f64,
-    /// Part of the time in which the server's core was busy, 0 to 1.
+    /// Utilization of the server's core, 0 to 1.
     pub(crate) busy: f64,
-    /// Part of the time that the host took from the server's core (steal), 0 to 1.
+    /// Part of the time that the host stole from the server's core, 0 to 1.
     pub(crate) stolen: f64,
-    /// Part of the time in which the client's core was busy, 0 to 1.
+    /// Utilization of the client's core, 0 to 1.
     pub(crate) client_busy: f64,
 }
 
-/// Something that could not be measured.
+/// A run or server that could not be measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Missing {
     pub(crate) what: String,
     pub(crate) why: String,
-    /// Last lines of its output.
+    /// Last lines of the output.
     pub(crate) log: String,
 }
 
-/// A value of a run.
+/// A quantity that a run measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quantity {
     Rate,
@@ -97,7 +97,7 @@ pub(crate) enum Quantity {
 }
 
 impl Quantity {
-    /// All but those of single figures.
+    /// Quantities that apply to most figures.
     pub(crate) const USUAL: &[Self] = &[
         Self::Rate,
         Self::Throughput,
@@ -119,7 +119,7 @@ impl Quantity {
         }
     }
 
-    /// `None` where the generator does not report it.
+    /// Returns the value, or `None` if the generator does not report it.
     pub(crate) fn of(self, run: &Run) -> Option<f64> {
         let value = match self {
             Self::Rate => run.load.rate,

@@ -1,5 +1,5 @@
-//! Two network namespaces joined by a veth pair. All work of the server's end is on one core, all
-//! work of the client's end on the other.
+//! Two network namespaces joined by a veth pair. One core does all work of the server's end, and
+//! another all work of the client's end.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -19,49 +19,49 @@ use crate::shell;
 pub(crate) const SERVER_CORE: usize = 0;
 pub(crate) const CLIENT_CORE: usize = 1;
 
-/// The ends of the veth pair.
+/// Ends of the veth pair.
 pub(crate) const SERVER_LINK: &str = "srv0";
 pub(crate) const CLIENT_LINK: &str = "cli0";
 
 pub(crate) const SERVER_ADDRESS: &str = "10.99.0.2";
-/// Address of the client's kernel. Our generators have others, for which no kernel answers.
+/// Address of the client's kernel. Our generators use other addresses, for which no kernel answers.
 const CLIENT_KERNEL_ADDRESS: &str = "10.99.0.200";
 const PREFIX: u32 = 16;
 
-/// Open files of a process, for a million connections.
+/// Limit of open files for a process with a million connections.
 const OPEN_FILES: u32 = 1_048_576;
 
-/// Packets that wait at either end while the veth queue is full, as many as for a network card.
+/// Length of the transmit queue in packets, as for a network card.
 const QUEUE_LEN: &str = "1000";
 
-/// Queues of new connections never fill before the server's own limits do.
+/// Settings that keep the queues of new connections from filling before the server's own limits.
 const SERVER_SETTINGS: &[&str] = &[
     "net.core.somaxconn=65535",
     "net.ipv4.tcp_max_syn_backlog=65535",
 ];
 
-/// The client never runs out of ports when each request is a connection.
+/// Settings that keep the client from running out of ports when each request opens a connection.
 const CLIENT_SETTINGS: &[&str] = &[
     "net.ipv4.ip_local_port_range=1024 65535",
     "net.ipv4.tcp_tw_reuse=1",
 ];
 
-/// Processes are killed so often, every 20 ms, until all are gone.
+/// Number of attempts to kill all processes, 20 ms apart.
 const END_ATTEMPTS: u32 = 250;
 
-/// The `n`-th address of the generators, with its prefix.
+/// Returns the `n`-th address of the generators, with its prefix length.
 pub(crate) fn generator_address(n: u32) -> String {
-    // The first few belong to others.
+    // Skip addresses that server and client kernels use.
     let n = if n == 0 { 1 } else { 255 + n };
     format!("10.99.{}.{}/{PREFIX}", n >> 8, n & 255)
 }
 
-/// How the kernel works at the server's end.
+/// Kernel settings of the rig.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
     /// Segmentation and checksum offloads at both ends, and long super-segments.
     pub(crate) offloads: bool,
-    /// Received frames wait until the server polls, or for a timer.
+    /// Whether received frames wait until the server polls or a timer expires.
     pub(crate) deferred: bool,
 }
 
@@ -72,15 +72,15 @@ struct End {
     core: usize,
 }
 
-/// The namespaces and their veth pair. Dropping it removes them, with every process inside.
+/// The namespaces and their veth pair. Dropping it removes them and kills every process inside.
 pub(crate) struct Rig {
     server: End,
     client: End,
-    /// Kernel threads that receive for links of the same names in other namespaces.
+    /// Kernel threads that receive for links with the same names in other namespaces.
     foreign: BTreeSet<i32>,
 }
 
-/// Rigs so far, to give their namespaces distinct names.
+/// Number of rigs so far, which makes namespace names unique.
 static BUILT: AtomicU32 = AtomicU32::new(0);
 
 impl Rig {
@@ -111,27 +111,28 @@ impl Rig {
         server.set_up(SERVER_ADDRESS, SERVER_SETTINGS, tuning)?;
         client.set_up(CLIENT_KERNEL_ADDRESS, CLIENT_SETTINGS, tuning)?;
         for end in [server, client] {
-            // Only while both ends are up.
+            // Threaded NAPI can be enabled only while both ends are up.
             end.set("threaded", 1)?;
             if tuning.offloads {
-                // With TSO, veth hands TCP to the backlog of the sender's core. Steering moves it.
+                // With TSO, veth queues TCP on the sender's core. Receive packet steering moves it
+                // to the right core.
                 end.set("queues/rx-0/rps_cpus", 1 << end.core)?;
             }
         }
         if tuning.deferred {
-            // Empty polls before a queue returns to its interrupts, and the timer in ns.
+            // Number of empty polls before a queue re-enables interrupts, and its timer in ns.
             server.set("napi_defer_hard_irqs", 100)?;
             server.set("gro_flush_timeout", 200_000)?;
         }
         Ok(rig)
     }
 
-    /// `program` at the server's end, on its core.
+    /// Returns a command that runs `program` at the server's end, on its core.
     pub(crate) fn server_command(&self, program: impl AsRef<OsStr>) -> Command {
         self.server.command(program.as_ref())
     }
 
-    /// `program` at the client's end, on its core.
+    /// Returns a command that runs `program` at the client's end, on its core.
     pub(crate) fn client_command(&self, program: impl AsRef<OsStr>) -> Command {
         self.client.command(program.as_ref())
     }
@@ -142,8 +143,8 @@ impl Rig {
         self.client.namespace.ip(&off).map(drop)
     }
 
-    /// Moves the kernel threads that receive at each end to their cores, and returns those of the
-    /// server's end. Attaching a program makes new threads.
+    /// Pins the kernel threads that receive at each end to their cores, and returns those of the
+    /// server's end. Attaching an XDP program creates new threads.
     pub(crate) fn pin_receivers(&self) -> Result<Vec<i32>> {
         let pinned = |end: &End| {
             let mut threads = receivers(end.link);
@@ -168,7 +169,7 @@ impl End {
         } = self;
         let mut sysctl = namespace.command("sysctl");
         sysctl.args(["-q", "-w"]).args(settings);
-        // Without IPv6 the kernel does not look for routers during a run.
+        // Without IPv6 the kernel sends no router solicitations during a run.
         sysctl.arg(format!("net.ipv6.conf.{link}.disable_ipv6=1"));
         shell::capture(&mut sysctl)?;
         namespace.ip(&format!("address add {address}/{PREFIX} dev {link}"))?;
@@ -177,10 +178,11 @@ impl End {
         if tuning.offloads {
             namespace.allow_long_supers(link)?;
         }
-        // Threaded NAPI needs a NAPI for each queue, and on veth GRO makes it.
+        // Threaded NAPI needs a NAPI instance per queue, which veth has only with GRO.
         namespace.set_features(link, &["gro"], true)?;
         namespace.ip(&format!("link set {link} up"))?;
-        // With a queueing discipline a full veth queue stops its sender. Without one it drops.
+        // With a queueing discipline a full veth queue pauses its sender. Without one it drops
+        // frames.
         let mut tc = namespace.command("tc");
         tc.args([
             "qdisc", "add", "dev", link, "root", "pfifo", "limit", QUEUE_LEN,
@@ -188,8 +190,8 @@ impl End {
         shell::capture(&mut tc).map(drop)
     }
 
-    /// The command has a session of its own, as a service has. Where the scheduler groups by
-    /// session, server and generator would otherwise have one share of the cores.
+    /// Starts the command in a session of its own, like a service. Otherwise a scheduler that
+    /// groups by session would give server and generator one share of the cores.
     fn command(&self, program: &OsStr) -> Command {
         let mut command = self.namespace.command("setsid");
         command.args(["taskset", "-c", &self.core.to_string(), "prlimit"]);
@@ -209,20 +211,20 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // A server that is killed leaves its children.
+        // A killed server can leave children behind.
         if let Err(failure) = end_processes(&self.namespace) {
             eprintln!("bench: {failure:#}");
         }
     }
 }
 
-/// The kernel threads that receive for a link of this name, in any namespace.
+/// Finds the kernel threads that receive for a link of this name, in any namespace.
 fn receivers(link: &str) -> Vec<i32> {
     let of_link = usage::processes().filter(|stat| is_receiver(&stat.comm, link));
     of_link.map(|stat| stat.pid).collect()
 }
 
-/// Whether a kernel thread of this name receives for `link`: `napi/LINK-NUMBER`.
+/// Whether a kernel thread's name, `napi/LINK-NUMBER`, is that of a receiver for `link`.
 fn is_receiver(name: &str, link: &str) -> bool {
     let link_and_number = name.strip_prefix("napi/");
     link_and_number
@@ -230,7 +232,7 @@ fn is_receiver(name: &str, link: &str) -> bool {
         .is_some_and(|n| n.starts_with('-'))
 }
 
-/// Binds a thread to a core, and returns whether it is bound now.
+/// Pins a thread to a core, and returns whether it succeeded.
 pub(crate) fn pin(id: i32, core: usize) -> bool {
     let Some(id) = Pid::from_raw(id) else {
         return false;
@@ -241,7 +243,7 @@ pub(crate) fn pin(id: i32, core: usize) -> bool {
         && sched_getaffinity(Some(id)).is_ok_and(|now| now == cores)
 }
 
-/// Files that a process of the rig may open: [`OPEN_FILES`], or the limit of this process.
+/// Limit of open files for a process of the rig: [`OPEN_FILES`], or else the limit of this process.
 pub(crate) fn open_files() -> u32 {
     static ALLOWED: OnceLock<u32> = OnceLock::new();
     *ALLOWED.get_or_init(|| {
@@ -262,7 +264,7 @@ pub(crate) fn open_files() -> u32 {
 /// Kills a process.
 pub(crate) fn kill(id: i32) {
     if let Some(id) = Pid::from_raw(id) {
-        // An error means that it ended meanwhile.
+        // An error means that the process has already ended.
         let _ = kill_process(id, Signal::KILL);
     }
 }
@@ -286,7 +288,7 @@ fn end_processes(namespace: &Namespace) -> Result<()> {
     Err(anyhow!("processes in {name} did not end: {ids}"))
 }
 
-/// Keeps this process, and the processes that it starts, away from the server's core.
+/// Keeps this process and its children away from the server's core.
 pub(crate) fn keep_away() -> Result<()> {
     let mut cores = CpuSet::new();
     cores.set(CLIENT_CORE);

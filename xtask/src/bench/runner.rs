@@ -1,4 +1,4 @@
-//! Runs a plan, and keeps the results.
+//! Runs a plan and saves the results.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,17 +20,17 @@ use crate::{interrupt, shell};
 /// File of the raw results.
 pub(crate) const RESULTS: &str = "results.json";
 
-/// Lines of a log that are kept with a failure.
+/// Number of log lines to save with a failure.
 const LOG_LINES: usize = 20;
 
-/// Load before the measured part, in seconds.
+/// Length of the load before the measured part, in seconds.
 const WARM_UP: f64 = 0.4;
 
 pub(crate) struct Runner {
     results: Results,
     content: Content,
     folder: PathBuf,
-    /// Runs so far, and all.
+    /// Number of runs so far, and in all.
     done: usize,
     all: usize,
 }
@@ -46,8 +46,7 @@ impl Runner {
         })
     }
 
-    /// Runs all sets. What fails is listed in the results; an error means that nothing further
-    /// can run.
+    /// Runs all sets. The results list failed runs. An error means that nothing further can run.
     pub(crate) fn run(mut self, sets: &[Set]) -> Result<Results> {
         let jobs = |set: &Set| {
             let jobs: usize = set.groups.iter().map(|group| group.jobs.len()).sum();
@@ -80,7 +79,7 @@ impl Runner {
         Ok(self.results)
     }
 
-    /// Whether the program is installed. A peer that is not is listed once.
+    /// Whether the program is installed. The results list a missing peer once.
     fn is_there(&mut self, program: &Program) -> bool {
         let is_there = program.is_ours() || is_installed(program.executable());
         if !is_there {
@@ -93,7 +92,7 @@ impl Runner {
         is_there
     }
 
-    /// Prints and keeps a failure. Further lines of it are a log.
+    /// Prints and saves a failure. Its lines after the first are a log.
     fn miss(&mut self, what: String, failure: &str) {
         let (why, log) = failure.split_once('\n').unwrap_or((failure, ""));
         let log = shell::end_of(log, LOG_LINES);
@@ -108,7 +107,7 @@ impl Runner {
         }
     }
 
-    /// Starts a server, runs its jobs and ends it.
+    /// Starts a server, runs its jobs and stops it.
     fn run_group(&mut self, group: &Group, repeat: u32) -> Result<()> {
         let program = group.spec.program;
         let rig = Rig::build(group.spec.tuning())?;
@@ -119,7 +118,7 @@ impl Runner {
             self.done += 1;
             let title = format!("{}: {} {} {}", job.line, job.figure, job.x, job.panel);
             print!("[{:3}/{}] {title}: ", self.done, self.all);
-            // Progress that nobody sees is no reason to end.
+            // A failure to print progress does not matter.
             let _ = std::io::stdout().flush();
             let outcome = self.measure(group, job, &rig, &processes, tables);
             if let Some(status) = server.ended()? {
@@ -141,15 +140,16 @@ impl Runner {
         if program.is_ours() {
             server.stop(Signal::TERM)?;
         } else {
-            // Some peers wait for their clients when they are asked to end, and workers outlive a
-            // first process that is killed alone.
+            // Some peers wait for their clients after SIGTERM, and workers survive if only the
+            // first process is killed.
             processes.iter().copied().for_each(rig::kill);
             server.stop(Signal::KILL)?;
         }
         Ok(())
     }
 
-    /// Runs a load once. `tables` is the size of the kernel's tables before the server started.
+    /// Runs a load once. `tables` is the size of the kernel's tables before the server started, in
+    /// bytes.
     fn measure(
         &self,
         group: &Group,
@@ -166,7 +166,7 @@ impl Runner {
         let open = group.spec.connections;
         let load = generators::run(&job.load, open, rig, &self.content, lengths, || {
             let sample = if samples.is_empty() {
-                // The generator's own XDP program may have brought new threads.
+                // Attaching the generator's XDP program may have created new threads.
                 rig.pin_receivers().and_then(|threads| {
                     receivers = threads;
                     Sample::take(processes, &receivers)
@@ -186,7 +186,7 @@ impl Runner {
             let errors = &load.errors;
             bail!("no request was answered; errors: {errors:?}");
         }
-        // A server that polls leaves nothing to the kernel's threads.
+        // With a server that polls, the kernel's threads have nothing to do.
         if !group.spec.polls() && !first.received_until(last) {
             return Err(anyhow!(
                 "the kernel received nothing for {SERVER_LINK} on core {SERVER_CORE}, so another \
@@ -205,7 +205,7 @@ impl Runner {
         })
     }
 
-    /// Writes the results so far, so that an interrupted comparison keeps them.
+    /// Saves the results so far, so that an interrupted comparison does not lose them.
     fn save(&self) -> Result<()> {
         let path = self.folder.join(RESULTS);
         let part = self.folder.join("results.json.part");

@@ -1,4 +1,4 @@
-//! The servers: how each is started, and when it is ready.
+//! Starts the servers, and waits until they are ready.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::server::Server;
 use crate::shell;
 use anyhow::{Context as _, Result, bail};
 
-/// Time to load a million names.
+/// Time limit for a start, enough to load a million names.
 const START_LIMIT: Duration = Duration::from_mins(2);
 
-/// Connections beside those of the clients: listening sockets and files.
+/// Files beside those of the clients' connections, such as listening sockets.
 const SPARE_FILES: u32 = 512;
 
 /// A program in one of its modes.
@@ -24,12 +24,12 @@ const SPARE_FILES: u32 = 512;
 pub(crate) struct Program {
     /// Name in the report.
     pub(crate) name: &'static str,
-    /// Debian package of a peer; empty for our own.
+    /// Debian package of a peer. Empty for our own programs.
     pub(crate) package: &'static str,
-    /// Program and arguments. `{config}` is its configuration.
+    /// Program and arguments. `{config}` is the path of its configuration.
     command: &'static str,
     config: &'static str,
-    /// Files that one process opens for a connection; 0 where workers share them out.
+    /// Files that one process opens per connection. 0 if several workers share the connections.
     files_each: u32,
 }
 
@@ -38,7 +38,7 @@ impl Program {
         self.package.is_empty()
     }
 
-    /// The program's name on the search path.
+    /// Name of the program on the search path.
     pub(crate) fn executable(&self) -> &'static str {
         self.command.split(' ').next().unwrap_or_default()
     }
@@ -62,7 +62,7 @@ macro_rules! namestorm {
     };
 }
 
-// lighttpd keeps half of its files for content. The reflector shows the rig's own cost.
+// lighttpd reserves half of its files for content. The reflector shows the cost of the rig itself.
 programs! {
     REFLECT = "reflector", "", "reflect --device {device}", "", 0;
     TURNAROUND = "namestorm turnaround", "", namestorm!("turnaround --hash wire"), "", 0;
@@ -83,8 +83,8 @@ programs! {
     BIND = "BIND", "bind9", "named -f -n 1 -c {config}", peers::BIND, 0;
 }
 
-/// All that answer DNS, and the reflector. The first six are compared at fixed rates, the first
-/// three of them also at a rate that takes `AF_XDP`.
+/// DNS servers and the reflector. The first six are compared at fixed rates, and the first three
+/// also at a rate that needs `AF_XDP`.
 #[rustfmt::skip]
 pub(crate) const DNS_SERVERS: &[&Program] = &[
     &REFLECT, &TURNAROUND, &KNOT_XDP, &KNOT, &NSD, &BIND,
@@ -96,7 +96,7 @@ pub(crate) const DNS_SERVERS: &[&Program] = &[
 pub(crate) enum Serves {
     /// Every datagram goes back to its sender.
     Echo,
-    /// So many names, or as many as the variable says.
+    /// A zone with this number of names, or with as many as the figure's variable.
     Zone(Option<u32>),
     /// The single files.
     Files,
@@ -111,7 +111,7 @@ pub(crate) struct Spec {
     pub(crate) serves: Serves,
     /// Further options.
     pub(crate) options: String,
-    /// Connections that it must be able to hold.
+    /// Number of connections that the server must be able to hold.
     pub(crate) connections: u32,
     /// Segmentation and checksum offloads at both ends.
     pub(crate) offloads: bool,
@@ -130,8 +130,8 @@ impl Spec {
         *self.program == NGINX_BUSY_POLL
     }
 
-    /// Starts the server on the rig, and waits until it answers a client. Returns it with the ids
-    /// of its processes.
+    /// Starts the server on the rig and waits until it answers a client. Returns the server and the
+    /// ids of its processes.
     pub(crate) fn start(&self, rig: &Rig, content: &Content) -> Result<(Server, Vec<i32>)> {
         let program = self.program;
         let command = self.command(rig, content)?;
@@ -141,7 +141,7 @@ impl Spec {
             }
             Ok(self.serves.answers(rig))
         })?;
-        // An attached program may still pass everything on to the kernel.
+        // An attached XDP program may still pass all frames to the kernel.
         if *program == KNOT_XDP && usage::xdp_sockets(server.id()) == 0 {
             bail!(
                 "its XDP mode is not in force, so kernel sockets would answer\n{}",
@@ -164,7 +164,7 @@ impl Spec {
             Serves::Files => content.files()?,
             Serves::Mix => content.mix()?.0,
         };
-        // A fresh folder has no lock or journal of an earlier start.
+        // A new folder has no lock or journal from an earlier start.
         let run = content.folder().join("run").join(&name);
         if run.exists() {
             fs::remove_dir_all(&run).with_context(|| format!("removing {}", run.display()))?;
@@ -190,7 +190,7 @@ impl Spec {
         Ok(command)
     }
 
-    /// Words that stand in braces in commands and configurations.
+    /// Values for the placeholders in commands and configurations.
     fn words(
         &self,
         served: &Path,
@@ -204,14 +204,14 @@ impl Spec {
                 "a process may open {files} files here (ulimit -Hn), too few for {n} connections"
             );
         }
-        // As many workers as the connections need. The kernel spreads connections at random, so
-        // several workers need room to spare.
+        // The connections determine the number of workers. The kernel spreads connections at
+        // random, so several workers need spare room.
         let of_worker = files.saturating_sub(SPARE_FILES).max(1);
         let (workers, of_worker) = match n.div_ceil(of_worker) {
             0 | 1 => (1, n),
             workers => (workers + workers.div_ceil(8), of_worker),
         };
-        // A kernel with offloads leaves its checksums to the other end.
+        // A kernel with offloads sends partial checksums over veth.
         let checksums = if self.offloads {
             ",partial-checksums"
         } else {
@@ -245,12 +245,12 @@ impl Serves {
         let mut words = probe.split(' ');
         let mut command = rig.client_command(words.next().unwrap_or_default());
         let output = shell::capture(command.args(words));
-        // dig prints errors behind a semicolon.
+        // dig prefixes errors with a semicolon.
         output.is_ok_and(|output| !matches!(output.first(), None | Some(b';')))
     }
 }
 
-/// Whether a program is installed. The search path of a user lacks root's programs.
+/// Whether a program is installed, even if it is only on root's search path.
 pub(crate) fn is_installed(program: &str) -> bool {
     let places = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
     shell::is_installed(program)

@@ -1,4 +1,4 @@
-//! CPU time and memory as the kernel accounts for them, from `/proc`.
+//! CPU time and memory, as `/proc` reports them.
 
 use std::fs;
 use std::time::Instant;
@@ -10,14 +10,14 @@ use procfs::{Current as _, CurrentSI as _, KernelStats, Meminfo};
 use super::results::Cost;
 use super::rig::{CLIENT_CORE, SERVER_CORE};
 
-/// Every process, kernel threads included.
+/// All processes, including kernel threads.
 pub(crate) fn processes() -> impl Iterator<Item = Stat> {
     let all = all_processes().into_iter().flatten().flatten();
-    // A process may end meanwhile.
+    // A process may end during the iteration.
     all.filter_map(|process| process.stat().ok())
 }
 
-/// `id` and all processes that descend from it.
+/// Returns `id` and all its descendants.
 pub(crate) fn family(id: i32) -> Vec<i32> {
     let all: Vec<Stat> = processes().collect();
     let mut family = vec![id];
@@ -37,7 +37,7 @@ pub(crate) fn resident(ids: &[i32]) -> u64 {
     kilobytes.sum::<u64>() * 1024
 }
 
-/// Memory of the kernel's tables on the whole machine, sockets among them, in bytes.
+/// Memory of the kernel's tables on the whole machine, including sockets, in bytes.
 pub(crate) fn kernel_tables() -> u64 {
     Meminfo::current().map_or(0, |memory| memory.slab)
 }
@@ -48,26 +48,27 @@ pub(crate) fn xdp_sockets(id: u32) -> u64 {
     sockets(&protocols, "XDP").unwrap_or(0)
 }
 
-/// Sockets of a protocol in `/proc/net/protocols`: name, size, sockets.
+/// Number of sockets of a protocol in `/proc/net/protocols`, whose columns are name, size and
+/// sockets.
 fn sockets(protocols: &str, name: &str) -> Option<u64> {
     let mut lines = protocols.lines().map(str::split_whitespace);
     let mut line = lines.find(|line| line.clone().next() == Some(name))?;
     line.nth(2)?.parse().ok()
 }
 
-/// Packets that receive packet steering brought to a core, by `/proc/net/softnet_stat`.
+/// Number of packets that receive packet steering moved to a core, from `/proc/net/softnet_stat`.
 fn steered(softnet: &str, core: usize) -> Option<u64> {
     let line = softnet.lines().nth(core)?;
     u64::from_str_radix(line.split_whitespace().nth(9)?, 16).ok()
 }
 
-/// Counters at one edge of the measured part.
+/// Counters at the beginning or end of the measured part.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     at: Instant,
-    /// Time of the server's core and of the client's, in ms: idle, and stolen by the host.
+    /// Idle and stolen time of the server's core and of the client's core, in ms.
     cores: [[u64; 2]; 2],
-    /// User time of the server's processes, in ticks.
+    /// User time of the server's processes, in clock ticks.
     user: u64,
     /// CPU time of the kernel threads that receive for the server, in ns.
     receivers: u64,
@@ -76,7 +77,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// `receivers` are the kernel threads that receive at the server's end.
+    /// Reads the counters. `receivers` are the kernel threads that receive at the server's end.
     pub(crate) fn take(server: &[i32], receivers: &[i32]) -> Result<Self> {
         let at = Instant::now();
         let stats = KernelStats::current().context("reading /proc/stat")?;
@@ -104,15 +105,15 @@ impl Sample {
         })
     }
 
-    /// Whether the kernel received packets on the server's core until `last`.
+    /// Whether the kernel received packets on the server's core between `self` and `last`.
     pub(crate) fn received_until(&self, last: &Self) -> bool {
         last.receivers > self.receivers || last.steered > self.steered
     }
 
-    /// Cost of each of `completed` requests until `last`.
+    /// Cost of each of `completed` requests between `self` and `last`.
     pub(crate) fn cost_until(&self, last: &Self, completed: u64) -> Cost {
         let wall_us = (last.at.duration_since(self.at).as_secs_f64() * 1e6).max(1.0);
-        // The kernel measures idle and stolen time. It guesses the rest at each tick.
+        // The kernel measures idle and stolen time, and only samples the rest at each tick.
         let parts = |core: usize| {
             let ms = |n: usize| last.cores[core][n].saturating_sub(self.cores[core][n]);
             let [idle, stolen] = [0, 1].map(|n| (ms(n) as f64 * 1e3 / wall_us).min(1.0));
@@ -163,8 +164,8 @@ mod tests {
             receivers: 5,
             steered: 0,
         };
-        // In one second the core was idle for 0.5 s and stolen for 0.1 s, and 0.3 s went to the
-        // server's own code.
+        // In one second the core was idle for 0.5 s and stolen for 0.1 s. The server's own code
+        // took 0.3 s.
         let mut last = first.clone();
         last.at += Duration::from_secs(1);
         last.cores = [[10_500, 100]; 2];

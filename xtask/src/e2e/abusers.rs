@@ -1,4 +1,4 @@
-//! Clients that hold what they do not use.
+//! Clients that hold connections without making use of them.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,40 +11,40 @@ use socket2::{SockFilter, SockRef};
 
 use super::dns;
 
-/// The time between two bytes of a request, and between two looks at whether a
-/// connection is still there.
+/// Interval between two bytes of a slow request, and between two checks of a connection.
 const ROUND: Duration = Duration::from_secs(3);
-/// Connections served at a time. The load is their number, not their packet rate.
+/// Connections that one thread drives at a time. The load is the number of connections, not their
+/// packet rate.
 const AT_ONCE: usize = 32;
-/// Rounds between two reads of a [`Sip`](Abuse::Sip), and the bytes of each.
+/// Rounds between two reads of a [`Sip`](Abuse::Sip) client, and bytes of each read.
 const SIP_ROUNDS: u32 = 3;
 const SIP: usize = 500;
-/// The receive buffer of a client with holes: room for all of [`holes`].
+/// Receive buffer of a client with holes, large enough for the stretch that [`holes`] drops from.
 const LARGE_BUFFER: usize = 256 << 10;
-/// Queries of one connection that reads no answer.
+/// Number of queries on a connection that reads no answer.
 const QUERIES: u16 = 250;
-/// The receive buffer of a client with a zero window.
+/// Receive buffer of a client with a zero window.
 const SMALL_BUFFER: usize = 2_048;
 
-/// The use that an abuser makes of a connection.
+/// What an abusive client does on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Abuse {
-    /// Sends half a request, and then a byte each round.
+    /// Sends half a request, then one byte per round.
     HalfHead,
-    /// Asks for a large file and reads nothing.
+    /// Requests a large file and reads nothing.
     ZeroWindow,
-    /// Asks for a large file and reads [`SIP`] bytes now and then.
+    /// Requests a large file and reads [`SIP`] bytes every few rounds.
     Sip,
-    /// Asks for a large file and acknowledges it with holes.
+    /// Requests a large file and never receives some of its segments.
     Holes,
     /// Asks [`QUERIES`] questions and reads no answer.
     Queries,
-    /// Sends half a question, and then a byte each round.
+    /// Sends half a question, then one byte per round.
     HalfQuestion,
 }
 
-/// Opens connections `from` an address to the server, calls `opened`, and goes on
-/// with them until `over`. Opens those again that the server closes.
+/// Opens connections from address `from`, calls `opened`, and keeps them busy until `over`. Reopens
+/// connections that the server closes.
 pub(super) fn run(
     from: SocketAddr,
     to: SocketAddr,
@@ -55,7 +55,7 @@ pub(super) fn run(
     let is_over = || over.load(Ordering::Relaxed);
     let mut open = Vec::new();
     for abuse in wanted.iter().take_while(|_| !is_over()) {
-        // The server may close it before its first bytes.
+        // The server may close the connection before the first bytes are sent.
         let stream = abuse.open(from, to).or_else(|_| abuse.open(from, to))?;
         open.push((*abuse, stream));
     }
@@ -68,7 +68,7 @@ pub(super) fn run(
             }
             for (abuse, stream) in some {
                 if !abuse.goes_on(stream, round) {
-                    // To be refused is as good as to be closed.
+                    // A refused connection counts as closed.
                     if let Ok(again) = abuse.open(from, to) {
                         *stream = again;
                     }
@@ -85,7 +85,7 @@ impl Abuse {
     fn open(self, from: SocketAddr, to: SocketAddr) -> Result<TcpStream> {
         let open = || {
             let fd = socket(AddressFamily::INET6, SocketType::STREAM, None)?;
-            // Otherwise the client's kernel buffers all the answers.
+            // A small buffer keeps the client's kernel from receiving all answers.
             let buffer = match self {
                 Self::HalfHead | Self::HalfQuestion => None,
                 Self::Holes => Some(LARGE_BUFFER),
@@ -117,12 +117,12 @@ impl Abuse {
                 let questions = (0..QUERIES).map(|id| dns::framed(&dns::question(id)));
                 questions.flatten().collect()
             }
-            // A length of 65,535 bytes, and none of them.
+            // A length prefix of 65,535 without a message.
             Self::HalfQuestion => vec![0xff, 0xff],
         }
     }
 
-    /// Goes on with a connection; `false` when the server has closed it.
+    /// Does one round on a connection. Returns false if the server has closed it.
     fn goes_on(self, stream: &mut TcpStream, round: u32) -> bool {
         let done = match self {
             Self::HalfHead | Self::HalfQuestion => stream.write(b"x"),
@@ -136,14 +136,14 @@ impl Abuse {
     }
 }
 
-/// A socket filter that drops nearly every second segment in one stretch of
-/// 64 KB out of four, as often as it comes.
+/// A socket filter that drops about every second segment of one 64 KB stretch out of four,
+/// including retransmissions.
 fn holes() -> [SockFilter; 5] {
     /// Offset of the sequence number in the TCP header.
     const SEQ: u32 = 4;
-    /// These bits are zero in such a stretch.
+    /// These sequence number bits are zero within the stretch.
     const STRETCH: u32 = 0x3_0000;
-    /// This bit differs between neighbouring segments.
+    /// This bit differs between most neighbouring segments.
     const CHANGING: u32 = 0x400;
     let step = |code: u32, jt, jf, k| SockFilter::new(code as u16, jt, jf, k);
     let jump_if_set = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;

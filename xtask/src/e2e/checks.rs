@@ -1,4 +1,4 @@
-//! Counts the checks that passed, and keeps the failures.
+//! Counts passed and failed checks, and collects failure messages.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use crate::interrupt;
 use anyhow::Result;
 
-/// Attempts at a check of times, because the machine may be busy.
+/// Attempts at a timing check, because the machine may be busy.
 const TRIES: u32 = 3;
 
-/// The outcome of some checks.
+/// Results of a set of checks.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     passed: u32,
     failed: u32,
-    /// Failures and the server's output, to be printed.
+    /// Failure messages and server output to print.
     details: Vec<String>,
 }
 
@@ -27,8 +27,8 @@ impl Checks {
         }
     }
 
-    /// Runs a check of times, several times if need be. It returns a line of
-    /// figures, which is printed.
+    /// Runs a timing check, and repeats it after a failure. Prints the line of figures that
+    /// `attempt` returns.
     pub(crate) fn measure(&mut self, name: impl Display, attempt: impl Fn() -> Result<String>) {
         self.check(name, || {
             for _ in 1..TRIES {
@@ -50,7 +50,7 @@ impl Checks {
         self.keep(format_args!("failed: {name}"), message);
     }
 
-    /// Keeps the server's output, which helps to understand a failure.
+    /// Adds the server's output to the failure messages.
     pub(crate) fn note(&mut self, output: &str) {
         self.keep("the server's output:", output);
     }
@@ -74,8 +74,8 @@ impl Checks {
         self.details.extend(other.details);
     }
 
-    /// Prints one line, and everything known about failures. One call writes it
-    /// all, because other threads print too.
+    /// Prints one line of results and all failure messages. It uses a single write, because other
+    /// threads print too.
     pub(crate) fn print(&self, what: &str, seed: Option<u64>, took: Duration) {
         let word = if self.failed == 0 { "ok  " } else { "FAIL" };
         let seed = seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
@@ -91,14 +91,14 @@ impl Display for Checks {
     }
 }
 
-/// Reads the line that [`Checks`] displays as.
+/// Parses the line that [`Checks`] is displayed as.
 pub(crate) fn counts(line: &str) -> Option<(u32, u32)> {
     let (passed, failed) = line.split_once(" passed, ")?;
     let failed = failed.strip_suffix(" failed")?;
     Some((passed.parse().ok()?, failed.parse().ok()?))
 }
 
-/// The cells of a line of a table: `a | b | c`.
+/// Splits a table line such as `a | b | c` into its cells.
 pub(super) fn row<const N: usize>(line: &str) -> [&str; N] {
     let cells: Vec<&str> = line.split('|').map(str::trim).collect();
     cells

@@ -13,33 +13,32 @@ use super::rig::Place;
 use crate::shell;
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// The name servers of the sample zones, which positive answers may name in
-/// their authority section.
+/// NS records of the sample zones. Positive answers may have them in the authority section.
 const NAME_SERVERS: [&str; 4] = [
     "storm.test. 3600 ns ns1.storm.test.",
     "storm.test. 3600 ns ns2.storm.test.",
     "2.0.192.in-addr.arpa. 86400 ns ns1.storm.test.",
     "2.0.192.in-addr.arpa. 86400 ns ns2.storm.test.",
 ];
-/// Options of dig for each way to ask the whole table.
+/// dig options for each transport by which the whole table is asked.
 const TRANSPORTS: [(&str, &str); 3] = [
     ("UDP", "+noedns +ignore"),
     ("UDP with EDNS", "+edns"),
     ("TCP", "+tcp"),
 ];
-/// Questions over UDP, the most bytes of the answer, and whether it is truncated.
+/// UDP questions, the maximum size of the answer in bytes, and whether it is truncated.
 const SIZES: [(&str, usize, bool); 6] = [
     ("big.storm.test TXT +noedns +ignore", 512, true),
     ("big.storm.test TXT +bufsize=512 +ignore", 512, true),
-    // The server's own limit, whatever the client takes (the DNS flag day's size).
+    // The server's own limit (DNS flag day 2020), even if the client accepts more.
     ("big.storm.test TXT +bufsize=1232 +ignore", 1_232, false),
     ("huge.storm.test TXT +noedns +ignore", 512, true),
     ("huge.storm.test TXT +bufsize=1232 +ignore", 1_232, true),
     // Less than 512 counts as 512 (RFC 6891, section 6.2.3).
     ("www.storm.test A +bufsize=100 +ignore", 512, false),
 ];
-/// What is checked, a question, and what dig must print or, after `!`, must not
-/// print (RFC 6891, section 6.1.3).
+/// Check, question, and text that dig must print. After `!` it must not print the text (RFC 6891,
+/// section 6.1.3).
 const REPLIES: &str = "\
     EDNS is answered with EDNS | www.storm.test A +bufsize=1400 +nocookie | EDNS: version: 0
     no EDNS is answered without | www.storm.test A +noedns | !EDNS:
@@ -52,7 +51,7 @@ const REPLIES: &str = "\
     the question is echoed as it came | NoWhere.storm.test. A | ;NoWhere.storm.test.
     the question is echoed as it came | X.wIlD.storm.test. A | ;X.wIlD.storm.test.";
 
-/// A reply of dig, or an entry of the table of right answers.
+/// A reply that dig printed, or an entry in the table of correct answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
     /// `NAME IN TYPE`.
@@ -60,14 +59,13 @@ pub(crate) struct Message {
     rcode: String,
     /// Header flags, as in `qr aa`.
     flags: String,
-    /// The records of the answer, authority and additional sections, with one
-    /// space between words and without the class.
+    /// Records of the answer, authority and additional sections, without class, with single spaces.
     sections: [Vec<String>; 3],
     /// Everything that dig printed.
     text: String,
 }
 
-/// Reads the table; its head describes the format.
+/// Parses the table. The comment at its top describes the format.
 pub(crate) fn expected(text: &str) -> Result<Vec<Message>> {
     let mut entries: Vec<Message> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -98,12 +96,12 @@ pub(crate) fn expected(text: &str) -> Result<Vec<Message>> {
     Ok(entries)
 }
 
-/// A line with one space between its words.
+/// Collapses whitespace to single spaces.
 fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The replies in the output of one dig.
+/// Splits the output of dig into replies.
 fn replies(text: &str) -> Vec<Message> {
     let texts = text.split(";; Got answer:").skip(1);
     texts.map(reply).collect()
@@ -162,8 +160,8 @@ impl Message {
     }
 }
 
-/// Records as a set, with names in lower case: a server may give them as they
-/// stand in the zone, or point into the question.
+/// Returns records as a set, with names in lower case. A server may write names as in the zone or
+/// point into the question.
 fn set(records: &[String]) -> BTreeSet<String> {
     const DATA_IS_NAMES: [&str; 6] = ["NS", "CNAME", "SOA", "PTR", "MX", "SRV"];
     let lower = |record: &String| match record.splitn(4, ' ').collect::<Vec<_>>()[..] {
@@ -175,8 +173,7 @@ fn set(records: &[String]) -> BTreeSet<String> {
     records.iter().map(lower).collect()
 }
 
-/// Runs dig; `question` holds name, type and further options. It retransmits
-/// only where frames are lost.
+/// Runs dig with a name, a type and options. dig retransmits only on lossy paths.
 fn dig(place: &Place, address: IpAddr, question: &str) -> Result<Vec<Message>> {
     let patience = if place.loss {
         "+tries=6 +timeout=1"
@@ -184,7 +181,7 @@ fn dig(place: &Place, address: IpAddr, question: &str) -> Result<Vec<Message>> {
         "+tries=1 +timeout=3"
     };
     let line = format!("@{address} -p {} {patience} {question}", place.port);
-    // With `-f` the status is that of the last question alone.
+    // With `-f` the exit status is that of the last question.
     let output = shell::output(Command::new("dig").args(line.split(' ')))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let replies = replies(&text);
@@ -192,7 +189,7 @@ fn dig(place: &Place, address: IpAddr, question: &str) -> Result<Vec<Message>> {
     Ok(replies)
 }
 
-/// One thing that is checked.
+/// A check of one behaviour.
 type Case = fn(&Client) -> Result<()>;
 
 const CASES: [(&str, Case); 7] = [
@@ -208,7 +205,7 @@ const CASES: [(&str, Case); 7] = [
     ("bytes that are no question", Client::garbage),
 ];
 
-/// All checks of one server.
+/// Runs all checks of one server.
 pub(crate) fn check(place: &Place, env: &Env, checks: &mut Checks) {
     let (place, env) = (*place, env.clone());
     let client = Client { place, env };
@@ -240,14 +237,14 @@ struct Client {
 }
 
 impl Client {
-    /// Asks the whole table by one dig; one check for each entry.
+    /// Asks all questions of the table by one dig, and checks each entry.
     fn table(&self, address: IpAddr, transport: &str, options: &str, checks: &mut Checks) {
         let line = format!("{options} -f {}", self.env.questions.display());
         let replies = match dig(&self.place, address, &line) {
             Ok(replies) => replies,
             Err(failure) => return checks.fail("dig", &format!("{failure:#}")),
         };
-        // Where dig asks again by TCP, it shows the truncated reply first.
+        // If dig retries over TCP, it prints the truncated reply first.
         let by_question = replies.iter().map(|reply| (&reply.question, reply));
         let by_question: BTreeMap<_, _> = by_question.collect();
         for entry in &self.env.table {
@@ -296,7 +293,7 @@ impl Client {
         Ok(())
     }
 
-    /// RFC 8482: all records of the name, some of them, or one HINFO.
+    /// An ANY response has all records of the name, some of them, or one HINFO (RFC 8482).
     fn any(&self) -> Result<()> {
         for (name, options) in [("www.storm.test.", " +noedns"), ("x.wild.storm.test.", "")] {
             let reply = self.ask(&format!("{name} ANY +notcp{options}"))?;
@@ -339,19 +336,18 @@ impl Client {
         expect_address(7, &receive_framed(&mut stream)?)
     }
 
-    /// A name that ends in a pointer is legal in a question as anywhere
-    /// (RFC 1035, section 4.1.4), if it points backwards; in the first name
-    /// of a message it can only point into the header, and this one points
-    /// at zero bytes there.
+    /// A question name may end in a pointer that points backwards (RFC 1035, section 4.1.4). In a
+    /// message's first name it can only point into the header. This one points at a zero byte
+    /// there.
     fn compressed_question(&self) -> Result<()> {
         let mut message = question(9);
-        // www.storm.test., with its closing zero replaced by a pointer to
-        // offset 6, the high byte of ANCOUNT, which is zero.
+        // This is www.storm.test. with the root label replaced by a pointer to offset 6, the zero
+        // high byte of ANCOUNT.
         let end = HEADER + NAME.len() - 1;
         message.splice(end..=end, [0xc0, 6]);
         let reply = exchange(self.socket(), self.place.loss, &message)?;
         let answers = reply.get(7).copied();
-        // Either the server follows the name, or the question is malformed.
+        // The server may resolve the name, or report a malformed question.
         let is_right =
             id_of(&reply)? == 9 && matches!((rcode_of(&reply), answers), (0, Some(1..)) | (1, _));
         ensure!(is_right, "{reply:?}");
@@ -372,12 +368,12 @@ impl Client {
         for datagram in parts.chain([&is_answer[..], &two_questions, &pointer_loop]) {
             socket.send(datagram).context("sending")?;
         }
-        // Its replies to these do not matter, but it must go on.
+        // Any reply to these datagrams is acceptable, but the server must keep answering.
         expect_address(4, &exchange(self.socket(), self.place.loss, &question(4))?)
     }
 }
 
-/// A socket that sends to one port and waits a second for each reply.
+/// Makes a socket connected to `to`, with a receive timeout of one second.
 pub(super) fn udp(to: SocketAddr) -> Result<UdpSocket> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).context("binding")?;
@@ -386,7 +382,7 @@ pub(super) fn udp(to: SocketAddr) -> Result<UdpSocket> {
     set.context("setting a time limit").map(|()| socket)
 }
 
-/// Sends a datagram until a reply comes, several times only where frames are lost.
+/// Sends a datagram and waits for the reply. Retransmits only on lossy paths.
 fn exchange(to: SocketAddr, loss: bool, datagram: &[u8]) -> Result<Vec<u8>> {
     let socket = udp(to)?;
     let mut reply = [0; 4_096];
@@ -411,12 +407,12 @@ pub(super) fn question(id: u16) -> Vec<u8> {
     [&id.to_be_bytes(), &header[..], NAME, &[0, 1, 0, 1]].concat()
 }
 
-/// A message behind its length, as TCP needs it.
+/// Prefixes a message with its length, for TCP.
 pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes(), message].concat()
 }
 
-/// Asks [`question`] over a connection, and expects its answer.
+/// Sends [`question`] over a connection and checks the answer.
 pub(super) fn ask_over(stream: &mut TcpStream, id: u16) -> Result<()> {
     let asked = stream.write_all(&framed(&question(id)));
     asked.context("sending a question")?;
@@ -432,13 +428,13 @@ fn receive_framed(stream: &mut TcpStream) -> Result<Vec<u8>> {
     read.context("receiving an answer").map(|()| message)
 }
 
-/// The id of a message that is not shorter than a header.
+/// Returns the message's id. Fails if the message is shorter than a header.
 fn id_of(message: &[u8]) -> Result<u16> {
     ensure!(message.len() >= HEADER, "too short: {message:?}");
     Ok(u16::from_be_bytes([message[0], message[1]]))
 }
 
-/// The RCODE of a message that has a header.
+/// Returns the RCODE of a message that has a header.
 fn rcode_of(message: &[u8]) -> u8 {
     message[3] % 16
 }
@@ -534,8 +530,8 @@ ns1.storm.test.\t\t3600\tIN\tA\t192.0.2.53
         assert_eq!(lower("A.test. 60 TXT \"Text\""), "a.test. 60 TXT \"Text\"");
     }
 
-    /// Every name and type of the sample zones is asked for. The zones are
-    /// written one record a line, so that no zone parser is needed here.
+    /// The table asks for every name and type of the sample zones. The zones have one record per
+    /// line, so this test needs no zone parser.
     #[test]
     fn the_table_asks_for_every_record_of_the_zones() {
         let zones = shell::repository().join("xtask/sample/zones");

@@ -1,10 +1,8 @@
-//! A flood of SYNs from addresses that do not answer, and its effect on a client.
+//! A SYN flood from spoofed addresses, and its effect on a real client.
 //!
-//! Each request of the client is a whole connection through its kernel, which
-//! must get past the full table of half-open connections. The first limit is for
-//! a machine where the scheduler places everything. With the server on one core
-//! and the others on another, wake-ups take equally long with and without a
-//! flood, and the limit is lower.
+//! Each request opens a connection of its own while the table of half-open connections is full. The
+//! first limits apply where the scheduler places all threads. With the server on a core of its own,
+//! wake-ups take equally long with and without a flood, so the limit is lower.
 
 use std::ops::Range;
 use std::path::Path;
@@ -23,28 +21,27 @@ use crate::bench::rig::{SERVER_CORE, keep_away, pin};
 use crate::server::Server;
 use crate::shell;
 
-/// SYNs a second.
+/// SYNs per second.
 const RATE: u32 = 100_000;
-/// The cases in this order: SYNs in a burst, whether the server has a core of its
-/// own from here on, and the longest request as a multiple of one without a flood.
+/// Cases: SYNs per burst, and whether the server has a core of its own from here on. The factor
+/// limits the slowest request, relative to one without a flood.
 const CASES: [(u32, bool, f64); 3] = [(1, false, 2.0), (32, false, 2.0), (1, true, 1.5)];
-/// An address of the generator's, for its ARP.
+/// Address of the generator, which answers ARP for it.
 const GENERATOR: &str = "10.99.0.9/24";
-/// After this time tables are full and their memory is touched.
+/// Time after which the server's tables are full and their memory is resident.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Length of each measurement.
 const MEASURED: Duration = Duration::from_secs(4);
-/// Limit for the flood to begin.
+/// Time limit for the flood to begin.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// Random pause between two requests in microseconds. A constant one would fall
-/// into step with bursts, and then each request would meet one, or none.
+/// Random pause between two requests, in microseconds. With a constant pause either every request
+/// would meet a burst, or none.
 const PAUSE: Range<u64> = 1_000..3_000;
-/// The least part of the SYNs that must really have been sent.
+/// Minimum part of [`RATE`] that the generator must reach.
 const LEAST_SHARE: f64 = 0.95;
-/// Bytes of memory that may come and go. Half a million SYNs would take 60 MB if
-/// they were remembered.
+/// Maximum growth of memory in bytes. Half a million remembered SYNs would take 60 MB.
 const MOST_GROWTH: u64 = 1 << 20;
-/// What the client asks for.
+/// Path that the client requests.
 pub(super) const PATH: &str = "/size-1460.bin";
 
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
@@ -83,7 +80,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// A count of a server's summary.
+/// Reads a count from a server's summary.
 pub(super) fn counted(summary: &str, label: &str) -> Result<u64> {
     let mut lines = summary.lines().map(str::trim_start);
     let value = lines.find_map(|line| line.strip_prefix(label)?.strip_prefix(':'));
@@ -107,7 +104,7 @@ fn give_core(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Does `work`, and all that it starts, away from the server's core.
+/// Runs `work`, and every process that it starts, away from the server's core.
 fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| keep_away().and_then(|()| work()));
@@ -116,18 +113,18 @@ fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
     })
 }
 
-/// What the client saw.
+/// What the client measured.
 struct Seen {
     requests: usize,
     median: Duration,
     most: Duration,
-    /// Frames a second on the wire to the server.
+    /// Frames per second on the link to the server.
     rate: f64,
-    /// The server's resident memory at the beginning and at the end.
+    /// Resident memory of the server at the beginning and at the end, in bytes.
     memory: [u64; 2],
 }
 
-/// Measures without the flood and with it; returns a line of figures.
+/// Measures without and with the flood. Returns a line of figures.
 fn compare(
     rig: &Rig,
     server: &Server,
@@ -162,7 +159,7 @@ fn compare(
     Ok(line)
 }
 
-/// Asks for [`MEASURED`], by a connection each time.
+/// Sends requests for the time [`MEASURED`], each on a new connection.
 fn ask(place: &Place, server: &Server) -> Result<Seen> {
     let (memory_before, _) = memory(server.id())?;
     let sent_before = frames_sent()?;
@@ -189,17 +186,18 @@ fn ask(place: &Place, server: &Server) -> Result<Seen> {
     })
 }
 
-/// Frames that the client's end of the wire has sent; in its namespace.
+/// Returns the number of frames that the client's end of the link has sent. Call it inside the
+/// client's namespace.
 fn frames_sent() -> Result<u64> {
     let devices = shell::read(Path::new("/proc/thread-self/net/dev"))?;
     let mut lines = devices.lines().map(str::trim);
     let line = lines.find_map(|line| line.strip_prefix("cli0:"));
-    // Eight numbers for receiving, then bytes and frames sent.
+    // Eight receive counters come first, then bytes and frames sent.
     let frames = line.and_then(|line| line.split_whitespace().nth(9)?.parse().ok());
     frames.context("no cli0 in /proc/thread-self/net/dev")
 }
 
-/// Starts the generator, and waits until it floods.
+/// Starts the generator and waits until the flood begins.
 fn start(rig: &Rig, place: &Place, programs: &Path, burst: u32) -> Result<Server> {
     let mut command = rig.client().command(programs.join("load"));
     let line = format!(

@@ -1,5 +1,4 @@
-//! A small HTTP client for exact bytes in both directions, on a socket of the
-//! kernel.
+//! A small HTTP client on a kernel socket, with control over the exact bytes in both directions.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Limit for a connect and for a read, long enough for several retransmissions.
+/// Time limit for a connect or a read, long enough for several retransmissions.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Connects to a server.
@@ -23,7 +22,7 @@ pub(crate) fn connect(to: SocketAddr) -> Result<TcpStream> {
 /// One connection to a server.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// Received bytes that are not yet part of a response.
+    /// Received bytes that no response has consumed.
     pending: Vec<u8>,
 }
 
@@ -36,7 +35,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The value of a header field.
+    /// Returns the value of a header field.
     pub(crate) fn field(&self, name: &str) -> Result<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
         let field = lines.find(|(field, _)| field.eq_ignore_ascii_case(name));
@@ -44,7 +43,7 @@ impl Response {
         value.with_context(|| format!("no {name} in\n{}", self.head))
     }
 
-    /// Number of bytes of the head with its empty line.
+    /// Length of the head with its empty line, in bytes.
     pub(crate) fn head_len(&self) -> usize {
         self.head.len()
     }
@@ -58,14 +57,14 @@ impl Response {
         Ok(())
     }
 
-    /// An error unless it is a 200 with this body.
+    /// Returns an error unless the response is a 200 with this body.
     pub(crate) fn expect_body(&self, body: &[u8]) -> Result<()> {
         self.expect_status(200)?;
         same(&self.body, body)
     }
 }
 
-/// An error with the place of the first difference, if there is one.
+/// Returns an error with the offset of the first difference, if the bytes differ.
 pub(crate) fn same(received: &[u8], expected: &[u8]) -> Result<()> {
     if received == expected {
         return Ok(());
@@ -87,12 +86,12 @@ impl Connection {
         sent.context("sending a request")
     }
 
-    /// The same connection, for another thread to send on.
+    /// Returns a handle by which another thread can send on this connection.
     pub(crate) fn sender(&self) -> Result<TcpStream> {
         self.stream.try_clone().context("sharing a connection")
     }
 
-    /// Sends a FIN; responses still come.
+    /// Sends a FIN. Responses can still be received.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let done = self.stream.shutdown(Shutdown::Write);
         done.context("closing for writing")
@@ -107,7 +106,7 @@ impl Connection {
         self.receive(method != "HEAD")
     }
 
-    /// Receives one response, without its body if `has_body` is false.
+    /// Receives one response. Does not expect a body if `has_body` is false.
     pub(crate) fn receive(&mut self, has_body: bool) -> Result<Response> {
         let (status, head_len) = loop {
             if let Some(found) = parse(&self.pending)? {
@@ -132,7 +131,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// An error unless the server closes now, without another byte.
+    /// Returns an error unless the server closes the connection without sending more.
     pub(crate) fn expect_end(&mut self) -> Result<()> {
         let mut rest = std::mem::take(&mut self.pending);
         let read = self.stream.read_to_end(&mut rest);
@@ -141,13 +140,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until something comes, and leaves it unread.
+    /// Waits until data arrives, without reading it.
     pub(crate) fn wait(&mut self) -> Result<()> {
         let peeked = self.stream.peek(&mut [0]);
         peeked.context("waiting for a response").map(drop)
     }
 
-    /// Receives the next part of a body whose head was received without it.
+    /// Receives the next part of a body after [`receive`](Self::receive) returned its head.
     pub(crate) fn receive_part(&mut self) -> Result<Vec<u8>> {
         if self.pending.is_empty() {
             self.receive_more()?;
@@ -168,7 +167,7 @@ impl Connection {
     }
 }
 
-/// The status and the length of a head, once it is whole.
+/// Returns status and length of a head, or `None` while it is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<(u16, usize)>> {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);

@@ -1,5 +1,5 @@
-//! Many connections: clients that hardly read, and clients that are idle. They
-//! must take no more memory than the state of a connection.
+//! Many connections: slow readers and idle clients. Neither may take more memory than the state of
+//! a connection.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,37 +18,39 @@ use super::web::{SIZES, body, in_threads};
 use crate::server::Server;
 use crate::shell;
 
-/// Clients that read slowly, the threads that share them, and the reads of each.
+/// Number of slow readers, of threads that share them, and of reads by each.
 const READERS: usize = 10_000;
 const THREADS: usize = 20;
 const READS: usize = 8;
-/// Their receive buffers: windows of some segments, which are sent as runs.
+/// Receive buffers of the slow readers. Their windows hold a few segments, which the server sends
+/// as super-segments.
 const BUFFER: &str = "net.ipv4.tcp_rmem=4096 32768 32768";
-/// The most bytes of the server's memory for each of them.
+/// Maximum growth of the server's memory per slow reader, in bytes.
 const MOST_EACH: u64 = 1_024;
 
-/// Idle connections, of which each client address has some, and others that ask.
+/// Number of idle connections, of client addresses that share them, and of active connections.
 const IDLE: u32 = 1_000_000;
 const OF_ADDRESS: u32 = 50_000;
 const ASKING: u32 = 16;
-/// The most memory of the server meanwhile.
+/// Maximum resident memory of the server, in bytes.
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// Ten thousand clients ask for a large file and hardly read.
+/// Ten thousand clients request a large file and read slowly.
 pub(crate) fn readers(env: &Env, checks: &mut Checks) -> Result<()> {
     allow_files(2 * READERS as u64)?;
     let rig = Rig::build(&Scenario::WEB)?;
     let mut sysctl = rig.client().command("sysctl");
     shell::capture(sysctl.args(["-q", "-w", BUFFER]))?;
     let (server, place) = rig.start(env, &Scenario::WEB, &[])?;
-    checks.check("slow readers take no memory and hold nobody up", || {
-        rig.as_client(|| read_slowly(&server, &place))?
-    });
+    checks.check(
+        "slow readers take no memory and delay no other client",
+        || rig.as_client(|| read_slowly(&server, &place))?,
+    );
     checks.check("they were sent super-segments", || expect_sent(server));
     Ok(())
 }
 
-/// Lets this program have so many files open.
+/// Raises this process's limit of open files.
 pub(super) fn allow_files(files: u64) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < files) {
@@ -61,7 +63,7 @@ pub(super) fn allow_files(files: u64) -> Result<()> {
     Ok(())
 }
 
-/// A client that reads now and then, and the bytes of the body so far.
+/// A client that reads from time to time, and the body bytes it has read so far.
 struct Reader(Connection, usize);
 
 fn read_slowly(server: &Server, place: &Place) -> Result<()> {
@@ -74,7 +76,7 @@ fn read_slowly(server: &Server, place: &Place) -> Result<()> {
             .request("GET", &path, "")?
             .expect_body(&body)
     };
-    // The first response allocates; its memory does not count.
+    // The first response makes the server allocate memory, which the check must not count.
     fetch()?;
     let (before, _) = memory(server.id())?;
     let mut readers = in_threads(vec![(); THREADS], |()| {
@@ -88,7 +90,7 @@ fn read_slowly(server: &Server, place: &Place) -> Result<()> {
                 .map(|()| readers)
         })?;
     }
-    // Another client is not delayed.
+    // Another client must not wait.
     fetch()?;
     let (after, most) = memory(server.id())?;
     let read = readers
@@ -109,7 +111,7 @@ fn read_slowly(server: &Server, place: &Place) -> Result<()> {
 }
 
 impl Reader {
-    /// Asks, and receives the head of the response.
+    /// Sends the request and receives the head of the response.
     fn open(to: SocketAddr, path: &str) -> Result<Self> {
         let mut connection = Connection::open(to)?;
         connection.send(format!("GET {path} HTTP/1.1\r\nHost: storm.test\r\n\r\n"))?;
@@ -126,7 +128,7 @@ impl Reader {
     }
 }
 
-/// A million clients connect and stay idle, and a few ask.
+/// A million clients connect and stay idle while a few send requests.
 pub(crate) fn crowd(env: &Env, checks: &mut Checks) -> Result<()> {
     let rig = Rig::build(&Scenario::WEB)?;
     let limits = ["--max-connections", "1100000", "--idle-timeout", "3600"];
@@ -137,7 +139,7 @@ pub(crate) fn crowd(env: &Env, checks: &mut Checks) -> Result<()> {
         let addresses = addresses.map(|n| format!(" --address 10.99.0.{}/24", 10 + n));
         let addresses: String = addresses.collect();
         let load = env.programs.join("load");
-        // The measured part begins when all are open.
+        // The measurement begins when all connections are open.
         let said = rig.client().run(&format!(
             "{} http --interface cli0 --target {v4} --port {port} --site {site} --path {PATH} \
              --connections {ASKING} --idle {IDLE} --seconds 3{addresses}",
@@ -157,11 +159,11 @@ pub(crate) fn crowd(env: &Env, checks: &mut Checks) -> Result<()> {
         ensure!(completed > 0 && most <= MOST_MEMORY, "{line}");
         Ok(())
     });
-    checks.check("it ends as ever", || server.stop_well().map(drop));
+    checks.check("it stops normally", || server.stop_well().map(drop));
     Ok(())
 }
 
-/// The resident bytes of a process, now and at most.
+/// Returns the current and the peak resident memory of a process, in bytes.
 pub(super) fn memory(id: u32) -> Result<(u64, u64)> {
     let path = PathBuf::from(format!("/proc/{id}/status"));
     let status = shell::read(&path)?;

@@ -1,10 +1,9 @@
-//! The scenarios: every way to run a server, and a sample of them in which
-//! every pair of choices still meets.
+//! Scenarios: every way to run a server, and a sample that still has every pair of choices.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Program, mode of sandstorm, mode of namestorm, and hash of namestorm.
+/// Program, mode of Sandstorm, mode of Namestorm, and hash of Namestorm.
 const PROGRAMS: [[&str; 4]; 8] = [
     ["sandstorm", "pre-copy", "", ""],
     ["sandstorm", "memcopy", "", ""],
@@ -15,33 +14,32 @@ const PROGRAMS: [[&str; 4]; 8] = [
     ["namestorm", "", "turnaround", "wire"],
     ["namestorm", "", "turnaround", "fqdn"],
 ];
-/// For `AF_XDP`: the hook, the queues and workers, the address (the server's own
-/// or shared with the kernel), and the checksums that the peer leaves to its
-/// offload (none, or TCP's and UDP's but for the pseudo-header).
+/// Choices with `AF_XDP`: the hook, the number of queues and workers, and an own or shared address.
+/// The last choice is whether the peer sends partial checksums.
 const XDP: [[&str; 2]; 4] = [
     ["xdp-native", "xdp-generic"],
     ["1-queue", "2-queues"],
     ["shared", "own"],
     ["whole", "partial"],
 ];
-/// One frame in a hundred is lost in each direction, or none.
+/// Packet loss in each direction.
 const LOSS: [&str; 2] = ["no-loss", "1%-loss"];
 
-/// The place of each kind of choice in a scenario.
+/// Index of each kind of choice in a scenario.
 const DEVICE: usize = 4;
 const KINDS: usize = 9;
-/// The places of the modes, the device and the loss.
+/// Indices of the modes, the device and the loss.
 const MAIN: [usize; 4] = [1, 2, DEVICE, KINDS - 1];
 
-/// One choice of each kind, or nothing where there is no choice.
+/// One choice of each kind, or an empty string where there is no choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scenario([&'static str; KINDS]);
 
-/// A kind and a choice.
+/// Index of the kind, and the choice.
 type Choice = (usize, &'static str);
 
 impl Scenario {
-    /// The plainest scenario of each server: one worker on one queue.
+    /// Basic scenario of each server: one worker on one queue.
     pub(crate) const WEB: Self = Self::plain(PROGRAMS[1]);
     pub(crate) const DNS: Self = Self::plain(PROGRAMS[6]);
 
@@ -57,13 +55,13 @@ impl Scenario {
         Self([p[0], p[1], p[2], p[3], d[0], d[1], d[2], d[3], loss])
     }
 
-    /// The same on a device without choices: `tap` or `auto`.
+    /// The same scenario on a device without further choices: `tap` or `auto`.
     pub(crate) fn on(self, device: &'static str) -> Self {
         let [a, b, c, d, .., loss] = self.0;
         Self::new([a, b, c, d], [device, "", "", ""], loss)
     }
 
-    /// The same with another choice for `AF_XDP`.
+    /// The same scenario with another choice for `AF_XDP`.
     pub(crate) fn with(mut self, choice: &'static str) -> Self {
         let kind = XDP.iter().position(|choices| choices.contains(&choice));
         self.0[DEVICE + kind.expect("the choice is in the table")] = choice;
@@ -90,7 +88,7 @@ impl Scenario {
         self.0[0]
     }
 
-    /// The options that choose the mode, and namestorm's hash.
+    /// Options that select the mode, and Namestorm's hash.
     pub(crate) fn options(&self) -> Vec<&'static str> {
         let [_, web, dns, hash, ..] = self.0;
         if self.is_dns() {
@@ -104,8 +102,8 @@ impl Scenario {
         choices.filter(|(_, choice)| !choice.is_empty())
     }
 
-    /// What the scenario covers: every two of its choices together, and its
-    /// mode, device and loss together.
+    /// Combinations that the scenario covers: each pair of its choices, and its mode, device and
+    /// loss together.
     fn combinations(&self) -> Vec<Vec<Choice>> {
         let choices: Vec<Choice> = self.choices().collect();
         let mut combinations = Vec::new();
@@ -125,7 +123,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// Every combination.
+/// All scenarios.
 pub(crate) fn full() -> Vec<Scenario> {
     let mut devices = vec![["tap", "", "", ""], ["auto", "", "", ""]];
     for bits in 0..16 {
@@ -141,9 +139,8 @@ pub(crate) fn full() -> Vec<Scenario> {
     all
 }
 
-/// A small sample of [`full`] that covers the same combinations. Each next
-/// scenario is the one that covers the most new ones, the first of them where
-/// several do, so the sample is always the same.
+/// Selects a small sample of [`full`] that covers the same combinations. Each step adds the first
+/// scenario that covers the most new combinations, so the sample is always the same.
 pub(crate) fn sample() -> Vec<Scenario> {
     let mut left = full();
     let mut wanted: BTreeSet<_> = left.iter().flat_map(Scenario::combinations).collect();

@@ -1,7 +1,7 @@
-//! Checks of both servers below TCP and UDP: ICMP echo, IPv4 options, IPv6
-//! extension headers, and a UDP port that nobody serves.
+//! Checks of both servers below TCP and UDP: ICMP echo, IPv4 options, IPv6 extension headers, and a
+//! closed UDP port.
 //!
-//! The server answers for an address of its own, and the kernel for a shared one.
+//! The server answers for its own address, and the kernel for a shared one.
 #![allow(unsafe_code)]
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -19,14 +19,13 @@ use super::matrix::Scenario;
 use super::rig::Place;
 use crate::shell;
 
-/// A record route of one address, and the end of options behind it (RFC 791).
+/// A record route option for one address, followed by the end of options (RFC 791).
 const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 0];
-/// An extension header with nothing but padding. The kernel writes the next
-/// header into its first byte.
+/// An extension header that holds only padding. The kernel fills in the next header field.
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 
-/// Options that a socket puts into each packet: for IPv6 or not, a name, and the
-/// arguments of `setsockopt`.
+/// Options that a socket adds to each packet: whether for IPv6, a name, and the arguments of
+/// `setsockopt`.
 const OPTIONS: [(bool, &str, libc::c_int, libc::c_int, [u8; 8]); 3] = [
     (
         false,
@@ -51,18 +50,18 @@ const OPTIONS: [(bool, &str, libc::c_int, libc::c_int, [u8; 8]); 3] = [
     ),
 ];
 
-/// Attempts over UDP, because frames may be lost.
+/// Attempts over UDP, because the path may lose frames.
 const TRIES: usize = 8;
-/// A UDP port that nobody serves.
+/// A closed UDP port.
 const CLOSED: u16 = 9;
 
-/// All checks of one server.
+/// Runs all checks of one server.
 pub(crate) fn check(place: &Place, scenario: &Scenario, checks: &mut Checks) {
     for address in place.addresses() {
-        // A whole packet of 1,500 bytes has so much data.
+        // Data of an echo request that fills a packet of 1,500 bytes.
         let whole = if address.is_ipv4() { 1_472 } else { 1_452 };
         for (name, size) in [("small", 56), ("large", whole)] {
-            // Lost frames may be ARP's, which asks again after 1 s.
+            // A lost frame may be an ARP request, which the kernel repeats after 1 s.
             let tries = if place.loss {
                 "-c 3 -i 0.1 -w 8"
             } else {
@@ -107,8 +106,7 @@ fn set_option(
 ) -> Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     let len = value.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the kernel reads `len` bytes of
-    // `value`.
+    // SAFETY: the descriptor is open, and the kernel reads exactly `len` bytes of `value`.
     let done = unsafe { libc::setsockopt(fd, level, option, value.as_ptr().cast(), len) };
     let error = io::Error::last_os_error();
     ensure!(done == 0, "setting a socket's option: {error}");
@@ -128,7 +126,7 @@ fn ask_tcp(
     let families = [AddressFamily::INET, AddressFamily::INET6];
     let family = families[usize::from(to.is_ipv6())];
     let socket = socket(family, SocketType::STREAM, None).context("making a socket")?;
-    // Before connecting, so that the SYN has the option too.
+    // Set the option before connecting, so that the SYN carries it too.
     set(&socket)?;
     connect(&socket, &to).context("connecting")?;
     let mut stream = TcpStream::from(socket);

@@ -1,13 +1,12 @@
-//! Pressure: clients of one address that hold what they do not use, and what a
-//! client at another address sees of it.
+//! Pressure: clients at one address hold connections without using them. The tests measure what a
+//! client at another address notices.
 //!
-//! Each case exhausts something: receive buffers, the connection table,
-//! scoreboards, or write buffers. Connections that the server closes are opened
-//! again at once.
+//! Each case exhausts one resource: receive buffers, the connection table, scoreboards, or write
+//! buffers. The abusive clients at once reopen connections that the server closes.
 //!
-//! Each answer to the other client must come within a second. The median of its
-//! small requests may be three times that of a quiet server. Later the server's
-//! memory may be one and a half times what it was.
+//! The server must answer each request of the other client within a second. The median of its small
+//! requests may reach three times that of an idle server. Afterwards the server's memory may be one
+//! and a half times its initial size.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,23 +25,23 @@ use crate::interrupt;
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-/// Threads of the abusers.
+/// Number of threads that drive the abusers.
 const THREADS: usize = 4;
-/// Files that this program has open beside their connections.
+/// Open files of this process beside the connections.
 const FILES: u64 = 200;
-/// The other client begins so long after the last of them.
+/// Time between the last abuser's start and the other client's first request.
 const SETTLED: Duration = Duration::from_secs(3);
-/// The abusers' addresses. They are one client address to the server, as they
-/// are in one IPv6 network, and have ports enough to fill a table.
+/// Addresses of the abusers. Both are in one IPv6 network, so the server counts them as one client.
+/// Together they have enough ports to fill a table.
 const ABUSERS: [&str; 2] = ["fd99::66", "fd99::67"];
-/// One request in so many has several segments, by so many bytes of cookies.
+/// One request in `LONG_EACH` has several segments, because of this many bytes of cookies.
 const LONG_EACH: usize = 5;
 const COOKIES: usize = 4_096;
-/// Pause of the other client between connections; the abusers go on meanwhile.
+/// Pause of the other client between connections, while the abusers continue.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Frames that may wait at the clients' end of the link.
+/// Frames that can queue at the clients' end of the link.
 const QUEUE: usize = 100_000;
-/// The limits.
+/// Limits on the other client's waiting times.
 const MOST_WAIT: Duration = Duration::from_secs(1);
 const MOST_MEDIAN: f64 = 3.0;
 const MOST_MEMORY: f64 = 1.5;
@@ -53,11 +52,11 @@ struct Case {
     scenario: Scenario,
     options: &'static [&'static str],
     abuses: &'static [(Abuse, usize)],
-    /// The count in the summary that shows that something ran short.
+    /// Label of the summary's count that shows the shortage.
     shortage: &'static str,
-    /// Requests of the other client.
+    /// Number of requests by the other client.
     requests: usize,
-    /// Time from the abusers' end until memory is measured.
+    /// Time between the abusers' end and the memory measurement.
     memory_after: Option<Duration>,
 }
 
@@ -79,7 +78,7 @@ const UNREAD: Case = Case {
     ..HALVES
 };
 
-/// Cases that always run, with small tables where large ones would take long.
+/// Cases that always run. Some have small tables to save time.
 const SAMPLE: [Case; 3] = [
     HALVES,
     Case {
@@ -95,7 +94,7 @@ const SAMPLE: [Case; 3] = [
     UNREAD,
 ];
 
-/// A case of sandstorm with default options. Its table has 65,536 places.
+/// A case of Sandstorm with default options and a table of 65,536 connections.
 const fn table(name: &'static str, abuses: &'static [(Abuse, usize)]) -> Case {
     Case {
         name,
@@ -142,7 +141,7 @@ pub(crate) fn sample(env: &Env, checks: &mut Checks) -> Result<()> {
     run(&SAMPLE, env, checks)
 }
 
-/// Runs all cases, with more requests, and measures memory later.
+/// Runs all cases with more requests, and measures memory later.
 pub(crate) fn whole(env: &Env, checks: &mut Checks) -> Result<()> {
     run(
         &WHOLE.map(|case| Case {
@@ -165,8 +164,8 @@ fn run(cases: &[Case], env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// What the client at another address saw: the median of its requests of one
-/// segment, and the longest of all.
+/// Waiting times of the client at another address: the median of its one-segment requests, and the
+/// maximum of all requests.
 struct Seen {
     median: Duration,
     most: Duration,
@@ -196,7 +195,7 @@ impl Case {
         let output = server.stop_well()?;
         let (what, count) = (self.shortage, counted(&output, self.shortage)?);
         line = format!("{line}; {what}: {count}");
-        // Without a shortage nothing was tried.
+        // Without a shortage the case proves nothing.
         ensure!(is_met && count > 0, "{line}\n{output}");
         Ok(line)
     }
@@ -210,17 +209,17 @@ impl Case {
         let ports = "net.ipv4.ip_local_port_range=1024 65535";
         let mut sysctl = client.command("sysctl");
         shell::capture(sysctl.args(["-q", "-w", ports]))?;
-        // Thousands of connections of one kernel retransmit at the same moment.
-        // The link queues that, instead of dropping the other client's frames.
+        // Thousands of connections retransmit at the same moment. The link queues these frames
+        // instead of dropping the other client's.
         client.run(&format!("tc qdisc add dev cli0 root pfifo limit {QUEUE}"))?;
         if self.abuses.iter().any(|(abuse, _)| *abuse == Abuse::Holes) {
-            // A whole super-segment would be one hole at most.
+            // A lost super-segment would make one hole only.
             rig.server().set_features(SERVER_LINK, &["tso"], false)?;
         }
         Ok(rig)
     }
 
-    /// Asks while the abusers are there.
+    /// Sends requests while the abusers are active.
     fn press(&self, place: &Place) -> Result<Seen> {
         let to = place.socket(place.v6);
         let over = &AtomicBool::new(false);
@@ -248,7 +247,7 @@ impl Case {
         })
     }
 
-    /// Asks, by a connection for two requests each time.
+    /// Sends requests, two on each connection.
     fn ask(&self, place: &Place) -> Result<Seen> {
         let (mut short, mut long) = (Vec::new(), Vec::new());
         let cookies = format!("Cookie: {}\r\n", "c".repeat(COOKIES));

@@ -1,5 +1,5 @@
-//! Input that a program refuses. Each case ends it with one clear message and
-//! status 1 or 2, and leaves nothing behind.
+//! Input that a program refuses. In each case it prints one clear message, exits with status 1 or
+//! 2, and leaves nothing behind.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -16,13 +16,13 @@ use crate::server::Server;
 use crate::shell;
 use anyhow::{Context as _, Result, ensure};
 
-/// Limit for a program that must refuse.
+/// Time limit for a program to refuse its input.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(20);
-/// How a user without any rights runs a program.
+/// Command that runs a program as a user without rights.
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 
-/// Wrong content: what is wrong, the command line, the most lines of the message,
-/// and its words. SITE and ZONE are the sample's; BAD is [`make_files`]' folder.
+/// Wrong content: what is wrong, the command line, the maximum number of message lines, and words
+/// of the message. SITE and ZONE are the sample's, and BAD is the folder of [`make_files`].
 const CONTENT: &str = "\
     a folder that is not there | sandstorm serve /nowhere/site TAP | 1 | /nowhere/site
     an empty folder | sandstorm serve BAD/empty TAP | 1 | BAD/empty
@@ -38,8 +38,7 @@ const CONTENT: &str = "\
     no rights, tap | NOBODY sandstorm serve SITE --device tap:tap0 | 1 | right
     no rights, auto | NOBODY sandstorm serve SITE --device auto | 1 | right";
 
-/// Wrong options of both servers: what is wrong, the options, and words of the
-/// message.
+/// Wrong options for both servers: what is wrong, the options, and words of the message.
 const OPTIONS: &str = "\
     an unknown interface | --device xdp:nope0 | nope0
     an interface that is down | --device xdp:down0 | down0; down
@@ -60,7 +59,7 @@ const OPTIONS: &str = "\
     a mode that is none | --mode quick | quick
     a capture that cannot be written | --device xdp:srv0 --pcap /nowhere/x.pcap | /nowhere/x.pcap";
 
-/// Zones that are wrong: their lines, and the number of the wrong one, if any.
+/// Faulty zones: their lines, and the number of the faulty line, if any.
 const ZONES: [(&str, &str, &str); 7] = [
     ("bad-address", "www IN A 192.0.2.256", ":6"),
     ("bad-type", "www IN NOTATYPE x", ":6"),
@@ -135,7 +134,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Runs one command line, and judges how it ends.
+/// Runs one command line and checks how it ends.
 fn expect_refusal(rig: &Rig, env: &Env, line: &str, most_lines: &str, words: &str) -> Result<()> {
     let path = |path: PathBuf| path.display().to_string();
     let in_full = |word: &str| {
@@ -157,7 +156,7 @@ fn expect_refusal(rig: &Rig, env: &Env, line: &str, most_lines: &str, words: &st
         .and_then(|status| status.code());
     let message = program.output();
     let shown = format!("{}\nstatus {status:?}\n{message}", shell::shown(&command));
-    // 1 is ours and 2 is clap's; a panic or a signal gives others.
+    // The programs exit with 1, and clap with 2. A panic or a signal gives other statuses.
     ensure!(matches!(status, Some(1 | 2)), "it is not refused: {shown}");
     for word in words.split("; ").map(in_full) {
         ensure!(
@@ -178,7 +177,7 @@ fn expect_refusal(rig: &Rig, env: &Env, line: &str, most_lines: &str, words: &st
     Ok(())
 }
 
-/// Makes files that are wrong in some way.
+/// Writes files that the programs must refuse.
 fn make_files(bad: &Path) -> Result<()> {
     for page in ["locked/index.html", "half/page.html", "odd/index.html"] {
         let page = bad.join(page);
@@ -207,8 +206,8 @@ fn make_files(bad: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same with copies of the programs that everybody may run: the repository
-/// may lie in a folder that only root can read.
+/// Returns an [`Env`] with copies of the programs that every user can run. The repository may be in
+/// a folder that only root can read.
 fn accessible(env: &Env) -> Result<Env> {
     let programs = env.folder.join("programs");
     shell::make_folder(&programs)?;

@@ -13,7 +13,7 @@ use crate::netns::Namespace;
 use crate::server::Server;
 use anyhow::{Context as _, Result, bail};
 
-/// The address of a server, and whether frames are lost on the way there.
+/// Addresses and port of a server, and whether the path loses frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) v4: IpAddr,
@@ -32,26 +32,26 @@ impl Place {
     }
 }
 
-/// The server's end of a veth pair, and the client's.
+/// Names of the server's and the client's end of the veth pair.
 pub(super) const SERVER_LINK: &str = "srv0";
 pub(super) const CLIENT_LINK: &str = "cli0";
 
-/// Addresses of the server and of the client, with their prefixes.
+/// Addresses of the server and of the client, with prefix lengths.
 const SERVER: [&str; 2] = ["10.99.0.2/24", "fd99::2/64"];
 const CLIENT: [&str; 2] = ["10.99.0.1/24", "fd99::1/64"];
 
-/// The kernel removes a killed process's devices and programs within this time.
+/// Time within which the kernel removes a killed process's devices and programs.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(2);
 
 /// The network of one scenario. Dropping it removes it.
 pub(crate) struct Rig {
     server: Namespace,
-    /// The far end of a veth pair. A server that makes its own device has its
-    /// clients on its own host.
+    /// Namespace with the far end of the veth pair. If the server makes its own device, clients run
+    /// in the server's namespace.
     client: Option<Namespace>,
 }
 
-/// Rigs so far, to name their namespaces.
+/// Number of rigs so far, which makes namespace names unique.
 static BUILT: AtomicU32 = AtomicU32::new(0);
 
 impl Rig {
@@ -70,7 +70,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Starts the scenario's server on the sample's content, with `more` options.
+    /// Starts the scenario's server with the sample content and further options.
     pub(crate) fn start(
         &self,
         env: &Env,
@@ -119,14 +119,14 @@ impl Rig {
         &self.server
     }
 
-    /// The names of the server's interfaces.
+    /// Names of the interfaces in the server's namespace.
     pub(crate) fn links(&self) -> Result<BTreeSet<String>> {
         let listing = self.server.ip("-brief link show")?;
         let name = |line: &str| line.split([' ', '@']).next().unwrap_or_default().to_owned();
         Ok(listing.lines().map(name).collect())
     }
 
-    /// Checks that the interfaces are these, and that none has an XDP program.
+    /// Checks that exactly these interfaces exist, and that none has an XDP program.
     pub(crate) fn expect_links(&self, expected: &BTreeSet<String>) -> Result<()> {
         let mut found = String::new();
         let right = interrupt::wait_for(REMOVAL_LIMIT, || {
@@ -142,7 +142,7 @@ impl Rig {
     }
 }
 
-/// The options that make a server serve on the scenario's device.
+/// Options that select the scenario's device.
 pub(super) fn device_options(scenario: &Scenario) -> Vec<String> {
     let pick = |choice, option| if scenario.has(choice) { option } else { "" };
     let queues = queues(scenario);
@@ -182,14 +182,14 @@ fn join_by_veth(server: &Namespace, client: &Namespace, scenario: &Scenario) -> 
     if !scenario.has("own") {
         add(server, SERVER_LINK, SERVER)?;
     }
-    // TSO is off in any case, so that no request is larger than a frame.
+    // TSO is always off, so that no request exceeds a frame.
     let offload = if scenario.has("partial") { "tso" } else { "tx" };
     client.set_features(CLIENT_LINK, &[offload], false)?;
     server.ip(&format!("link set {SERVER_LINK} up"))?;
     client.ip(&format!("link set {CLIENT_LINK} up"))?;
-    // After a retransmission Linux moves a flow to another TX queue, and a veth
-    // pair delivers it to the same queue of the peer. A network card hashes
-    // addresses and ports, and keeps a flow on its queue.
+    // After a retransmission Linux moves a flow to another TX queue, and veth delivers it to the
+    // peer's queue of that number. A network card hashes addresses and ports, which keeps a flow on
+    // its queue.
     client.run("sysctl -q -w net.core.txrehash=0").map(drop)
 }
 

@@ -1,5 +1,5 @@
-//! Rights of running servers, as `/proc` shows them; signals that must not end a
-//! server; and what remains when one of its processes dies.
+//! Rights of running servers as `/proc` shows them, signals that must not stop a server, and the
+//! death of one of its processes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::interrupt;
 use crate::server::Server;
 use crate::shell;
 
-/// Sets of capabilities in `/proc`: none, and `CAP_NET_ADMIN`.
+/// Capability sets in `/proc`: empty, and `CAP_NET_ADMIN` alone.
 const NOTHING: &str = "0000000000000000";
 const NET_ADMIN: &str = "0000000000001000";
 
-/// The lines of `/proc/PID/task/TID/status` for a thread without rights.
+/// Fields of `/proc/PID/task/TID/status` for a thread without rights.
 const EXPECTED: [(&str, &str); 10] = [
     ("Uid", "65534 65534 65534 65534"),
     ("Gid", "65534 65534 65534 65534"),
@@ -33,14 +33,14 @@ const EXPECTED: [(&str, &str); 10] = [
     ("Seccomp", "2"),
 ];
 
-/// Signals that must change nothing.
+/// Signals that must have no effect.
 const HARMLESS: [Signal; 4] = [Signal::HUP, Signal::USR1, Signal::USR2, Signal::PIPE];
-/// The server has handled a signal after this time.
+/// Time after which the server has handled a signal.
 const A_MOMENT: Duration = Duration::from_millis(100);
-/// Limit for a process that must end by itself.
+/// Time limit for a process to end by itself.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// Checks both servers on each kind of device.
+/// Checks both servers on each type of device.
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     for server in [Scenario::WEB, Scenario::DNS] {
         let xdp = server.with("2-queues").with("own");
@@ -108,7 +108,7 @@ fn check(scenario: &Scenario, rig: &Rig, env: &Env, checks: &mut Checks) -> Resu
     Ok(())
 }
 
-/// The one child of the server.
+/// Finds the server's only child, its helper process.
 fn helper(server: &Server) -> Result<Pid> {
     let path = PathBuf::from(format!("/proc/{0}/task/{0}/children", server.id()));
     let children = shell::read(&path)?;
@@ -116,13 +116,13 @@ fn helper(server: &Server) -> Result<Pid> {
     child.with_context(|| format!("one child is expected, not {children:?}"))
 }
 
-/// Opens TCP connections, which takes the server's own stack.
+/// Opens TCP connections, which the server's own stack must accept.
 fn answers(place: &Place) -> Result<()> {
     let mut addresses = place.addresses().into_iter();
     addresses.try_for_each(|address| http::connect(place.socket(address)).map(drop))
 }
 
-/// An error unless every thread of the server has given everything up.
+/// Returns an error unless every thread of the server has dropped all rights.
 fn expect_no_rights(server: &Server) -> Result<()> {
     let folder = format!("/proc/{}/task", server.id());
     let threads = std::fs::read_dir(&folder).with_context(|| folder.clone())?;
@@ -138,7 +138,7 @@ fn expect_no_rights(server: &Server) -> Result<()> {
     statuses.try_for_each(|status| expect_status(status, NOTHING))
 }
 
-/// An error unless a thread has no rights but the capabilities `kept`.
+/// Returns an error unless a thread has no rights except the capabilities `kept`.
 fn expect_status(path: &Path, kept: &str) -> Result<()> {
     let status = shell::read(path)?;
     for (name, expected) in EXPECTED {

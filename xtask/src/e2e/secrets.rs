@@ -1,5 +1,5 @@
-//! Initial sequence numbers of two starts: they depend on the clock and on a
-//! secret that each start draws anew.
+//! Initial sequence numbers depend on the clock and on a secret that each start draws anew. This
+//! compares two starts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,13 +18,12 @@ use super::checks::Checks;
 use super::matrix::Scenario;
 use super::rig::Rig;
 
-/// The client's ports, the same for each start.
+/// Client ports, the same for each start.
 const PORTS: Range<u16> = 41_000..41_006;
-/// The clock adds 1 to sequence numbers every 4 µs (RFC 9293, section 3.4.1).
-/// This is a minute of it, and two starts are less apart.
+/// Growth of sequence numbers in a minute: the clock adds 1 every 4 µs (RFC 9293, section 3.4.1).
+/// Two starts are less than a minute apart.
 const OF_CLOCK: u32 = 60 * 250_000;
-/// Two numbers are near each other by chance with a probability of 1 %; so many
-/// may be.
+/// Number of pairs that may be close by chance, at a probability of 1 % each.
 const BY_CHANCE: usize = 2;
 
 /// Initial sequence numbers by the client's port.
@@ -43,7 +42,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// An error unless two starts differ by more than the clock.
+/// Returns an error unless two starts differ by more than the clock explains.
 fn differ(first: &Numbers, second: &Numbers) -> Result<()> {
     let pair = |port| Some((*first.get(&port)?, *second.get(&port)?));
     let pairs: Vec<(u32, u32)> = PORTS.filter_map(pair).collect();
@@ -54,7 +53,7 @@ fn differ(first: &Numbers, second: &Numbers) -> Result<()> {
     Ok(())
 }
 
-/// The server's initial sequence numbers in one start.
+/// Starts the server once and returns its initial sequence numbers.
 fn numbers(rig: &Rig, scenario: &Scenario, env: &Env) -> Result<Numbers> {
     let file = env.folder.join("secrets.pcap");
     let capture = file.display().to_string();
@@ -65,12 +64,12 @@ fn numbers(rig: &Rig, scenario: &Scenario, env: &Env) -> Result<Numbers> {
             .into_iter()
             .try_for_each(|port| connect_from(port, to))
     })??;
-    // The capture is complete once the server has ended.
+    // The capture is complete only after the server has stopped.
     server.stop_well()?;
     read(&file)
 }
 
-/// Connects and resets, so that the port is free again.
+/// Connects and resets the connection, so that the port is free again.
 fn connect_from(port: u16, to: SocketAddr) -> Result<()> {
     let connect = || {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
@@ -84,7 +83,7 @@ fn connect_from(port: u16, to: SocketAddr) -> Result<()> {
     connect().with_context(|| format!("connecting from port {port}"))
 }
 
-/// Sequence numbers of the SYN-ACKs in a capture, by their destination port.
+/// Reads the sequence numbers of the SYN-ACKs in a capture, by destination port.
 fn read(path: &Path) -> Result<Numbers> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     let mut capture = PcapReader::new(file).with_context(|| path.display().to_string())?;
@@ -97,8 +96,8 @@ fn read(path: &Path) -> Result<Numbers> {
     Ok(numbers)
 }
 
-/// The destination port and the sequence number, if `frame` is a SYN-ACK in
-/// IPv4 without options.
+/// Returns destination port and sequence number if `frame` is a SYN-ACK over IPv4 without IP
+/// options.
 fn syn_ack(frame: &[u8]) -> Option<(u16, u32)> {
     const SYN_ACK: u8 = 0x12;
     let is_tcp = frame.get(12..14)? == [0x08, 0x00] && *frame.get(23)? == 6;

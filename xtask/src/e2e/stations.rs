@@ -1,4 +1,4 @@
-//! Frames to another station's MAC address are not answered.
+//! The server does not answer frames to another station's MAC address.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -12,11 +12,11 @@ use anyhow::{Result, ensure};
 
 /// A MAC address that nobody has.
 const ANOTHER: &str = "02:00:00:00:00:99";
-/// A connection that is not open after this time was not answered.
+/// A connection that is not open after this time has no answer.
 const SILENCE: Duration = Duration::from_millis(1_500);
 
-/// Uses addresses of the server's own: with AF_XDP, a steering program sees frames before
-/// the server does, and a tap device has none.
+/// Uses addresses that only the server has. With AF_XDP the steering program sees frames first. A
+/// tap device has no such program.
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let devices = [
         (Scenario::WEB.with("own"), CLIENT_LINK),

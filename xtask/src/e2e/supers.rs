@@ -1,5 +1,5 @@
-//! Runs of segments that leave as super-segments: every byte arrives, whoever
-//! segments them and however the client receives them.
+//! Responses that leave as super-segments. Every byte must arrive, whoever cuts them and however
+//! the client receives them.
 
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
@@ -17,19 +17,19 @@ use crate::server::Server;
 use crate::shell;
 use anyhow::{Context as _, Result, ensure};
 
-/// Bytes of a segment, with IPv4 or IPv6.
+/// Payload bytes of a full segment.
 const SEGMENT: usize = 1_448;
-/// Lengths of responses in segments: about one, about a super-segment of 64 KB,
-/// about two, and about one of 256 KB.
+/// Lengths of responses in segments: around one segment, one super-segment of 64 KB, two of them,
+/// and one of 256 KB.
 const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
-/// Bytes around each of these.
+/// Offsets in bytes around each of these lengths.
 const AROUND: RangeInclusive<usize> = 0..=6;
-/// Bytes of the largest body: more than a client can buffer.
+/// Bytes of the largest body, more than a client can buffer.
 const LARGEST: usize = SIZES[SIZES.len() - 1];
-/// The log's words when the device stops segmenting, and the limit for them.
+/// Words in the log when the device stops segmenting, and the time limit for them.
 const CEASED: &str = "cuts TCP segments no longer";
 const LOG_LIMIT: Duration = Duration::from_secs(5);
-/// A file whose response shows the length of all heads.
+/// A file whose response has a typical head length.
 const EXAMPLE: &str = "/size-65536.bin";
 
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
@@ -58,7 +58,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     device_stops(env, &site, &sizes, checks)
 }
 
-/// Serves `site` with offload, and with `more` options.
+/// Serves `site` with offload and further options.
 fn serve(rig: &Rig, env: &Env, site: &Path, more: &str) -> Result<(Server, Place)> {
     let site = site.display();
     let line = format!("{site} --device xdp:{SERVER_LINK},offload=on {more}");
@@ -81,15 +81,15 @@ fn fetch_from_each(
     })
 }
 
-/// Turns TSO off in the middle of a response. A worker in its sandbox asks the
-/// device then, and lets the kernel segment from there on.
+/// Turns TSO off in the middle of a response. The sandboxed worker must notice, and let the kernel
+/// segment from then on.
 fn device_stops(env: &Env, site: &Path, sizes: &[usize], checks: &mut Checks) -> Result<()> {
     let rig = Rig::build(&Scenario::WEB)?;
     let (server, place) = serve(&rig, env, site, "--sandbox required --log info")?;
     let (path, largest) = (format!("/{LARGEST}.bin"), body(LARGEST));
     let open = || Connection::open(place.socket(place.v4));
-    // Fetches the file, and expects so many packets at the client; a
-    // super-segment is one.
+    // Fetches the file and checks the number of packets at the client. A super-segment counts as
+    // one.
     let fetch_in = |expected: Range<usize>| {
         let before = packets_received(&rig)?;
         let response = rig.as_client(|| open()?.request("GET", &path, ""))??;
@@ -122,7 +122,7 @@ fn device_stops(env: &Env, site: &Path, sizes: &[usize], checks: &mut Checks) ->
         fetch_in(LARGEST / SEGMENT..usize::MAX)
     });
     fetch_from_each(&rig, &place, sizes, "cut by the device no longer", checks)?;
-    // No system call was missing from the sandbox.
+    // The sandbox must allow every system call that this needs.
     checks.check("it has lived through that", || expect_sent(server));
     Ok(())
 }
@@ -133,7 +133,7 @@ fn packets_received(rig: &Rig) -> Result<usize> {
     count.trim().parse().context("reading a count of packets")
 }
 
-/// Ends a server, and expects super-segments in its summary.
+/// Stops a server and checks that its summary counts super-segments.
 pub(super) fn expect_sent(server: Server) -> Result<()> {
     let output = server.stop_well()?;
     ensure!(were_sent(&output), "no super-segments in\n{output}");
@@ -145,23 +145,22 @@ pub(crate) fn were_sent(output: &str) -> bool {
     output.contains("; of these, runs in ")
 }
 
-/// Bytes before the body in a response to a request for `path`.
+/// Returns the length of the response head for `path`, in bytes.
 pub(crate) fn head_len(to: SocketAddr, path: &str) -> Result<usize> {
     let response = Connection::open(to)?.request("HEAD", path, "")?;
     response.expect_status(200)?;
     Ok(response.head_len())
 }
 
-/// Sizes of bodies whose responses end where these numbers of segments of
-/// `segment` bytes do, or some bytes sooner or later. Heads are a byte or so
-/// shorter or longer than `head`.
+/// Sizes of bodies whose responses end at or near the given numbers of segments of `segment` bytes.
+/// Actual heads may differ from `head` by a byte or two.
 pub(crate) fn edges(segments: &[usize], segment: usize, head: usize) -> Vec<usize> {
     let at = |count: usize| (count * segment - head).saturating_sub(3);
     let around = |count: &usize| AROUND.map(|more| more + at(*count)).collect::<Vec<_>>();
     segments.iter().flat_map(around).collect()
 }
 
-/// Makes the files that [`fetch_all`] fetches.
+/// Writes the files that [`fetch_all`] fetches.
 pub(crate) fn write_files(site: &Path, sizes: &[usize]) -> Result<()> {
     let mut sizes = sizes.iter();
     sizes.try_for_each(|&size| shell::write(&site.join(format!("{size}.bin")), body(size)))
@@ -176,14 +175,14 @@ pub(crate) fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<
     Ok(())
 }
 
-/// Bytes of the largest file are a thousand times these.
+/// A thousandth of the largest file's size, in bytes.
 const PIECE: usize = 1_000_000;
-/// Fetches of it, and the least median of their speeds in Gb/s.
+/// Number of fetches, and the minimum of their median speed in Gb/s.
 const REPEATS: usize = 3;
 const LEAST: f64 = 10.0;
 
-/// Fetches 1 GB by `curl` on the server's own host, over the devices that the
-/// server makes: a veth pair and a tap device.
+/// Fetches 1 GB by `curl` in the server's namespace, over a veth pair and a tap device that the
+/// server makes.
 pub(crate) fn gigabyte(env: &Env, checks: &mut Checks) -> Result<()> {
     let site = env.folder.join("gigabyte");
     shell::make_folder(&site)?;
@@ -212,7 +211,7 @@ pub(crate) fn gigabyte(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Fetches the file once; the speed in Gb/s.
+/// Fetches the file once. Returns the speed in Gb/s.
 fn gigabits(rig: &Rig, from: SocketAddr) -> Result<f64> {
     let report = "%{size_download}:%{speed_download}";
     let line = format!("curl -s -g -o /dev/null -w {report} http://{from}/1g.bin");

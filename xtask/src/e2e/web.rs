@@ -13,20 +13,19 @@ use super::rig::Place;
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-/// Sizes of the generated bodies: nothing, one byte, one segment and one byte
-/// on either side of it, many segments, and far more than any window.
+/// Sizes of the generated bodies: empty, one byte, around one segment, many segments, and far more
+/// than any window.
 pub(crate) const SIZES: [usize; 7] = [0, 1, 1459, 1460, 1461, 65_536, 30_000_000];
 
-/// Connections that are open at the same time, and the threads that share them.
+/// Number of connections that are open at the same time, and of threads that share them.
 const AT_ONCE: usize = 500;
 const CLIENT_THREADS: usize = 20;
 
-/// A file beside the site, which no request may reach, and its content.
+/// A file outside the site that no request may reach, and its content.
 pub(crate) const SECRET_FILE: &str = "secret.txt";
 pub(crate) const SECRET: &str = "nobody may read this";
 
-/// Copies the sample and adds the sized bodies, and names that must be
-/// written with percent signs.
+/// Copies the sample site, and adds the sized bodies and files whose names need percent-encoding.
 pub(crate) fn make_site(sample: &Path, site: &Path) -> Result<()> {
     copy_folder(sample, site)?;
     for size in SIZES {
@@ -50,8 +49,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes in which no segment resembles another: a linear congruential
-/// sequence, the same in each run.
+/// Returns bytes in which no two segments are alike: a linear congruential sequence, the same in
+/// each run.
 pub(crate) fn body(size: usize) -> Vec<u8> {
     let mut state = size as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let mut bytes = Vec::with_capacity(size + 8);
@@ -65,8 +64,8 @@ pub(crate) fn body(size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Requests on one connection, each with the lines that follow `Host`, the right
-/// status, and the file of the site that is the right body, if any.
+/// Requests on one connection: request, further header lines, expected status, and the file with
+/// the expected body, if any.
 type Exchanges<'a> = &'a [(&'a str, &'a str, u16, &'a str)];
 
 const SMALL: (&str, &str, u16, &str) = ("GET /size-1.bin", "", 200, "size-1.bin");
@@ -75,10 +74,10 @@ const INDEXES: Exchanges<'_> = &[
     ("GET /", "", 200, "index.html"),
     ("GET /index.html", "", 200, "index.html"),
     ("GET /docs/", "", 200, "docs/index.html"),
-    // Without the slash, relative links of the page would be wrong.
+    // Without the slash, relative links on the page would break.
     ("GET /docs", "", 301, ""),
 ];
-/// The connection survives a 404.
+/// The connection stays open after a 404.
 const NOT_FOUND: Exchanges<'_> = &[
     ("GET /nothing-here", "", 404, ""),
     ("GET /docs/nothing", "", 404, ""),
@@ -86,7 +85,7 @@ const NOT_FOUND: Exchanges<'_> = &[
     ("GET /index.html/x", "", 404, ""),
     SMALL,
 ];
-/// A body after HEAD would be taken for the next response's head.
+/// A body after HEAD would be parsed as the next response's head.
 const HEAD: Exchanges<'_> = &[
     ("HEAD /size-65536.bin", "", 200, ""),
     SMALL,
@@ -110,7 +109,7 @@ const PERCENT: Exchanges<'_> = &[
     ("GET /d%C3%BCne.txt", "", 200, "d\u{fc}ne.txt"),
     ("GET /style.css?version=2", "", 200, "style.css"),
 ];
-/// Conditions on a file, in which TAG and DATE stand for its own.
+/// Conditional header fields. TAG and DATE stand for the file's own.
 const CONDITIONS: &[(&str, u16)] = &[
     ("If-None-Match: TAG\r\n", 304),
     ("If-None-Match: \"other\", TAG\r\n", 304),
@@ -118,18 +117,18 @@ const CONDITIONS: &[(&str, u16)] = &[
     ("If-None-Match: \"other\"\r\n", 200),
     ("If-Modified-Since: DATE\r\n", 304),
     ("If-Modified-Since: Mon, 01 Jan 1990 00:00:00 GMT\r\n", 200),
-    // RFC 9110, section 13.2.2: the tag decides where both are given.
+    // The tag takes precedence over the date (RFC 9110, section 13.2.2).
     (
         "If-None-Match: \"other\"\r\nIf-Modified-Since: DATE\r\n",
         200,
     ),
 ];
-/// Requests that end the connection, without the last empty line.
+/// Requests that close the connection, each without the final empty line.
 const REFUSED: &[(&str, u16)] = &[
     ("nonsense\r\n", 400),
     ("GET /\r\n", 400),
     ("GET / HTTP/1.1\r\nHost storm.test\r\n", 400),
-    // RFC 9112, section 3.2: HTTP/1.1 without Host.
+    // HTTP/1.1 requires Host (RFC 9112, section 3.2).
     ("GET / HTTP/1.1\r\n", 400),
     ("GET / HTTP/1.1\r\nHost: storm.test:http\r\n", 400),
     ("GET / HTTP/1.1\r\nHost: [::1\r\n", 400),
@@ -146,13 +145,13 @@ const REFUSED: &[(&str, u16)] = &[
     ("GET / HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\n", 417),
     ("GET / HTTP/2.0\r\nHost: a\r\n", 505),
 ];
-/// Paths that must not lead out of the site.
+/// Paths that try to leave the site's folder.
 const TRAVERSAL: &str = "/../secret.txt /docs/../../secret.txt /%2e%2e/secret.txt /..%2fsecret.txt \
     /%2e%2e%2fsecret.txt /.%2e/secret.txt /docs/..%2f..%2fsecret.txt /..\\secret.txt \
     /%252e%252e/secret.txt //../secret.txt /./../secret.txt /.. /%00/../../secret.txt \
     //etc/passwd /size-1.bin%00.html";
 
-/// One thing that is checked.
+/// A check of one behaviour.
 type Case = fn(&Client) -> Result<()>;
 
 const CASES: &[(&str, Case)] = &[
@@ -176,7 +175,7 @@ const CASES: &[(&str, Case)] = &[
     ("HTTP/1.0 and HTTP/1.2", Client::other_versions),
 ];
 
-/// All checks of one server.
+/// Runs all checks of one server.
 pub(crate) fn check(place: &Place, env: &Env, checks: &mut Checks) {
     for address in place.addresses() {
         let to = place.socket(address);
@@ -218,7 +217,7 @@ fn all_sizes(to: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Opens all connections, sends a request on each, and only then reads.
+/// Opens all connections, sends a request on each, and then reads all responses.
 fn many_at_once(to: SocketAddr) -> Result<()> {
     let sizes = [1_461, 65_536];
     let bodies = sizes.map(body);
@@ -260,7 +259,7 @@ impl Client {
         self.connect()?.request("GET", path, "")
     }
 
-    /// Checks requests on one connection, and returns the responses.
+    /// Sends requests on one connection, checks the responses and returns them.
     fn ask_all(&self, exchanges: Exchanges<'_>) -> Result<Vec<Response>> {
         let mut connection = self.connect()?;
         let ask = |(request, more, status, file): &(&str, &str, u16, &str)| {
@@ -415,7 +414,7 @@ impl Client {
             let mut connection = self.connect()?;
             for part in request.as_bytes().chunks(step) {
                 connection.send(part)?;
-                // Long enough that the kernel does not join them.
+                // Long enough that the kernel does not merge the pieces.
                 std::thread::sleep(Duration::from_millis(2));
             }
             let right = connection.receive(true)?.expect_body(&body(1_461));
@@ -444,7 +443,7 @@ impl Client {
         connection.send("GET /size-1461.bin HTTP/1.0\r\n\r\n")?;
         connection.receive(true)?.expect_body(&body(1_461))?;
         connection.expect_end()?;
-        // A later version than ours is answered as ours.
+        // The server answers a higher minor version with HTTP/1.1.
         let mut connection = self.connect()?;
         connection.send("GET /size-1461.bin HTTP/1.2\r\nHost: a\r\n\r\n")?;
         connection.receive(true)?.expect_body(&body(1_461))?;
@@ -454,7 +453,7 @@ impl Client {
     }
 }
 
-/// Does one thing for each input, all at the same time.
+/// Runs `work` on each input in a thread of its own, and collects the results.
 pub(crate) fn in_threads<I: Send, O: Send>(
     inputs: Vec<I>,
     work: impl Fn(I) -> Result<O> + Sync,

@@ -1,26 +1,24 @@
-//! The cells of the matrix: an impaired path, and the files that are fetched
-//! over it.
+//! Cells of the matrix: an impaired path, and the files that the client fetches over it.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Bytes of payload in a full segment, and bytes of its frame.
+/// Payload of a full segment and length of its frame, in bytes.
 const SEGMENT: f64 = 1_448.0;
 const FRAME: u64 = 1_514;
 
-/// Sizes of the files.
+/// Sizes of the files in bytes.
 #[rustfmt::skip]
 pub(crate) const SIZES: [usize; 11] = [
     1_000, 30_000, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20,
 ];
-/// Seconds that a fetch takes, roughly.
+/// Approximate duration of a fetch, in seconds.
 const SECONDS: f64 = 2.0;
-/// The path of the cells of `--quick`.
+/// Name of the path that `--quick` measures.
 const QUICK: &str = " 100M 10ms";
 
-/// A path without impairments: megabits per second, the round trip in
-/// milliseconds, and the queue of the bottleneck in tenths of the bandwidth-delay
-/// product.
+/// A path without impairments: rate in Mb/s, round-trip time in ms, and bottleneck queue in tenths
+/// of the bandwidth-delay product.
 #[derive(Clone, Copy, Debug)]
 struct Path(u64, u64, u64);
 
@@ -28,53 +26,52 @@ const SHALLOW: u64 = 1;
 const DEEP: u64 = 10;
 const BLOATED: u64 = 40;
 
-/// The paths on which impairments other than random loss are tried.
+/// Paths on which impairments other than random loss are measured.
 const PATHS: [Path; 3] = [
     Path(10, 50, DEEP),
     Path(100, 10, DEEP),
     Path(100, 150, DEEP),
 ];
 
-/// A path with impairments, and the files that are fetched over it.
+/// A path with impairments, and the files that the client fetches over it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Cell {
-    /// The kind of impairment, which is a heading of the page.
+    /// Kind of impairment, which is a heading on the page.
     pub(crate) group: String,
-    /// The name within the group.
+    /// Name within the group.
     pub(crate) name: String,
-    /// The arguments of `forward`.
+    /// Arguments of `forward` for the path down and the path up.
     pub(crate) down: Value,
     pub(crate) up: Value,
     pub(crate) rtt_ms: u64,
-    /// Megabits per second; 0: unlimited.
+    /// Rate in Mb/s. 0 means unlimited.
     pub(crate) mbits: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(crate) size: usize,
-    /// Fetches at the same time, each on its own connection.
+    /// Number of simultaneous fetches, each on its own connection.
     pub(crate) at_once: usize,
-    /// Fetches one after the other.
+    /// Number of consecutive fetches.
     pub(crate) in_turn: usize,
-    /// Bytes of the client's receive buffer, twice its window; 0: the default.
+    /// Receive buffer of the client in bytes, which is twice its window. 0 means the default.
     pub(crate) receive_buffer: usize,
 }
 
 impl Path {
-    /// Frames in the queue.
+    /// Capacity of the queue in frames.
     fn queue(self) -> u64 {
         let product = (self.0 * 1_000 * self.1 / 8 / FRAME).max(32);
         (product * self.2 / 10).max(8)
     }
 
-    /// The largest file that takes about [`SECONDS`] at this loss rate: at the
-    /// rate of the path or, if that is lower, of CUBIC (RFC 9438, section 5.1) or
-    /// Reno.
+    /// Largest file that takes about [`SECONDS`] at this loss rate. The estimate is the lower of
+    /// the path's rate and the rate of CUBIC (RFC 9438, section 5.1) or Reno.
     fn size(self, loss: f64) -> usize {
         let rtt = self.1 as f64 / 1_000.0;
         let link = self.0 as f64 * 1e6 / 8.0;
         let rate = if loss > 0.0 {
             let reno = 1.22 / loss.sqrt();
             let cubic = 1.054 * (rtt / loss).powf(0.75);
-            // High loss causes timeouts too.
+            // High loss also causes timeouts.
             let timeouts = 1.0 / (1.0 + 5.0 * loss);
             link.min(reno.max(cubic) * SEGMENT / rtt * timeouts)
         } else {
@@ -88,9 +85,8 @@ impl Path {
         *fit.unwrap_or(&SIZES[2])
     }
 
-    /// A cell on this path. `impairment` has fields of `forward`'s path down, but
-    /// for `ack_loss`, which is on the path up. `loss` is the approximate loss
-    /// rate.
+    /// Makes a cell on this path. `impairment` has arguments of `forward` for the path down, except
+    /// `ack_loss`, which is for the path up. `loss` is the approximate loss rate.
     fn cell(self, group: &str, what: &str, impairment: &Value, loss: f64) -> Cell {
         let Self(mbits, rtt_ms, buffer) = self;
         let mut up = json!({"rate": mbits * 1_000_000, "delay_us": rtt_ms * 500});
@@ -101,7 +97,7 @@ impl Path {
         for (field, value) in impairment.as_object().into_iter().flatten() {
             way[field] = value.clone();
         }
-        // Long enough for some bursts.
+        // Long enough to meet several bursts.
         let least = if has("burst") { 1 << 20 } else { 0 };
         let rate = match mbits {
             1_000 => "1G".to_owned(),
@@ -126,7 +122,7 @@ impl Path {
         }
     }
 
-    /// A cell with random loss.
+    /// Makes a cell with random loss.
     fn lossy(self, group: &str, loss: f64) -> Cell {
         let what = format!("{}%", loss * 100.0);
         self.cell(group, &what, &json!({"loss": loss}), loss)
@@ -134,7 +130,7 @@ impl Path {
 }
 
 impl Cell {
-    /// Group and name.
+    /// Returns group and name.
     pub(crate) fn full_name(&self) -> String {
         format!("{}, {}", self.group, self.name)
     }
@@ -144,7 +140,7 @@ impl Cell {
         self.down.get("mark").is_some()
     }
 
-    /// Whether the servers are restarted, because they remember a path MTU.
+    /// Whether the servers restart before each run, because they remember a path MTU.
     pub(crate) fn restarts(&self) -> bool {
         self.down.get("mtu").is_some()
     }
@@ -154,7 +150,7 @@ impl Cell {
     }
 }
 
-/// The path without any limit, which measures the rig itself.
+/// Returns a cell without any limit, which measures the rig itself.
 pub(crate) fn limit() -> Cell {
     let mut cell = Path(0, 0, DEEP).cell("rig", "limit", &json!({}), 0.0);
     "limit".clone_into(&mut cell.name);
@@ -163,11 +159,11 @@ pub(crate) fn limit() -> Cell {
     cell
 }
 
-/// Every cell, in the order of the page.
+/// Returns all cells, in the order of the page.
 pub(crate) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     for mbits in [10, 100, 1_000] {
-        // At 1 Gb/s longer paths hold more than a file.
+        // At 1 Gb/s a longer path can hold a whole file.
         let longest = if mbits == 1_000 { 50 } else { 300 };
         for rtt_ms in [1, 10, 50, 150, 300] {
             let path = Path(mbits, rtt_ms, DEEP);
@@ -203,7 +199,7 @@ pub(crate) fn all() -> Vec<Cell> {
             });
         }
     }
-    // The advertised window limits these to a few segments in each round trip.
+    // The advertised window limits these cells to a few segments per round trip.
     for kb in [4, 8, 16] {
         for (rtt_ms, size) in [(1, 512 << 10), (10, 128 << 10), (50, 32 << 10)] {
             for loss in [0.0, 0.01] {
@@ -219,14 +215,14 @@ pub(crate) fn all() -> Vec<Cell> {
     cells
 }
 
-/// Impairments with their groups and names, and the approximate loss rates.
+/// Returns impairments with their group, name, and approximate loss rate.
 fn impairments(rtt_ms: u64) -> Vec<(&'static str, &'static str, Value, f64)> {
-    // A segment that is late by more than a round trip looks lost.
+    // A segment that is late by more than a round trip appears lost.
     let (quarter, longer) = (rtt_ms * 250, rtt_ms * 1_500);
     let reorder = |part: f64, hold_us: u64| json!({"reorder": part, "hold_us": hold_us});
     let mut reorder_and_lose = reorder(0.1, quarter);
     reorder_and_lose["loss"] = 0.01.into();
-    // A burst is one event for the congestion control.
+    // Congestion control counts a burst as one event.
     let burst = |part: f64, len: u64| json!({"burst": part, "burst_len": len});
     #[rustfmt::skip]
     let all = vec![

@@ -1,4 +1,4 @@
-//! Linux clients of many kinds on a bad network: every byte must arrive.
+//! Linux clients with many TCP settings on an impaired network. Every byte must arrive.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -19,11 +19,11 @@ use crate::e2e::web::{body, in_threads};
 use crate::interrupt;
 use crate::shell;
 
-/// The congestion controls that this kernel has.
+/// File that lists the kernel's congestion controls.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// The clients of the sample. Each has a congestion control, and words for all
-/// that differs from a modern client and server on an ordinary path.
+/// Clients of the sample. Each has a congestion control, and words for everything that differs from
+/// default clients, servers and paths.
 const SAMPLE: [&str; 15] = [
     "cubic",
     "reno, no SACK",
@@ -42,24 +42,23 @@ const SAMPLE: [&str; 15] = [
     "cubic, no timestamps, IPv6, GRO, black hole 1280, super-segments",
 ];
 
-/// The file that is fetched alone, and the one that several fetch at once.
+/// Sizes of the file that one client fetches, and of the file that [`AT_ONCE`] clients fetch at
+/// once.
 const LARGE: usize = 512 << 10;
 const MEDIUM: usize = 128 << 10;
 const AT_ONCE: usize = 6;
-/// A file whose response shows the length of a head.
+/// A file whose response has a typical head length.
 const EXAMPLE: usize = SIZES[1];
-/// Lengths of responses in segments: around one, and around a super-segment of
-/// 64 KB.
+/// Lengths of responses in segments: around one segment, and around a super-segment of 64 KB.
 const EDGES: [usize; 6] = [1, 2, 3, 44, 45, 46];
-/// A small file, the requests for it without waiting for responses,
-/// and bytes of each request.
+/// Size of a small file, number of pipelined requests for it, and bytes of each request.
 const TINY: usize = SIZES[0];
 const REQUESTS: usize = 150;
 const REQUEST_LEN: usize = 4_000;
-/// Pause of a slow reader before each read.
+/// Pause of the slow reader before each read.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A client, and the server and the path that it meets.
+/// A client, with its server and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Client(String);
 
@@ -76,13 +75,13 @@ impl Client {
         self.words().any(|one| one == word)
     }
 
-    /// The number behind a word.
+    /// Returns the number that follows a word.
     fn number(&self, word: &str) -> Option<usize> {
         let mut words = self.words();
         words.find_map(|one| one.strip_prefix(word)?.trim_start().parse().ok())
     }
 
-    /// The server's kind, which clients with the same share.
+    /// Kind of server. Clients with the same kind share a server.
     fn server(&self) -> (Stack, bool) {
         let stack = if self.has("server with BBR") {
             Stack::Bbr
@@ -92,13 +91,13 @@ impl Client {
         (stack, self.has("super-segments"))
     }
 
-    /// The largest packet on the path down, and whether ICMP tells it.
+    /// Path MTU from the server to the client, and whether ICMP reports it.
     fn path_mtu(&self) -> Option<(usize, bool)> {
         let icmp = self.number("path MTU").map(|mtu| (mtu, true));
         icmp.or(self.number("black hole").map(|mtu| (mtu, false)))
     }
 
-    /// Sizes of responses that end where segments do on this client's path.
+    /// Sizes of responses that end near segment boundaries on this client's path.
     fn edges(&self, head: usize) -> Vec<usize> {
         let mtu = self.path_mtu().map_or(1_500, |(mtu, _)| mtu);
         let mss = mtu - if self.has("IPv6") { 60 } else { 40 };
@@ -131,7 +130,7 @@ impl Client {
     }
 }
 
-/// Every combination of the client's options. The others take turns.
+/// Returns every combination of the client's TCP options. Other settings alternate.
 fn full() -> Vec<Client> {
     let mut clients = Vec::new();
     for congestion in ["cubic", "reno", "bbr"] {
@@ -169,7 +168,7 @@ fn sample() -> Vec<Client> {
     SAMPLE.map(|words| Client(words.to_owned())).into()
 }
 
-/// Runs the clients whose names contain `filter`, and prints their outcomes.
+/// Runs the clients whose names contain `filter`, and prints their results.
 pub(crate) fn run(is_full: bool, filter: &str, first_seed: u64, programs: &Path) -> Result<Checks> {
     let scratch = shell::scratch("clients")?;
     let site = make_site(&scratch)?;
@@ -222,7 +221,7 @@ pub(crate) fn run(is_full: bool, filter: &str, first_seed: u64, programs: &Path)
             total.add(checks);
         }
         let output = rig.finish()?;
-        total.check("the server is of the kind that was asked for", || {
+        total.check("the server is of the requested kind", || {
             let control = if stack == Stack::Bbr { "bbr" } else { "cubic" };
             let mut lines = output.lines().filter(|line| line.contains("congestion"));
             let is_named = lines.any(|line| line.trim_end().ends_with(control));
@@ -234,7 +233,7 @@ pub(crate) fn run(is_full: bool, filter: &str, first_seed: u64, programs: &Path)
     Ok(total)
 }
 
-/// Bytes of a response's head.
+/// Returns the length of a response head, in bytes.
 fn head_len(rig: Rig) -> Result<usize> {
     let forwarder = rig.join(&paths(&Client(String::new()), 1), None)?;
     let [v4, _] = ADDRESSES;
@@ -244,7 +243,7 @@ fn head_len(rig: Rig) -> Result<usize> {
     Ok(head)
 }
 
-/// A path with impairments of every kind.
+/// Returns a path with every kind of impairment.
 fn paths(client: &Client, seed: u64) -> Paths {
     let mut down = json!({
         "rate": 100_000_000, "queue": 200, "delay_us": 2_000, "loss": 0.02, "reorder": 0.05,
@@ -274,7 +273,7 @@ fn check(
             in_threads(vec![(); AT_ONCE], |()| fetch(to, MEDIUM)).map(drop)
         });
         checks.check("a client that reads slowly", || read_slowly(to));
-        checks.check("a client that sends much", || send_much(to));
+        checks.check("a client that sends long requests", || send_much(to));
         if client.server().1 {
             checks.check("every size around the edges", || {
                 supers::fetch_all(&mut Connection::open(to)?, &client.edges(head))
@@ -299,7 +298,7 @@ fn read_slowly(to: SocketAddr) -> Result<()> {
     same(&received, &body(MEDIUM))
 }
 
-/// Sends long requests, one after the other, without waiting for responses.
+/// Sends long requests without waiting for responses.
 fn send_much(to: SocketAddr) -> Result<()> {
     let mut connection = Connection::open(to)?;
     let mut sender = connection.sender()?;
@@ -324,15 +323,15 @@ fn send_much(to: SocketAddr) -> Result<()> {
     connection.expect_end()
 }
 
-/// An error if the forwarder has left out an impairment, because the other
-/// checks prove nothing then.
+/// Returns an error if the forwarder omitted an impairment, because then the other checks prove
+/// nothing.
 fn was_bad(client: &Client, counters: &Counters) -> Result<()> {
     let get = |name: String| counters.get(&name);
     for way in ["down", "up"] {
         for name in ["lost", "held", "duplicated"] {
             ensure!(get(format!("{way}/{name}"))? > 0, "none was {name} {way}");
         }
-        // Either both ends speak ECN or none.
+        // The forwarder marks frames exactly when the client uses ECN.
         let marked = get(format!("{way}/marked"))?;
         ensure!(
             client.has("ECN") == (marked > 0),
@@ -363,7 +362,7 @@ mod tests {
         for client in full() {
             known.extend(client.words().map(str::to_owned));
         }
-        // The sample has each word at least once, but for one MSS.
+        // The sample uses each word at least once, except one MSS.
         let mut used = BTreeSet::from(["MSS 1200".to_owned()]);
         for client in sample() {
             used.extend(client.words().map(str::to_owned));

@@ -1,5 +1,4 @@
-//! The impaired network between client and server: the program `forward`, for
-//! one run at a time.
+//! The impaired network between client and server: the program `forward`, started for each run.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,16 +10,16 @@ use serde_json::Value;
 
 use crate::server::Server;
 
-/// Limit for the start of `forward`.
+/// Time limit for `forward` to start.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-// A run is disturbed when a larger part of its frames was 1 ms late, or a frame
-// was later, or a client's SYN came later than its connect. Times are in µs.
+// A run is disturbed if more than `LATE_PART` of its frames are 1 ms late. It is also disturbed if
+// a frame or a client's SYN is later than these limits.
 const LATE_PART: f64 = 0.01;
 const LATEST_US: u64 = 20_000;
 const LATE_START_US: u64 = 5_000;
 
-/// The arguments of `forward`: the paths from the server to the client and back.
+/// Arguments of `forward`: the paths from the server to the client and back.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Paths {
     pub(crate) down: Value,
@@ -32,7 +31,7 @@ pub(crate) struct Paths {
 pub(crate) struct Forwarder(Server);
 
 impl Forwarder {
-    /// Starts `command`, a `forward` without arguments, between two interfaces.
+    /// Starts `command`, which is `forward` without arguments, between two interfaces.
     pub(crate) fn start(
         mut command: Command,
         [client, server]: [&str; 2],
@@ -50,8 +49,8 @@ impl Forwarder {
         Server::start_when(command, START_LIMIT, is_ready).map(Self)
     }
 
-    /// Ends the forwarder. Fails if it has lost frames itself, because the run is
-    /// void then.
+    /// Stops the forwarder. Fails if the forwarder itself lost frames, because then the run is
+    /// void.
     pub(crate) fn finish(self) -> Result<Counters> {
         let output = self.0.stop_well()?;
         let last = output.lines().last().unwrap_or_default();
@@ -66,22 +65,22 @@ impl Forwarder {
     }
 }
 
-/// The counters of a run, as `forward` prints them.
+/// Counters of a run, as `forward` prints them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Counters(pub(crate) Value);
 
 impl Counters {
-    /// A counter, such as `down/lost`.
+    /// Returns a counter, such as `down/lost`.
     pub(crate) fn get(&self, name: &str) -> Result<u64> {
         let value = self.0.pointer(&format!("/{name}"));
         let number = value.and_then(Value::as_u64);
         number.with_context(|| format!("forward has no counter {name}"))
     }
 
-    /// How other work on the machine has disturbed the run, if it has.
-    /// `connected` is the longest time that a connect took, in µs.
+    /// Describes how other work on the machine disturbed the run, if it did. `connected` is the
+    /// duration of the slowest connect, in µs.
     pub(crate) fn disturbance(&self, connected: u64) -> Result<Option<String>> {
-        // The request follows the handshake at once.
+        // The request immediately follows the handshake.
         let start = connected.saturating_sub(self.get("up/first_data_us")?);
         if start > LATE_START_US {
             let start = start / 1_000;
@@ -115,7 +114,7 @@ mod tests {
             counters.disturbance(connected).unwrap()
         };
         assert_eq!(disturbance(1, 155_400), None);
-        // A lost SYN takes the same time for the client and for the path.
+        // A lost SYN delays the client and the path's first data equally.
         let began = disturbance(1, 155_401).unwrap();
         assert_eq!(began, "a client began 5 ms late");
         let late = disturbance(2, 150_100).unwrap();

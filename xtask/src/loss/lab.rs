@@ -1,4 +1,4 @@
-//! The rigs of all servers, and the runs of a cell on them.
+//! Rigs of all servers, and the runs of a cell on them.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -18,25 +18,24 @@ use crate::e2e::web::{body, in_threads};
 use crate::interrupt;
 use crate::shell;
 
-/// Makes the folder of the files that are served.
+/// Makes the folder of files to serve.
 pub(crate) fn make_site(scratch: &TempDir) -> Result<PathBuf> {
     let folder = scratch.path().join("site");
     shell::make_folder(&folder)?;
     write_files(&folder, &SIZES).map(|()| folder)
 }
 
-/// The times of a fetch, in µs since the client asked for the connection.
+/// Times of a fetch, in µs since the client began to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Times {
     connected: u64,
-    /// The first byte of the response.
+    /// Arrival of the first byte of the response.
     first: u64,
-    /// The last byte of the body.
+    /// Arrival of the last byte of the body.
     last: u64,
 }
 
-/// Fetches the file of this size on a connection of its own, and compares every
-/// byte.
+/// Fetches the file of this size on a new connection, and compares every byte.
 pub(crate) fn fetch(to: SocketAddr, size: usize) -> Result<Times> {
     let start = Instant::now();
     let since = || start.elapsed().as_micros() as u64;
@@ -56,22 +55,22 @@ pub(crate) fn fetch(to: SocketAddr, size: usize) -> Result<Times> {
     })
 }
 
-/// One server behind one network, once.
+/// One run of a server behind a network.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Run {
     pub(crate) stack: Stack,
     pub(crate) paths: Paths,
-    /// Complete fetches.
+    /// Completed fetches.
     pub(crate) fetches: Vec<Times>,
-    /// Seconds from the first connect to the last byte, without comparing them.
+    /// Seconds from the first connect to the last byte, without the time for comparing bytes.
     pub(crate) seconds: f64,
-    /// Bytes of data segments from the server, and of those sent before.
+    /// Payload bytes that the server sent, and those of them that it retransmitted.
     pub(crate) sent: u64,
     pub(crate) retransmitted: u64,
     pub(crate) counters: Counters,
-    /// The message of a fetch that failed.
+    /// Error message of a failed fetch.
     pub(crate) failure: Option<String>,
-    /// How other work on the machine has disturbed the run.
+    /// How other work on the machine disturbed the run.
     pub(crate) disturbance: Option<String>,
 }
 
@@ -82,16 +81,16 @@ pub(crate) struct Measured {
     pub(crate) runs: Vec<Run>,
 }
 
-/// The rigs, and the files that they serve.
+/// Rigs, and the files that they serve.
 pub(crate) struct Lab<'a> {
-    // Servers end before their files are removed.
+    // Field order: servers must stop before their files are removed.
     rigs: Vec<Rig>,
     site: PathBuf,
     scratch: TempDir,
     programs: &'a Path,
-    /// The folder of the traces.
+    /// Folder of the traces.
     traces: Option<PathBuf>,
-    /// Frames that the kernel has dropped in earlier rigs.
+    /// Frames that the kernel dropped in earlier rigs.
     dropped: u64,
 }
 
@@ -111,10 +110,10 @@ impl<'a> Lab<'a> {
         Ok(lab)
     }
 
-    /// Replaces the rigs, so that no server remembers earlier runs.
+    /// Builds new rigs, so that no server remembers earlier runs.
     fn build_rigs(&mut self) -> Result<()> {
         self.dropped = self.dropped()?;
-        // The new rigs have the names of the old ones.
+        // The new rigs reuse the names of the old rigs.
         self.rigs.clear();
         for stack in Stack::ALL {
             let rig = Rig::build(stack, self.programs, &self.site, self.scratch.path(), "")?;
@@ -123,13 +122,13 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Frames that the kernel has dropped so far.
+    /// Returns the number of frames that the kernel has dropped so far.
     pub(crate) fn dropped(&self) -> Result<u64> {
         let mut rigs = self.rigs.iter();
         rigs.try_fold(self.dropped, |sum, rig| Ok(sum + rig.dropped()?))
     }
 
-    /// Runs a cell with each seed, the servers in turn.
+    /// Runs a cell with each seed, on one server after the other.
     pub(crate) fn measure(&mut self, cell: Cell, seeds: Range<u64>) -> Result<Measured> {
         let mut runs = Vec::new();
         for seed in seeds {

@@ -1,4 +1,4 @@
-//! The results as a page of Markdown, and as lines for the terminal.
+//! Formats the results as a Markdown page and as lines for the terminal.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ const HEADS: [&str; 11] = [
     "BBR", "ratio", "retransmitted",
 ];
 
-/// The whole page.
+/// Formats the whole page.
 pub(crate) fn page(results: &Results) -> String {
     let mut text = format!("{TITLE}\n## Marks\n\n");
     let mark = |(wanted, measured, met)| {
@@ -45,7 +45,7 @@ fn row(measured: &Measured) -> Vec<String> {
     let cell = &measured.cell;
     let [nginx, ours, bbr] = &measured.figures();
     let (ratios, gain) = (Ratios::new(nginx, ours), Ratios::new(ours, bbr));
-    // A missed mark is bold.
+    // Missed marks are bold.
     let shown = |ratio: f64, met: bool| {
         let bold = if met { "" } else { "**" };
         format!("{bold}{ratio:.2}{bold}")
@@ -85,7 +85,7 @@ fn retransmitted(figures: &Figures) -> String {
     format!("{:.2} %", part * 100.0)
 }
 
-/// A cell as a line.
+/// Formats a cell as a line.
 pub(crate) fn line(measured: &Measured) -> String {
     let figures = measured.figures();
     let mut line = format!("{:<46}", measured.cell.full_name());

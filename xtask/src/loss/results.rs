@@ -1,4 +1,4 @@
-//! The results of the matrix, and the marks.
+//! Results of the matrix, and the marks.
 
 use serde::Serialize;
 
@@ -9,35 +9,34 @@ use super::rig::Stack;
 const GOODPUT_MARK: f64 = 0.95;
 /// Maximum of Sandstorm's retransmitted bytes as a multiple of nginx's.
 const RETRANSMITTED_MARK: f64 = 1.1;
-/// The base of that ratio is at least this part of the fetched bytes.
+/// Minimum denominator of that ratio, as a part of the fetched bytes.
 const RETRANSMITTED_FLOOR: f64 = 0.002;
-/// BBR is worth its lines if its goodput is this multiple of CUBIC's in a quarter
-/// of the cells.
+/// BBR is worth keeping if its goodput is this multiple of CUBIC's in a quarter of the cells.
 const BBR_GAIN: f64 = 1.1;
 
-/// The results of one command.
+/// Results of one command.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Results {
-    /// Pairs of a name and a value: time, command, machine, versions.
+    /// Names and values: time, command, machine, versions.
     pub(crate) setting: Vec<(String, String)>,
     pub(crate) cells: Vec<Measured>,
 }
 
-/// The figures of one server in one cell.
+/// Figures of one server in one cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// Bits per second, the median of the runs; 0 in a run with a failure.
+    /// Median of the runs in bits per second. A failed run counts as 0.
     pub(crate) goodput: f64,
     /// Retransmitted bytes of all runs.
     pub(crate) retransmitted: f64,
     /// Bytes of the files in all runs.
     pub(crate) fetched: f64,
-    /// Runs with a failed fetch.
+    /// Number of runs with a failed fetch.
     pub(crate) failures: usize,
 }
 
 impl Measured {
-    /// The figures of all servers.
+    /// Returns the figures of all servers.
     pub(crate) fn figures(&self) -> [Figures; 3] {
         Stack::ALL.map(|stack| {
             let runs = || self.runs.iter().filter(|run| run.stack == stack);
@@ -56,10 +55,10 @@ impl Measured {
     }
 }
 
-/// The figures of one server as multiples of another's.
+/// Figures of one server as multiples of another's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ratios {
-    /// 1 if the other's goodput is 0.
+    /// Ratio of goodputs, or 1 if the other goodput is 0.
     pub(crate) goodput: f64,
     pub(crate) retransmitted: f64,
 }
@@ -78,18 +77,18 @@ impl Ratios {
         }
     }
 
-    /// Whether the goodput is as high as Sandstorm's must be.
+    /// Whether the goodput meets Sandstorm's mark.
     pub(crate) fn is_fast(&self) -> bool {
         self.goodput >= GOODPUT_MARK
     }
 
-    /// Whether the retransmissions are as few as Sandstorm's must be.
+    /// Whether the retransmissions meet Sandstorm's mark.
     pub(crate) fn is_sparing(&self) -> bool {
         self.retransmitted <= RETRANSMITTED_MARK
     }
 }
 
-/// The marks: what is wanted, what was measured, and whether it is met.
+/// Returns the marks: the wanted value, the measured value, and whether it is met.
 pub(crate) fn marks(cells: &[Measured]) -> Vec<(String, String, bool)> {
     let cells: Vec<_> = cells.iter().map(Measured::figures).collect();
     let n = cells.len();
@@ -102,7 +101,7 @@ pub(crate) fn marks(cells: &[Measured]) -> Vec<(String, String, bool)> {
         cells.iter().map(one).collect()
     };
     let mean = |all: &[Ratios]| {
-        // A cell without goodput would be the whole mean.
+        // A cell with zero goodput would dominate the geometric mean.
         let logs = all.iter().map(|ratios| ratios.goodput.max(1e-3).ln());
         (logs.sum::<f64>() / n.max(1) as f64).exp()
     };
@@ -149,7 +148,7 @@ pub(crate) fn marks(cells: &[Measured]) -> Vec<(String, String, bool)> {
     ]
 }
 
-/// The median; of an even number of values, the mean of the middle two.
+/// Returns the median. For an even number of values it is the mean of the middle two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len();
@@ -165,7 +164,7 @@ pub(crate) mod tests {
     use crate::loss::cells;
     use crate::loss::lab::{Run, Times};
 
-    /// A cell with a run of each server: seconds and retransmitted bytes.
+    /// Makes a cell with one run per server, each with its seconds and retransmitted bytes.
     pub(crate) fn measured(name: &str, runs: [(f64, u64); 3]) -> Measured {
         let mut cell = cells::limit();
         name.clone_into(&mut cell.name);
@@ -204,7 +203,7 @@ pub(crate) mod tests {
     fn every_mark_can_be_met_and_missed() {
         let good = || measured("a", [(1.0, 10_000), (0.9, 10_000), (0.5, 10_000)]);
         assert_eq!(met(&[good()]), [true; 5]);
-        // The sum makes up for one slow cell.
+        // The geometric mean compensates for one slow cell.
         let slow = measured("a", [(100.0, 10_000), (200.0, 10_000), (200.0, 0)]);
         assert_eq!(met(&[good(), slow]), [false, true, true, true, true]);
         let wasteful = measured("a", [(1.0, 10_000), (0.9, 12_000), (0.85, 0)]);

@@ -16,7 +16,7 @@ use crate::netns::Namespace;
 use crate::server::Server;
 use crate::shell;
 
-/// The ends of the two veth pairs.
+/// Ends of the two veth pairs.
 pub(crate) const CLIENT_LINK: &str = "cli0";
 const SERVER_LINK: &str = "srv0";
 const FORWARDER_LINKS: [&str; 2] = ["fwc0", "fws0"];
@@ -25,22 +25,22 @@ const FORWARDER_LINKS: [&str; 2] = ["fwc0", "fws0"];
 const CLIENT: [&str; 3] = ["02:99:00:00:00:01", "10.99.0.1", "fd99::1"];
 pub(crate) const SERVER: [&str; 3] = ["02:99:00:00:00:02", "10.99.0.2", "fd99::2"];
 
-/// The server's IPv4 and IPv6 sockets.
+/// Socket addresses of the server, IPv4 and IPv6.
 pub(crate) const ADDRESSES: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2)), 80),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 2)), 80),
 ];
 
-/// Minimum, default and maximum of a receive buffer in bytes. The maximum is
-/// above the bandwidth-delay product of every cell.
+/// Minimum, default and maximum receive buffer in bytes. The maximum exceeds the bandwidth-delay
+/// product of every cell.
 pub(crate) const RECEIVE_BUFFERS: &str = "4096 131072 16777216";
 
-/// Priorities in the real-time class, so that other work on the machine does
-/// not become a part of the network. All times depend on the forwarder.
+/// Real-time priorities, which keep other work on the machine from disturbing the network. The
+/// forwarder comes first, because all times depend on it.
 const FORWARDER_PRIORITY: u32 = 20;
 const SERVER_PRIORITY: u32 = 10;
 
-/// Limit for the start of nginx, and for a connect that looks for it.
+/// Time limits for nginx to start, and for each connect that probes it.
 const START_LIMIT: Duration = Duration::from_secs(10);
 const PROBE_LIMIT: Duration = Duration::from_millis(200);
 
@@ -60,10 +60,10 @@ impl Stack {
     pub(crate) const ALL: [Self; 3] = [Self::Nginx, Self::Sandstorm, Self::Bbr];
 }
 
-/// A server at one end of an impaired network, and a client at the other.
-/// Dropping it ends all processes inside.
+/// A server at one end of an impaired network, and a client at the other. Dropping it stops all
+/// processes inside.
 pub(crate) struct Rig {
-    // The server ends before its namespace does.
+    // Field order: the server must stop before its namespace is removed.
     server: Server,
     client: Namespace,
     between: Namespace,
@@ -73,9 +73,9 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Makes the namespaces and starts a server of `site`. `programs` has the
-    /// project's own programs, `device_options` follow the name of Sandstorm's
-    /// device, and `scratch` is for files of nginx.
+    /// Makes the namespaces and starts a server of `site`. `programs` is the folder of the
+    /// project's programs. `device_options` follow the name of Sandstorm's device. `scratch` holds
+    /// nginx's files.
     pub(crate) fn build(
         stack: Stack,
         programs: &Path,
@@ -92,7 +92,7 @@ impl Rig {
         link(&client, CLIENT_LINK, CLIENT, SERVER, &between, to_client)?;
         link(&far, SERVER_LINK, SERVER, CLIENT, &between, to_server)?;
         script(&far, &routes(SERVER_LINK, CLIENT, "congctl cubic"))?;
-        // For servers with super-segments, which this kernel segments.
+        // The kernel cuts the server's super-segments here.
         far.allow_long_supers(SERVER_LINK)?;
         let server = if stack == Stack::Nginx {
             start_nginx(&far, site, scratch)?
@@ -119,7 +119,7 @@ impl Rig {
         self.stack
     }
 
-    /// Starts the network between client and server.
+    /// Starts the forwarder between client and server.
     pub(crate) fn join(&self, paths: &Paths, trace: Option<&Path>) -> Result<Forwarder> {
         let command = with_priority(&self.between, FORWARDER_PRIORITY, &self.forward);
         Forwarder::start(command, FORWARDER_LINKS, paths, trace)
@@ -143,7 +143,7 @@ impl Rig {
         script(&self.client, text).map(drop)
     }
 
-    /// Frames that the kernel has dropped so far on the four interfaces.
+    /// Returns the number of frames that the kernel has dropped on the four interfaces.
     pub(crate) fn dropped(&self) -> Result<u64> {
         let mut sum = 0;
         for namespace in [&self.client, &self.between, &self.far] {
@@ -157,12 +157,12 @@ impl Rig {
         Ok(sum)
     }
 
-    /// Ends the server and returns its output.
+    /// Stops the server and returns its output.
     pub(crate) fn finish(self) -> Result<String> {
         self.server.stop_well()
     }
 
-    /// The server's output so far.
+    /// Returns the server's output so far.
     pub(crate) fn server_output(&self) -> String {
         self.server.output()
     }
@@ -173,10 +173,9 @@ fn script(namespace: &Namespace, text: &str) -> Result<String> {
     shell::capture_text(namespace.command("sh").args(["-ec", text]))
 }
 
-/// Makes a veth pair that behaves like a wire: frames are no larger than the MTU
-/// and have complete checksums. No connection learns from those before, and none
-/// waits for address resolution. Linux moves a flow to another queue after a
-/// retransmission (`txrehash`).
+/// Makes a veth pair that behaves like a cable: frames are no larger than the MTU and have complete
+/// checksums. No connection learns from earlier ones or waits for address resolution. `txrehash` is
+/// off, because it moves a flow to another queue after a retransmission.
 fn link(
     end: &Namespace,
     name: &str,
@@ -210,8 +209,8 @@ fn link(
     script(other, &up).map(drop)
 }
 
-/// A script that sets attributes of the routes to a peer, such as the congestion
-/// control, which a namespace cannot choose freely by a setting.
+/// Returns a script that sets attributes of the routes to a peer. The congestion control is one,
+/// because a namespace cannot select every control by a sysctl.
 pub(crate) fn routes(link: &str, [_, v4, v6]: [&str; 3], attributes: &str) -> String {
     format!(
         "ip -4 route replace {v4} dev {link} {attributes}
@@ -219,7 +218,7 @@ pub(crate) fn routes(link: &str, [_, v4, v6]: [&str; 3], attributes: &str) -> St
     )
 }
 
-/// `program` in `namespace` with a real-time priority, where that is allowed.
+/// Returns a command that runs `program` in `namespace`, with a real-time priority if allowed.
 fn with_priority(namespace: &Namespace, priority: u32, program: impl AsRef<OsStr>) -> Command {
     if !has_priorities() {
         return namespace.command(program);
@@ -230,7 +229,7 @@ fn with_priority(namespace: &Namespace, priority: u32, program: impl AsRef<OsStr
     command
 }
 
-/// Whether real-time priorities are allowed.
+/// Whether this process may set real-time priorities.
 pub(crate) fn has_priorities() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| shell::succeeds(Command::new("chrt").args(["--fifo", "1", "true"])))

@@ -1,4 +1,4 @@
-//! Which file of a crate imports from which, and the circles of that.
+//! Imports between the files of a crate, and the circles among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,12 +9,11 @@ use syn::{Attribute, Item, ItemUse, Visibility};
 
 use super::tree::{self, Tree};
 
-/// The paths by which a file names what another one defines, by the two files.
+/// For each pair of files, the paths by which the first names items of the second.
 pub(super) type Edges<'a> = BTreeMap<(&'a Path, &'a Path), BTreeSet<String>>;
 
-/// A `use`, or a qualified path in code, is an edge to the file that defines
-/// what it leads to, through any re-exports. A re-export of a child by its
-/// parent is none.
+/// Finds the edges. A `use` or a qualified path is an edge to the file that defines the item,
+/// through any re-exports. A parent's re-export of its child is not an edge.
 pub(super) fn edges<'a>(tree: &Tree<'a>) -> Edges<'a> {
     let mut edges = Edges::new();
     for (index, module) in tree.modules.iter().enumerate() {
@@ -43,8 +42,8 @@ pub(super) fn edges<'a>(tree: &Tree<'a>) -> Edges<'a> {
     edges
 }
 
-/// Whether a path in code leaves its file by itself: names that a private `use`
-/// has brought in have their edge by that.
+/// Whether a path in code needs an edge of its own. Names that a private `use` brings in already
+/// have one.
 fn starts_elsewhere(tree: &Tree<'_>, module: usize, path: &[String]) -> bool {
     let module = &tree.modules[module];
     let qualified = path.len() > 1
@@ -55,8 +54,7 @@ fn starts_elsewhere(tree: &Tree<'_>, module: usize, path: &[String]) -> bool {
     qualified || module.imports.iter().any(passed_on)
 }
 
-/// The sets of files of which each one imports, over others or not, from each
-/// other one.
+/// Finds the sets of files that all import each other, directly or through other files.
 pub(super) fn circles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a Path>> {
     let files: BTreeSet<&Path> = edges.keys().map(|(from, _)| *from).collect();
     let reached: BTreeMap<&Path, BTreeSet<&Path>> = files
@@ -84,8 +82,8 @@ fn reached_from<'a>(edges: &Edges<'a>, file: &'a Path) -> BTreeSet<&'a Path> {
     reached
 }
 
-/// Collects every path of an item: its segments, whether a `use` names it, and
-/// whether that passes it on.
+/// Collects every path of an item with two flags: whether a `use` names it, and whether that `use`
+/// re-exports it.
 #[derive(Default)]
 struct Paths {
     paths: Vec<(Vec<String>, bool, bool)>,
@@ -129,7 +127,7 @@ impl<'ast> Visit<'ast> for Paths {
 }
 
 impl Paths {
-    /// Collects what looks like a path in a macro's arguments.
+    /// Collects token sequences that look like paths in a macro's arguments.
     fn visit_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = vec![];
         let mut colons = 0;

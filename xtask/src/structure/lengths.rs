@@ -1,16 +1,15 @@
-//! How long the functions of a module are.
+//! Lengths of the functions of a module.
 
 use syn::Item;
 use syn::visit::{self, Visit};
 
 use super::tree::Module;
 
-/// The functions of a module and their lengths in lines, from `fn` to the
-/// closing brace.
+/// Returns the functions of a module with their lengths in lines, from `fn` to the closing brace.
 pub(super) fn functions(module: &Module<'_>) -> Vec<(String, usize)> {
     let mut functions = Functions::default();
     for item in &module.items {
-        // A module inside of the file is a module of the tree itself.
+        // The tree lists inline modules separately.
         if !matches!(item, Item::Mod(_)) {
             functions.visit_item(item);
         }

@@ -1,8 +1,8 @@
-//! The checks find what they are for, and nothing else.
+//! The checks find each fault, and accept correct code.
 
 use super::*;
 
-/// A crate of these files, by their paths below `src`.
+/// Builds a crate from files with paths below `src`.
 fn sources(texts: &[(&str, &str)]) -> Files {
     let parse = |(path, text): &(&str, &str)| {
         let file = tree::File::parse(text).expect("the test's code is Rust");
@@ -11,7 +11,7 @@ fn sources(texts: &[(&str, &str)]) -> Files {
     texts.iter().map(parse).collect()
 }
 
-/// All edges as `a -> b`, without the folder.
+/// Returns all edges as `a -> b`, without the folder.
 fn edges_of(texts: &[(&str, &str)]) -> Vec<String> {
     let files = sources(texts);
     let tree = trees(&files).next().expect("the test has a root");
@@ -71,10 +71,10 @@ fn declarations_and_re_exports_of_children_are_no_edges() {
     let quiet = "mod a; mod b; pub use a::A; pub(crate) use b::*;";
     let (a, b) = (("a.rs", "pub struct A;"), ("b.rs", "pub struct B;"));
     assert!(edges_of(&[("lib.rs", quiet), a, b]).is_empty());
-    // Code that needs the name needs its file.
+    // Code that uses the name depends on the defining file.
     let needs = "mod a; mod b; pub use a::A; struct Holder(A);";
     assert_eq!(edges_of(&[("lib.rs", needs), a, b]), ["lib.rs -> a.rs"]);
-    // What is no child is imported first.
+    // A re-export of a sibling is an edge.
     let sideways = ("a.rs", "pub(crate) use crate::b::B;");
     assert_eq!(edges_of(&[LIB, sideways, b]), ["a.rs -> b.rs"]);
 }
@@ -105,7 +105,7 @@ fn circles_are_found_over_several_files() {
         ("a.rs", "use crate::b::B; pub struct A;"),
         ("b.rs", "use crate::c::C; pub struct B;"),
         ("c.rs", "use crate::a::A; pub struct C;"),
-        // Above a circle and below it is not in it.
+        // Files that only lead into or out of a circle are not part of it.
         ("d.rs", "use crate::a::A; use crate::e::E;"),
         ("e.rs", "pub struct E;"),
     ]);
@@ -135,7 +135,7 @@ fn every_spelling_of_restricted_visibility_counts() {
         pub(crate) use E::X;\n\
         #[cfg(test)] pub(crate) fn h() {}";
     assert_eq!(open_items_of(&[("lib.rs", "mod a;"), ("a.rs", a)]), 8);
-    // Each name of a list counts.
+    // Each name in braces counts.
     let lib = ("lib.rs", "mod a; pub(crate) use a::{A, B};");
     let a = ("a.rs", "struct A; struct B;");
     assert_eq!(open_items_of(&[lib, a]), 2);
@@ -150,7 +150,7 @@ fn public_items_count_where_no_path_from_the_root_leads_to_them() {
     assert_eq!(all("mod a; pub use a::A;"), 0);
     assert_eq!(all("mod a; pub use a::A as Other;"), 0);
     assert_eq!(all("mod a; pub use a::*;"), 0);
-    // Over a private module that passes it on, and by the other file's impl.
+    // The path goes through a private module, and another file has an `impl`.
     let lib = ("lib.rs", "mod a; mod b; pub use b::A;");
     let b = (
         "b.rs",

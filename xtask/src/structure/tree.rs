@@ -1,12 +1,11 @@
-//! The modules of a crate as its files declare them, test code left out, and
-//! where a path in one of them leads.
+//! The module tree of a crate without test code, and path resolution within it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use syn::{Attribute, Item, UseTree, Visibility};
 
-/// All parsed files below a folder, by their paths in it.
+/// All parsed files below a folder, by relative path.
 pub(super) type Files = BTreeMap<PathBuf, File>;
 
 pub(super) struct File {
@@ -23,7 +22,7 @@ impl File {
     }
 }
 
-/// The root's place in [`Tree::modules`].
+/// Index of the root in [`Tree::modules`].
 pub(super) const ROOT: usize = 0;
 
 pub(super) struct Tree<'a> {
@@ -32,26 +31,26 @@ pub(super) struct Tree<'a> {
 
 pub(super) struct Module<'a> {
     pub(super) file: &'a Path,
-    /// Everything but test code.
+    /// Items, except test code.
     pub(super) items: Vec<&'a Item>,
     pub(super) imports: Vec<Import>,
     pub(super) children: BTreeMap<String, usize>,
-    /// Names that the module defines itself.
+    /// Names that the module defines.
     names: Vec<String>,
     parent: Option<usize>,
 }
 
 /// One name that a `use` brings into a module.
 pub(super) struct Import {
-    /// `None` brings in all names of the module that `path` leads to.
+    /// `None` for a glob import.
     pub(super) name: Option<String>,
     pub(super) path: Vec<String>,
-    /// Whether others may import the name from here.
+    /// Whether other modules can import the name from here.
     pub(super) passed_on: bool,
     pub(super) public: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Module(usize),
@@ -59,7 +58,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// The module that is the target, or defines it.
+    /// The target module, or the module that defines the target item.
     pub(super) fn module(&self) -> usize {
         match self {
             Self::Module(module) | Self::Item(module, _) => *module,
@@ -68,7 +67,7 @@ impl Target {
 }
 
 impl<'a> Tree<'a> {
-    /// The modules that `root`, such as `src/lib.rs`, declares.
+    /// Builds the tree from a root file such as `src/lib.rs`.
     pub(super) fn of(files: &'a Files, root: &Path) -> Option<Self> {
         let (file, source) = files.get_key_value(root)?;
         let mut tree = Self { modules: vec![] };
@@ -118,8 +117,7 @@ impl<'a> Tree<'a> {
         index
     }
 
-    /// Where `path` leads when `module` names it. `passed` is told each import
-    /// on the way.
+    /// Resolves `path` as named in `module`. Calls `passed` for each import on the way.
     pub(super) fn resolve(
         &self,
         module: usize,
@@ -136,7 +134,7 @@ impl<'a> Tree<'a> {
         passed: &mut dyn FnMut(usize, &str),
         depth: usize,
     ) -> Option<Target> {
-        // Imports that lead to each other are the compiler's business.
+        // Import cycles are left to the compiler.
         if depth > 16 {
             return None;
         }
@@ -164,7 +162,7 @@ impl<'a> Tree<'a> {
         Some(Target::Module(module))
     }
 
-    /// What `name` is in `module` by one of its imports.
+    /// Resolves `name` through the imports of `module`.
     fn imported(
         &self,
         module: usize,
@@ -187,7 +185,7 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// Whether `below` is `module` or one of the modules in it.
+    /// Whether `below` is `module` or a descendant of it.
     pub(super) fn contains(&self, module: usize, below: usize) -> bool {
         let mut at = Some(below);
         while let Some(one) = at {
@@ -200,7 +198,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Whether the attributes keep an item out of the program that users run.
+/// Whether the attributes mark test code.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
@@ -233,7 +231,7 @@ pub(super) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// The name and visibility of an item that defines one.
+/// Name and visibility of an item that defines a name.
 pub(super) fn defined(item: &Item) -> Option<(&syn::Ident, &Visibility)> {
     Some(match item {
         Item::Const(item) => (&item.ident, &item.vis),
@@ -264,7 +262,7 @@ fn imports(item: &Item) -> Vec<Import> {
     imports_of(item)
 }
 
-/// The names that a `use` brings in, one by one.
+/// Splits a `use` into its imports.
 pub(super) fn imports_of(item: &syn::ItemUse) -> Vec<Import> {
     let mut names = vec![];
     if item.leading_colon.is_none() {

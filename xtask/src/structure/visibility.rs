@@ -1,5 +1,5 @@
-//! Items of restricted visibility, and public ones that nobody outside of the
-//! crate can name.
+//! Counts open items: items with restricted visibility, and public items not reachable from outside
+//! the crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,8 +8,7 @@ use syn::{Item, Type, Visibility};
 
 use super::tree::{self, ROOT, Target, Tree};
 
-/// Number of such functions, methods, types, constants, fields and re-exports,
-/// by file.
+/// Number of open functions, methods, types, constants, fields and re-exports per file.
 pub(super) fn counts<'a>(tree: &Tree<'a>) -> BTreeMap<&'a Path, usize> {
     let exposed = exposed(tree);
     let mut counts = BTreeMap::new();
@@ -28,8 +27,7 @@ pub(super) fn counts<'a>(tree: &Tree<'a>) -> BTreeMap<&'a Path, usize> {
     counts
 }
 
-/// Everything that can be named from outside of the crate, and the re-exports
-/// by which it can.
+/// Finds all items reachable from outside the crate, and the re-exports that lead to them.
 fn exposed(tree: &Tree<'_>) -> BTreeSet<Target> {
     let mut exposed = BTreeSet::from([Target::Module(ROOT)]);
     let mut open = vec![ROOT];

@@ -1,4 +1,4 @@
-//! A chart of lines, drawn by plotters.
+//! Line charts, drawn by plotters.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use plotters::prelude::*;
 
 use super::numbers::{Spread, digits};
 
-/// Pixels.
+/// Size of a chart in pixels.
 const SIZE: (u32, u32) = (640, 380);
 
-/// A server's values, one for each label of the x axis.
+/// Values of a server, one for each label of the x axis.
 pub(super) struct Series<'a> {
     pub(super) name: &'a str,
     pub(super) values: Vec<Option<Spread>>,
 }
 
-/// Draws medians as lines, with a stroke from minimum to maximum, and returns SVG.
+/// Draws medians as lines, with a bar from minimum to maximum, and returns SVG.
 pub(super) fn draw(title: &str, x_labels: &[String], series: &[Series<'_>]) -> Result<String> {
     let mut svg = String::new();
     try_draw(&mut svg, title, x_labels, series)
@@ -26,7 +26,7 @@ pub(super) fn draw(title: &str, x_labels: &[String], series: &[Series<'_>]) -> R
     Ok(svg)
 }
 
-/// Values lie on a logarithmic axis, because servers are compared by ratios.
+/// The axis is logarithmic, because ratios between servers matter.
 fn scaled(value: f64) -> f64 {
     value.max(1e-3).log10()
 }
@@ -54,7 +54,7 @@ fn try_draw(
     let max = spreads().map(|one| scaled(one.max)).fold(-3.0, f64::max);
     let (from, to) = (min.min(max).floor(), max + 0.05);
     let x = Axis {
-        // The legend needs room at the right.
+        // Leave room for the legend at the right.
         range: -0.3..x_labels.len() as f64 * 1.35 - 0.7,
         ticks: (0..x_labels.len()).map(|at| at as f64).collect(),
     };
@@ -70,7 +70,7 @@ fn try_draw(
         .x_label_area_size(30)
         .y_label_area_size(70)
         .build_cartesian_2d(x, y)?;
-    // Ticks are at whole numbers.
+    // Ticks are at integers.
     #[allow(clippy::cast_sign_loss)]
     let label = |at: &f64| {
         x_labels
@@ -111,7 +111,7 @@ fn try_draw(
     Ok(())
 }
 
-/// An axis with labels at chosen places.
+/// An axis with ticks at given values.
 struct Axis {
     range: Range<f64>,
     ticks: Vec<f64>,

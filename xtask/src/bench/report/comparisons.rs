@@ -8,14 +8,14 @@ use super::numbers::{Spread, digits, ratio, thousands};
 use crate::bench::results::Quantity::{self, Cost, Rate, Throughput};
 use crate::bench::results::{Results, Run};
 
-/// The value that a ratio should have.
+/// Target value of a ratio.
 #[derive(Clone, Copy, Debug)]
 enum Aim {
     AtMost(f64),
     AtLeast(f64),
-    /// No farther from 1 than this.
+    /// Maximum distance from 1.
     Near(f64),
-    /// The paper's value. Its machines differ from ours, so it is no aim.
+    /// The paper's value, for information only, because its machines differ from ours.
     Paper(&'static str),
 }
 use Aim::{AtLeast, AtMost, Near, Paper};
@@ -25,7 +25,7 @@ use Aim::{AtLeast, AtMost, Near, Paper};
 enum Xs {
     All,
     At(&'static [f64]),
-    /// One value against another.
+    /// The first value of the variable against the second.
     Against(f64, f64),
 }
 use Xs::{Against, All, At};
@@ -35,13 +35,13 @@ struct Comparison {
     aim: Aim,
     quantity: Quantity,
     figure: &'static str,
-    /// Panel. A star stands for any end of its name.
+    /// Panel. A trailing star matches any ending.
     panel: &'static str,
     xs: Xs,
     ours: &'static str,
-    /// The best of these counts.
+    /// Servers to compare with. The best of them counts.
     others: &'static [&'static str],
-    /// One row for each point, instead of one for the worst point.
+    /// Whether each point has a row, instead of only the worst point.
     each: bool,
 }
 
@@ -94,7 +94,7 @@ const COMPARISONS: &[Comparison] = comparisons![
 /// Columns of [`rows`].
 pub(super) const HEADS: [&str; 6] = ["comparison", "at", "wanted", "ratio", "", "medians"];
 
-/// A row for each comparison whose figure was measured.
+/// Returns a row for each comparison whose figure was measured.
 pub(super) fn rows(results: &Results) -> Vec<Vec<String>> {
     let measured = |comparison: &&Comparison| {
         results
@@ -163,7 +163,7 @@ impl Comparison {
         points.iter().map(shown).collect()
     }
 
-    /// How far a ratio is from its aim, comparable between points only.
+    /// Distance of a ratio from its target. Only comparable between points of one comparison.
     fn distance(&self, ratio: &Spread) -> f64 {
         match self.aim {
             AtMost(_) | Paper(_) => ratio.median,
@@ -215,11 +215,11 @@ impl Comparison {
         points
     }
 
-    /// The medians behind a ratio, and reasons to doubt it.
+    /// Returns the medians behind a ratio, and reasons to doubt it.
     fn note(&self, point: &Point<'_>) -> String {
-        /// A run below this part of the rate that was asked for is no run at that rate.
+        /// Minimum part of the requested rate that a valid run reaches.
         const REACHED: f64 = 0.98;
-        /// A core that is busy for more than this part is full.
+        /// Utilization above which a core counts as full.
         const FULL: f64 = 0.97;
         let median = |quantity, runs| Spread::of_runs(quantity, runs).map_or(0.0, |s| s.median);
         let of = |runs| digits(median(self.quantity, runs));

@@ -1,10 +1,10 @@
-//! Runs in the order of the report: lines of the same panel and server.
+//! Groups runs into the lines of the report, by panel and server.
 
 use super::numbers::x_shown;
 use crate::bench::plan::FIGURES;
 use crate::bench::results::{Results, Run};
 
-/// Runs of a figure with the same panel and server.
+/// Runs of a figure that share a panel and a server.
 pub(super) struct Line<'a> {
     pub(super) panel: &'a str,
     pub(super) server: &'a str,
@@ -28,7 +28,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The lines of a figure: panels and servers in the order in which they ran.
+/// Returns the lines of a figure, with panels and servers in the order in which they ran.
 pub(super) fn lines<'a>(
     results: &'a Results,
     figure: &str,
@@ -55,7 +55,7 @@ pub(super) fn lines<'a>(
     lines.into_iter()
 }
 
-/// A point of a figure in words: panel and variable.
+/// Describes a point of a figure by panel and variable.
 pub(super) fn place(figure: &str, panel: &str, x: f64) -> String {
     let label = FIGURES
         .iter()
@@ -69,12 +69,12 @@ pub(super) fn place(figure: &str, panel: &str, x: f64) -> String {
         .to_owned()
 }
 
-/// Whether two values of a variable are the same.
+/// Whether two values of a variable are equal.
 pub(super) fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// Whether a name is `pattern`, or begins like a pattern with a star at its end.
+/// Whether a name equals `pattern`, or begins with it if `pattern` ends in a star.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),

@@ -1,8 +1,8 @@
-//! Medians, ratios, and numbers as text.
+//! Medians, ratios, and formatting of numbers.
 
 use crate::bench::results::{Quantity, Run};
 
-/// A value over the repeats of a run.
+/// Median, minimum and maximum over the repeats of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -12,7 +12,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// `None` without any finite value.
+    /// Returns `None` if no value is finite.
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values
             .into_iter()
@@ -31,12 +31,12 @@ impl Spread {
         Self::of(runs.iter().filter_map(|run| quantity.of(run)))
     }
 
-    /// Distance from minimum to maximum as a part of the median.
+    /// Distance from minimum to maximum, relative to the median.
     pub(super) fn relative(&self) -> Option<f64> {
         (self.repeats > 1 && self.median > 0.0).then(|| (self.max - self.min) / self.median)
     }
 
-    /// `MIN to MAX`, or one number where both look the same.
+    /// Formats `MIN to MAX`, or one number if both look the same.
     pub(super) fn range(&self, shown: fn(f64) -> String) -> String {
         match [self.min, self.max].map(shown) {
             [min, max] if min == max => min,
@@ -44,7 +44,7 @@ impl Spread {
         }
     }
 
-    /// `MEDIAN (MIN to MAX)`.
+    /// Formats `MEDIAN (MIN to MAX)`.
     pub(super) fn shown(&self) -> String {
         let median = digits(self.median);
         match self.range(digits) {
@@ -54,8 +54,8 @@ impl Spread {
     }
 }
 
-/// Ratio of two medians. Minimum and maximum are of the ratios of the repeats, each to the one
-/// that ran beside it.
+/// Returns the ratio of two medians. Minimum and maximum are those of the ratios between repeats of
+/// the same index.
 pub(super) fn ratio(quantity: Quantity, ours: &[&Run], others: &[&Run]) -> Option<Spread> {
     let median = |runs| Spread::of_runs(quantity, runs).map(|spread| spread.median);
     let value = median(ours)? / median(others)?;
@@ -70,14 +70,14 @@ pub(super) fn ratio(quantity: Quantity, ours: &[&Run], others: &[&Run]) -> Optio
     })
 }
 
-/// A percentile of sorted values, interpolated between two of them.
+/// Returns a percentile of sorted values, by linear interpolation.
 pub(super) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let at = percent * sorted.len().checked_sub(1)?;
     let (low, high) = (sorted[at / 100], sorted[at.div_ceil(100)]);
     Some(low + (high - low) * (at % 100) as f64 / 100.0)
 }
 
-/// A number with three significant digits, or a whole one from 1,000 on.
+/// Formats a number with three significant digits, or as an integer from 1,000 on.
 pub(super) fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 999.5 => return thousands(value),
@@ -89,7 +89,7 @@ pub(super) fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A number rounded to three significant digits.
+/// Formats a number rounded to three significant digits.
 pub(super) fn rounded(value: f64) -> String {
     let unit = 10_f64
         .powf(value.abs().max(1.0).log10().floor() - 2.0)
@@ -97,7 +97,7 @@ pub(super) fn rounded(value: f64) -> String {
     digits((value / unit).round() * unit)
 }
 
-/// A whole number with commas between thousands.
+/// Formats an integer with commas between thousands.
 pub(crate) fn thousands(value: f64) -> String {
     let whole = format!("{value:.0}");
     let digits = whole.trim_start_matches('-').len();
@@ -111,7 +111,7 @@ pub(crate) fn thousands(value: f64) -> String {
     format!("{}{text}", if whole.starts_with('-') { "-" } else { "" })
 }
 
-/// A value of a figure's variable: bodies in binary units.
+/// Formats a value of a figure's variable, with binary units for bodies.
 pub(super) fn x_shown(x: f64, label: &str) -> String {
     const UNITS: [(f64, &str); 2] = [((1 << 20) as f64, "MB"), (1024.0, "KB")];
     let unit = UNITS.iter().find(|(unit, _)| x >= *unit && x % unit == 0.0);

@@ -1,4 +1,4 @@
-//! The results in a few rows, which README quotes.
+//! Summary of the results in a few rows, which README quotes.
 
 use super::lines::{Line, lines, matches};
 use super::numbers::{Spread, rounded, thousands};
@@ -7,14 +7,14 @@ use crate::bench::results::Results;
 
 const KB: f64 = 1024.0;
 
-/// One row of the summary, which README quotes.
+/// One row of the summary.
 struct Summary {
     what: &'static str,
     quantity: Quantity,
     figure: &'static str,
     panel: &'static str,
     x: f64,
-    /// Servers, ours first. A star stands for any end of the name.
+    /// Servers, ours first. A trailing star matches any ending.
     servers: &'static [&'static str],
 }
 
@@ -44,7 +44,7 @@ const SUMMARY: &[Summary] = summary![
 /// Columns of [`rows`].
 pub(super) const HEADS: [&str; 4] = ["work", "ours", "others", "measured"];
 
-/// A row for each kind of work, of the last results that have it.
+/// Returns a row for each kind of work, from the latest results that have it.
 pub(super) fn rows(all: &[Results]) -> Vec<Vec<String>> {
     let rows = (0..=SUMMARY.len()).map(|at| {
         all.iter().rev().find_map(|results| {
@@ -80,7 +80,7 @@ impl Summary {
     }
 }
 
-/// Memory at the greatest number of connections.
+/// Returns the row on memory at the largest number of connections.
 fn memory_row(results: &Results) -> Option<Vec<String>> {
     let rows = growth(results);
     let most = rows
@@ -99,14 +99,15 @@ fn memory_row(results: &Results) -> Option<Vec<String>> {
     Some(vec![what, ours.join("; "), others.join("; ")])
 }
 
-/// Server, greatest number of open connections, and bytes for each.
+/// Returns server, largest number of open connections, and bytes per connection.
 pub(super) fn memory(results: &Results) -> Vec<Vec<String>> {
     let rows = growth(results).into_iter();
     rows.map(|(server, most, bytes)| vec![server, thousands(most), thousands(bytes)])
         .collect()
 }
 
-/// The memory includes the kernel's. The base is the run with the fewest connections.
+/// Returns the growth of memory per connection from the smallest to the largest run, including the
+/// kernel's memory.
 fn growth(results: &Results) -> Vec<(String, f64, f64)> {
     let growth = |line: Line<'_>| {
         let (first, last) = (*line.xs().first()?, *line.xs().last()?);

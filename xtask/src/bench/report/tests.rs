@@ -1,7 +1,7 @@
 use super::*;
 use crate::bench::results::{Cost, Load, Missing, Run};
 
-/// Three repeats: the rate and the cost, 10 % less, and 10 % more.
+/// Makes three repeats: the given rate and cost, 10 % less, and 10 % more.
 fn runs(figure: &str, panel: &str, server: &str, x: f64, [rate, core_us]: [f64; 2]) -> Vec<Run> {
     let run = |(repeat, factor)| Run {
         figure: figure.into(),
@@ -29,7 +29,7 @@ fn runs(figure: &str, panel: &str, server: &str, x: f64, [rate, core_us]: [f64; 
     (0..).zip([1.0, 0.9, 1.1]).map(run).collect()
 }
 
-/// Round numbers, whose ratios one can calculate by hand.
+/// Makes results with round numbers, so that ratios are easy to check by hand.
 fn results() -> Results {
     const KB: f64 = 1024.0;
     let mut all = Vec::new();
@@ -110,7 +110,7 @@ fn marks_are_ratios_of_medians_and_the_worst_point_counts() {
     );
     let absent = ["", "–", "not measured"];
     assert_eq!(of("Namestorm's cost to Knot DNS XDP's"), [absent]);
-    // The cheaper nginx counts.
+    // The cheaper of the two nginx variants counts.
     assert_eq!(
         of("Sandstorm's cost to nginx's")[0],
         ["keep-alive, 1 KB", "0.22", "**missed**"]
