@@ -24,8 +24,8 @@ const TESTS: [(&str, &[&str]); 2] = [
 ];
 /// Tests that repeat one path for tens of thousands of frames. Under Miri each takes an hour.
 const SKIPPED: [&str; 2] = [
-    "bursts_lose_frames_that_follow_each_other",
-    "losses_are_as_many_as_asked_for",
+    "bursts_lose_consecutive_frames",
+    "the_loss_rate_is_as_configured",
 ];
 /// Cases of each property test. Miri is a thousand times slower than native code.
 const CASES: &str = "4";

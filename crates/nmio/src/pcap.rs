@@ -1,8 +1,7 @@
-//! A port that writes what passes to a file that Wireshark and tcpdump open.
+//! A port that captures packets to a file for Wireshark and tcpdump.
 //!
-//! [`Pcap`] wraps any port. Frames are recorded as the layers above see them:
-//! received ones as they come out of the port, sent ones as they go in. Time
-//! stamps are the wall clock's, to the nanosecond.
+//! [`Pcap`] wraps any port. It records received frames when the port returns them, and sent frames
+//! when the port gets them. Time stamps come from the wall clock, in nanoseconds.
 //!
 //! ```
 //! use nmio::{Pcap, Port, sim};
@@ -17,8 +16,8 @@
 //! # Ok::<(), nmio::PcapError>(())
 //! ```
 //!
-//! The format is the classic one of libpcap with the magic number for
-//! nanoseconds (draft-ietf-opsawg-pcap).
+//! The file has the classic libpcap format with the magic number for nanoseconds
+//! (draft-ietf-opsawg-pcap).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -31,67 +30,65 @@ use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
 use crate::super_segment::SuperSegment;
 
-/// Time stamps have nanoseconds.
+/// Magic number of files with nanosecond time stamps.
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const VERSION_MAJOR: u16 = 2;
 const VERSION_MINOR: u16 = 4;
-/// Frames are recorded whole; this is the largest that readers accept.
+/// The largest snapshot length that readers accept. Frames are recorded whole.
 const SNAPLEN: u32 = 262_144;
 const LINKTYPE_ETHERNET: u32 = 1;
 
-/// A record's head: two halves of the time stamp, two lengths.
+/// Size of a record header: seconds, nanoseconds, and two lengths.
 const RECORD_HEADER: usize = 16;
-/// Bytes gathered for one write.
+/// Bytes to buffer before a write.
 const BUFFER: usize = 256 * 1024;
-/// A file does not grow beyond this: a capture that was forgotten does not
-/// fill the disk.
+/// Maximum size of a file, so that a forgotten capture does not fill the disk.
 pub const MAX_FILE_BYTES: u64 = 4 << 30;
-/// While traffic never pauses, the file is at most this far behind.
+/// Interval between writes under continuous traffic. The file is at most this far behind.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why a capture could not begin.
+/// Why a capture could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
     /// The path is a symbolic link.
-    #[error("the capture file {} is a link, and a capture does not follow links; remove the link, or give the path of the file that it leads to", path.display())]
+    #[error("the capture file {} is a link, and captures do not follow links; remove the link, or give the path of its target", path.display())]
     Link {
         /// The link.
         path: PathBuf,
     },
-    /// The path leads to a pipe, a device, a socket or a folder.
-    #[error("the capture file {} exists and is no regular file, and a capture goes to a regular file only; give another path", path.display())]
+    /// The path leads to a pipe, a device, a socket or a directory.
+    #[error("the capture file {} exists and is not a regular file; give another path", path.display())]
     NotRegular {
         /// The path.
         path: PathBuf,
     },
     /// The file cannot be created or written.
-    #[error("cannot write the capture file {}: {source}; give a path in a folder that exists and is writable", path.display())]
+    #[error("cannot write the capture file {}: {source}; give a path in a writable directory", path.display())]
     Create {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What a capture has come to.
+/// Result of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PcapSummary {
     /// The file.
     pub path: PathBuf,
-    /// Frames recorded.
+    /// Number of recorded frames.
     pub packets: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Why recording ended before serving did, for a person; `None` when it
-    /// did not.
+    /// Why recording stopped early, as text for people. `None` if it did not.
     pub stopped: Option<String>,
 }
 
-/// A port that records what passes; when recording is off, a branch a call.
+/// A port that records all frames. With recording off, it costs one branch per call.
 ///
-/// A file that can no longer be written, or has reached [`MAX_FILE_BYTES`],
-/// ends the recording and never the serving; [`finish`](Pcap::finish) tells.
+/// Recording stops if writing fails or the file reaches [`MAX_FILE_BYTES`]; the port itself
+/// continues. [`finish`](Pcap::finish) returns the reason.
 #[derive(Debug)]
 pub struct Pcap<P> {
     inner: P,
@@ -99,32 +96,32 @@ pub struct Pcap<P> {
 }
 
 impl<P: Port> Pcap<P> {
-    /// Wraps a port; with a path, what passes is recorded in a new file
-    /// there (an old one is overwritten). Links are not followed: with the
-    /// rights of root a link would choose which file is overwritten. Pipes and
-    /// devices are refused: a full pipe would hold serving up.
+    /// Wraps a port. With a path, the port records to a new file there, and overwrites an existing
+    /// one.
+    ///
+    /// Links are not followed, because a link could make a process with root rights overwrite any
+    /// file. Pipes and devices are refused, because a full pipe would block the server.
     ///
     /// # Errors
-    /// When the path is a link or no regular file, or the file cannot be
-    /// created or written.
+    /// If the path is a link or not a regular file, or if the file cannot be created or written.
     pub fn new(inner: P, path: Option<&Path>) -> Result<Self, PcapError> {
         let recorder = path.map(Recorder::create).transpose()?.map(Box::new);
         Ok(Self { inner, recorder })
     }
 
-    /// The port inside.
+    /// Returns the wrapped port.
     pub fn inner(&self) -> &P {
         &self.inner
     }
 
-    /// The port inside, to be changed.
+    /// Returns the wrapped port for changes.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.inner
     }
 
-    /// Writes what is buffered and tells what was recorded; `None` when
-    /// recording is off. Recording goes on. Dropping the port writes the rest
-    /// too, but then nobody hears of an error.
+    /// Writes buffered records and returns the result so far; `None` if recording is off.
+    ///
+    /// Recording continues. Dropping the port also writes buffered records, but hides errors.
     pub fn finish(&mut self) -> Option<PcapSummary> {
         let recorder = self.recorder.as_mut()?;
         recorder.write_out();
@@ -156,7 +153,7 @@ impl<P: Port> Port for Pcap<P> {
     #[inline(always)]
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
         if let Some(recorder) = &mut self.recorder {
-            // What the ring refuses has not passed.
+            // The port will refuse this frame if the ring is full, so do not record it.
             if self.inner.room() > 0 {
                 recorder.record(&frame);
             }
@@ -175,7 +172,7 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.send_resident(packet)
     }
 
-    /// Recorded as the one packet that it is.
+    /// Records the super-segment as one packet.
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
         if let Some(recorder) = &mut self.recorder
             && self.inner.room() > 0
@@ -224,10 +221,10 @@ impl<P: Port> Port for Pcap<P> {
     }
 }
 
-/// The file and what is known of it.
+/// The capture file and its state.
 #[derive(Debug)]
 struct Recorder {
-    /// `None` when recording has stopped.
+    /// `None` once recording has stopped.
     file: Option<BufWriter<File>>,
     written: std::time::Instant,
     summary: PcapSummary,
@@ -239,7 +236,7 @@ impl Recorder {
             let path = path.to_owned();
             match source.raw_os_error() {
                 Some(libc::ELOOP) => PcapError::Link { path },
-                // A pipe without a reader or a socket; a folder.
+                // A pipe without a reader or a socket gives ENXIO; a directory gives EISDIR.
                 Some(libc::ENXIO | libc::EISDIR) => PcapError::NotRegular { path },
                 _ => PcapError::Create { path, source },
             }
@@ -270,7 +267,7 @@ impl Recorder {
         })
     }
 
-    /// Out of line, so that recording costs the fast path only its branch.
+    /// Kept out of line, so that recording costs the fast path only a branch.
     #[cold]
     #[inline(never)]
     fn record(&mut self, packet: &[u8]) {
@@ -278,7 +275,7 @@ impl Recorder {
         let size = (RECORD_HEADER + packet.len()) as u64;
         if self.summary.bytes + size > MAX_FILE_BYTES {
             self.write_out();
-            self.stop(format!("it has reached {MAX_FILE_BYTES} bytes"));
+            self.stop(format!("the file has reached {MAX_FILE_BYTES} bytes"));
             return;
         }
         let header = record_header(SystemTime::now(), packet.len() as u32);
@@ -314,29 +311,28 @@ impl Recorder {
 
     fn stop(&mut self, why: String) {
         if let Some(file) = self.file.take() {
-            // Not dropped as it is: that would try to write once more.
+            // Dropping the writer would try to write again, so take it apart instead.
             let _ = file.into_parts();
             let path = self.summary.path.display();
-            tracing::warn!(target: "nmio::pcap", "{path} ends here, and serving goes on: {why}");
+            tracing::warn!(target: "nmio::pcap", "the capture to {path} stops, but the server continues: {why}");
         }
         self.summary.stopped.get_or_insert(why);
     }
 }
 
-/// The file's first 24 bytes, little-endian.
+/// Builds the file's first 24 bytes, little-endian.
 fn file_header() -> [u8; 24] {
     let mut header = [0; 24];
     header[0..4].copy_from_slice(&MAGIC_NANOSECONDS.to_le_bytes());
     header[4..6].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
     header[6..8].copy_from_slice(&VERSION_MINOR.to_le_bytes());
-    // 8..16: reserved, zero.
+    // Bytes 8 to 15 are reserved and zero.
     header[16..20].copy_from_slice(&SNAPLEN.to_le_bytes());
     header[20..24].copy_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
     header
 }
 
-/// What stands before each frame. The seconds are 32 bits wide, unsigned:
-/// they end in 2106.
+/// Builds the header of a record. The seconds have 32 unsigned bits, so they overflow in 2106.
 fn record_header(at: SystemTime, len: u32) -> [u8; RECORD_HEADER] {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut header = [0; RECORD_HEADER];

@@ -1,11 +1,11 @@
-//! The capture file byte for byte, as tshark reads it, and when it fails.
+//! The capture file's bytes, its reading by tshark, and errors.
 
 use std::process::Command;
 
 use super::*;
 use crate::sim::{self, EndConfig, LinkConfig, SimPort};
 
-/// A file of this test's own, gone when the test ends.
+/// A file for one test, removed when the test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -40,14 +40,14 @@ fn send<P: Port>(port: &mut P, packet: &[u8]) -> Result<(), SendError> {
     port.send(frame)
 }
 
-/// The records of a file: time stamp in seconds and nanoseconds, bytes.
+/// Parses a file's records: time stamp in seconds and nanoseconds, and bytes.
 fn records(file: &[u8]) -> Vec<((u32, u32), Vec<u8>)> {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let mut records = Vec::new();
     let mut at = 24;
     while at < file.len() {
         let len = word(at + 8);
-        assert_eq!(len, word(at + 12), "captured whole");
+        assert_eq!(len, word(at + 12), "the frame is captured whole");
         let end = at + 16 + len as usize;
         records.push(((word(at), word(at + 4)), file[at + 16..end].to_vec()));
         at = end;
@@ -55,7 +55,7 @@ fn records(file: &[u8]) -> Vec<((u32, u32), Vec<u8>)> {
     records
 }
 
-/// 60 bytes of Ethernet with an experimental type.
+/// Builds an Ethernet frame of 60 bytes with an experimental `EtherType`.
 fn ethernet(last: u8) -> Vec<u8> {
     let mut packet = vec![0x02; 60];
     packet[12..14].copy_from_slice(&[0x88, 0xb5]);
@@ -64,7 +64,7 @@ fn ethernet(last: u8) -> Vec<u8> {
 }
 
 #[test]
-fn the_file_header_is_that_of_the_format() {
+fn the_file_header_has_the_pcap_format() {
     assert_eq!(
         file_header(),
         [
@@ -78,7 +78,7 @@ fn the_file_header_is_that_of_the_format() {
 }
 
 #[test]
-fn a_record_header_has_nanoseconds_and_the_length_twice() {
+fn a_record_header_has_nanoseconds_and_both_lengths() {
     let at = UNIX_EPOCH + Duration::new(0x6542_1234, 999_999_999);
     assert_eq!(
         record_header(at, 60),
@@ -89,7 +89,7 @@ fn a_record_header_has_nanoseconds_and_the_length_twice() {
 }
 
 #[test]
-fn what_passes_is_recorded_and_what_is_refused_is_not() {
+fn accepted_frames_are_recorded_and_refused_ones_are_not() {
     let scratch = Scratch::new("passes");
     let (a, b) = link(2);
     let mut a = Pcap::new(a, Some(&scratch.0)).unwrap();
@@ -135,7 +135,7 @@ fn the_file_is_written_at_a_wait_and_at_the_end() {
     let (a, _b) = link(8);
     let mut a = Pcap::new(a, Some(&scratch.0)).unwrap();
     send(&mut a, &[0; 10]).unwrap();
-    assert_eq!(length(), 24, "buffered");
+    assert_eq!(length(), 24, "the record is buffered");
     a.wait(Duration::ZERO, None).unwrap();
     assert_eq!(length(), 24 + 26);
     send(&mut a, &[0; 10]).unwrap();
@@ -158,7 +158,7 @@ fn a_spinning_loop_writes_the_file_too() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_named() {
+fn the_error_names_a_file_that_cannot_be_created() {
     let (a, _b) = link(8);
     let path = Path::new("/nonexistent/folder/x.pcap");
     let error = Pcap::new(a, Some(path)).unwrap_err().to_string();
@@ -169,7 +169,7 @@ fn a_file_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_full_disk_ends_the_recording_and_not_the_serving() {
+fn a_full_disk_stops_the_recording_but_not_the_port() {
     let scratch = Scratch::new("full");
     let (a, mut b) = link(8);
     let mut a = Pcap::new(a, Some(&scratch.0)).unwrap();
@@ -188,7 +188,7 @@ fn a_full_disk_ends_the_recording_and_not_the_serving() {
 }
 
 #[test]
-fn a_file_has_a_largest_size() {
+fn recording_stops_at_the_maximum_file_size() {
     let scratch = Scratch::new("largest");
     let (a, _b) = link(8);
     let mut a = Pcap::new(a, Some(&scratch.0)).unwrap();
@@ -197,12 +197,15 @@ fn a_file_has_a_largest_size() {
     send(&mut a, &[2; 10]).unwrap();
     let summary = a.finish().unwrap();
     assert_eq!((summary.packets, summary.bytes), (1, MAX_FILE_BYTES));
-    assert_eq!(summary.stopped.unwrap(), "it has reached 4294967296 bytes");
+    assert_eq!(
+        summary.stopped.unwrap(),
+        "the file has reached 4294967296 bytes"
+    );
     assert_eq!(records(&std::fs::read(&scratch.0).unwrap()).len(), 1);
 }
 
 #[test]
-fn tshark_reads_the_file_where_it_is_installed() {
+fn tshark_reads_the_file_if_installed() {
     let scratch = Scratch::new("tshark");
     let (a, _b) = link(8);
     let mut a = Pcap::new(a, Some(&scratch.0)).unwrap();
@@ -240,7 +243,7 @@ fn a_link_is_not_followed() {
 fn a_capture_goes_to_regular_files_only() {
     let refusal = |path: &Path| {
         let message = Pcap::new(link(4).0, Some(path)).unwrap_err().to_string();
-        let expected = format!("{} exists and is no regular file", path.display());
+        let expected = format!("{} exists and is not a regular file", path.display());
         assert!(message.contains(&expected), "{message}");
     };
     refusal(Path::new("/dev/null"));
@@ -249,7 +252,7 @@ fn a_capture_goes_to_regular_files_only() {
     let made = Command::new("mkfifo").arg(&pipe.0).status().unwrap();
     assert!(made.success());
     refusal(&pipe.0);
-    // Reading and writing, which does not wait for another end.
+    // Opening for reading and writing does not wait for another end.
     let reader = File::options().read(true).write(true).open(&pipe.0);
     refusal(&pipe.0);
     drop(reader);

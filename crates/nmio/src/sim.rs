@@ -1,11 +1,13 @@
 //! Ports without a kernel: a simulated link on virtual time, and a sink.
 //!
-//! [`link`] makes two ports joined by a wire, in one process. Time stands
-//! still until somebody moves the [`SimClock`]; delay, rate, queue, loss,
-//! reordering and duplication are set for each direction and drawn from a
-//! seed, so that a run can be repeated to the bit. [`run_until`] drives a
-//! [`Handler`] at each end and jumps from event to event: a minute of a slow
-//! link takes as long as its packets take to handle.
+//! [`link`] creates two ports in one process, joined by a simulated wire. Time stands still until
+//! the caller moves the [`SimClock`].
+//!
+//! Delay, rate, queue, loss, reordering and duplication are configured for each direction. Random
+//! events depend only on a seed, so a run can be repeated exactly.
+//!
+//! [`run_until`] drives a [`Handler`] at each end and jumps from event to event. So simulating a
+//! minute takes only as long as handling the packets.
 //!
 //! ```
 //! use std::time::Duration;
@@ -80,28 +82,27 @@ pub use path::{Bursts, Mark, PathConfig, PathCounters};
 use path::{PASS_TIME, Path};
 pub use sink::Sink;
 
-/// Room for link headers beside the IP packet: Ethernet and one VLAN tag.
+/// Space for link headers in addition to the IP packet: Ethernet and one VLAN tag.
 const LINK_HEADERS: usize = 18;
-/// Frames start at multiples of a cache line.
+/// Frames start on cache-line boundaries.
 const FRAME_ALIGN: usize = 64;
 
-/// One end of a link: its memory and its rings.
+/// Configuration of one end of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct EndConfig {
     /// The largest IP packet, in bytes.
     pub mtu: usize,
-    /// Frames for receiving and for scratch. A frame that arrives when all
-    /// are in use is lost.
+    /// Frames for receiving and for scratch. A frame that arrives while all are in use is lost.
     pub io_frames: u32,
     /// Frames that may become resident packets.
     pub resident_frames: u32,
-    /// Slots of the TX ring. A slot is taken from the send until the frame
-    /// has left at [`PathConfig::line_rate`].
+    /// Slots of the TX ring. A sent frame occupies a slot until it has left at
+    /// [`PathConfig::line_rate`].
     pub tx_ring: usize,
-    /// Slots of the RX ring. A frame that arrives when all are full is lost.
+    /// Slots of the RX ring. A frame that arrives while all are full is lost.
     pub rx_ring: usize,
-    /// Frames that one flush hands over, as a kernel bounds what one wakeup
-    /// sends; 0: all.
+    /// Maximum number of frames that one flush hands over, like a kernel's limit per wakeup. 0:
+    /// unlimited.
     pub flush_budget: usize,
     /// See [`Capabilities::partial_checksums`].
     pub partial_checksums: bool,
@@ -152,7 +153,7 @@ fn frame_layout(mtu: usize, io_frames: u32, resident_frames: u32) -> PoolLayout 
     }
 }
 
-/// A link: two ends, and a path in each direction.
+/// Configuration of a link: two ends, and a path in each direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkConfig {
     /// The first port.
@@ -201,7 +202,7 @@ pub fn link_on(clock: &SimClock, config: &LinkConfig, seed: u64) -> (SimPort, Si
     )
 }
 
-/// A virtual clock, which moves only when told to. All clones are one clock.
+/// A virtual clock that moves only on request. All clones share one time.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock(Rc<ClockState>);
 
@@ -227,8 +228,8 @@ impl SimClock {
         self.0.now.set(self.now().max(at));
     }
 
-    /// Time of the next event on the clock's links: a frame arrives or leaves a TX ring. A
-    /// past time means that a port has frames now. `None` means that nothing is pending.
+    /// Returns the time of the next event on the clock's links: a frame arrives or leaves a TX
+    /// ring. A past time means that a port has frames now. `None` means that nothing is pending.
     pub fn next_event(&self) -> Option<Instant> {
         let paths = self.0.paths.borrow();
         paths
@@ -255,22 +256,20 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// One end of a simulated link. Made by [`link`].
+/// One end of a simulated link. Created by [`link`].
 ///
-/// What a real port does with the kernel, this one does with its path: a
-/// frame that was sent is out of reach until it has left the TX ring, and
-/// comes back at the next [`receive`](Port::receive), [`send`](Port::send) or
-/// [`room`](Port::room) after that moment.
+/// A sent frame is inaccessible until it has left the TX ring. The port reclaims it at the next
+/// [`receive`](Port::receive), [`send`](Port::send) or [`room`](Port::room).
 ///
-/// [`wait`](Port::wait) moves the clock: to the port's next event, or to the
-/// end of the timeout. So the ordinary event loop, [`run`](crate::run), works
-/// on virtual time, except with [`Wait::Spin`](crate::Wait::Spin), in which nobody moves it.
+/// [`wait`](Port::wait) moves the clock to the port's next event or to the end of the timeout. So
+/// the ordinary event loop, [`run`](crate::run), works on virtual time. The exception is
+/// [`Wait::Spin`](crate::Wait::Spin), which never moves the clock.
 #[derive(Debug)]
 pub struct SimPort {
     config: EndConfig,
     pool: Pool,
     clock: SimClock,
-    /// Sent but not flushed: index and length.
+    /// Packets that were sent but not flushed.
     queued: VecDeque<Sending>,
     outbound: Rc<RefCell<Path>>,
     inbound: Rc<RefCell<Path>>,
@@ -298,12 +297,12 @@ impl SimPort {
         }
     }
 
-    /// Counts of the path of the frames that this port sends.
+    /// Returns the counters of the path that this port sends over.
     pub fn path_counters(&self) -> PathCounters {
         self.outbound.borrow().counters()
     }
 
-    /// Changes the path of the frames that this port sends from now on.
+    /// Changes the path that this port sends over, from now on.
     pub fn set_path(&mut self, config: &PathConfig) {
         self.outbound.borrow_mut().set_config(config);
     }
@@ -403,7 +402,7 @@ impl Port for SimPort {
         Ok(())
     }
 
-    /// Segments it at once, and takes one slot of the ring per segment.
+    /// Segments the packet at once, and takes one ring slot per segment.
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
         let how = self.config.segmentation.expect(super_segment::TAKES_NONE);
         let segments = packet.segments();
@@ -416,7 +415,10 @@ impl Port for SimPort {
         for index in 0..segments {
             bytes.clear();
             (how.write_segment)(&packet, index, &mut bytes);
-            let mut frame = self.pool.take().expect("as many as are available");
+            let mut frame = self
+                .pool
+                .take()
+                .expect("the pool has enough frames for all segments");
             frame.set_len(bytes.len());
             frame.copy_from_slice(&bytes);
             self.send(frame)?;
@@ -473,16 +475,18 @@ impl Port for SimPort {
     }
 }
 
-/// Drives a handler at each end, on virtual time, until `done` says so
-/// (`true`) or the clock shows `deadline` (`false`). `done` is asked after
-/// each pass.
+/// Drives a handler at each end on virtual time.
 ///
-/// Both ends pass once, then time jumps to what happens next: an event of
-/// the clock's links, a handler's timer, the straggler flush, or 1 µs later
-/// when one of these is due already, or a message has come. The ports may be wrapped.
+/// Returns `true` when `done` returns true, and `false` when the clock reaches `deadline`. `done`
+/// is called after each pass.
+///
+/// After a pass of both ends, time jumps to the next event of a link, a handler's timer, or the
+/// straggler flush. Time moves by 1 µs if one of these is already due or a mailbox has a message.
+///
+/// The ports may be wrapped, for example in a [`Pcap`](crate::Pcap).
 ///
 /// # Errors
-/// What a port's calls give; a [`SimPort`]'s never fail.
+/// Errors of the ports. A [`SimPort`] never fails.
 pub fn run_until<PA, HA, PB, HB>(
     clock: &SimClock,
     a: (&mut PA, &mut HA),

@@ -1,4 +1,4 @@
-//! The simulated link: times, losses, rings, and the two ways to drive it.
+//! The simulated link: times, losses, rings, and both ways to drive it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn send(port: &mut SimPort, packet: &[u8]) {
     port.send(frame).unwrap();
 }
 
-/// Everything that has arrived.
+/// Returns all packets that have arrived.
 fn receive(port: &mut SimPort) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut batch = Batch::new();
@@ -36,8 +36,8 @@ fn receive(port: &mut SimPort) -> Vec<Vec<u8>> {
     }
 }
 
-/// Sends `n` numbered frames a millisecond apart over `path`, and gives when
-/// each arrived and its number.
+/// Sends `n` numbered frames over `path`, one per millisecond. Returns each frame's arrival time
+/// and number.
 fn trace(path: PathConfig, n: u32, seed: u64) -> (Vec<(Instant, u32)>, PathCounters) {
     let (mut a, mut b, clock) = link(&LinkConfig::symmetric(path), seed);
     let mut arrived = Vec::new();
@@ -63,7 +63,7 @@ fn trace(path: PathConfig, n: u32, seed: u64) -> (Vec<(Instant, u32)>, PathCount
 }
 
 #[test]
-fn a_frame_takes_its_delay_and_its_time_on_the_line() {
+fn a_frame_takes_the_delay_and_its_serialization_time() {
     let path = PathConfig {
         line_rate: 1_000_000_000,
         rate: 8_000_000, // one byte a microsecond
@@ -73,10 +73,14 @@ fn a_frame_takes_its_delay_and_its_time_on_the_line() {
     let (mut a, mut b, clock) = link(&LinkConfig::symmetric(path), 0);
     send(&mut a, &[1; 1000]);
     send(&mut a, &[2; 500]);
-    assert_eq!(clock.next_event(), None, "nothing goes before the flush");
+    assert_eq!(clock.next_event(), None, "nothing is sent before the flush");
     assert!(a.flush().unwrap());
 
-    assert_eq!(clock.next_event(), Some(micros(8)), "the first has left");
+    assert_eq!(
+        clock.next_event(),
+        Some(micros(8)),
+        "the first frame has left"
+    );
     let first = micros(8 + 1000 + 10_000);
     clock.advance_to(micros(11_007));
     assert!(receive(&mut b).is_empty());
@@ -91,7 +95,7 @@ fn a_frame_takes_its_delay_and_its_time_on_the_line() {
 }
 
 #[test]
-fn the_bottleneck_drops_what_its_queue_cannot_hold() {
+fn the_bottleneck_drops_frames_if_its_queue_is_full() {
     let path = PathConfig {
         rate: 8_000_000,
         queue: 3,
@@ -103,7 +107,7 @@ fn the_bottleneck_drops_what_its_queue_cannot_hold() {
     }
     a.flush().unwrap();
     assert_eq!(a.path_counters().overflowed, 2);
-    // One has been served: one more fits.
+    // The queue has sent one frame, so another one fits.
     clock.advance_to(micros(1000));
     send(&mut a, &[5; 1000]);
     send(&mut a, &[6; 1000]);
@@ -115,7 +119,7 @@ fn the_bottleneck_drops_what_its_queue_cannot_hold() {
 }
 
 #[test]
-fn a_resident_is_in_flight_until_it_has_left() {
+fn a_resident_packet_is_in_flight_until_it_has_left() {
     let path = PathConfig {
         line_rate: 8_000_000,
         ..PathConfig::default()
@@ -131,11 +135,15 @@ fn a_resident_is_in_flight_until_it_has_left() {
     clock.advance_to(micros(100));
     a.room();
     packet.bytes_mut().unwrap().fill(8);
-    assert_eq!(receive(&mut b), [vec![7; 100]], "as it was when sent");
+    assert_eq!(
+        receive(&mut b),
+        [vec![7; 100]],
+        "the bytes are those at the time of sending"
+    );
 }
 
-/// Whether each way to send a packet of another port's pool panics, and
-/// leaves the packet and both pools as they were.
+/// Checks that sending a packet of another port's pool panics, and leaves the packet and both pools
+/// unchanged.
 fn refuses_foreign(port: &mut impl Port, other: &impl Port) {
     let own = port.pool().available();
     let others = other.pool().available();
@@ -156,7 +164,7 @@ fn refuses_foreign(port: &mut impl Port, other: &impl Port) {
 }
 
 #[test]
-fn what_belongs_to_another_port_is_not_sent() {
+fn packets_of_another_port_are_not_sent() {
     let (mut a, b, _) = link(&LinkConfig::default(), 0);
     refuses_foreign(&mut a, &b);
     refuses_foreign(&mut Sink::new(1500, 1, 1), &b);
@@ -187,7 +195,11 @@ fn the_tx_ring_is_bounded() {
     assert_eq!(a.send_resident(&mut packet), Err(SendError::RingFull));
     assert!(!packet.in_flight());
     assert_eq!(a.counters().tx_ring_full, 2);
-    assert_eq!(a.pool().available(), available - 2, "two are in the ring");
+    assert_eq!(
+        a.pool().available(),
+        available - 2,
+        "two frames are in the ring"
+    );
     clock.advance_to(micros(10));
     assert_eq!(a.room(), 1);
     a.send_resident(&mut packet).unwrap();
@@ -200,7 +212,7 @@ fn the_tx_ring_is_bounded() {
 }
 
 #[test]
-fn one_seed_is_one_run() {
+fn the_same_seed_gives_the_same_run() {
     let path = PathConfig {
         delay: 3 * MILLI,
         loss: 0.1,
@@ -214,7 +226,7 @@ fn one_seed_is_one_run() {
 }
 
 #[test]
-fn losses_are_as_many_as_asked_for() {
+fn the_loss_rate_is_as_configured() {
     let loss = PathConfig {
         loss: 0.25,
         ..PathConfig::default()
@@ -234,7 +246,7 @@ fn losses_are_as_many_as_asked_for() {
 }
 
 #[test]
-fn a_frame_held_up_is_overtaken_and_a_double_comes_twice() {
+fn delayed_frames_are_overtaken_and_duplicates_arrive_twice() {
     let reorder = PathConfig {
         reorder: 0.1,
         reorder_delay: Duration::from_micros(2500),
@@ -259,7 +271,7 @@ fn a_frame_held_up_is_overtaken_and_a_double_comes_twice() {
 }
 
 #[test]
-fn what_the_receiver_has_no_place_for_is_lost_and_counted() {
+fn frames_without_room_at_the_receiver_are_lost_and_counted() {
     let mut config = LinkConfig::default();
     config.b.rx_ring = 4;
     let (mut a, mut b, _clock) = link(&config, 0);
@@ -267,7 +279,7 @@ fn what_the_receiver_has_no_place_for_is_lost_and_counted() {
         send(&mut a, &[i]);
     }
     a.flush().unwrap();
-    assert_eq!(receive(&mut b).len(), 4, "the ring's slots");
+    assert_eq!(receive(&mut b).len(), 4, "limited by the RX ring's slots");
     assert_eq!(b.counters().rx_lost, 2);
 
     config.b.io_frames = 3;
@@ -278,8 +290,12 @@ fn what_the_receiver_has_no_place_for_is_lost_and_counted() {
         send(&mut a, &[i]);
     }
     a.flush().unwrap();
-    assert_eq!(receive(&mut b).len(), 3, "the pool's frames");
-    assert_eq!(b.counters().rx_lost, 2, "and one longer than a frame");
+    assert_eq!(receive(&mut b).len(), 3, "limited by the pool's frames");
+    assert_eq!(
+        b.counters().rx_lost,
+        2,
+        "one frame too many, and one too long"
+    );
 }
 
 #[test]
@@ -295,11 +311,15 @@ fn a_bounded_flush_leaves_the_rest_queued() {
     assert!(a.flush().unwrap());
     assert_eq!(receive(&mut b).len(), 1);
     let (sent, received) = (a.counters().tx_batches, b.counters().rx_batches);
-    assert_eq!(sent.to_string(), "2-3: 1", "handed over by the first flush");
+    assert_eq!(
+        sent.to_string(),
+        "2-3: 1",
+        "the first flush hands all three over"
+    );
     assert_eq!(received.to_string(), "1: 1, 2-3: 1");
 }
 
-/// Returns frames, and ends the loop after some.
+/// Echoes frames, and ends the loop after `left` of them.
 struct Echo<'a> {
     left: u32,
     stop: &'a AtomicBool,
@@ -341,12 +361,16 @@ fn the_event_loop_runs_on_virtual_time() {
     crate::run(&mut b, &mut echo, &clock, &LoopConfig::default(), &stop).unwrap();
     assert_eq!(clock.now(), Instant::from_millis(120));
     clock.advance_to(Instant::from_millis(140));
-    assert_eq!(receive(&mut a).len(), 99, "the last is still on the way");
+    assert_eq!(
+        receive(&mut a).len(),
+        99,
+        "the last frame is still on the way"
+    );
     clock.advance(MILLI);
     assert_eq!(receive(&mut a), [[99; 125]]);
 }
 
-/// Sends a frame at each of its moments.
+/// Sends a frame at each due time.
 struct Ticker {
     due: VecDeque<Instant>,
     ran: Vec<Instant>,
@@ -407,12 +431,12 @@ fn the_driver_jumps_from_event_to_event() {
     let times: Vec<u64> = ticker.ran.iter().map(|at| at.as_micros()).collect();
     assert_eq!(times, [5_000, 7_000, 100_000_000]);
     assert_eq!(clock.now(), Instant::from_millis(100_030));
-    assert!(passes < 1_100, "one a stop check at most: {passes}");
+    assert!(passes < 1_100, "at most one pass per stop check: {passes}");
 }
 
 #[test]
-fn the_driver_ends_at_its_deadline_whatever_the_handlers_want() {
-    /// Always has something due.
+fn the_driver_ends_at_its_deadline_even_if_a_timer_is_always_due() {
+    /// A handler that always has something due.
     struct Restless;
     impl Handler<SimPort> for Restless {
         fn handle_frame(&mut self, _port: &mut SimPort, _frame: Frame, _now: Instant) {}
@@ -458,7 +482,7 @@ fn several_links_share_a_clock() {
     assert_eq!(clock.now(), Instant::from_millis(4), "time never goes back");
 }
 
-/// Lengths of the runs of numbers missing from what arrived of `n` frames.
+/// Returns the lengths of the gaps in the numbers of the frames that arrived, of `n` sent.
 fn gaps(arrived: &[(Instant, u32)], n: u32) -> Vec<u32> {
     let mut gaps = Vec::new();
     let mut expected = 0;
@@ -473,7 +497,7 @@ fn gaps(arrived: &[(Instant, u32)], n: u32) -> Vec<u32> {
 }
 
 #[test]
-fn bursts_lose_frames_that_follow_each_other() {
+fn bursts_lose_consecutive_frames() {
     let path = PathConfig {
         bursts: Bursts {
             good: 95 * MILLI,
@@ -536,7 +560,7 @@ fn a_queue_is_bounded_in_bytes_too() {
 }
 
 #[test]
-fn a_queue_marks_what_waits_long_or_loses_it() {
+fn a_queue_marks_or_drops_frames_that_waited_long() {
     fn mark(frame: &mut [u8]) -> bool {
         frame[1] += 1;
         frame[0] != 3
@@ -560,7 +584,7 @@ fn a_queue_marks_what_waits_long_or_loses_it() {
     let marks: Vec<[u8; 2]> = (receive(&mut b).iter())
         .map(|packet| [packet[0], packet[1]])
         .collect();
-    // The second waits a millisecond, no longer.
+    // The second frame waits exactly a millisecond, so it is not marked.
     assert_eq!(marks, [[0, 0], [1, 0], [2, 1], [4, 1]]);
     let counters = a.path_counters();
     assert_eq!((counters.marked, counters.lost), (2, 1));

@@ -1,14 +1,15 @@
-//! The tap port: Ethernet frames through a file, one system call each.
+//! The tap port: Ethernet frames through a file, one system call per packet.
 //!
-//! The portable fallback. It needs no XDP and works inside a user namespace.
-//! What is sent is on its way at once, so that a resident packet is never in
-//! flight, and `flush` has nothing to do.
+//! This is the portable fallback. It needs no XDP and works inside a user namespace. A send
+//! completes at once, so resident packets are never in flight, and `flush` has nothing to do.
 //!
-//! Super-segments pass whole in both directions: nothing on the way to this
-//! host's kernel needs them cut. What the kernel sends may have a checksum that
-//! is not finished, says so, and is finished here. Received super-segments need
-//! frames of 64 KB, so they are left to the kernel to cut when packets are
-//! resident, which live in frames of the same size.
+//! Super-segments pass whole in both directions, because nothing between here and this host's
+//! kernel needs single segments.
+//!
+//! Packets from the kernel may have partial checksums, which this port completes.
+//!
+//! Received super-segments need frames of 64 KB. Resident packets use frames of the same size, so
+//! with residents the kernel segments received packets instead.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,21 +24,20 @@ use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints,
 use crate::super_segment::SuperSegment;
 use crate::sys::{self, FINISHED, Gather};
 
-/// Frames for callers that keep some beside a batch.
+/// Frames for callers that hold some in addition to a batch.
 const RESERVE: u32 = 256;
-/// Ethernet header and one 802.1Q tag: what a frame has beyond the MTU.
+/// Size of the Ethernet header with one 802.1Q tag.
 const LINK_HEADER: usize = 18;
-/// An Ethernet header: nothing shorter is a frame.
+/// Size of an Ethernet header. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
-/// A tap device takes what is written at once, so there is always as much
-/// room as anyone asks for in one pass.
+/// A tap device takes each packet at once, so there is always room for a full pass.
 const ROOM: usize = MAX_BATCH;
-/// The largest IP packet.
+/// Size of the largest IP packet.
 const MAX_PACKET: usize = 65_535;
-/// Frames begin on cache lines.
+/// Frames start on cache-line boundaries.
 const CACHE_LINE: usize = 64;
 
-/// What a port is opened with.
+/// The configuration of a tap port.
 pub(crate) struct TapConfig {
     pub(crate) name: String,
     pub(crate) mtu: usize,
@@ -45,24 +45,23 @@ pub(crate) struct TapConfig {
     pub(crate) memory: MemoryPlan,
 }
 
-/// One queue of a tap device. Made by
-/// [`QueueSource::open`](crate::device::QueueSource::open).
+/// One queue of a tap device. Opened by [`QueueSource::open`](crate::device::QueueSource::open).
 pub struct TapPort {
     file: Arc<OwnedFd>,
     pool: Pool,
     config: TapConfig,
     counters: PortCounters,
-    /// Why sending failed for good; told by the next `flush`.
+    /// Why the device is gone. The next `flush` returns this error.
     gone: Option<io::Error>,
 }
 
 impl TapPort {
-    /// Serves the queue behind `file`, which does not block.
+    /// Serves the queue of the nonblocking descriptor `file`.
     pub(crate) fn new(file: Arc<OwnedFd>, config: TapConfig) -> Result<Self, DeviceError> {
         let supers = config.memory.resident_frames == 0;
         let largest = if supers { MAX_PACKET } else { config.mtu };
         sys::offer_offload(file.as_fd(), supers).map_err(DeviceError::set_up(
-            "say what the tap device need not finish",
+            "set the offload features of the tap device",
         ))?;
         let capacity = largest + LINK_HEADER;
         let stride = capacity.next_multiple_of(CACHE_LINE);
@@ -77,13 +76,16 @@ impl TapPort {
         })
     }
 
-    /// What the port really does, for people: pairs of a name and a value.
+    /// Describes the port's actual settings for people, as pairs of name and value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
         let layout = self.pool.layout();
         let mut lines = vec![
             (
                 "data path",
-                format!("tap device {}, one system call a packet", self.config.name),
+                format!(
+                    "tap device {}, one system call per packet",
+                    self.config.name
+                ),
             ),
             ("segmentation", self.segmentation().to_owned()),
             (
@@ -107,10 +109,10 @@ impl TapPort {
 
     fn segmentation(&self) -> &'static str {
         if self.config.memory.resident_frames == 0 {
-            "super-segments of up to 64 KB pass whole, sent and received"
+            "super-segments of up to 64 KB are sent and received whole"
         } else {
-            "super-segments of up to 64 KB are sent whole; those received are cut by the kernel, \
-             as packets are resident"
+            "super-segments of up to 64 KB are sent whole; the kernel segments received ones, because \
+             packets are resident"
         }
     }
 
@@ -126,7 +128,7 @@ impl TapPort {
         self.write_packet(&packet, 1, bytes.len());
     }
 
-    /// Writes what is `frames` frames of `bytes` in all.
+    /// Writes a packet that counts as `frames` frames with `bytes` bytes in total.
     fn write_packet(&mut self, packet: &Gather<'_>, frames: usize, bytes: usize) {
         self.counters.tx_wakeups += 1;
         match sys::write_packet(self.file.as_fd(), packet) {
@@ -136,16 +138,17 @@ impl TapPort {
                 self.counters.tx_bytes += bytes as u64;
             }
             Err(error) if is_gone(&error) => self.gone = Some(error),
-            // The device is down (EIO) or the kernel has no memory: the
-            // packet is lost, as on any wire.
+            // The device is down (EIO) or the kernel has no memory. The packet is lost, as if on
+            // the wire.
             Err(_) => self.counters.tx_ring_full += 1,
         }
     }
 }
 
-/// Finishes the checksum of a packet that was never on a wire: its field, at
-/// `field` from `start`, holds the pseudo-header's sum. `false` when it lies
-/// outside.
+/// Completes a partial checksum.
+///
+/// The checksum covers `packet` from offset `start`. Its field, `field` bytes further, holds the
+/// pseudo-header's sum. Returns `false` if the field is outside the packet.
 fn finish_checksum(packet: &mut [u8], (start, field): (usize, usize)) -> bool {
     let Some(rest) = packet.get_mut(start..) else {
         return false;
@@ -157,7 +160,7 @@ fn finish_checksum(packet: &mut [u8], (start, field): (usize, usize)) -> bool {
     place.map(|place| *place = checksum).is_some()
 }
 
-/// Whether the device was removed, as against being down for a while.
+/// Returns true if the device was removed, and false if it is only down.
 fn is_gone(error: &io::Error) -> bool {
     sys::is_errno(error, libc::EBADFD) || sys::is_errno(error, libc::ENODEV)
 }
@@ -200,7 +203,7 @@ impl Port for TapPort {
                 Ok(_) => self.counters.bad_descriptors += 1,
                 Err(error) if is_gone(&error) => return Err(error),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Nothing there; or the device is down, and comes up again.
+                // No packet is there, or the device is down and may come up again.
                 Err(_) => break,
             }
         }
@@ -209,7 +212,7 @@ impl Port for TapPort {
     }
 
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
-        // It would do no harm here, but in every other port.
+        // A packet of another pool would do no harm here, but every other port refuses it.
         frame.assert_of(&self.pool);
         self.write(&frame);
         Ok(())
@@ -268,17 +271,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unfinished_checksum_is_finished() {
-        // Four bytes before, then a header whose field at 2 holds a sum.
+    fn a_partial_checksum_is_completed() {
+        // Four other bytes, then a header with a partial sum in the field at offset 2.
         let mut packet = [9, 9, 9, 9, 0x12, 0x34, 0x00, 0x07, 0x56, 0x78];
         assert!(finish_checksum(&mut packet, (4, 2)));
-        // The sum of all is the complement of what the field held.
+        // The complete sum is the complement of the partial sum that the field held.
         assert_eq!(Sum::of(&packet[4..]).fold(), !0x0007);
         assert_eq!(packet[..6], [9, 9, 9, 9, 0x12, 0x34]);
     }
 
     #[test]
-    fn a_checksum_that_lies_outside_is_refused() {
+    fn a_checksum_outside_the_packet_is_refused() {
         let mut packet = [0; 10];
         assert!(finish_checksum(&mut packet, (4, 4)));
         assert!(!finish_checksum(&mut packet, (4, 5)));

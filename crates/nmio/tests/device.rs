@@ -1,5 +1,6 @@
-//! Real packets over real devices, in network namespaces made here. Needs
-//! root, and the commands `ip` and `ethtool`.
+//! Tests with real packets over real devices, in private network namespaces.
+//!
+//! They need root, and the commands `ip` and `ethtool`.
 
 #[path = "device/bursts.rs"]
 mod bursts;
@@ -26,14 +27,14 @@ use nmio::device::{AnyPort, DeviceError, Interface, InterfaceConfig, MemoryPlan,
 use nmio::{Port, Wait};
 use rig::{Rig, Server, ask, config, run, settle, socket, spawn};
 
-/// Both modes in which the kernel runs XDP.
+/// Native and generic XDP.
 const MODES: [&str; 2] = ["xdp:srv", "xdp:srv,generic"];
 
 fn has_xdp() -> bool {
     run("ip link show srv").contains("xdp")
 }
 
-/// Waits until `condition` holds, some seconds at most.
+/// Waits up to 5 s until `condition` holds.
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
@@ -78,16 +79,16 @@ fn shared_mode_answers_and_leaves_nothing() {
         assert_eq!(
             (counters[0].rx_frames, counters[0].tx_frames),
             (2, 2),
-            "nothing else came"
+            "no other packet arrived"
         );
         assert_eq!((counters[0].rx_lost, counters[0].bad_descriptors), (0, 0));
-        assert!(!has_xdp(), "the program is gone");
+        assert!(!has_xdp(), "the program is detached");
         assert!(UdpSocket::bind("10.9.0.1:7").is_ok(), "the port is free");
     }
 }
 
 #[test]
-fn what_is_not_served_passes_to_the_kernel() {
+fn unserved_packets_pass_to_the_kernel() {
     for device in MODES {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &[], 1));
@@ -112,20 +113,21 @@ fn what_is_not_served_passes_to_the_kernel() {
 }
 
 #[test]
-fn own_mode_owns_its_address() {
+fn own_mode_takes_all_packets_to_its_address() {
     for device in MODES {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &["10.9.0.9/24", "fd09::9/64"], 1));
         assert!(server.interface.is_own());
         let v4 = rig.client_socket("10.9.0.2:0");
-        // The client's kernel asks by ARP first, and the reflector answers.
+        // The client's kernel sends an ARP request first, which the reflector answers.
         assert_eq!(ask(&v4, "10.9.0.9:7", "hello"), "hello");
         assert_eq!(ask(&v4, "10.9.0.9:9999", "any port"), "any port");
-        // The interface's own address is the kernel's alone.
+        // Packets to the interface's own address go to the kernel.
         let kernel = socket("10.9.0.1:7");
         v4.send_to(b"kernel", "10.9.0.1:7").unwrap();
         kernel.recv_from(&mut [0; 64]).expect("the kernel's packet");
-        // A solicitation for it comes to the ring, and one for another does not.
+        // A solicitation for the server's address reaches the ring; one for another address does
+        // not.
         let before = server.seen(0);
         let v6 = rig.client_socket("[fd09::2]:0");
         v6.send_to(b"who has it?", "[fd09::9]:7").unwrap();
@@ -136,7 +138,7 @@ fn own_mode_owns_its_address() {
         v6.send_to(b"who has it?", "[fd09::a]:7").unwrap();
         assert!(
             v4.send_to(b"x", "10.9.0.7:7").is_ok(),
-            "an ARP request for nobody"
+            "the client sends an ARP request for an unused address"
         );
         std::thread::sleep(Duration::from_millis(200));
         assert_eq!(server.seen(0), 0);
@@ -156,26 +158,26 @@ fn own_mode_owns_its_address() {
 #[test]
 fn own_mode_lets_neighbour_solicitations_in() {
     let _rig = Rig::new(1);
-    // Its solicited-node group, which a NIC would filter out.
+    // A NIC would filter out this solicited-node group unless the server joined it.
     let joined = || run("ip maddress show dev srv").contains("33:33:ff:12:34:56");
     let server = Server::start(&config("xdp:srv", &["fd09::12:3456/64"], 1));
     assert!(joined());
     server.stop();
-    eventually("the group is left", || !joined());
+    eventually("the server leaves the group", || !joined());
 }
 
 #[test]
-fn fragments_go_where_they_can_be_handled() {
+fn fragments_go_to_the_kernel_or_in_own_mode_to_the_server() {
     let rig = Rig::new(1);
     let long = [0x61; 4000];
     let client = rig.client_socket("10.9.0.2:0");
-    // Shared: the kernel gets them (and has no socket that would listen).
+    // In shared mode the kernel gets fragments, and has no socket for them.
     let server = Server::start(&config("xdp:srv", &[], 1));
     client.send_to(&long, "10.9.0.1:7").unwrap();
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(server.seen(0), 0);
     server.stop();
-    // Own: the server decides.
+    // In own mode the server gets fragments.
     let server = Server::start(&config("xdp:srv", &["10.9.0.9/24"], 1));
     assert_eq!(ask(&client, "10.9.0.9:7", "short"), "short");
     let before = server.seen(0);
@@ -195,8 +197,8 @@ fn two_queues_serve_side_by_side() {
             assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
         }
         assert_eq!(server.seen(0) + server.seen(1), 64);
-        // In generic mode veth does not tell a packet's queue, so that all of
-        // two queues' packets come by the first.
+        // In generic mode veth does not report a packet's queue, so all packets arrive on the first
+        // queue.
         let spread = server.seen(0) > 0 && server.seen(1) > 0;
         assert_eq!(
             spread,
@@ -208,7 +210,7 @@ fn two_queues_serve_side_by_side() {
     }
 }
 
-/// The interface as a user gets it who names no number of queues or workers.
+/// Returns a configuration without explicit numbers of queues or workers.
 fn defaults(device: &str, own: &[&str]) -> InterfaceConfig {
     InterfaceConfig {
         workers: None,
@@ -217,7 +219,9 @@ fn defaults(device: &str, own: &[&str]) -> InterfaceConfig {
 }
 
 fn refusal(config: &InterfaceConfig) -> DeviceError {
-    Interface::open(config).err().expect("it is refused")
+    Interface::open(config)
+        .err()
+        .expect("opening the interface must fail")
 }
 
 #[test]
@@ -237,7 +241,7 @@ fn by_default_every_queue_is_served() {
         } else {
             "10.9.0.9:7"
         };
-        // Each flow hashes to a TX queue of the client's, and so to an RX queue.
+        // Each flow hashes to one of the client's TX queues, and so to an RX queue.
         for _ in 0..200 {
             let client = rig.client_socket("10.9.0.2:0");
             assert_eq!(ask(&client, to, "hello"), "hello");
@@ -249,7 +253,7 @@ fn by_default_every_queue_is_served() {
 }
 
 #[test]
-fn fewer_queues_than_receive_are_refused_in_either_mode() {
+fn fewer_queues_than_rx_queues_are_refused_in_both_modes() {
     let rig = Rig::new(2);
     for own in [&[][..], &["10.9.0.9/24"]] {
         for config in [config("xdp:srv", own, 1), defaults("xdp:srv,queues=1", own)] {
@@ -267,11 +271,11 @@ fn fewer_queues_than_receive_are_refused_in_either_mode() {
             assert!(text.contains("ethtool -L srv rx 1 tx 1"), "{text}");
         }
     }
-    // The user knows: only clients on the first queue are served.
+    // With partial, the user accepts that only clients on the first queue are served.
     let server = Server::start(&defaults("xdp:srv,queues=1,partial", &[]));
     assert!(line(server.interface.summary(), "warning").contains("partial"));
     server.stop();
-    // What the error says to do helps.
+    // The remedy in the error message works.
     rig.client.run(|| run("ethtool -L cli tx 1"));
     run("ethtool -L srv rx 1 tx 1");
     let server = Server::start(&defaults("xdp:srv,queues=1", &[]));
@@ -282,7 +286,7 @@ fn fewer_queues_than_receive_are_refused_in_either_mode() {
 }
 
 #[test]
-fn each_served_queue_must_exist_and_send() {
+fn each_served_queue_must_exist_and_be_able_to_send() {
     let rig = Rig::new(2);
     let error = refusal(&config("xdp:srv,queues=3", &[], 3));
     let asked = matches!(
@@ -294,7 +298,7 @@ fn each_served_queue_must_exist_and_send() {
         }
     );
     assert!(asked, "{error}");
-    // Two to receive by, and one to send by.
+    // Two RX queues, but only one TX queue.
     run("ethtool -L srv tx 1");
     let error = refusal(&config("xdp:srv,queues=2", &[], 2));
     let one = matches!(error, DeviceError::TooManyQueues { has: 1, .. });
@@ -304,7 +308,7 @@ fn each_served_queue_must_exist_and_send() {
     assert!(one, "{error}");
     let text = error.to_string();
     assert!(text.contains("ethtool -L srv rx 2 tx 2"), "{text}");
-    // The client's end sends by two queues, and XDP wants two here for that.
+    // The client's end has two TX queues, so XDP needs two RX queues here.
     run("ethtool -L srv rx 1 tx 1");
     let error = refusal(&defaults("xdp:srv", &[]));
     let text = error.to_string();
@@ -313,25 +317,31 @@ fn each_served_queue_must_exist_and_send() {
 }
 
 #[test]
-fn a_resident_packet_is_sent_again_and_again() {
+fn a_resident_packet_can_be_sent_repeatedly() {
     for device in MODES {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &[], 1));
         let client = rig.client_socket("10.9.0.2:0");
         for _ in 0..10 {
             assert_eq!(ask(&client, "10.9.0.1:7", "resident"), "resident");
-            let (len, _) = client.recv_from(&mut [0; 64]).expect("the second copy");
+            let (len, _) = client
+                .recv_from(&mut [0; 64])
+                .expect("the second copy arrives");
             assert_eq!(len, "resident".len());
         }
         let counters = server.stop()[0];
         assert_eq!(counters.tx_frames, 20);
         assert_eq!(counters.rx_batches.to_string(), "1: 10");
-        assert_eq!(counters.tx_batches.to_string(), "1: 20", "each flushed");
+        assert_eq!(
+            counters.tx_batches.to_string(),
+            "1: 20",
+            "each packet is flushed by itself"
+        );
     }
 }
 
 #[test]
-fn what_belongs_to_another_port_is_not_sent() {
+fn packets_of_another_port_are_not_sent() {
     let _rig = Rig::new(2);
     for (device, own) in [("xdp:srv", "10.9.0.9/24"), ("tap:nmiotap", "10.7.0.2/24")] {
         let interface = Interface::open(&config(device, &[own], 2)).unwrap();
@@ -345,12 +355,12 @@ fn what_belongs_to_another_port_is_not_sent() {
         match (open(0), open(1)) {
             (AnyPort::Xdp(mut port), AnyPort::Xdp(other)) => refuses_foreign(&mut port, &other),
             (AnyPort::Tap(mut port), AnyPort::Tap(other)) => refuses_foreign(&mut port, &other),
-            _ => panic!("{device} gives two kinds of ports"),
+            _ => panic!("{device} opened ports of different kinds"),
         }
     }
 }
 
-/// Whether a packet of another port's pool is refused, either way to send it.
+/// Checks that sending a packet of another port's pool is refused.
 fn refuses_foreign<P: Port>(port: &mut P, other: &P) {
     let mut frame = other.pool().take().unwrap();
     frame.set_len(60);
@@ -386,7 +396,7 @@ fn a_burst_of_a_whole_ring_loses_nothing() {
 }
 
 #[test]
-fn each_way_of_waiting_works_and_says_what_it_does() {
+fn each_way_of_waiting_works_and_is_in_the_summary() {
     let rig = Rig::new(1);
     let client = rig.client_socket("10.9.0.2:0");
     for wait in [Wait::Block, Wait::Spin, Wait::BusyPoll] {
@@ -400,7 +410,7 @@ fn each_way_of_waiting_works_and_says_what_it_does() {
             .any(|(name, _)| *name == "busy polling");
         assert_eq!(told, wait == Wait::BusyPoll);
         if told {
-            // veth's queues have no NAPI id.
+            // The queues of veth have no NAPI id.
             assert!(line(&server.port_summary, "busy polling").starts_with("inert"));
         }
         server.stop();
@@ -408,7 +418,7 @@ fn each_way_of_waiting_works_and_says_what_it_does() {
 }
 
 #[test]
-fn a_taken_port_is_refused_and_a_reserved_one_too() {
+fn a_used_port_is_refused_and_a_served_port_is_reserved() {
     let _rig = Rig::new(1);
     for (transport, address) in [
         (Transport::Udp, "10.9.0.1:7"),
@@ -442,12 +452,12 @@ fn a_taken_port_is_refused_and_a_reserved_one_too() {
     let interface = Interface::open(&wanted).unwrap_or_else(|error| panic!("{error}"));
     assert!(
         std::net::TcpListener::bind("10.9.0.1:80").is_err(),
-        "it is reserved"
+        "the port is reserved"
     );
     assert!(std::net::TcpListener::bind("10.9.0.1:81").is_ok());
     drop(interface);
     settle();
-    eventually("free again", || {
+    eventually("the port is free again", || {
         std::net::TcpListener::bind("10.9.0.1:80").is_ok()
     });
 }
@@ -463,7 +473,7 @@ fn connections_of_an_earlier_program_do_not_hold_its_port() {
     let (accepted, _) = listener.accept().unwrap();
     let mut wanted = config("xdp:srv", &[], 1);
     wanted.services = vec![(Transport::Tcp, 80)];
-    // Who closes first is left in TIME-WAIT.
+    // The end that closes first enters TIME-WAIT.
     drop(accepted);
     drop(client);
     drop(listener);
@@ -486,12 +496,12 @@ fn two_servers_do_not_share_an_interface() {
     let error = Interface::open(&other).err().unwrap();
     assert!(matches!(error, DeviceError::ProgramBusy { .. }), "{error}");
     first.stop();
-    // The queue stays busy for some milliseconds; opening it waits.
+    // The queue stays busy for some milliseconds, and opening it waits for that.
     Server::start(&other).stop();
 }
 
 #[test]
-fn wrong_interfaces_are_refused_with_the_remedy() {
+fn errors_about_interfaces_name_the_remedy() {
     let rig = Rig::new(1);
     let error = |device: &str, own: &[&str]| {
         Interface::open(&config(device, own, 1))
@@ -548,7 +558,7 @@ fn a_larger_mtu_gets_larger_frames() {
 }
 
 #[test]
-fn too_much_packet_memory_is_refused_and_not_tried() {
+fn too_much_packet_memory_is_refused_without_an_attempt() {
     let _rig = Rig::new(1);
     for (device, own) in [("xdp:srv", "10.9.0.9/24"), ("tap:nmiotap", "10.7.0.2/24")] {
         let interface =
@@ -604,8 +614,8 @@ fn an_interface_that_is_down_for_a_while_serves_again() {
 /// The environment variable that makes `child_process` a server.
 const CHILD: &str = "NMIO_TEST_CHILD";
 
-/// What the tests below run as a process of its own; as a test by itself it
-/// sees that they would.
+/// The server process that tests below start from this executable. As an ordinary test it does
+/// nothing.
 #[test]
 fn child_process() {
     let Ok(device) = std::env::var(CHILD) else {
@@ -626,7 +636,7 @@ fn child_process() {
         assert_eq!(ask(&client, &to, "hello"), "hello");
         println!("answered");
     }
-    // Until it is killed, or its parent is gone.
+    // Runs until it is killed or its parent exits.
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
@@ -675,7 +685,7 @@ fn a_killed_server_leaves_nothing() {
             !left.contains("xdp") && !left.contains("nmiot")
         });
     }
-    // And the queue serves the next one.
+    // The queue can serve again.
     Server::start(&config("xdp:srv", &[], 1)).stop();
 }
 

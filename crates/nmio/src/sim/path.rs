@@ -6,55 +6,53 @@ use std::time::Duration;
 use crate::frame::{Frame, Sending};
 use crate::time::Instant;
 
-/// What one pass of both event loops takes on virtual time, at least; with
-/// it a handler that always has something due cannot hold time still.
+/// Minimum virtual time of one pass of both event loops. Without it, a handler that always has
+/// something due would stop time.
 pub(super) const PASS_TIME: Duration = Duration::from_micros(1);
-/// Wire buffers kept for the next frame.
+/// Maximum number of wire buffers kept for reuse.
 const MAX_SPARE: usize = 4096;
 
-/// What frames meet in one direction, in this order: the sender's line, the
-/// largest frame that gets through, a bottleneck with its queue, loss, delay,
-/// reordering, duplication.
+/// Configuration of one direction.
+///
+/// Frames pass these stages in order: the sender's line, the length limit, a bottleneck with its
+/// queue, loss, delay, reordering, duplication.
 ///
 /// Probabilities are from 0 (never) to 1 (always).
 #[derive(Clone, Copy, Debug)]
 pub struct PathConfig {
-    /// Bits of frames per second at which the sender's TX ring empties; 0:
-    /// at once.
+    /// Rate at which the sender's TX ring empties, in bits of frames per second. 0: at once.
     pub line_rate: u64,
-    /// Bytes of the longest frame that gets through, link header included;
-    /// longer ones are lost without a word. 0: all get through.
+    /// Length limit of the path in bytes, including the link header. Longer frames are lost
+    /// silently. 0: no limit.
     pub max_frame: usize,
-    /// Bits of frames per second of the narrowest link on the way; 0:
-    /// unlimited.
+    /// Rate of the bottleneck, in bits of frames per second. 0: unlimited.
     pub rate: u64,
-    /// Frames that may wait before that link, the one on it included; more
-    /// are lost (drop-tail). Without a rate nothing waits.
+    /// Maximum number of frames in the bottleneck's queue, including the one being sent. Further
+    /// frames are dropped (drop-tail). Without a rate there is no queue.
     pub queue: usize,
-    /// Bytes of frames that may wait before that link, the one on it
-    /// included, beside the bound on their number; 0: any.
+    /// Maximum number of bytes in the bottleneck's queue, in addition to the limit on frames. 0: no
+    /// limit.
     pub queue_bytes: usize,
-    /// What is done to frames that had to wait.
+    /// Marking of frames that had to wait in the queue.
     pub mark: Option<Mark>,
-    /// One-way delay, beside the times at the two rates.
+    /// One-way delay, in addition to the times at the two rates.
     pub delay: Duration,
     /// Probability that a frame is lost.
     pub loss: f64,
-    /// Each frame whose number (from 1) is a multiple of this is lost; 0:
-    /// none.
+    /// Loses each frame whose number, counted from 1, is a multiple of this. 0: none.
     pub lose_every: u64,
-    /// Losses that come together.
+    /// Losses in bursts.
     pub bursts: Bursts,
-    /// Probability that a frame is held up, and overtaken.
+    /// Probability that a frame is delayed so that later frames overtake it.
     pub reorder: f64,
-    /// For how long it is held up.
+    /// Extra delay of such a frame.
     pub reorder_delay: Duration,
-    /// Probability that a frame arrives twice.
+    /// Probability that a frame is duplicated.
     pub duplicate: f64,
 }
 
 impl Default for PathConfig {
-    /// A perfect wire.
+    /// A path without delay, limits or losses.
     fn default() -> Self {
         Self {
             line_rate: 0,
@@ -74,73 +72,73 @@ impl Default for PathConfig {
     }
 }
 
-/// Losses in bursts: the model of Gilbert and Elliott, in time rather than in
-/// frames, so that a sender that waits finds the path better. The path is
-/// good or bad, good at first. Each time lasts from nothing to twice its mean,
-/// any as likely as the others.
+/// Losses in bursts: the Gilbert-Elliott model, in time instead of frames. So a sender that waits
+/// can outlast a burst.
+///
+/// The path alternates between good and bad periods, and starts with a good one. The length of a
+/// period is uniformly distributed from zero to twice its mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bursts {
-    /// Mean length of a good time.
+    /// Mean length of a good period.
     pub good: Duration,
-    /// Mean length of a bad time; zero: none.
+    /// Mean length of a bad period. Zero: no bad periods.
     pub bad: Duration,
-    /// Probability that a frame is lost in a bad time.
+    /// Probability that a frame is lost in a bad period.
     pub loss: f64,
 }
 
-/// What an active queue does in place of losing frames. The link knows no
-/// protocol, so whoever sets this says how a frame is marked.
+/// Marking by an active queue instead of dropping.
+///
+/// The link knows no protocol, so the caller provides the function.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     /// Frames that waited longer than this are marked.
     pub above: Duration,
-    /// Marks a frame. `false`: it cannot be marked, and is lost.
+    /// Marks a frame. Returns `false` if the frame cannot be marked; then it is lost.
     pub with: fn(&mut [u8]) -> bool,
 }
 
-/// What has happened in one direction.
+/// Counters of one direction. Except for `sent`, each counts a subset of the sent frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounters {
     /// Frames that left the sender.
     pub sent: u64,
-    /// Of these, lost because they were longer than
-    /// [`PathConfig::max_frame`].
+    /// Frames lost because they were longer than [`PathConfig::max_frame`].
     pub too_long: u64,
-    /// Of these, lost because the bottleneck's queue was full.
+    /// Frames dropped because the bottleneck's queue was full.
     pub overflowed: u64,
-    /// Of these, marked by [`PathConfig::mark`].
+    /// Frames marked by [`PathConfig::mark`].
     pub marked: u64,
-    /// Of these, lost by [`PathConfig::loss`], [`PathConfig::lose_every`],
-    /// [`PathConfig::bursts`], or for want of a mark.
+    /// Frames lost by [`PathConfig::loss`], [`PathConfig::lose_every`] or [`PathConfig::bursts`],
+    /// or because they could not be marked.
     pub lost: u64,
-    /// Of these, held up by [`PathConfig::reorder`].
+    /// Frames delayed by [`PathConfig::reorder`].
     pub reordered: u64,
-    /// Of these, doubled by [`PathConfig::duplicate`].
+    /// Frames duplicated by [`PathConfig::duplicate`].
     pub duplicated: u64,
 }
 
-/// A direction's state. All times are known when a frame is flushed, so
-/// nothing has to run at the moments themselves.
+/// State of one direction.
+///
+/// All times are computed when a frame is flushed, so nothing needs to run in between.
 #[derive(Debug)]
 pub(super) struct Path {
     config: PathConfig,
     rng: fastrand::Rng,
     counters: PathCounters,
-    /// When the sender's line can take the next frame.
+    /// Time from which the sender's line can take the next frame.
     line_free: Instant,
-    /// Frames in the sender's TX ring that were flushed, and when each has
-    /// left. In order of time.
+    /// Flushed frames in the sender's TX ring, with the times when they leave it, in order.
     completions: VecDeque<(Instant, Sending)>,
-    /// When each frame in the bottleneck's queue has left it, in order, and
-    /// its length.
+    /// Frames in the bottleneck's queue: when each leaves it, in order, and its length.
     departures: VecDeque<(Instant, usize)>,
-    /// Bytes of frames in that queue.
+    /// Bytes of frames in the bottleneck's queue.
     queued: usize,
-    /// Of [`Bursts`]: in a bad time, and how long this one lasts.
+    /// Whether the current period of [`Bursts`] is bad, and when it ends.
     bad: bool,
     until: Instant,
     burst_rng: fastrand::Rng,
-    /// Frames on the way, by time and order of sending.
+    /// Frames on the way, by arrival time and sending order.
     arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
     sequence: u64,
     spare: Vec<Vec<u8>>,
@@ -176,7 +174,7 @@ impl Path {
         self.config = *config;
     }
 
-    /// Sends `packet` at `now` or when the line is free.
+    /// Sends `packet` at `now`, or as soon as the line is free.
     pub(super) fn transmit(&mut self, now: Instant, packet: Sending) {
         let left = self.line_free.max(now) + serialisation(packet.len(), self.config.line_rate);
         self.line_free = left;
@@ -185,7 +183,7 @@ impl Path {
         self.completions.push_back((left, packet));
     }
 
-    /// Decides what `bytes`, which have left the sender, meet on the way.
+    /// Applies the path to a frame that has left the sender.
     fn deliver(&mut self, left: Instant, bytes: &[u8]) {
         if self.config.max_frame != 0 && bytes.len() > self.config.max_frame {
             self.counters.too_long += 1;
@@ -195,8 +193,8 @@ impl Path {
             self.counters.overflowed += 1;
             return;
         };
-        // Every frame draws the same number of times, so that a change of
-        // one probability leaves the fate of others alone.
+        // Draw the same random numbers for every frame, so that changing one probability does not
+        // affect other events.
         let lost = self.draw(self.config.loss);
         let reordered = self.draw(self.config.reorder);
         let duplicated = self.draw(self.config.duplicate);
@@ -230,8 +228,8 @@ impl Path {
         self.arrive(arrival, buffer);
     }
 
-    /// When a frame that reaches the bottleneck at `at` has left it; `None`
-    /// when the queue is full.
+    /// Queues a frame that reaches the bottleneck at `at`. Returns the time when it leaves; `None`
+    /// if the queue is full.
     fn queue(&mut self, at: Instant, len: usize) -> Option<Instant> {
         if self.config.rate == 0 {
             return Some(at);
@@ -253,7 +251,7 @@ impl Path {
         Some(departure)
     }
 
-    /// Whether a frame is lost by [`Bursts`] at `at`.
+    /// Returns true if [`Bursts`] loses a frame at `at`.
     fn draw_burst(&mut self, at: Instant) -> bool {
         let Bursts { good, bad, loss } = self.config.bursts;
         if bad.is_zero() {
@@ -263,7 +261,7 @@ impl Path {
             self.bad = !self.bad;
             let mean = if self.bad { bad } else { good };
             let lasting = mean.mul_f64(2.0 * self.burst_rng.f64());
-            // However short, so that this ends.
+            // A minimum length makes this loop end.
             self.until = self.until + lasting.max(PASS_TIME);
         }
         self.burst_rng.f64() < loss && self.bad
@@ -273,7 +271,7 @@ impl Path {
         self.rng.f64() < probability
     }
 
-    /// A buffer with these bytes.
+    /// Returns a buffer with a copy of `bytes`.
     fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
@@ -286,38 +284,38 @@ impl Path {
         self.arrivals.insert((at, self.sequence), buffer);
     }
 
-    /// The next frame that has arrived by `now`.
+    /// Removes and returns the next frame that has arrived by `now`.
     pub(super) fn pop_arrived(&mut self, now: Instant) -> Option<Vec<u8>> {
         let entry = self.arrivals.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())
     }
 
-    /// Takes back the buffer of a frame that has arrived.
+    /// Keeps the buffer of an arrived frame for reuse.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < MAX_SPARE {
             self.spare.push(buffer);
         }
     }
 
-    /// Gives back the frames that have left the TX ring by `now`.
+    /// Completes the frames that have left the TX ring by `now`.
     pub(super) fn complete(&mut self, now: Instant) {
         while (self.completions.front()).is_some_and(|&(left, _)| left <= now) {
             self.completions.pop_front();
         }
     }
 
-    /// Flushed frames that are still in the TX ring.
+    /// Returns the number of flushed frames that are still in the TX ring.
     pub(super) fn in_ring(&self) -> usize {
         self.completions.len()
     }
 
-    /// When the next frame has left the TX ring.
+    /// Returns the time when the next frame leaves the TX ring.
     pub(super) fn next_completion(&self) -> Option<Instant> {
         self.completions.front().map(|&(left, _)| left)
     }
 
-    /// When the receiver has the next frame to take: the origin of time when
-    /// it has one already.
+    /// Returns the time when the receiver can take the next frame; [`Instant::ZERO`] if it already
+    /// has one.
     pub(super) fn next_arrival(&self) -> Option<Instant> {
         if !self.ring.is_empty() {
             return Some(Instant::ZERO);
@@ -326,8 +324,7 @@ impl Path {
     }
 }
 
-/// How long `bytes` take at `rate` bits per second, rounded down to the
-/// nanosecond.
+/// Returns how long sending `bytes` takes at `rate` bits per second, rounded down to nanoseconds.
 fn serialisation(bytes: usize, rate: u64) -> Duration {
     let nanos = (bytes as u64 * 8 * 1_000_000_000).checked_div(rate);
     Duration::from_nanos(nanos.unwrap_or(0))

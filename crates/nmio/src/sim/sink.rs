@@ -1,4 +1,4 @@
-//! A port with no peer, for benches and unit tests.
+//! A port without a peer, for benchmarks and unit tests.
 
 use std::io;
 use std::time::Duration;
@@ -10,27 +10,28 @@ use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError}
 use super::frame_layout;
 use crate::super_segment::{self, SuperSegment};
 
-/// What [`Port::room`] tells: as much as anybody asks for.
+/// The constant result of [`Port::room`].
 const ROOM: usize = 1 << 16;
 
-/// A port that nothing arrives at, and whose sends complete at once: what is
-/// measured over it is the sender's work and the pool's, nothing else.
+/// A port that never receives, and completes each packet at once.
 ///
-/// The last packet sent can be read, see [`Sink::last`].
+/// A benchmark over it measures only the sender and the pool.
+///
+/// The last sent packet can be read with [`Sink::last`].
 #[derive(Debug)]
 pub struct Sink {
     pool: Pool,
     mtu: usize,
-    /// The last packet, when it was a frame: its owner.
+    /// The last packet if it was a frame.
     frame: Option<Frame>,
-    /// The last packet, when it was a resident and those are copied.
+    /// A copy of the last packet if it was a resident and copying is on.
     copy: Option<Vec<u8>>,
     counters: PortCounters,
 }
 
 impl Sink {
-    /// A sink for packets up to `mtu` bytes, with this many frames for
-    /// scratch and for residents. One of the former is kept by the sink.
+    /// Creates a sink for packets up to `mtu` bytes, with these numbers of scratch frames and
+    /// resident packets. The sink keeps one scratch frame itself.
     pub fn new(mtu: usize, io_frames: u32, resident_frames: u32) -> Self {
         Self {
             pool: Pool::on_heap(frame_layout(mtu, io_frames + 1, resident_frames)),
@@ -41,16 +42,17 @@ impl Sink {
         }
     }
 
-    /// Whether a resident packet is copied when it is sent, so that
-    /// [`Sink::last`] gives it too. Off at first, as a copy is work that a
-    /// real port does not do: benches leave it off, tests turn it on.
+    /// Sets whether to copy a sent resident packet, so that [`Sink::last`] returns it.
+    ///
+    /// Off by default, because a real port does no such copy. Tests turn it on; benchmarks do not.
     pub fn copy_residents(&mut self, on: bool) {
         self.copy = on.then(Vec::new);
     }
 
-    /// The last packet sent. Empty when none was, and when it was a resident
-    /// and [`Sink::copy_residents`] is off: the packet is its owner's again,
-    /// who may be changing it.
+    /// Returns the last sent packet, or nothing if none was sent.
+    ///
+    /// Also returns nothing for a resident if [`Sink::copy_residents`] is off. The sender owns a
+    /// resident again and may change it.
     pub fn last(&self) -> &[u8] {
         match (&self.frame, &self.copy) {
             (Some(frame), _) => frame,
@@ -59,10 +61,10 @@ impl Sink {
         }
     }
 
-    /// A frame that holds `packet`, as if it had been received.
+    /// Returns a frame that holds `packet`, as if it had been received.
     ///
     /// # Panics
-    /// When no frame is free or the packet does not fit one.
+    /// If no frame is free or the packet does not fit.
     #[inline]
     pub fn frame_from(&self, packet: &[u8]) -> Frame {
         let mut frame = self.pool.take().expect("a free frame in the sink's pool");
@@ -158,11 +160,15 @@ mod tests {
         }
         assert_eq!(sink.counters().tx_frames, 2);
         assert_eq!(sink.counters().tx_bytes, 6);
-        assert_eq!(sink.pool().available(), 1, "all but the last are back");
+        assert_eq!(
+            sink.pool().available(),
+            1,
+            "the sink holds only the last frame"
+        );
     }
 
     #[test]
-    fn a_resident_completes_at_once() {
+    fn a_resident_packet_completes_at_once() {
         let mut sink = Sink::new(1500, 1, 1);
         let mut packet = sink.pool().make_resident(b"abc").unwrap();
         sink.send_resident(&mut packet).unwrap();

@@ -1,4 +1,4 @@
-//! The rings on a loopback interface of their own. Needs root.
+//! Tests of the rings on a loopback interface in a private namespace. Needs root.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
@@ -8,12 +8,12 @@ use crate::device::{MemoryPlan, Offload};
 use crate::port::Wait;
 use crate::sys::Control;
 
-/// Runs `test` on rings that the kernel sends from, in a network namespace
-/// that ends with it.
+/// Runs `test` on rings that the kernel sends from. The network namespace exists only during the
+/// test.
 fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
     thread::scope(|scope| {
         scope.spawn(|| {
-            sys::unshare_network().unwrap_or_else(|error| panic!("needs root: {error}"));
+            sys::unshare_network().unwrap_or_else(|error| panic!("this test needs root: {error}"));
             Control::new().unwrap().set_up("lo").unwrap();
             let no_program = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
             let mut rings = Rings::open(&XdpConfig {
@@ -33,7 +33,7 @@ fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
     });
 }
 
-/// Sends a frame of `len` bytes, which nobody on the host wants.
+/// Sends a frame of `len` bytes that no program on the host receives.
 fn send(rings: &mut Rings, len: usize) {
     let mut frame = rings.pool().take().unwrap();
     frame.set_len(len);
@@ -41,7 +41,7 @@ fn send(rings: &mut Rings, len: usize) {
     rings.send(frame);
 }
 
-/// Wakes the kernel until it has taken all of the TX ring.
+/// Wakes the kernel until it has taken the whole TX ring.
 fn flush(rings: &mut Rings) {
     rings.submit();
     while rings.untaken() > 0 {
@@ -51,7 +51,7 @@ fn flush(rings: &mut Rings) {
     rings.reap();
 }
 
-/// Sends as many frames as make a look for overdue ones due, and makes it.
+/// Makes a look for overdue frames due, and sends enough frames to trigger it.
 fn look_for_overdue(rings: &mut Rings) {
     rings.overdue.looked = None;
     while rings.overdue.looked.is_none() {
@@ -62,18 +62,22 @@ fn look_for_overdue(rings: &mut Rings) {
     }
 }
 
-/// The kernel frees a slot of the fill ring a moment after it shows the frame
-/// received. So the ring may be full although it lacks a frame.
+/// The kernel frees a fill ring slot shortly after it shows the received frame. So the ring may be
+/// full although it lacks a frame.
 #[test]
 fn a_fill_ring_that_is_still_full_gets_its_frame_later() {
     on_loopback(|rings| {
         let available = rings.pool().available() + rings.offered;
         rings.fill_level.look(0, false, 0);
         rings.receive(&mut Batch::new(), 1);
-        assert_eq!(rings.offered, FILL_RING, "it is full");
+        assert_eq!(rings.offered, FILL_RING, "the fill ring is full");
         rings.offered -= 3;
         rings.receive(&mut Batch::new(), 1);
-        assert_eq!((rings.offered, rings.bad()), (FILL_RING - 3, 0), "still");
+        assert_eq!(
+            (rings.offered, rings.bad()),
+            (FILL_RING - 3, 0),
+            "the fill ring is still full"
+        );
         let available = available - FILL_RING;
         assert_eq!(rings.pool().available(), available);
     });
@@ -83,28 +87,39 @@ fn a_fill_ring_that_is_still_full_gets_its_frame_later() {
 fn frames_that_are_never_completed_are_taken_back() {
     on_loopback(|rings| {
         let available = rings.pool().available();
-        // As if the driver had forgotten these. None is known that does.
+        // Simulates a driver that never completes these frames. No such driver is known.
         for _ in 0..3 {
             rings.pool.take().unwrap().send(&rings.pool).into_index();
             rings.in_flight += 1;
         }
 
         look_for_overdue(rings);
-        assert_eq!((rings.lost(), TX_RING - rings.room()), (0, 3), "seen once");
+        assert_eq!(
+            (rings.lost(), TX_RING - rings.room()),
+            (0, 3),
+            "one look is not enough"
+        );
         look_for_overdue(rings);
         assert_eq!((rings.lost(), TX_RING - rings.room()), (3, 0));
         assert_eq!(rings.pool().available(), available);
         look_for_overdue(rings);
-        assert_eq!((rings.lost(), rings.bad()), (3, 0), "nothing else is");
+        assert_eq!(
+            (rings.lost(), rings.bad()),
+            (3, 0),
+            "no other frame is taken back"
+        );
     });
 }
 
 #[test]
-fn a_look_for_overdue_frames_waits_for_completions_and_for_time() {
+fn a_look_for_overdue_frames_needs_completions_and_time() {
     let mut overdue = Overdue::default();
     assert!(!overdue.is_due(Overdue::AFTER - 1));
     assert!(overdue.is_due(1));
-    assert!(!overdue.is_due(2 * Overdue::AFTER), "too early");
+    assert!(
+        !overdue.is_due(2 * Overdue::AFTER),
+        "too early for another look"
+    );
     overdue.looked = Instant::now().checked_sub(Overdue::PATIENCE);
     assert!(!overdue.is_due(Overdue::AFTER - 1));
     assert!(overdue.is_due(1));

@@ -1,5 +1,6 @@
-//! The steering program, run by the kernel on packets written here
-//! (`BPF_PROG_TEST_RUN`): which go to the ring, and which pass. Needs root.
+//! Tests of the steering program, which the kernel runs on test packets (`BPF_PROG_TEST_RUN`).
+//!
+//! They check which packets go to the ring and which pass to the kernel. Needs root.
 
 use std::os::fd::OwnedFd;
 
@@ -27,8 +28,7 @@ const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// The program with rules loaded, and a socket on queue 0, by which all
-/// test packets come.
+/// The loaded program with rules, and a socket on queue 0, where all test packets arrive.
 struct Program {
     object: Object,
     #[allow(dead_code)] // open is what it is for
@@ -45,13 +45,13 @@ impl Program {
             services: &[(Transport::Tcp, 80), (Transport::Udp, 53)],
             mtu: 1500,
         };
-        let object = load(&rules).unwrap_or_else(|error| panic!("needs root: {error}"));
+        let object = load(&rules).unwrap_or_else(|error| panic!("this test needs root: {error}"));
         let socket = sys::xdp_socket().unwrap();
         join(map(&object, "xsks").as_fd(), 0, socket.as_fd()).unwrap();
         Self { object, socket }
     }
 
-    /// Whether the packet goes to the ring.
+    /// Returns true if the program sends the packet to the ring.
     fn steers(&self, packet: &[u8]) -> bool {
         const XDP_PASS: u32 = 2;
         const XDP_REDIRECT: u32 = 4;
@@ -72,13 +72,13 @@ fn ethernet(protocol: u16, payload: &[u8]) -> Vec<u8> {
     [&MAC[..], &PEER_MAC, &protocol.to_be_bytes(), payload].concat()
 }
 
-/// The frame, sent to `mac`.
+/// Returns the frame with destination address `mac`.
 fn to(mac: [u8; 6], mut frame: Vec<u8>) -> Vec<u8> {
     frame[..6].copy_from_slice(&mac);
     frame
 }
 
-/// The frame with another tag in its header.
+/// Returns the frame with the VLAN tag replaced.
 fn with_tag(tag: u16, mut frame: Vec<u8>) -> Vec<u8> {
     frame[14..16].copy_from_slice(&tag.to_be_bytes());
     frame
@@ -111,7 +111,7 @@ fn v6(dst: [u8; 16], next: u8, payload: &[u8]) -> Vec<u8> {
     header
 }
 
-/// The start of a TCP or UDP header.
+/// Builds the start of a TCP or UDP header.
 fn ports(source: u16, destination: u16) -> Vec<u8> {
     [
         source.to_be_bytes(),
@@ -122,7 +122,7 @@ fn ports(source: u16, destination: u16) -> Vec<u8> {
     .concat()
 }
 
-/// A packet that went from `src` to the peer, as an ICMP error quotes it.
+/// Builds a packet from `src` to the peer, as an ICMP error quotes it.
 fn quoted_v4(src: [u8; 4], protocol: u8, source: u16) -> Vec<u8> {
     let mut packet = v4_with(PEER, protocol, 0, 4, &ports(source, 40_000));
     packet[12..16].copy_from_slice(&src);
@@ -160,7 +160,7 @@ fn tagged(protocol: u16, tag_protocol: u16, packet: &[u8]) -> Vec<u8> {
     ethernet(tag_protocol, &[&tag[..], packet].concat())
 }
 
-/// An extension header of `units` times 8 bytes.
+/// Builds an extension header of `units` times 8 bytes.
 fn extension(next: u8, units: u8) -> Vec<u8> {
     let mut header = vec![0; usize::from(units) * 8];
     header[0] = next;
@@ -196,7 +196,7 @@ fn shared_mode_takes_the_served_ports_and_their_errors() {
                 ip4(&v4_with(OURS, TCP, 0, 40, &ports(1, 80))),
             ),
             (
-                "a header shorter than one",
+                "an IP header length below the minimum",
                 false,
                 ip4(&[&[0x44], &served[1..]].concat()),
             ),
@@ -206,7 +206,7 @@ fn shared_mode_takes_the_served_ports_and_their_errors() {
                 ip4(&[&[0x65], &served[1..]].concat()),
             ),
             (
-                "may not be fragmented",
+                "the don't-fragment flag",
                 true,
                 ip4(&v4_with(OURS, TCP, 0x4000, 0, &ports(1, 80))),
             ),
@@ -222,12 +222,12 @@ fn shared_mode_takes_the_served_ports_and_their_errors() {
             ),
             ("echo", false, ip4(&v4(OURS, ICMP, &icmp(8, &[0; 40])))),
             (
-                "our error",
+                "an error about our packet",
                 true,
                 ip4(&v4(OURS, ICMP, &icmp(3, &quoted_v4(OURS, TCP, 80)))),
             ),
             (
-                "our time",
+                "a time-exceeded error about our packet",
                 true,
                 ip4(&v4(OURS, ICMP, &icmp(11, &quoted_v4(OURS, UDP, 53)))),
             ),
@@ -237,12 +237,12 @@ fn shared_mode_takes_the_served_ports_and_their_errors() {
                 ip4(&v4(OURS, ICMP, &icmp(5, &quoted_v4(OURS, TCP, 80)))),
             ),
             (
-                "an ssh's error",
+                "an error about a packet from an unserved port",
                 false,
                 ip4(&v4(OURS, ICMP, &icmp(3, &quoted_v4(OURS, TCP, 22)))),
             ),
             (
-                "a peer's error",
+                "an error about a peer's packet",
                 false,
                 ip4(&v4(OURS, ICMP, &icmp(3, &quoted_v4(PEER, TCP, 80)))),
             ),
@@ -267,7 +267,7 @@ fn shared_mode_takes_the_served_ports_and_their_errors() {
 }
 
 #[test]
-fn shared_mode_takes_the_same_of_ipv6() {
+fn shared_mode_takes_the_served_ports_over_ipv6() {
     let served_v6 = v6(OURS_V6, UDP, &ports(40_000, 53));
     let deep = extension(60, 1).repeat(5);
     let too_deep = extension(60, 1).repeat(6);
@@ -301,12 +301,12 @@ fn shared_mode_takes_the_same_of_ipv6() {
                 )),
             ),
             (
-                "more IPv6 extensions than are looked through",
+                "more IPv6 extension headers than the program follows",
                 false,
                 ip6(&v6(OURS_V6, 60, &[too_deep, ports(1, 53)].concat())),
             ),
             (
-                "as many IPv6 extensions as are looked through",
+                "as many IPv6 extension headers as the program follows",
                 true,
                 ip6(&v6(
                     OURS_V6,
@@ -358,7 +358,7 @@ fn shared_mode_takes_the_same_of_ipv6() {
 }
 
 #[test]
-fn own_mode_takes_all_that_is_for_its_addresses() {
+fn own_mode_takes_all_packets_to_its_addresses() {
     let other = [
         0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xaa, 0xcd, 0xef,
     ];
@@ -406,7 +406,7 @@ fn own_mode_takes_all_that_is_for_its_addresses() {
                 ip6(&v6(GROUP, ICMPV6, &icmp(135, &other))),
             ),
             (
-                "no solicitation",
+                "another kind of message",
                 false,
                 ip6(&v6(GROUP, ICMPV6, &icmp(136, &OURS_V6))),
             ),
@@ -421,7 +421,7 @@ fn own_mode_takes_all_that_is_for_its_addresses() {
 }
 
 #[test]
-fn only_tags_of_named_vlans_are_taken() {
+fn only_configured_vlans_are_taken() {
     let v4 = tagged(0x800, 0x8100, &v4(OURS, TCP, &ports(1, 80)));
     let v6 = tagged(0x86dd, 0x8100, &v6(OURS_V6, TCP, &ports(1, 80)));
     for own in [false, true] {
@@ -431,12 +431,12 @@ fn only_tags_of_named_vlans_are_taken() {
                 own,
                 &[
                     ("named", true, with(5)),
-                    ("the last one", true, with(4094)),
+                    ("the highest number", true, with(4094)),
                     ("named, with a priority", true, with(0xe005)),
-                    ("the one before", false, with(4)),
-                    ("the one after", false, with(6)),
+                    ("the VLAN number below", false, with(4)),
+                    ("the VLAN number above", false, with(6)),
                     ("a priority tag", false, with(0xe000)),
-                    ("the reserved one", false, with(4095)),
+                    ("the reserved number", false, with(4095)),
                 ],
             );
         }
@@ -449,7 +449,7 @@ fn only_tags_of_named_vlans_are_taken() {
 }
 
 #[test]
-fn only_frames_to_the_interface_are_taken() {
+fn only_frames_to_the_interfaces_mac_are_taken() {
     let broadcast = [0xff; 6];
     let group = [0x33, 0x33, 0xff, 0xab, 0xcd, 0xef];
     let (mut near_start, mut near_end) = (MAC, MAC);
@@ -478,11 +478,11 @@ fn only_frames_to_the_interface_are_taken() {
 }
 
 #[test]
-fn without_a_socket_on_the_queue_all_passes() {
+fn without_a_socket_on_the_queue_packets_pass() {
     let program = Program::load(true);
     let packet = ip4(&v4(OURS, TCP, &ports(1, 80)));
     assert!(program.steers(&packet));
-    // The kernel takes a closed socket out of the map.
+    // The kernel removes a closed socket from the map.
     let Program { object, socket } = program;
     drop(socket);
     let other = sys::xdp_socket().unwrap();
@@ -496,9 +496,9 @@ fn without_a_socket_on_the_queue_all_passes() {
 }
 
 #[test]
-fn a_packet_cut_short_passes() {
+fn a_truncated_packet_passes() {
     let program = Program::load(false);
-    // Each with the length up to which it must have its headers.
+    // Each packet, with the length up to which it must have its headers.
     for (packet, needed) in [
         (ip4(&v4(OURS, TCP, &ports(1, 80))), 14 + 20 + 4),
         (
@@ -520,7 +520,7 @@ fn a_packet_cut_short_passes() {
     }
 }
 
-/// A packet that looks real up to some byte.
+/// Generates packets that look real up to some byte.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let real = prop::sample::select(vec![
         ip4(&v4(OURS, TCP, &ports(1, 80))),

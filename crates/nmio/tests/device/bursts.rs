@@ -1,4 +1,4 @@
-//! Bursts that come while the worker does not run.
+//! Bursts that arrive while the worker does not run.
 
 use std::net::UdpSocket;
 
@@ -8,9 +8,9 @@ use crate::MODES;
 use crate::rig::{Rig, run};
 use crate::supers::{open, take};
 
-/// Frames in the fill ring while no bursts come.
+/// The level of the fill ring without bursts.
 const FEW: usize = 2_048;
-/// More than those, and fewer than the slots.
+/// More frames than that level, but fewer than the ring's slots.
 const BURST: usize = 4_000;
 
 fn send_burst(client: &UdpSocket) {
@@ -20,7 +20,7 @@ fn send_burst(client: &UdpSocket) {
 }
 
 #[test]
-fn after_a_burst_the_next_finds_more_frames() {
+fn a_burst_raises_the_fill_level_for_the_next_burst() {
     for mode in MODES {
         let rig = Rig::new(1);
         let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
@@ -32,7 +32,7 @@ fn after_a_burst_the_next_finds_more_frames() {
         assert_eq!(take(&mut server, FEW).len(), FEW, "{mode}");
         let mut more = Batch::new();
         server.receive(&mut more, MAX_BATCH).unwrap();
-        assert!(more.is_empty(), "{mode}: the others are lost");
+        assert!(more.is_empty(), "{mode}: the other frames are lost");
 
         send_burst(&client);
         assert_eq!(take(&mut server, BURST).len(), BURST, "{mode}");

@@ -1,4 +1,4 @@
-//! Devices that are made for the server: `auto`, and TAP devices.
+//! Devices that the server creates: `auto`, and tap devices.
 
 use nmio::device::{DeviceError, Interface};
 
@@ -6,7 +6,7 @@ use crate::rig::{Namespace, Server, ask, config, run, socket};
 use crate::{eventually, line};
 
 #[test]
-fn device_auto_is_a_wire_to_this_host() {
+fn device_auto_is_a_link_to_this_host() {
     Namespace::unshare();
     for queues in [1, 2] {
         let server = Server::start(&config("auto", &[], queues));
@@ -19,10 +19,10 @@ fn device_auto_is_a_wire_to_this_host() {
         assert!(summary.iter().all(|(name, _)| *name != "VLANs"));
         let client = socket("0.0.0.0:0");
         assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
-        // Where the kernel can have them, super-segments are long: it says so.
+        // Newer kernels allow longer super-segments, and the summary shows the limit.
         let said = line(&server.port_summary, "segmentation");
         assert!(said.contains("of up to 256 KB") || said.contains("of up to 64 KB"));
-        // A second one finds other names and networks.
+        // A second server finds other names and networks.
         let second = Server::start(&config("auto", &[], 1));
         assert_eq!(
             second.interface.addresses()[0].address.to_string(),
@@ -31,7 +31,10 @@ fn device_auto_is_a_wire_to_this_host() {
         assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
         assert!(run("ip -br link").contains("nmiotest1"));
         let end = run("ip link show nmiotest0");
-        assert!(end.contains("qdisc pfifo"), "a full ring drops: {end}");
+        assert!(
+            end.contains("qdisc pfifo"),
+            "without a queue, a full ring drops packets: {end}"
+        );
         second.stop();
         server.stop();
         assert!(!run("ip -br link").contains("nmiotest"), "the pair is gone");
@@ -39,20 +42,20 @@ fn device_auto_is_a_wire_to_this_host() {
 }
 
 #[test]
-fn device_auto_does_without_ipv6_where_it_is_off() {
+fn device_auto_works_if_ipv6_is_disabled() {
     Namespace::unshare();
-    // Interfaces of the namespace take it over when they are made.
+    // New interfaces of the namespace inherit this setting.
     let switch = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     std::fs::write(switch, "1").unwrap();
     let server = Server::start(&config("auto", &[], 1));
     assert_eq!(server.interface.addresses().len(), 1);
-    assert!(line(server.interface.summary(), "warning").contains("no IPv6"));
+    assert!(line(server.interface.summary(), "warning").contains("IPv6 is off"));
     assert_eq!(ask(&socket("0.0.0.0:0"), "198.18.0.2:7", "hello"), "hello");
     server.stop();
 }
 
 #[test]
-fn device_auto_takes_the_address_it_is_given() {
+fn device_auto_uses_the_given_address() {
     Namespace::unshare();
     let server = Server::start(&config("auto", &["10.8.0.1/29"], 1));
     assert!(run("ip -br address show nmiotest0").contains("10.8.0.2/29"));
@@ -77,10 +80,14 @@ fn a_tap_device_answers_and_vanishes() {
         let client = socket("0.0.0.0:0");
         assert_eq!(ask(&client, "10.7.0.2:7", "hello"), "hello");
         assert_eq!(ask(&client, "10.7.0.2:7", "resident"), "resident");
-        client.recv_from(&mut [0; 64]).expect("the second copy");
+        client
+            .recv_from(&mut [0; 64])
+            .expect("the second copy arrives");
         client.send_to(b"burst 200", "10.7.0.2:7").unwrap();
         for _ in 0..200 {
-            client.recv_from(&mut [0; 64]).expect("the whole burst");
+            client
+                .recv_from(&mut [0; 64])
+                .expect("the whole burst arrives");
         }
         server.stop();
         eventually("the device is gone", || {
@@ -90,7 +97,7 @@ fn a_tap_device_answers_and_vanishes() {
 }
 
 #[test]
-fn an_interface_of_another_kind_is_no_tap_device() {
+fn interfaces_of_other_kinds_are_refused_as_tap_devices() {
     Namespace::unshare();
     run("ip link add v0 type veth peer name v1");
     run("ip tuntap add dev t0 mode tun");
@@ -107,7 +114,7 @@ fn an_interface_of_another_kind_is_no_tap_device() {
 }
 
 #[test]
-fn a_tap_device_that_exists_is_used_and_kept() {
+fn an_existing_tap_device_is_used_and_kept() {
     Namespace::unshare();
     run("ip tuntap add dev nmiotap mode tap");
     let error = Interface::open(&config("tap:nmiotap", &[], 1))
@@ -125,5 +132,8 @@ fn a_tap_device_that_exists_is_used_and_kept() {
     let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], 1));
     assert_eq!(ask(&socket("0.0.0.0:0"), "10.7.0.2:7", "hello"), "hello");
     server.stop();
-    assert!(run("ip -br link").contains("nmiotap"), "it was here before");
+    assert!(
+        run("ip -br link").contains("nmiotap"),
+        "an existing device is not removed"
+    );
 }

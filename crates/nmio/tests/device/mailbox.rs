@@ -1,4 +1,4 @@
-//! Ports that sleep, and messages that come meanwhile.
+//! Sleeping ports that a message wakes.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use nmio::device::{AnyPort, Interface, MemoryPlan};
 
 use super::rig::{Rig, config};
 
-/// A minute would show that it was not the bell.
+/// The port sleeps for up to a minute, so only the bell can wake it earlier.
 #[test]
 fn a_bell_wakes_a_port_that_sleeps() {
     let _rig = Rig::new(1);
@@ -25,7 +25,7 @@ fn a_bell_wakes_a_port_that_sleeps() {
         });
         let bell = Some(mailbox.bell());
         let started = Instant::now();
-        // What else comes to the interface wakes it too.
+        // Other packets on the interface also wake the port.
         while !mailbox.bell().is_rung() && started.elapsed() < Duration::from_mins(1) {
             let mut batch = nmio::Batch::new();
             let woken = match &mut port {

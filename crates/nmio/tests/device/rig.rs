@@ -1,8 +1,7 @@
-//! Two network namespaces, a veth pair between them, and a reflector to serve
-//! on it.
+//! A test rig: two network namespaces, a veth pair between them, and a reflector as the server.
 //!
-//! Namespaces and interfaces have no names outside the test's own threads, so
-//! that they vanish with it, however it ends.
+//! Only the test's own threads hold the namespaces, so the kernel removes them when the test ends
+//! in any way.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -27,24 +26,29 @@ pub(crate) const PORT: u16 = 7;
 pub(crate) struct Namespace(File);
 
 impl Namespace {
-    /// Moves the calling thread into a new one.
+    /// Moves the calling thread into a new namespace.
     pub(crate) fn unshare() -> Self {
-        // SAFETY: concerns this thread's namespace only, no memory.
+        // SAFETY: the call changes only this thread's namespace, no memory.
         let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
-        assert_eq!(result, 0, "needs root: {}", io::Error::last_os_error());
+        assert_eq!(
+            result,
+            0,
+            "this test needs root: {}",
+            io::Error::last_os_error()
+        );
         Self::current()
     }
 
-    /// The calling thread's.
+    /// Returns the calling thread's namespace.
     pub(crate) fn current() -> Self {
         Self(File::open("/proc/thread-self/ns/net").unwrap())
     }
 
-    /// Does `work` in it, in a thread that ends with it.
+    /// Runs `work` inside this namespace, in a temporary thread.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
-                // SAFETY: concerns this thread's namespace only, no memory.
+                // SAFETY: the call changes only this thread's namespace, no memory.
                 let result = unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) };
                 assert_eq!(result, 0, "{}", io::Error::last_os_error());
                 work()
@@ -75,11 +79,10 @@ fn output(command: &str) -> Output {
         .unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
-/// Held while a process is started, until it has surely closed its copies of
-/// our descriptors.
+/// Held while a process starts, until exec has closed its copies of this process's descriptors.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Starts a process that will print something.
+/// Starts a process that prints something.
 pub(crate) fn spawn(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
     let _held = STARTING.lock();
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -88,20 +91,23 @@ pub(crate) fn spawn(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
     (child, output)
 }
 
-/// Waits until what the calling thread has closed is closed: a process that
-/// another test is starting has a copy of all descriptors for a moment.
+/// Waits until descriptors that the calling thread has closed are really closed.
+///
+/// A process that another test is starting briefly holds copies of all descriptors.
 pub(crate) fn settle() {
     drop(STARTING.lock());
 }
 
-/// The wire: `srv` here, 02:00:00:00:00:09, 10.9.0.1/24 and `fd09::1/64`; `cli`
-/// in the client's namespace, 02:00:00:00:00:08, 10.9.0.2/24 and `fd09::2/64`.
+/// The link between server and client.
+///
+/// `srv` in the server's namespace has 02:00:00:00:00:09, 10.9.0.1/24 and `fd09::1/64`. `cli` in
+/// the client's namespace has 02:00:00:00:00:08, 10.9.0.2/24 and `fd09::2/64`.
 pub(crate) struct Rig {
     pub(crate) client: Namespace,
 }
 
 impl Rig {
-    /// Moves the calling thread into the server's namespace.
+    /// Creates the link and moves the calling thread into the server's namespace.
     pub(crate) fn new(queues: u32) -> Self {
         let client = thread::spawn(Namespace::unshare).join().unwrap();
         Namespace::unshare();
@@ -134,20 +140,20 @@ impl Rig {
         Self { client }
     }
 
-    /// A socket of the client's.
+    /// Opens a socket in the client's namespace.
     pub(crate) fn client_socket(&self, address: &str) -> UdpSocket {
         self.client.run(|| socket(address))
     }
 }
 
-/// A socket of the calling thread's namespace, with room for a burst.
+/// Opens a socket with a large buffer in the calling thread's namespace.
 pub(crate) fn socket(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap_or_else(|error| panic!("{address}: {error}"));
     socket
         .set_read_timeout(Some(Duration::from_secs(2)))
         .unwrap();
     let size: i32 = 64 << 20;
-    // SAFETY: the pointer and the length are those of a live i32.
+    // SAFETY: the pointer and the length describe a live i32.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -161,7 +167,7 @@ pub(crate) fn socket(address: &str) -> UdpSocket {
     socket
 }
 
-/// An interface configuration for UDP on [`PORT`].
+/// Returns an interface configuration for UDP on [`PORT`].
 pub(crate) fn config(device: &str, own: &[&str], queues: u32) -> InterfaceConfig {
     InterfaceConfig {
         device: device.parse::<Device>().unwrap(),
@@ -173,17 +179,17 @@ pub(crate) fn config(device: &str, own: &[&str], queues: u32) -> InterfaceConfig
     }
 }
 
-/// Turns every UDP packet round, and ARP requests too.
+/// Reflects every UDP packet to its sender, and answers ARP requests.
 ///
-/// A payload of `resident` is answered twice by a resident packet, and
-/// `burst N` by N packets at once.
+/// The payload `resident` is answered twice by a resident packet, and `burst N` by N packets at
+/// once.
 pub(crate) struct Reflector {
-    /// Its own MAC address, for ARP.
+    /// The MAC address for ARP answers.
     mac: [u8; 6],
     resident: Option<Resident>,
-    /// Frames seen, for all queues of a server.
+    /// Number of received frames.
     seen: Arc<AtomicU64>,
-    /// How many packets a burst could not queue.
+    /// Number of packets of bursts that found the ring full.
     refused: Arc<AtomicU64>,
 }
 
@@ -196,7 +202,7 @@ impl Reflector {
         rest[..6].copy_from_slice(&self.mac);
         let (at, addresses, len) = match (frame[12], frame[13]) {
             (0x08, 0x06) if frame[21] == 1 => {
-                // The asked-for address becomes the sender's (RFC 826).
+                // The requested address becomes the sender's address (RFC 826).
                 frame[21] = 2;
                 let (sender, target) = frame[22..42].split_at_mut(10);
                 sender.swap_with_slice(target);
@@ -224,7 +230,9 @@ impl<P: Port> Handler<P> for Reflector {
         let text = String::from_utf8_lossy(&frame[payload.min(frame.len())..]).into_owned();
         if text == "resident" {
             let packet = self.resident.get_or_insert_with(|| {
-                port.pool().make_resident(&frame).expect("a resident frame")
+                port.pool()
+                    .make_resident(&frame)
+                    .expect("the pool has a free resident frame")
             });
             for _ in 0..2 {
                 while port.send_resident(packet) == Err(SendError::InFlight) {
@@ -236,7 +244,10 @@ impl<P: Port> Handler<P> for Reflector {
         } else if let Some(number) = text.strip_prefix("burst ") {
             let number: u64 = number.parse().unwrap();
             for _ in 0..number {
-                let mut copy = port.pool().take().expect("a scratch frame");
+                let mut copy = port
+                    .pool()
+                    .take()
+                    .expect("the pool has a free scratch frame");
                 copy.set_len(frame.len());
                 copy.copy_from_slice(&frame);
                 if port.send(copy).is_err() {
@@ -255,7 +266,7 @@ impl<P: Port> Handler<P> for Reflector {
     }
 }
 
-/// An interface with a reflector on each queue.
+/// A running server: an interface with a reflector on each queue.
 pub(crate) struct Server {
     pub(crate) interface: Interface,
     pub(crate) port_summary: Vec<(&'static str, String)>,
@@ -305,28 +316,28 @@ impl Server {
                     AnyPort::Tap(port) => reflect(port, reflector, wait, &stop),
                 }
             }));
-            server.port_summary = opened.recv().expect("the queue opens");
+            server.port_summary = opened.recv().expect("the worker opens its queue");
         }
         server
     }
 
-    /// Frames that queue `index` has received.
+    /// Returns the number of frames that queue `index` has received.
     pub(crate) fn seen(&self, index: usize) -> u64 {
         self.seen[index].load(Ordering::Relaxed)
     }
 
-    /// Packets of bursts that found the ring full.
+    /// Returns the number of packets of bursts that found the ring full.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Ends serving; what each queue counted.
+    /// Stops the server and returns the counters of each queue.
     pub(crate) fn stop(self) -> Vec<PortCounters> {
         self.stop.store(true, Ordering::Relaxed);
         self.wait_for_end().unwrap()
     }
 
-    /// Waits until serving has ended by itself.
+    /// Waits until the server stops by itself.
     pub(crate) fn wait_for_end(mut self) -> io::Result<Vec<PortCounters>> {
         let ends = self
             .workers
@@ -353,8 +364,10 @@ fn reflect<P: Port>(
     Ok(port.counters())
 }
 
-/// Sends `payload` and gives the answer; sends again after a lost one only if
-/// nothing came at all, as a first packet may wait for address resolution.
+/// Sends `payload` and returns the answer.
+///
+/// Retransmits only if no packet arrives at all, because the first packet may wait for address
+/// resolution.
 pub(crate) fn ask(socket: &UdpSocket, to: &str, payload: &str) -> String {
     let mut answer = [0; 2048];
     socket.send_to(payload.as_bytes(), to).unwrap();

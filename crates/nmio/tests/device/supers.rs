@@ -1,5 +1,6 @@
-//! Super-segments over a real device, as the kernel cuts them: each frame on the
-//! wire is compared, byte for byte, with what `ip::write_segment` makes.
+//! Super-segments over a real device.
+//!
+//! The tests compare each frame on the wire with the output of `ip::write_segment`, byte for byte.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -15,13 +16,13 @@ use nmio::{Batch, MAX_BATCH, Port, SuperSegment};
 use crate::line;
 use crate::rig::{Namespace, Rig, config};
 
-/// Data in a segment, so that it fits an MTU of 1,500 bytes over IPv6 too.
+/// Data bytes per segment, so that a segment fits an MTU of 1,500 bytes over IPv6 too.
 const MSS: u16 = 1428;
 const TCP: usize = 32;
 const UDP: usize = 8;
-/// What every device takes at once, as bytes of an IP packet.
+/// The largest super-segment that every device accepts, as bytes of an IP packet.
 const ORDINARY: usize = 65_535 - 14;
-/// TCP's control bits.
+/// TCP control bits.
 const FIN: u8 = 1;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
@@ -29,7 +30,7 @@ const ACK: u8 = 16;
 pub(crate) fn open(device: &str, own: &[&str]) -> (Interface, XdpPort) {
     let interface = Interface::open(&config(device, own, 1)).unwrap();
     let AnyPort::Xdp(port) = interface.queue(0).open(MemoryPlan::default()).unwrap() else {
-        panic!("it is an AF_XDP port");
+        panic!("{device} must open an AF_XDP port");
     };
     (interface, port)
 }
@@ -54,12 +55,12 @@ fn path(v6: bool) -> Path {
     Path { link, addresses }
 }
 
-/// A run over `path`; without `control` it is UDP.
+/// Builds a super-segment over `path`: TCP with these control bits, or UDP without.
 fn run(path: &Path, bytes: &Arc<[u8]>, len: usize, control: Option<u8>) -> SuperSegment {
     run_of(MSS, path, bytes, len, control)
 }
 
-/// The same of segments with `mss` bytes of data.
+/// Builds the same with `mss` data bytes per segment.
 fn run_of(
     mss: u16,
     path: &Path,
@@ -92,7 +93,7 @@ fn run_of(
     packet
 }
 
-/// What it is cut into.
+/// Returns the frames that the super-segment is cut into.
 fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
     let frame = |index| {
         let mut frame = Vec::new();
@@ -102,7 +103,7 @@ fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
     (0..packet.segments()).map(frame).collect()
 }
 
-/// Takes `count` frames, or those that come within some seconds.
+/// Receives `count` frames, or as many as arrive within some seconds.
 pub(crate) fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);
@@ -123,7 +124,7 @@ pub(crate) fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
 }
 
 #[test]
-fn the_kernel_cuts_as_we_do_and_nothing_overtakes() {
+fn the_kernel_segments_as_we_do_and_keeps_the_order() {
     let rig = Rig::new(1);
     compare_cuts(
         &rig,
@@ -134,11 +135,11 @@ fn the_kernel_cuts_as_we_do_and_nothing_overtakes() {
 }
 
 #[test]
-fn a_device_that_ceases_to_cut_is_helped() {
+fn the_kernel_segments_if_the_device_stops() {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
-    // The client's XDP program, which comes later, puts an end to that. Checksums
-    // are still left to the device, which on veth does not finish them.
+    // An XDP program at the client's end, attached later, makes `srv` stop segmenting. The device
+    // still gets partial checksums, and veth does not complete them.
     compare_cuts(&rig, "xdp:srv", "segmented by the device", |frame| {
         let (next, at) = if frame[12..14] == [0x86, 0xdd] {
             (frame[20], 54)
@@ -150,7 +151,7 @@ fn a_device_that_ceases_to_cut_is_helped() {
     });
 }
 
-/// Sends over `device` and compares what arrives, after `normal` to both.
+/// Sends over `device` and compares what arrives. `normal` first adjusts both frames.
 fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
     assert!(line(&port.summary(), "segmentation").contains(said));
@@ -158,7 +159,7 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
     let bytes: Arc<[u8]> = (0..300_000u32)
         .map(|i| (i.wrapping_mul(i) >> 3) as u8)
         .collect();
-    // (An XDP program at the client's end has the kernel cut what goes there.)
+    // An XDP program at the client's end makes the kernel segment packets to it.
     let (ready, is_ready) = mpsc::channel();
     let (wanted, count) = mpsc::channel::<usize>();
     let (taken, seen) = mpsc::channel();
@@ -184,12 +185,12 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
                 (3 * mss - 1, Some(ACK | PSH | FIN)),
                 (10 * mss, Some(ACK)),
                 (45 * mss - 5, Some(ACK | PSH)),
-                // Longer than IPv4's length says.
+                // More bytes than the IPv4 length field can express.
                 (if v6 { 44 } else { 180 } * mss + 5, Some(ACK | PSH)),
                 (2 * mss, None),
                 (3 * mss - 1, None),
                 (30 * mss, None),
-                // No run.
+                // A single segment.
                 (mss, Some(ACK | PSH)),
                 (100, None),
             ] {
@@ -224,12 +225,12 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
 }
 
 #[test]
-fn what_the_kernel_has_no_room_for_waits_in_order() {
+fn packets_without_room_in_the_kernel_wait_in_order() {
     let rig = Rig::new(1);
     let (interface, mut port) = open("xdp:srv,offload=on", &["10.9.0.9/24"]);
     let bytes: Arc<[u8]> = vec![0; 70_000].into();
     let path = path(false);
-    // A link that is down takes nothing, and what waits here is bounded.
+    // A link that is down sends nothing, and the port's queue is bounded.
     crate::rig::run("ip link set srv down");
     let mut expected = Vec::new();
     for len in 2_000.. {
@@ -239,11 +240,11 @@ fn what_the_kernel_has_no_room_for_waits_in_order() {
             break;
         }
         expected.extend(cut);
-        assert!(len < 3_000, "there is an end to what waits");
+        assert!(len < 3_000, "the queue is bounded");
     }
     assert_eq!(port.room(), 0);
-    assert!(!port.flush().unwrap(), "it is still queued");
-    // When it is up again all of it leaves, in its order.
+    assert!(!port.flush().unwrap(), "the packets are still queued");
+    // When the link is up again, all packets leave in order.
     let (ready, is_ready) = mpsc::channel();
     let (taken, seen) = mpsc::channel();
     let count = expected.len();
@@ -260,7 +261,7 @@ fn what_the_kernel_has_no_room_for_waits_in_order() {
         crate::rig::run("ip link set srv up");
         let end = Instant::now() + Duration::from_secs(5);
         while !port.flush().unwrap() {
-            assert!(Instant::now() < end, "it leaves");
+            assert!(Instant::now() < end, "the queued packets leave");
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(seen.recv().unwrap(), expected);
@@ -270,11 +271,11 @@ fn what_the_kernel_has_no_room_for_waits_in_order() {
 }
 
 #[test]
-fn the_choice_is_said_and_an_impossible_one_refused() {
+fn the_summary_shows_who_segments() {
     let _rig = Rig::new(1);
     for (device, said) in [
         ("xdp:srv,offload=off", "offload=off was given"),
-        // The rig turns checksum offload off, and with it goes TSO.
+        // The rig turns checksum offload off, which also turns TSO off.
         ("xdp:srv", "does not segment TCP"),
         ("xdp:srv,generic,offload=on", "segmented by the kernel"),
     ] {
@@ -298,7 +299,7 @@ fn the_choice_is_said_and_an_impossible_one_refused() {
 }
 
 #[test]
-fn a_super_segment_is_no_larger_than_the_device_takes() {
+fn super_segments_respect_the_devices_limit() {
     let _rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
     crate::rig::run("ip link set srv gso_max_size 20000");
@@ -314,14 +315,14 @@ fn a_super_segment_is_no_larger_than_the_device_takes() {
         port.send_super(run(&path, &bytes, len, Some(ACK))).unwrap();
         port.flush().unwrap()
     };
-    assert!(send(largest), "it leaves at once");
-    // What it takes no longer the kernel cuts.
+    assert!(send(largest), "the packet leaves at once");
+    // The kernel segments a packet that the device no longer accepts.
     crate::rig::run("ip link set srv gso_max_size 15000");
-    assert!(send(largest), "it leaves all the same");
+    assert!(send(largest), "the packet still leaves");
     drop((port, interface));
 }
 
-/// The port of a device `auto` that has long super-segments, if the kernel has.
+/// Opens the port of a device `auto`, or returns `None` if the kernel has no long super-segments.
 fn open_auto() -> Option<(Interface, XdpPort)> {
     let (interface, port) = open("auto", &[]);
     let largest = port.capabilities().segmentation;
@@ -333,8 +334,8 @@ fn open_auto() -> Option<(Interface, XdpPort)> {
 }
 
 #[test]
-fn what_there_is_never_room_for_is_given_up() {
-    // This thread leaves it for the server's.
+fn a_packet_that_is_always_refused_is_given_up() {
+    // Opening the port moves this thread into the server's namespace.
     let _home = Namespace::unshare();
     let Some((interface, mut port)) = open_auto() else {
         return;
@@ -347,14 +348,17 @@ fn what_there_is_never_room_for_is_given_up() {
         port.flush().unwrap()
     };
     let headers = path.header_len() - 14 + TCP;
-    assert!(run(largest - headers), "it leaves at once");
-    assert!(!run(largest - headers + 1), "the device does not take it");
-    // All that comes waits behind it, for a while.
+    assert!(run(largest - headers), "the packet leaves at once");
+    assert!(
+        !run(largest - headers + 1),
+        "the device refuses a longer packet"
+    );
+    // Later packets wait behind the refused packet for a while.
     assert!(!run(100));
     let mut tries = 0;
     while !port.flush().unwrap() {
         tries += 1;
-        assert!(tries < 2_000, "there is an end to it");
+        assert!(tries < 2_000, "the port gives the packet up");
     }
     assert!(tries > 100);
     assert_eq!(port.capabilities().segmentation, ORDINARY);
@@ -363,26 +367,26 @@ fn what_there_is_never_room_for_is_given_up() {
 }
 
 #[test]
-fn what_the_kernel_calls_too_long_is_not_sent_again() {
-    // This thread leaves it for the server's.
+fn a_packet_that_is_too_long_is_not_tried_again() {
+    // Opening the port moves this thread into the server's namespace.
     let _home = Namespace::unshare();
     let Some((interface, mut port)) = open_auto() else {
         return;
     };
-    // A run of one, which nobody cuts, longer than some kernels take.
+    // A single segment, which cannot be segmented further, longer than some kernels accept.
     let bytes: Arc<[u8]> = vec![0; 65_535].into();
     let headers = path(false).header_len() + TCP;
     let place = (headers, headers - TCP);
     let packet = SuperSegment::new(GsoType::TcpV4, 65_535, place, &bytes, 0..65_535);
     port.send_super(packet).unwrap();
-    assert!(port.flush().unwrap(), "nothing waits for it");
+    assert!(port.flush().unwrap(), "the packet is given up at once");
     assert_eq!(port.capabilities().segmentation, ORDINARY);
     assert_eq!(port.counters().bad_descriptors, 1);
     drop((port, interface));
 }
 
 #[test]
-fn an_mtu_that_shrinks_has_nothing_to_do_with_long_super_segments() {
+fn a_smaller_mtu_does_not_shorten_super_segments() {
     let _home = Namespace::unshare();
     let Some((interface, mut port)) = open_auto() else {
         return;
@@ -399,7 +403,7 @@ fn an_mtu_that_shrinks_has_nothing_to_do_with_long_super_segments() {
 }
 
 #[test]
-fn nor_has_a_carrier_that_is_lost() {
+fn a_lost_carrier_does_not_shorten_super_segments() {
     let home = Namespace::unshare();
     let Some((interface, mut port)) = open_auto() else {
         return;
@@ -417,9 +421,9 @@ fn nor_has_a_carrier_that_is_lost() {
     drop((port, interface));
 }
 
-/// Sends a run over IPv6 and a frame behind it once `changes` were made to a
-/// device that cut: within so many flushes both must go, or what cannot is given
-/// up.
+/// Applies `changes` to a device that segments, then sends an IPv6 super-segment and a frame.
+///
+/// Within `flushes` flushes, each packet must be sent or given up.
 fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
@@ -436,17 +440,17 @@ fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
     drop((port, interface, rig));
 }
 
-/// One client must not silence a server for all.
+/// Packets to one client must not block a server for all clients.
 #[test]
-fn what_the_device_does_not_cut_is_cut_by_the_kernel() {
-    // It is asked about TCP before long, and not about UDP.
+fn the_kernel_segments_what_the_device_refuses() {
+    // The port soon queries the device about TCP, but never about UDP.
     let without = |kind| format!("ethtool -K srv tx-{kind}-segmentation off");
     passes("xdp:srv", &[&without("tcp6")], Some(ACK), 100);
     passes("xdp:srv", &[&without("udp")], None, 5_000);
 }
 
 #[test]
-fn what_a_rule_refuses_does_not_hold_up_the_rest() {
+fn a_packet_refused_by_a_rule_does_not_block_others() {
     let changes = [
         "ethtool -K srv tx off",
         "tc qdisc add dev srv root tbf rate 8mbit burst 200 limit 200",
@@ -455,11 +459,11 @@ fn what_a_rule_refuses_does_not_hold_up_the_rest() {
 }
 
 #[test]
-fn a_tap_device_takes_super_segments_in_whole() {
+fn a_tap_device_receives_whole_super_segments() {
     let _home = Namespace::unshare();
     let tap = Interface::open(&config("tap:nmiotap", &["10.9.0.8/24"], 1)).unwrap();
     let AnyPort::Tap(mut receiver) = tap.queue(0).open(MemoryPlan::default()).unwrap() else {
-        panic!("it is a tap port");
+        panic!("tap:nmiotap must open a tap port");
     };
     let (host, mut sender) = open("xdp:nmiotap,generic,offload=on", &["10.9.0.9/24"]);
     let bytes: Arc<[u8]> = (0..21_000u32).map(|n| (n * 31) as u8).collect();
@@ -468,17 +472,17 @@ fn a_tap_device_takes_super_segments_in_whole() {
         let packet = run(&path, &bytes, 20_000, Some(ACK | PSH));
         sender.send_super(packet).unwrap();
         assert!(sender.flush().unwrap());
-        // As one segment would be, with a finished checksum.
+        // Expect the same as for a single segment, with a complete checksum.
         let whole = run_of(20_000, &path, &bytes, 20_000, Some(ACK | PSH));
         let end = Instant::now() + Duration::from_secs(5);
         let mut batch = Batch::new();
         let taken = loop {
             receiver.receive(&mut batch, MAX_BATCH).unwrap();
-            // This host has something to say, too.
+            // This host may send other packets, too.
             if let Some(frame) = batch.drain(..).find(|frame| frame.len() > 200) {
                 break frame.to_vec();
             }
-            assert!(Instant::now() < end, "it comes");
+            assert!(Instant::now() < end, "the packet arrives");
             let pause = Duration::from_millis(50);
             receiver.wait(pause, None).unwrap();
         };

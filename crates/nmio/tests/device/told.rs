@@ -1,4 +1,4 @@
-//! What the start and the monitor tell of an interface.
+//! Summary lines, warnings and the monitor's reports about an interface.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use nmio::device::{Change, DeviceError, Interface, Monitor};
 use crate::rig::{Namespace, Rig, config, run};
 use crate::{eventually, line, refusal};
 
-/// The value of every line of this name.
+/// Returns the values of all summary lines of this name.
 fn told(interface: &Interface, name: &str) -> Vec<String> {
     let lines = interface.summary().iter();
     let lines = lines.filter(|(n, _)| n == name);
@@ -19,7 +19,7 @@ fn open(own: &[&str]) -> Interface {
 }
 
 #[test]
-fn on_shared_addresses_this_host_is_told_the_way() {
+fn in_shared_mode_the_summary_advises_local_clients() {
     let _rig = Rig::new(1);
     let interface = open(&[]);
     assert!(line(interface.summary(), "this host").contains("--device auto"));
@@ -29,23 +29,23 @@ fn on_shared_addresses_this_host_is_told_the_way() {
 }
 
 #[test]
-fn missing_ipv4_is_told() {
+fn a_missing_ipv4_address_causes_a_warning() {
     let _rig = Rig::new(1);
     run("ip -4 address flush dev srv");
     let [warning] = &told(&open(&[]), "warning")[..] else {
-        panic!("one warning");
+        panic!("expected exactly one warning");
     };
     assert!(warning.contains("no IPv4 address"), "{warning}");
     assert!(warning.contains("ip address add"), "{warning}");
     run("ip address del fd09::1/64 dev srv");
     let warning = told(&open(&[]), "warning").concat();
-    assert!(warning.contains("link-local addresses only"), "{warning}");
-    // Addresses of its own are the user's choice.
+    assert!(warning.contains("only link-local addresses"), "{warning}");
+    // In own mode the choice of addresses is the user's.
     assert!(told(&open(&["fd09::9/64"]), "warning").is_empty());
 }
 
 #[test]
-fn a_bridge_port_is_told() {
+fn a_bridge_port_causes_a_warning() {
     let _rig = Rig::new(1);
     run("ip link add br7 type bridge");
     run("ip link set srv master br7");
@@ -66,7 +66,7 @@ fn a_bridge_port_is_told() {
     assert!(bridge.is_ok(), "{:?}", bridge.err());
 }
 
-/// Waits until the monitor has told `change`.
+/// Waits until the monitor reports `change`.
 fn hear(monitor: &mut Monitor, change: Change) {
     let mut heard = Vec::new();
     eventually(&format!("{change:?}"), || {
@@ -78,7 +78,7 @@ fn hear(monitor: &mut Monitor, change: Change) {
 }
 
 #[test]
-fn changes_of_the_interface_are_heard_of() {
+fn the_monitor_reports_changes() {
     let rig = Rig::new(1);
     let interface = open(&[]);
     let mut monitor = interface.monitor().unwrap();
@@ -101,7 +101,7 @@ fn changes_of_the_interface_are_heard_of() {
 }
 
 #[test]
-fn the_monitor_hears_of_a_private_namespace() {
+fn the_monitor_works_in_a_private_namespace() {
     Namespace::unshare();
     let interface = Interface::open(&config("auto", &[], 1)).unwrap_or_else(|e| panic!("{e}"));
     let mut monitor = interface.monitor().unwrap();

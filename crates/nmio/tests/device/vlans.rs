@@ -1,5 +1,5 @@
-//! 802.1Q tags over a real device: which frames come to the ring, and that tags
-//! stay what they are in both directions.
+//! 802.1Q tags over a real device: which frames reach the ring, and that tags stay unchanged in
+//! both directions.
 
 use std::thread;
 
@@ -14,10 +14,10 @@ use crate::{MODES, line};
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 9]);
 const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 8]);
 
-/// Bytes of its packet without the link's header.
+/// Size of a packet from `datagram` without the link header.
 const DATAGRAM: usize = 29;
 
-/// A UDP packet from the client to port 7 of the server, whose payload is `name`.
+/// Builds a UDP packet from the client to port 7 of the server, with payload `name`.
 fn datagram(vlan: Option<u16>, name: u8) -> Vec<u8> {
     let link = Link {
         peer: SERVER,
@@ -32,7 +32,7 @@ fn datagram(vlan: Option<u16>, name: u8) -> Vec<u8> {
     frame
 }
 
-/// The packet's way back, its tag as it came.
+/// Returns the answer to the packet, with the same tag.
 fn turned_round(frame: &[u8]) -> Vec<u8> {
     let (link, packet) = frame.split_at(frame.len() - DATAGRAM);
     let tag = &link[12..];
@@ -40,14 +40,14 @@ fn turned_round(frame: &[u8]) -> Vec<u8> {
     [&CLIENT.0[..], &SERVER.0, tag, ip, &addresses, &packet[20..]].concat()
 }
 
-/// Has tags stand in the frames that arrive at `srv`.
+/// Turns hardware VLAN tagging off, so that tags stay in the frames that arrive at `srv`.
 fn keep_tags(rig: &Rig) {
     run("ethtool -K srv rxvlan off");
     rig.client.run(|| run("ethtool -K cli txvlan off"));
 }
 
 #[test]
-fn only_named_vlans_come_to_the_ring_and_their_tags_stay() {
+fn only_configured_vlans_reach_the_ring_with_their_tags() {
     for mode in MODES {
         let rig = Rig::new(1);
         keep_tags(&rig);
