@@ -13,9 +13,9 @@ const TPID_VLAN: u16 = 0x8100;
 /// Ethertypes below this are 802.3 lengths.
 const MIN_ETHERTYPE: u16 = 0x0600;
 
-/// Bytes of an untagged header.
+/// Length of an untagged header, in bytes.
 pub const HEADER_LEN: usize = 14;
-/// Bytes of a header with one 802.1Q tag.
+/// Length of a header with one 802.1Q tag, in bytes.
 pub const TAGGED_HEADER_LEN: usize = 18;
 
 /// A MAC address.
@@ -23,7 +23,7 @@ pub const TAGGED_HEADER_LEN: usize = 18;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// ff:ff:ff:ff:ff:ff.
+    /// The broadcast address ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
     /// Whether this is a group address (multicast or broadcast). A group is never
@@ -50,11 +50,11 @@ impl fmt::Debug for Mac {
 /// A parsed Ethernet header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Destination.
+    /// The destination address.
     pub dst: Mac,
-    /// Source.
+    /// The source address.
     pub src: Mac,
-    /// Tag control information of an 802.1Q tag (priority, VLAN id), if any.
+    /// Tag control information of an 802.1Q tag (priority and VLAN ID), if there is a tag.
     pub vlan: Option<u16>,
     /// The payload's protocol; at least 0x0600.
     pub ethertype: u16,
@@ -66,11 +66,11 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Header {
-    /// Bits of the tag control information that name the VLAN.
+    /// The bits of the tag control information that hold the VLAN ID.
     pub const VLAN_ID: u16 = 0x0fff;
 
-    /// Reads the header of a frame. `None` for a frame that is too short, has
-    /// a group address as its source, an 802.3 length, or a second tag.
+    /// Parses the header of a frame. Returns `None` if the frame is too short, has a group address
+    /// as its source, an 802.3 length, or a second tag.
     #[inline(always)]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let dst = Mac(*frame.first_chunk()?);
@@ -92,8 +92,8 @@ impl Header {
         })
     }
 
-    /// Bytes of this header: [`HEADER_LEN`] or [`TAGGED_HEADER_LEN`].
-    // There is no header without bytes.
+    /// Returns the length of this header: [`HEADER_LEN`] or [`TAGGED_HEADER_LEN`].
+    // A header is never empty.
     #[allow(clippy::len_without_is_empty)]
     #[inline(always)]
     pub const fn len(&self) -> usize {
@@ -105,20 +105,19 @@ impl Header {
     }
 }
 
-/// The Ethernet header of frames to a peer, which a connection keeps from the frames
-/// that it received.
+/// The Ethernet header of frames to a peer. A connection keeps it from received frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The peer, or its router.
+    /// The MAC address of the peer or of its router.
     pub peer: Mac,
-    /// Our address, to which the peer sent.
+    /// Our MAC address, to which the peer sent.
     pub own: Mac,
-    /// Tag control information to send with, if any.
+    /// Tag control information for sent frames, if they are tagged.
     pub vlan: Option<u16>,
 }
 
 impl Link {
-    /// The link back to the sender of a frame.
+    /// Returns the link back to the sender of a frame.
     #[inline(always)]
     pub const fn back(header: &Header) -> Self {
         Self {
@@ -128,11 +127,11 @@ impl Link {
         }
     }
 
-    /// The link back to the sender of a frame whose header was [parsed](Header::parse)
-    /// and has `len` bytes.
+    /// Returns the link back to the sender of a frame. Its header was [parsed](Header::parse)
+    /// before and has `len` bytes.
     ///
     /// # Panics
-    /// When the frame is shorter.
+    /// Panics if the frame is shorter than `len`.
     #[inline(always)]
     pub fn back_from(frame: &[u8], len: usize) -> Self {
         let header = &frame[..len];
@@ -144,7 +143,7 @@ impl Link {
         }
     }
 
-    /// Bytes of the header that [`Link::write`] writes.
+    /// Returns the length of the header that [`Link::write`] writes.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
         if self.vlan.is_some() {
@@ -157,7 +156,7 @@ impl Link {
     /// Writes the header to the start of `frame` and returns its length.
     ///
     /// # Panics
-    /// When `frame` is shorter than [`Link::header_len`].
+    /// Panics if `frame` is shorter than [`Link::header_len`].
     #[inline(always)]
     pub fn write(&self, frame: &mut [u8], ethertype: u16) -> usize {
         let Some(tci) = self.vlan else {

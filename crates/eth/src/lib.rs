@@ -1,12 +1,12 @@
 //! Ethernet II, 802.1Q, ARP and neighbour discovery: the paper's `libeth`.
 //!
-//! A server only replies, so each received frame holds the address to reply to. A
-//! [`Link`] keeps the MAC addresses, swapped, for later packets. No neighbour table has
-//! to be looked up or aged, and none can be poisoned.
+//! A server only replies, so each received frame holds the address to reply to. A [`Link`] keeps
+//! the frame's MAC addresses, swapped, for later packets. There is no neighbour table to look up,
+//! to age or to poison.
 //!
-//! A [`Station`] answers ARP and neighbour solicitations for addresses of the server's
-//! own, and announces them at start. In shared mode the kernel owns the addresses and
-//! does this itself.
+//! A [`Station`] answers ARP requests and neighbour solicitations for the server's own addresses,
+//! and announces the addresses at start. In shared mode the kernel owns the addresses and does this
+//! itself.
 //!
 //! ```
 //! use eth::{ETHERTYPE_IPV4, Header, Link, Mac};
@@ -22,7 +22,8 @@
 //! assert_eq!(Header::parse(&frame).unwrap().dst, Mac([2, 0, 0, 0, 0, 9]));
 //! ```
 //!
-//! Deliberately absent: neighbour resolution (a server never sends first), 802.3 length frames, stacked VLAN tags, spanning tree.
+//! Deliberately absent: neighbour resolution (a server never sends first), 802.3 length frames,
+//! stacked VLAN tags, and spanning tree.
 
 mod header;
 mod station;

@@ -1,5 +1,5 @@
-//! Answers ARP (RFC 826) and neighbour discovery (RFC 4861) for addresses of the server's
-//! own. This is off the hot path, so smoltcp parses and writes the messages.
+//! Answers ARP (RFC 826) and neighbour discovery (RFC 4861) for the server's own addresses. These
+//! messages are rare, so smoltcp parses and writes them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,19 +14,19 @@ use crate::header::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Header, Link, Mac};
 
 const ARP_LEN: usize = 28;
 const IPV6_HEADER_LEN: usize = 40;
-/// A neighbour advertisement with one link-layer address option.
+/// Length of a neighbour advertisement with one link-layer address option.
 const ADVERTISEMENT_LEN: usize = 32;
-/// The hop limit of a message that no router forwarded (RFC 4861, section 7.1.1).
+/// The hop limit of a message that no router has forwarded (RFC 4861, section 7.1.1).
 const NDP_HOP_LIMIT: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Ethernet multicast address of an IPv6 group (RFC 2464, section 7).
+/// Returns the Ethernet multicast address of an IPv6 group (RFC 2464, section 7).
 fn group_mac(group: Ipv6Addr) -> Mac {
     let [.., a, b, c, d] = group.octets();
     Mac([0x33, 0x33, a, b, c, d])
 }
 
-/// The solicited-node group of `address` (RFC 4291, section 2.7.1).
+/// Returns the solicited-node group of `address` (RFC 4291, section 2.7.1).
 fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
@@ -63,29 +63,28 @@ impl Subnet {
     }
 }
 
-/// A MAC address and the IP addresses that it answers for.
+/// A MAC address, and the IP addresses for which it answers.
 #[derive(Clone, Debug)]
 pub struct Station {
     mac: Mac,
     addresses: Box<[IpAddr]>,
-    /// `addresses` by IP version, for the comparison with each received packet.
+    /// The addresses split by IP version, for comparison with each received packet.
     v4: Box<[Ipv4Addr]>,
     v6: Box<[Ipv6Addr]>,
-    /// Every address of `v4` lies in one of these.
+    /// The networks of all addresses in `v4`.
     subnets: Box<[Subnet]>,
     vlans: Box<[u16]>,
 }
 
 impl Station {
-    /// Makes a station that answers for `addresses`, without their networks.
+    /// Creates a station that answers for `addresses`, whose networks are not known.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
         let alone: Vec<_> = addresses.iter().map(|address| (*address, 128)).collect();
         Self::with_prefixes(mac, &alone)
     }
 
-    /// Makes a station that answers for `addresses`, each with its prefix length in
-    /// bits. A prefix longer than the address stands for a network of this address
-    /// alone.
+    /// Creates a station that answers for `addresses`, each with its prefix length in bits. If the
+    /// prefix is longer than the address, the network contains only this address.
     pub fn with_prefixes(mac: Mac, addresses: &[(IpAddr, u8)]) -> Self {
         let (mut v4, mut v6, mut subnets) = (Vec::new(), Vec::new(), Vec::new());
         for &(address, prefix) in addresses {
@@ -110,22 +109,22 @@ impl Station {
         }
     }
 
-    /// Accepts frames of these VLANs as well as untagged frames. ID 0 stands for
-    /// priority tags.
+    /// Accepts frames of these VLANs in addition to untagged frames. ID 0 accepts frames that have
+    /// only a priority tag.
     #[must_use]
     pub fn with_vlans(mut self, ids: &[u16]) -> Self {
         self.vlans = ids.into();
         self
     }
 
-    /// Whether the station accepts frames with this tag control information, or
-    /// without a tag.
+    /// Whether the station accepts frames with this tag control information. `None` means an
+    /// untagged frame.
     #[inline(always)]
     pub fn is_on_vlan(&self, tag: Option<u16>) -> bool {
         tag.is_none_or(|tag| self.vlans.contains(&(tag & Header::VLAN_ID)))
     }
 
-    /// The station's MAC address.
+    /// Returns the station's MAC address.
     #[inline(always)]
     pub fn mac(&self) -> Mac {
         self.mac
@@ -138,7 +137,7 @@ impl Station {
         groups.into_iter().any(|own| own == group)
     }
 
-    /// The addresses that the station answers for.
+    /// Returns the addresses for which the station answers.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
@@ -155,8 +154,8 @@ impl Station {
         self.v6.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
-    /// Whether `address` lies in the network of one of the station's addresses. The
-    /// station's own addresses do.
+    /// Whether `address` is in the network of one of the station's addresses. The station's own
+    /// addresses are.
     #[inline(always)]
     pub fn is_on_link(&self, address: Ipv4Addr) -> bool {
         self.subnets.iter().any(|subnet| subnet.contains(address))
@@ -296,13 +295,13 @@ impl Station {
         );
     }
 
-    /// Announces the station's addresses at start, untagged and on each VLAN: with a
-    /// gratuitous ARP for each IPv4 address (RFC 5227, section 2.3), and with an
-    /// unsolicited advertisement for each IPv6 address (RFC 4861, section 7.2.6).
-    /// Neighbours then replace stale entries.
+    /// Announces the station's addresses at start, so that neighbours replace stale entries. Sends
+    /// a gratuitous ARP for each IPv4 address (RFC 5227, section 2.3). Sends an unsolicited
+    /// advertisement for each IPv6 address (RFC 4861, section 7.2.6). Each announcement is sent
+    /// untagged and on each VLAN.
     ///
-    /// The announcements leave with the next flush. One that finds no room in the TX
-    /// ring is skipped, because nothing depends on it.
+    /// The next flush sends the announcements. An announcement is skipped if the TX ring is full,
+    /// because nothing depends on it.
     pub fn announce(&self, port: &mut impl Port) {
         let tags = self.vlans.iter().map(|id| Some(*id));
         let links = std::iter::once(None).chain(tags);

@@ -19,7 +19,7 @@ fn frame(bytes: &[u8]) -> Frame {
     frame_of(2048, bytes)
 }
 
-/// A frame with room for `capacity` bytes.
+/// Creates a frame with room for `capacity` bytes.
 fn frame_of(capacity: usize, bytes: &[u8]) -> Frame {
     let pool = Pool::on_heap(PoolLayout {
         stride: 2048,
@@ -110,7 +110,7 @@ fn an_arp_request_is_answered_byte_for_byte() {
 }
 
 #[test]
-fn arp_for_somebody_else_is_left_alone() {
+fn arp_for_other_addresses_is_ignored() {
     assert!(answer(&arp_request(Ipv4Addr::new(192, 0, 2, 2))).is_none());
 }
 
@@ -123,7 +123,7 @@ fn a_solicitation_is_answered_byte_for_byte() {
         0x60, 0, 0, 0,  0, 32, 58, 255,
         0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
         0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9,
-        // Solicited, and overrides what was known.
+        // The flags solicited and override.
         136, 0, 0, 0,  0x60, 0, 0, 0,
         0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
         2, 1, 2, 0, 0, 0, 0, 1,
@@ -136,8 +136,7 @@ fn a_solicitation_is_answered_byte_for_byte() {
     assert!(icmp.verify_checksum(&OUR_V6, &PEER_V6));
 }
 
-/// A solicitation need not have the asker's MAC address, so that it may be
-/// shorter than its answer.
+/// A solicitation may lack the sender's MAC address, so it may be shorter than the advertisement.
 #[test]
 fn an_advertisement_must_fit_the_frame() {
     let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
@@ -153,10 +152,10 @@ fn an_advertisement_must_fit_the_frame() {
     }
 }
 
-/// RFC 4861, section 7.1.1, and RFC 4291, section 2.7: no group is a source,
-/// and who has no address yet names no MAC address either.
+/// A group address cannot be a source (RFC 4291, section 2.7). A sender without an IP address must
+/// not give its MAC address (RFC 4861, section 7.1.1).
 #[test]
-fn a_solicitation_from_nobody_is_refused() {
+fn a_solicitation_with_an_invalid_source_is_refused() {
     assert!(answer(&solicitation(ALL_NODES, OUR_V6, 255)).is_none());
     let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
         target_addr: OUR_V6,
@@ -181,7 +180,7 @@ fn duplicate_address_detection_is_answered_to_all_nodes() {
 }
 
 #[test]
-fn a_solicitation_that_a_router_has_passed_on_is_refused() {
+fn a_forwarded_solicitation_is_refused() {
     assert!(answer(&solicitation(PEER_V6, OUR_V6, 254)).is_none());
     assert!(
         answer(&solicitation(PEER_V6, PEER_V6, 255)).is_none(),
@@ -190,7 +189,7 @@ fn a_solicitation_that_a_router_has_passed_on_is_refused() {
 }
 
 #[test]
-fn duplicate_address_detection_asks_the_group() {
+fn duplicate_address_detection_must_be_sent_to_the_group() {
     assert_eq!(
         solicited_node(OUR_V6),
         Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 1)
@@ -204,7 +203,7 @@ fn duplicate_address_detection_asks_the_group() {
     assert!(answer(&solicitation_to(OUR_V6, PEER_V6, &repr, 255)).is_some());
 }
 
-/// Makes the checksum of an ICMPv6 message right again.
+/// Corrects the checksum of an ICMPv6 message.
 fn seal(bytes: &mut [u8]) {
     let addresses = (PEER_V6, solicited_node(OUR_V6));
     Icmpv6Packet::new_unchecked(&mut bytes[HEADER_LEN + IPV6_HEADER_LEN..])
@@ -212,7 +211,7 @@ fn seal(bytes: &mut [u8]) {
 }
 
 #[test]
-fn every_change_to_a_sealed_solicitation_is_survived() {
+fn no_change_to_a_solicitation_causes_a_panic() {
     let whole = solicitation(PEER_V6, OUR_V6, 255);
     let message = HEADER_LEN + IPV6_HEADER_LEN;
     let mut answered = 0;
@@ -224,15 +223,15 @@ fn every_change_to_a_sealed_solicitation_is_survived() {
             answered += u32::from(answer(&bytes).is_some());
         }
     }
-    // Type, code, each octet of the target and the option's length have one
-    // right value each; two types of options would be longer.
+    // Type, code, each octet of the target and the option's length have one valid value each. Two
+    // option types would need a longer option.
     let fixed = 1 + 1 + 16 + 1;
     let free = (whole.len() - message - fixed) as u32;
     assert_eq!(answered, fixed as u32 + free * 256 - 2);
 }
 
 #[test]
-fn cut_and_flipped_messages_never_panic() {
+fn truncated_and_flipped_messages_never_panic() {
     for whole in [arp_request(OUR_V4), solicitation(PEER_V6, OUR_V6, 255)] {
         for len in 0..whole.len() {
             assert!(answer(&whole[..len]).is_none(), "cut at {len}");
@@ -285,14 +284,14 @@ fn addresses_are_announced_on_every_vlan() {
 }
 
 #[test]
-fn a_station_knows_its_addresses_and_the_group_that_asks_for_them() {
+fn a_station_knows_its_addresses_and_their_groups() {
     let station = station();
     assert_eq!(station.mac(), OURS);
     assert_eq!(
         station.addresses(),
         [IpAddr::from(OUR_V4), IpAddr::from(OUR_V6)]
     );
-    // RFC 2464, section 7, of ff02::1:ff00:1.
+    // The Ethernet group of ff02::1:ff00:1 (RFC 2464, section 7).
     let ours = Mac([0x33, 0x33, 0xff, 0, 0, 1]);
     assert!(station.listens_to(ours));
     assert!(!station.listens_to(Mac([0x33, 0x33, 0xff, 0, 0, 2])));
@@ -304,7 +303,7 @@ fn a_station_knows_its_addresses_and_the_group_that_asks_for_them() {
 }
 
 #[test]
-fn a_network_reserves_its_first_and_its_last_address() {
+fn a_network_reserves_its_first_and_last_address() {
     let address = |last| Ipv4Addr::new(192, 0, 2, last);
     let with = |prefix| Station::with_prefixes(OURS, &[(address(130).into(), prefix)]);
     let in_network = |prefix| (0..=255).filter(move |n| with(prefix).is_on_link(address(*n)));
@@ -341,7 +340,7 @@ fn a_station_is_on_its_vlans_whatever_the_priority() {
 }
 
 #[test]
-fn duplicate_address_detection_is_answered_by_ethernet_group() {
+fn duplicate_address_detection_is_answered_to_the_ethernet_group() {
     let reply = answer(&solicitation(Ipv6Addr::UNSPECIFIED, OUR_V6, 255)).unwrap();
     assert_eq!(reply[..6], [0x33, 0x33, 0, 0, 0, 1]);
 }

@@ -8,18 +8,18 @@ use crate::packet::Packet;
 use crate::transports::Transports;
 use crate::{PROTOCOL_TCP, PROTOCOL_UDP};
 
-/// Two transports on one host, each with its own ports. A packet to a port that the
-/// first does not serve goes to the second, which may be another `Both`. When both serve
-/// a port, the first gets its packets.
+/// Two transports on one host, each with its own ports. If the first transport does not serve a
+/// packet's port, the second gets the packet. The second may be another `Both`. If both serve a
+/// port, the first gets its packets.
 #[derive(Debug)]
 pub struct Both<A, B>(
-    /// The first.
+    /// The first transport.
     pub A,
-    /// The second.
+    /// The second transport.
     pub B,
 );
 
-/// The destination port of a TCP or UDP packet, or 0 if the packet is too short.
+/// Returns the destination port of a TCP or UDP packet, or 0 if the packet is too short.
 #[inline(always)]
 fn dst_port(packet: &Packet) -> u16 {
     match packet.payload() {

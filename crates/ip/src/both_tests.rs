@@ -3,7 +3,7 @@ use nmio::sim::Sink;
 use super::*;
 use crate::testing::{host, packet, to_us, too_big};
 
-/// Serves one port over one protocol, and records its calls.
+/// A transport that serves one port over one protocol, and records its calls.
 #[derive(Default)]
 struct Noting {
     protocol: u8,
@@ -87,7 +87,7 @@ impl<P: Port> Transports<P> for Noting {
     }
 }
 
-/// A packet from port 40,000 to `dst`. Nothing here checks its checksum.
+/// Builds a packet from port 40,000 to `dst`. Its checksum is never checked here.
 fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
     let mut header = [0; 20];
     header[..2].copy_from_slice(&40_000u16.to_be_bytes());
@@ -113,9 +113,9 @@ fn each_transport_gets_packets_to_its_port() {
         let mut both = Both(Noting::on(protocol, 80), Noting::on(protocol, 53));
         assert_eq!(received(&mut both, &to_port(protocol, 80)), [noted, ""]);
         assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
-        // The last transport or the host refuses ports that are not served.
+        // The last transport gets packets for ports that neither transport serves.
         assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
-        // The first serves another protocol on the same port.
+        // The first transport serves another protocol on the same port.
         both.0.protocol = PROTOCOL_TCP + PROTOCOL_UDP - protocol;
         assert_eq!(received(&mut both, &to_port(protocol, 80)), ["", noted]);
     }
@@ -150,13 +150,13 @@ fn the_host_refuses_returned_packets() {
     assert_eq!(host.counters().udp_not_served, 1);
 }
 
-/// The server as a loop with a [`Sink`] sees it.
+/// Returns the transports as an event loop with a [`Sink`] uses them.
 fn as_one(both: &mut Both<Noting, Noting>) -> &mut impl Transports<Sink> {
     both
 }
 
 #[test]
-fn a_loop_sees_one_server() {
+fn both_transports_act_as_one() {
     let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
     let (mut sink, at) = (Sink::new(1500, 4, 0), Instant::from_nanos);
     let seen = as_one(&mut both);
@@ -182,7 +182,7 @@ fn a_loop_sees_one_server() {
     both.0.said = false;
     let seen = as_one(&mut both);
     assert!(seen.is_flooded(at(1)));
-    // The second is stopped although the first has not finished.
+    // The second transport is stopped although the first has not finished.
     assert!(!seen.handle_stop(&mut sink, at(1)));
     assert_eq!(logs(&mut both), ["S", "S"]);
 }
@@ -204,7 +204,7 @@ fn a_batch_is_prefetched_before_its_first_packet_is_handled() {
 }
 
 #[test]
-fn a_frame_is_intercepted_before_the_host_looks_at_it() {
+fn a_frame_is_intercepted_before_the_host_parses_it() {
     let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
     both.1.takes_frames = true;
     let mut server = crate::Server::new(host(), both);

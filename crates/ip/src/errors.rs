@@ -1,5 +1,5 @@
-//! Makes and rate-limits ICMP errors about packets to our own addresses (RFC 1122, section
-//! 3.2.2; RFC 4443, sections 2.4 and 3).
+//! Creates and rate-limits ICMP errors about packets to our own addresses (RFC 1122, section 3.2.2;
+//! RFC 4443, sections 2.4 and 3).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,18 +23,17 @@ const ERRONEOUS_HEADER: u8 = 0;
 const UNRECOGNIZED_NEXT_HEADER: u8 = 1;
 const UNRECOGNIZED_OPTION: u8 = 2;
 
-/// The longest error, which every host must accept (RFC 1812, section 4.3.2.3; RFC 4443,
+/// Maximum length of an error, which every host must accept (RFC 1812, section 4.3.2.3; RFC 4443,
 /// section 2.4 c).
 const MAX_ERROR_V4: usize = 576;
 const MAX_ERROR_V6: usize = 1280;
 
-/// Errors that one IPv4 address or one IPv6 /64 may get at once.
+/// Number of errors that one IPv4 address or one IPv6 /64 may get at once.
 const BURST: u32 = 6;
-/// Time until the address may get another error.
+/// Time until the same address may get another error.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Number of token buckets; a keyed hash assigns senders to them. A worker sends at most
-/// 256 errors a second. A single bucket would be a side channel between senders
-/// (CVE-2020-25705).
+/// Number of token buckets. A keyed hash assigns senders to buckets. A worker sends at most 256
+/// errors a second. A single bucket would be a side channel between senders (CVE-2020-25705).
 const BUCKETS: usize = 256;
 
 /// The reason for an ICMP error.
@@ -44,14 +43,14 @@ pub(crate) enum Problem {
     Port,
     /// The protocol is unknown.
     Protocol,
-    /// IPv6: the type of a routing header with segments left.
+    /// IPv6: an unknown routing header with segments left. `at` is the offset of its type.
     RoutingType { at: u16 },
-    /// IPv6: an option that must be understood.
+    /// IPv6: an unknown option that must not be ignored, at offset `at`.
     Option { at: u16 },
 }
 
 impl Problem {
-    /// Type and code of the message about `packet`, and ICMPv6's pointer.
+    /// Returns type and code of the message about `packet`, and the pointer of ICMPv6.
     fn message(self, addresses: &Addresses, packet: &[u8]) -> ([u8; 2], u32) {
         let is_v4 = matches!(addresses, Addresses::V4 { .. });
         match self {
@@ -69,8 +68,8 @@ impl Problem {
     }
 }
 
-/// Turns a received packet into the error about it, in place. Returns `None` when the
-/// frame is too small.
+/// Turns a received packet into the error about it, in place. Returns `None` if the frame is too
+/// small.
 pub(crate) fn turn_into_error(packet: Packet, problem: Problem) -> Option<Frame> {
     let path = packet.path_back();
     let (ip_at, icmp_at) = (path.link.header_len(), path.header_len());
@@ -105,8 +104,8 @@ pub(crate) fn turn_into_error(packet: Packet, problem: Problem) -> Option<Frame>
     Some(frame)
 }
 
-/// Limits the rate of errors (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f). Each
-/// sender has a token bucket, which it may share with others by the hash.
+/// Limits the rate of errors (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f). Each sender has
+/// a token bucket. Senders with the same hash share a bucket.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     keys: RandomState,

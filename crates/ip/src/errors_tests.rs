@@ -8,7 +8,7 @@ use crate::testing::{
 };
 use crate::{Host, Input, PROTOCOL_ICMPV6, PROTOCOL_TCP, Path};
 
-/// Returns the answer to UDP on a port that is not served.
+/// Returns the host's answer to a UDP datagram for a port that is not served.
 fn refuse(host: &mut Host, bytes: &[u8], now: Instant) -> Option<Vec<u8>> {
     match host.receive(frame(bytes), now) {
         Input::Udp(packet) => Some(host.refuse_udp(packet, now)?.to_vec()),
@@ -78,7 +78,7 @@ fn every_error_that_is_sent_is_counted() {
     }
 }
 
-/// RFC 1122, section 3.2.2: the quoted bytes must be unchanged.
+/// The quoted bytes must be unchanged (RFC 1122, section 3.2.2).
 #[test]
 fn an_error_quotes_options_and_extension_headers() {
     let options = [148, 4, 0, 0];
@@ -94,7 +94,7 @@ fn an_error_quotes_options_and_extension_headers() {
 }
 
 #[test]
-fn a_long_datagram_is_quoted_in_part() {
+fn a_long_datagram_is_quoted_partly() {
     for (v6, start, longest) in [(false, [3, 3], 576), (true, [1, 4], 1280)] {
         let bytes = datagram(v6, &[7; 1400]);
         let reply = refuse(&mut host(), &bytes, Instant::ZERO).unwrap();
@@ -110,7 +110,7 @@ fn an_unknown_protocol_is_unreachable() {
     let bytes = packet(to_us(false), 132, b"SCTP, say");
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(false, [3, 2], 0, &bytes[14..]));
-    // RFC 4443, section 3.4: IPv6 points at the field that names it.
+    // The pointer of ICMPv6 leads to the field with the unknown protocol (RFC 4443, section 3.4).
     let bytes = packet(to_us(true), 132, b"SCTP, say");
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(true, [4, 1], 6, &bytes[14..]));
@@ -118,13 +118,13 @@ fn an_unknown_protocol_is_unreachable() {
     let bytes = with_extensions(bytes, &[(0, extension), (60, extension)]);
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(true, [4, 1], 48, &bytes[14..]));
-    // This next header means that nothing follows (RFC 8200, section 4.7).
+    // This next header means that there is no payload (RFC 8200, section 4.7).
     let bytes = packet(to_us(true), 59, b"");
     assert_eq!(answer(&mut host(), &bytes), None);
 }
 
 #[test]
-fn tcp_is_unreachable_where_there_is_none() {
+fn tcp_is_unreachable_on_a_host_without_tcp() {
     for (v6, start, pointer) in [(false, [3, 2], 0), (true, [4, 1], 6)] {
         let bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
         let mut host = host();
@@ -137,9 +137,9 @@ fn tcp_is_unreachable_where_there_is_none() {
     }
 }
 
-/// RFC 8200, sections 4.2 and 4.4.
+/// Checks the errors about routing headers and unknown options (RFC 8200, sections 4.2 and 4.4).
 #[test]
-fn ipv6_headers_that_must_be_understood_are_complained_about() {
+fn unknown_ipv6_headers_and_options_cause_errors() {
     let option = |kind| [0, 0, kind, 4, 0, 0, 0, 0];
     let routing = [0, 0, 4, 1, 0, 0, 0, 0];
     for (kind, extension, code) in [
@@ -154,9 +154,9 @@ fn ipv6_headers_that_must_be_understood_are_complained_about() {
     }
 }
 
-/// RFC 4443, section 2.4 e.1.
+/// An ICMPv6 error must not be answered with an error (RFC 4443, section 2.4 e.1).
 #[test]
-fn no_icmpv6_error_behind_extension_headers_gets_an_error() {
+fn an_icmpv6_error_after_extension_headers_causes_no_error() {
     let option = [0, 0, 0x85, 4, 0, 0, 0, 0];
     let routing = [0, 0, 4, 1, 0, 0, 0, 0];
     for (kind, extension, code) in [(60, option, 2), (43, routing, 0)] {
@@ -173,11 +173,12 @@ fn no_icmpv6_error_behind_extension_headers_gets_an_error() {
     }
 }
 
-/// RFC 1122, section 3.2.2, and RFC 4443, section 2.4 e.
+/// Checks the packets that must not cause an error (RFC 1122, section 3.2.2; RFC 4443, section 2.4
+/// e).
 #[test]
-fn no_error_answers_a_packet_that_must_not_cause_one() {
+fn some_packets_must_not_cause_errors() {
     let broken: [fn(&mut Vec<u8>); 3] = [
-        // From port 0, so no error would reach the sender.
+        // The source port is 0, so no error would reach the sender.
         |bytes| bytes[34..36].fill(0),
         |bytes| bytes[40] ^= 1,
         |bytes| bytes.truncate(14 + 20 + 4),
@@ -211,7 +212,7 @@ fn no_error_answers_a_packet_that_must_not_cause_one() {
 }
 
 #[test]
-fn a_checksum_may_be_left_out_over_ipv4() {
+fn ipv4_allows_a_missing_udp_checksum() {
     for (v6, answers) in [(false, true), (true, false)] {
         let mut bytes = datagram(v6, b"hello");
         let at = to_us(v6).header_len() + 6;
@@ -258,7 +259,7 @@ fn errors_are_rate_limited_by_sender() {
         (0..100).filter(|n| from(peers(*n), host, now)).count()
     };
     assert_eq!(sent(&mut |_| v4(1), &mut host, start), 6);
-    // Another sender has a limit of its own, and a /64 is one sender.
+    // Another sender has its own limit. A whole /64 counts as one sender.
     assert_eq!(sent(&mut |_| v4(2), &mut host, start), 6);
     assert_eq!(sent(&mut |n| v6(1, n + 9), &mut host, start), 6);
     assert_eq!(sent(&mut |n| v6(2, n + 9), &mut host, start), 6);
@@ -268,7 +269,7 @@ fn errors_are_rate_limited_by_sender() {
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(1_000)), 1);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(3_500)), 2);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(900_000)), 6);
-    // The number of errors of one worker is bounded for any number of senders.
+    // A worker's total number of errors is limited, whatever the number of senders.
     let mut flood = 0;
     for n in 0..10_000 {
         flood += u32::from(from(v4(n), &mut host, later(2_000_000)));

@@ -13,13 +13,13 @@ use crate::{
 };
 use nmio::checksum::Sum;
 
-/// The more-fragments flag and the fragment offset. Fragments have one of them set.
+/// The more-fragments flag and the fragment offset. At least one of them is nonzero in a fragment.
 const FRAGMENT_BITS: u16 = 0x3fff;
 /// Version and header length of an IPv4 header without options.
 const PLAIN_V4: u8 = 0x45;
 /// The next header of a packet without payload (RFC 8200, section 4.7).
 const NO_NEXT_HEADER: u8 = 59;
-/// Offset of the protocol in the IPv4 header, and of the next header in IPv6's.
+/// Offsets of the protocol in an IPv4 header and of the next header in an IPv6 header.
 const PROTOCOL_AT_V4: usize = 9;
 const NEXT_HEADER_AT_V6: usize = 6;
 
@@ -30,72 +30,73 @@ pub enum Input {
     Tcp(Packet),
     /// A UDP datagram for us. Its checksum is not checked yet.
     Udp(Packet),
-    /// A reply to send as it is: ARP, neighbour discovery, echo, or an ICMP error.
+    /// A reply that is ready to send: ARP, neighbour discovery, echo, or an ICMP error.
     Reply(Frame),
     /// An ICMP error about a packet that we sent.
     Error(IcmpError),
-    /// Nothing to handle. The reason is counted.
+    /// The frame was dropped, and the reason was counted.
     Dropped,
 }
 
 /// Frames by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// TCP segments passed on.
+    /// TCP segments passed to the transports.
     pub tcp: u64,
-    /// UDP datagrams passed on.
+    /// UDP datagrams passed to the transports.
     pub udp: u64,
     /// ARP requests and neighbour solicitations answered.
     pub discovery_replies: u64,
     /// Echo requests answered.
     pub echo_replies: u64,
-    /// ICMP errors passed on.
+    /// ICMP errors passed to the transports.
     pub icmp_errors: u64,
     /// ICMP errors sent about dropped packets.
     pub errors_sent: u64,
-    /// Dropped: not an Ethernet II frame, or an unknown ethertype.
+    /// Frames dropped because they are not Ethernet II, or have an unknown ethertype.
     pub unknown_ethertype: u64,
-    /// Dropped: the tag of a VLAN that is not served.
+    /// Frames dropped because they are tagged with a VLAN that is not served.
     pub foreign_vlan: u64,
-    /// Dropped: the IP header is truncated, inconsistent or of another version.
+    /// Packets dropped because the IP header is truncated, inconsistent or of another version.
     pub malformed: u64,
-    /// Dropped: the checksum of the IPv4 header or the ICMP message is wrong.
+    /// Packets dropped because the checksum of the IPv4 header or the ICMP message is wrong.
     pub bad_checksum: u64,
-    /// Dropped: a fragment.
+    /// Fragments dropped.
     pub fragments: u64,
-    /// Dropped: an unknown IPv6 option that must not be ignored, or too many
+    /// Packets dropped because of an unknown IPv6 option that must not be ignored, or of too many
     /// extension headers or options.
     pub options: u64,
-    /// Dropped: an IPv4 source route, or an IPv6 routing header with segments
+    /// Packets dropped because of an IPv4 source route, or an IPv6 routing header with segments
     /// left.
     pub source_routes: u64,
-    /// Dropped: sent to another station's MAC address.
+    /// Frames dropped because they are for another station's MAC address.
     pub other_station: u64,
-    /// Dropped: not sent to one of our addresses.
+    /// Packets dropped because they are not for one of our addresses.
     pub not_for_us: u64,
-    /// Dropped: the source is a multicast group or the limited broadcast address.
+    /// Packets dropped because the source is a multicast group or the limited broadcast address.
     pub source_group: u64,
-    /// Dropped: the source is a loopback address.
+    /// Packets dropped because the source is a loopback address.
     pub source_loopback: u64,
-    /// Dropped: the source is in 0/8 or 240/4, or an unspecified, IPv4-compatible or
-    /// IPv4-mapped IPv6 address.
+    /// Packets dropped because the source is in 0/8 or 240/4, or is an unspecified, IPv4-compatible
+    /// or IPv4-mapped IPv6 address.
     pub source_reserved: u64,
-    /// Dropped: the source is the network or broadcast address of one of our networks.
+    /// Packets dropped because the source is the network or broadcast address of one of our
+    /// networks.
     pub source_subnet: u64,
-    /// Dropped: the source is one of our own addresses.
+    /// Packets dropped because the source is one of our own addresses.
     pub source_own: u64,
-    /// Dropped: an unknown protocol or ICMP message.
+    /// Packets dropped because the protocol or ICMP message is unknown.
     pub unknown_protocol: u64,
-    /// Refused by the transports: UDP to a port that is not served.
+    /// UDP datagrams refused because their port is not served.
     pub udp_not_served: u64,
-    /// Refused by the transports: TCP to a server without TCP.
+    /// TCP segments refused because the server has no TCP.
     pub tcp_not_served: u64,
-    /// Refused by the transports: an ICMP error about a protocol that is not served.
+    /// ICMP errors ignored because they are about a protocol that is not served.
     pub icmp_errors_not_served: u64,
 }
 
 impl Counters {
-    /// Names and counts of the drops, for reports.
+    /// Returns names and counts of the drops, for reports.
     pub fn drops(&self) -> [(&'static str, u64); 18] {
         [
             ("unknown ethertype", self.unknown_ethertype),
@@ -147,8 +148,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes a host in **own** mode. The station's addresses belong to the server alone,
-    /// so the host answers ARP, neighbour discovery and echo, and sends ICMP errors.
+    /// Creates a host in **own** mode. The station's addresses belong only to the server, so the
+    /// host answers ARP, neighbour discovery and echo, and sends ICMP errors.
     pub fn own(station: Station) -> Self {
         Self {
             station,
@@ -159,8 +160,8 @@ impl Host {
         }
     }
 
-    /// Makes a host in **shared** mode. The kernel has the same addresses, and answers
-    /// everything below the transport itself.
+    /// Creates a host in **shared** mode. The kernel has the same addresses, and answers everything
+    /// below the transports itself.
     pub fn shared(station: Station) -> Self {
         Self {
             own: false,
@@ -168,16 +169,16 @@ impl Host {
         }
     }
 
-    /// Accepts transport checksums that hold only the pseudo-header's sum
-    /// (see [`nmio::Capabilities::partial_checksums`]).
+    /// Sets whether transport checksums that cover only the pseudo-header are accepted (see
+    /// [`nmio::Capabilities::partial_checksums`]).
     #[must_use]
     pub fn with_partial_checksums(mut self, accept: bool) -> Self {
         self.partial_checksums = accept;
         self
     }
 
-    /// Keys the hash that spreads the rate limit of ICMP errors over their receivers.
-    /// Without a random `secret`, one host can use up another's share.
+    /// Sets the key of the hash that assigns receivers to the rate limits of ICMP errors. Unless
+    /// `secret` is random, one host can use up the share of another.
     #[must_use]
     pub fn with_secret(mut self, secret: [u64; 4]) -> Self {
         self.error_limit = RateLimiter::new(secret);
@@ -190,12 +191,12 @@ impl Host {
         self.partial_checksums
     }
 
-    /// The served addresses.
+    /// Returns the served addresses.
     pub fn station(&self) -> &Station {
         &self.station
     }
 
-    /// Counts of received frames.
+    /// Returns the counters of received frames.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -240,7 +241,7 @@ impl Host {
         self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// Receives an IPv4 packet whose header does not have the usual length.
+    /// Receives an IPv4 packet whose version or header length is not the usual one.
     #[cold]
     #[inline(never)]
     fn receive_ipv4_options(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
@@ -270,9 +271,9 @@ impl Host {
         self.pass_on(|| packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// Returns the end of a packet in its frame, and its protocol. Returns `None` if the
-    /// packet is truncated, is not for us, or has a source that cannot be answered. The
-    /// checksum of its header, which has `header_len` bytes, is correct.
+    /// Returns the end of a packet in its frame, and its protocol. Returns `None` if the packet is
+    /// truncated, is not for us, or has a source that cannot be answered. The caller has checked
+    /// the checksum of the header, which has `header_len` bytes.
     #[inline(always)]
     fn admit_ipv4(
         &mut self,
@@ -349,7 +350,8 @@ impl Host {
         self.pass_on(packet, next_header, PROTOCOL_ICMPV6, now)
     }
 
-    /// Sorts a packet by its protocol. Each arm constructs it in place, which saves a move.
+    /// Returns the input for a packet's protocol. Each arm constructs the packet in place, which
+    /// saves a move.
     #[inline(always)]
     fn pass_on(
         &mut self,
@@ -377,7 +379,7 @@ impl Host {
     #[inline(never)]
     fn receive_other(&mut self, mut packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
         let has_extensions = icmp == PROTOCOL_ICMPV6 && options::is_extension(protocol);
-        // A second walk cannot find further extension headers.
+        // A second walk would not find more extension headers.
         if !has_extensions || packet.has_options() {
             return self.refuse_protocol(packet, protocol, now);
         }
@@ -421,8 +423,8 @@ impl Host {
         error.map_or(Input::Dropped, Input::Reply)
     }
 
-    /// Counts a UDP datagram to a port that is not served. Returns the port unreachable
-    /// error to send, unless the rate limit forbids it.
+    /// Counts a UDP datagram to a port that is not served. Returns the port unreachable error to
+    /// send, unless the rate limit forbids it.
     #[cold]
     pub(crate) fn refuse_udp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.udp_not_served += 1;
@@ -433,7 +435,7 @@ impl Host {
         }
     }
 
-    /// Counts a TCP segment at a server without TCP, like
+    /// Counts a TCP segment to a server without TCP. Otherwise like
     /// [`refuse_udp`](Self::refuse_udp).
     #[cold]
     pub(crate) fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
@@ -446,8 +448,8 @@ impl Host {
         self.counters.icmp_errors_not_served += 1;
     }
 
-    /// Turns a packet into an ICMP error about it. Returns `None` when the rate limit is
-    /// reached, and in shared mode, where the kernel sends errors.
+    /// Turns a packet into an ICMP error about it. Returns `None` if the rate limit is reached.
+    /// Also returns `None` in shared mode, where the kernel sends errors.
     #[cold]
     fn make_error(&mut self, packet: Packet, problem: Problem, now: Instant) -> Option<Frame> {
         if !self.own || !self.error_limit.take(packet.addresses().src(), now) {
@@ -499,8 +501,8 @@ impl Host {
         }
     }
 
-    /// Receives a frame to an IPv6 group, a group MAC address or another station. Only
-    /// neighbour discovery for our own addresses is for us.
+    /// Receives a frame to an IPv6 group, a group MAC address or another station. Only neighbour
+    /// discovery for our own addresses is for us.
     #[cold]
     fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
         let is_to_us = link.dst == self.station.mac() || self.station.listens_to(link.dst);
@@ -553,8 +555,8 @@ impl Host {
     }
 }
 
-/// Returns the packet in a frame that begins at `start`, has its payload at
-/// `payload_at` and ends at `len`.
+/// Returns the packet in a frame. The packet starts at `start`, its payload starts at `payload_at`,
+/// and it ends at `len`.
 #[inline(always)]
 fn packet_of(
     mut frame: Frame,

@@ -22,7 +22,7 @@ fn padding_is_removed() {
 }
 
 #[test]
-fn a_packet_turned_round_is_valid() {
+fn a_reply_made_in_place_is_valid() {
     for v6 in [false, true] {
         let bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
         let Input::Tcp(packet) = host().receive(frame(&bytes), Instant::ZERO) else {
@@ -154,7 +154,7 @@ fn an_error_about_our_segment_is_passed_on() {
         }
     );
     assert_eq!(host.counters.icmp_errors, 1);
-    // The quoted segment is the peer's, so we cannot have sent it.
+    // The quoted segment has the peer's source address, so we cannot have sent it.
     let bytes = too_big(&packet(to_us(false), PROTOCOL_TCP, &segment));
     let input = host.receive(frame(&bytes), Instant::ZERO);
     assert!(matches!(input, Input::Dropped), "{input:?}");
@@ -163,7 +163,7 @@ fn an_error_about_our_segment_is_passed_on() {
 }
 
 #[test]
-fn only_tags_of_named_vlans_are_accepted() {
+fn only_tags_of_served_vlans_are_accepted() {
     let echo = [8, 0, 0xf7, 0xff, 0, 0, 0, 0];
     let served: [Option<u16>; 4] = [None, Some(5), Some(0xe005), Some(4094)];
     let others = [Some(4), Some(6), Some(0), Some(0xe000), Some(0xfff)];
@@ -176,7 +176,7 @@ fn only_tags_of_named_vlans_are_accepted() {
             Input::Reply(reply) => {
                 assert!(served.contains(&vlan), "answered on {vlan:?}");
                 let header = eth::Header::parse(&reply).unwrap();
-                assert_eq!(header.vlan, vlan, "the priority too");
+                assert_eq!(header.vlan, vlan, "the reply keeps VLAN and priority");
             }
             Input::Dropped => {
                 assert!(others.contains(&vlan), "dropped on {vlan:?}");
@@ -282,7 +282,8 @@ fn a_packet_without_payload_is_passed_on() {
     }
 }
 
-/// See [`nmio::Capabilities::partial_checksums`].
+/// Tests that a checksum over only the pseudo-header is recognised; see
+/// [`nmio::Capabilities::partial_checksums`].
 #[test]
 fn an_unfinished_checksum_is_recognised() {
     for v6 in [false, true] {
@@ -349,7 +350,7 @@ fn replies_are_counted() {
     assert_eq!(host.counters, expected);
 }
 
-/// The host's counters after one packet.
+/// Returns the host's counters after one packet. The packet is either TCP or dropped.
 fn after(mut host: Host, bytes: &[u8]) -> Counters {
     let input = host.receive(frame(bytes), Instant::ZERO);
     assert_eq!(
@@ -424,7 +425,7 @@ fn sources_that_cannot_be_answered_are_counted_by_reason() {
     }
 }
 
-/// RFC 3021: both addresses of a /31 are host addresses.
+/// Both addresses of a /31 are host addresses (RFC 3021).
 #[test]
 fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
     for (prefix, passes) in [(30, false), (31, true), (32, true)] {
@@ -444,7 +445,7 @@ fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
     }
 }
 
-/// A neighbour solicitation for our address, to its group.
+/// Builds a neighbour solicitation for our address, sent to its group.
 fn solicitation() -> Vec<u8> {
     solicitation_on(Path {
         link: Link {
@@ -469,7 +470,7 @@ fn solicitation_on(path: Path) -> Vec<u8> {
     bytes
 }
 
-/// RFC 4861, section 7.3: a neighbour probes whether we are still reachable.
+/// A neighbour probes whether we are still reachable (RFC 4861, section 7.3).
 #[test]
 fn a_solicitation_to_our_own_address_is_answered() {
     let bytes = solicitation_on(to_us(true));
@@ -478,7 +479,7 @@ fn a_solicitation_to_our_own_address_is_answered() {
     };
     assert_eq!(reply[..6], PEER.0);
     assert_eq!(reply[54], 136, "an advertisement");
-    // The same first byte in another protocol is not a solicitation.
+    // In another protocol, the same first byte does not make a solicitation.
     let bytes = packet(to_us(true), PROTOCOL_TCP, &[NEIGHBOUR_SOLICITATION; 20]);
     let input = host().receive(frame(&bytes), Instant::ZERO);
     assert!(matches!(input, Input::Tcp(_)), "{input:?}");
@@ -496,8 +497,8 @@ fn arp_request() -> Vec<u8> {
     bytes
 }
 
-/// Only frames to our own MAC address are answered, except ARP by broadcast and
-/// solicitations to our group.
+/// Frames are answered only if they are for our own MAC address. The exceptions are broadcast ARP
+/// and solicitations to our group.
 #[test]
 fn frames_to_other_stations_are_not_answered() {
     let segment = |v6| packet(to_us(v6), PROTOCOL_TCP, b"segment");
@@ -536,12 +537,12 @@ fn frames_to_other_stations_are_not_answered() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = host().receive(frame(&bytes), Instant::ZERO);
     }
 
     #[test]
-    fn nearly_right_packets_are_survived(
+    fn no_nearly_valid_packet_causes_a_panic(
         v6: bool,
         protocol: u8,
         payload in prop::collection::vec(any::<u8>(), 0..120),

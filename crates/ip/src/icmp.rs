@@ -22,7 +22,7 @@ const ECHO_REQUEST_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
 pub(crate) const NEIGHBOUR_SOLICITATION: u8 = 135;
 
-/// Bytes of type, code, checksum and the rest of the header.
+/// Length of the ICMP header, in bytes: type, code, checksum, and four more bytes.
 pub(crate) const ICMP_HEADER_LEN: usize = 8;
 /// Offset of the checksum field.
 pub(crate) const CHECKSUM_AT: usize = 2;
@@ -30,15 +30,15 @@ pub(crate) const CHECKSUM_AT: usize = 2;
 /// The meaning of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A link on the path has an MTU of `mtu` bytes (RFC 1191, RFC 8201). Routers older
-    /// than RFC 1191 send 0.
+    /// A link on the path has an MTU of `mtu` bytes (RFC 1191, RFC 8201). Routers older than RFC
+    /// 1191 send 0.
     TooBig {
-        /// Largest IP packet, in bytes.
+        /// The largest IP packet, in bytes, or 0.
         mtu: u32,
     },
-    /// The destination cannot be reached; this is the received code.
+    /// The destination is unreachable. The value is the received code.
     Unreachable(u8),
-    /// The hop limit ran out on the path.
+    /// The hop limit reached zero on the path.
     TimeExceeded,
     /// A node did not understand a header.
     ParameterProblem,
@@ -50,15 +50,15 @@ pub enum ErrorKind {
 pub struct IcmpError {
     /// The kind of error.
     pub kind: ErrorKind,
-    /// Addresses of the quoted packet; the source is ours.
+    /// The addresses of the quoted packet. The source is ours.
     pub addresses: Addresses,
-    /// Protocol of the quoted packet: TCP or UDP.
+    /// The protocol of the quoted packet: TCP or UDP.
     pub protocol: u8,
     /// Our port.
     pub src_port: u16,
     /// The peer's port.
     pub dst_port: u16,
-    /// Sequence number of a quoted TCP segment, or length and checksum of a UDP
+    /// The sequence number of a quoted TCP segment, or the length and checksum of a quoted UDP
     /// datagram.
     pub sequence: u32,
 }
@@ -87,7 +87,7 @@ pub(crate) fn turn_echo_round(packet: &mut Packet, protocol: u8) -> bool {
     message[0] = reply;
     let mut field = checksum::update(field, old, new);
     if field == 0 {
-        // A reply of zeros only has the checksum 0xffff. For all others, 0 and 0xffff
+        // A reply of only zeros must have the checksum 0xffff. For all other replies, 0 and 0xffff
         // are equivalent (RFC 1624, section 3).
         field = 0xffff;
     }

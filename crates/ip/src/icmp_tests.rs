@@ -4,7 +4,7 @@ use crate::testing::{packet, to_us};
 
 const TRANSPORT: [u8; 8] = [0, 80, 0x30, 0x39, 1, 2, 3, 4];
 
-/// Parses an ICMP error with this header about a packet of ours. `change` alters the
+/// Parses an ICMP error with this header about a packet that we sent. `change` alters the quoted
 /// packet, from its IP header on.
 fn read(v6: bool, header: [u8; 8], change: fn(&mut Vec<u8>)) -> Option<IcmpError> {
     let about = Path {
@@ -63,7 +63,7 @@ fn every_kind_of_error_is_read() {
     }
 }
 
-/// We send only whole TCP and UDP packets, without options.
+/// We send only unfragmented TCP and UDP packets without options.
 #[test]
 fn an_error_about_a_packet_that_we_cannot_have_sent_is_ignored() {
     const V4: [u8; 8] = [3, 1, 0, 0, 0, 0, 0, 0];
@@ -83,7 +83,11 @@ fn an_error_about_a_packet_that_we_cannot_have_sent_is_ignored() {
     assert_eq!(read(false, V4, |b| b[7] = 1), None, "later fragment");
     assert_eq!(read(true, V6, |b| b[0] = 0x40), None, "version");
     for (v6, header) in [(false, V4), (true, V6)] {
-        assert_eq!(read(v6, header, |b| b.truncate(b.len() - 1)), None, "cut");
+        assert_eq!(
+            read(v6, header, |b| b.truncate(b.len() - 1)),
+            None,
+            "truncated"
+        );
     }
 }
 

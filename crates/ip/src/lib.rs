@@ -1,5 +1,5 @@
-//! IPv4 and IPv6 headers, checksums, ICMP, and the policy on fragments: everything that
-//! TCP and UDP share.
+//! The layer that TCP and UDP share: IPv4 and IPv6 headers, checksums, ICMP, and the policy on
+//! fragments.
 //!
 //! [`Host::receive`] parses a frame once. It returns one of three things:
 //!
@@ -7,8 +7,8 @@
 //! - a reply that is ready to send (ARP, neighbour discovery, echo),
 //! - a parsed ICMP error about a packet that we sent.
 //!
-//! It drops all other frames and counts them by reason. [`Transports`] serve TCP and UDP
-//! on a host. A [`Server`] is a host with its transports, ready for [`nmio::run`].
+//! It drops all other frames and counts them by reason. [`Transports`] serve TCP and UDP on a host.
+//! A [`Server`] is a host with its transports, ready for [`nmio::run`].
 //!
 //! ```
 //! use ip::Sum;
@@ -18,13 +18,13 @@
 //! assert_eq!(sum.fold(), 0xddf2);
 //! ```
 //!
-//! IPv4 options and IPv6 extension headers are skipped. Replies carry none, because many
-//! networks drop packets with them (RFC 9288; RFC 7126). An echo reply therefore returns
-//! no record route and no timestamp, which RFC 1122, section 3.2.2.6, only recommends.
+//! IPv4 options and IPv6 extension headers are skipped. Replies have none, because many networks
+//! drop packets with them (RFC 9288; RFC 7126). An echo reply therefore returns no record route and
+//! no timestamp. RFC 1122, section 3.2.2.6, only recommends returning them.
 //!
-//! Deliberately absent, and counted when received: fragments (answers never need them, and
-//! reassembly invites attacks; an atomic fragment counts as a whole packet, RFC 6946),
-//! source routes, forwarding, and multicast other than neighbour discovery.
+//! Deliberately absent, and counted when received: fragments, source routes, forwarding, and
+//! multicast other than neighbour discovery. Answers never need fragments, and reassembly invites
+//! attacks. An atomic fragment counts as a whole packet (RFC 6946).
 
 mod both;
 mod errors;
@@ -58,9 +58,9 @@ pub const PROTOCOL_UDP: u8 = 17;
 pub const PROTOCOL_ICMP: u8 = 1;
 /// Protocol number of ICMPv6.
 pub const PROTOCOL_ICMPV6: u8 = 58;
-/// Bytes of an IPv4 header without options.
+/// Length of an IPv4 header without options, in bytes.
 pub const IPV4_HEADER_LEN: usize = 20;
-/// Bytes of an IPv6 header without extensions.
+/// Length of an IPv6 header without extension headers, in bytes.
 pub const IPV6_HEADER_LEN: usize = 40;
 /// TTL and hop limit of sent packets (RFC 1700's recommended default).
 pub const HOP_LIMIT: u8 = 64;

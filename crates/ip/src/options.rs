@@ -1,16 +1,16 @@
 //! Walks, checks and skips IPv4 options and IPv6 extension headers.
 //!
-//! A server needs none of them. Two kinds are refused: source routes (RFC 7126, sections
-//! 4.3 and 4.4; RFC 5095), and unknown options whose sender wants the packet discarded
-//! (RFC 8200, section 4.2).
+//! A server needs none of them. It refuses source routes (RFC 7126, sections 4.3 and 4.4; RFC
+//! 5095). It also refuses unknown options whose sender wants the packet discarded (RFC 8200,
+//! section 4.2).
 
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMPV6};
 
-/// Maximum number of IPv6 extension headers of one packet. The steering program has the
-/// same limit. RFC 8200, section 4.1, recommends five at most.
+/// Maximum number of IPv6 extension headers in one packet. The steering program has the same limit.
+/// RFC 8200, section 4.1, recommends at most five.
 const MAX_EXTENSIONS: usize = 6;
-/// Maximum number of options of one IPv6 packet, padding included. RFC 8504, section 5.3,
-/// allows such a bound.
+/// Maximum number of options in one IPv6 packet, including padding. RFC 8504, section 5.3, allows
+/// such a limit.
 const MAX_OPTIONS: usize = 32;
 
 /// IPv4 options (RFC 791, section 3.1).
@@ -24,9 +24,9 @@ const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
-/// An extension header's length is a multiple of this.
+/// The length of an extension header is a multiple of this many bytes.
 const EXTENSION_UNIT: usize = 8;
-/// The fragment's offset and the more-fragments flag (RFC 8200, section 4.5).
+/// The fragment offset and the more-fragments flag (RFC 8200, section 4.5).
 const FRAGMENT_BITS: u16 = 0xfff9;
 
 /// IPv6 options (RFC 8200, section 4.2).
@@ -41,25 +41,25 @@ const ACTION_DISCARD: u8 = 0x40;
 pub(crate) enum Refusal {
     /// The packet is truncated, or its lengths contradict each other.
     Malformed,
-    /// A fragment of a larger packet.
+    /// The packet is a fragment of a larger packet.
     Fragment,
-    /// An IPv4 source route.
+    /// The packet has an IPv4 source route.
     SourceRoute,
-    /// An IPv6 routing header with segments left; its type is the byte `at` of the
-    /// packet. `report`: the sender may get an error.
+    /// The packet has an IPv6 routing header with segments left, whose type is at offset `at`.
+    /// `report` says whether the sender may get an error.
     RoutingHeader { report: bool, at: u16 },
-    /// An unknown IPv6 option that must not be ignored, at byte `at` of the packet.
-    /// `report`: the sender wants an error.
+    /// The packet has an unknown IPv6 option that must not be ignored, at offset `at`. `report`
+    /// says whether the sender wants an error.
     Option { report: bool, at: u16 },
-    /// Too many headers or options.
+    /// The packet has too many extension headers or options.
     TooMany,
 }
 
-/// The payload of a packet.
+/// The position and protocol of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Payload {
     pub(crate) protocol: u8,
-    /// From the start of the IP header.
+    /// Offset from the start of the IP header.
     pub(crate) at: usize,
     /// Offset of the field that names `protocol`.
     pub(crate) named_at: usize,
@@ -141,17 +141,17 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     Ok(payload)
 }
 
-/// Whether an ICMPv6 error may follow an extension header. An error must not be answered
-/// with an error (RFC 4443, section 2.4). A further extension header counts as one,
-/// because it is not parsed.
+/// Whether an ICMPv6 error may follow an extension header. An error must not be answered with an
+/// error (RFC 4443, section 2.4). Another extension header counts as an error, because it is not
+/// parsed.
 fn may_be_error(next_header: u8, rest: &[u8]) -> bool {
     const INFORMATIONAL: u8 = 128;
     let is_error = rest.first().is_none_or(|kind| *kind < INFORMATIONAL);
     is_extension(next_header) || next_header == PROTOCOL_ICMPV6 && is_error
 }
 
-/// Checks the options of an extension header at offset `at` of its packet. `report`: the
-/// sender may get an error.
+/// Checks the options of an extension header at offset `at` of its packet. `report` says whether
+/// the sender may get an error.
 fn check_ipv6_options(
     extension: &[u8],
     at: usize,

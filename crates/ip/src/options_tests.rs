@@ -6,17 +6,17 @@ use crate::host::Counters;
 use crate::testing::{echo, fix_header, frame, host, packet, to_us, with_extensions, with_options};
 use crate::{Input, PROTOCOL_TCP, PROTOCOL_UDP};
 
-/// A record route of one address, followed by the end of options.
+/// A record route option for one address, followed by the end of options.
 const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 0];
 const TIMESTAMP: [u8; 8] = [68, 8, 5, 0, 0, 0, 0, 0];
 const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
 
-/// Six bytes of padding behind next header and length.
+/// An extension header with six bytes of padding.
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 /// The fragment header of an atomic fragment.
 const ATOMIC: [u8; 8] = [0, 0, 0, 0, 1, 2, 3, 4];
-/// The same with all reserved bits set. Other headers have their length in one of these
-/// bytes (RFC 8200, section 4.5).
+/// An atomic fragment with all reserved bits set. In other headers, one of these bytes is the
+/// length (RFC 8200, section 4.5).
 const RESERVED: [u8; 8] = [0, 255, 0, 6, 1, 2, 3, 4];
 /// Fragment headers of a first and a last fragment.
 const FIRST: [u8; 8] = [0, 0, 0, 1, 1, 2, 3, 4];
@@ -26,7 +26,7 @@ const ROUTED: [u8; 24] = [
     0, 2, 2, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Returns the packet turned round, or the reply to it, and the counters.
+/// Returns the counters, and either the packet turned into a reply or the host's reply.
 fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     let mut host = host();
     let reply = match host.receive(frame(bytes), Instant::ZERO) {
@@ -75,7 +75,7 @@ fn ipv4_options_are_skipped_and_not_returned() {
 }
 
 #[test]
-fn ipv4_options_that_contradict_themselves_are_malformed() {
+fn inconsistent_ipv4_options_are_malformed() {
     let bytes = packet(to_us(false), PROTOCOL_TCP, b"segment");
     let cases: [&[u8]; 5] = [
         &[7, 0, 0, 0],
@@ -88,7 +88,7 @@ fn ipv4_options_that_contradict_themselves_are_malformed() {
         let (reply, counters) = outcome(&with_options(bytes.clone(), options));
         assert_eq!((reply, counters.malformed), (None, 1), "{options:?}");
     }
-    // The header ends behind the packet, or is too short.
+    // The header ends after the packet, or is too short.
     for version_ihl in [0x4f, 0x44, 0x40, 0x55, 0x65] {
         let mut bytes = bytes.clone();
         bytes[14] = version_ihl;
@@ -100,7 +100,7 @@ fn ipv4_options_that_contradict_themselves_are_malformed() {
     short[14] = 0x44;
     short[17] = 16;
     assert_eq!(outcome(&short).1.malformed, 1);
-    // The header ends within the frame, but behind the total length.
+    // The header ends within the frame, but after the total length.
     let mut bytes = with_options(bytes, &[NO_OPERATION; 8]);
     bytes[17] = 24;
     fix_header(&mut bytes);
@@ -189,7 +189,7 @@ fn ipv6_extension_headers_are_refused_by_reason() {
         header
     };
     let option = |kind| [0, 0, kind, 4, 0, 0, 0, 0];
-    // Thirty-three options that each take two bytes.
+    // Thirty-three options of two bytes each.
     let many = [&[0, 8][..], &[1, 0].repeat(33), &[0; 4]].concat();
     let cases: [Case<'_>; 13] = [
         (&[(FRAGMENT, &FIRST)], |c| c.fragments),
@@ -221,7 +221,7 @@ fn ipv6_extension_headers_are_refused_by_reason() {
     }
 }
 
-/// RFC 6980: neighbour discovery in fragments is ignored.
+/// Fragmented neighbour discovery messages are ignored (RFC 6980).
 #[test]
 fn a_solicitation_in_an_atomic_fragment_is_ignored() {
     let bytes = packet(to_us(true), crate::PROTOCOL_ICMPV6, &[0; 24]);
@@ -250,7 +250,7 @@ fn a_packet_truncated_in_its_extensions_is_malformed() {
 
 proptest! {
     #[test]
-    fn any_options_are_survived(
+    fn no_options_cause_a_panic(
         v6: bool,
         words in prop::collection::vec(any::<u32>(), 0..11),
         kind in prop::sample::select(vec![HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION]),

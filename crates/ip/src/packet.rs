@@ -1,4 +1,4 @@
-//! A received packet whose IP header has been checked.
+//! A received packet with a checked IP header.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,16 +17,16 @@ const UDP_CHECKSUM_AT: usize = 6;
 pub enum Addresses {
     /// IPv4.
     V4 {
-        /// Source.
+        /// The source address.
         src: Ipv4Addr,
-        /// Destination.
+        /// The destination address.
         dst: Ipv4Addr,
     },
     /// IPv6.
     V6 {
-        /// Source.
+        /// The source address.
         src: Ipv6Addr,
-        /// Destination.
+        /// The destination address.
         dst: Ipv6Addr,
     },
 }
@@ -55,7 +55,7 @@ impl Addresses {
         }
     }
 
-    /// The addresses of an IP header without options.
+    /// Reads the addresses of an IP header without options.
     #[inline(always)]
     fn of_header(header: &[u8]) -> Self {
         if let Some(header) = header.first_chunk::<IPV6_HEADER_LEN>() {
@@ -75,7 +75,7 @@ impl Addresses {
         }
     }
 
-    /// The source.
+    /// Returns the source address.
     #[inline(always)]
     pub const fn src(&self) -> IpAddr {
         match self {
@@ -84,7 +84,7 @@ impl Addresses {
         }
     }
 
-    /// The destination.
+    /// Returns the destination address.
     #[inline(always)]
     pub const fn dst(&self) -> IpAddr {
         match self {
@@ -93,7 +93,7 @@ impl Addresses {
         }
     }
 
-    /// Bytes of the IP header of a packet with these addresses.
+    /// Returns the length of the IP header of a packet with these addresses.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
         match self {
@@ -102,7 +102,7 @@ impl Addresses {
         }
     }
 
-    /// The sum of both addresses, which is part of every checksum.
+    /// Returns the checksum of both addresses, which is part of every transport checksum.
     #[inline(always)]
     pub fn sum(&self) -> Sum {
         match self {
@@ -111,8 +111,8 @@ impl Addresses {
         }
     }
 
-    /// The pseudo-header's sum for `len` bytes of `protocol` (RFC 9293,
-    /// section 3.1; RFC 8200, section 8.1).
+    /// Returns the checksum of the pseudo-header for `len` bytes of `protocol` (RFC 9293, section
+    /// 3.1; RFC 8200, section 8.1).
     #[inline(always)]
     pub fn pseudo_sum(&self, protocol: u8, len: usize) -> Sum {
         self.sum().word(u16::from(protocol)).dword(len as u32)
@@ -122,11 +122,11 @@ impl Addresses {
 /// A whole received packet to one of our addresses, with a checked IP header. The
 /// transport's checksum is not checked yet.
 ///
-/// The payload excludes the frame's padding. IPv4 options and IPv6 extension headers are
-/// moved out of the way, so the payload begins where that of a reply begins.
+/// The payload excludes the frame's padding. IPv4 options and IPv6 extension headers are moved
+/// behind it, so the payload starts at the same offset as that of a reply.
 ///
-/// The type is small because it is moved often. It reads addresses from the header,
-/// which stays unchanged.
+/// The type is small because it is moved often. It does not store the addresses, but reads them
+/// from the header, which stays unchanged.
 #[derive(Debug)]
 pub struct Packet {
     frame: Frame,
@@ -136,15 +136,15 @@ pub struct Packet {
     start: u16,
     /// End of the received packet in the frame.
     end: u16,
-    /// Bytes of options or extension headers, which were moved behind `end`.
+    /// Length of the options or extension headers that were moved behind `end`.
     options_len: u16,
-    /// Accepts a checksum that covers only the pseudo-header.
+    /// Whether a checksum that covers only the pseudo-header is accepted.
     partial_checksum: bool,
 }
 
 impl Packet {
-    /// Makes the packet of a frame that ends with the IP packet. The IP header begins at
-    /// `ip_at`. `start`, the end of a header without options, lies within the frame.
+    /// Creates the packet in a frame that ends with the IP packet. The IP header begins at `ip_at`.
+    /// `start`, the end of a header without options, is within the frame.
     #[inline(always)]
     pub(crate) fn new(frame: Frame, ip_at: usize, start: usize, partial_checksum: bool) -> Self {
         debug_assert!(start <= frame.len());
@@ -163,13 +163,13 @@ impl Packet {
         self.options_len > 0
     }
 
-    /// The whole IP packet. Call it only while no options are set aside.
+    /// Returns the whole IP packet. Call it only while no options are set aside.
     pub(crate) fn ip(&self) -> &[u8] {
         &self.frame[usize::from(self.ip_at)..]
     }
 
-    /// Moves `len` bytes of options or extension headers from behind the header to behind
-    /// the payload.
+    /// Moves `len` bytes of options or extension headers from between header and payload to the end
+    /// of the packet.
     pub(crate) fn set_options_aside(&mut self, len: usize) {
         let start = usize::from(self.start);
         self.frame[start..].rotate_left(len);
@@ -192,7 +192,7 @@ impl Packet {
         self.frame
     }
 
-    /// Source and destination.
+    /// Returns source and destination.
     #[inline(always)]
     pub fn addresses(&self) -> Addresses {
         let header = &self.frame[usize::from(self.ip_at)..usize::from(self.start)];
@@ -203,7 +203,7 @@ impl Packet {
         usize::from(self.start - self.ip_at) == IPV4_HEADER_LEN
     }
 
-    /// The path back to the sender.
+    /// Returns the path back to the sender.
     #[inline(always)]
     pub fn path_back(&self) -> Path {
         Path {
@@ -212,33 +212,33 @@ impl Packet {
         }
     }
 
-    /// The link back to the sender.
+    /// Returns the link back to the sender.
     #[inline(always)]
     pub fn link_back(&self) -> Link {
         Link::back_from(&self.frame, usize::from(self.ip_at))
     }
 
-    /// The ECN bits, which routers on the path may have set.
+    /// Returns the ECN bits, which routers on the path may have set.
     #[inline(always)]
     pub fn ecn(&self) -> Ecn {
         let bits = self.frame[usize::from(self.ip_at) + 1];
         Ecn::from_bits(if self.is_v4() { bits } else { bits >> 4 })
     }
 
-    /// The IP payload: the transport's header and data.
+    /// Returns the IP payload: the transport's header and data.
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         &self.frame[usize::from(self.start)..]
     }
 
-    /// The IP payload, for changes in place.
+    /// Returns the IP payload for changes in place.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.frame[usize::from(self.start)..]
     }
 
-    /// The IP payload, for changes in place, and a function that reads the addresses.
-    /// They cost nothing where nobody calls it.
+    /// Returns the IP payload for changes in place, and a function that reads the addresses. The
+    /// addresses cost nothing unless the function is called.
     #[inline(always)]
     pub fn payload_and_addresses(&mut self) -> (&mut [u8], impl Fn() -> Addresses) {
         let ip_at = usize::from(self.ip_at);
@@ -246,7 +246,7 @@ impl Packet {
         (payload, move || Addresses::of_header(&head[ip_at..]))
     }
 
-    /// The maximum length of an IP payload in this frame, in bytes.
+    /// Returns the maximum length of an IP payload in this frame, in bytes.
     #[inline(always)]
     pub fn payload_capacity(&self) -> usize {
         self.frame.capacity() - usize::from(self.start)
@@ -256,18 +256,18 @@ impl Packet {
     /// shorter than the request.
     ///
     /// # Panics
-    /// When `len` exceeds [`Packet::payload_capacity`].
+    /// Panics if `len` exceeds [`Packet::payload_capacity`].
     #[inline(always)]
     pub fn set_payload_len(&mut self, len: usize) {
         self.frame.set_len(usize::from(self.start) + len);
     }
 
-    /// Whether the transport checksum is correct. A host
-    /// [with partial checksums](crate::Host::with_partial_checksums) also accepts a field
-    /// that covers only the pseudo-header, as a peer with checksum offload sends it.
+    /// Whether the transport checksum is correct. A host [with partial
+    /// checksums](crate::Host::with_partial_checksums) also accepts a checksum that covers only the
+    /// pseudo-header, as sent by a peer with checksum offload.
     ///
-    /// `field_at` is the field's offset in the payload. The caller has checked that the
-    /// payload is long enough.
+    /// `field_at` is the checksum's offset in the payload. The caller has checked that the payload
+    /// is long enough.
     #[inline(always)]
     pub fn checksum_ok(&self, protocol: u8, field_at: usize) -> bool {
         self.checksum_is_whole(protocol)
@@ -277,7 +277,7 @@ impl Packet {
     /// Whether the checksum over pseudo-header and payload is correct.
     #[inline(always)]
     pub(crate) fn checksum_is_whole(&self, protocol: u8) -> bool {
-        // The header ends with the addresses, so one sum covers them and the payload.
+        // The header ends with the addresses, so one pass sums the addresses and the payload.
         let start = usize::from(self.start);
         let addresses_len = if self.is_v4() { 8 } else { 32 };
         Sum::of(&self.frame[start - addresses_len..])
@@ -286,9 +286,9 @@ impl Packet {
             .is_valid()
     }
 
-    /// Whether the transport checksum covers only the pseudo-header, because the sender
-    /// left the rest to a device. Use it to classify packets that
-    /// [`checksum_ok`](Self::checksum_ok) refused.
+    /// Whether the transport checksum covers only the pseudo-header, because the sender left the
+    /// rest to a device. Use it to classify packets that [`checksum_ok`](Self::checksum_ok) has
+    /// refused.
     #[cold]
     pub fn has_unfinished_checksum(&self, protocol: u8, field_at: usize) -> bool {
         let payload = self.payload();
@@ -306,8 +306,8 @@ impl Packet {
         [a, b] != [0; 2] && (is_unsummed || self.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT))
     }
 
-    /// Turns the packet round: writes link and IP headers that lead to the sender. The
-    /// payload must already be the reply's, with its checksum.
+    /// Turns the packet into a reply: writes link and IP headers that lead back to the sender. The
+    /// payload must already be that of the reply, with its checksum.
     #[inline(always)]
     pub fn turn_round(mut self, protocol: u8) -> Frame {
         let payload_len = self.frame.len() - usize::from(self.start);

@@ -12,8 +12,7 @@ const VERSION_IHL: u8 = 0x45;
 /// (RFC 6864, section 4).
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The two bits of explicit congestion notification in an IP header (RFC 3168,
-/// section 5).
+/// The two ECN bits in an IP header (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
     /// The transport does not use ECN.
@@ -43,14 +42,14 @@ impl Ecn {
 /// The link and IP addresses of packets to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The local link.
+    /// The Ethernet header.
     pub link: Link,
-    /// Our address as the source, the peer's as the destination.
+    /// The IP addresses: ours is the source, the peer's is the destination.
     pub addresses: Addresses,
 }
 
 impl Path {
-    /// Bytes of the link and IP headers.
+    /// Returns the length of the link and IP headers, in bytes.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
         self.link.header_len() + self.addresses.header_len()
@@ -60,7 +59,7 @@ impl Path {
     /// `packet`, and returns the payload's offset.
     ///
     /// # Panics
-    /// When `packet` is shorter than the headers.
+    /// Panics if `packet` is shorter than the headers.
     #[inline(always)]
     pub fn write(&self, packet: &mut [u8], protocol: u8, payload_len: usize) -> usize {
         self.write_marked(packet, protocol, payload_len, Ecn::NotEct)
@@ -70,7 +69,7 @@ impl Path {
     /// 65,535 bytes is 0, as in Linux since 6.3 ("BIG TCP").
     ///
     /// # Panics
-    /// When `packet` is shorter than the headers.
+    /// Panics if `packet` is shorter than the headers.
     #[inline(always)]
     pub fn write_marked(
         &self,
@@ -115,12 +114,12 @@ impl Path {
         }
     }
 
-    /// Patches the headers of a packet that [`Path::write`] prepared for an untagged link,
-    /// the same IP version and the same protocol. It writes only MAC addresses, IP
-    /// addresses, the length, the ECN bits and the IPv4 checksum.
+    /// Patches the headers of a packet that [`Path::write`] prepared for an untagged link, the same
+    /// IP version and the same protocol. Writes only MAC addresses, IP addresses, the length, the
+    /// ECN bits and the IPv4 checksum.
     ///
     /// # Panics
-    /// When `packet` is shorter than the headers.
+    /// Panics if `packet` is shorter than the headers.
     #[inline(always)]
     pub fn patch(&self, packet: &mut [u8], protocol: u8, payload_len: usize) {
         self.patch_marked(packet, protocol, payload_len, Ecn::NotEct);
@@ -129,7 +128,7 @@ impl Path {
     /// Like [`Path::patch`], with ECN bits.
     ///
     /// # Panics
-    /// When `packet` is shorter than the headers.
+    /// Panics if `packet` is shorter than the headers.
     #[inline(always)]
     pub fn patch_marked(&self, packet: &mut [u8], protocol: u8, payload_len: usize, ecn: Ecn) {
         debug_assert!(self.link.vlan.is_none(), "prepared packets have no tag");
@@ -156,8 +155,8 @@ impl Path {
         }
     }
 
-    /// Computes the header's checksum from constants, length and addresses, without reading
-    /// the header.
+    /// Computes the header's checksum from constants, length and addresses. It does not read the
+    /// header.
     #[inline(always)]
     fn ipv4_checksum(&self, protocol: u8, total_len: u16, ecn: Ecn) -> u16 {
         Sum::ZERO

@@ -1,4 +1,4 @@
-//! Segments a super-segment in software, as a kernel or a device does.
+//! Segments a super-segment in software, like a kernel or a device.
 
 use eth::ETHERTYPE_IPV4;
 use nmio::SuperSegment;
@@ -21,10 +21,10 @@ const UDP_CHECKSUM_AT: usize = 6;
 /// Appends segment number `index` of a super-segment to `frame`, as a whole frame with its
 /// own lengths, sequence number, control bits, IPv4 identification and checksums.
 ///
-/// It serves ports without a kernel that segments, such as those of [`nmio::sim`].
+/// This function is for ports without a kernel that segments, such as those of [`nmio::sim`].
 ///
 /// # Panics
-/// When there is no such segment, or the headers are not those of a packet.
+/// Panics if the super-segment has no such segment, or if its headers are not valid packet headers.
 pub fn write_segment(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>) {
     let begin = frame.len();
     let at = packet.transport_at();
@@ -41,7 +41,10 @@ pub fn write_segment(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>) {
         want -= to - from;
     }
     let frame = &mut frame[begin..];
-    assert!(frame.len() > headers.len(), "there is such a segment");
+    assert!(
+        frame.len() > headers.len(),
+        "the super-segment has this segment"
+    );
 
     let link = eth::Header::parse(frame).expect("a frame has an Ethernet header");
     let (network, transport) = frame[link.len()..].split_at_mut(at - link.len());

@@ -18,7 +18,7 @@ const V6: [Ipv6Addr; 2] = [
 const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 
-/// Receives a frame as every server does, with all checks.
+/// Returns a path from the peer to us.
 fn path(v6: bool, vlan: Option<u16>) -> Path {
     let addresses = if v6 {
         Addresses::V6 {
@@ -46,7 +46,8 @@ fn receive(host: &mut Host, pool: &Pool, bytes: &[u8]) -> Input {
     host.receive(frame, nmio::Instant::ZERO)
 }
 
-/// Returns a super-segment of `bytes[range]`. TCP has control bits.
+/// Returns a super-segment of `bytes[range]`. `tcp` holds the sequence number and control bits of a
+/// TCP segment; `None` makes UDP.
 fn run(
     path: &Path,
     tcp: Option<(u32, u8)>,
@@ -85,7 +86,7 @@ fn run(
     packet
 }
 
-/// The first segment has CWR, the last one has PSH and FIN, and all have the other bits.
+/// The first segment has CWR, the last one has PSH and FIN, and all segments have the other bits.
 #[test]
 fn each_segment_has_its_own_control_bits() {
     for v6 in [false, true] {
@@ -102,7 +103,7 @@ fn each_segment_has_its_own_control_bits() {
 }
 
 proptest! {
-    /// A host accepts every segment, and together they are the sent bytes.
+    /// A host accepts every segment, and their data together equals the sent bytes.
     #[test]
     fn segments_are_whole_packets(
         v6: bool,

@@ -1,4 +1,4 @@
-//! A host with its transports, as the event loop runs it.
+//! A host with its transports, which the event loop runs.
 
 use std::mem;
 
@@ -20,7 +20,7 @@ pub struct Server<T> {
 }
 
 impl<T> Server<T> {
-    /// Makes a server of `transports` at the addresses of `host`.
+    /// Creates a server of `transports` at the addresses of `host`.
     pub fn new(host: Host, transports: T) -> Self {
         Self {
             host,
@@ -38,7 +38,7 @@ impl<T> Server<T> {
         }
     }
 
-    /// Handles a batch whose memory accesses the transports prefetch.
+    /// Handles a batch after the transports have prefetched its memory accesses.
     fn handle_prefetched<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
     where
         T: Transports<P>,

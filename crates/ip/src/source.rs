@@ -12,7 +12,7 @@ pub(crate) enum BadSource {
     Group,
     /// 127/8 or `::1`.
     Loopback,
-    /// 0/8, 240/4, an unspecified, IPv4-compatible or IPv4-mapped IPv6 address.
+    /// 0/8, 240/4, or an unspecified, IPv4-compatible or IPv4-mapped IPv6 address.
     Reserved,
     /// The network address or the broadcast address of one of our networks.
     Subnet,
@@ -20,7 +20,7 @@ pub(crate) enum BadSource {
     Own,
 }
 
-/// Returns why `src` cannot be answered, or `None`.
+/// Returns the reason why `src` cannot be answered, or `None` if it can.
 #[inline(always)]
 pub(crate) fn refuse_v4(station: &Station, src: Ipv4Addr) -> Option<BadSource> {
     let first = src.octets()[0];

@@ -1,4 +1,4 @@
-//! Shared by the tests of this crate: two stations, and packets from the peer to us.
+//! Helpers for the tests of this crate: two stations, and packets from the peer to us.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ pub(crate) fn host() -> Host {
     Host::own(Station::new(OURS, &[V4.0.into(), V6.0.into()]))
 }
 
-/// The path from the peer to us.
+/// Returns the path from the peer to us.
 pub(crate) fn to_us(v6: bool) -> Path {
     let addresses = if v6 {
         Addresses::V6 {
@@ -63,7 +63,7 @@ pub(crate) fn frame(bytes: &[u8]) -> Frame {
     frame
 }
 
-/// A UDP datagram from port 0x3039 to port 53, with a correct checksum.
+/// Builds a UDP datagram from port 0x3039 to port 53, with a correct checksum.
 pub(crate) fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
     let path = to_us(v6);
     let len = 8 + data.len();
@@ -75,7 +75,7 @@ pub(crate) fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
     packet(path, PROTOCOL_UDP, &udp)
 }
 
-/// An ICMP error about a packet of ours, from the peer to us.
+/// Builds an ICMP error from the peer about a packet that we sent.
 pub(crate) fn too_big(ours: &[u8]) -> Vec<u8> {
     let mut message = vec![3, 4, 0, 0, 0, 0, 0x05, 0x14];
     message.extend_from_slice(&ours[eth::HEADER_LEN..]);
@@ -88,7 +88,7 @@ pub(crate) fn echo(v6: bool) -> Vec<u8> {
     echo_of(v6, &[0x12, 0x34, 0, 1, b'p', b'i', b'n'])
 }
 
-/// An echo request with this identifier, sequence number and data.
+/// Builds an echo request with this identifier, sequence number and data.
 pub(crate) fn echo_of(v6: bool, rest: &[u8]) -> Vec<u8> {
     let path = to_us(v6);
     let (kind, protocol) = if v6 {
@@ -126,8 +126,8 @@ pub(crate) fn fix_header(bytes: &mut [u8]) {
     bytes[24..26].copy_from_slice(&field.to_be_bytes());
 }
 
-/// Inserts extension headers into an IPv6 packet: the type and the bytes of each. It
-/// writes the first byte of each header.
+/// Inserts extension headers into an IPv6 packet, given as type and bytes. Overwrites the first
+/// byte of each header.
 pub(crate) fn with_extensions(mut bytes: Vec<u8>, extensions: &[(u8, &[u8])]) -> Vec<u8> {
     let mut next = bytes[20];
     for (kind, extension) in extensions.iter().rev() {

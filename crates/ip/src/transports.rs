@@ -1,4 +1,4 @@
-//! Hands packets to the transports on a host, and refuses the rest.
+//! Passes packets to the transports of a host, and refuses the rest.
 
 use arrayvec::ArrayVec;
 use nmio::{Batch, Frame, Instant, MAX_BATCH, Port, prefetch};
@@ -10,38 +10,38 @@ use crate::packet::Packet;
 /// Serves TCP, UDP or both on a [`Host`]. A [`Server`](crate::Server) is a host with its
 /// transports, and [`Both`](crate::Both) combines two transports.
 ///
-/// A method returns a packet that it does not serve, and so does the default method. The
-/// host then refuses and counts the packet. [`nmio::Handler`] says when most of these
-/// methods are called.
+/// A method returns each packet that it does not serve; the default methods return all packets. The
+/// host then refuses and counts the packet. See [`nmio::Handler`] for when most of these methods
+/// are called.
 pub trait Transports<P: Port> {
-    /// Whether [`intercept`](Self::intercept) is implemented. It is called only then.
+    /// Whether [`intercept`](Self::intercept) is implemented. If not, it is never called.
     const INTERCEPTS: bool = false;
 
     /// Whether the transports serve `port` over `protocol`, [`PROTOCOL_TCP`](crate::PROTOCOL_TCP)
     /// or [`PROTOCOL_UDP`](crate::PROTOCOL_UDP).
     fn serves(&self, protocol: u8, port: u16) -> bool;
 
-    /// Handles a frame before the host parses it, or returns it. Use it for protocols of
-    /// your own.
+    /// Handles a frame before the host parses it, or returns the frame. This serves custom
+    /// protocols.
     #[inline(always)]
     fn intercept(&mut self, _port: &mut P, frame: Frame, _now: Instant) -> Option<Frame> {
         Some(frame)
     }
 
-    /// Handles a TCP segment, or returns it. Its checksum is not checked yet.
+    /// Handles a TCP segment, or returns it. The segment's checksum is not checked yet.
     #[inline(always)]
     fn handle_tcp(&mut self, _port: &mut P, segment: Packet, _now: Instant) -> Option<Packet> {
         Some(segment)
     }
 
-    /// Handles a UDP datagram, or returns it. Its checksum is not checked yet. This method
-    /// drops a datagram with a wrong checksum.
+    /// Handles a UDP datagram, or returns it. The datagram's checksum is not checked yet, so this
+    /// method drops a datagram with a wrong checksum.
     #[inline(always)]
     fn handle_udp(&mut self, _port: &mut P, datagram: Packet, _now: Instant) -> Option<Packet> {
         Some(datagram)
     }
 
-    /// Handles an ICMP error about a packet of ours. Returns `false` when it is about
+    /// Handles an ICMP error about a packet that we sent. Returns `false` if the error is about
     /// another protocol.
     fn handle_icmp_error(&mut self, _error: &IcmpError, _now: Instant) -> bool {
         false
@@ -75,7 +75,7 @@ pub trait Transports<P: Port> {
     #[inline(always)]
     fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// Latest time for the next call of [`handle_timers`](Self::handle_timers).
+    /// Returns the latest time for the next call of [`handle_timers`](Self::handle_timers).
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
@@ -85,14 +85,14 @@ pub trait Transports<P: Port> {
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// Whether polling is cheaper now than waking up for each packet.
+    /// Whether polling is currently cheaper than waking up for each packet.
     #[inline(always)]
     fn is_flooded(&self, _now: Instant) -> bool {
         false
     }
 
-    /// Closes open connections when the server stops. Returns whether all are closed; the
-    /// loop calls again otherwise.
+    /// Closes open connections when the server stops. Returns whether all connections are closed;
+    /// otherwise the event loop calls again.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
@@ -108,15 +108,15 @@ impl<P: Port> Transports<P> for () {
 /// A parsed batch, oldest first.
 pub type Inputs = ArrayVec<Input, MAX_BATCH>;
 
-/// Number of frames to prefetch ahead of the one that is read. A device or another core
-/// wrote them, so they are not in this core's cache.
+/// Number of frames prefetched ahead of the one being read. A device or another core wrote them, so
+/// they are not in this core's cache.
 const PREFETCHED_FRAMES: usize = 4;
 
 impl Host {
-    /// Handles a received frame to completion. It answers ARP, discovery and echo, hands
-    /// packets to the transports, and refuses those that they return.
+    /// Handles a received frame completely. Answers ARP, neighbour discovery and echo, passes
+    /// packets to the transports, and refuses the packets that they return.
     ///
-    /// A reply is dropped when the TX ring is full.
+    /// Drops the reply if the TX ring is full.
     #[inline(always)]
     pub fn handle_frame<P: Port, T: Transports<P>>(
         &mut self,
@@ -129,11 +129,12 @@ impl Host {
         self.dispatch(port, input, transports, now);
     }
 
-    /// Parses and empties a batch, oldest first, into `inputs`. [Dispatch](Self::dispatch)
-    /// them in this order. It serves transports that prefetch for a whole batch.
+    /// Parses a batch, oldest frame first, into `inputs`, and empties the batch.
+    /// [Dispatch](Self::dispatch) the inputs in this order. This method is for transports that
+    /// prefetch for a whole batch.
     ///
     /// # Panics
-    /// When `inputs` is not empty and has no room.
+    /// Panics if `inputs` has no room for the batch.
     #[inline(always)]
     pub fn receive_batch(&mut self, batch: &mut Batch, inputs: &mut Inputs, now: Instant) {
         batch.reverse();
@@ -180,7 +181,7 @@ impl Host {
     }
 }
 
-/// Sends a reply, or drops it when the TX ring is full.
+/// Sends a reply, or drops it if the TX ring is full.
 #[cold]
 #[inline(never)]
 fn send<P: Port>(port: &mut P, answer: Option<Frame>) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{datagram, echo, host, packet, to_us, too_big};
 use crate::{Counters, PROTOCOL_TCP, PROTOCOL_UDP};
 
-/// Accepts packets of one protocol, and errors about it.
+/// A transport that accepts packets of one protocol, and errors about it.
 struct Taker {
     protocol: u8,
     taken: u32,
@@ -48,7 +48,7 @@ fn segment(v6: bool) -> Vec<u8> {
     packet(to_us(v6), PROTOCOL_TCP, b"a segment of 20 byte")
 }
 
-/// An ICMP error about a packet of ours with this protocol.
+/// Builds an ICMP error about a packet that we sent with this protocol.
 fn error_about(protocol: u8) -> Vec<u8> {
     let mut ours = to_us(false);
     ours.addresses = ours.addresses.reversed();
@@ -66,12 +66,12 @@ fn answer<T: Transports<Sink>>(
     host.handle_frame(&mut sink, frame, transports, Instant::ZERO);
     assert_eq!(host.counters(), counted);
     let is_answered = sink.counters().tx_frames > 0;
-    // Only the sink keeps a frame: the one that it sent.
+    // No frame leaks: the sink keeps only the frame that it sent.
     assert_eq!(sink.pool().available(), 3 - u32::from(is_answered));
     is_answered.then(|| sink.last().to_vec())
 }
 
-/// Type and code of an ICMP message in an untagged frame.
+/// Returns type and code of an ICMP message in an untagged frame.
 fn message(v6: bool, frame: &[u8]) -> [u8; 2] {
     let at = to_us(v6).header_len();
     [frame[at], frame[at + 1]]

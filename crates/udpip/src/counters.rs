@@ -1,32 +1,31 @@
-//! Counts of received datagrams.
+//! Counters of received datagrams.
 
 /// Datagrams by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams given to the service.
+    /// Datagrams passed to the service.
     pub received: u64,
-    /// Answers queued.
+    /// Answers queued for sending.
     pub answered: u64,
-    /// Dropped: the length field does not fit the packet.
+    /// Datagrams dropped because the length field does not fit the packet.
     pub malformed: u64,
-    /// Dropped: the checksum is wrong, or absent over IPv6.
+    /// Datagrams dropped because the checksum is wrong, or is absent over IPv6.
     pub bad_checksum: u64,
-    /// Dropped: the sender left the checksum to a device
+    /// Datagrams dropped because the sender left the checksum to a device
     /// ([`ip::Packet::has_unfinished_checksum`]).
     pub unfinished_checksum: u64,
-    /// Dropped: the source port is 0, so no reply is possible.
+    /// Datagrams dropped because the source port is 0, so no reply is possible.
     pub bad_source: u64,
-    /// Not answered: the TX ring was full.
+    /// Answers not sent because the TX ring was full.
     pub ring_full: u64,
-    /// Not answered: the answer was longer than the link allows.
+    /// Answers not sent because they were longer than the link allows.
     pub too_long: u64,
-    /// Answered by a copy, because the port had no memory for another resident
-    /// packet.
+    /// Answers sent by copying because the port had no memory for another resident packet.
     pub residents_exhausted: u64,
 }
 
 impl Counters {
-    /// Names and counts of the drops, for reports.
+    /// Returns names and counts of the drops, for reports.
     pub fn drops(&self) -> [(&'static str, u64); 6] {
         [
             ("malformed UDP header", self.malformed),

@@ -14,20 +14,21 @@ const CHECKSUM_AT: usize = 6;
 /// The prepared part of an answer, with its checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Tail<'a> {
-    /// The bytes.
+    /// The bytes of the tail.
     pub bytes: &'a [u8],
-    /// Their sum, computed as if they started at an even offset.
+    /// The checksum of the bytes, computed as if they started at an even offset.
     pub sum: Sum,
 }
 
 impl<'a> Tail<'a> {
-    /// The empty tail, for answers that are all head.
+    /// The empty tail, for an answer that consists only of a head.
     pub const EMPTY: Tail<'static> = Tail {
         bytes: &[],
         sum: Sum::ZERO,
     };
 
-    /// Sums `bytes`. Call it once for a prepared answer, when it is loaded.
+    /// Creates a tail from `bytes` and computes their checksum. Call it once per prepared answer,
+    /// when the answer is loaded.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
@@ -36,8 +37,8 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// The resident packets of one prepared answer (*pre-copy*). Each IP version has its
-/// own, because their headers differ.
+/// The resident packets of one prepared answer (*pre-copy*). IPv4 and IPv6 have separate packets,
+/// because their headers differ.
 #[derive(Debug, Default)]
 pub struct AnswerCopies {
     v4: Copies,
@@ -45,7 +46,7 @@ pub struct AnswerCopies {
 }
 
 impl AnswerCopies {
-    /// Packets made so far.
+    /// Returns the number of resident packets created so far.
     pub fn packets(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
@@ -58,8 +59,8 @@ impl AnswerCopies {
     }
 }
 
-/// A received datagram with a verified checksum, and the port that received it. Answer
-/// it in one of the three ways, or drop it.
+/// A received datagram with a verified checksum, and the port that received it. A service either
+/// answers it in one of three ways or drops it.
 #[derive(Debug)]
 pub struct Datagram<'p, P: Port> {
     port: &'p mut P,
@@ -84,20 +85,20 @@ impl<'p, P: Port> Datagram<'p, P> {
         }
     }
 
-    /// The received payload.
+    /// Returns the received payload.
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         &self.packet.payload()[HEADER_LEN..]
     }
 
-    /// The received payload. Write the answer's head over it.
+    /// Returns the received payload. The service writes the answer's head over it.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.packet.payload_mut()[HEADER_LEN..]
     }
 
-    /// The received payload, as [`payload_mut`](Self::payload_mut) gives it, and a function
-    /// that reads the client's address and port.
+    /// Returns the received payload like [`payload_mut`](Self::payload_mut), and a function that
+    /// reads the client's address and port.
     #[inline(always)]
     pub fn payload_and_peer(&mut self) -> (&mut [u8], impl Fn() -> SocketAddr) {
         let src_port = self.src_port;
@@ -106,17 +107,18 @@ impl<'p, P: Port> Datagram<'p, P> {
         (&mut payload[HEADER_LEN..], peer)
     }
 
-    /// The client's address and port.
+    /// Returns the client's address and port.
     pub fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.packet.addresses().src(), self.src_port)
     }
 
-    /// The server's address and port, to which the client sent.
+    /// Returns the server's address and port, to which the client sent.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.packet.addresses().dst(), self.dst_port)
     }
 
-    /// The most payload bytes of an answer: what fits one packet of the link.
+    /// Returns the maximum payload length of an answer, in bytes. The answer must fit one packet of
+    /// the link.
     #[inline(always)]
     pub fn max_reply(&self) -> usize {
         let ip_header = self.packet.addresses().header_len();
@@ -125,17 +127,17 @@ impl<'p, P: Port> Datagram<'p, P> {
             .saturating_sub(HEADER_LEN)
     }
 
-    /// Number of resident packets that the port still has memory for.
+    /// Returns the number of resident packets that the port still has memory for.
     #[inline(always)]
     pub fn residents_left(&self) -> u32 {
         self.port.pool().residents_left()
     }
 
-    /// Lengthens the payload, for a head that is longer than the received payload. The
-    /// caller must write the new bytes.
+    /// Extends the payload, for a head that is longer than the received payload. The caller must
+    /// write the new bytes.
     ///
     /// # Panics
-    /// When `len` exceeds [`Datagram::max_reply`].
+    /// Panics if `len` exceeds [`Datagram::max_reply`].
     pub fn extend_payload(&mut self, len: usize) {
         assert!(len <= self.max_reply(), "{len} bytes do not fit one packet");
         if len > self.payload().len() {
@@ -143,7 +145,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         }
     }
 
-    /// The length of the UDP datagram, if the answer fits.
+    /// Returns the length of the UDP datagram if the answer fits.
     #[inline(always)]
     fn fits(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
         let len = head_len + tail + trail;
@@ -154,9 +156,9 @@ impl<'p, P: Port> Datagram<'p, P> {
         Some(HEADER_LEN + len)
     }
 
-    /// Answers in the received frame: the first `head_len` bytes of the payload as they
-    /// are now, then `tail`, then `trail`. Returns `false` and counts the reason when
-    /// the answer is too long or the TX ring is full.
+    /// Sends the answer in the received frame. The answer is the first `head_len` bytes of the
+    /// current payload, then `tail`, then `trail`. Returns `false` and counts the reason if the
+    /// answer is too long or the TX ring is full.
     #[inline(always)]
     pub fn turn_round(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -178,7 +180,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         count(self.counters, self.port.send(frame))
     }
 
-    /// Answers in a scratch frame, otherwise like [`Datagram::turn_round`].
+    /// Sends the answer in a scratch frame. Otherwise like [`Datagram::turn_round`].
     #[inline(always)]
     pub fn send_copy(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -200,12 +202,12 @@ impl<'p, P: Port> Datagram<'p, P> {
         count(self.counters, self.port.send(frame))
     }
 
-    /// Answers with a resident packet of `copies`, which holds `tail` behind a head of
-    /// `head_len` bytes. It makes another copy while all copies are in flight. On a
-    /// tagged link it calls [`Datagram::send_copy`] instead. It does so, and counts it,
-    /// when the port has no memory for another resident packet.
+    /// Sends the answer in a resident packet of `copies`, which holds `tail` after a head of
+    /// `head_len` bytes. Creates another copy if all copies are in flight. Falls back to
+    /// [`Datagram::send_copy`] on a tagged link. Does the same, and counts it, if the port has no
+    /// memory for another resident packet.
     ///
-    /// The same `copies` must always come with the same tail and head length.
+    /// Calls with the same `copies` must have the same tail and head length.
     #[inline(always)]
     pub fn send_resident(
         mut self,
@@ -247,8 +249,8 @@ impl<'p, P: Port> Datagram<'p, P> {
     fn make_resident(&mut self, udp_len: usize, body: &Body<'_>) -> Option<Resident> {
         let mut scratch = self.port.pool().take()?;
         self.write_packet(&mut scratch, udp_len, body);
-        // A later answer may have a longer trail. It fits, because every frame holds the
-        // largest packet of the link.
+        // A later answer may have a longer trail. It fits, because every frame can hold the largest
+        // packet of the link.
         self.port.pool().make_resident(&scratch)
     }
 
@@ -274,8 +276,8 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// Writes the UDP header to the start of `udp`, which already holds the body. It sums
-    /// only head and trail, because the tail's sum is known.
+    /// Writes the UDP header to the start of `udp`, which already holds the body. Sums only the
+    /// head and the trail, because the tail's checksum is known.
     #[inline(always)]
     fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
         let len = udp.len() as u16;
@@ -304,7 +306,7 @@ fn count(counters: &mut Counters, sent: Result<(), SendError>) -> bool {
     sent.is_ok()
 }
 
-/// Checks a datagram's length and checksum, and removes padding behind its end.
+/// Checks a datagram's length and checksum, and removes padding after its end.
 #[inline(always)]
 pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     let payload = packet.payload();
@@ -318,7 +320,7 @@ pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     let checksum = u16::from_be_bytes([header[6], header[7]]);
     packet.set_payload_len(len);
     if checksum == 0 {
-        // A missing checksum is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
+        // Only IPv4 allows a missing checksum (RFC 768; RFC 8200, section 8.1).
         let allowed = matches!(packet.addresses(), Addresses::V4 { .. });
         return if allowed {
             Ok(())

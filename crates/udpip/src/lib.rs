@@ -1,18 +1,17 @@
 //! Pre-packetized UDP: the paper's `libudpip`.
 //!
-//! A [`Service`] gets each datagram for its port and answers it in the same pass. Most
-//! of the answer was prepared when the content was loaded: a [`Tail`] whose checksum is
-//! known. Only the *head* differs from request to request, such as a DNS message's id
-//! and question. The service writes it over the start of the received payload. Head and
-//! tail leave in one of three ways:
+//! A [`Service`] gets each datagram for its port and answers it at once. Most of the answer was
+//! prepared when the content was loaded: it is a [`Tail`] whose checksum is known. Only the *head*
+//! differs between requests, for example the ID and question of a DNS message. The service writes
+//! the head over the start of the received payload. Head and tail are sent in one of three ways:
 //!
-//! | way | what is sent | cost |
+//! | method | frame sent | cost |
 //! |---|---|---|
-//! | [`Datagram::turn_round`] | the received frame itself; the tail is copied behind the head | no frame is taken |
-//! | [`Datagram::send_copy`] | a scratch frame with head and tail | one copy of everything |
-//! | [`Datagram::send_resident`] | a packet in the port's memory, with the head patched in | no copy of the tail |
+//! | [`Datagram::turn_round`] | the received frame | copies the tail, needs no new frame |
+//! | [`Datagram::send_copy`] | a scratch frame | copies head and tail |
+//! | [`Datagram::send_resident`] | a resident packet of the port | copies only the head |
 //!
-//! A whole server is a [`Server`] around a `Service`:
+//! A complete server is a [`Server`] around a `Service`:
 //!
 //! ```
 //! use nmio::{Instant, Port};
@@ -31,8 +30,8 @@
 //! }
 //! ```
 //!
-//! A service also gets messages from other threads ([`Service::on_message`]), and has
-//! one timer ([`Service::on_timer`]).
+//! A service also receives messages from other threads ([`Service::on_message`]), and has one timer
+//! ([`Service::on_timer`]).
 //!
 //! Deliberately absent: sending without a request, UDP-Lite, IP
 //! fragments, datagrams larger than the link's MTU.
@@ -45,5 +44,5 @@ pub use counters::Counters;
 pub use datagram::{AnswerCopies, Datagram, Tail};
 pub use server::{Server, Service, Udp};
 
-/// Bytes of a UDP header (RFC 768).
+/// Length of a UDP header, in bytes (RFC 768).
 pub const HEADER_LEN: usize = 8;

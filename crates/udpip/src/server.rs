@@ -1,4 +1,4 @@
-//! Hands datagrams to a service.
+//! Passes datagrams to a service.
 
 use ip::{PROTOCOL_UDP, Packet, Transports};
 use nmio::{Instant, Mailbox, Port};
@@ -6,14 +6,13 @@ use nmio::{Instant, Mailbox, Port};
 use crate::counters::Counters;
 use crate::datagram::{Datagram, Malformed, verify};
 
-/// Answers datagrams.
+/// A service that answers datagrams.
 pub trait Service {
     /// The type of messages from other threads ([`Udp::set_mailbox`]); `()` if there are
     /// none.
     type Message: Send;
 
-    /// Answers one datagram, or drops it. It runs in the pass over the received packet,
-    /// so a slow callback delays all clients.
+    /// Answers one datagram, or drops it. A slow callback delays all clients of the worker.
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant);
 
     /// Handles a message from another thread, between two batches. The default does
@@ -22,16 +21,16 @@ pub trait Service {
         let _ = (message, now);
     }
 
-    /// Time of the next call of [`on_timer`](Self::on_timer). The loop asks once per batch.
-    /// The default is never.
+    /// Returns the time of the next call of [`on_timer`](Self::on_timer). The event loop asks once
+    /// per batch. The default is never.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
     /// Runs at the time that [`poll_timeout`](Self::poll_timeout) returned. Afterwards
-    /// `poll_timeout` must return a later time or none, because a worker does not sleep
-    /// while its timeout has passed. The default does nothing.
+    /// `poll_timeout` must return a later time or `None`: a worker does not sleep while its timeout
+    /// has passed. The default does nothing.
     fn on_timer(&mut self, now: Instant) {
         let _ = now;
     }
@@ -58,7 +57,7 @@ impl<S: Service> Service for &mut S {
     }
 }
 
-/// The UDP layer: a port and the service on it.
+/// The UDP layer: a port and its service.
 #[derive(Debug)]
 pub struct Udp<S: Service> {
     port: u16,
@@ -68,7 +67,7 @@ pub struct Udp<S: Service> {
 }
 
 impl<S: Service> Udp<S> {
-    /// Serves `port` with `service`.
+    /// Creates a UDP layer that serves `port` with `service`.
     pub fn new(port: u16, service: S) -> Self {
         Self {
             port,
@@ -78,24 +77,24 @@ impl<S: Service> Udp<S> {
         }
     }
 
-    /// Delivers the messages of `mailbox` to [`Service::on_message`]. The server must
-    /// have its [bell](ip::Server::with_bell).
+    /// Delivers messages from `mailbox` to [`Service::on_message`]. The server must have the
+    /// mailbox's [bell](ip::Server::with_bell).
     pub fn set_mailbox(&mut self, mailbox: Mailbox<S::Message>) {
         self.mailbox = Some(mailbox);
     }
 
-    /// Counts of received and answered datagrams.
+    /// Returns the counters of received and answered datagrams.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The service.
+    /// Returns the service.
     pub fn service(&self) -> &S {
         &self.service
     }
 
-    /// Checks one datagram and hands it to the service that `with` returns. Returns a
-    /// datagram for another port.
+    /// Checks one datagram and passes it to the service that `with` returns. Returns the datagram
+    /// if it is for another port.
     #[inline(always)]
     pub fn handle_with<'s, P: Port, T: Service>(
         &'s mut self,

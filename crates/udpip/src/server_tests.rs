@@ -60,7 +60,7 @@ fn server(service: Recorder) -> Server<Recorder> {
     Server::new(Host::own(station), Udp::new(7, service))
 }
 
-/// Runs the server for `long`, and calls `call` at `at` from outside.
+/// Runs the server for `long`. Calls `call` from outside at time `at`.
 fn run(server: &mut Server<Recorder>, long: Duration, at: Option<Duration>, call: impl FnMut()) {
     let link = LinkConfig::symmetric(PathConfig::default());
     let (mut near, mut far, clock) = sim::link(&link, 1);
@@ -87,13 +87,13 @@ fn a_message_reaches_a_sleeping_service_within_100_microseconds() {
     let [(7, first), (8, second)] = server.transports.service().messages[..] else {
         panic!("{:?}", server.transports.service().messages)
     };
-    assert_eq!(first, second, "one pass takes both");
+    assert_eq!(first, second, "one pass takes both messages");
     let waited = first.since(Instant::ZERO + at);
     assert!(first >= Instant::ZERO + at && waited <= Duration::from_micros(100));
 }
 
 #[test]
-fn a_timer_fires_at_its_time_and_again_at_the_next() {
+fn a_timer_fires_repeatedly_at_the_requested_times() {
     let mut server = server(Recorder {
         due: Some(Instant::from_millis(250)),
         every: Duration::from_millis(300),

@@ -1,4 +1,4 @@
-//! Whole frames in and out, beside the unit tests.
+//! Tests the UDP layer with whole frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use udpip::{AnswerCopies, Counters, Datagram, HEADER_LEN, Server, Service, Tail,
 
 const PORT: u16 = 53;
 
-/// Who asks, and over what.
+/// A client, with its IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Peer {
     number: u8,
@@ -44,12 +44,12 @@ impl Peer {
         route
     }
 
-    /// A datagram to us, as a whole frame.
+    /// Builds a frame with a datagram to us.
     fn datagram(self, payload: &[u8]) -> Vec<u8> {
         self.route().datagram(payload)
     }
 
-    /// The payload of a reply to this peer, every header of which is checked.
+    /// Returns the payload of a reply to this peer. Checks all headers.
     fn payload(self, frame: &[u8]) -> Vec<u8> {
         let packet = read(frame).unwrap();
         assert_eq!(packet.route, self.route().back());
@@ -125,7 +125,7 @@ fn sink(residents: u32) -> Sink {
     sink
 }
 
-/// The frame that the server sends when it gets `frame`, if it does.
+/// Passes `frame` to the server. Returns the frame that the server sends, if any.
 fn handle(server: &mut Server<Answerer>, sink: &mut Sink, frame: &[u8]) -> Option<Vec<u8>> {
     let before = sink.counters().tx_frames;
     let frame = sink.frame_from(frame);
@@ -138,9 +138,9 @@ fn count(server: &Server<Answerer>) -> Counters {
 }
 
 proptest! {
-    /// Parts of odd and even lengths, so that each starts at any offset.
+    /// The parts have odd and even lengths, so each part may start at any offset.
     #[test]
-    fn all_ways_send_the_same(
+    fn all_ways_send_the_same_reply(
         request in prop::collection::vec(any::<u8>(), 1..60),
         head_cut in 0usize..60,
         tail in prop::collection::vec(any::<u8>(), 0..60),
@@ -154,7 +154,7 @@ proptest! {
         let expected = [&changed[..head_len], &tail, &trail].concat();
         for way in WAYS {
             let (mut server, mut sink) = (server(way, head_len, &tail, &trail), sink(4));
-            // The second time a resident packet is there already.
+            // The second reply reuses the resident packet.
             for _ in 0..2 {
                 let reply = handle(&mut server, &mut sink, &peer.datagram(&request)).unwrap();
                 prop_assert_eq!(&peer.payload(&reply), &expected, "{:?}", way);
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn the_service_sees_who_asks_whom() {
+fn the_service_sees_both_addresses_and_the_payload() {
     for peer in [Peer::V4, Peer::V6] {
         let (mut server, mut sink) = (server(Way::Copy, 0, b"", b""), sink(0));
         handle(&mut server, &mut sink, &peer.datagram(b"hello")).unwrap();
@@ -192,7 +192,7 @@ fn a_head_may_be_longer_than_the_request() {
 }
 
 #[test]
-fn a_payload_is_extended_to_the_length_asked_for_and_never_cut() {
+fn extend_payload_never_shortens_the_payload() {
     struct Extending;
     impl Service for Extending {
         type Message = ();
@@ -212,7 +212,7 @@ fn a_payload_is_extended_to_the_length_asked_for_and_never_cut() {
 }
 
 #[test]
-fn residents_serve_all_peers_and_both_families() {
+fn residents_serve_all_peers_over_ipv4_and_ipv6() {
     let (mut server, mut sink) = (server(Way::Resident, 2, b"answer", b""), sink(2));
     for number in 1..5 {
         for v6 in [false, true] {
@@ -225,15 +225,14 @@ fn residents_serve_all_peers_and_both_families() {
             );
         }
     }
-    // Complete at once: one of each family was enough.
+    // Replies complete at once, so one packet per IP version is enough.
     assert_eq!(server.transports.service().copies.packets(), 2);
     assert_eq!(count(&server).residents_exhausted, 0);
 }
 
-/// Another port and another protocol are answered by ICMP errors, which carry
-/// the request.
+/// Another port and another protocol are answered with ICMP errors, which quote the request.
 #[test]
-fn what_is_not_served_is_refused() {
+fn unserved_packets_are_refused() {
     let closed = Peer::V4.datagram(b"hello");
     let mut elsewhere = closed.clone();
     elsewhere[14 + 20 + 3] += 1;
@@ -251,7 +250,7 @@ fn what_is_not_served_is_refused() {
     }
 }
 
-/// An answer of this many bytes, all tail, to a datagram over IPv4.
+/// Answers a datagram over IPv4 with a tail of `len` bytes and nothing else.
 fn answer_of(way: Way, len: usize, sink: &mut Sink) -> (Option<Vec<u8>>, Counters) {
     let mut server = server(way, 0, &vec![7; len], b"");
     let reply = handle(&mut server, sink, &Peer::V4.datagram(b"x"));
@@ -259,7 +258,7 @@ fn answer_of(way: Way, len: usize, sink: &mut Sink) -> (Option<Vec<u8>>, Counter
 }
 
 #[test]
-fn an_answer_that_fills_the_link_is_sent_and_a_longer_one_is_counted() {
+fn an_answer_longer_than_the_link_allows_is_dropped_and_counted() {
     let most = 1500 - 20 - HEADER_LEN;
     for way in WAYS {
         let (reply, counters) = answer_of(way, most, &mut sink(1));
@@ -272,8 +271,8 @@ fn an_answer_that_fills_the_link_is_sent_and_a_longer_one_is_counted() {
 }
 
 #[test]
-fn a_head_that_is_not_there_is_counted_as_too_long() {
-    /// Takes one byte more of the request than it has.
+fn a_head_longer_than_the_payload_is_counted_as_too_long() {
+    /// Uses a head one byte longer than the request.
     struct Greedy;
     impl Service for Greedy {
         type Message = ();
@@ -314,8 +313,8 @@ fn without_memory_for_a_resident_a_copy_is_sent_and_counted() {
 }
 
 #[test]
-fn the_service_sees_how_many_residents_there_is_memory_for() {
-    /// Answers with one resident packet, and notes what was left before.
+fn the_service_sees_how_many_residents_are_left() {
+    /// Answers with one resident packet. Records how many were left before.
     #[derive(Default)]
     struct Noting {
         left: Vec<u32>,
@@ -340,14 +339,14 @@ fn the_service_sees_how_many_residents_there_is_memory_for() {
     assert_eq!(server.transports.service().left, [3, 2, 1]);
 }
 
-/// Each reason for which a datagram is dropped, and how many were.
+/// Returns each reason for drops with its count.
 fn dropped(server: &Server<Answerer>) -> Vec<(&'static str, u64)> {
     let drops = count(server).drops();
     drops.into_iter().filter(|(_, n)| *n > 0).collect()
 }
 
 #[test]
-fn what_is_wrong_is_dropped_and_counted_by_its_reason() {
+fn invalid_datagrams_are_dropped_and_counted_by_reason() {
     for peer in [Peer::V4, Peer::V6] {
         let udp = peer.route().header_len();
         let right = peer.datagram(b"hello");
@@ -374,7 +373,7 @@ fn what_is_wrong_is_dropped_and_counted_by_its_reason() {
     }
 }
 
-/// "No checksum" is allowed over IPv4 alone (RFC 8200, section 8.1).
+/// Only IPv4 allows a missing checksum (RFC 8200, section 8.1).
 #[test]
 fn a_datagram_without_a_checksum_is_answered_over_ipv4_only() {
     for (peer, answers) in [(Peer::V4, true), (Peer::V6, false)] {
@@ -417,8 +416,8 @@ fn source_port_0_is_dropped_and_counted() {
     }
 }
 
-/// What a peer sends that has left the checksum to a device, and what has
-/// almost such a checksum: only the pseudo-header's sum.
+/// Builds a datagram whose checksum covers only the pseudo-header, as from a peer that left it to a
+/// device. The second datagram has a slightly different checksum.
 fn unfinished() -> [Vec<u8>; 2] {
     let (route, mut datagram) = (Peer::V4.route(), Peer::V4.datagram(b"hello"));
     let [high, low] = route.partial_checksum(UDP, HEADER_LEN + 5);
@@ -429,7 +428,7 @@ fn unfinished() -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn a_checksum_left_to_a_device_is_accepted_where_the_host_does() {
+fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
     for (datagram, accepted) in unfinished().iter().zip([true, false]) {
         let answerer = answerer(Way::TurnRound, 0, b"tail", b"");
         let mut server = Server::new(
@@ -442,7 +441,7 @@ fn a_checksum_left_to_a_device_is_accepted_where_the_host_does() {
 }
 
 #[test]
-fn a_checksum_left_to_a_device_is_counted_apart() {
+fn a_checksum_left_to_a_device_has_its_own_counter() {
     for (datagram, (unfinished, bad)) in unfinished().iter().zip([(1, 0), (0, 1)]) {
         let (mut server, mut sink) = (server(Way::Copy, 0, b"", b""), sink(0));
         assert!(handle(&mut server, &mut sink, datagram).is_none());
@@ -454,9 +453,9 @@ fn a_checksum_left_to_a_device_is_counted_apart() {
     }
 }
 
-/// A checksum that comes out as zero is sent as all ones (RFC 768).
+/// A checksum that is computed as zero is sent as all ones (RFC 768).
 #[test]
-fn zero_is_no_checksum() {
+fn a_checksum_of_zero_is_sent_as_all_ones() {
     let mut found = false;
     for word in 0..=u16::MAX {
         let (mut server, mut sink) = (server(Way::Copy, 0, &word.to_be_bytes(), b""), sink(0));
@@ -496,7 +495,7 @@ fn a_full_ring_drops_the_reply_and_is_counted() {
         assert_eq!(count(&server).answered, 1, "{way:?}");
         assert_eq!(count(&server).ring_full, 1, "{way:?}");
         if way == Way::Resident {
-            // The first copy is in flight, so that a second was made.
+            // The first copy is in flight, so a second one was created.
             assert_eq!(server.transports.service().copies.packets(), 2);
         }
     }
