@@ -1,8 +1,8 @@
-//! A stack with its port, and a peer that sends single segments.
+//! Test rig: a stack with its port, and a peer that sends single segments.
 //!
-//! Sequence numbers are relative, as packet analysers show them: each side's
-//! SYN is 0, its first byte of data 1. Control bits are letters: S, F, R, P,
-//! E, W and A. `testkit` builds and reads all segments.
+//! Sequence numbers are relative, as in packet analysers: each side's SYN is 0, its first byte of
+//! data is 1. Control bits are letters: S, F, R, P, E, W and A. `testkit` builds and reads all
+//! segments.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -26,45 +26,45 @@ use crate::{
 
 pub(crate) const OWN_PORT: u16 = 80;
 pub(crate) const PEER_PORT: u16 = 40_000;
-/// The peer's initial sequence number: the data of most tests crosses the
-/// point at which numbers wrap.
+/// The peer's initial sequence number. In most tests the peer's sequence numbers wrap soon after
+/// the start.
 const PEER_ISN: u32 = u32::MAX - 2;
-/// Of a link that leaves 1,460 bytes for data in a segment with timestamps.
+/// MTU of a link on which a segment with timestamps carries 1,460 bytes of data.
 pub(crate) const MTU: usize = 1512;
-/// The MSS on such a link, over IPv4.
+/// MSS on such a link, over IPv4.
 pub(crate) const MSS: u16 = 1472;
 const SECRET: [u64; 4] = [1, 2, 3, 4];
 
-/// What the application of a test does on data.
+/// What a test's application does with received data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// Consumes all and says nothing.
+    /// Consumes everything and sends no data.
     Silent,
     /// Consumes nothing.
     Lazy,
-    /// Writes what it gets.
+    /// Writes back what it gets.
     Echo,
-    /// A request is one byte, and answered with the content.
+    /// Answers each byte with the content.
     Serve,
-    /// Likewise, and closes after the first.
+    /// Answers the first byte with the content, and closes.
     ServeOnce,
-    /// Aborts.
+    /// Aborts the connection.
     Abort,
-    /// Says that it consumes more than there is.
+    /// Claims to consume more bytes than there are.
     Boast,
     /// Consumes two bytes at a time.
     Sip,
-    /// Likewise, and asks for the rest at once.
+    /// Consumes two bytes at a time, and asks for the rest at once.
     SipOn,
-    /// Consumes nothing, and asks for it at once.
+    /// Consumes nothing, and asks to be offered the data again at once.
     LazyOn,
-    /// Consumes two bytes, and parks.
+    /// Consumes two bytes, and parks the connection.
     Park,
-    /// Makes a content of what it gets, and writes that.
+    /// Adds what it gets as a content, and writes that content.
     Store,
-    /// Writes what it gets, and closes whether that went or not.
+    /// Writes back what it gets, and closes even if the write failed.
     EchoAndClose,
-    /// Writes its parts, and consumes all once that is done.
+    /// Writes its parts, and consumes everything when all parts are written.
     Parts,
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum Part {
     Bytes(Vec<u8>),
 }
 
-/// Keeps a log of its callbacks.
+/// An application that logs its callbacks.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) habit: Habit,
@@ -84,20 +84,19 @@ pub(crate) struct App {
     /// Whether the peer's FIN closes our side too.
     pub(crate) close_back: bool,
     pub(crate) content: Option<ContentId>,
-    /// Written on the next deadline, or once all that was written before is
-    /// acknowledged.
+    /// Written at the next deadline, or when everything written earlier is acknowledged.
     pub(crate) later: Option<&'static [u8]>,
     pub(crate) log: String,
     pub(crate) accepted: Option<(ConnectionId, Instant)>,
     pub(crate) params: u64,
-    /// What is not written yet.
+    /// Parts still to be written.
     pub(crate) parts: VecDeque<Part>,
-    /// Parts that it writes at once or not at all.
+    /// Number of parts that it writes together or not at all.
     pub(crate) at_once: usize,
-    /// Set on data when there is none, or another one.
+    /// On received data the application sets this deadline if it has changed; `None` clears it.
     pub(crate) deadline: Option<Duration>,
     deadline_before: Option<Duration>,
-    /// When a timer that has passed passes the next time.
+    /// After an expired timer the application sets it again for this time.
     pub(crate) timer_again: Option<Duration>,
 }
 
@@ -151,9 +150,9 @@ impl App {
 }
 
 impl Application for App {
-    /// Bytes consumed.
+    /// Number of bytes consumed.
     type State = u32;
-    /// Written to a connection.
+    /// Bytes to write to the connection with this name.
     type Message = (ConnectionId, &'static [u8]);
 
     fn on_accept(&mut self, conn: &mut Connection<'_, u32>) -> bool {
@@ -277,7 +276,7 @@ impl Application for App {
     }
 }
 
-/// A segment that came out.
+/// A segment that the stack sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Out {
     pub(crate) seq: u32,
@@ -288,26 +287,26 @@ pub(crate) struct Out {
     pub(crate) mss: Option<u16>,
 }
 
-/// A stack, the port under it, and the peer.
+/// A stack with its port and its peer.
 pub(crate) struct Rig {
     pub(crate) port: Outbox,
     pub(crate) host: Host,
     pub(crate) stack: Stack<App, NewReno>,
     pub(crate) now: Instant,
-    /// From the peer to us.
+    /// The route from the peer to us.
     pub(crate) route: Route,
-    /// The window that the peer tells.
+    /// The window that the peer advertises.
     pub(crate) window: u16,
-    /// What its SYN says of scaling windows.
+    /// The window scale option of the peer's SYN.
     pub(crate) window_scale: Option<u8>,
-    /// Our initial sequence number, once it is known.
+    /// Our initial sequence number, as soon as it is known.
     pub(crate) iss: u32,
     /// The peer's initial sequence number.
     pub(crate) irs: u32,
     frames: u32,
 }
 
-/// Test data without a period that fits any segment.
+/// Returns test data whose period fits no segment.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     (0..len)
         .map(|i| (i * 7 + i / 251 + i / 65_521) as u8)
@@ -315,7 +314,8 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
 }
 
 impl Rig {
-    /// With segments of 1,460 bytes: the place of timestamps is kept.
+    /// Makes a rig with segments of 1,460 bytes of data, because the timestamps option takes 12
+    /// bytes.
     pub(crate) fn new(config: &Config) -> Self {
         Self::with_mtu(config, MTU)
     }
@@ -362,7 +362,7 @@ impl Rig {
         }
     }
 
-    /// After the handshake, with the log empty.
+    /// Makes a rig after the handshake, with an empty log.
     pub(crate) fn established(config: &Config) -> Self {
         let mut rig = Self::new(config);
         rig.open(Some(MSS));
@@ -375,7 +375,7 @@ impl Rig {
         rig
     }
 
-    /// A server of `content`.
+    /// Makes a rig whose application serves `content`.
     pub(crate) fn serving(config: &Config, content: &[u8], slot: Option<Slot>) -> Self {
         let mut rig = Self::established(config);
         rig.load(content, slot);
@@ -393,7 +393,7 @@ impl Rig {
         contents.add(Arc::from(content), slot).unwrap()
     }
 
-    /// The three segments of a handshake.
+    /// Runs the three-way handshake.
     pub(crate) fn open(&mut self, mss: Option<u16>) {
         self.syn(mss);
         let syn_ack = self.sent_one();
@@ -406,12 +406,12 @@ impl Rig {
         self.stack.app_mut()
     }
 
-    /// The connection accepted last.
+    /// Returns the connection accepted last.
     pub(crate) fn id(&self) -> ConnectionId {
         self.stack.app().accepted.unwrap().0
     }
 
-    /// Reaches a connection outside of its callbacks; whether it was there.
+    /// Reaches a connection outside its own callbacks. Returns whether it exists.
     pub(crate) fn reach(
         &mut self,
         id: ConnectionId,
@@ -428,7 +428,7 @@ impl Rig {
         is_there
     }
 
-    /// What the first connection tells of itself.
+    /// Returns the condition of the first connection.
     pub(crate) fn info(&mut self) -> Info {
         self.stack.connection(0).1.info()
     }
@@ -437,19 +437,19 @@ impl Rig {
         std::mem::take(&mut self.app().log)
     }
 
-    /// The peer's SYN.
+    /// Receives the peer's SYN.
     pub(crate) fn syn(&mut self, mss: Option<u16>) {
         self.send_raw(self.irs, 0, "S", b"", mss);
     }
 
-    /// A segment of the peer's, in relative numbers.
+    /// Receives a segment of the peer, with relative sequence numbers.
     pub(crate) fn recv(&mut self, seq: u32, ack: u32, control: &str, data: &[u8]) {
         let seq = self.irs.wrapping_add(seq);
         let ack = self.iss.wrapping_add(ack);
         self.send_raw(seq, ack, control, data, None);
     }
 
-    /// A segment of the peer's, in absolute numbers.
+    /// Receives a segment of the peer, with absolute sequence numbers.
     pub(crate) fn send_raw(
         &mut self,
         seq: u32,
@@ -462,7 +462,7 @@ impl Rig {
         self.input(&packet);
     }
 
-    /// The same with any options.
+    /// Receives a segment of the peer with any options, with absolute sequence numbers.
     pub(crate) fn raw(&mut self, seq: u32, ack: u32, bits: u16, options: &[Opt], data: &[u8]) {
         let segment = Segment {
             bits,
@@ -477,7 +477,7 @@ impl Rig {
         self.input(&packet);
     }
 
-    /// A whole frame of the peer's.
+    /// Builds a whole frame of the peer.
     pub(crate) fn packet(
         &self,
         seq: u32,
@@ -500,13 +500,13 @@ impl Rig {
         self.route.segment(&segment, Layout::Usual)
     }
 
-    /// From now on the peer comes over IPv6, or not.
+    /// Switches the peer to IPv6 or IPv4.
     pub(crate) fn set_v6(&mut self, v6: bool) {
         let (src, dst) = (self.route.src.port, self.route.dst.port);
         self.route = Route::to_server(v6, src, dst);
     }
 
-    /// From the peer's address to ours.
+    /// Returns the addresses of the peer's packets to us.
     pub(crate) fn addresses(&self) -> Addresses {
         match (self.route.src.ip, self.route.dst.ip) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => Addresses::V4 { src, dst },
@@ -515,7 +515,7 @@ impl Rig {
         }
     }
 
-    /// A frame arrives.
+    /// Passes a received frame to the host and the stack.
     pub(crate) fn input(&mut self, packet: &[u8]) {
         let frame = self.port.frame_from(packet);
         match self.host.receive(frame, self.now) {
@@ -532,7 +532,7 @@ impl Rig {
         self.timers();
     }
 
-    /// Time passes, and timers run as an event loop would run them.
+    /// Lets time pass, and runs timers as an event loop does.
     pub(crate) fn pass_ms(&mut self, millis: u64) {
         let end = self.now + Duration::from_millis(millis);
         while let Some(due) = self.stack.poll_timeout().filter(|due| *due <= end) {
@@ -548,7 +548,7 @@ impl Rig {
         self.check();
     }
 
-    /// What must always hold.
+    /// Checks the stack's invariants, and that no frame has leaked.
     pub(crate) fn check(&mut self) {
         self.stack.check_invariants();
         assert_eq!(
@@ -558,7 +558,7 @@ impl Rig {
         );
     }
 
-    /// The next segment that came out.
+    /// Takes the next segment that the stack sent.
     pub(crate) fn sent_one(&mut self) -> Out {
         let segment = self.reply();
         if segment.has(SYN) {
@@ -575,7 +575,7 @@ impl Rig {
         }
     }
 
-    /// The next segment that came out must be this one.
+    /// Checks the next segment that the stack sent.
     #[track_caller]
     pub(crate) fn sent(&mut self, seq: u32, ack: u32, control: &str, data: &[u8]) -> Out {
         let out = self.sent_one();
@@ -597,12 +597,12 @@ impl Rig {
         );
     }
 
-    /// All that came out, in order.
+    /// Takes all segments that the stack sent, in order.
     pub(crate) fn sent_all(&mut self) -> Vec<Out> {
         std::iter::from_fn(|| (!self.port.sent.is_empty()).then(|| self.sent_one())).collect()
     }
 
-    /// The next segment that came out, in absolute numbers.
+    /// Takes the next segment that the stack sent, with absolute sequence numbers.
     pub(crate) fn reply(&mut self) -> Segment {
         let packet = self.port.sent.pop_front().expect("a segment was sent");
         let Received { route, segment, .. } = read_segment(&packet).expect("a valid segment");
@@ -611,7 +611,7 @@ impl Rig {
     }
 }
 
-/// Control bits by their letters; A is ACK.
+/// Converts letters to control bits; A is ACK.
 fn bits(letters: &str) -> u16 {
     letters.chars().fold(0, |bits, letter| {
         let letter = if letter == 'A' { '.' } else { letter };
@@ -620,7 +620,7 @@ fn bits(letters: &str) -> u16 {
     })
 }
 
-/// The letters of control bits.
+/// Converts control bits to letters.
 fn letters(bits: u16) -> String {
     let set = LETTERS.iter().filter(|(_, bit)| bits & bit != 0);
     let letters: String = set.map(|(letter, _)| *letter).collect();

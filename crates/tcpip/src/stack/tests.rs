@@ -1,5 +1,4 @@
-//! Tables of whole segments in and out, each named after the rule that it
-//! proves.
+//! Tests with whole segments in and out. Each test is named after the rule that it proves.
 
 mod admission;
 mod anything;

@@ -1,4 +1,4 @@
-//! Who gets a connection when there are few left, and whose is taken.
+//! Admission when the table is full, and the choice of the connection that gives way.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use crate::connection::State;
 use crate::stack::testing::{App, Habit, MSS, OWN_PORT, Rig, noise};
 use crate::{Config, NewReno, Stack, SynCookies, WhenFull};
 
-/// Place for three connections.
+/// Settings with room for three connections.
 fn three() -> Config {
     Config {
         max_connections: 3,
@@ -23,7 +23,7 @@ fn three() -> Config {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no virtual memory of its own")]
-fn what_a_stack_reserves_is_told_beforehand() {
+fn reserved_bytes_predicts_the_memory_of_a_stack() {
     // The first field counts pages of virtual memory.
     let reserved = || {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -38,26 +38,26 @@ fn what_a_stack_reserves_is_told_beforehand() {
     let rig = Rig::new(&config);
     let more = reserved() - before;
     drop(rig);
-    // Threads of other tests take some too.
+    // Other tests' threads take some memory too.
     let few = told / 10;
     assert!(more.abs_diff(told) < few, "{more} bytes, not {told}");
 }
 
 impl Rig {
-    /// Another client, by its port, sends its SYN.
+    /// Sends the SYN of another client, which has this port.
     fn knock(&mut self, port: u16) {
         (self.route.src.port, self.iss) = (port, 0);
         self.syn(Some(1472));
     }
 
-    /// A client opens a connection; whether it has got one. `iss` is set.
+    /// Opens a connection for a client, and sets `iss`. Returns whether the client is connected.
     pub(super) fn join(&mut self, port: u16) -> bool {
         self.knock(port);
         if self.port.sent.is_empty() {
             return false;
         }
         while let Some(packet) = self.port.sent.front() {
-            // Whoever gives way is told.
+            // The connection that gives way is reset first.
             if peer_port_of(packet) != port {
                 self.port.sent.pop_front();
                 continue;
@@ -74,7 +74,8 @@ impl Rig {
         found.map(|tcb| tcb.state)
     }
 
-    /// Clients 1000 to 1002, a second after each other, and five more.
+    /// Opens connections for ports 1000 to 1002, one second apart, and then waits five more
+    /// seconds.
     fn three_idle(config: &Config) -> Self {
         let mut rig = Self::new(config);
         for port in 1000..1003 {
@@ -87,16 +88,16 @@ impl Rig {
     }
 }
 
-/// The client's port of a packet that came out.
+/// Returns the client's port in a packet that the stack sent.
 fn peer_port_of(packet: &[u8]) -> u16 {
     read(packet).expect("a valid packet").route.dst.port
 }
 
 #[test]
-fn the_one_that_has_idled_for_longest_gives_way_and_is_reset() {
+fn the_longest_idle_connection_gives_way_and_is_reset() {
     let mut rig = Rig::three_idle(&three());
     rig.knock(1003);
-    // A cookie: nobody gives way to what may be an invention.
+    // The SYN gets a cookie. Its address may be spoofed, so no connection gives way yet.
     rig.sent(0, 1, "SA", b"");
     assert_eq!(rig.stack.connections(), 3);
     rig.recv(1, 1, "A", b"");
@@ -112,10 +113,10 @@ fn the_one_that_has_idled_for_longest_gives_way_and_is_reset() {
 }
 
 #[test]
-fn a_request_that_was_answered_lately_counts() {
+fn a_recently_answered_request_counts_as_progress() {
     let mut rig = Rig::three_idle(&three());
     rig.app().habit = Habit::Echo;
-    // The eldest asks for something.
+    // The oldest connection sends a request.
     rig.route.src.port = 1000;
     let iss = rig.stack.records[0].tcb.view().snd_una.0.wrapping_sub(1);
     rig.iss = iss;
@@ -127,7 +128,7 @@ fn a_request_that_was_answered_lately_counts() {
 }
 
 #[test]
-fn of_many_the_one_that_has_idled_for_longest_gives_way() {
+fn of_a_thousand_connections_the_longest_idle_gives_way() {
     const ALL: u16 = 1_000;
     let mut rig = Rig::new(&Config {
         max_connections: ALL.into(),
@@ -137,7 +138,7 @@ fn of_many_the_one_that_has_idled_for_longest_gives_way() {
     for n in 0..ALL {
         assert!(rig.join(1_000 + n));
     }
-    // Each asks for something, in another order than they lie in.
+    // Each client sends a request, in another order than the TCBs.
     let mut eldest_first: VecDeque<u16> = (0..ALL).map(|n| 1_000 + n * 7 % ALL).collect();
     for port in eldest_first.iter().copied() {
         rig.route.src.port = port;
@@ -148,7 +149,7 @@ fn of_many_the_one_that_has_idled_for_longest_gives_way() {
         rig.pass_ms(1);
     }
     rig.pass_ms(2_000);
-    // When each has been looked at once, it is no other.
+    // After each connection was examined once, the victim is always the oldest.
     for n in 0..200 {
         assert!(rig.join(3_000 + n));
         if n < ALL / 64 {
@@ -161,7 +162,7 @@ fn of_many_the_one_that_has_idled_for_longest_gives_way() {
 }
 
 #[test]
-fn invented_syns_push_nobody_out() {
+fn spoofed_syns_evict_no_connection() {
     let mut rig = Rig::three_idle(&three());
     for port in 2000..3000 {
         rig.knock(port);
@@ -172,9 +173,9 @@ fn invented_syns_push_nobody_out() {
 }
 
 #[test]
-fn a_connection_in_time_wait_goes_first_and_silently() {
+fn a_connection_in_time_wait_gives_way_first_and_silently() {
     let mut rig = Rig::three_idle(&three());
-    // The youngest is closed, ours first.
+    // We close the youngest connection first, then the client closes it.
     rig.app().habit = Habit::ServeOnce;
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;
@@ -192,9 +193,8 @@ fn a_connection_in_time_wait_goes_first_and_silently() {
     assert_eq!(rig.state_of(1000), Some(State::Established));
 }
 
-/// Three connections, each of which has come to the state to which `act` brings
-/// it: none gives way at once, and the eldest does when it has made no progress
-/// for more than a second.
+/// Opens three connections, and brings each to a state with `act`. None gives way at once. The
+/// oldest gives way when it has made no progress for more than a second.
 fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
     let mut rig = Rig::new(&three());
     rig.load(&[7; 3000], None);
@@ -204,10 +204,10 @@ fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
         rig.port.sent.clear();
         rig.pass_ms(10);
     }
-    // The most silence that leaves what is in flight alone.
+    // Longer silence would cause a retransmission.
     rig.pass_ms(150);
     rig.port.sent.clear();
-    assert!(!rig.join(1003), "there is no place");
+    assert!(!rig.join(1003), "the table is full");
     assert_eq!(rig.stack.connections(), 3);
     assert_eq!(rig.stack.counters().connections_full, 1);
     for port in 1000..1003 {
@@ -221,34 +221,34 @@ fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
     assert_eq!(rig.stack.counters().evicted, 1);
 }
 
-/// To be owed something is no licence to stay.
+/// Unacknowledged data does not protect a connection.
 #[test]
-fn whoever_makes_no_progress_gives_way_whatever_its_state() {
-    // In flight.
+fn a_connection_without_progress_gives_way_in_any_state() {
+    // Data is in flight.
     the_eldest_gives_way(|rig| rig.recv(1, 1, "PA", b"g"));
-    // Not consumed.
+    // Data is not consumed.
     the_eldest_gives_way(|rig| {
         rig.app().habit = Habit::Lazy;
         rig.recv(1, 1, "PA", b"g");
         rig.app().habit = Habit::Silent;
     });
-    // Behind a shut window.
+    // The peer's window is zero.
     the_eldest_gives_way(|rig| {
         rig.window = 0;
         rig.recv(1, 1, "PA", b"g");
         rig.window = 65_535;
     });
-    // Closed, and the FIN in flight.
+    // The connection is closed, and our FIN is in flight.
     the_eldest_gives_way(|rig| {
         rig.app().habit = Habit::Silent;
         rig.recv(1, 1, "FA", b"");
     });
-    // Opened just now.
+    // The connection has just opened.
     the_eldest_gives_way(|_| {});
 }
 
 #[test]
-fn what_was_served_gives_way() {
+fn a_served_connection_gives_way() {
     let mut rig = Rig::new(&three());
     rig.load(&[7; 3000], None);
     for port in 1000..1003 {
@@ -265,7 +265,7 @@ fn what_was_served_gives_way() {
 
 #[test]
 fn half_closed_connections_give_way_too() {
-    // FIN-WAIT-2: all that we had to say has arrived.
+    // FIN-WAIT-2: our data and our FIN are acknowledged.
     let mut rig = Rig::new(&three());
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;
@@ -283,7 +283,7 @@ fn half_closed_connections_give_way_too() {
 }
 
 #[test]
-fn nobody_gives_way_where_it_is_configured_so() {
+fn no_connection_gives_way_if_configured_to_refuse() {
     let mut rig = Rig::three_idle(&Config {
         when_full: WhenFull::Refuse,
         ..three()
@@ -295,7 +295,7 @@ fn nobody_gives_way_where_it_is_configured_so() {
 }
 
 #[test]
-fn without_cookies_a_syn_is_enough() {
+fn without_cookies_a_syn_evicts_a_connection() {
     let mut rig = Rig::three_idle(&Config {
         syn_cookies: SynCookies::Never,
         ..three()
@@ -307,7 +307,7 @@ fn without_cookies_a_syn_is_enough() {
 }
 
 #[test]
-fn of_many_a_sample_is_looked_at_and_then_the_next() {
+fn each_decision_examines_the_next_sample() {
     let mut rig = Rig::new(&Config {
         max_connections: 200,
         ..Config::default()
@@ -322,10 +322,10 @@ fn of_many_a_sample_is_looked_at_and_then_the_next() {
     }
     let old = (1000..1200).filter(|port| rig.state_of(*port).is_some());
     let left = old.count();
-    assert!(left <= 10, "{left} of those that idled longest are left");
+    assert!(left <= 10, "{left} of the old connections are left");
 }
 
-/// The way of a client at another address.
+/// Returns the route of a client with another address.
 pub(super) fn from_v4(last: u8) -> Route {
     from(Ipv4Addr::new(10, 0, 0, last).into())
 }
@@ -347,7 +347,7 @@ fn two_each() -> Config {
     }
 }
 
-/// Opens as [`Rig::join`], from where `route` comes.
+/// Opens a connection like [`Rig::join`], for a client with this `route`.
 fn joins(rig: &mut Rig, route: Route, port: u16) -> bool {
     rig.route = route;
     (rig.route.src.port, rig.iss) = (port, 0);
@@ -362,14 +362,17 @@ fn joins(rig: &mut Rig, route: Route, port: u16) -> bool {
 }
 
 #[test]
-fn an_address_has_no_more_than_its_share() {
+fn an_address_is_limited_to_its_share() {
     let mut rig = Rig::new(&two_each());
     assert!(joins(&mut rig, from_v4(5), 1000));
     assert!(joins(&mut rig, from_v4(5), 1001));
     assert!(!joins(&mut rig, from_v4(5), 1002));
     assert_eq!(rig.stack.counters().per_address_full, 1);
-    assert!(joins(&mut rig, from_v4(6), 1002), "others have theirs");
-    // One goes, and another may come.
+    assert!(
+        joins(&mut rig, from_v4(6), 1002),
+        "other addresses have their own share"
+    );
+    // One connection ends, so another may open.
     rig.route = from_v4(5);
     rig.route.src.port = 1000;
     rig.recv(1, 1, "R", b"");
@@ -390,7 +393,7 @@ fn an_ipv6_network_of_64_bits_counts_as_one_address() {
 }
 
 #[test]
-fn syns_in_somebodys_name_do_not_use_up_its_share() {
+fn spoofed_syns_do_not_use_up_the_share_of_an_address() {
     let mut rig = Rig::new(&two_each());
     rig.route = from_v4(5);
     for port in 2000..2100 {
@@ -401,7 +404,7 @@ fn syns_in_somebodys_name_do_not_use_up_its_share() {
     assert!(joins(&mut rig, from_v4(5), 1001));
 }
 
-/// All five are half open before the first completes its handshake.
+/// Makes five connections half open before the first handshake completes.
 fn five_knock_and_two_are_let_in(rig: &mut Rig) {
     let halves = (1000..1005).map(|port| {
         rig.knock(port);
@@ -420,7 +423,7 @@ fn five_knock_and_two_are_let_in(rig: &mut Rig) {
 }
 
 #[test]
-fn of_many_half_open_ones_only_the_share_is_established() {
+fn of_many_half_open_connections_only_the_share_is_established() {
     let mut rig = Rig::new(&two_each());
     rig.route = from_v4(5);
     five_knock_and_two_are_let_in(&mut rig);
@@ -430,7 +433,7 @@ fn of_many_half_open_ones_only_the_share_is_established() {
 }
 
 #[test]
-fn cookies_do_not_get_round_the_share() {
+fn cookies_do_not_bypass_the_share() {
     let mut rig = Rig::new(&Config {
         syn_cookies: SynCookies::Always,
         ..two_each()
@@ -457,9 +460,9 @@ fn time_wait_does_not_count() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The rig checks after each step that the counts are those of the TCBs.
+    /// The rig checks after each step that the counts agree with the TCBs.
     #[test]
-    fn shares_are_counted_right_whatever_happens(
+    fn shares_are_counted_correctly_in_any_sequence(
         steps in prop::collection::vec((0u8..6, 0u8..4, 1000u16..1006, 0u64..4_000), 1..150),
         cookies: bool,
     ) {
@@ -491,7 +494,7 @@ proptest! {
             }
             rig.port.sent.clear();
         }
-        // With nobody there, every one is given up.
+        // Without any clients, the stack gives up every connection.
         rig.pass_ms(2_000_000);
         prop_assert_eq!(rig.stack.cx.peers.totals(), (0, [0; 6]));
     }
@@ -508,20 +511,20 @@ fn joins_or_not(rig: &mut Rig, port: u16) {
     rig.send_raw(seq, isn.wrapping_add(1), "A", b"", None);
 }
 
-/// A connection by a cookie may send at once, whatever the clock says.
+/// A connection opened by a cookie may send at once, whatever the clock shows.
 #[test]
-fn pacing_after_a_cookie() {
+fn pacing_works_after_a_cookie() {
     let config = Config {
         pacing: true,
         syn_cookies: SynCookies::Always,
         ..Config::default()
     };
     let mut rig = Rig::new(&config);
-    // Half a second before the microseconds wrap.
+    // Start half a second before the 32-bit microseconds wrap.
     rig.now = Instant::ZERO + Duration::from_micros((1 << 32) - 500_000);
     rig.open(Some(MSS));
     rig.load(&noise(100_000), None);
-    // A round trip must be measured for pacing.
+    // Pacing needs a measured round trip.
     rig.recv(1, 1, "PA", b"g");
     rig.pass_ms(10);
     let sent = rig.sent_all().len() as u32;

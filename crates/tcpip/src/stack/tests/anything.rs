@@ -1,6 +1,5 @@
-//! Any sequence of segments, times and calls: what must always hold, holds
-//! (`check_invariants`), no frame leaks, every connection ends, and what is
-//! sent is what was written.
+//! Random sequences of segments, times and calls. The invariants hold (`check_invariants`), no
+//! frame leaks, every connection ends, and the data sent is the data written.
 
 use std::time::Duration;
 
@@ -13,23 +12,23 @@ use crate::{Config, SendMode};
 
 const CONTENT_LEN: usize = 5_003;
 
-/// One thing that happens. Numbers are distances from what the connection
-/// expects, so that most segments mean something.
+/// One random event. Numbers are distances from what the connection expects, so that most segments
+/// are meaningful.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Segment {
         client: u8,
         control: &'static str,
         seq: i32,
-        /// From SND.UNA, else from the end of what was sent.
+        /// Whether `ack` counts from `snd_una`; otherwise from the end of the data sent.
         again: bool,
         ack: i32,
         len: usize,
         window: u16,
     },
-    /// A handshake, if there is no connection, and a request.
+    /// A request, after a handshake if there is no connection.
     Open(u8),
-    /// Some ACKs of what is acknowledged already.
+    /// Some duplicate ACKs.
     Duplicates(u8, usize),
     Pass(u64),
     Room(usize),
@@ -40,7 +39,7 @@ enum Step {
         at: u32,
     },
     Reload,
-    /// The connection accepted last, which may be over, is reached from outside.
+    /// The last accepted connection is reached from outside; it may have ended.
     Reach(Act),
 }
 
@@ -123,7 +122,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Small limits, so that all are reached.
+/// Small limits, so that all of them are reached.
 fn config(mode: SendMode) -> Config {
     Config {
         mode,
@@ -143,7 +142,7 @@ fn config(mode: SendMode) -> Config {
     }
 }
 
-/// A client's connection.
+/// Returns a client's connection.
 fn tcb_of(rig: &Rig, port: u16) -> Option<&Tcb> {
     let records = rig.stack.records.iter().map(|record| &record.tcb);
     records
@@ -151,8 +150,7 @@ fn tcb_of(rig: &Rig, port: u16) -> Option<&Tcb> {
         .find(|tcb| tcb.view().peer_port == port)
 }
 
-/// The numbers of a client's connection: RCV.NXT, behind all that was sent,
-/// SND.UNA.
+/// Returns `rcv_nxt`, `snd_nxt` and `snd_una` of a client's connection.
 fn expected(rig: &Rig, port: u16) -> Option<(u32, u32, u32)> {
     let tcb = tcb_of(rig, port)?;
     Some((
@@ -167,9 +165,9 @@ struct World {
     content: Vec<u8>,
     /// Where the data of each client's connection begins.
     starts: [Option<u32>; 4],
-    /// The furthest that its windows have reached.
+    /// The right edge of each client's largest window so far.
     edges: [u32; 4],
-    /// Our number in the last SYN-ACK to each client: a cookie, perhaps.
+    /// Our sequence number in the last SYN-ACK to each client; it may be a cookie.
     cookies: [u32; 4],
 }
 
@@ -191,7 +189,7 @@ impl World {
         }
     }
 
-    /// Takes in the windows that the stack now believes.
+    /// Notes the windows that the stack knows now.
     fn note_edges(&mut self) {
         for record in &self.rig.stack.records {
             let tcb = &record.tcb;
@@ -271,7 +269,7 @@ impl World {
                 self.rig.icmp(&error);
             }
             Step::Reload => {
-                // The same bytes again, so that streams may mix both.
+                // Load the same bytes again, so that streams may mix slices of both contents.
                 let old = self.rig.app().content.unwrap();
                 let habit = self.rig.app().habit;
                 let content = self.content.clone();
@@ -289,7 +287,7 @@ impl World {
             return;
         };
         self.rig.reach(id, |app, conn| match act {
-            // A full stream and a closed side refuse it.
+            // The write fails if the stream is full or our side is closed.
             Act::Write => drop(conn.write(app.content.unwrap(), 0)),
             Act::OfferAgain => conn.offer_again(),
             Act::Park => conn.park(),
@@ -299,8 +297,8 @@ impl World {
         });
     }
 
-    /// Everything that was sent is a piece of the content, at its place, and
-    /// inside the window but for probes.
+    /// Checks that all data sent is at its place in the content, and inside the window, except for
+    /// window probes.
     fn look(&mut self) {
         self.note_edges();
         while let Some(packet) = self.rig.port.sent.front() {
@@ -344,7 +342,7 @@ fn run(mode: SendMode, steps: Vec<Step>) {
     for step in steps {
         world.take(step);
     }
-    // With nobody there, everything ends.
+    // Without any clients, every connection ends.
     world.take(Step::Room(1 << 20));
     world.take(Step::Pass(400_000));
     assert_eq!(world.rig.stack.connections(), 0, "every connection ends");
@@ -355,7 +353,7 @@ fn run(mode: SendMode, steps: Vec<Step>) {
     assert_eq!(
         (totals.contents, totals.memory),
         (0, 0),
-        "nothing refers to it"
+        "no stream refers to the content"
     );
 }
 
@@ -363,32 +361,31 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn nothing_breaks_it_by_copying(steps in prop::collection::vec(step(), 1..150)) {
+    fn any_sequence_is_survived_with_copied_segments(steps in prop::collection::vec(step(), 1..150)) {
         run(SendMode::MemCopy, steps);
     }
 
     #[test]
-    fn nothing_breaks_it_from_resident_packets(steps in prop::collection::vec(step(), 1..150)) {
+    fn any_sequence_is_survived_with_resident_packets(steps in prop::collection::vec(step(), 1..150)) {
         run(SendMode::PreCopy, steps);
     }
 
     #[test]
-    fn any_bytes_behind_an_ip_header_are_survived(
+    fn any_bytes_after_an_ip_header_are_survived(
         mut bytes in prop::collection::vec(any::<u8>(), 0..200),
         valid: bool,
         offset in 5u8..16,
     ) {
         let mut rig = Rig::established(&Config::default());
         if bytes.len() >= 20 && valid {
-            // With ports, numbers, length and checksum right, the rest is
-            // looked at.
+            // With valid ports, sequence numbers and header length, the stack checks the rest.
             bytes[..2].copy_from_slice(&rig.route.src.port.to_be_bytes());
             bytes[2..4].copy_from_slice(&rig.route.dst.port.to_be_bytes());
             bytes[4..8].copy_from_slice(&rig.irs.wrapping_add(1).to_be_bytes());
             bytes[8..12].copy_from_slice(&rig.iss.wrapping_add(1).to_be_bytes());
             bytes[12] = offset << 4;
         }
-        // The checksum is right either way.
+        // The checksum is always valid.
         rig.input(&rig.route.packet(PROTOCOL_TCP, &bytes));
     }
 }

@@ -1,4 +1,4 @@
-//! Deadlines of the application, the user timeout, and windows that stay shut.
+//! Deadlines of the application, and the idle timeout.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{Config, Deadline};
 
 const LONG: Duration = Duration::from_hours(24);
 
-/// Nothing else ends a connection.
+/// Settings with which nothing else ends a connection.
 fn patient() -> Config {
     Config {
         idle_timeout: LONG,
@@ -15,8 +15,8 @@ fn patient() -> Config {
     }
 }
 
-/// An application that has asked for a deadline with the first byte, and waits
-/// for the rest.
+/// Makes an application that has set a deadline at the first byte, and waits for the rest of the
+/// request.
 fn waiting(config: &Config, after: Duration) -> Rig {
     let mut rig = Rig::established(config);
     rig.app().habit = Habit::Lazy;
@@ -28,9 +28,9 @@ fn waiting(config: &Config, after: Duration) -> Rig {
 }
 
 #[test]
-fn a_deadline_is_told_when_it_has_passed() {
+fn a_deadline_calls_the_application_when_it_passes() {
     let mut rig = waiting(&patient(), Duration::from_secs(30));
-    // Bytes that come meanwhile change nothing.
+    // Further bytes do not extend the deadline.
     for at in 2..32 {
         rig.pass_ms(967);
         rig.recv(at, 1, "PA", b"x");
@@ -46,7 +46,7 @@ fn a_deadline_is_told_when_it_has_passed() {
     assert_eq!(
         rig.stack.cx.buffers.in_use(),
         0,
-        "what was not consumed is gone"
+        "unconsumed data is dropped"
     );
 }
 
@@ -66,7 +66,7 @@ fn a_deadline_that_was_cleared_never_passes() {
 }
 
 #[test]
-fn a_new_deadline_takes_the_place_of_the_one_before() {
+fn a_new_deadline_replaces_the_old_one() {
     let mut rig = waiting(&patient(), Duration::from_secs(30));
     rig.pass_ms(10_000);
     rig.app().deadline = Some(Duration::from_secs(5));
@@ -95,12 +95,12 @@ fn the_idle_timeout_may_come_first() {
     assert_eq!(
         rig.stack.counters().deadlines_missed,
         0,
-        "it was closed before"
+        "the idle timeout closed the connection first"
     );
 }
 
 #[test]
-fn a_deadline_leaves_what_is_being_sent_alone() {
+fn a_deadline_does_not_interrupt_data_being_sent() {
     let mut rig = Rig::serving(&patient(), &noise(20_000), None);
     rig.app().deadline = Some(Duration::from_secs(1));
     rig.recv(1, 1, "PA", b"g");
@@ -114,11 +114,14 @@ fn a_deadline_leaves_what_is_being_sent_alone() {
     assert_eq!(rig.stack.counters().deadlines_missed, 1);
     assert_eq!(rig.stack.counters().retransmits, 0);
     let last = rig.sent_all().pop().unwrap();
-    assert!(last.control.contains('F'), "behind all that was written");
+    assert!(
+        last.control.contains('F'),
+        "the FIN follows all written data"
+    );
 }
 
 #[test]
-fn a_deadline_says_what_it_is_for() {
+fn a_deadline_has_a_purpose() {
     let mut rig = waiting(&patient(), Duration::from_secs(30));
     assert_eq!(
         rig.stack.connection(0).1.deadline(),

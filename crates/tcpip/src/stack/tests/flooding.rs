@@ -1,4 +1,4 @@
-//! Floods: SYN cookies (RFC 4987, section 3.6).
+//! SYN floods: SYN cookies (RFC 4987, section 3.6).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::stack::admission::mss_of_cookie;
 use crate::stack::testing::{Habit, MTU, Rig};
 use crate::wire::Seq;
 
-/// What a client's SYN offers.
+/// The options that a client's SYN offers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Offer {
     pub(super) mss: Option<u16>,
@@ -23,7 +23,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// What clients of today offer.
+    /// What today's clients offer.
     pub(super) const ALL: Self = Self {
         mss: Some(1460),
         timestamps: Some(777),
@@ -49,14 +49,14 @@ impl Rig {
         self.raw(self.irs, 0, bits, &offer.options(), b"");
     }
 
-    /// The third segment to a SYN-ACK, with `data`.
+    /// Receives the third segment of the handshake after `syn_ack`, with `data`.
     pub(super) fn complete(&mut self, syn_ack: &Segment, value: u32, data: &[u8]) {
         let options = stamps(value, syn_ack.timestamps());
         let (seq, ack) = (self.irs.wrapping_add(1), syn_ack.seq.wrapping_add(1));
         self.raw(seq, ack, ACK, &options, data);
     }
 
-    /// The connection of the client.
+    /// Returns the client's connection.
     pub(super) fn tcb(&self) -> Option<&Tcb> {
         let mut all = self.stack.records.iter().map(|record| &record.tcb);
         let ports = (self.route.dst.port, self.route.src.port);
@@ -64,7 +64,7 @@ impl Rig {
     }
 }
 
-/// The client's timestamps, if the server has sent these in its SYN-ACK.
+/// Returns the client's timestamps option, if the server's SYN-ACK has one.
 fn stamps(value: u32, told: Option<(u32, u32)>) -> Vec<Opt> {
     let echo = told.map(|(echo, _)| echo);
     echo.map(|echo| Opt::Timestamps(value, echo))
@@ -72,7 +72,7 @@ fn stamps(value: u32, told: Option<(u32, u32)>) -> Vec<Opt> {
         .collect()
 }
 
-/// A table of half-open connections without a place.
+/// Settings without room for half-open connections.
 fn full() -> Config {
     Config {
         max_half_open: 0,
@@ -92,10 +92,13 @@ fn a_syn_beyond_the_half_open_limit_is_answered_and_forgotten() {
         assert_eq!(rig.sent_one().control, "SA");
     }
     assert_eq!(rig.stack.connections(), 1);
-    assert_eq!(rig.stack.records.len(), 1, "and nothing was allocated");
+    assert_eq!(rig.stack.records.len(), 1, "no further TCB was allocated");
     let counters = *rig.stack.counters();
     assert_eq!((counters.cookies_sent, counters.half_open_full), (99, 0));
-    assert_eq!(counters.turned_round, 100, "made of the received frames");
+    assert_eq!(
+        counters.turned_round, 100,
+        "all answers reuse the received frame"
+    );
 }
 
 #[test]
@@ -109,13 +112,13 @@ fn cookies_that_follow_one_another_within_a_millisecond_are_a_flood() {
         let at = |after: u64| rig.now + Duration::from_micros(after);
         [0, 1_000, 1_001].map(|after| rig.stack.is_flooded(at(after)))
     };
-    assert_eq!(bake(0), [false; 3], "a single one is none");
+    assert_eq!(bake(0), [false; 3], "a single cookie is no flood");
     assert_eq!(bake(2), [false; 3]);
     assert_eq!(bake(1), [true, true, false]);
-    assert_eq!(bake(2), [false; 3], "and it is over");
+    assert_eq!(bake(2), [false; 3], "the flood is over");
 }
 
-/// Opens by a cookie and by the ordinary way, and compares.
+/// Opens a connection by a cookie and another one normally, and compares them.
 fn compare(offer: &Offer, v6: bool) {
     let open = |config: &Config| {
         let mut rig = Rig::new(config);
@@ -144,7 +147,7 @@ fn compare(offer: &Offer, v6: bool) {
     } else {
         assert_eq!(tcb.view().snd_wnd, 65_535);
     }
-    // What the SYN-ACK has told is what is kept.
+    // The connection has exactly the options of the SYN-ACK.
     let negotiated = tcb.view().negotiated;
     assert_eq!(syn_ack.timestamps().is_some(), negotiated.timestamps());
     assert_eq!(syn_ack.sack_permitted(), negotiated.sack());
@@ -179,7 +182,7 @@ fn a_cookie_keeps_every_combination_of_options() {
 }
 
 #[test]
-fn what_is_not_configured_is_not_kept() {
+fn a_cookie_keeps_only_configured_options() {
     let mut rig = Rig::new(&Config {
         sack: false,
         ecn: false,
@@ -197,8 +200,8 @@ fn what_is_not_configured_is_not_kept() {
 
 #[test]
 fn an_mss_is_rounded_down_to_a_class() {
-    // Ours is 1,472 over IPv4 here, and 1,452 over IPv6. Segments leave the
-    // place of timestamps.
+    // Our MSS is 1,472 over IPv4 here, and 1,452 over IPv6. Segments reserve the room of the
+    // timestamps option.
     for (v6, told, expected) in [
         (false, None, 536),
         (false, Some(0), 88),
@@ -227,7 +230,7 @@ fn an_mss_is_rounded_down_to_a_class() {
 
 #[test]
 fn our_timestamps_never_go_back() {
-    // RFC 7323, section 5.3: the peer would drop what seems older.
+    // RFC 7323, section 5.3: the peer would drop a segment with an older timestamp.
     for wait in 0..200 {
         let mut rig = Rig::new(&full());
         rig.pass_ms(wait);
@@ -244,7 +247,7 @@ fn our_timestamps_never_go_back() {
 }
 
 #[test]
-fn anything_else_than_the_cookie_is_reset() {
+fn an_ack_without_a_valid_cookie_is_reset() {
     let mut rig = Rig::new(&full());
     rig.offer(&Offer::ALL);
     let syn_ack = rig.reply();
@@ -264,12 +267,12 @@ fn anything_else_than_the_cookie_is_reset() {
         try_it(&mut rig, seq, ack.wrapping_add(other), &good);
         try_it(&mut rig, seq.wrapping_add(other), ack, &good);
     }
-    // Other terms, or none.
+    // Try other terms, or no terms.
     for bit in 0..6 {
         try_it(&mut rig, seq, ack, &[Opt::Timestamps(778, echo ^ 1 << bit)]);
     }
     try_it(&mut rig, seq, ack, &[]);
-    // Somebody else.
+    // Try another port and another address.
     rig.route.src.port += 1;
     try_it(&mut rig, seq, ack, &good);
     rig.route.src.port -= 1;
@@ -277,14 +280,14 @@ fn anything_else_than_the_cookie_is_reset() {
     rig.route.src.ip = std::net::Ipv4Addr::new(10, 0, 0, 10).into();
     try_it(&mut rig, seq, ack, &good);
     rig.route = route;
-    // And the true one.
+    // The valid cookie opens a connection.
     rig.raw(seq, ack, ACK, &good, b"");
     rig.sent_nothing();
     assert_eq!(rig.stack.connections(), 1);
 }
 
 #[test]
-fn segments_that_acknowledge_nothing_or_reset_bring_no_cookie() {
+fn only_plain_acks_are_checked_for_a_cookie() {
     let mut rig = Rig::new(&full());
     rig.syn(Some(1472));
     rig.sent_one();
@@ -297,14 +300,14 @@ fn segments_that_acknowledge_nothing_or_reset_bring_no_cookie() {
 }
 
 #[test]
-fn a_cookie_is_good_for_a_minute_and_not_for_longer_than_two() {
+fn a_cookie_is_valid_for_at_least_one_and_at_most_two_minutes() {
     for (wait, good) in [
         (0, true),
         (1_000, true),
         (63_999, true),
         (128_000, false),
         (1_000_000, false),
-        // 32 periods later.
+        // After 32 periods the period number repeats.
         (2_048_000, false),
     ] {
         for start in [0, 20_000, 63_000] {
@@ -313,7 +316,7 @@ fn a_cookie_is_good_for_a_minute_and_not_for_longer_than_two() {
             rig.syn(Some(1472));
             rig.sent_one();
             rig.pass_ms(wait);
-            // Others get cookies all the time.
+            // Others get cookies all the time, so the stack keeps checking for cookies.
             rig.route.src.port += 1;
             let iss = rig.iss;
             rig.syn(Some(1472));
@@ -328,7 +331,7 @@ fn a_cookie_is_good_for_a_minute_and_not_for_longer_than_two() {
 }
 
 #[test]
-fn long_after_the_flood_nothing_is_taken_for_a_cookie() {
+fn long_after_the_flood_no_ack_is_checked_for_a_cookie() {
     let mut rig = Rig::new(&full());
     rig.recv(1, 1, "A", b"");
     assert_eq!(rig.sent_one().control, "R");
@@ -337,11 +340,15 @@ fn long_after_the_flood_nothing_is_taken_for_a_cookie() {
     rig.pass_ms(128_001);
     rig.recv(1, 1, "A", b"");
     assert_eq!(rig.sent_one().control, "R");
-    assert_eq!(rig.stack.counters().cookies_bad, 0, "not even looked at");
+    assert_eq!(
+        rig.stack.counters().cookies_bad,
+        0,
+        "the number was not checked"
+    );
 }
 
 #[test]
-fn a_replayed_third_segment_opens_nothing_twice() {
+fn a_replayed_third_segment_opens_no_second_connection() {
     let mut rig = Rig::new(&full());
     rig.syn(Some(1472));
     rig.sent_one();
@@ -351,15 +358,15 @@ fn a_replayed_third_segment_opens_nothing_twice() {
     rig.sent_nothing();
     assert_eq!(rig.stack.connections(), 1);
     assert_eq!(rig.take_log(), "accept");
-    // A repeated SYN, which has wandered, neither.
+    // A delayed duplicate of the SYN does not open a second connection either.
     rig.syn(Some(1472));
     assert_eq!(rig.sent_one().control, "A");
     assert_eq!(rig.stack.counters().cookies_sent, 1);
 }
 
 #[test]
-fn a_million_random_acknowledgements_open_nothing() {
-    // Of 2^32, 16 are good.
+fn a_million_random_acks_open_no_connection() {
+    // Of 2^32 numbers 16 are valid.
     let mut rig = Rig::new(&full());
     rig.syn(Some(1472));
     let good = rig.reply().seq.wrapping_add(1);
@@ -374,7 +381,7 @@ fn a_million_random_acknowledgements_open_nothing() {
     assert_eq!(check(&rig, good), Some(1472));
     let accepted = (0..1 << 20).filter(|_| check(&rig, random.u32(..)).is_some());
     assert_eq!(accepted.count(), 0);
-    // Nor what looks like it: the same but for the hash, or but for the rest.
+    // Numbers near the valid cookie are invalid too: with another hash, or with other fields.
     let near = |bits: u32| (0..1 << 20).map(move |n: u32| good.wrapping_add(n << bits));
     let accepted = near(0).skip(1).chain(near(12).skip(1));
     assert_eq!(
@@ -386,7 +393,7 @@ fn a_million_random_acknowledgements_open_nothing() {
 }
 
 #[test]
-fn numbers_of_a_connection_differ_and_grow_with_time() {
+fn cookies_differ_by_connection_and_grow_with_time() {
     let mut rig = Rig::new(&full());
     rig.syn(Some(1472));
     let first = Seq(rig.reply().seq);
@@ -397,7 +404,11 @@ fn numbers_of_a_connection_differ_and_grow_with_time() {
     rig.route.src.port += 1;
     rig.syn(Some(1472));
     let other = Seq(rig.reply().seq);
-    assert_ne!(later.0 >> 24, other.0 >> 24, "the same period and class");
+    assert_ne!(
+        later.0 >> 24,
+        other.0 >> 24,
+        "the fields differ although period and class are equal"
+    );
 }
 
 #[test]
@@ -436,7 +447,7 @@ fn a_connection_in_time_wait_is_reopened_by_a_cookie_where_both_have_timestamps(
         rig.raw(seq, ack, ACK | FIN, &options(703), b"");
         assert_eq!(rig.tcb().unwrap().state, State::TimeWait);
         rig.port.sent.clear();
-        // Somebody else is half open.
+        // Another client is half open.
         rig.route.src.port += 1;
         rig.offer(&offer);
         rig.port.sent.clear();

@@ -1,5 +1,5 @@
-//! The headers around a segment: VLAN tags, Ethernet addresses, and checksums
-//! that the peer leaves to its device.
+//! The headers around a segment: VLAN tags, Ethernet addresses, and checksums that the peer leaves
+//! to its device.
 
 use ip::Host;
 use testkit::TCP;
@@ -25,7 +25,7 @@ fn answers_follow_the_peers_link() {
     rig.sent(1, 6, "PA", b"hello");
 }
 
-/// A SYN that has only the pseudo-header's sum.
+/// Builds a SYN whose checksum covers only the pseudo-header.
 fn unfinished_syn(rig: &Rig) -> Vec<u8> {
     let mut packet = rig.packet(rig.irs, 0, "S", b"", None);
     let at = rig.route.header_len();
@@ -35,7 +35,7 @@ fn unfinished_syn(rig: &Rig) -> Vec<u8> {
 }
 
 #[test]
-fn a_checksum_left_to_a_device_is_accepted_where_the_host_does() {
+fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
     let mut rig = Rig::new(&Config::default());
     rig.host = Host::own(rig.host.station().clone()).with_partial_checksums(true);
     rig.input(&unfinished_syn(&rig));
@@ -43,7 +43,7 @@ fn a_checksum_left_to_a_device_is_accepted_where_the_host_does() {
 }
 
 #[test]
-fn a_checksum_left_to_a_device_is_counted_apart() {
+fn a_checksum_left_to_a_device_has_its_own_counter() {
     let mut rig = Rig::new(&Config::default());
     rig.input(&unfinished_syn(&rig));
     rig.sent_nothing();

@@ -1,7 +1,6 @@
-//! Receivers that acknowledge what has not arrived, or by the byte, or over
-//! and over, to be sent more than their share (Savage et al., "TCP Congestion
-//! Control with a Misbehaving Receiver"): windows grow by the rules, and what
-//! is in flight stays inside them.
+//! Misbehaving receivers, which acknowledge data that has not arrived, or every byte, or the same
+//! data repeatedly. They want more than their share (Savage et al., "TCP Congestion Control with a
+//! Misbehaving Receiver"). Windows must still grow by the rules, and limit the data in flight.
 
 use proptest::prelude::*;
 use testkit::{ACK, Opt};
@@ -14,11 +13,10 @@ use crate::wire::Seq;
 
 /// Bytes of data in a full segment.
 const SEGMENT: u32 = 1460;
-/// Segments that one ACK may add to a window in slow start: RFC 9406, section
-/// 4.2, has eight.
+/// Number of segments that one ACK may add to the window in slow start: 8 in RFC 9406, section 4.2.
 const MOST_GROWTH: u32 = 8;
 
-/// A server whose client has just asked for more than it will get; with SACK.
+/// Makes a server whose client uses SACK, and has just requested more than one window of data.
 fn serving() -> Rig {
     serving_much(1 << 20)
 }
@@ -49,18 +47,18 @@ fn flight(rig: &Rig) -> u32 {
     rig.stack.records[0].tcb.view().flight
 }
 
-/// Behind all that was sent, from the first byte.
+/// Returns the number of bytes sent so far.
 fn sent_to(rig: &Rig) -> u32 {
     let tcb = &rig.stack.records[0].tcb;
     tcb.view().snd_nxt.since(Seq(rig.iss)).wrapping_sub(1)
 }
 
-/// The client acknowledges the first `bytes`.
+/// Acknowledges the first `bytes`.
 fn ack(rig: &mut Rig, bytes: u32) {
     ack_and_sack(rig, bytes, &[]);
 }
 
-/// The same, and selectively what lies between others.
+/// Acknowledges the first `bytes`, and selectively acknowledges `blocks`.
 fn ack_and_sack(rig: &mut Rig, bytes: u32, blocks: &[(u32, u32)]) {
     let first = rig.iss.wrapping_add(1);
     let edge = |offset: u32| first.wrapping_add(offset);
@@ -73,8 +71,8 @@ fn ack_and_sack(rig: &mut Rig, bytes: u32, blocks: &[(u32, u32)]) {
 }
 
 #[test]
-fn an_ack_in_many_pieces_counts_by_its_bytes() {
-    // RFC 3465: an ACK for each byte is worth no more than one for all.
+fn an_ack_split_into_many_counts_by_its_bytes() {
+    // RFC 3465: one ACK per byte is worth no more than one ACK for all bytes.
     let mut rig = serving();
     for byte in 1..=SEGMENT {
         ack(&mut rig, byte);
@@ -84,9 +82,9 @@ fn an_ack_in_many_pieces_counts_by_its_bytes() {
 }
 
 #[test]
-fn one_ack_of_very_much_counts_for_little() {
+fn one_ack_of_many_segments_adds_at_most_eight() {
     let mut rig = serving_much(4 << 20);
-    // A window of a few hundred segments.
+    // Grow the window to a few hundred segments.
     while sent_to(&rig) < 600 * SEGMENT {
         let next = sent_to(&rig) - flight(&rig) + 2 * SEGMENT;
         ack(&mut rig, next);
@@ -99,10 +97,9 @@ fn one_ack_of_very_much_counts_for_little() {
 }
 
 #[test]
-fn acknowledging_in_advance_wins_no_more_than_the_window_allows() {
-    // The client claims all at once that has been sent, round for round. Each
-    // claim is worth a window, and the window grows as it would for a client
-    // near by; it is never exceeded.
+fn early_acks_gain_no_more_than_the_window_allows() {
+    // In each round the client acknowledges all data sent so far, before it can have arrived. Each
+    // such ACK is worth a window. The window grows as for a nearby client, and is never exceeded.
     let mut rig = serving_much(16 << 20);
     let mut window = cwnd(&rig);
     for _ in 0..100 {
@@ -116,22 +113,22 @@ fn acknowledging_in_advance_wins_no_more_than_the_window_allows() {
 }
 
 #[test]
-fn selective_claims_in_advance_stay_inside_the_peers_window() {
-    // All but the first segment is claimed as soon as it is sent.
+fn early_selective_acks_stay_inside_the_peers_window() {
+    // The client selectively acknowledges all but the first segment as soon as they are sent.
     let mut rig = serving();
     let window = rig.stack.records[0].tcb.view().snd_wnd.min(64 << 20);
     for _ in 0..2_000 {
         let sent = sent_to(&rig);
         ack_and_sack(&mut rig, 0, &[(SEGMENT, sent)]);
         assert!(flight(&rig) <= window);
-        assert!(cwnd(&rig) <= 10 * SEGMENT, "a loss, if anything");
+        assert!(cwnd(&rig) <= 10 * SEGMENT, "the window does not grow");
     }
 }
 
 #[test]
-fn a_duplicate_releases_one_segment_and_no_window() {
-    // Without SACK each duplicate says that one segment has arrived (RFC 5681,
-    // section 3.2, step 4): made-up ones get no more than true ones.
+fn a_duplicate_ack_releases_one_segment_and_grows_no_window() {
+    // Without SACK each duplicate ACK means that one segment has arrived (RFC 5681, section 3.2,
+    // step 4). Fake duplicates achieve no more than real ones.
     let mut rig = Rig::established(&Config::default());
     rig.load(&noise(1 << 20), None);
     rig.recv(1, 1, "A", b"g");
@@ -146,14 +143,14 @@ fn a_duplicate_releases_one_segment_and_no_window() {
         assert!(cwnd(&rig) <= 10 * SEGMENT);
     }
     assert_eq!(rig.stack.counters().retransmits, 1);
-    // Afterwards the window is what it was reduced to.
+    // After recovery the reduced window applies.
     let sent = sent_to(&rig);
     ack(&mut rig, sent);
     assert!(cwnd(&rig) <= 10 * SEGMENT);
 }
 
-/// Windows of a congestion control whose receiver claims everything at once,
-/// in no time.
+/// Checks the window growth of a congestion control whose receiver acknowledges everything
+/// immediately.
 fn growth<C: CongestionControl>(acked: u32) {
     let mut congestion = C::new(SEGMENT);
     let mut una = 0u32;
@@ -189,9 +186,9 @@ proptest! {
         growth::<Cubic>(acked);
     }
 
-    /// Whatever a client claims, no more is on its way than the windows allow.
+    /// Whatever a client acknowledges, the data in flight stays within the windows.
     #[test]
-    fn whatever_is_claimed_the_windows_hold(
+    fn the_windows_hold_whatever_is_acknowledged(
         claims in prop::collection::vec((0u32..40, 0u32..40, 0u32..40, any::<bool>()), 1..100),
     ) {
         let mut rig = serving();
@@ -206,7 +203,8 @@ proptest! {
             let blocks: &[_] = if len > 0 { &[block] } else { &[] };
             ack_and_sack(&mut rig, una, blocks);
             una = una.min(sent_to(&rig) - flight(&rig));
-            // A reduction may be taken back, and nothing be won by that.
+            // A reduction may be undone, but that must not raise the window above its maximum so
+            // far.
             prop_assert!(cwnd(&rig) <= most + MOST_GROWTH * SEGMENT);
             most = most.max(cwnd(&rig));
             let released = sent_to(&rig) - sent;

@@ -1,4 +1,5 @@
-//! Connections that are reached by their names, and contents made in callbacks.
+//! Connections reached by their names from outside their callbacks, and contents added in
+//! callbacks.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn a_response_is_given_later() {
     });
     assert!(reached);
     rig.sent(1, 4, "PA", b"answer");
-    // It is sent again when it is lost, as any other.
+    // The answer is retransmitted like any other data.
     rig.pass_ms(1_000);
     rig.sent(1, 4, "PA", b"answer");
 }
@@ -36,7 +37,7 @@ fn a_parked_request_is_offered_again() {
     assert!(rig.reach(id, |_, conn| conn.offer_again()));
     assert_eq!(rig.take_log(), "receive(3)");
     rig.sent(1, 4, "PA", b"ask");
-    // There is nothing left to offer.
+    // Nothing is left to offer.
     assert!(rig.reach(id, |_, conn| conn.offer_again()));
     assert_eq!(rig.take_log(), "");
     rig.sent_nothing();
@@ -62,7 +63,7 @@ fn a_parked_connection_is_offered_nothing_until_it_is_resumed() {
     assert_eq!(rig.take_log(), "receive(5)", "not the rest");
     rig.sent(1, 6, "A", b"");
     let id = rig.id();
-    // What it has in hand it may write, and be told that it has arrived.
+    // A parked connection may still write, and learns when the data has arrived.
     assert!(rig.reach(id, |_, conn| conn.write_bytes(b"later").unwrap()));
     rig.sent(1, 6, "PA", b"later");
     rig.recv(6, 6, "PA", b"f");
@@ -109,7 +110,7 @@ fn a_parked_connection_that_is_never_resumed_ends_when_it_is_idle() {
     rig.pass_ms(1);
     rig.sent(1, 4, "FA", b"");
     let id = rig.id();
-    // It is too late to park or resume it.
+    // It is too late to park or resume the connection.
     assert!(rig.reach(id, |_, conn| {
         conn.park();
         conn.resume();
@@ -119,18 +120,18 @@ fn a_parked_connection_that_is_never_resumed_ends_when_it_is_idle() {
 }
 
 #[test]
-fn what_a_callback_leaves_is_offered_at_once_when_it_asks() {
+fn unconsumed_data_is_offered_again_at_once_on_request() {
     let mut rig = Rig::with_habit(Habit::SipOn);
     rig.recv(1, 1, "PA", b"abcde");
     assert_eq!(rig.take_log(), "receive(5) receive(3) receive(1)");
     rig.sent(1, 6, "A", b"");
     assert_eq!(rig.stack.cx.buffers.in_use(), 0, "nothing is kept");
-    // Whoever takes nothing is asked once.
+    // An application that consumes nothing is asked only once.
     rig.app().habit = Habit::LazyOn;
     rig.recv(6, 1, "PA", b"f");
     assert_eq!(rig.take_log(), "receive(1)");
     rig.sent(1, 7, "A", b"");
-    // From the buffer, too.
+    // The same works for buffered data.
     rig.app().habit = Habit::SipOn;
     rig.recv(7, 1, "PA", b"gh");
     assert_eq!(rig.take_log(), "receive(3) receive(1)");
@@ -141,7 +142,7 @@ fn a_callback_makes_a_content_and_writes_it() {
     let mut rig = Rig::with_habit(Habit::Store);
     rig.recv(1, 1, "PA", b"value");
     rig.sent(1, 6, "PA", b"value");
-    // It was removed at once, and is there for as long as it may be sent again.
+    // The content was removed at once, but its bytes stay for a retransmission.
     rig.pass_ms(1_000);
     rig.sent(1, 6, "PA", b"value");
     rig.recv(6, 6, "A", b"");
@@ -158,7 +159,7 @@ fn shared_bytes_are_written_once() {
         assert_eq!(conn.write_once(bytes.clone()), Err(WriteError::Closed));
     }));
     rig.sent(1, 1, "FPA", b"shared");
-    // They are there for as long as they may be sent again.
+    // The bytes stay as long as they may be retransmitted.
     rig.pass_ms(1_000);
     rig.sent(1, 1, "FPA", b"shared");
     rig.recv(1, 8, "A", b"");
@@ -188,7 +189,7 @@ fn no_later_connection_has_the_same_name() {
 fn a_connection_is_reached_from_its_acceptance_to_its_end() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let id = rig.id();
-    // Both have closed: TIME-WAIT is the stack's alone.
+    // Both sides have closed. The application has no access in TIME-WAIT.
     assert!(rig.reach(id, |_, conn| conn.close()));
     rig.sent(1, 1, "FA", b"");
     assert!(rig.reach(id, |_, conn| {
@@ -198,7 +199,7 @@ fn a_connection_is_reached_from_its_acceptance_to_its_end() {
     rig.recv(1, 2, "FA", b"");
     rig.sent(2, 2, "A", b"");
     assert!(!rig.reach(id, |_, _| panic!("it is over")));
-    // A half-open one is not the application's yet.
+    // The application has no access to a half-open connection.
     rig.route.src.port += 1;
     rig.syn(Some(1460));
     let half_open = ConnectionId {
@@ -282,7 +283,7 @@ fn a_message_reaches_any_connections() {
     let Rig {
         stack, port, now, ..
     } = &mut rig;
-    // Each as often as it likes; what is written to one goes out together.
+    // A callback may get a connection several times. The stack sends its writes together.
     let written = stack.reach(port, *now, |_, connections| {
         for (id, bytes) in [
             (first, &b""[..]),
@@ -321,7 +322,7 @@ fn set_timers(rig: &mut Rig, after_ms: &[(usize, u64)]) {
 }
 
 #[test]
-fn timers_pass_in_their_order_and_once() {
+fn timers_expire_in_order_and_once() {
     let mut rig = Rig::with_habit(Habit::Silent);
     rig.take_log();
     set_timers(
@@ -344,7 +345,7 @@ fn timers_pass_in_their_order_and_once() {
 }
 
 #[test]
-fn a_timer_is_cleared_and_set_anew() {
+fn a_timer_can_be_cleared_and_set_again() {
     let mut rig = Rig::with_habit(Habit::Silent);
     rig.take_log();
     rig.app().timer_again = Some(Duration::ZERO);
@@ -357,7 +358,7 @@ fn a_timer_is_cleared_and_set_anew() {
     });
     *now = *now + Duration::from_millis(100);
     stack.handle_timers(port, *now);
-    // One that passes at once waits for the next pass.
+    // A timer set for now waits for the next pass.
     assert_eq!(std::mem::take(&mut stack.app_mut().log), "timer(0)");
     stack.app_mut().timer_again = Some(Duration::from_secs(1));
     stack.handle_timers(port, *now);
@@ -369,7 +370,7 @@ fn a_timer_is_cleared_and_set_anew() {
 }
 
 #[test]
-fn a_timer_outlives_the_connection_whose_callback_has_set_it() {
+fn a_timer_outlives_the_connection_that_set_it() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let id = rig.id();
     assert!(rig.reach(id, |_, conn| {

@@ -1,4 +1,5 @@
-//! What runs short goes to whoever makes progress: shares, and buffers.
+//! Pools under pressure: slots go to connections that make progress. Shares of addresses, and
+//! memory.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ struct Client {
 }
 
 impl Rig {
-    /// A client opens a connection.
+    /// Opens a connection for a client.
     #[track_caller]
     fn client(&mut self, route: Route, port: u16) -> Client {
         let client = self.try_client(route, port);
@@ -37,7 +38,7 @@ impl Rig {
         joined.then_some(Client { route, port, iss })
     }
 
-    /// What arrives from now on is of `client`.
+    /// Makes `client` the sender of the following segments.
     fn be(&mut self, client: Client) {
         (self.route, self.iss) = (client.route, client.iss);
         self.route.src.port = client.port;
@@ -48,7 +49,7 @@ impl Rig {
         self.state_of(client.port).is_some_and(lives)
     }
 
-    /// The next segment is a reset to `client`.
+    /// Checks that the next segment is a reset to `client`.
     #[track_caller]
     fn sent_reset_to(&mut self, client: Client) {
         let packet = self.port.sent.pop_front().expect("a reset");
@@ -57,7 +58,7 @@ impl Rig {
     }
 }
 
-/// Place for `most` of everything.
+/// Settings with `most` slots in every pool.
 fn place_for(most: u32) -> Config {
     Config {
         max_connections: 10 * most,
@@ -70,7 +71,7 @@ fn place_for(most: u32) -> Config {
 }
 
 #[test]
-fn half_a_request_leaves_its_receive_buffer_to_another() {
+fn a_partial_request_gives_up_its_receive_buffer() {
     let mut rig = Rig::new(&place_for(2));
     rig.app().habit = Habit::Lazy;
     let halves = [20, 21].map(|last| {
@@ -84,7 +85,7 @@ fn half_a_request_leaves_its_receive_buffer_to_another() {
     rig.recv(1, 1, "PA", b"GET / HTTP/1.1");
     rig.sent(1, 1, "A", b"");
     assert_eq!(rig.stack.counters().no_buffer, 1, "all are in use");
-    // One byte a second is no progress.
+    // One byte a second does not count as progress.
     for at in 4..7 {
         for client in halves {
             rig.be(client);
@@ -95,7 +96,7 @@ fn half_a_request_leaves_its_receive_buffer_to_another() {
     rig.port.sent.clear();
     rig.be(guest);
     rig.take_log();
-    // (It has made no more progress than they have, but for being younger.)
+    // The guest has made no more progress either, but it is younger.
     rig.recv(1, 1, "PA", b"GET / HTTP/1.1");
     rig.sent_reset_to(halves[0]);
     rig.sent(1, 15, "A", b"");
@@ -104,7 +105,7 @@ fn half_a_request_leaves_its_receive_buffer_to_another() {
 }
 
 #[test]
-fn nobody_takes_a_buffer_from_whoever_made_more_progress() {
+fn a_connection_with_more_progress_keeps_its_buffer() {
     let mut rig = Rig::new(&place_for(1));
     rig.app().habit = Habit::Lazy;
     let old = rig.client(from_v4(20), 1000);
@@ -120,9 +121,9 @@ fn nobody_takes_a_buffer_from_whoever_made_more_progress() {
     assert_eq!(rig.stack.counters().no_buffer, 1);
 }
 
-/// RFC 2018, section 8: what was only acknowledged selectively may be dropped.
+/// RFC 2018, section 8: selectively acknowledged data may be discarded.
 #[test]
-fn a_buffer_without_data_in_order_is_taken_and_its_owner_stays() {
+fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
     let mut rig = Rig::new(&place_for(1));
     rig.app().habit = Habit::Echo;
     let first = rig.client(from_v4(20), 1000);
@@ -137,7 +138,7 @@ fn a_buffer_without_data_in_order_is_taken_and_its_owner_stays() {
     assert_eq!(rig.stack.counters().buffers_taken, 1);
     rig.be(second);
     rig.recv(7, 7, "A", b"");
-    // The first sends all of it again.
+    // The first client retransmits everything.
     rig.be(first);
     rig.recv(1, 1, "PA", b"abc");
     rig.sent(1, 4, "PA", b"abc");
@@ -146,7 +147,7 @@ fn a_buffer_without_data_in_order_is_taken_and_its_owner_stays() {
     assert_eq!(rig.stack.counters().evicted, 0);
 }
 
-/// Two connections that hold all write buffers, and read nothing of them.
+/// Makes two connections that hold all write buffers, and whose clients read nothing.
 fn unread() -> (Rig, [Client; 2]) {
     let mut rig = Rig::new(&place_for(2));
     rig.app().habit = Habit::Echo;
@@ -158,7 +159,7 @@ fn unread() -> (Rig, [Client; 2]) {
         rig.pass_ms(1_000);
         client
     });
-    // Further queries are answered too, but nothing of it is read.
+    // Further queries are answered too, but the clients do not read the answers.
     for client in readers {
         rig.be(client);
         rig.window = 0;
@@ -169,7 +170,7 @@ fn unread() -> (Rig, [Client; 2]) {
 }
 
 #[test]
-fn unread_answers_leave_their_write_buffers_to_others() {
+fn unread_answers_give_up_their_write_buffers() {
     let (mut rig, readers) = unread();
     rig.port.sent.clear();
     let guest = rig.client(from_v4(5), 3000);
@@ -180,14 +181,14 @@ fn unread_answers_leave_their_write_buffers_to_others() {
     assert_eq!(
         rig.take_log(),
         "receive(5) close(Evicted) receive(5)",
-        "it is asked again at once"
+        "the application is asked again at once"
     );
     assert!(rig.lives(readers[1]) && rig.lives(guest));
     assert_eq!(rig.stack.counters().write_buffers_taken, 1);
 }
 
 #[test]
-fn responses_of_many_parts_that_are_not_read_leave_their_lists_to_others() {
+fn unread_responses_of_many_parts_give_up_their_lists() {
     let mut rig = Rig::new(&place_for(2));
     let content = rig.add(&noise(100), None);
     rig.app().habit = Habit::Parts;
@@ -215,7 +216,7 @@ fn responses_of_many_parts_that_are_not_read_leave_their_lists_to_others() {
     assert_eq!(
         rig.take_log(),
         "receive(1) close(Evicted) receive(1)",
-        "it is asked again at once"
+        "the application is asked again at once"
     );
     assert_eq!(rig.sent_all().len(), 3);
     assert!(rig.lives(readers[1]) && rig.lives(guest));
@@ -223,7 +224,7 @@ fn responses_of_many_parts_that_are_not_read_leave_their_lists_to_others() {
 }
 
 #[test]
-fn what_is_written_after_an_acknowledgement_takes_a_write_buffer_too() {
+fn a_write_in_on_sent_takes_a_write_buffer_too() {
     let (mut rig, readers) = unread();
     rig.load(b"content", None);
     let guest = rig.client(from_v4(5), 3000);
@@ -238,13 +239,13 @@ fn what_is_written_after_an_acknowledgement_takes_a_write_buffer_too() {
     assert_eq!(
         rig.take_log(),
         "sent sent close(Evicted) sent",
-        "it is asked again, and once more when there is a buffer"
+        "the application is asked again, and once more when there is a buffer"
     );
     assert!(rig.lives(readers[1]) && rig.lives(guest));
 }
 
 #[test]
-fn what_is_written_on_a_deadline_takes_a_write_buffer_soon() {
+fn a_write_in_on_deadline_takes_a_write_buffer_soon() {
     let (mut rig, readers) = unread();
     rig.app().habit = Habit::Silent;
     rig.app().deadline = Some(Duration::from_millis(50));
@@ -261,12 +262,12 @@ fn what_is_written_on_a_deadline_takes_a_write_buffer_soon() {
 }
 
 #[test]
-fn who_says_it_consumed_more_than_there_was_makes_no_more_progress() {
+fn claiming_to_consume_more_than_offered_gains_no_progress() {
     let standing = |habit| {
         let mut rig = Rig::established(&Config::default());
         rig.app().habit = habit;
         rig.pass_ms(10_000);
-        // The second half waits in a buffer.
+        // The second half waits in a receive buffer.
         rig.recv(4, 1, "PA", b"def");
         rig.recv(1, 1, "PA", b"abc");
         format!("{:?}", rig.stack.standings)
@@ -275,7 +276,7 @@ fn who_says_it_consumed_more_than_there_was_makes_no_more_progress() {
 }
 
 #[test]
-fn who_has_a_write_buffer_keeps_it_while_it_makes_progress() {
+fn a_connection_with_progress_keeps_its_write_buffer() {
     let mut rig = Rig::new(&place_for(2));
     rig.app().habit = Habit::Echo;
     for last in [20, 21] {
@@ -292,8 +293,8 @@ fn who_has_a_write_buffer_keeps_it_while_it_makes_progress() {
     assert_eq!(rig.stack.counters().write_buffers_taken, 0);
 }
 
-/// A client that has lost every second segment of a window, which takes more
-/// than the smallest scoreboard.
+/// Opens a connection that loses every second segment of a window. That takes more than the
+/// smallest scoreboard.
 fn loser(rig: &mut Rig, route: Route, port: u16) -> Client {
     rig.route = route;
     rig.route.src.port = port;
@@ -314,7 +315,7 @@ fn loser(rig: &mut Rig, route: Route, port: u16) -> Client {
     Client { route, port, iss }
 }
 
-/// The client has received the n-th segment, and none in order.
+/// Selectively acknowledges the n-th segment.
 fn sack(rig: &mut Rig, n: u32) {
     let edge = |segment: u32| rig.iss.wrapping_add(1 + segment * 1460);
     let option = Opt::Sack(vec![(edge(n), edge(n + 1))]);
@@ -323,8 +324,8 @@ fn sack(rig: &mut Rig, n: u32) {
 }
 
 #[test]
-fn a_larger_scoreboard_goes_to_whoever_makes_progress() {
-    // There is one of each size here.
+fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
+    // Here each pool of scoreboards has one slot.
     let mut rig = Rig::new(&place_for(16));
     rig.load(&noise(100_000), None);
     let holders = |rig: &Rig| {
@@ -344,7 +345,7 @@ fn a_larger_scoreboard_goes_to_whoever_makes_progress() {
     assert_eq!(holders(&rig), [Some(2), Some(1)]);
     assert_eq!(rig.stack.counters().scoreboards_taken, 1);
     assert_eq!(rig.stack.counters().evicted, 0);
-    // The first gets all of it again.
+    // The first client gets all lost data again.
     rig.be(first);
     rig.port.sent.clear();
     let mut at = 1;
@@ -363,7 +364,7 @@ fn a_larger_scoreboard_goes_to_whoever_makes_progress() {
     assert_eq!(at, 100_001);
 }
 
-/// Of sixteen places one address may have two while others ask.
+/// Settings with 16 connections. One address may have two of them while others ask.
 fn sixteen() -> Config {
     Config {
         max_connections: 16,
@@ -379,7 +380,7 @@ fn an_address_beyond_its_share_gives_way_first() {
         .map(|n| rig.client(from_v4(20 + n), 1000 + u16::from(n)))
         .collect();
     rig.pass_ms(10_000);
-    // Half of the table, and all of it just opened.
+    // One address takes half of the table with new connections.
     let many: Vec<Client> = (0..8).map(|n| rig.client(from_v4(5), 2000 + n)).collect();
     for n in 0..6 {
         rig.client(from_v4(40 + n), 3000 + u16::from(n));
@@ -387,14 +388,14 @@ fn an_address_beyond_its_share_gives_way_first() {
     assert!(others.iter().all(|client| rig.lives(*client)));
     let left = many.iter().filter(|client| rig.lives(**client)).count();
     assert_eq!(left, 2);
-    // Then the ones that idle for longest.
+    // Then the longest idle connections give way.
     rig.client(from_v4(50), 3050);
     assert!(many.iter().any(|client| rig.lives(*client)));
     assert!(!others.iter().all(|client| rig.lives(*client)));
 }
 
 #[test]
-fn an_address_at_its_share_takes_nobody_elses_place() {
+fn an_address_at_its_share_evicts_no_other_address() {
     let mut rig = Rig::new(&sixteen());
     for n in 0..14 {
         rig.client(from_v4(20 + n), 1000 + u16::from(n));
@@ -410,7 +411,7 @@ fn an_address_at_its_share_takes_nobody_elses_place() {
     );
     assert_eq!(rig.stack.counters().connections_full, 1);
     assert_eq!(rig.stack.connections(), 16);
-    // Of its own it may exchange those that it does not use.
+    // An address may replace its own idle connections.
     rig.pass_ms(1_500);
     rig.client(from_v4(5), 2003);
     assert!(!rig.lives(own[0]) && rig.lives(own[1]));
@@ -440,7 +441,7 @@ fn an_ipv6_network_has_one_share_and_its_size_can_be_set() {
 }
 
 #[test]
-fn of_two_readers_the_slower_one_gives_way() {
+fn the_slower_of_two_readers_gives_way() {
     let mut rig = Rig::new(&Config {
         max_connections: 2,
         ..sixteen()
@@ -474,7 +475,7 @@ fn of_two_readers_the_slower_one_gives_way() {
 }
 
 #[test]
-fn memory_is_given_back_when_the_pressure_has_passed() {
+fn memory_is_freed_after_the_pressure() {
     let mut rig = Rig::new(&Config {
         max_connections: 1_000,
         ..place_for(1_000)
@@ -498,21 +499,18 @@ fn memory_is_given_back_when_the_pressure_has_passed() {
         rig.send_raw(rig.irs.wrapping_add(1001), 0, "R", b"", None);
     }
     assert_eq!(rig.stack.connections(), 0);
-    assert!(
-        rig.stack.poll_timeout().is_some(),
-        "although nothing else is due"
-    );
+    assert!(rig.stack.poll_timeout().is_some(), "freeing memory is due");
     rig.pass_ms(4_500);
     assert!(quiet(&rig) <= 64 * (16_384 + 2_048), "{}", quiet(&rig));
     assert_eq!(rig.stack.poll_timeout(), None);
-    // And taken again.
+    // The memory can be allocated again.
     rig.client(from_v4(20), 5000);
     rig.recv(1, 1, "PA", b"query");
     rig.sent(1, 6, "PA", b"query");
 }
 
 #[test]
-fn a_larger_scoreboard_is_given_back_though_the_loss_is_remembered() {
+fn a_larger_scoreboard_is_returned_while_the_loss_is_remembered() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 10);
@@ -540,9 +538,9 @@ fn a_larger_scoreboard_is_given_back_though_the_loss_is_remembered() {
     let size = |rig: &mut Rig| rig.stack.conn(0).board_size();
     assert_eq!(size(&mut rig), Some(1));
     rig.recv(2, 1, "A", b"");
-    assert!(!rig.sent_all().is_empty(), "something goes again");
+    assert!(!rig.sent_all().is_empty(), "a segment is retransmitted");
     rig.pass_ms(20);
     rig.recv(2, 1 + 10 * 1460, "A", b"");
-    // The peer may tell yet that some of it has arrived twice.
+    // The scoreboard remains, because the peer may still report duplicates.
     assert_eq!(size(&mut rig), Some(0));
 }

@@ -1,4 +1,4 @@
-//! Progress, and the lack of it.
+//! A connection's progress and its lack of progress.
 
 use nmio::Instant;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn at(millis: u64) -> Moment {
 }
 
 #[test]
-fn who_reads_at_the_rate_does_not_age() {
+fn a_reader_at_the_minimum_rate_does_not_age() {
     let mut standing = Standing::new(at(0));
     for second in 1..100 {
         standing.advance(16_000, Pace::of(16_000), at(second * 1_000));
@@ -20,7 +20,7 @@ fn who_reads_at_the_rate_does_not_age() {
 }
 
 #[test]
-fn five_hundred_bytes_in_nine_seconds_are_next_to_nothing() {
+fn five_hundred_bytes_in_nine_seconds_are_little_progress() {
     let mut standing = Standing::new(at(0));
     for n in 1..=10 {
         standing.advance(500, Pace::of(16_000), at(n * 9_000));
@@ -29,12 +29,12 @@ fn five_hundred_bytes_in_nine_seconds_are_next_to_nothing() {
 }
 
 #[test]
-fn what_was_read_fast_counts_for_twenty_seconds() {
+fn fast_reading_gives_twenty_seconds_of_credit() {
     let mut standing = Standing::new(at(0));
     standing.advance(u32::MAX, Pace::of(16_000), at(0));
     assert_eq!(standing.lack(at(20_000)), 0);
     assert_eq!(standing.lack(at(20_001)), 1);
-    // An answer takes nothing away.
+    // An answer does not reduce the credit.
     standing.renew(at(5_000));
     assert_eq!(standing.lack(at(20_001)), 1);
     standing.renew(at(30_000));
@@ -42,7 +42,7 @@ fn what_was_read_fast_counts_for_twenty_seconds() {
 }
 
 proptest! {
-    /// Also where the clock wraps.
+    /// Also when the clock wraps.
     #[test]
     fn lack_never_exceeds_the_age(
         start: u32,

@@ -1,4 +1,4 @@
-//! Runs of segments as one packet: the same segments, fewer packets.
+//! Super-segments: the same segments in fewer packets.
 
 use nmio::super_segment::MAX_OVER_V6;
 
@@ -6,19 +6,19 @@ use crate::negotiated::Negotiated;
 use crate::stack::testing::{Out, Rig, noise};
 use crate::{Config, Slot};
 
-/// Bytes of data in a segment, and of headers before them in a super-segment.
+/// Bytes of data in a segment. `HEADERS` are the bytes of headers in a super-segment.
 const MSS: usize = 1460;
 const HEADERS: usize = 20 + 32;
 
-/// What a client gets of a content of `len` bytes that acknowledges all that
-/// came, over a port that takes super-segments of `segmentation` bytes; and how
-/// many of them were sent.
+/// Returns the segments of a content of `len` bytes as a client gets it that acknowledges
+/// everything. The port takes super-segments of `segmentation` bytes. Also returns how many
+/// super-segments were sent.
 fn fetch(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, u64) {
     let (all, rig) = fetch_all(len, slot, v6, segmentation);
     (all, rig.stack.counters().sent_runs)
 }
 
-/// The same, with all that took part in it.
+/// Like [`fetch`], but returns the rig.
 fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, Rig) {
     let mut rig = Rig::new(&Config::default());
     rig.window_scale = Some(4);
@@ -40,7 +40,7 @@ fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (
 
 #[test]
 fn every_size_leaves_as_the_same_segments() {
-    // Runs of three, and as long as an IP packet can be.
+    // Runs of three segments, and runs as long as an IP packet can be.
     for most in [3 * MSS + HEADERS, 65_535] {
         for segments in [1, 2, 3, 4, 6, 7, 44, 45, 90] {
             for len in [segments * MSS - 1, segments * MSS, segments * MSS + 1] {
@@ -56,8 +56,8 @@ fn every_size_leaves_as_the_same_segments() {
 }
 
 #[test]
-fn a_super_segment_is_as_large_as_the_port_takes() {
-    // A byte less, and a segment less.
+fn a_super_segment_is_as_large_as_the_port_allows() {
+    // One byte less space means one segment less in each run.
     for (most, runs) in [(3 * MSS + HEADERS, 2), (3 * MSS + HEADERS - 1, 3)] {
         assert_eq!(fetch(6 * MSS, None, false, most).1, runs);
     }
@@ -65,7 +65,7 @@ fn a_super_segment_is_as_large_as_the_port_takes() {
 }
 
 #[test]
-fn over_ipv4_it_may_be_larger_than_the_length_field_says() {
+fn over_ipv4_a_super_segment_may_exceed_the_length_field() {
     for (v6, most) in [(false, 100_000), (true, MAX_OVER_V6)] {
         let (frames, _) = fetch_all(3_000_000, None, v6, 0);
         let (cut, rig) = fetch_all(3_000_000, None, v6, 100_000);
@@ -89,25 +89,25 @@ fn a_slot_is_rendered_wherever_it_lies() {
 }
 
 #[test]
-fn a_run_is_no_longer_than_windows_allow() {
+fn a_run_is_limited_by_the_windows() {
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;
     rig.window = (4 * MSS + 700) as u16;
     rig.load(&noise(40 * MSS), None);
     rig.open(Some(MSS as u16 + 12));
     rig.recv(1, 1, "PA", b"g");
-    // The peer's: whole segments of it.
+    // Limited by the peer's window: only whole segments are sent.
     assert_eq!(rig.sent_all().len(), 4);
     rig.window = 65_535;
     rig.recv(2, 1 + 4 * MSS as u32, "A", b"");
-    // The congestion window, which was not used and has not grown.
+    // Limited by the congestion window, which was not fully used and has not grown.
     assert_eq!(rig.sent_all().len(), 10);
     assert_eq!(rig.stack.counters().segments_sent, 1 + 4 + 10);
     assert_eq!(rig.stack.counters().sent_runs, 2);
 }
 
 #[test]
-fn a_run_that_finds_no_room_goes_later_as_a_whole() {
+fn a_run_that_finds_no_room_leaves_later_as_a_whole() {
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;
     rig.load(&noise(5 * MSS), None);
@@ -125,7 +125,7 @@ fn a_run_that_finds_no_room_goes_later_as_a_whole() {
 }
 
 #[test]
-fn what_is_lost_goes_again_as_a_segment() {
+fn a_lost_segment_is_retransmitted_alone() {
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;
     let content = noise(8 * MSS);
@@ -142,7 +142,7 @@ fn what_is_lost_goes_again_as_a_segment() {
 }
 
 #[test]
-fn a_tagged_link_gets_frames() {
+fn a_tagged_link_gets_no_super_segments() {
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;
     rig.route.vlan = Some(5);
@@ -154,8 +154,8 @@ fn a_tagged_link_gets_frames() {
 }
 
 #[test]
-fn what_tells_of_a_reduction_goes_alone() {
-    // Not every device cuts a run that begins with CWR.
+fn a_segment_with_cwr_leaves_alone() {
+    // Not every device segments a super-segment with CWR correctly.
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;
     rig.load(&noise(40 * MSS), None);

@@ -1,4 +1,4 @@
-//! Sending: segmentation, windows, the ring, the three ways to send.
+//! Sending: segmentation, windows, the TX ring, and the three ways to send.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn in_mode(mode: SendMode) -> Config {
     }
 }
 
-/// Acknowledges whatever comes until nothing does, and gives what came.
+/// Acknowledges segments until no more come, and returns all of them.
 pub(super) fn fetch(rig: &mut Rig) -> Vec<Out> {
     let mut all = Vec::new();
     loop {
@@ -90,7 +90,7 @@ fn every_size_arrives_in_both_modes_and_by_any_mss() {
 }
 
 #[test]
-fn an_empty_content_is_nothing() {
+fn an_empty_content_sends_no_data() {
     let mut rig = Rig::serving(&Config::default(), b"", None);
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "A", b"");
@@ -156,7 +156,7 @@ fn a_full_stream_leaves_requests_unconsumed_until_there_is_room() {
 }
 
 #[test]
-fn bytes_written_one_after_the_other_go_together() {
+fn consecutive_writes_leave_as_one_segment() {
     let mut rig = Rig::with_habit(Habit::Echo);
     rig.window = 0;
     rig.recv(1, 1, "A", b"a");
@@ -195,7 +195,7 @@ fn without_a_write_buffer_the_application_is_asked_again() {
     rig.app().habit = Habit::Echo;
     rig.recv(1, 1, "A", b"first");
     rig.sent(1, 6, "PA", b"first");
-    // Another connection finds no buffer.
+    // Another connection finds no write buffer.
     let (port, iss) = (rig.route.src.port, rig.iss);
     (rig.route.src.port, rig.iss) = (port + 1, 0);
     rig.open(None);
@@ -210,7 +210,7 @@ fn without_a_write_buffer_the_application_is_asked_again() {
 }
 
 #[test]
-fn waiting_for_a_write_buffer_is_seldom_asked_and_not_for_ever() {
+fn a_connection_without_a_write_buffer_is_asked_once_a_second_until_it_is_idle() {
     let mut rig = Rig::established(&Config {
         max_write_buffers: 0,
         ..Config::default()
@@ -219,7 +219,7 @@ fn waiting_for_a_write_buffer_is_seldom_asked_and_not_for_ever() {
     rig.pass_ms(30_000);
     rig.recv(1, 1, "PA", b"first");
     rig.sent(1, 6, "A", b"");
-    // The peer has said something since: the time begins again.
+    // The peer has sent data since, so the idle timeout starts again.
     rig.pass_ms(30_000);
     rig.recv(6, 1, "PA", b"second");
     rig.sent(1, 12, "A", b"");
@@ -237,7 +237,7 @@ fn waiting_for_a_write_buffer_is_seldom_asked_and_not_for_ever() {
 }
 
 #[test]
-fn a_full_ring_holds_segments_up_and_nothing_is_lost() {
+fn a_full_ring_delays_segments_without_loss() {
     let content = noise(10_000);
     let mut rig = Rig::serving(&Config::default(), &content, None);
     rig.port.room = 3;
@@ -247,7 +247,7 @@ fn a_full_ring_holds_segments_up_and_nothing_is_lost() {
     assert_eq!(
         rig.stack.poll_timeout(),
         Some(rig.now + Duration::from_micros(125)),
-        "soon, without spinning"
+        "a short sleep instead of spinning"
     );
     rig.timers();
     rig.sent_nothing();
@@ -263,7 +263,7 @@ fn a_full_ring_holds_segments_up_and_nothing_is_lost() {
 }
 
 #[test]
-fn those_that_wait_for_the_ring_are_served_in_order() {
+fn connections_that_wait_for_the_ring_are_served_in_order() {
     let mut rig = Rig::new(&Config::default());
     rig.load(b"content", None);
     let mut isses = Vec::new();
@@ -277,7 +277,7 @@ fn those_that_wait_for_the_ring_are_served_in_order() {
         (rig.route.src.port, rig.iss) = (port, isses[usize::from(port) - 1000]);
         rig.recv(1, 1, "PA", b"g");
     }
-    // One of them goes meanwhile.
+    // One of the waiting connections ends meanwhile.
     (rig.route.src.port, rig.iss) = (1002, isses[2]);
     rig.recv(2, 1, "R", b"");
     for port in [1000, 1001, 1003] {
@@ -315,7 +315,7 @@ fn without_frames_segments_wait() {
         panic!("not passed on")
     };
     rig.stack.handle_segment(&mut rig.port, packet, rig.now);
-    // Its own frame turned round was all that could be sent.
+    // Only the received frame itself could be reused for a segment.
     assert_eq!(rig.sent_all().len(), 1);
     drop(held);
     rig.timers();
@@ -408,9 +408,9 @@ pub(super) fn too_big(rig: &Rig, mtu: u32, sequence: u32) -> IcmpError {
     }
 }
 
-/// Held back by pacing when the window has opened is no reason to probe.
+/// When pacing delays new data after the window opens, the stack must not send a probe.
 #[test]
-fn pacing_and_a_window_that_opens() {
+fn pacing_after_the_window_opens_causes_no_probe() {
     let config = Config {
         pacing: true,
         ..Config::default()
@@ -418,7 +418,7 @@ fn pacing_and_a_window_that_opens() {
     let mut rig = Rig::new(&config);
     rig.syn(Some(MSS));
     rig.sent_one();
-    // The handshake takes long, and what follows does not.
+    // The handshake takes long, but later round trips are short.
     rig.pass_ms(500);
     rig.window = 1460;
     rig.recv(1, 1, "A", b"");
@@ -443,8 +443,8 @@ fn pacing_and_a_window_that_opens() {
     assert!(sent.len() <= 1, "{sent:?}");
 }
 
-/// RFC 9293, section 3.8.6.2.1: the override timeout is 0.1 to 1 s. What it has
-/// sent arrives: there is nothing to back off from.
+/// RFC 9293, section 3.8.6.2.1: the override timeout is 0.1 to 1 s. All data sent arrives, so there
+/// is no reason to back off.
 #[test]
 fn a_window_that_stays_small_is_used_at_least_once_a_second() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
@@ -474,14 +474,14 @@ fn paced_segments_are_spread_over_the_round_trip() {
     rig.load(&noise(100_000), None);
     rig.syn(Some(1472));
     rig.sent_one();
-    // A round trip of 100 ms: ten segments in half of it, in slow start.
+    // The round trip takes 100 ms. In slow start ten segments are spread over half of it.
     rig.pass_ms(100);
     rig.recv(1, 1, "A", b"");
     rig.recv(1, 1, "PA", b"g");
     let mut times = Vec::new();
     for millis in 0..100 {
         if millis == 1 {
-            // It has looked, and knows when to look again.
+            // The stack has set a timer for the next segment.
             let due = rig.stack.poll_timeout().unwrap();
             assert!(due.since(rig.now).as_millis() >= 2);
         }
@@ -501,7 +501,7 @@ fn paced_segments_are_spread_over_the_round_trip() {
 }
 
 #[test]
-fn a_connection_tells_how_it_goes() {
+fn info_describes_a_connection() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
     rig.recv(1, 1, "PA", b"g");
     rig.sent_all();

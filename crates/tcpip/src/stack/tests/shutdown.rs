@@ -3,7 +3,7 @@
 use crate::Config;
 use crate::stack::testing::{Habit, MSS, Rig};
 
-/// A connection that we have closed first: our FIN is in flight.
+/// Makes a connection that we closed first, with our FIN in flight.
 fn closed_by_us() -> Rig {
     let mut rig = Rig::serving(&Config::default(), b"bye", None);
     rig.app().habit = Habit::ServeOnce;
@@ -13,7 +13,7 @@ fn closed_by_us() -> Rig {
     rig
 }
 
-/// `fin_wait` is 30 s.
+/// The connection waits `fin_wait`, 30 s, for the peer's FIN.
 #[test]
 fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
     let config = Config {
@@ -32,8 +32,8 @@ fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
 }
 
 #[test]
-fn at_the_end_of_the_stack_each_peer_is_told_once() {
-    // Nothing is owed: all has arrived.
+fn shutdown_sends_each_peer_one_fin() {
+    // All written data has been acknowledged.
     let mut rig = Rig::serving(&Config::default(), b"all", None);
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"all");
@@ -51,7 +51,7 @@ fn at_the_end_of_the_stack_each_peer_is_told_once() {
 }
 
 #[test]
-fn who_is_owed_something_at_the_end_of_the_stack_is_reset() {
+fn shutdown_resets_peers_with_unacknowledged_data() {
     let mut rig = Rig::serving(&Config::default(), b"all", None);
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"all");
@@ -59,7 +59,7 @@ fn who_is_owed_something_at_the_end_of_the_stack_is_reset() {
     rig.sent(4, 2, "RA", b"");
     assert!(rig.take_log().ends_with("close(Aborted)"));
 
-    // Half open.
+    // A half-open connection.
     let mut rig = Rig::new(&Config::default());
     rig.syn(Some(MSS));
     rig.sent_one();
@@ -67,7 +67,8 @@ fn who_is_owed_something_at_the_end_of_the_stack_is_reset() {
     rig.sent(1, 1, "RA", b"");
     assert_eq!((rig.take_log().as_str(), rig.stack.connections()), ("", 0));
 
-    // The window was shut on a probe: the reset is where the peer expects it.
+    // The peer's window stays zero after a probe. The reset has the sequence number that the peer
+    // expects.
     let mut rig = Rig::serving(&Config::default(), b"all of it", None);
     rig.window = 0;
     rig.recv(1, 1, "PA", b"g");
@@ -79,7 +80,7 @@ fn who_is_owed_something_at_the_end_of_the_stack_is_reset() {
 }
 
 #[test]
-fn who_has_our_fin_at_the_end_of_the_stack_is_told_nothing() {
+fn shutdown_sends_nothing_to_peers_that_have_our_fin() {
     let mut rig = Rig::serving(&Config::default(), b"bye", None);
     rig.app().habit = Habit::ServeOnce;
     rig.recv(1, 1, "PA", b"g");

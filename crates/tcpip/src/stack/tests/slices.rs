@@ -1,5 +1,4 @@
-//! Slices of contents: the same bytes whatever they are cut into, and whatever
-//! becomes of them on the way.
+//! Slices of contents: the client gets the same bytes, however they are cut, lost or retransmitted.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use crate::{Config, ContentId, STREAM_ENTRIES, SendMode, Slot, WriteError};
 
 const MSS: usize = 1460;
 
-/// A connection whose application answers the first byte with `parts`.
+/// Makes a connection whose application answers the first byte with `parts`.
 fn answering(config: &Config, segmentation: usize) -> Rig {
     let mut rig = Rig::new(config);
     rig.port.segmentation = segmentation;
@@ -22,7 +21,7 @@ fn answering(config: &Config, segmentation: usize) -> Rig {
     rig
 }
 
-/// Bytes of data of each segment that comes for `parts`.
+/// Returns the bytes of data in each segment of an answer with `parts`.
 fn lens_for(rig: &mut Rig, parts: impl IntoIterator<Item = Part>) -> Vec<usize> {
     rig.app().parts.extend(parts);
     rig.recv(1, 1, "PA", b"g");
@@ -30,7 +29,7 @@ fn lens_for(rig: &mut Rig, parts: impl IntoIterator<Item = Part>) -> Vec<usize> 
 }
 
 #[test]
-fn only_the_first_and_the_last_segment_of_a_slice_are_put_together() {
+fn only_the_first_and_the_last_segment_of_a_slice_are_assembled() {
     for (mode, segmentation) in [
         (SendMode::MemCopy, 0),
         (SendMode::PreCopy, 0),
@@ -61,7 +60,7 @@ fn only_the_first_and_the_last_segment_of_a_slice_are_put_together() {
 }
 
 #[test]
-fn a_slice_that_ends_as_its_content_does_ends_with_a_prepared_segment() {
+fn a_slice_up_to_the_end_of_its_content_ends_with_a_prepared_segment() {
     let mut rig = answering(&Config::default(), 0);
     let content = rig.add(&noise(2 * MSS + 300), None);
     let end = (2 * MSS + 300) as u32;
@@ -80,7 +79,7 @@ fn head_and_body_of_one_content_are_one_segment() {
 }
 
 #[test]
-fn a_slice_lies_in_its_content() {
+fn a_slice_outside_its_content_is_refused() {
     let mut rig = answering(&Config::default(), 0);
     let id = rig.add(&noise(1000), None);
     let (_, mut conn) = rig.stack.connection(0);
@@ -116,7 +115,7 @@ fn a_response_of_many_parts_waits_for_room_for_all_of_them() {
     assert_eq!(rig.stack.cx.lists.in_use(), 0);
 }
 
-/// What a stream of `parts` consists of.
+/// Returns the bytes of a stream with these `parts`.
 fn bytes_of(parts: &VecDeque<Part>, contents: &[(ContentId, Vec<u8>, Option<Slot>)]) -> Vec<u8> {
     let mut all = Vec::new();
     for part in parts {
@@ -136,7 +135,7 @@ fn bytes_of(parts: &VecDeque<Part>, contents: &[(ContentId, Vec<u8>, Option<Slot
     all
 }
 
-/// A client that has got the first bytes of a stream, and some behind them.
+/// A client that has received the first bytes of a stream, and some later ones.
 struct Client {
     expected: Vec<u8>,
     has: Vec<bool>,
@@ -153,7 +152,7 @@ impl Client {
         }
     }
 
-    /// A segment has come. What it is acknowledged with.
+    /// Receives a segment. Returns the acknowledgement number.
     fn receive(&mut self, out: &Out) -> u32 {
         let start = out.seq as usize - 1;
         let end = start + out.data.len();
@@ -172,10 +171,10 @@ struct Setting {
     segmentation: usize,
     max_entry_lists: u32,
     at_once: usize,
-    /// What decides which segments are lost, and one in how many is.
+    /// `seed` decides which segments are lost: one in `lost` segments.
     seed: u64,
     lost: u64,
-    /// After so many segments the path takes packets of so many bytes.
+    /// After so many segments the path MTU falls to so many bytes.
     mtus: Vec<(usize, u32)>,
 }
 
@@ -202,7 +201,7 @@ fn setting() -> impl Strategy<Value = Setting> {
         )
 }
 
-/// Lengths of contents, and slots in them.
+/// Lengths of contents, and their slots.
 fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
     let content = (100usize..20_000, prop::option::of((0u32..60, 21u32..40)));
     let content = content.prop_map(|(len, slot)| {
@@ -212,8 +211,8 @@ fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
     prop::collection::vec(content, 1..4)
 }
 
-/// Which content, where in it (in thousandths), whether it begins where the one
-/// before ended; of no content, bytes.
+/// Each part: the content or `None` for plain bytes, start and end in thousandths of the content,
+/// and whether it starts at the end of the last part.
 fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
     let part = (
         prop::option::weighted(0.9, 0usize..4),
@@ -226,10 +225,10 @@ fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// Any slices, over frames and super-segments, under loss and on paths that
-    /// become narrower, against a plain buffer.
+    /// Compares any slices with a plain buffer, with single segments and super-segments, under loss
+    /// and with a decreasing path MTU.
     #[test]
-    fn any_slices_arrive_as_they_are(
+    fn any_slices_arrive_unchanged(
         setting in setting(),
         contents in contents(),
         chosen in parts(),
@@ -237,7 +236,7 @@ proptest! {
         let config = Config {
             mode: setting.mode,
             max_entry_lists: setting.max_entry_lists,
-            // The timeout is doubled until a round trip is measured.
+            // Before a round trip is measured, repeated timeouts may exceed the default.
             user_timeout: None,
             ..Config::default()
         };
@@ -292,7 +291,7 @@ proptest! {
                 }
             }
             silent = if round.is_empty() { silent + 1 } else { 0 };
-            prop_assert!(silent < 300, "it has stopped");
+            prop_assert!(silent < 300, "the transfer has stopped");
             if round.is_empty() {
                 rig.pass_ms(500);
             }
@@ -303,7 +302,7 @@ proptest! {
         for id in ids {
             rig.stack.contents_mut().remove(id);
         }
-        prop_assert_eq!(rig.stack.contents().totals().contents, 0, "none is referred to");
+        prop_assert_eq!(rig.stack.contents().totals().contents, 0, "no content is referred to");
         prop_assert_eq!(rig.stack.cx.peers.held(0, Pool::EntryLists), 0);
     }
 }

@@ -1,16 +1,14 @@
-//! The path's width: RFC 4821, RFC 8899. (What routers tell is in
-//! `sending.rs`.)
+//! Path MTU discovery by probes: RFC 4821, RFC 8899. `sending.rs` tests the reports of routers.
 
 use super::sending::too_big;
 use crate::Config;
 use crate::stack::testing::{Rig, noise};
 
 const LEN: usize = 400_000;
-/// The payload of a segment on a path of 1,280 bytes.
+/// The payload of a segment at a path MTU of 1,280 bytes.
 const BASE: usize = 1280 - 20 - 20 - 12;
 
-/// A server in the middle of a long content, with segments of 1,460 bytes in
-/// flight.
+/// Makes a server that sends a long content, with segments of 1,460 bytes in flight.
 fn sending() -> Rig {
     let mut rig = Rig::serving(&Config::default(), &noise(LEN), None);
     rig.recv(1, 1, "PA", b"g");
@@ -18,7 +16,7 @@ fn sending() -> Rig {
     rig
 }
 
-/// The same when nothing has come through, and segments are small.
+/// Makes a server on a black hole: it has got no acknowledgement and uses small segments now.
 fn narrowed() -> Rig {
     let mut rig = sending();
     while rig.stack.counters().black_holes == 0 {
@@ -28,9 +26,9 @@ fn narrowed() -> Rig {
     rig
 }
 
-/// A path that swallows what is longer than `width` bytes of data; everything
-/// else is acknowledged, `millis` later. Returns the data's length when all
-/// has arrived, or after so many rounds.
+/// Simulates a path that drops segments with more than `width` bytes of data. All others are
+/// acknowledged after `millis`. Runs until everything has arrived, for at most `rounds` rounds, and
+/// returns the length of each segment sent.
 fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
     let mut got = vec![false; LEN];
     let mut lens = Vec::new();
@@ -59,11 +57,11 @@ fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
 }
 
 #[test]
-fn a_path_that_has_become_wider_is_found_out() {
-    // RFC 8899, section 5.3: with data that had to be sent anyway.
+fn a_larger_path_mtu_is_found_by_probes() {
+    // RFC 8899, section 5.3: the probes carry data that had to be sent anyway.
     let mut rig = sending();
     let mut sent = 0;
-    // Narrow for the first second.
+    // The path drops everything at first.
     while rig.stack.counters().black_holes == 0 {
         rig.pass_ms(100);
         rig.port.sent.clear();
@@ -93,13 +91,13 @@ fn a_probe_that_is_too_large_costs_no_window() {
     rig.window = 20_000;
     run(&mut rig, BASE + 100, 60, 2000);
     let counters = rig.stack.counters();
-    // RFC 8899, section 5.1.2: one may be lost for another reason.
+    // RFC 8899, section 5.1.2: a probe may be lost for another reason, so there are three.
     assert_eq!(counters.size_probes, 3, "{counters:?}");
     assert_eq!(counters.fast_retransmits, before, "{counters:?}");
 }
 
 #[test]
-fn a_probe_that_is_lost_for_another_reason_is_not_the_last() {
+fn a_probe_lost_for_another_reason_is_repeated() {
     let mut rig = narrowed();
     let mut ack = 1;
     let mut largest = 0;
@@ -109,7 +107,7 @@ fn a_probe_that_is_lost_for_another_reason_is_not_the_last() {
         for segment in rig.sent_all() {
             let len = segment.data.len();
             if len > BASE && lost < 2 {
-                // With what is behind it, which tells of it.
+                // Drop the probe and the segment after it, whose SACK would reveal the loss.
                 lost += 1;
             } else if segment.seq == ack {
                 largest = largest.max(len);
@@ -123,7 +121,7 @@ fn a_probe_that_is_lost_for_another_reason_is_not_the_last() {
 }
 
 #[test]
-fn a_probe_that_went_again_in_pieces_tells_nothing() {
+fn a_probe_retransmitted_in_pieces_proves_nothing() {
     let mut rig = narrowed();
     let mut ack = 1;
     while rig.stack.counters().size_probes == 0 {
@@ -136,7 +134,7 @@ fn a_probe_that_went_again_in_pieces_tells_nothing() {
         }
     }
     assert!(rig.sent_all().iter().any(|out| out.data.len() > BASE));
-    // A router tells of less: all goes again in smaller segments, and arrives.
+    // A router reports a smaller MTU. Everything is retransmitted in smaller segments, and arrives.
     rig.icmp(&too_big(&rig, 1000, ack));
     for _ in 0..10 {
         for segment in rig.sent_all() {
@@ -151,10 +149,10 @@ fn a_probe_that_went_again_in_pieces_tells_nothing() {
 
 /// RFC 6298, 5.1: every time a packet with data is sent the timer runs.
 #[test]
-fn a_flight_that_begins_with_a_size_probe_has_a_timer() {
+fn a_flight_that_begins_with_a_probe_has_a_timer() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
     rig.recv(1, 1, "PA", b"g");
-    // A black hole.
+    // The path drops all large segments.
     rig.pass_ms(200 + 400 + 800);
     rig.sent_all();
     assert_eq!(rig.stack.counters().black_holes, 1);
