@@ -1,4 +1,4 @@
-//! The command line that all servers have in common.
+//! The command-line options that all servers have in common.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -12,101 +12,110 @@ use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
 use crate::rights::{Sandbox, UserSpec};
 
-/// Most workers of one process: one for each queue that can be served.
+/// Maximum number of workers of one process: one for each queue that can be served.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
-/// δt of the paper, in microseconds.
+/// Default of `--flush-interval-us`: δt of the paper, in microseconds.
 const FLUSH_INTERVAL_US: u32 = 80;
-/// Frames between two looks at the clock.
+/// Default of `--batch`: frames handled between two readings of the clock.
 const BATCH: u16 = 64;
 
-/// The options of `serve`, for `#[command(flatten)]`, or made by
-/// [`on`](Self::on) and changed field by field.
+/// The options of `serve`, for `#[command(flatten)]`. A program without a command line starts with
+/// [`on`](Self::on) and changes single fields.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
-    /// Where packets come from: `auto`, `tap:NAME`, or
+    /// Device to serve on: `auto`, `tap:NAME`, or
     /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off]`.
     ///
-    /// `auto` makes a veth pair on this host, serves on one end and leaves
-    /// the other to the kernel. Of an interface all queues are served; with
-    /// `queues=N` so many, if packets arrive on no others, and with
-    /// `queues=N,partial` even if they do. `vlan=10,20` serves frames with a
-    /// tag of these VLANs beside untagged ones. `partial-checksums` accepts what a peer with
-    /// TX checksum offload sends over veth; one corrupted packet in 65,536
-    /// then passes. With `offload` runs of segments leave as super-segments,
-    /// which the device cuts: `auto` where it does so and the rings copy
-    /// anyway, `on` even where the kernel must cut, `off` never.
+    /// `auto` creates a veth pair on this host. The server uses one end, and the kernel keeps the
+    /// other. `tap:NAME` is a TAP device. `xdp:IFACE` is an existing interface, through AF_XDP.
+    ///
+    /// By default the server serves all queues of the interface. `queues=N` serves only the first N,
+    /// and refuses to start if packets can arrive on other queues. `queues=N,partial` starts even
+    /// then: clients whose packets arrive on other queues get no answer.
+    ///
+    /// `vlan=10,20` also serves frames tagged with these VLANs, besides untagged frames.
+    ///
+    /// `generic` uses generic XDP in the kernel, for drivers without native XDP.
+    ///
+    /// `partial-checksums` accepts packets whose checksum a veth peer left unfinished. It also lets
+    /// one corrupted packet in 65,536 pass.
+    ///
+    /// `offload` says whether runs of TCP segments are sent as super-segments: large packets that
+    /// the device cuts into segments. `auto` uses them if the device can cut them and the rings
+    /// copy packets anyway. `on` uses them even if the kernel must cut them. `off` never uses them.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: Device,
 
-    /// An address of the server's own, as IP/PREFIX; may repeat, IPv4 and
-    /// IPv6. Without it the interface's own addresses are shared with the
-    /// kernel.
+    /// Address of the server's own, as IP/PREFIX (IPv4 or IPv6). Repeat the option for more
+    /// addresses. Without this option the server shares the interface's addresses with the kernel.
     #[arg(long = "address", value_name = "IP/PREFIX")]
     pub addresses: Vec<AddressPrefix>,
 
-    /// The port to serve; the program's own without it, such as 80 for HTTP and 53 for
-    /// DNS. Of several programs in one it is the first one's.
+    /// Port to serve. Defaults to the program's own port, such as 80 for HTTP and 53 for DNS. If
+    /// one process runs several programs, this is the port of the first one.
     #[arg(long, value_name = "N", value_parser = number::<u16>(1..=u16::MAX))]
     pub port: Option<u16>,
 
-    /// Workers, one queue and one thread each. Without it as many as the
-    /// interface has queues, or as `queues=N` says; 1 on `auto` and `tap`.
+    /// Number of workers. Each worker is one thread that serves one queue. Defaults to the number
+    /// of served queues, or to 1 on `auto` and `tap`.
     #[arg(long, value_name = "N", value_parser = number::<u32>(1..=MAX_WORKERS))]
     pub workers: Option<u32>,
 
-    /// What a worker does when there is nothing to do.
+    /// What a worker does when it is idle.
     #[arg(long, value_enum, default_value_t = WaitArg::Block)]
     pub wait: WaitArg,
 
-    /// Most time between two flushes of the TX ring while packets keep
-    /// coming (δt of the paper), in microseconds.
+    /// Maximum time between two flushes of the TX ring while packets keep arriving, in microseconds
+    /// (δt of the paper).
     #[arg(long = "flush-interval-us", value_name = "MICROSECONDS", default_value_t = FLUSH_INTERVAL_US,
           value_parser = number::<u32>(0..=5_000))]
     pub flush_interval_us: u32,
 
-    /// Frames handled before the clock is read again.
+    /// Number of frames handled between two readings of the clock.
     #[arg(long, value_name = "FRAMES", default_value_t = BATCH,
           value_parser = number::<u16>(1..=MAX_BATCH as u16))]
     pub batch: u16,
 
-    /// The user, and the group, that the server's threads become once devices
-    /// are open and content is read. Without it root becomes the user with the
-    /// program's name, or else nobody; any other user stays who they are.
+    /// User, and optionally group, that the server switches to after it has opened the device and
+    /// read its content. Without this option a server started by root becomes the user with the
+    /// program's name, or `nobody` if there is none. A server started by another user keeps that
+    /// user.
     #[arg(long, value_name = "NAME[:GROUP]", help_heading = "Rights")]
     pub user: Option<UserSpec>,
 
-    /// Limits on files (Landlock) and system calls (seccomp), which each
-    /// thread takes before it handles a packet.
+    /// Sandbox of each thread: limits on files (Landlock) and system calls (seccomp). They are in
+    /// force before the first packet is handled.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Sandbox::Auto,
           help_heading = "Rights")]
     sandbox: Sandbox,
 
-    /// The same as `--sandbox off`.
+    /// Same as `--sandbox off`.
     #[arg(long, conflicts_with = "sandbox", help_heading = "Rights")]
     no_sandbox: bool,
 
-    /// Write every frame that passes to FILE, for Wireshark; with several
-    /// workers to FILE.0, FILE.1 and so on. FILE is a regular file or a new
-    /// one. Slow.
+    /// Write every received and sent frame to FILE in pcap format (slow). With several workers the
+    /// files are FILE.0, FILE.1 and so on. FILE must be new or a regular file.
     #[arg(long, value_name = "FILE", value_parser = parse_capture, help_heading = "Diagnosis")]
     pub pcap: Option<PathBuf>,
 
-    /// What is logged to standard error.
+    /// Lowest severity that is logged to standard error.
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LogLevel::Warn,
           help_heading = "Diagnosis")]
     pub log: LogLevel,
 
-    /// For tests only: lose, double, reorder or corrupt frames at random, as
-    /// `WORD=VALUE,…` with `drop`, `duplicate`, `reorder`, `corrupt` (rates
-    /// from 0 to 1; for one direction with `rx-` or `tx-` in front), `hold`
-    /// and `seed`. Each worker adds its number to the seed.
+    /// For tests only: drop, duplicate, reorder or corrupt frames at random.
+    ///
+    /// The value is a list `WORD=VALUE,...`. The words `drop`, `duplicate`, `reorder` and `corrupt`
+    /// take a rate from 0 to 1. With the prefix `rx-` or `tx-` they apply to one direction only.
+    /// `hold=N` is the number of frames that overtake a reordered one. `seed=N` makes the faults
+    /// repeatable; each worker adds its number to the seed.
     #[arg(long, value_name = "drop=RATE,seed=N", help_heading = "Diagnosis")]
     pub fault: Option<FaultConfig>,
 }
 
-/// A parser of whole numbers in `range`, whose errors tell the range.
+/// Returns a parser of whole numbers in `range`. Its error messages contain the range.
 pub(crate) fn number<T: FromStr + PartialOrd + Display>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone
@@ -120,15 +129,15 @@ where
     }
 }
 
-/// A path for `--pcap`.
+/// Parses the path of `--pcap`.
 fn parse_capture(text: &str) -> Result<PathBuf, &'static str> {
     if text == "-" {
-        return Err("a capture goes to a file, never to standard output; give a path");
+        return Err("a capture cannot be written to standard output; give the path of a file");
     }
     Ok(text.into())
 }
 
-/// As on the command line without an option: device `auto`.
+/// The defaults of the command line: device `auto`.
 impl Default for ServeArgs {
     fn default() -> Self {
         Self {
@@ -150,7 +159,7 @@ impl Default for ServeArgs {
 }
 
 impl ServeArgs {
-    /// Serves on `device`, with the defaults of the command line.
+    /// Returns the defaults of the command line, with `device` instead of `auto`.
     pub fn on(device: Device) -> Self {
         Self {
             device,
@@ -158,7 +167,7 @@ impl ServeArgs {
         }
     }
 
-    /// The same with this sandbox.
+    /// Returns the same options with this sandbox.
     #[must_use]
     pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
         Self {
@@ -168,7 +177,7 @@ impl ServeArgs {
         }
     }
 
-    /// The interface that `program` wants for these `services`.
+    /// Returns the interface configuration of `program` with these `services`.
     pub(crate) fn interface(
         &self,
         program: &'static str,
@@ -184,7 +193,7 @@ impl ServeArgs {
         }
     }
 
-    /// The sandbox as asked for.
+    /// Returns the requested sandbox.
     pub fn sandbox(&self) -> Sandbox {
         if self.no_sandbox {
             Sandbox::Off
@@ -193,7 +202,7 @@ impl ServeArgs {
         }
     }
 
-    /// The loop's constants as asked for.
+    /// Returns the requested settings of the event loop.
     pub fn loop_config(&self) -> LoopConfig {
         LoopConfig {
             flush_interval: Duration::from_micros(u64::from(self.flush_interval_us)),
@@ -204,14 +213,14 @@ impl ServeArgs {
     }
 }
 
-/// `--wait`.
+/// Values of `--wait`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitArg {
-    /// Sleep in the kernel until a packet comes; not while SYNs flood.
+    /// Sleep in the kernel until a packet arrives, except during a flood of packets.
     Block,
-    /// Look at the ring again at once: one whole core, the least delay.
+    /// Poll the ring without pause. This occupies one core and has the lowest latency.
     Spin,
-    /// Let the kernel poll the device where its driver supports that.
+    /// Let the kernel poll the device if its driver supports busy polling. Sleep otherwise.
     BusyPoll,
 }
 
@@ -225,18 +234,18 @@ impl From<WaitArg> for Wait {
     }
 }
 
-/// `--log`.
+/// Values of `--log`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Nothing.
+    /// Log nothing.
     Off,
-    /// What ends the program.
+    /// Errors that end the program.
     Error,
-    /// What should be looked at.
+    /// Problems that need attention.
     Warn,
-    /// What happens off the data path.
+    /// Events off the data path.
     Info,
-    /// For whoever works on the program.
+    /// Details for developers of the program.
     Debug,
     /// Everything.
     Trace,
@@ -249,8 +258,8 @@ struct Cli {
     network: ServeArgs,
 }
 
-/// Reads the command line of the program with this name, which takes only the options of
-/// [`ServeArgs`]. Ends the process when the command line is wrong or asks for help.
+/// Parses the command line of the program `name`, which takes only the options of [`ServeArgs`].
+/// Ends the process if the command line is wrong or asks for help.
 pub fn network_args(name: &'static str) -> ServeArgs {
     let matches = Cli::command().name(name).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -275,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_papers() {
+    fn the_default_loop_settings_are_those_of_the_paper() {
         let args = parse("").unwrap();
         let config = args.loop_config();
         assert_eq!(config.flush_interval, Duration::from_micros(80));
@@ -286,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_command_line_gets_its_defaults() {
+    fn the_default_options_equal_an_empty_command_line() {
         let parsed = format!("{:?}", parse("").unwrap());
         assert_eq!(format!("{:?}", ServeArgs::default()), parsed);
         let args = ServeArgs::on("tap:t0".parse().unwrap());
@@ -296,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_is_as_asked_for() {
+    fn the_options_of_the_loop_reach_its_configuration() {
         for (word, wait) in [
             ("block", Wait::Block),
             ("spin", Wait::Spin),
@@ -311,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused() {
+    fn values_out_of_range_are_refused() {
         for line in [
             "--port 0",
             "--port 65536",
@@ -331,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_number_is_told_the_range() {
+    fn the_error_of_a_wrong_number_contains_the_range() {
         for line in ["--port http", "--port 0", "--port 65536"] {
             let message = parse(line).map(|_| ()).unwrap_err().to_string();
             assert!(message.contains("from 1 to 65535"), "{message}");
@@ -339,15 +348,18 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_does_not_go_to_standard_output() {
+    fn a_capture_to_standard_output_is_refused() {
         let message = parse("--pcap -").map(|_| ()).unwrap_err().to_string();
-        assert!(message.contains("never to standard output"), "{message}");
+        assert!(
+            message.contains("cannot be written to standard output"),
+            "{message}"
+        );
         let path = parse("--pcap ./-").unwrap().pcap;
         assert_eq!(path, Some("./-".into()));
     }
 
     #[test]
-    fn faults_are_a_rate_and_a_seed() {
+    fn the_fault_option_takes_a_rate_and_a_seed() {
         let fault = parse("--fault drop=0.01,seed=7").unwrap().fault;
         let fault = fault.unwrap();
         assert_eq!(fault.seed, 7);

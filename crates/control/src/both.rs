@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(services("pair"), [udp(7), udp(10)]);
         assert_eq!(services("pair --port 1 --other-port 2"), [udp(1), udp(2)]);
         let help = pair().command().render_help().to_string();
-        assert!(help.contains("The port of other; 8 without it"), "{help}");
+        assert!(help.contains("Port of other. Defaults to 8"), "{help}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The options of TCP connections, which all servers have in common.
+//! The TCP connection options that all servers have in common.
 
 use std::time::Duration;
 
@@ -9,76 +9,71 @@ use crate::args::number;
 use crate::program::StartError;
 use crate::report;
 
-/// The options of `serve` that say who may have a connection and for how long,
-/// for `#[command(flatten)]`. Without an option the program's own default
-/// holds.
+/// The options of `serve` that limit connections, for `#[command(flatten)]`. An option that is not
+/// given keeps the program's own default.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Connections")]
 pub struct ConnectionArgs {
-    /// Most connections of one worker at a time; 65,536 by default, 16,384 of
-    /// Namestorm. An open one takes about 340 bytes, and up to about 900 while
-    /// acknowledgements are missing.
+    /// Maximum number of open connections per worker. Defaults to 65,536 (Namestorm: 16,384). An
+    /// open connection takes about 340 bytes, and up to about 900 bytes while it waits for
+    /// acknowledgements.
     #[arg(long, value_name = "N",
           value_parser = number::<u32>(1..=Config::MAX_CONNECTIONS))]
     max_connections: Option<u32>,
 
-    /// What happens to a client beyond that; `evict` by default.
+    /// What to do with a new client when the connection table is full. Defaults to `evict`.
     #[arg(long, value_enum)]
     when_full: Option<WhenFullArg>,
 
-    /// Most connections of one client address to one worker: beyond it a client
-    /// is not let in. Without it an address may have all, but gives way first
-    /// when it holds more than an eighth and something runs short.
+    /// Maximum number of connections per worker from one client address. SYNs beyond the limit are
+    /// dropped. Without this option there is no limit. If connections or buffers run short,
+    /// addresses that hold more than an eighth of them give way first.
     #[arg(long, value_name = "N", value_parser = number::<u32>(1..=u32::MAX))]
     max_per_address: Option<u32>,
 
-    /// Leading bits by which IPv6 addresses count as one client address; 64 by
-    /// default.
+    /// Number of leading bits of an IPv6 address that identify one client. Defaults to 64.
     #[arg(long, value_name = "BITS", value_parser = number::<u8>(1..=128))]
     ipv6_prefix: Option<u8>,
 
-    /// Most connections of one worker whose handshake is not complete; 4,096 by
-    /// default.
+    /// Maximum number of half-open connections per worker: the handshake is not complete. Defaults
+    /// to 4,096.
     #[arg(long, value_name = "N", value_parser = number::<u32>(1..=u32::MAX))]
     max_half_open: Option<u32>,
 
-    /// When to answer a client's first packet with a SYN cookie, which takes
-    /// no memory; `auto` by default.
+    /// When to answer a SYN with a SYN cookie, which takes no memory. Defaults to `auto`.
     #[arg(long, value_enum)]
     syn_cookies: Option<SynCookiesArg>,
 
-    /// Close a connection that has been silent for this long; 60 s by default,
-    /// 10 s of Namestorm.
+    /// Close a connection after this many seconds of silence. Defaults to 60 (Namestorm: 10).
     #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
     idle_timeout: Option<u32>,
 
-    /// Close a connection when a request has not arrived whole in this time from
-    /// its first byte on; 30 s by default, 10 s of Namestorm.
+    /// Close a connection if a request is not complete this many seconds after its first byte.
+    /// Defaults to 30 (Namestorm: 10).
     #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
     request_timeout: Option<u32>,
 
-    /// Give a connection up when the client acknowledges nothing for this long;
-    /// 120 s by default. A client that keeps its window shut but answers stays.
+    /// Drop a connection if the client acknowledges nothing for this many seconds. Defaults to 120.
+    /// A client that answers probes of its zero window is not dropped.
     #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
     user_timeout: Option<u32>,
 
-    /// Clients that take fewer bytes a second, averaged over 20 s or more, give
-    /// way when connections or buffers run short, the slowest first; 16,000 by
-    /// default.
+    /// Minimum rate of a client in bytes per second, averaged over at least 20 s. Slower clients
+    /// give way, slowest first, but only if connections or buffers run short. Defaults to 16,000.
     #[arg(long, value_name = "BYTES", value_parser = number::<u32>(1..=u32::MAX))]
     min_rate: Option<u32>,
 }
 
-/// Asks the system for the `bytes` of memory that a stack reserves for
-/// `max_connections` of `config`, and gives them back.
+/// Checks that the system grants the `bytes` of memory that a stack reserves for the
+/// `max_connections` of `config`. Frees the memory at once.
 ///
 /// # Errors
-/// When the system refuses them; making the stack would end the process.
+/// If the system refuses the memory. Making the stack would then end the process.
 pub fn check_reserved(config: &Config, bytes: usize) -> Result<(), StartError> {
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
         format!(
             "--max-connections {} needs {} of memory for each worker, and the system does not \
-             give them; choose a smaller number",
+             grant it; choose a smaller number",
             config.max_connections,
             report::bytes(bytes as u64)
         )
@@ -86,11 +81,11 @@ pub fn check_reserved(config: &Config, bytes: usize) -> Result<(), StartError> {
     })
 }
 
-/// The stack takes a longer time as this one.
+/// The stack shortens a longer time to this one.
 const MAX_SECONDS: u32 = Config::MAX_TIME.as_secs() as u32;
 
 impl ConnectionArgs {
-    /// `defaults`, with what is asked for in their place.
+    /// Returns `defaults`, overridden by the options given on the command line.
     pub fn config(&self, defaults: Config) -> Config {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         Config {
@@ -107,7 +102,7 @@ impl ConnectionArgs {
         }
     }
 
-    /// `--request-timeout`, or `default`.
+    /// Returns the value of `--request-timeout`, or `default` if it was not given.
     pub fn request_timeout(&self, default: Duration) -> Duration {
         let seconds = self.request_timeout;
         seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()))
@@ -116,11 +111,11 @@ impl ConnectionArgs {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum WhenFullArg {
-    /// The connection that has made the least progress gives way, first those
-    /// of an address that holds more than an eighth of the table.
+    /// Evict the connection with the least progress. Connections of an address that holds more than
+    /// an eighth of the table go first.
     #[value(alias = "evict-idle")]
     Evict,
-    /// The client waits: its first packet is dropped, and comes again.
+    /// Drop the client's SYN. The client retransmits it later.
     Refuse,
 }
 
@@ -135,12 +130,12 @@ impl From<WhenFullArg> for WhenFull {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum SynCookiesArg {
-    /// When a limit is reached: nobody is shut out by clients that are not
-    /// there.
+    /// Only when a limit on connections is reached, so that a SYN flood cannot lock out real
+    /// clients.
     Auto,
-    /// Always.
+    /// For every SYN.
     Always,
-    /// Never: beyond a limit first packets are dropped.
+    /// Never. SYNs beyond a limit are dropped.
     Never,
 }
 
@@ -172,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_the_defaults_stay() {
+    fn without_options_the_defaults_apply() {
         let defaults = Config {
             max_connections: 7,
             max_per_address: Some(3),
@@ -186,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_takes_the_place_of_a_default() {
+    fn each_option_overrides_its_default() {
         let line = "--max-connections 1000000 --idle-timeout 3600 --when-full refuse \
                     --max-per-address 9 --ipv6-prefix 48 --max-half-open 1 --syn-cookies never \
                     --user-timeout 5 --min-rate 240 --request-timeout 2";
@@ -222,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_number_is_told_the_range() {
+    fn the_error_of_a_wrong_number_contains_the_range() {
         for line in ["--idle-timeout 0.5", "--idle-timeout 0"] {
             let message = parse(line).unwrap_err().to_string();
             assert!(message.contains("from 1 to 604800"), "{message}");
@@ -230,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused() {
+    fn values_out_of_range_are_refused() {
         for line in [
             "--max-connections 0",
             "--max-connections 268435457",

@@ -1,4 +1,4 @@
-//! The port option of one of several programs.
+//! The port option of one program among several.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -85,7 +85,7 @@ pub(crate) fn port_arg(name: &str, default: u16) -> Arg {
         .long(option(name))
         .value_name("N")
         .value_parser(number::<u16>(1..=u16::MAX))
-        .help(format!("The port of {name}; {default} without it"))
+        .help(format!("Port of {name}. Defaults to {default}"))
         .help_heading("Network")
 }
 
@@ -144,7 +144,7 @@ mod tests {
         let line = "three --clock-port 3 --port 1 --web-port 2";
         assert_eq!(parse(line).unwrap(), (Some(1), 2, 3));
         let help = Cli::command().render_help().to_string();
-        assert!(help.contains("The port of clock; 123 without it"), "{help}");
+        assert!(help.contains("Port of clock. Defaults to 123"), "{help}");
     }
 
     #[test]

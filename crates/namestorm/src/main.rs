@@ -1,4 +1,4 @@
-//! The command line of namestorm.
+//! The command line of the DNS server.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,8 +7,10 @@ use clap::{Parser, Subcommand};
 use control::{ConnectionArgs, ServeArgs};
 use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneSpec};
 
-/// An authoritative DNS server that answers from prepared packets, with a
-/// network stack of its own.
+/// Namestorm is an authoritative DNS server that answers from packets that it prepares at start.
+///
+/// It has its own network stack. It takes only the packets for its port from the interface and
+/// leaves all others to the kernel.
 #[derive(Parser)]
 #[command(name = "namestorm", version)]
 struct Cli {
@@ -20,15 +22,15 @@ struct Cli {
 enum Command {
     /// Serve zones until SIGINT or SIGTERM.
     #[command(
-        after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
-                            (standard error says why), 2 for a wrong command line."
+        after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
+                            (standard error says which), 2 if the command line is wrong."
     )]
     Serve(Box<Serve>),
-    /// Check zones and print their sizes. The exit status is 1 if a zone cannot be served or is
+    /// Check zone files and print their size. The exit status is 1 if a zone has an error or is
     /// given twice.
     Check {
-        /// The master files. Without ORIGIN, the zone's name is the file's first $ORIGIN or the
-        /// file's name.
+        /// Zone files to check. Without ORIGIN the zone's name is the file's first $ORIGIN, the
+        /// owner of its SOA record, or the file's own name.
         #[arg(required = true, value_name = "[ORIGIN=]FILE")]
         zones: Vec<ZoneSpec>,
     },
@@ -36,22 +38,22 @@ enum Command {
 
 #[derive(Parser)]
 struct Serve {
-    /// A master file. Give ORIGIN if the zone's name is neither the file's first $ORIGIN nor the
-    /// file's name. May be repeated.
+    /// Zone file to serve. Without ORIGIN the zone's name is the file's first $ORIGIN, the owner of
+    /// its SOA record, or the file's own name. Repeat the option for more zones.
     #[arg(long = "zone", required = true, num_args = 1.., value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
-    /// Do not start if a zone cannot be loaded. Without this option the other zones are served, and
-    /// queries for the broken zone get SERVFAIL.
+    /// Refuse to start if a zone cannot be loaded. Without this option the other zones are served,
+    /// and queries for the broken zone get SERVFAIL.
     #[arg(long)]
     strict: bool,
 
-    /// The form of names in the index: `wire` format, as in queries, or `fqdn`, as text.
+    /// Form of names in the index: `wire` as in queries, or `fqdn` as text.
     #[arg(long, default_value_t, value_name = "wire|fqdn")]
     hash: Form,
 
-    /// How UDP replies are sent: `pre-copy` sends resident packets, `memcopy` copies the answer
-    /// into a new frame, `turnaround` writes the reply into the query's frame.
+    /// How replies over UDP are sent: `pre-copy` from prepared packets, `memcopy` by copying the
+    /// answer into a free frame, `turnaround` in the query's own frame.
     #[arg(long, default_value_t, value_name = "pre-copy|memcopy|turnaround")]
     mode: ReplyMode,
 
@@ -62,7 +64,7 @@ struct Serve {
     network: ServeArgs,
 }
 
-/// Writes lines to a reader that may close its end early.
+/// Writes lines to a reader that may have stopped reading.
 struct Lines<W> {
     out: W,
     failed: Option<io::Error>,
@@ -80,7 +82,7 @@ impl<W: Write> Lines<W> {
         }
     }
 
-    /// Flushes the output. A closed reader is not an error.
+    /// Flushes the output. A reader that has stopped reading is not an error.
     fn finish(mut self) -> io::Result<()> {
         let result = self.failed.map_or_else(|| self.out.flush(), Err);
         match result {
@@ -90,7 +92,7 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// Runs `namestorm check`. The error is a message for the user.
+/// Runs `namestorm check`. The error is a message for the operator.
 fn check(zones: &[ZoneSpec], say: &mut dyn FnMut(String), out: impl Write) -> Result<(), String> {
     let mut lines = Lines::new(out);
     let checked = namestorm::check(zones, say, &mut |line| lines.print(&line));
@@ -100,8 +102,7 @@ fn check(zones: &[ZoneSpec], say: &mut dyn FnMut(String), out: impl Write) -> Re
 }
 
 fn main() -> ExitCode {
-    // Loading may take seconds, so it reports progress on standard error. Failed writes are
-    // ignored.
+    // Loading may take seconds, so its messages appear at once. A failure to write them is ignored.
     let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
     match Cli::parse().command {
         Command::Serve(serve) => control::serve(&serve.network, || {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_reader_is_not_an_error() {
+    fn a_reader_that_stops_early_is_no_error() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         assert_eq!(check_one(writer), Ok(()));
@@ -162,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn the_help_describes_the_exit_status() {
+    fn the_help_explains_the_exit_status() {
         let mut cli = Cli::command();
         let serve = cli.find_subcommand_mut("serve").unwrap();
         let help = serve.render_help().to_string();
-        assert!(help.contains("Exit status: 0 after a signal"), "{help}");
+        assert!(help.contains("Exit status: 0 if a signal"), "{help}");
     }
 }

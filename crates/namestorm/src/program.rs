@@ -355,7 +355,7 @@ where
             (
                 "loaded",
                 format!(
-                    "in {:.2} s, {}, {per_name} B a name",
+                    "in {:.2} s, {}, {per_name} B per name",
                     self.took.as_secs_f64(),
                     bytes(size.memory as u64)
                 ),
@@ -406,8 +406,8 @@ where
         tally.event("SYN cookies sent", over_tcp.cookies_sent);
         tally.event("SYN cookies redeemed", over_tcp.cookies_accepted);
         tally.event("connections evicted", over_tcp.evicted);
-        tally.event("write buffers taken", over_tcp.write_buffers_taken);
-        tally.event("entry lists taken", over_tcp.entry_lists_taken);
+        tally.event("write buffers reclaimed", over_tcp.write_buffers_taken);
+        tally.event("entry lists reclaimed", over_tcp.entry_lists_taken);
         tally.event("queries too slow", over_tcp.deadlines_missed);
         let drops = server.udp().counters().drops().into_iter();
         for (reason, dropped) in drops

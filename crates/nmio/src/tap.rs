@@ -101,7 +101,7 @@ impl TapPort {
         if self.config.wait == Wait::BusyPoll {
             lines.push((
                 "busy polling",
-                "inert: a tap device has no queue to poll; waiting blocks instead".to_owned(),
+                "inert: a tap device has no queue to poll, so an idle worker sleeps".to_owned(),
             ));
         }
         lines

@@ -204,7 +204,7 @@ impl XdpPort {
         lines.push(("segmentation", segmentation));
         let busy = match self.busy_polling {
             BusyPolling::Off => return lines,
-            BusyPolling::Refused => "refused by the kernel; waiting blocks instead",
+            BusyPolling::Refused => "refused by the kernel, so an idle worker sleeps",
             BusyPolling::Inert => {
                 "inert: the driver has set no NAPI id for this queue (some set it with the first \
                  packets); until then waiting blocks"

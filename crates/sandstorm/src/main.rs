@@ -6,10 +6,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 use sandstorm::{SiteArgs, SiteOnly};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
-/// Sandstorm serves a folder of files over HTTP, from packets that are prepared in advance.
+/// Sandstorm serves a folder of files over HTTP, from packets that it prepares at start.
 ///
-/// It has its own network stack and takes only the packets for its port from the interface. All
-/// other packets go to the kernel.
+/// It has its own network stack. It takes only the packets for its port from the interface and
+/// leaves all others to the kernel.
 #[derive(Parser, Debug)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
@@ -21,20 +21,24 @@ struct Cli {
 enum Command {
     /// Serve a folder until SIGINT or SIGTERM.
     ///
-    /// All files are read once, at the start; later changes need a restart. `/` and `/sub/` are
-    /// answered with the folder's index.html, and `/sub` redirects to `/sub/`. Files and folders
-    /// whose names begin with a dot are left out, except .well-known. Symbolic links are followed
-    /// inside the folder. Links that lead out of it or nowhere, pipes, devices, and unreadable
-    /// entries are left out with a warning.
+    /// All files are read once, at start. Restart the server to serve changed files.
+    ///
+    /// A request for `/` or `/sub/` gets the index.html of that folder. A request for `/sub` is
+    /// redirected to `/sub/`.
+    ///
+    /// Files and folders whose names begin with a dot are left out, except `.well-known`. Symbolic
+    /// links are followed inside the folder. The server leaves out other entries that it cannot
+    /// serve, with a warning: links out of the folder, broken links, pipes, devices and unreadable
+    /// files.
     #[command(
-        after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
-                            (standard error says why), 2 for a wrong command line."
+        after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
+                            (standard error says which), 2 if the command line is wrong."
     )]
     Serve {
         #[command(flatten)]
         site: SiteArgs,
 
-        /// The congestion control of all connections.
+        /// Congestion control of all connections.
         #[arg(long, value_enum, default_value_t, help_heading = "Connections")]
         congestion: Congestion,
     },
@@ -45,10 +49,10 @@ enum Congestion {
     /// CUBIC (RFC 9438), the default of Linux.
     #[default]
     Cubic,
-    /// BBR version 3: faster than CUBIC on paths that lose packets at random,
-    /// slower for short responses. It retransmits more than twice as much.
+    /// BBR version 3. It is faster than CUBIC on paths that lose packets at random, and slower for
+    /// short responses. It retransmits more than twice as many bytes.
     Bbr,
-    /// Reno with the fast recovery of RFC 6582.
+    /// Reno with the fast recovery of RFC 6582 (NewReno).
     Reno,
 }
 
@@ -77,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_congestion_control_is_named_and_cubic_by_default() {
+    fn the_congestion_control_is_cubic_unless_another_is_named() {
         let congestion = |line: &str| {
             let cli = Cli::try_parse_from(line.split(' '))?;
             let Command::Serve { congestion, .. } = cli.command;
@@ -97,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_needed() {
+    fn a_folder_is_required() {
         assert!(Cli::try_parse_from(["sandstorm", "serve", "d"]).is_ok());
         assert!(Cli::try_parse_from(["sandstorm", "serve"]).is_err());
         assert!(Cli::try_parse_from(["sandstorm", "d"]).is_err());

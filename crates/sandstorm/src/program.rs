@@ -215,7 +215,7 @@ where
         let totals = self.site.totals();
         let hidden = match totals.hidden {
             0 => String::new(),
-            n => format!(" (hidden ones left out: {})", report::count(n)),
+            n => format!(" (hidden entries left out: {})", report::count(n)),
         };
         let files = format!(
             "{}, {}, from {}{hidden}",
@@ -231,13 +231,13 @@ where
         let skipped = match totals.skipped {
             0 => "none".to_owned(),
             n => format!(
-                "{}; the warnings say why, --strict refuses",
+                "{}; the log says why, and --strict would refuse to start",
                 report::count(n)
             ),
         };
         let mode = match self.tcp.mode {
-            SendMode::PreCopy => "pre-copy: packets are sent in place",
-            SendMode::MemCopy => "memcopy: packets are copied to be sent",
+            SendMode::PreCopy => "pre-copy: packets are patched and sent in place",
+            SendMode::MemCopy => "memcopy: each packet is copied into a free frame and sent",
         };
         vec![
             ("files", files),
@@ -277,13 +277,13 @@ where
         ] {
             tally.event(name, web.of_class(digit));
         }
-        tally.event("segments sent again", tcp.retransmits);
+        tally.event("segments retransmitted", tcp.retransmits);
         tally.event("SYN cookies sent", tcp.cookies_sent);
         tally.event("SYN cookies redeemed", tcp.cookies_accepted);
         tally.event("connections evicted", tcp.evicted);
-        tally.event("receive buffers taken", tcp.buffers_taken);
-        tally.event("entry lists taken", tcp.entry_lists_taken);
-        tally.event("scoreboards taken", tcp.scoreboards_taken);
+        tally.event("receive buffers reclaimed", tcp.buffers_taken);
+        tally.event("entry lists reclaimed", tcp.entry_lists_taken);
+        tally.event("scoreboards reclaimed", tcp.scoreboards_taken);
         tally.event("requests too slow", tcp.deadlines_missed);
         for (reason, count) in tcp.drops() {
             tally.drop(reason, count);
@@ -389,9 +389,9 @@ mod tests {
         let (folder, program) = sandstorm(SendMode::MemCopy, 1_500);
         let lines = program.loaded();
         let path = folder.path().display();
-        let expected = format!("1, 1.5 kB, from {path} (hidden ones left out: 1)");
+        let expected = format!("1, 1.5 kB, from {path} (hidden entries left out: 1)");
         assert_eq!(lines[0], ("files", expected));
-        let expected = "1; the warnings say why, --strict refuses".to_owned();
+        let expected = "1; the log says why, and --strict would refuse to start".to_owned();
         assert_eq!(lines[1], ("left out", expected));
         assert_eq!(program.files(), [folder.path().join("index.html")]);
     }

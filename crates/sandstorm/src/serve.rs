@@ -31,7 +31,7 @@ pub fn serve<A: App + Named>(
     cli.site.serve(fields, make)
 }
 
-/// Serves a folder over HTTP, on a network stack of its own, until Ctrl-C.
+/// Serves a folder over HTTP on its own network stack, until Ctrl-C.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -42,7 +42,7 @@ struct Cli {
 /// folder, and how it is loaded and served.
 #[derive(Args, Debug)]
 pub struct SiteArgs {
-    /// The folder with the files.
+    /// Folder with the files to serve.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
@@ -64,26 +64,26 @@ pub struct SiteOptions {
     mode: ModeArg,
 
     /// Refuse to start if an entry of the folder cannot be served, and name the first 100 such
-    /// entries. Without this option such entries are left out with a warning.
+    /// entries. Without this option they are left out, with a warning for each of the first 100.
     #[arg(long)]
     strict: bool,
 
-    /// Most files to load; further files are left out.
+    /// Maximum number of files to load. Further files are left out.
     #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
     max_files: u64,
 
-    /// Most bytes of all files together, which are kept in memory; a file that does not fit is left
-    /// out.
+    /// Maximum size of all files together, in bytes. They are kept in memory. A file that does not
+    /// fit is left out.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum ModeArg {
-    /// Packets stay in the port's memory, and are patched and sent in place. This takes a frame of
-    /// memory for every packet of the site.
+    /// Keep every packet in the port's memory, and patch and send it there. This takes one frame of
+    /// memory per packet of the site.
     PreCopy,
-    /// Packets are copied to a free frame each time they are sent.
+    /// Copy each packet into a free frame to send it.
     #[value(name = "memcopy")]
     MemCopy,
 }

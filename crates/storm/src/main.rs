@@ -1,5 +1,5 @@
-//! The web server and the DNS server in one process, on one interface. They share addresses
-//! and rings, and each has its own ports.
+//! A web server and a DNS server in one process, on one interface. They share addresses and rings,
+//! and each has its own ports.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use control::{Both, ConnectionArgs, Named, PortArgs, ServeArgs, StartError};
 use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneSpec};
 use sandstorm::{Sandstorm, SiteOptions};
 
-/// Sandstorm and Namestorm together: serves a folder over HTTP and zones over DNS, from one
-/// process on one interface, with its own network stack.
+/// Sandstorm and Namestorm in one process on one interface: serves a folder over HTTP and zones
+/// over DNS, with its own network stack.
 #[derive(Parser, Debug)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
@@ -19,36 +19,36 @@ struct Cli {
     command: Command,
 }
 
-const WEB_PORT: &str = "The port of the web server; 80 without it";
-const DNS_PORT: &str = "The port of the DNS server, over UDP and TCP; 53 without it";
-const STRICT: &str = "Refuse to start when an entry of the folder cannot be served, or when a zone \
+const WEB_PORT: &str = "Port of the web server. Defaults to 80";
+const DNS_PORT: &str = "Port of the DNS server, over UDP and TCP. Defaults to 53";
+const STRICT: &str = "Refuse to start if an entry of the folder cannot be served, or if a zone \
                       cannot be loaded";
 
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve a folder and zones until SIGINT or SIGTERM.
     ///
-    /// Every worker serves both. The options for connections hold for the web server and for
-    /// the DNS server.
+    /// Every worker serves both. The options for connections apply to the web server and to the DNS
+    /// server.
     #[command(
-        after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
-                            (standard error says why), 2 for a wrong command line."
+        after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
+                            (standard error says which), 2 if the command line is wrong."
     )]
     #[command(mut_arg("port", |port| port.help(WEB_PORT).long_help(None).display_order(0)))]
     #[command(mut_arg("dns-port", |port| port.help(DNS_PORT).display_order(1)))]
-    #[command(mut_arg("mode", |mode| mode.help("How packets of the web server are sent")))]
+    #[command(mut_arg("mode", |mode| mode.help("How the web server sends packets")))]
     #[command(mut_arg("strict", |strict| strict.help(STRICT).long_help(None)))]
     Serve(Box<Serve>),
 }
 
 #[derive(Parser, Debug)]
 struct Serve {
-    /// The folder with the files of the web server.
+    /// Folder with the files of the web server.
     #[arg(long, value_name = "DIR")]
     web: PathBuf,
 
-    /// A master file, and the zone's name if it is not the file's first
-    /// $ORIGIN or the file's own name; may repeat.
+    /// Zone file to serve. Without ORIGIN the zone's name is the file's first $ORIGIN, the owner of
+    /// its SOA record, or the file's own name. Repeat the option for more zones.
     #[arg(long = "zone", required = true, num_args = 1.., value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
@@ -65,7 +65,7 @@ struct Serve {
     dns: PortArgs<Dns>,
 }
 
-/// The second server, as the command line calls it.
+/// The DNS server; its name is a part of its port option.
 struct Dns;
 
 impl Named for Dns {
@@ -73,7 +73,7 @@ impl Named for Dns {
     const PORT: u16 = 53;
 }
 
-/// Both servers.
+/// The program of both servers.
 struct Storm;
 
 impl Named for Storm {
@@ -86,7 +86,7 @@ impl Serve {
     /// Loads the folder and the zones.
     fn load(&self) -> Result<Both<Storm, Sandstorm, Namestorm>, StartError> {
         let web = self.site.load(&self.web, &self.connections)?;
-        // Errors in zones. It is no error if nobody reads them.
+        // Reports errors in zones. A failure to write them is ignored.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?
@@ -146,7 +146,7 @@ mod tests {
             let (_, rest) = help.split_once(option).unwrap();
             let end = rest.find("--").unwrap();
             assert!(
-                rest[..end].contains(&format!("{port} without it")),
+                rest[..end].contains(&format!("Defaults to {port}")),
                 "{help}"
             );
         }

@@ -176,7 +176,7 @@ impl Counters {
             ("unacceptable ACK", self.bad_ack),
             ("unproven reset or SYN", self.unproven),
             ("no receive buffer", self.no_buffer),
-            ("data behind a FIN", self.behind_fin),
+            ("data after a FIN", self.behind_fin),
             ("data after close", self.after_close),
             ("ignored ICMP error", self.icmp_ignored),
             ("TX ring full", self.ring_full),

@@ -73,7 +73,7 @@ const UNREAD: Case = Case {
     name: "4,300 connections with unread answers",
     scenario: Scenario::DNS,
     abuses: &[(Abuse::Queries, 4_300)],
-    shortage: "write buffers taken",
+    shortage: "write buffers reclaimed",
     memory_after: Some(Duration::from_secs(15)),
     ..HALVES
 };
@@ -126,7 +126,7 @@ const WHOLE: [Case; 8] = [
         ],
     ),
     Case {
-        shortage: "scoreboards taken",
+        shortage: "scoreboards reclaimed",
         ..table("scoreboards full of holes", &[(Abuse::Holes, 3_000)])
     },
     UNREAD,
