@@ -31,9 +31,9 @@ pub struct ServeArgs {
     /// `auto` creates a veth pair on this host. The server uses one end, and the kernel keeps the
     /// other. `tap:NAME` is a TAP device. `xdp:IFACE` is an existing interface, through AF_XDP.
     ///
-    /// By default the server serves all queues of the interface. `queues=N` serves only the first N,
-    /// and refuses to start if packets can arrive on other queues. `queues=N,partial` starts even
-    /// then: clients whose packets arrive on other queues get no answer.
+    /// By default the server serves all queues of the interface. `queues=N` serves only the first
+    /// N, and refuses to start if packets can arrive on other queues. `queues=N,partial` starts
+    /// even then: clients whose packets arrive on other queues get no answer.
     ///
     /// `vlan=10,20` also serves frames tagged with these VLANs, besides untagged frames.
     ///

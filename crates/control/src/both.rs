@@ -18,11 +18,12 @@ use crate::program::{
 };
 use crate::run::serve;
 
-/// Two programs as one, with the name `N`. Each serves its own ports on the same addresses.
-/// Either may be a `Both` itself.
+/// A program of two programs, with the name `N`. Each serves its own ports on the same addresses.
+/// Either of them may be a `Both` itself.
 ///
-/// `--port` is the first program's port. The second has its default port, or the port of
-/// [`with_second_port`](Self::with_second_port). Here that is `--clock-port`:
+/// `--port` sets the port of the first program. The second program serves its default port, or the
+/// port of [`with_second_port`](Self::with_second_port), or that of `--NAME-port`. In this example
+/// the option is `--clock-port`:
 ///
 /// ```no_run
 /// use control::{Both, Named, NewWorker, Tcp, Udp};
@@ -53,7 +54,7 @@ use crate::run::serve;
 /// }
 /// ```
 ///
-/// A command line of your own has the second port as [`PortArgs`](crate::PortArgs).
+/// A command line of your own takes the second port with [`PortArgs`](crate::PortArgs).
 pub struct Both<N, A, B> {
     first: A,
     second: B,
@@ -62,7 +63,7 @@ pub struct Both<N, A, B> {
 }
 
 impl<N, A: Program, B: Program> Both<N, A, B> {
-    /// Serves both programs.
+    /// Makes a program that serves both programs.
     pub fn new(first: A, second: B) -> Self {
         Self {
             first,
@@ -81,7 +82,7 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
         }
     }
 
-    /// The worker's context for the second program.
+    /// Returns the worker's context for the second program, which has another port.
     fn second_context(&self, context: &WorkerContext) -> WorkerContext {
         WorkerContext {
             port: self.second_port,
@@ -91,11 +92,11 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
 }
 
 impl<N: Named, A: Program, B: Program> Both<N, A, B> {
-    /// Serves until Ctrl-C: a whole `main`. The command line has the options of
-    /// [`ServeArgs`], and `--NAME-port` with the second program's name for its port.
+    /// Serves until Ctrl-C: a whole `main`. The command line has the options of [`ServeArgs`], and
+    /// `--NAME-port` for the second program's port, where `NAME` is that program's name.
     ///
-    /// A program that loads files calls [`serve`](crate::serve()) instead, and loads them
-    /// there.
+    /// A program that loads files calls [`serve`](crate::serve()) instead, and loads them in its
+    /// `load`.
     pub fn serve(self) -> ExitCode {
         let matches = self.command().get_matches();
         let args = ServeArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -162,7 +163,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.files(), self.second.files()].concat()
     }
 
-    /// The lines of each program follow a line with its name and version.
+    /// A line with each program's name and version comes before the lines of that program.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![(A::NAME, A::VERSION.to_owned())];
         lines.extend(self.first.loaded());

@@ -1,4 +1,4 @@
-//! A server inside a program that has its own `main`, and maybe its own runtime.
+//! Runs a server inside a program that has its own `main`, and maybe its own runtime.
 
 mod handle;
 mod owner;
@@ -15,10 +15,10 @@ pub use server::{Server, Starting};
 
 /// Starts to serve `program` inside the calling program.
 ///
-/// The server begins at once, on its own threads. One thread opens the device, watches the
-/// workers, and removes at the end what it made; the others are the workers. The result is a
-/// future for any runtime. A thread without a runtime calls [`Starting::wait`]. Several
-/// servers may run at the same time, on different devices.
+/// The server begins at once, on its own threads. One thread opens the device, watches the workers,
+/// and removes at the end what it made. The other threads are the workers. The result is a future
+/// for any runtime. A thread without a runtime calls [`Starting::wait`]. Several servers may run at
+/// the same time, on different devices.
 ///
 /// ```no_run
 /// # async fn embed(program: impl control::Program + Send + 'static) -> Result<(), Box<dyn std::error::Error>> {
@@ -47,35 +47,35 @@ pub use server::{Server, Starting};
 ///
 /// # Rights
 /// Each worker gives up its rights before the first packet, as with
-/// [`serve`](crate::serve). A worker of root becomes the user with the program's name if
-/// there is one, and nobody otherwise. It has no capabilities and is in the
+/// [`serve`](crate::serve). If the process runs as root, a worker becomes the user with the
+/// program's name, or `nobody` if there is none. It has no capabilities and is in the
 /// [sandbox](crate#what-a-callback-may-do-in-the-sandbox). [`ServeArgs::user`] and
 /// [`ServeArgs::with_sandbox`] change that. All other threads keep their rights. Threads
 /// share memory, so this protects less than `serve`, where no thread keeps a right.
 ///
-/// Some of it affects the whole process:
-/// - A worker that breaks a rule of the sandbox ends the process by SIGSYS. This holds for a
-///   `tracing` subscriber and a panic hook on a worker's thread, too. They may write to open
-///   files, or pass their data to another thread.
+/// Some of this affects the whole process:
+/// - A worker that breaks a rule of the sandbox ends the process by SIGSYS. This also holds for a
+///   `tracing` subscriber and a panic hook on a worker's thread. They may write to open files, or
+///   pass their data to another thread.
 /// - Do not call `setuid`, `setgid` or `setgroups` of the C library while a server runs. They
 ///   change all threads at once, which ends the process.
-/// - A process with another user on one of its threads is not dumpable: the kernel writes no
-///   core, and its `/proc` files belong to root.
-/// - AF_XDP lifts the limit on locked memory, where that is allowed.
+/// - A process whose threads have different users is not dumpable: the kernel writes no core, and
+///   its `/proc` files belong to root.
+/// - AF_XDP raises the process's limit on locked memory, if it may.
 ///
 /// # The end
-/// A server ends by [`Handle::stop`], by an error, or when its future is dropped. The
-/// workers notice it within 100 ms. Then they close their connections, which takes at most a
-/// second, as after SIGTERM. The future is ready when the device is detached and all that was
-/// made for the server is removed. Dropping a future does not wait for that.
+/// A server ends by [`Handle::stop`], by an error, or when its future is dropped. The workers
+/// notice this within 100 ms. Then they close their connections, which takes at most a second, as
+/// after SIGTERM. The future is ready when the device is detached and everything made for the
+/// server is removed. Dropping a future does not wait for that.
 ///
-/// There is no helper process. When the process is killed, the kernel at once removes the
-/// steering program, reserved ports and tap devices. The veth pair of device `auto` follows a
-/// moment later. Nothing else was changed on an interface that existed before.
+/// There is no helper process. If the process is killed, the kernel at once removes the steering
+/// program, reserved ports and tap devices. The veth pair of device `auto` follows a moment later.
+/// The server changes nothing else on an existing interface.
 ///
 /// # Errors
-/// The futures give an [`Error`] when the server cannot start, and when it ends by itself.
-/// With `panic = "unwind"` a panic in a worker's callback is [`Error::Panicked`]. With
+/// The futures return an [`Error`] if the server cannot start, or if it ends without a request to
+/// stop. With `panic = "unwind"` a panic in a worker's callback is [`Error::Panicked`]. With
 /// `abort` it ends the process.
 pub fn embed<P: Program + Send + 'static>(args: ServeArgs, program: P) -> Starting {
     let (owner, starting) = Owner::new(args, program);

@@ -5,17 +5,17 @@ use nmio::device::{DeviceError, Transport};
 
 use crate::program::StartError;
 
-/// Why a server did not start, or ended by itself. Each message says what is
-/// wrong, where, and what to do about it.
+/// Why a server did not start, or why it ended without a request to stop. Each message says what is
+/// wrong, where, and how to fix it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused something that every process may do.
+    /// The operating system refused an operation that needs no special rights.
     #[error("{what}: {source}")]
     System {
-        /// What was refused.
+        /// The refused operation.
         what: &'static str,
-        /// The system's word on it.
+        /// The system's error.
         source: io::Error,
     },
     /// Two programs of one process serve the same port.
@@ -29,9 +29,9 @@ pub enum Error {
         /// The port.
         port: u16,
     },
-    /// There is no user or group of that name.
+    /// There is no user or group with this name.
     #[error(
-        "there is no {kind} {name:?} on this system; name one that exists, as --user NAME[:GROUP] takes no numbers"
+        "there is no {kind} {name:?} on this system; name one that exists; --user NAME[:GROUP] takes no numbers"
     )]
     UnknownUser {
         /// `user` or `group`.
@@ -39,30 +39,33 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// The user of `--user` cannot be assumed.
+    /// The server cannot become the user of `--user`.
     #[error(
-        "cannot become {user}: {source}; start as root, or with CAP_SETUID and CAP_SETGID, or \
-         leave --user away"
+        "cannot become user {user}: {source}; start as root, or with CAP_SETUID and CAP_SETGID, or \
+         omit --user"
     )]
     User {
         /// The user.
         user: String,
-        /// The system's word on it.
+        /// The system's error.
         source: io::Error,
     },
-    /// `--sandbox required` asks for more than could be had.
-    #[error("--sandbox required: not to be had: {0}; --sandbox auto starts without and says so")]
+    /// `--sandbox required` was given, and parts of the sandbox are missing.
+    #[error(
+        "--sandbox required: parts of the sandbox are missing: {0}; --sandbox auto starts without \
+         them and names them in the start block"
+    )]
     Sandbox(String),
-    /// The rules of the sandbox could not be made.
-    #[error("the sandbox cannot be set up: {0}; --no-sandbox serves without it")]
+    /// The rules of the sandbox could not be created.
+    #[error("the sandbox cannot be set up: {0}; --no-sandbox starts without it")]
     Walls(String),
     /// The helper process cannot open the device.
     #[error("{0}")]
     Refused(String),
     /// The helper process, which keeps the interface ready, has ended.
     #[error(
-        "the helper process is gone ({0}), and with it what keeps packets coming; its own message \
-         stands above, unless it was killed; start again"
+        "the helper process is gone ({0}), so packets no longer reach the server; unless it was \
+         killed, its own message is above; start the server again"
     )]
     HelperGone(String),
     /// A queue of the device cannot be opened.
@@ -74,32 +77,31 @@ pub enum Error {
     /// The program could not prepare a worker.
     #[error("{0}")]
     Start(StartError),
-    /// A port went away while it was served.
+    /// A port failed while it was served.
     #[error(
         "worker {worker}: the port on interface {interface} is gone: {source} (was it removed?)"
     )]
     PortGone {
         /// The interface.
         interface: String,
-        /// Which worker served it.
+        /// Number of the worker.
         worker: u32,
-        /// The system's word on it.
+        /// The system's error.
         source: io::Error,
     },
-    /// A worker panicked, maybe in the program's own code; its message was
-    /// printed before.
+    /// A worker panicked, maybe in the program's own code. The panic message was printed before.
     #[error(
-        "worker {worker} has panicked, which is a bug in this program: the message above tells its \
-         developers where"
+        "worker {worker} has panicked, which is a bug in this program: report the message above to \
+         its developers"
     )]
     Panicked {
-        /// Which worker.
+        /// Number of the worker.
         worker: u32,
     },
 }
 
 impl Error {
-    /// The system has refused this.
+    /// Returns a function that makes [`Error::System`] for this operation.
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { what, source }
     }
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_who_is_not_found_is_to_be_named() {
+    fn the_error_of_an_unknown_user_says_that_names_are_needed() {
         let error = Error::UnknownUser {
             kind: "user",
             name: "1000".into(),

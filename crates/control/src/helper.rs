@@ -1,10 +1,8 @@
-//! The helper process: it makes the interface ready, keeps it so, and removes
-//! what was made.
+//! The helper process opens the interface, keeps it ready, and removes at the end what it made.
 //!
-//! Threads share memory, so a thread that keeps rights is no boundary; a
-//! process is one. The helper is forked before there is any thread or content.
-//! It knows the command line, answers the [`Request`]s below and nothing else,
-//! and is never given a byte from the network.
+//! Threads share memory, so only a process is a boundary for rights. The helper is forked before
+//! there is any thread or content. It knows the command line and answers the [`Request`]s below. It
+//! never gets a byte from the network.
 //!
 //! ```text
 //!   server                              helper
@@ -17,8 +15,8 @@
 //!   end ── close the socket ──────────▶ detaches, removes, ends
 //! ```
 //!
-//! However the server ends, its end of the socket closes. However the helper
-//! ends, the lifeline closes, and the server ends too.
+//! However the server ends, its end of the socket closes. However the helper ends, the lifeline
+//! closes, and the server ends too.
 
 mod message;
 mod process;
@@ -38,27 +36,27 @@ use crate::error::Error;
 use crate::rights::{Kind, Plan, Table};
 use process::Side;
 
-/// All that the server may ask for.
+/// The requests of the server.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
-    /// Make the interface of the command line ready to serve these ports.
+    /// Open the interface of the command line, ready to serve these ports.
     Open { services: Vec<(Transport, u16)> },
 }
 
-/// What the helper says; descriptors follow in messages of their own.
+/// The answers of the helper. Descriptors follow in separate messages.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     /// A [`QueueAccess`] in parts.
     Opened { facts: String, descriptors: usize },
-    /// A message for a person.
+    /// An error message for the operator.
     Refused(String),
 }
 
-/// The server's end. Dropping it lets the helper remove what was made, and
-/// waits for that.
+/// The server's connection to the helper. Dropping it tells the helper to remove what it made, and
+/// waits until the helper has done so.
 pub(crate) struct Helper {
     socket: OwnedFd,
-    /// Carries nothing and closes when the helper has ended.
+    /// Carries no data, and closes when the helper has ended.
     lifeline: UnixStream,
 }
 
@@ -66,8 +64,7 @@ impl Helper {
     /// Starts the helper process, which knows `args`.
     ///
     /// # Errors
-    /// When the process has a thread already, or the system refuses another
-    /// process.
+    /// If this process already has other threads, or if the system refuses another process.
     pub(crate) fn start(
         args: &ServeArgs,
         program: &'static str,
@@ -96,10 +93,10 @@ impl Helper {
         }
     }
 
-    /// Has the interface of the command line made ready to serve `services`.
+    /// Lets the helper open the interface of the command line, ready to serve `services`.
     ///
     /// # Errors
-    /// The message of the helper's own error, or that it is gone.
+    /// The helper's own error message, or that the helper is gone.
     pub(crate) fn open(&self, services: Vec<(Transport, u16)>) -> Result<QueueAccess, Error> {
         let gone = |source: io::Error| Error::HelperGone(source.to_string());
         let socket = self.socket.as_fd();
@@ -115,7 +112,7 @@ impl Helper {
         }
     }
 
-    /// The helper's life, for the watch on a runtime.
+    /// Returns a watch on the helper process, for the current runtime.
     pub(crate) fn life(&self) -> io::Result<Life> {
         let lifeline = self.lifeline.try_clone()?;
         lifeline.set_nonblocking(true)?;
@@ -123,7 +120,7 @@ impl Helper {
     }
 }
 
-/// See [`Helper::life`].
+/// A watch on the helper process: see [`Helper::life`].
 pub(crate) struct Life(tokio::net::UnixStream);
 
 impl Life {
@@ -139,15 +136,15 @@ impl Life {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // An error means that it has ended, which is what this waits for. An
-        // answer that nobody has read may still stand before that.
+        // An error means that the helper has ended, which is what this waits for. Before the end of
+        // the stream there may still be an unread answer.
         if shutdown(&self.socket, Shutdown::Write).is_ok() {
             message::drain(self.socket.as_fd());
         }
     }
 }
 
-/// Two ends that keep messages whole and close with the processes.
+/// Makes two connected sockets that preserve message boundaries and close with their processes.
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(
         AddressFamily::UNIX,
@@ -157,8 +154,7 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// The helper process, from its start until the server's end of the socket
-/// closes.
+/// Runs the helper process until the server's end of the socket closes.
 fn assist(
     socket: BorrowedFd<'_>,
     args: &ServeArgs,
@@ -170,18 +166,18 @@ fn assist(
         source,
     };
     process::block_signals().map_err(failed)?;
-    // So that tools which look for the server by name find the server.
+    // A name of its own, so that tools that look for the server by name do not find the helper.
     let name = CString::new(format!("{program}-dev")).unwrap_or_default();
     set_name(&name).map_err(|errno| failed(errno.into()))?;
     let mut opened: Option<Interface> = None;
     while let Some(request) = message::receive(socket).map_err(failed)? {
         let Request::Open { services } = request;
         if opened.is_some() {
-            // Only a server that is no longer itself asks twice.
+            // Only a compromised server asks twice.
             break;
         }
         let interface = Interface::open(&args.interface(program, services));
-        // What it cannot give up the server cannot either, and says so.
+        // If the helper cannot give up its rights, the server does not start, and prints why.
         let confined = interface
             .map_err(|error| error.to_string())
             .and_then(|interface| {

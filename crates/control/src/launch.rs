@@ -1,5 +1,5 @@
-//! From an open interface to a worker's thread for each of its queues, and what
-//! is said of them when all are ready.
+//! Starts a worker's thread for each queue of an open interface, and makes the start block when all
+//! workers are ready.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -21,23 +21,23 @@ use crate::workers::{self, Event, Workers};
 /// Lines of the start block: label and value.
 pub(crate) type Lines = Vec<(&'static str, String)>;
 
-/// What workers are started with.
+/// The parts that workers are started with.
 pub(crate) struct Launch<'a, P> {
     pub(crate) program: &'a P,
     pub(crate) args: &'a ServeArgs,
     pub(crate) rights: &'a Rights,
     pub(crate) interface: &'a QueueAccess,
-    /// One for each queue.
+    /// One entry for each queue.
     pub(crate) published: &'a [Published],
     pub(crate) stop: &'a AtomicBool,
 }
 
 impl<'a, P: Program> Launch<'a, P> {
-    /// Starts the workers, which tell their events by `tell`.
+    /// Starts the workers, which report their events through `tell`.
     ///
     /// # Errors
-    /// When the system refuses a thread or random bytes. Those that were started
-    /// end then, without having served.
+    /// If the system refuses a thread or random bytes. Workers already started then end without
+    /// serving.
     pub(crate) fn start<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
@@ -97,13 +97,14 @@ impl<'a, P: Program> Launch<'a, P> {
         self.args.port.unwrap_or(P::DEFAULT_PORT)
     }
 
-    /// Where the server can be reached.
+    /// Returns the addresses and the port of the server.
     pub(crate) fn listening(&self) -> Listening {
         let addresses = self.interface.addresses().iter().map(|one| one.address);
         Listening::new(addresses.collect(), self.port())
     }
 
-    /// The start block, when all are `ready` and have the rights of these lines.
+    /// Makes the start block, when all workers are `ready`. `rights` are the lines about given-up
+    /// rights.
     pub(crate) fn start_block(&self, rights: Lines, ready: &[Ready]) -> Block {
         let mut block = Block::default();
         block.line(P::NAME, P::VERSION);
@@ -126,7 +127,7 @@ impl<'a, P: Program> Launch<'a, P> {
         }
         port_lines(&mut block, ready);
         if let Some(fault) = self.args.fault {
-            let text = format!("{fault}, for tests only; every segment is a frame");
+            let text = format!("{fault}, for tests only; each segment is a frame");
             block.line("faults", text);
         }
         block.line("workers", ready.len().to_string());
@@ -151,7 +152,7 @@ impl<'a, P: Program> Launch<'a, P> {
     }
 }
 
-/// What `program` serves when it is asked to serve `port`.
+/// Returns the services of `program` when it is asked to serve `port`.
 ///
 /// # Errors
 /// [`Error::PortTwice`].
@@ -167,8 +168,7 @@ pub(crate) fn services<P: Program>(
     }
 }
 
-/// The ports of `services`, for people: which transports they are for where there are
-/// several.
+/// Formats the ports of `services`. Names their transports if there are several ports.
 fn ports(services: &[(Transport, u16)]) -> String {
     let mut ports: Vec<(u16, Vec<&str>)> = Vec::new();
     for (transport, port) in services {
@@ -192,7 +192,8 @@ fn ports(services: &[(Transport, u16)]) -> String {
     }
 }
 
-/// What the ports really do: once where all say the same, else by worker.
+/// Adds the facts about the workers' ports: once if all workers agree, and otherwise for each
+/// worker.
 fn port_lines(block: &mut Block, ready: &[Ready]) {
     let Some(first) = ready.first() else { return };
     if ready.iter().all(|one| one.port == first.port) {
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_told_with_what_they_are_for() {
+    fn several_ports_are_listed_with_their_transports() {
         let (tcp, udp) = (Transport::Tcp, Transport::Udp);
         assert_eq!(ports(&[(tcp, 80)]), "port 80");
         assert_eq!(ports(&[(udp, 53), (tcp, 53)]), "port 53");
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn several_workers_write_several_captures() {
+    fn each_of_several_workers_writes_its_own_capture() {
         assert_eq!(pcap_path(Path::new("a.pcap"), 0, 1), Path::new("a.pcap"));
         assert_eq!(pcap_path(Path::new("a.pcap"), 1, 2), Path::new("a.pcap.1"));
     }

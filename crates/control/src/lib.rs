@@ -11,7 +11,7 @@
 //!     type Message = ();
 //!
 //!     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
-//!         // Without room the bytes are offered again later.
+//!         // If there is no room, the bytes are offered again later.
 //!         conn.write_bytes(data).map_or(0, |()| data.len())
 //!     }
 //! }
@@ -30,23 +30,22 @@
 //! |---|---|
 //! | an application on TCP, a service on UDP | [`tcp()`], [`udp()`]: a whole `main` |
 //! | options of your own | [`serve`], with [`Tcp`] or [`Udp`] or another [`Program`], and [`ServeArgs`] in your command line: a whole command |
-//! | several of them | the same, with [`Both`]: one process on one interface |
+//! | several applications or services | the same, with [`Both`]: one process on one interface |
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
-//! Nothing here is called for a packet: a worker runs `nmio`'s loop over its own
-//! port and server, generic over both. It meets this crate again ten times a second,
-//! to publish its counts, and when it ends. `tokio` lives here and nowhere below.
+//! No packet causes a call of this crate. A worker runs `nmio`'s loop over its own port and server,
+//! generic over both. Ten times a second it publishes its counts through this crate. Only this
+//! crate uses `tokio`.
 //!
 //! # What a callback may do in the sandbox
 //!
-//! Before the first packet every thread of [`serve`], and every worker of [`embed()`],
-//! becomes the server's user, loses all capabilities and enters the sandbox
-//! ([`Sandbox`]). [`Program`] says which of its hooks run after that; all callbacks of what
-//! it serves do.
+//! Before the first packet every thread of [`serve`], and every worker of [`embed()`], becomes the
+//! server's user, loses all capabilities and enters the sandbox ([`Sandbox`]). [`Program`] says
+//! which of its hooks run after that. All callbacks of applications and services do.
 //!
-//! Inside, code may allocate memory, take locks, read the clock, sleep, ask for
-//! random bytes, and write to the log, to standard output and to standard error.
-//! It must not do these:
+//! In the sandbox, code may allocate memory, take locks, read the clock, sleep, and ask for random
+//! bytes. It may also write to the log, to standard output and to standard error. It must not
+//! attempt the following:
 //!
 //! | attempt | outcome |
 //! |---|---|
@@ -55,29 +54,29 @@
 //! | asking whether a file exists, or for its size | the process ends by SIGSYS |
 //! | a new socket, thread or process | the process ends by SIGSYS |
 //!
-//! So a program opens its files before, in the `load` of [`serve`] for instance.
+//! So a program opens its files before that, for example in the `load` of [`serve`].
 //!
-//! When a server ends by SIGSYS, the kernel's log names the thread and the number
-//! of the call (`type=1326`). `--no-sandbox` lifts the limits on files and calls
-//! for a trial; user and capabilities are given up all the same.
+//! When a server ends by SIGSYS, the kernel's log names the thread and the number of the system
+//! call (`type=1326`). To test without the limits on files and system calls, use `--no-sandbox`.
+//! User and capabilities are still given up.
 //!
 //! With `RUST_BACKTRACE=1` a panic in the sandbox shows its backtrace.
 //!
 //! # Threads of your own
 //!
-//! A callback must not wait, so what takes time is done by other threads. A callback
-//! hands them work by a bounded channel, and never waits for room in it. They answer by
-//! the worker's mailbox. They have the rights of the thread that starts them: this crate
-//! confines its own threads only.
+//! A callback must not wait, so other threads do slow work. A callback hands them work through a
+//! bounded channel, and never waits for room in it. They answer through the worker's mailbox. A
+//! thread has the rights of the thread that starts it, because this crate confines only its own
+//! threads.
 //!
-//! | program | start threads in | they have |
+//! | program | start threads in | rights of these threads |
 //! |---|---|---|
-//! | [`serve`] | `load`, and hand the [`Program`] what reaches them; threads before `serve` are refused | the rights as started |
+//! | [`serve`] | `load`, which passes the sending end of their channel to the [`Program`]; `serve` refuses to start if threads already exist | the rights as started |
 //! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | the rights as started; on device `auto` the server's private network namespace, without this host's network |
-//! | [`embed()`] | any place, at any time; tasks of a runtime, too | what they had |
+//! | [`embed()`] | any place, at any time; a runtime's tasks work as well | unchanged |
 //!
-//! They end with the process, or when the channel by which they get work is closed: the
-//! [`Program`] is dropped when its workers have ended.
+//! These threads end with the process, or when the channel that brings their work is closed. The
+//! [`Program`], which holds the sending end, is dropped when its workers have ended.
 
 pub mod args;
 mod both;

@@ -7,7 +7,7 @@ use nmio::PortCounters;
 
 use crate::program::{Counted, Tally};
 
-/// Counts of one worker since its start, as it last published them.
+/// Counts of one worker since its start, as the worker last published them.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerSnapshot {
     published: Option<Instant>,
@@ -17,18 +17,18 @@ pub struct WorkerSnapshot {
 }
 
 impl WorkerSnapshot {
-    /// Time since it was published: less than 250 ms while the worker serves and gets its
-    /// core. `None` until the worker is ready to serve; all counts are 0 until then.
+    /// Time since the worker published this snapshot: less than 250 ms while the worker serves and
+    /// gets its core. `None` until the worker is ready to serve; all counts are 0 until then.
     pub fn age(&self) -> Option<Duration> {
         self.published.map(|at| at.elapsed())
     }
 
-    /// Counts of its port.
+    /// Counts of the worker's port.
     pub fn port(&self) -> &PortCounters {
         &self.port
     }
 
-    /// Counts of its program, as [`Program::tally`](crate::Program::tally) reports them.
+    /// Counts of the worker's program, as [`Program::tally`](crate::Program::tally) reports them.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -48,14 +48,14 @@ impl WorkerSnapshot {
     }
 }
 
-/// Counts of all workers. Each worker publishes its part at a time of its own.
+/// Counts of all workers. The workers publish their parts at different times.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     workers: Vec<WorkerSnapshot>,
 }
 
 impl Snapshot {
-    /// The part of each worker, by worker number.
+    /// The part of each worker, ordered by worker number.
     pub fn workers(&self) -> &[WorkerSnapshot] {
         &self.workers
     }
@@ -66,12 +66,12 @@ impl Snapshot {
         ages.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Sum over all ports.
+    /// Sum of the counts of all ports.
     pub fn port(&self) -> PortCounters {
         add_up(self.workers.iter().map(WorkerSnapshot::port))
     }
 
-    /// Sum over all workers, by name.
+    /// Sum of the tallies of all workers, by name.
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
         for worker in &self.workers {
@@ -81,18 +81,18 @@ impl Snapshot {
     }
 }
 
-/// The slot for one worker's snapshot. The worker never waits for a reader; it tries again
-/// later.
+/// The slot for one worker's snapshot. If a reader holds it, the worker does not wait but tries
+/// again later.
 #[derive(Debug, Default)]
 pub(crate) struct Published(Mutex<WorkerSnapshot>);
 
 impl Published {
-    /// One slot for each worker.
+    /// Makes one slot for each worker.
     pub(crate) fn for_workers(workers: u32) -> Box<[Self]> {
         (0..workers).map(|_| Self::default()).collect()
     }
 
-    /// Locks the slot for the worker; `None` while a reader has it.
+    /// Locks the slot for the worker. Returns `None` while a reader holds it.
     pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, WorkerSnapshot>> {
         match self.0.try_lock() {
             Ok(slot) => Some(slot),
@@ -102,18 +102,18 @@ impl Published {
         }
     }
 
-    /// Locks the slot for a reader, or for a worker that has ended and may wait.
+    /// Locks the slot for a reader, or for a worker that has ended and so may wait.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorkerSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts for the log.
+    /// Returns the counts for the log.
     pub(crate) fn counted(&self) -> Counted {
         self.lock().counted
     }
 }
 
-/// Reads the last counts that each worker published.
+/// Returns the counts that each worker published last.
 pub(crate) fn snapshot(published: &[Published]) -> Snapshot {
     let workers = published.iter().map(|worker| worker.lock().clone());
     Snapshot {
@@ -121,7 +121,7 @@ pub(crate) fn snapshot(published: &[Published]) -> Snapshot {
     }
 }
 
-/// Sum of the counts of several ports.
+/// Adds up the counts of several ports.
 pub(crate) fn add_up<'a>(ports: impl Iterator<Item = &'a PortCounters>) -> PortCounters {
     let mut sum = PortCounters::default();
     for port in ports {

@@ -1,4 +1,4 @@
-//! Logs, to standard error. The data path logs nothing.
+//! The log, on standard error. The data path logs nothing.
 
 use std::io::{IsTerminal as _, stderr};
 
@@ -6,8 +6,8 @@ use tracing::level_filters::LevelFilter;
 
 use crate::args::LogLevel;
 
-/// Sends logs from `level` on to standard error. Once a process; a second
-/// call changes nothing.
+/// Writes log lines of `level` and above to standard error. Only the first call of a process has an
+/// effect.
 pub fn init(level: LogLevel) {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
@@ -15,7 +15,7 @@ pub fn init(level: LogLevel) {
         .with_ansi(stderr().is_terminal())
         .with_target(false)
         .finish();
-    // An error means that someone was first, a test for instance.
+    // An error means that the process already has a subscriber, for example in a test.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 

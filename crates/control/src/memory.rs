@@ -1,4 +1,4 @@
-//! Giving freed memory back to the kernel.
+//! Gives freed memory back to the kernel.
 #![allow(unsafe_code)]
 
 use std::convert::Infallible;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The time between two times that freed memory is given back.
+/// Interval at which freed memory is given back.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Gives freed memory back to the kernel, for as long as it is polled.
+/// Gives freed memory back to the kernel at regular intervals, while the future is polled.
 ///
-/// glibc does so by itself only at the end of a heap. One buffer in use there
-/// keeps all that was freed below it. Workers wait for this only where they
-/// allocate, which they do not do in a steady state.
+/// On its own, glibc only returns the free end of a heap. One buffer in use there keeps all freed
+/// memory below it. Meanwhile a worker waits only if it allocates, which it does not do in a steady
+/// state.
 pub(crate) async fn give_back() -> Infallible {
     let mut period = interval(PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -25,8 +25,7 @@ pub(crate) async fn give_back() -> Infallible {
 
 fn trim() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: `malloc_trim` takes the locks of each heap, and touches no memory
-    // in use.
+    // SAFETY: `malloc_trim` takes the locks of each heap, and touches no memory in use.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -36,7 +35,7 @@ fn trim() {
 mod tests {
     use super::*;
 
-    /// Kilobytes of this process in memory.
+    /// Returns the resident memory of this process in kB.
     fn resident() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -46,7 +45,7 @@ mod tests {
 
     #[test]
     fn memory_freed_below_a_buffer_in_use_is_given_back() {
-        // As a worker has it: in a heap of its own.
+        // A worker's thread has a heap of its own, too.
         let thread = std::thread::spawn(|| {
             let mut buffers: Vec<_> = (0..2_000).map(|_| vec![1_u8; 16_000]).collect();
             let last = buffers.pop();

@@ -1,4 +1,4 @@
-//! A worker before it serves.
+//! A worker that does not serve yet.
 
 use nmio::mailbox::Sender;
 use nmio::{Bell, Mailbox};
@@ -15,7 +15,7 @@ pub struct NewWorker<M> {
 }
 
 impl<M: Send> NewWorker<M> {
-    /// The worker of this context, without a mailbox.
+    /// Makes the worker of this context, without a mailbox.
     pub fn new(context: &WorkerContext) -> Self {
         Self {
             index: context.index,
@@ -25,26 +25,25 @@ impl<M: Send> NewWorker<M> {
         }
     }
 
-    /// Its number, from 0.
+    /// Number of this worker, from 0.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     pub fn workers(&self) -> u32 {
         self.workers
     }
 
-    /// Opens the worker's mailbox, for `capacity` messages. What is sent to it comes
-    /// to the `on_message` of its service or application. A second one takes the place
-    /// of the first.
+    /// Opens the worker's mailbox for `capacity` messages. Each message goes to the `on_message` of
+    /// the worker's service or application. A second call replaces the first mailbox.
     pub fn open_mailbox(&mut self, capacity: usize) -> Sender<M> {
         let (sender, mailbox) = self.bell.mailbox(capacity);
         self.mailbox = Some(mailbox);
         sender
     }
 
-    /// The mailbox that was opened.
+    /// Returns the opened mailbox, if there is one.
     pub fn into_mailbox(self) -> Option<Mailbox<M>> {
         self.mailbox
     }

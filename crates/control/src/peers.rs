@@ -7,19 +7,11 @@ use nmio::mailbox::{SendMessageError, Sender};
 
 use crate::new_worker::NewWorker;
 
-/// One sender to each worker, set when that worker opens its mailbox.
+/// A sender for each worker, set when that worker opens its mailbox.
 type Senders<M> = Box<[OnceLock<Sender<M>>]>;
 
-/// The mailboxes of all workers of one server. Make it in `main`, and
-/// [open](Self::open) one mailbox for each worker where its application is made.
-///
-/// ```
-/// use control::{Mailboxes, Peers};
-/// # fn make() -> impl Fn(&mut control::NewWorker<u32>) -> Peers<u32> {
-/// let mailboxes = Mailboxes::default();
-/// move |worker| mailboxes.open(worker, 1_000)
-/// # }
-/// ```
+/// The mailboxes of all workers of one server. Make this value in `main`, and [open](Self::open) a
+/// mailbox for each worker where its application is made.
 #[derive(Debug)]
 pub struct Mailboxes<M>(Arc<OnceLock<Senders<M>>>);
 
@@ -30,8 +22,8 @@ impl<M> Default for Mailboxes<M> {
 }
 
 impl<M: Send> Mailboxes<M> {
-    /// Opens a worker's mailbox, with room for `capacity` messages for each worker, and
-    /// returns the way to all of them. The application gets the messages in `on_message`.
+    /// Opens a worker's mailbox, with room for `capacity` messages from each worker. Returns a
+    /// handle that sends to all workers. The application gets the messages in `on_message`.
     pub fn open(&self, worker: &mut NewWorker<M>, capacity: usize) -> Peers<M> {
         let capacity = capacity.saturating_mul(worker.workers() as usize);
         let none = || (0..worker.workers()).map(|_| OnceLock::new()).collect();
@@ -47,7 +39,8 @@ impl<M: Send> Mailboxes<M> {
     }
 }
 
-/// All workers of one server, as one of them sees them. They are numbered from 0.
+/// Sends messages to all workers of one server. Each worker has its own value. Workers are numbered
+/// from 0.
 #[derive(Debug)]
 pub struct Peers<M> {
     own: usize,
@@ -55,17 +48,17 @@ pub struct Peers<M> {
 }
 
 impl<M> Peers<M> {
-    /// This worker's number.
+    /// Number of this worker.
     pub fn own(&self) -> usize {
         self.own
     }
 
-    /// Number of workers, this one included.
+    /// Number of workers, including this one.
     pub fn count(&self) -> usize {
         self.senders.get().map_or(1, |senders| senders.len())
     }
 
-    /// The worker that keeps `key`, when keys are spread over all workers by their hash.
+    /// Returns the worker that keeps `key`, if keys are distributed over all workers by their hash.
     /// All workers of one process agree on it.
     pub fn keeper_of(&self, key: impl Hash) -> usize {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
@@ -75,9 +68,8 @@ impl<M> Peers<M> {
     /// Sends a message to a worker, without waiting.
     ///
     /// # Errors
-    /// [`SendMessageError::Full`] when that worker has not kept up, and
-    /// [`SendMessageError::Closed`] when it has ended, or has opened no mailbox. Both
-    /// return the message.
+    /// [`SendMessageError::Full`] if that worker's mailbox is full. [`SendMessageError::Closed`] if
+    /// the worker has ended or has not opened a mailbox. Both return the message.
     pub fn send(&self, worker: usize, message: M) -> Result<(), SendMessageError<M>> {
         let senders = self.senders.get();
         match senders.and_then(|all| all.get(worker)?.get()) {
@@ -97,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn each_worker_reaches_all_that_have_opened_a_mailbox() {
+    fn each_worker_reaches_all_workers_with_a_mailbox() {
         let mailboxes = Mailboxes::default();
         let (mut first, mut last) = (worker(0), worker(2));
         let peers = mailboxes.open(&mut first, 1);

@@ -8,11 +8,11 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use crate::args::number;
 use crate::named::Named;
 
-/// The option `--NAME-port`, with the name and the default port of `T`, for
-/// `#[command(flatten)]` beside [`ServeArgs`](crate::ServeArgs). `--port` is the port of the
-/// first program, and each further one has an option of this kind.
+/// The option `--NAME-port`, with the name and the default port of `T`. Use it with
+/// `#[command(flatten)]` beside [`ServeArgs`](crate::ServeArgs). `--port` is the port of the first
+/// program, and each further program has an option of this kind.
 ///
-/// `T` may be the application or service, or a type of your own with another name.
+/// `T` is the application or service, or a type of your own with another name.
 ///
 /// ```
 /// use clap::Parser as _;
@@ -43,7 +43,7 @@ pub struct PortArgs<T> {
 }
 
 impl<T: Named> PortArgs<T> {
-    /// The port of the command line, or `T`'s default.
+    /// Returns the port of the command line, or `T`'s default.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -79,7 +79,7 @@ fn option(name: &str) -> String {
     format!("{name}-port")
 }
 
-/// The option `--NAME-port` of the program with this name.
+/// Makes the option `--NAME-port` of the program with this name.
 pub(crate) fn port_arg(name: &str, default: u16) -> Arg {
     Arg::new(option(name))
         .long(option(name))
@@ -89,7 +89,7 @@ pub(crate) fn port_arg(name: &str, default: u16) -> Arg {
         .help_heading("Network")
 }
 
-/// The value of [`port_arg`] on the command line.
+/// Returns the value of the option of [`port_arg`], if it was given.
 pub(crate) fn port_of(name: &str, matches: &ArgMatches) -> Option<u16> {
     matches.get_one(&option(name)).copied()
 }

@@ -1,4 +1,4 @@
-//! What a server tells its outside about itself.
+//! The interface between a server and the code that starts, runs and reports on it.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -12,22 +12,21 @@ use nmio::{Bell, Capabilities, Port};
 use crate::secret::Secret;
 pub use crate::tally::{Count, Tally};
 
-/// Why a worker could not be prepared: a message for a person.
+/// Why a worker could not be prepared: a message for the operator.
 pub type StartError = Box<dyn Error + Send + Sync>;
 
-/// A server, loaded and ready to be put on ports.
+/// A loaded server that is ready to be put on ports.
 ///
 /// # Calling contract
-/// Each worker thread asks for [`memory`](Program::memory), opens its port
-/// with it, and makes what it serves by [`transports`](Program::transports). When all
-/// are ready, [`loaded`](Program::loaded) and
-/// [`try_commands`](Program::try_commands) become part of the start block,
-/// and the workers begin to serve. While a worker serves and when it has ended,
-/// [`tally`](Program::tally) collects what they have counted.
+/// Each worker thread calls [`memory`](Program::memory), opens its port with that memory, and makes
+/// the served protocols with [`transports`](Program::transports). When all workers are ready,
+/// [`loaded`](Program::loaded) and [`try_commands`](Program::try_commands) become part of the start
+/// block, and the workers begin to serve. While a worker serves and after it has ended,
+/// [`tally`](Program::tally) collects its counts.
 ///
 /// # Rights
-/// Some hooks run before rights are given up, as the user who started the server,
-/// mostly root. The others run as the server's user in the
+/// Some hooks run before rights are given up, as the user who started the server (usually root).
+/// The others run as the server's user in the
 /// [sandbox](crate#what-a-callback-may-do-in-the-sandbox).
 ///
 /// | hook | thread | rights |
@@ -38,12 +37,12 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | given up |
 /// | the callbacks of the transports, [`counted`](Program::counted), [`tally`](Program::tally) | worker | given up |
 ///
-/// [`embed`](crate::embed()) has no `load`: the program reads its content before. It does
-/// not call [`read_paths`](Program::read_paths) and [`files`](Program::files). Its control
-/// thread keeps the rights as started, and its workers give theirs up.
+/// [`embed`](crate::embed()) has no `load`: the program reads its content before the call. It does
+/// not call [`read_paths`](Program::read_paths) and [`files`](Program::files). Its control thread
+/// keeps the rights as started, and its workers give theirs up.
 pub trait Program: Sync {
-    /// The program's name, as in `sandstorm`. Worker threads are named after
-    /// it, so it should be at most 12 bytes long.
+    /// The program's name, as in `sandstorm`, at most 12 bytes long. Worker threads are named after
+    /// it.
     const NAME: &'static str;
 
     /// The program's version.
@@ -52,107 +51,106 @@ pub trait Program: Sync {
     /// The port that is served without `--port`.
     const DEFAULT_PORT: u16;
 
-    /// What serves TCP, UDP or both on one port of packets.
+    /// The implementation of TCP, UDP or both on one port.
     type Transports<P: Port>: Transports<P>;
 
-    /// What is to be steered to the rings when `port` is served. Called before
-    /// rights are given up.
+    /// Returns the services whose packets are steered to the rings, if the program serves `port`.
+    /// Called before rights are given up.
     fn services(&self, port: u16) -> Vec<(Transport, u16)>;
 
-    /// How much packet memory one worker wants. Without an own answer:
-    /// frames for receiving and scratch only, no resident packets. Called before
-    /// rights are given up.
+    /// Returns the packet memory that one worker needs. By default this is memory for receiving and
+    /// for scratch frames, without resident packets. Called before rights are given up.
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
         let _ = context;
         MemoryPlan::default()
     }
 
-    /// Makes what one worker serves, with everything prepared in `port`'s
-    /// memory. Called on the worker's own thread, before it gives up its rights.
+    /// Makes the transports of one worker, with everything prepared in `port`'s memory. Called on
+    /// the worker's own thread, before it gives up its rights.
     ///
     /// # Errors
-    /// When it cannot serve on this port; nothing is served then.
+    /// If the program cannot serve on this port. The server then does not start.
     fn transports<P: Port>(
         &self,
         port: &mut P,
         context: &WorkerContext,
     ) -> Result<Self::Transports<P>, StartError>;
 
-    /// What stands ready. Called after rights are given up.
+    /// Returns the size of the prepared packets. Called after rights are given up.
     fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> PreparedPackets {
         let _ = transports;
         PreparedPackets::default()
     }
 
-    /// Folders and files that the content was read from. Called before rights are
-    /// given up. Landlock lets the control thread read below these and open no
-    /// other file; where seccomp is in force too, it opens none at all.
+    /// Returns the folders and files that the content was read from. Called before rights are given
+    /// up. Landlock lets the control thread read below these paths and nowhere else. With seccomp
+    /// in force too, the thread can open no file at all.
     fn read_paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Files that the content was read from. A warning at start names those that
-    /// the server may not read again. Called before rights are given up.
+    /// Returns the files that the content was read from. A warning at start names those that the
+    /// server's user cannot read. Called before rights are given up.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Lines for the start block, label and value: what was loaded. Called after
+    /// Returns lines about the loaded content for the start block: label and value. Called after
     /// rights are given up.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Commands to try, typed as they stand here; the first is the one that
-    /// scripts take. Called after rights are given up.
+    /// Returns shell commands that try the server. Scripts use the first one. Called after rights
+    /// are given up.
     fn try_commands(&self, at: &Listening) -> Vec<String> {
         let _ = at;
         Vec::new()
     }
 
-    /// What a worker has counted that the log tells of. Called up to ten times a
-    /// second while it serves, after rights are given up.
+    /// Returns the counts that the log reports. Called up to ten times a second while a worker
+    /// serves, after rights are given up.
     fn counted<P: Port>(&self, transports: &Self::Transports<P>) -> Counted {
         let _ = transports;
         Counted::default()
     }
 
-    /// Adds what a worker has counted above the network layer. Called up to ten times a second while it
-    /// serves, for [live counters](crate::Snapshot), and at its end, after rights are
-    /// given up. It is called between two batches, so it should only copy numbers.
+    /// Adds a worker's counts above the network layer to `tally`. Called after rights are given up:
+    /// up to ten times a second for [live counters](crate::Snapshot), and at the worker's end. The
+    /// calls come between two batches, so it should only copy numbers.
     fn tally<P: Port>(&self, transports: &Self::Transports<P>, tally: &mut Tally) {
         let _ = (transports, tally);
     }
 }
 
-/// What a worker knows about its place in the world.
+/// The facts that a worker knows when it is made.
 #[derive(Clone, Debug)]
 pub struct WorkerContext {
-    /// This worker's number, from 0.
+    /// Number of this worker, from 0.
     pub index: u32,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: u32,
     /// The interface's link-layer address.
     pub mac: [u8; 6],
-    /// The addresses served, and the networks that they are in.
+    /// The served addresses, with the prefixes of their networks.
     pub addresses: Vec<AddressPrefix>,
-    /// VLANs whose frames are served beside untagged ones.
+    /// VLANs whose frames are served, besides untagged frames.
     pub vlans: Vec<u16>,
-    /// Whether the addresses are the server's own, so that ARP, NDP and echo
-    /// are answered here; otherwise the interface's kernel answers them.
+    /// Whether the addresses are the server's own. The server then answers ARP, NDP and echo;
+    /// otherwise the kernel does.
     pub own: bool,
-    /// The largest IP packet, in bytes.
+    /// Maximum size of an IP packet, in bytes.
     pub mtu: usize,
-    /// The port served.
+    /// The served port.
     pub port: u16,
-    /// This worker's own.
+    /// The secret of this worker.
     pub secret: Secret,
-    /// What wakes the worker. Its mailboxes [hang on it](Bell::mailbox).
+    /// Wakes the worker. [Mailboxes](Bell::mailbox) are attached to it.
     pub bell: Bell,
 }
 
 impl WorkerContext {
-    /// Worker `index` of so many.
+    /// Makes the context of worker `index` of `workers`, for tests.
     #[cfg(test)]
     pub(crate) fn example(index: u32, workers: u32) -> Self {
         Self {
@@ -169,8 +167,7 @@ impl WorkerContext {
         }
     }
 
-    /// The network layer for a port with these capabilities: it serves the
-    /// worker's addresses.
+    /// Makes the network layer of the worker's addresses, for a port with these capabilities.
     pub(crate) fn host(&self, capabilities: &Capabilities) -> Host {
         let host = if self.own {
             Host::own(self.station())
@@ -181,7 +178,7 @@ impl WorkerContext {
             .with_partial_checksums(capabilities.partial_checksums)
     }
 
-    /// The server on its link.
+    /// Returns the server's station on its link.
     pub(crate) fn station(&self) -> Station {
         let addresses: Vec<_> = self
             .addresses
@@ -192,29 +189,28 @@ impl WorkerContext {
     }
 }
 
-/// What the log tells of while workers serve, counted since the start.
+/// Counts that the log reports while workers serve, since their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Packets dropped because their senders left the checksum to a device.
     pub unfinished_checksums: u64,
-    /// Connections that gave way to others.
+    /// Connections that were evicted in favour of others.
     pub evicted: u64,
 }
 
-/// Packets that stand ready to be sent.
+/// The size of the packets that are prepared for sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreparedPackets {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes, headers included.
+    /// Size of these packets in bytes, headers included.
     pub bytes: u64,
 }
 
-/// Where a server can be reached.
+/// The addresses and the port of a server.
 #[derive(Clone, Debug)]
 pub struct Listening {
-    /// Addresses, those that one would try first in front: IPv4, then global
-    /// IPv6, then link-local.
+    /// Addresses, the easiest to try first: IPv4, then global IPv6, then link-local IPv6.
     pub addresses: Vec<IpAddr>,
     /// The port.
     pub port: u16,
@@ -230,15 +226,14 @@ impl Listening {
         Self { addresses, port }
     }
 
-    /// A command for the first address and the port, as
-    /// [`Program::try_commands`] gives it; none without an address.
+    /// Returns the command that `with` makes of the first address and the port. Returns nothing if
+    /// there is no address. This suits [`Program::try_commands`].
     pub fn command(&self, with: impl FnOnce(&IpAddr, u16) -> String) -> Vec<String> {
         let command = self.addresses.first().map(|first| with(first, self.port));
         command.into_iter().collect()
     }
 
-    /// The first address, and the port unless it is `default_port`, as they
-    /// stand in a URL.
+    /// Returns the first address as in a URL. The port follows unless it is `default_port`.
     pub fn authority(&self, default_port: u16) -> Option<String> {
         let host = match self.addresses.first()? {
             IpAddr::V4(v4) => v4.to_string(),
@@ -257,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_to_try_is_the_easiest_one() {
+    fn commands_to_try_use_the_easiest_address() {
         let addresses = ["fe80::1", "2001:db8::1", "192.0.2.1"].map(|a| a.parse().unwrap());
         let at = Listening::new(addresses.to_vec(), 80);
         assert_eq!(at.authority(80).unwrap(), "192.0.2.1");
@@ -273,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_knows_its_host() {
+    fn a_context_makes_its_host() {
         let mut context = WorkerContext {
             index: 0,
             workers: 1,

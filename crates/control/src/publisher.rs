@@ -1,4 +1,4 @@
-//! A worker's server, which publishes its counts.
+//! Wraps a worker's server and publishes its counts.
 
 use std::time::Duration;
 
@@ -10,11 +10,10 @@ use crate::program::Program;
 
 /// Minimum time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Delay of the next attempt while a reader has the slot.
+/// Time until the next attempt if a reader holds the slot.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// A server that publishes its counts between two batches. This costs one comparison for
-/// each batch.
+/// A server that publishes its counts between two batches. This costs one comparison per batch.
 pub(crate) struct Publisher<'a, G: Program, P: Port> {
     program: &'a G,
     server: Server<G::Transports<P>>,
@@ -23,7 +22,7 @@ pub(crate) struct Publisher<'a, G: Program, P: Port> {
 }
 
 impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
-    /// Publishes the first counts, so that each worker that is ready has some.
+    /// Publishes the first counts, so that each ready worker has a snapshot.
     pub(crate) fn new(
         program: &'a G,
         server: Server<G::Transports<P>>,
@@ -40,7 +39,7 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
         publisher
     }
 
-    /// Publishes the last counts after the loop, and returns them.
+    /// Publishes the last counts after the loop has ended, and returns them.
     pub(crate) fn finish(self, port: &P) -> WorkerSnapshot {
         let mut slot = self.published.lock();
         self.count(port, &mut slot);
@@ -130,7 +129,7 @@ mod tests {
     use crate::live::{Snapshot, snapshot};
     use crate::program::{StartError, Tally, WorkerContext};
 
-    /// Counts frames.
+    /// A program that only counts frames.
     struct Probe;
 
     struct Counter(u64);
@@ -168,7 +167,7 @@ mod tests {
     }
 
     thread_local! {
-        /// Number of times that this thread published its counts.
+        /// Number of times that this thread has counted.
         static CALLS: RefCell<u32> = const { RefCell::new(0) };
     }
 
@@ -262,7 +261,7 @@ mod tests {
         bench.pass();
         let last_activity = bench.clock.now();
         assert_eq!(frames(&bench.seen()), Some(0), "too early");
-        // The longest sleep of the loop.
+        // The maximum sleep of the loop.
         let timeout = bench.turn.timeout(None, last_activity);
         bench.clock.advance(timeout);
         bench.pass();
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_delays_the_counts_and_not_the_worker() {
+    fn a_reader_delays_the_counts_but_not_the_worker() {
         let published = Published::for_workers(1);
         let mut bench = Bench::new(&published);
         bench.pass();

@@ -18,12 +18,12 @@ impl Block {
         self.0.push((label.into(), value.into()));
     }
 
-    /// Label and value of each line.
+    /// Returns the label and the value of each line.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(label, value)| (&**label, &**value))
     }
 
-    /// Writes the block to standard output. It is no error if nobody reads it.
+    /// Writes the block to standard output. Errors are ignored, as nobody may be reading.
     pub fn print(&self) {
         let mut out = io::stdout().lock();
         let _ = write!(out, "{self}").and_then(|()| out.flush());
@@ -67,7 +67,7 @@ pub fn bytes(n: u64) -> String {
     }
     let mut value = n as f64 / 1_000.0;
     let mut unit = 0;
-    // From 999.95 on, a value would round to 1000.0.
+    // A value of 999.95 or more would be rounded to 1000.0.
     while value >= 999.95 && unit + 1 < UNITS.len() {
         value /= 1_000.0;
         unit += 1;
@@ -75,14 +75,14 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// The summary of a server that has ended.
+/// Makes the summary of a server that has ended.
 pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> Block {
     let mut block = Block::default();
     block.line("uptime", format!("{:.1} s", uptime.as_secs_f64()));
     port_lines(&mut block, port);
     event_lines(&mut block, tally.events());
     let port_drops = [
-        ("lost before the ring", port.rx_lost),
+        ("lost before the RX ring", port.rx_lost),
         ("lost by the driver", port.tx_lost),
         ("bad descriptor", port.bad_descriptors),
         ("TX ring full", port.tx_ring_full),
@@ -118,8 +118,8 @@ fn port_lines(block: &mut Block, port: &PortCounters) {
     }
 }
 
-/// One line for each event: `requests: 5`. With several programs the label is the
-/// program's name, and the counts are aligned: `sandstorm: requests     5`.
+/// Adds one line for each event: `requests: 5`. With several programs the label is the program's
+/// name, and the counts are aligned: `sandstorm: requests     5`.
 fn event_lines(block: &mut Block, events: &[Count]) {
     let width = events.iter().map(|event| event.name.len()).max();
     let width = width.unwrap_or(0);
@@ -132,8 +132,8 @@ fn event_lines(block: &mut Block, events: &[Count]) {
     }
 }
 
-/// Total and reasons: `5 (fragment 2, TX ring full 3)`. With several programs the reasons
-/// are grouped: `6 (sandstorm: fragment 1; namestorm: fragment 2; TX ring full 3)`.
+/// Formats the total and its reasons: `5 (fragment 2, TX ring full 3)`. With several programs the
+/// reasons are grouped: `6 (sandstorm: fragment 1; namestorm: fragment 2; TX ring full 3)`.
 fn dropped(drops: &[Count]) -> String {
     let total = count(drops.iter().map(|drop| drop.count).sum());
     let drops: Vec<_> = drops.iter().filter(|drop| drop.count > 0).collect();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_names_each_reason_of_drops() {
+    fn the_summary_names_each_reason_for_drops() {
         let port = PortCounters {
             rx_frames: 12,
             rx_bytes: 3_400,

@@ -1,9 +1,8 @@
-//! Giving up rights once every queue is open and all content is read.
+//! Gives up rights after every queue is open and all content is read.
 //!
-//! User, groups, capabilities and what limits system calls and files belong to
-//! a thread, not to the process. So every thread gives its own up, in the same
-//! way, before the first packet is handled; and since threads share memory,
-//! none of them keeps any.
+//! User, groups, capabilities, and the limits on system calls and files belong to a thread, not to
+//! the process. So every thread gives up its own, in the same way, before the first packet is
+//! handled. Threads share memory, so no thread may keep any rights.
 
 mod capabilities;
 mod files;
@@ -28,19 +27,18 @@ pub(crate) use table::{Kind, Table};
 use user::NewUser;
 pub use user::UserSpec;
 
-/// `--sandbox`.
+/// Values of `--sandbox`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
-    /// As far as the kernel has it; what could not be had is said at start.
+    /// Use what the kernel supports. The start block names the missing parts.
     Auto,
-    /// All of it, and no start without.
+    /// Refuse to start if any part of the sandbox is missing.
     Required,
-    /// No limits on files and system calls. User and capabilities are given up
-    /// all the same.
+    /// Do not limit files and system calls. User and capabilities are given up anyway.
     Off,
 }
 
-/// What the command line says of rights.
+/// The settings of the command line about rights.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     user: NewUser,
@@ -51,7 +49,7 @@ impl Plan {
     /// Looks up the user that `args` names.
     ///
     /// # Errors
-    /// When there is no such user or group.
+    /// If there is no such user or group.
     pub(crate) fn new(args: &ServeArgs, program: &str) -> Result<Self, Error> {
         Ok(Self {
             user: NewUser::find(args.user.as_ref(), program)?,
@@ -59,10 +57,10 @@ impl Plan {
         })
     }
 
-    /// What threads of this process give up, with `table` for exceptions.
+    /// Returns the rights that threads of this process give up, with the exceptions of `table`.
     ///
     /// # Errors
-    /// When rules for files or system calls cannot be made, which is a bug.
+    /// If the rules for files or system calls cannot be made, which is a bug.
     pub(crate) fn rights(&self, table: Table) -> Result<Rights, Error> {
         let walls = match self.sandbox {
             Sandbox::Off => None,
@@ -83,16 +81,16 @@ impl Plan {
     }
 }
 
-/// What every thread of this process gives up.
+/// The rights that every thread of this process gives up.
 #[derive(Debug)]
 pub(crate) struct Rights {
     plan: Plan,
     table: Table,
-    /// By [`Kind`]; `None` when they are off.
+    /// One entry for each [`Kind`]; `None` if the sandbox is off.
     walls: Option<[Walls; 3]>,
 }
 
-/// What keeps a thread of one kind from files and system calls.
+/// The limits on files and system calls of one kind of thread.
 #[derive(Debug)]
 struct Walls {
     files: Files,
@@ -120,17 +118,17 @@ impl Walls {
     }
 }
 
-/// What has become of a thread's rights, in words for the start block.
+/// The result of giving up a thread's rights, as text for the start block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GivenUp {
-    /// Who the thread is now.
+    /// The thread's user afterwards.
     user: String,
-    /// What it could not give up; empty when all went well.
+    /// Limits that could not be applied; empty on full success.
     missing: Vec<String>,
 }
 
 impl GivenUp {
-    /// Adds what other threads could not give up.
+    /// Adds the missing limits of another thread.
     pub(crate) fn merge(&mut self, other: &Self) {
         for what in &other.missing {
             if !self.missing.contains(what) {
@@ -142,13 +140,13 @@ impl GivenUp {
     fn lines(self, sandbox: String) -> Vec<(&'static str, String)> {
         let mut lines = vec![("user", self.user), ("sandbox", sandbox)];
         let missing = self.missing.into_iter();
-        lines.extend(missing.map(|what| ("not to be had", what)));
+        lines.extend(missing.map(|what| ("sandbox lacks", what)));
         lines
     }
 }
 
 impl Rights {
-    /// The threads stay who they are, without a sandbox.
+    /// Returns rights for tests: threads keep their user and have no sandbox.
     #[cfg(test)]
     pub(crate) fn of_who_started() -> &'static Self {
         static RIGHTS: std::sync::LazyLock<Rights> = std::sync::LazyLock::new(|| Rights {
@@ -162,12 +160,11 @@ impl Rights {
         &RIGHTS
     }
 
-    /// Gives up the rights of the calling thread, of this kind, for good.
+    /// Gives up the rights of the calling thread, which is of this `kind`, permanently.
     ///
     /// # Errors
-    /// When the user that was asked for cannot be assumed, when the kernel
-    /// refuses to take capabilities away, or when something is missing that
-    /// `--sandbox required` asks for.
+    /// If the user of `--user` cannot be assumed, or if the kernel refuses to remove capabilities.
+    /// Also if a part of the sandbox is missing and `--sandbox required` was given.
     pub(crate) fn give_up(&self, kind: Kind) -> Result<GivenUp, Error> {
         let failed = |errno: Errno| Error::System {
             what: "giving up capabilities",
@@ -176,10 +173,10 @@ impl Rights {
         let keep = self.table.keeps(kind);
         let mut missing = Vec::new();
         set_keep_capabilities(!keep.is_empty()).map_err(failed)?;
-        // While there still is the capability that this takes.
+        // This needs CAP_SETPCAP, which is still there at this point.
         if let Err(errno) = capabilities::empty_bounding_set() {
             missing.push(format!(
-                "an empty bounding set ({}; it takes CAP_SETPCAP)",
+                "an empty bounding set ({}; it needs CAP_SETPCAP)",
                 text(errno)
             ));
         }
@@ -187,11 +184,11 @@ impl Rights {
         capabilities::keep_only(keep).map_err(failed)?;
         if let Some(files) = Unreadable::among(self.table.to_read_again(kind)) {
             tracing::warn!(
-                "only a restart can load these files again: {files}; let the server's user read \
-                 them ({user}), or name another with --user"
+                "the server's user ({user}) cannot read these files, so only a restart can load \
+                 them again: {files}; let that user read them, or name another user with --user"
             );
         }
-        // Last: system calls that are not needed any more end here.
+        // This comes last, because it ends the system calls that the steps above need.
         if let Some(walls) = &self.walls {
             walls[kind as usize].raise(&mut missing);
         }
@@ -215,22 +212,25 @@ impl Rights {
             },
             NewUser::Same => {}
             NewUser::NoneFound => missing.push(
-                "another user than root (neither the program's own nor nobody exists; name one \
-                 with --user)"
+                "a user other than root (neither the program's own user nor nobody exists; name \
+                 one with --user)"
                     .to_owned(),
             ),
         }
-        Ok(format!("uid {}, who started the server", geteuid()))
+        Ok(format!(
+            "uid {}, the user who started the server",
+            geteuid()
+        ))
     }
 
-    /// Lines for the start block: who the threads are, what keeps them in, and
-    /// what is missing.
+    /// Returns the lines of the start block: the threads' user, their sandbox, and its missing
+    /// parts.
     pub(crate) fn lines(&self, given_up: GivenUp) -> Vec<(&'static str, String)> {
         let sandbox = match &self.walls {
-            None => "off, as asked for; no thread has a capability".to_owned(),
+            None => "off by option; no thread has a capability".to_owned(),
             Some([worker, control, _]) => format!(
-                "no thread has a capability; Landlock: no file but for reading {}; seccomp: {} \
-                 system calls for workers, {} for the control thread",
+                "no thread has a capability; Landlock: {}; seccomp: {} system calls for workers, \
+                 {} for the control thread",
                 self.table.shown(),
                 worker.filter.calls(),
                 control.filter.calls()
@@ -239,13 +239,13 @@ impl Rights {
         given_up.lines(sandbox)
     }
 
-    /// The same where the workers alone have given up their rights.
+    /// Returns the same lines for a server whose workers alone have given up their rights.
     pub(crate) fn lines_of_workers(&self, given_up: GivenUp) -> Vec<(&'static str, String)> {
         let sandbox = match &self.walls {
-            None => "off, as asked for; no worker has a capability".to_owned(),
+            None => "off by option; no worker has a capability".to_owned(),
             Some([worker, ..]) => format!(
-                "no worker has a capability; Landlock: no file; seccomp: {} system calls; other \
-                 threads of this process are as they were",
+                "no worker has a capability; Landlock: no file access; seccomp: {} system calls; \
+                 other threads of this process keep their rights",
                 worker.filter.calls()
             ),
         };
@@ -253,13 +253,13 @@ impl Rights {
     }
 }
 
-/// Where `RUST_BACKTRACE` asks for backtraces, makes the standard library map the
-/// program's symbols, as a thread behind walls cannot open them.
+/// If `RUST_BACKTRACE` enables backtraces, makes the standard library map the program's symbols. A
+/// thread in the sandbox cannot open them later.
 fn keep_symbols() {
     drop(Backtrace::capture().to_string());
 }
 
-/// The system's word for an error, without its number.
+/// Returns the system's text for an error, without its number.
 fn text(errno: Errno) -> String {
     std::io::Error::from(errno).kind().to_string()
 }

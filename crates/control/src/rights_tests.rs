@@ -25,7 +25,7 @@ fn rights(line: &str) -> Rights {
         .unwrap()
 }
 
-/// The lines of this thread's status that tell of its rights.
+/// Returns the fields of this thread's `/proc` status that describe its rights.
 fn status() -> BTreeMap<String, String> {
     const TELLING: [&str; 10] = [
         "Uid",
@@ -48,7 +48,7 @@ fn status() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_is_given_up_is_gone_for_this_thread_only() {
+fn a_thread_gives_up_only_its_own_rights() {
     let before = status();
     std::thread::spawn(|| {
         let root = geteuid().is_root();
@@ -73,7 +73,7 @@ fn what_is_given_up_is_gone_for_this_thread_only() {
 }
 
 #[test]
-fn what_threads_could_not_give_up_is_told_once() {
+fn a_missing_limit_is_reported_once_for_all_threads() {
     let lacking = |missing: &[&str]| GivenUp {
         user: "somebody".to_owned(),
         missing: missing.iter().map(|&what| what.to_owned()).collect(),
@@ -82,15 +82,12 @@ fn what_threads_could_not_give_up_is_told_once() {
     sum.merge(&lacking(&["a", "b"]));
     assert_eq!(sum.missing, ["a", "b"]);
     let lines = rights("--no-sandbox").lines(sum.clone());
-    let off = "off, as asked for; no thread has a capability";
-    let [user, missing] = [("user", "somebody"), ("not to be had", "a")];
-    let expected = [user, ("sandbox", off), missing, ("not to be had", "b")];
+    let off = "off by option; no thread has a capability";
+    let [user, missing] = [("user", "somebody"), ("sandbox lacks", "a")];
+    let expected = [user, ("sandbox", off), missing, ("sandbox lacks", "b")];
     assert_eq!(lines, expected.map(|(name, text)| (name, text.to_owned())));
     let sandbox = &rights("").lines(sum)[1].1;
-    assert!(
-        sandbox.contains("no file but for reading none"),
-        "{sandbox}"
-    );
+    assert!(sandbox.contains("Landlock: no file access"), "{sandbox}");
 }
 
 #[test]
@@ -99,8 +96,8 @@ fn the_start_block_counts_the_system_calls_of_each_list() {
     let [workers, control] =
         [Kind::Worker, Kind::Control].map(|kind| table::system_calls(kind).count());
     let expected = format!(
-        "no thread has a capability; Landlock: no file but for reading none; seccomp: {workers} \
-         system calls for workers, {control} for the control thread"
+        "no thread has a capability; Landlock: no file access; seccomp: {workers} system calls for \
+         workers, {control} for the control thread"
     );
     assert_eq!(lines[1], ("sandbox", expected));
 }
@@ -108,16 +105,16 @@ fn the_start_block_counts_the_system_calls_of_each_list() {
 #[test]
 fn lines_of_workers_promise_nothing_for_other_threads() {
     let off = &rights("--no-sandbox").lines_of_workers(GivenUp::default())[1].1;
-    assert_eq!(off, "off, as asked for; no worker has a capability");
+    assert_eq!(off, "off by option; no worker has a capability");
     let on = &rights("").lines_of_workers(GivenUp::default())[1].1;
     assert!(
-        on.ends_with("other threads of this process are as they were"),
+        on.ends_with("other threads of this process keep their rights"),
         "{on}"
     );
 }
 
 #[test]
-fn who_lacks_rights_is_told_or_refused() {
+fn a_thread_that_cannot_change_its_user_reports_or_fails() {
     if !geteuid().is_root() {
         return;
     }
@@ -127,11 +124,11 @@ fn who_lacks_rights_is_told_or_refused() {
         let mut required = rights("--no-sandbox");
         required.plan.sandbox = Sandbox::Required;
         assert_eq!(required.give_up(Kind::Worker).unwrap().missing, [""; 0]);
-        // Now nobody, who cannot change users.
+        // The thread is now nobody, who cannot change users.
         let again = ours.give_up(Kind::Worker).unwrap();
         let missing = "user nobody (uid 65534, gid 65534) (permission denied)";
         assert_eq!(again.missing, [missing]);
-        assert_eq!(again.user, "uid 65534, who started the server");
+        assert_eq!(again.user, "uid 65534, the user who started the server");
         let refused = asked_for.give_up(Kind::Worker);
         assert!(matches!(refused, Err(Error::User { .. })), "{refused:?}");
         let refused = required.give_up(Kind::Worker);
@@ -142,7 +139,7 @@ fn who_lacks_rights_is_told_or_refused() {
 }
 
 #[test]
-fn a_helper_that_has_an_interface_to_remove_keeps_one_capability() {
+fn a_helper_that_must_remove_an_interface_keeps_one_capability() {
     if !geteuid().is_root() {
         return;
     }
@@ -160,10 +157,10 @@ fn a_helper_that_has_an_interface_to_remove_keeps_one_capability() {
     .unwrap();
 }
 
-/// Its name, and whether it succeeds.
+/// An attempt: its name, and a function that returns whether it succeeds.
 type Attempt = (&'static str, fn() -> bool);
 
-/// What a worker that was taken over would try.
+/// Attempts of a worker that an attacker controls.
 const ATTEMPTS: [Attempt; 9] = [
     ("open", || File::open(secret()).is_ok()),
     ("write", || {
@@ -176,28 +173,28 @@ const ATTEMPTS: [Attempt; 9] = [
     ("open to cut short", || opens_with(OFlags::TRUNC)),
     ("open to append", || opens_with(OFlags::APPEND)),
     ("execve", || {
-        // It returns only when it fails.
+        // `exec` returns only if it fails.
         let _ = Command::new("/bin/true").exec();
         false
     }),
     ("socket", || UdpSocket::bind("127.0.0.1:0").is_ok()),
     ("ptrace", || {
-        // It gets as far as finding that it does not trace itself.
+        // ESRCH means that the sandbox let the call pass: the process does not trace itself.
         let outcome = nix::sys::ptrace::cont(nix::unistd::Pid::this(), None);
         outcome == Err(nix::errno::Errno::ESRCH)
     }),
 ];
 
-/// Opens a file that anybody may, and that keeps nothing.
+/// Tries to open a file that anybody may open and that stores nothing.
 fn opens_with(flags: OFlags) -> bool {
     openat(CWD, "/dev/null", flags, Mode::RUSR).is_ok()
 }
 
-/// What the C library, the standard library and the log do while a server runs.
+/// Things that the C library, the standard library and the log do while a server runs.
 const ALLOWED: [Attempt; 5] = [
     ("memory", || {
-        // Large blocks are mapped, grown by moving, and unmapped; many small
-        // ones fill an arena, which is trimmed afterwards.
+        // Large blocks are mapped, moved when they grow, and unmapped. Many small ones fill an
+        // arena, which is trimmed afterwards.
         let mut large = vec![1_u8; 1 << 20];
         large.resize(64 << 20, 1);
         large.truncate(1 << 20);
@@ -225,13 +222,13 @@ const ALLOWED: [Attempt; 5] = [
     }),
 ];
 
-/// Two ends of a process.
+/// Two ways to end a process.
 const ENDS: [Attempt; 2] = [
     ("panic", || panic!("on purpose")),
     ("abort", || std::process::abort()),
 ];
 
-/// A file that whoever runs this test may read, and a worker may not.
+/// Returns a file that the user of this test may read and a worker may not.
 fn secret() -> &'static str {
     static SECRET: LazyLock<&str> = LazyLock::new(|| {
         if geteuid().is_root() {
@@ -243,13 +240,13 @@ fn secret() -> &'static str {
     &SECRET
 }
 
-/// What the child process tries, as `KIND ATTEMPT`.
+/// Environment variable with the attempt of the child process, as `KIND ATTEMPT`.
 const TO_TRY: &str = "CONTROL_TEST_TO_TRY";
 const SUCCEEDED: i32 = 17;
-/// Neither that nor a signal.
+/// Exit status if an attempt failed: neither success nor a signal.
 const REFUSED: i32 = 18;
 
-/// Not a test of its own: the process that [`attempt`] starts.
+/// The body of the process that [`attempt`] starts. It is not a test of its own.
 #[test]
 fn child() {
     let Ok(words) = std::env::var(TO_TRY) else {
@@ -258,7 +255,7 @@ fn child() {
     let (kind, attempt) = words.split_once(' ').unwrap();
     let kind = kind.to_owned();
     crate::log::init(crate::args::LogLevel::Trace);
-    // Asking who one is takes a call that no list has.
+    // This happens before the sandbox, because no list allows the call.
     secret();
     let mut attempts = ATTEMPTS.iter().chain(&ALLOWED).chain(&ENDS);
     let (_, attempt) = attempts.find(|(name, _)| *name == attempt).unwrap();
@@ -284,7 +281,7 @@ fn output(kind: &str, attempt: &str) -> Output {
     output_with(kind, attempt, "0")
 }
 
-/// With this value of `RUST_BACKTRACE`.
+/// As [`output`], with this value of `RUST_BACKTRACE`.
 fn output_with(kind: &str, attempt: &str, backtrace: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "rights::tests::child", "--nocapture"]);
@@ -294,11 +291,11 @@ fn output_with(kind: &str, attempt: &str, backtrace: &str) -> Output {
 }
 
 #[test]
-fn forbidden_things_are_refused_or_end_the_process() {
+fn forbidden_calls_fail_or_end_the_process() {
     for (name, _) in ATTEMPTS {
         let free = attempt("unconfined", name);
         let succeeded = match name {
-            // It has become the other program.
+            // The process has become the other program.
             "execve" => Some(0),
             _ => Some(SUCCEEDED),
         };
@@ -306,7 +303,7 @@ fn forbidden_things_are_refused_or_end_the_process() {
         for kind in ["worker", "control", "helper"] {
             let confined = attempt(kind, name);
             if name == "open" {
-                // Reading alone is refused: the C library tries it.
+                // Opening for reading is only refused, because the C library tries it.
                 assert_eq!(confined.code(), Some(REFUSED), "in {kind}: {confined}");
                 continue;
             }
@@ -317,7 +314,7 @@ fn forbidden_things_are_refused_or_end_the_process() {
 }
 
 #[test]
-fn what_libraries_do_is_allowed() {
+fn ordinary_library_calls_are_allowed() {
     for (name, _) in ALLOWED {
         for kind in ["worker", "control", "helper"] {
             let confined = attempt(kind, name);
@@ -331,7 +328,7 @@ fn what_libraries_do_is_allowed() {
 }
 
 #[test]
-fn a_panic_and_an_abort_end_a_confined_process_in_their_own_way() {
+fn a_panic_and_an_abort_in_the_sandbox_end_the_process_as_usual() {
     for kind in ["worker", "control", "helper"] {
         let panicked = output(kind, "panic");
         let message = String::from_utf8_lossy(&panicked.stderr);
@@ -347,14 +344,14 @@ fn a_panic_and_an_abort_end_a_confined_process_in_their_own_way() {
 
 #[test]
 fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
-    /// The test harness's, when a test fails.
+    /// Exit status of the test harness after a failed test.
     const FAILED: i32 = 101;
     for kind in ["worker", "control", "helper"] {
         for value in ["1", "full"] {
             let panicked = output_with(kind, "panic", value);
             let text = String::from_utf8_lossy(&panicked.stderr);
             let (status, case) = (panicked.status, format!("{value} in {kind}: {text}"));
-            // The test's own thread has seen the panic, and panics too.
+            // The test's own thread panics too, after it has seen the panic.
             assert_eq!(status.code(), Some(FAILED), "{status}, {case}");
             let (_, rest) = text.split_once("on purpose").expect(&case);
             let (backtrace, _) = rest.split_once("RUST_BACKTRACE").unwrap_or((rest, ""));
@@ -367,7 +364,7 @@ fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
 }
 
 #[test]
-fn the_new_user_cannot_read_what_is_roots() {
+fn the_new_user_cannot_read_files_of_root() {
     if !geteuid().is_root() {
         return;
     }
@@ -388,7 +385,7 @@ fn the_new_user_cannot_read_what_is_roots() {
     .unwrap();
 }
 
-/// Asks the kernel itself: a ruleset that is required cannot be made without it.
+/// Asks the kernel: it refuses to create a mandatory ruleset if it has no Landlock.
 fn kernel_has_landlock() -> bool {
     let required = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     required
@@ -397,7 +394,7 @@ fn kernel_has_landlock() -> bool {
 }
 
 #[test]
-fn landlock_leaves_reading_below_the_named_folders() {
+fn landlock_allows_only_reading_below_the_named_folders() {
     let folder = std::env::temp_dir().join(format!("control-landlock-{}", std::process::id()));
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("page"), "text").unwrap();

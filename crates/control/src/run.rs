@@ -24,25 +24,23 @@ use crate::summary::Summary;
 use crate::worker::Ready;
 use crate::workers::{Event, Workers};
 
-/// A whole `serve` command: serves what `load` gives until SIGINT or SIGTERM,
-/// or until a worker fails. It prints the start block when all workers are
-/// ready, and the summary at the end.
+/// A whole `serve` command: serves the program that `load` returns, until SIGINT or SIGTERM or
+/// until a worker fails. It prints the start block when all workers are ready, and the summary at
+/// the end.
 ///
-/// A second SIGINT or SIGTERM, a second or more after the first, ends a serving
-/// process at once. An error is printed as one message, and leads to exit
-/// status 1; nothing of ours is left on the interface then. There is no summary
-/// after an error.
+/// A second SIGINT or SIGTERM ends the process at once, if it comes at least a second after the
+/// first. An error is printed as one message and leads to exit status 1, without a summary. Nothing
+/// that the server made stays on the interface.
 ///
-/// `load` runs with the rights of the user who started the server. Rights are
-/// given up before the first packet; [`Program`] says for each hook when it runs,
-/// and the [crate](crate#what-a-callback-may-do-in-the-sandbox) what it may do.
-/// Threads of the program's own are started in `load`, too.
+/// `load` runs with the rights of the user who started the server. It may also start threads of the
+/// program's own. Rights are given up before the first packet. [`Program`] says for each hook when
+/// it runs, and the [crate](crate#what-a-callback-may-do-in-the-sandbox) what it may do.
 ///
-/// It takes the whole process: a helper process, the signals, standard output and
-/// the log. [`embed`](crate::embed()) takes none of these.
+/// This function takes over the whole process: it forks a helper process, catches signals, and uses
+/// standard output and the log. [`embed`](crate::embed()) does none of these.
 ///
-/// A panic of a worker stops the others and is such an error. Where the profile
-/// says `panic = "abort"` it ends the process by SIGABRT instead.
+/// A panic of a worker stops the other workers and counts as an error. With `panic = "abort"` in
+/// the profile, it ends the process by SIGABRT instead.
 pub fn serve<P: Program, E: Display>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
@@ -64,9 +62,9 @@ fn load_and_run<P: Program, E: Display>(
 ) -> Result<(), String> {
     let prepare = || {
         let plan = Plan::new(args, P::NAME)?;
-        // Before there is any thread or content.
+        // The fork must come before any thread or content exists.
         let helper = Helper::start(args, P::NAME, &plan)?;
-        // Loading may take minutes: SIGINT still ends it, SIGHUP does not.
+        // Loading may take minutes. Meanwhile SIGINT still ends the process, but SIGHUP does not.
         let (runtime, harmless) = signals::catch_harmless().map_err(Error::system(WATCHING))?;
         let start = Start {
             args,
@@ -85,7 +83,7 @@ fn load_and_run<P: Program, E: Display>(
 
 const WATCHING: &str = "watching for signals";
 
-/// What there is before the content is loaded.
+/// The parts that exist before the content is loaded.
 struct Start<'a> {
     args: &'a ServeArgs,
     plan: Plan,
@@ -102,7 +100,7 @@ impl Start<'_> {
             runtime,
         } = self;
         let rights = &plan.rights(Table::for_server(program.read_paths(), program.files()))?;
-        // From here on no signal ends the process before it has cleaned up.
+        // From here on, no signal but SIGKILL ends the process before it has cleaned up.
         let signals = Signals::catch_all(runtime, harmless).map_err(Error::system(WATCHING))?;
         let inside = runtime.enter();
         let helper_life = helper
@@ -122,7 +120,7 @@ impl Start<'_> {
             published: &published,
             stop: &stop,
         };
-        // Each worker tells two events, so that there is room for all.
+        // Each worker reports two events, so the channel never fills up.
         let (events_in, events) = mpsc::channel(2 * published.len());
         let outcome = thread::scope(|scope| {
             let tell = move |event| drop(events_in.try_send(event));
@@ -149,7 +147,7 @@ impl Start<'_> {
     }
 }
 
-/// Gives up the control thread's rights, the last, and composes the start block.
+/// Gives up the control thread's rights, after those of all workers, and composes the start block.
 fn begin<P: Program>(
     launch: &Launch<'_, P>,
     rights: &Rights,
@@ -162,7 +160,7 @@ fn begin<P: Program>(
     Ok(launch.start_block(rights.lines(given_up), ready))
 }
 
-/// What the control thread listens to while there are workers.
+/// The sources of events for the control thread while workers exist.
 struct Watch {
     events: mpsc::Receiver<Event>,
     signals: Signals,
@@ -170,8 +168,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Watches the workers from their start to their end. They serve when all are
-    /// ready and `begin` has composed the start block.
+    /// Watches the workers from their start to their end. They serve when all workers are ready and
+    /// `begin` has composed the start block.
     async fn until_end(
         &mut self,
         workers: &mut Workers<'_>,

@@ -1,27 +1,27 @@
-//! Keys that no peer knows.
+//! Random keys that no peer knows.
 
 use std::fmt;
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// 256 random bits from the system, which key a worker's hashes, initial
-/// sequence numbers and SYN cookies.
+/// 256 random bits from the system. They key a worker's hashes, initial sequence numbers and SYN
+/// cookies.
 ///
-/// There is one way to make it, so that none is ever constant.
+/// [`random`](Self::random) is the only constructor, so no secret can be a constant.
 #[derive(Clone)]
 pub struct Secret([u64; 4]);
 
 impl Secret {
-    /// A new one.
+    /// Makes a new secret.
     ///
     /// # Errors
-    /// When the system gives no random bytes, or a word of zeros.
+    /// If the system returns no random bytes, or a word of zeros.
     pub fn random() -> io::Result<Self> {
         let mut words = [0; 4];
         for word in &mut words {
             let mut bytes = [0; 8];
-            // At most 256 bytes come at once and whole, once the system has any.
+            // The kernel returns up to 256 bytes at once and never fewer than requested.
             getrandom(&mut bytes, GetRandomFlags::empty())?;
             *word = u64::from_ne_bytes(bytes);
         }
@@ -31,13 +31,13 @@ impl Secret {
         Ok(Self(words))
     }
 
-    /// In words, as the TCP stack takes it.
+    /// Returns the secret as words, as the TCP stack takes it.
     pub fn words(&self) -> [u64; 4] {
         self.0
     }
 }
 
-/// Says nothing of the value.
+/// Does not show the value.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_of_every_secret_is_another() {
+    fn all_words_of_all_secrets_differ() {
         let secrets: Vec<_> = (0..8).map(|_| Secret::random().unwrap()).collect();
         let words: BTreeSet<u64> = secrets.iter().flat_map(Secret::words).collect();
         assert_eq!(words.len(), 8 * 4);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_does_not_show_it() {
+    fn debug_output_hides_the_secret() {
         let secret = Secret::random().unwrap();
         assert_eq!(format!("{secret:?}"), "Secret");
     }

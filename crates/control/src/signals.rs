@@ -1,5 +1,4 @@
-//! Signals: which of them end the server, and which only leave a line in the
-//! log.
+//! Handles the signals that end the server and those that only write a log line.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,12 +6,12 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A stop signal that comes this soon after the first one is the same wish: a
-/// supervisor and a terminal often send two at once.
+/// A second stop signal within this time counts as the same request. A supervisor and a terminal
+/// often send two at once.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Signals that would kill the process by default and must not. (SIGPIPE is
-/// ignored by every Rust program from its start.)
+/// Signals that would kill the process by default, but must not. SIGPIPE is not among them, because
+/// every Rust program ignores it.
 pub(crate) struct Harmless {
     hangup: Signal,
     user1: Signal,
@@ -20,13 +19,13 @@ pub(crate) struct Harmless {
 }
 
 impl Harmless {
-    /// Waits for one of them and says in the log what it does: nothing.
+    /// Waits for one of these signals and logs that it has no effect.
     async fn note_next(&mut self) {
         let name = tokio::select! {
             _ = self.hangup.recv() => {
                 tracing::warn!(
-                    "SIGHUP: this version cannot load its content again; restart the server to \
-                     serve what has changed"
+                    "SIGHUP: this version cannot reload its content; restart the server to serve \
+                     changed content"
                 );
                 return;
             }
@@ -37,7 +36,7 @@ impl Harmless {
     }
 }
 
-/// Catches SIGHUP, SIGUSR1 and SIGUSR2, on a runtime for the calling thread.
+/// Makes a runtime for the calling thread, and catches SIGHUP, SIGUSR1 and SIGUSR2 on it.
 pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let inside = runtime.enter();
@@ -50,12 +49,12 @@ pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
     Ok((runtime, harmless))
 }
 
-/// The request of a stop signal.
+/// The meaning of a stop signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Close connections, then end.
+    /// Close all connections, then end.
     Gracefully,
-    /// End at once, as a second signal asks.
+    /// End at once. This is the meaning of a second signal.
     AtOnce,
 }
 
@@ -66,7 +65,7 @@ struct StopSignals {
 }
 
 impl StopSignals {
-    /// Returns the request of a stop signal at `now`, or `None` if it only repeats the first.
+    /// Returns the meaning of a stop signal at `now`, or `None` if it only repeats the first.
     fn receive(&mut self, now: Instant) -> Option<Stop> {
         match self.first {
             None => {
@@ -79,7 +78,7 @@ impl StopSignals {
     }
 }
 
-/// All signals that the server knows.
+/// All signals that the server catches.
 pub(crate) struct Signals {
     harmless: Harmless,
     interrupt: Signal,
@@ -88,7 +87,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Also catches SIGINT and SIGTERM. From now on only SIGKILL ends the process before it has
+    /// Catches SIGINT and SIGTERM, too. From now on only SIGKILL can end the process before it has
     /// cleaned up.
     pub(crate) fn catch_all(runtime: &Runtime, harmless: Harmless) -> io::Result<Self> {
         let _inside = runtime.enter();

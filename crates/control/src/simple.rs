@@ -1,4 +1,4 @@
-//! A whole program around one application or one service.
+//! Whole programs around one application or one service.
 
 use std::process::ExitCode;
 
@@ -11,14 +11,13 @@ use crate::program::StartError;
 use crate::tcp::Tcp;
 use crate::udp::Udp;
 
-/// Serves TCP with one application for each worker: a whole `main`. The program takes the
-/// options of [`ServeArgs`](crate::ServeArgs), and has the defaults of
-/// [`Config`](tcpip::Config).
+/// Serves TCP with one application for each worker: a whole `main`. The program takes the options
+/// of [`ServeArgs`](crate::ServeArgs), and has the defaults of [`Config`](tcpip::Config).
 ///
 /// `make` is called for each worker, before rights are given up. It may
-/// [open a mailbox](NewWorker::open_mailbox) and add contents, which are prepared before
-/// the first client comes. Callbacks may add more. [`Tcp`] has more settings, and a
-/// program with options of its own passes a [`Tcp`] to [`serve`](crate::serve).
+/// [open a mailbox](NewWorker::open_mailbox) and add contents. These are prepared before the first
+/// client connects. Callbacks may add more. [`Tcp`] has more settings. A program with options of
+/// its own passes a [`Tcp`] to [`serve`](crate::serve).
 ///
 /// ```no_run
 /// use tcpip::{Application, Connection};
@@ -30,7 +29,7 @@ use crate::udp::Udp;
 ///     type Message = ();
 ///
 ///     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
-///         // Without room the bytes are offered again later.
+///         // If there is no room, the bytes are offered again later.
 ///         conn.write_bytes(data).map_or(0, |()| data.len())
 ///     }
 /// }
@@ -53,7 +52,7 @@ pub fn tcp<A: Application + Named>(
 /// Serves UDP with one service for each worker, like [`tcp()`](crate::tcp()).
 ///
 /// `make` is called for each worker, before rights are given up. It may
-/// [open a mailbox](NewWorker::open_mailbox), by which other threads reach the service.
+/// [open a mailbox](NewWorker::open_mailbox), through which other threads reach the service.
 ///
 /// ```no_run
 /// use nmio::{Instant, Port};

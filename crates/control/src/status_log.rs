@@ -1,9 +1,9 @@
-//! Logs changes of the interface, and counts that a person should know, while the workers
+//! Logs changes of the interface, and some counts that the operator should know, while the workers
 //! serve.
 //!
-//! A worker does not log packets, because each line is a system call that any sender could
-//! cause. Instead it publishes its counts between two batches, and the control thread reads
-//! them once a second.
+//! A worker does not log packets, because each line is a system call that any sender could cause.
+//! Instead it publishes its counts between two batches, and the control thread reads them once a
+//! second.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,12 +16,12 @@ use crate::live::Published;
 
 /// Interval between two readings of counts and changes.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
-/// Maximum number of changes logged in one period. The kernel keeps the others.
+/// Maximum number of changes logged in one period. The kernel keeps the others for the next one.
 const MAX_CHANGES: usize = 100;
-/// Minimum time between two lines of one kind.
+/// Minimum time between two log lines about the same count.
 const LINE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// A growing count, logged at once and later in sum.
+/// A growing count. Its first growth is logged at once, later growth at most once a minute.
 #[derive(Debug, Default)]
 struct Growth {
     logged: u64,
@@ -29,7 +29,8 @@ struct Growth {
 }
 
 impl Growth {
-    /// Returns the growth of `count` since it was last logged, if a line is allowed now.
+    /// Returns the growth of `count` since it was last logged. Returns `None` if there is none, or
+    /// if it is too early for another line.
     fn take(&mut self, count: u64, now: Instant) -> Option<u64> {
         let is_early = self.last.is_some_and(|last| now < last + LINE_INTERVAL);
         if count <= self.logged || is_early {
@@ -41,12 +42,12 @@ impl Growth {
     }
 }
 
-/// Writes the log, on the control thread.
+/// Writes the log of counts and changes, on the control thread.
 pub(crate) struct StatusLog<'a> {
     workers: &'a [Published],
     unfinished: Growth,
     evicted: Growth,
-    /// `None` after an error.
+    /// `None` after an error of the kernel.
     monitor: Option<Monitor>,
     interface: String,
     own: bool,
@@ -56,7 +57,7 @@ impl<'a> StatusLog<'a> {
     /// Starts watching the interface. Call it while the thread still has its rights.
     ///
     /// # Errors
-    /// When the kernel does not report changes.
+    /// If the kernel does not report changes.
     pub(crate) fn new(interface: &QueueAccess, workers: &'a [Published]) -> io::Result<Self> {
         Ok(Self {
             workers,
@@ -68,13 +69,13 @@ impl<'a> StatusLog<'a> {
         })
     }
 
-    /// Logs changes since the last call.
+    /// Logs the changes since the last call.
     pub(crate) fn log(&mut self, now: Instant) {
         self.log_counts(now);
         self.log_changes();
     }
 
-    /// Logs changes as long as it is polled.
+    /// Logs changes once a second, while the future is polled.
     pub(crate) async fn keep_logging(mut self) -> Infallible {
         let mut period = interval(PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -95,7 +96,7 @@ impl<'a> StatusLog<'a> {
                 Err(error) => {
                     self.monitor = None;
                     tracing::warn!(
-                        "from now on changes of interface {} are not logged: {error}",
+                        "changes of interface {} are no longer logged: {error}",
                         self.interface
                     );
                 }
@@ -111,13 +112,13 @@ impl<'a> StatusLog<'a> {
         if let Some(packets) = self.unfinished.take(unfinished, now) {
             tracing::warn!(
                 "packets dropped because of unfinished checksums: {packets}; their senders leave \
-                 checksums to a device that does not finish them, such as a container's veth; run \
+                 checksums to a device that does not compute them, such as a container's veth; run \
                  ethtool -K PEER tx off at the sender's end, or add partial-checksums to --device"
             );
         }
         if let Some(connections) = self.evicted.take(evicted, now) {
             tracing::info!(
-                "connections with the least progress that gave way to others: {connections}"
+                "connections evicted because they made the least progress: {connections}"
             );
         }
     }
@@ -125,9 +126,9 @@ impl<'a> StatusLog<'a> {
     fn log_change(&self, change: Change) {
         let name = &self.interface;
         let restart = if self.own {
-            "the server's own addresses stay"
+            "the server still serves its own addresses"
         } else {
-            "restart the server to serve the present addresses"
+            "restart the server to serve the current addresses"
         };
         match change {
             Change::Down => tracing::info!("interface {name} is down"),
@@ -141,7 +142,7 @@ impl<'a> StatusLog<'a> {
                 tracing::info!("interface {name} has lost address {address}; {restart}");
             }
             Change::Mac(_) => tracing::warn!(
-                "interface {name} has another MAC address, and the server does not answer it; restart \
+                "interface {name} has a new MAC address, to which the server does not answer; restart \
                  the server"
             ),
             Change::Missed => {
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_logged_at_once_and_then_in_sum() {
+    fn the_first_growth_is_logged_at_once_and_later_growth_once_a_minute() {
         let mut growth = Growth::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);

@@ -1,4 +1,4 @@
-//! Counts of a whole run, when the workers have ended.
+//! The counts of a whole run, after the workers have ended.
 
 use std::time::{Duration, Instant};
 
@@ -46,22 +46,22 @@ impl Summary {
         }
     }
 
-    /// Time that the workers served.
+    /// Time for which the workers served.
     pub fn uptime(&self) -> Duration {
         self.uptime
     }
 
-    /// Sum over the ports of all workers.
+    /// Sum of the counts of all workers' ports.
     pub fn port(&self) -> &PortCounters {
         &self.port
     }
 
-    /// Sum over all workers, by name.
+    /// Sum of the tallies of all workers, by name.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The summary as text for a person.
+    /// Returns the summary as text for the operator.
     pub fn block(&self) -> Block {
         let mut block = report::summary(self.uptime, &self.port, &self.tally);
         for (label, value) in &self.diagnosis {

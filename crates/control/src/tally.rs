@@ -1,20 +1,20 @@
-//! Counts of what a server did, by name.
+//! Named counts of the events and drops of a server.
 
 use std::fmt;
 
-/// Number of times that one thing happened.
+/// Number of times that one event happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The program that counted it, in a server of [several](crate::Both).
-    /// `None` in a server of one program, and for what all programs share.
+    /// The program that counted the event, in a server of [several programs](crate::Both).
+    /// `None` in a server of one program, and for counts that all programs share.
     pub program: Option<&'static str>,
-    /// The thing that happened, such as `requests`.
+    /// Name of the event, such as `requests`.
     pub name: &'static str,
-    /// How often it happened since the start.
+    /// Number of times that the event happened since the start.
     pub count: u64,
 }
 
-/// `requests 5`, or `sandstorm: requests 5` with a program.
+/// Formats as `requests 5`, or as `sandstorm: requests 5` with a program.
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -31,59 +31,60 @@ impl fmt::Display for Count {
 
 /// Events and drops that workers counted.
 ///
-/// Counts of the same program and name add up. They stay in the order in which they first
-/// came.
+/// Counts of the same program and name add up. Counts keep the order in which they were first
+/// added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     events: Vec<Count>,
     drops: Vec<Count>,
-    /// The program that counts now.
+    /// The program whose counts are being added.
     program: Option<&'static str>,
 }
 
 impl Tally {
-    /// Events, such as `requests`, with those that never happened.
+    /// Returns all events, such as `requests`, including those that never happened.
     pub fn events(&self) -> &[Count] {
         &self.events
     }
 
-    /// Dropped packets by reason, with the reasons that never applied.
+    /// Returns the dropped packets by reason, including reasons that never applied.
     pub fn drops(&self) -> &[Count] {
         &self.drops
     }
 
-    /// Count of the event with this name, over all programs; `None` if no program has it.
+    /// Returns the count of the event with this name, summed over all programs. Returns `None` if
+    /// no program has this event.
     pub fn of(&self, event: &str) -> Option<u64> {
         let counts = self.events.iter().filter(|one| one.name == event);
         counts.map(|one| one.count).reduce(|sum, one| sum + one)
     }
 
-    /// Count of one program's event in a server of several; `None` if there is none of
-    /// that name.
+    /// Returns the count of one program's event, in a server of several programs. Returns `None` if
+    /// the program has no event with this name.
     pub fn of_program(&self, program: &str, event: &str) -> Option<u64> {
         let is_it = |one: &&Count| one.program == Some(program) && one.name == event;
         self.events.iter().find(is_it).map(|one| one.count)
     }
 
-    /// Adds to an event, such as `requests`. The summary shows it even if it is 0.
+    /// Adds `count` to an event, such as `requests`. The summary shows the event even if it is 0.
     pub fn event(&mut self, name: &'static str, count: u64) {
         add(&mut self.events, self.program, name, count);
     }
 
-    /// Adds packets that were dropped for one reason. The summary leaves out a 0.
+    /// Adds `count` packets that were dropped for one reason. The summary omits reasons with 0.
     pub fn drop(&mut self, reason: &'static str, count: u64) {
         add(&mut self.drops, self.program, reason, count);
     }
 
-    /// Labels all that `count` adds with the program's name. [`Both`](crate::Both) does so
-    /// for each of its programs. Of nested labels the innermost holds.
+    /// Labels all counts that `count` adds with the program's name. [`Both`](crate::Both) does so
+    /// for each of its programs. With nested labels, the innermost one applies.
     pub fn for_program(&mut self, program: &'static str, count: impl FnOnce(&mut Self)) {
         let outer = self.program.replace(program);
         count(self);
         self.program = outer;
     }
 
-    /// Removes all counts, and keeps the memory.
+    /// Removes all counts, but keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.events.clear();
         self.drops.clear();

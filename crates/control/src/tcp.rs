@@ -19,8 +19,8 @@ use crate::program::{
 };
 use crate::run::serve;
 
-/// A [`Program`] of one application on TCP, with one of it for each worker.
-/// [`tcp()`](crate::tcp()) is a whole `main` around it.
+/// A [`Program`] of one TCP application. Each worker has its own instance. [`tcp()`](crate::tcp())
+/// is a whole `main` around it.
 pub struct Tcp<A, F> {
     make: F,
     config: Config,
@@ -33,8 +33,8 @@ where
     A: Application + Named,
     F: Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
 {
-    /// `make` makes the application of a worker, before rights are given up. The
-    /// contents that it adds are prepared before the first client comes.
+    /// Makes the program. `make` makes the application of a worker, before rights are given up. The
+    /// contents that it adds are prepared before the first client connects.
     pub fn new(make: F) -> Self {
         Self {
             make,
@@ -44,14 +44,14 @@ where
         }
     }
 
-    /// The same, with settings of TCP but for the ports.
+    /// Sets the TCP configuration. Its ports are ignored.
     #[must_use]
     pub fn with_config(self, config: Config) -> Self {
         Self { config, ..self }
     }
 
-    /// The same, with a command that the start block tells to try; it is given one of
-    /// the server's addresses and its port.
+    /// Sets the command in the line `try` of the start block. It gets one of the server's addresses
+    /// and the port.
     #[must_use]
     pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
         Self {
@@ -60,8 +60,7 @@ where
         }
     }
 
-    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs): a whole
-    /// `main`.
+    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs): a whole `main`.
     pub fn serve(self) -> ExitCode {
         let args = network_args(A::NAME);
         serve(&args, || Ok::<_, Infallible>(self))

@@ -16,8 +16,8 @@ use crate::new_worker::NewWorker;
 use crate::program::{Counted, Listening, Program, StartError, Tally, WorkerContext};
 use crate::run::serve;
 
-/// A [`Program`] of one service on UDP, with one of it for each worker.
-/// [`udp()`](crate::udp()) is a whole `main` around it.
+/// A [`Program`] of one UDP service. Each worker has its own instance. [`udp()`](crate::udp()) is a
+/// whole `main` around it.
 pub struct Udp<S, F> {
     make: F,
     try_command: fn(&IpAddr, u16) -> String,
@@ -29,7 +29,7 @@ where
     S: Service + Named,
     F: Fn(&mut NewWorker<S::Message>) -> Result<S, StartError> + Sync,
 {
-    /// `make` makes the service of a worker, before rights are given up.
+    /// Makes the program. `make` makes the service of a worker, before rights are given up.
     pub fn new(make: F) -> Self {
         Self {
             make,
@@ -38,8 +38,8 @@ where
         }
     }
 
-    /// The same, with a command that the start block tells to try; it is given one of
-    /// the server's addresses and its port.
+    /// Sets the command in the line `try` of the start block. It gets one of the server's addresses
+    /// and the port.
     #[must_use]
     pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
         Self {
@@ -48,8 +48,7 @@ where
         }
     }
 
-    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs): a whole
-    /// `main`.
+    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs): a whole `main`.
     pub fn serve(self) -> ExitCode {
         let args = network_args(S::NAME);
         serve(&args, || Ok::<_, Infallible>(self))

@@ -1,4 +1,4 @@
-//! One worker: one thread, one queue, one server.
+//! A worker: one thread, one queue, one server.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -15,10 +15,10 @@ use crate::program::{PreparedPackets, Program, Tally, WorkerContext};
 use crate::publisher::Publisher;
 use crate::rights::{GivenUp, Kind, Rights};
 
-/// Everything a worker takes onto its thread.
+/// Everything that a worker takes to its thread.
 pub(crate) struct Worker<'a, P> {
     pub(crate) program: &'a P,
-    /// What the port is on, for people.
+    /// Name of the interface, for messages.
     pub(crate) interface: &'a str,
     pub(crate) context: WorkerContext,
     pub(crate) rights: &'a Rights,
@@ -29,10 +29,10 @@ pub(crate) struct Worker<'a, P> {
     pub(crate) published: &'a Published,
 }
 
-/// What a worker says before it serves.
+/// The report of a worker before it serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
-    /// What the port really does.
+    /// Facts about the port, for the start block.
     pub(crate) port: Vec<(&'static str, String)>,
     pub(crate) prepared: PreparedPackets,
     pub(crate) given_up: GivenUp,
@@ -49,20 +49,20 @@ impl Ready {
     }
 }
 
-/// What a worker says when it has ended.
+/// The report of a worker that has ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
     pub(crate) counters: PortCounters,
     pub(crate) tally: Tally,
-    /// What was done to received and to sent frames, with `--fault`.
+    /// Counts of the faults of received and of sent frames, with `--fault`.
     pub(crate) faults: Option<(FaultCounters, FaultCounters)>,
-    /// What was recorded, with `--pcap`.
+    /// The result of the capture, with `--pcap`.
     pub(crate) capture: Option<PcapSummary>,
 }
 
 impl<P: Program> Worker<'_, P> {
-    /// Opens the port, prepares, and serves until `stop` is set, if
-    /// `ready` says so.
+    /// Opens the port, prepares the transports, and calls `ready`. If that returns true, serves
+    /// until `stop` is set.
     pub(crate) fn work(
         self,
         ready: impl FnOnce(Ready) -> bool,
@@ -81,8 +81,8 @@ impl<P: Program> Worker<'_, P> {
             published: self.published,
             stop,
         };
-        // The only place that knows which port it is: everything below is
-        // compiled once for each.
+        // Only this match knows the type of the port. All code below is generic and compiled once
+        // per type.
         match port {
             AnyPort::Xdp(port) => stage.observe(port, ready),
             AnyPort::Tap(port) => stage.observe(port, ready),
@@ -105,8 +105,8 @@ struct Stage<'a, P> {
 }
 
 impl<P: Program> Stage<'_, P> {
-    /// Puts the wrappers round the port, when they are asked for: the capture
-    /// outside, so that it shows what the server sees.
+    /// Wraps the port in the requested faults and capture. The capture is outside, so it shows the
+    /// frames that the server sees.
     fn observe<Q: Port>(
         mut self,
         mut port: Q,
@@ -116,7 +116,7 @@ impl<P: Program> Stage<'_, P> {
             return self.serve(&mut port, ready);
         }
         if self.fault.is_some() {
-            // Faults strike frames one by one, and are told of elsewhere.
+            // Faults act on single frames, so super-segments are off. The line `faults` says so.
             self.summary.retain(|(name, _)| *name != "segmentation");
         }
         let faulty = Fault::new(port, self.fault.as_ref());
@@ -139,7 +139,7 @@ impl<P: Program> Stage<'_, P> {
             .map_err(Error::Start)?;
         let host = self.context.host(&port.capabilities());
         let bell = self.context.bell.clone();
-        // The first one of a process takes some milliseconds.
+        // The first clock of a process takes some milliseconds to calibrate.
         let clock = TscClock::new();
         let given_up = self.rights.give_up(Kind::Worker)?;
         let prepared = self.program.prepared(&transports);
@@ -185,7 +185,7 @@ mod tests {
 
     static STOPPED: AtomicBool = AtomicBool::new(true);
 
-    /// Serves nothing.
+    /// A program that serves nothing.
     struct Idle;
 
     impl<P: Port> Transports<P> for Idle {
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// A worker that is told to stop at once.
+    /// Makes a worker that stops as soon as it serves.
     fn stage(index: u32, own: bool) -> Stage<'static, Idle> {
         Stage {
             program: &Idle,
@@ -236,8 +236,8 @@ mod tests {
         }
     }
 
-    /// Frames that it sends before that. (The test's thread gives up its rights
-    /// here, and ends with the test.)
+    /// Runs a worker and returns the number of frames that it sends. The calling thread gives up
+    /// its rights.
     fn sent_at_start(index: u32, own: bool, serve: bool) -> usize {
         let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
         let ended = stage(index, own).serve(&mut port, |_| serve).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_worker_announces_addresses_of_its_own() {
+    fn only_the_first_worker_announces_the_servers_own_addresses() {
         assert_eq!(sent_at_start(0, true, true), 1);
         assert_eq!(sent_at_start(1, true, true), 0, "once is enough");
         assert_eq!(sent_at_start(0, false, true), 0, "the kernel has them");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn super_segments_are_not_promised_beside_faults() {
+    fn the_segmentation_line_is_left_out_with_faults() {
         for (fault, expected) in [(None, 2), (Some(FaultConfig::default()), 1)] {
             let (port, _peer, _clock) = sim::link(&sim::LinkConfig::default(), 0);
             let mut stage = stage(0, false);

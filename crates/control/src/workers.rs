@@ -16,8 +16,8 @@ pub(crate) enum Event {
     Ended(Box<Result<Ended, Error>>),
 }
 
-/// Runs a worker's thread. It serves when its gate opens, and ends when the gate is dropped.
-/// It reports two events.
+/// Runs a worker's thread and reports two events. The worker serves when its gate opens, and ends
+/// when the gate is dropped.
 pub(crate) fn work<P: Program>(
     worker: Worker<'_, P>,
     gate: &mpsc::Receiver<()>,
@@ -38,15 +38,16 @@ pub(crate) fn work<P: Program>(
 /// The states of all workers, and their gates.
 ///
 /// # Calling contract
-/// [`add`](Self::add) each worker, then [`handle_event`](Self::handle_event) until
-/// [`has_ended`](Self::has_ended). When all are ready, [`serve`](Self::serve) opens their
-/// gates. Dropping it stops them.
+/// [`add`](Self::add) each worker, then call [`handle_event`](Self::handle_event) until
+/// [`has_ended`](Self::has_ended). When all workers are ready, [`serve`](Self::serve) opens their
+/// gates. Dropping this value stops the workers.
 pub(crate) struct Workers<'a> {
     ready: Vec<(u32, Ready)>,
     ended: Vec<Ended>,
     /// Number of workers that have not ended yet.
     running: usize,
-    /// One gate for each worker, which serves when it opens and ends when it is dropped.
+    /// One gate for each worker. A worker serves when its gate opens, and ends when the gate is
+    /// dropped.
     gates: Vec<mpsc::Sender<()>>,
     started: Option<Instant>,
     failed: Option<Error>,
@@ -75,8 +76,8 @@ impl<'a> Workers<'a> {
         opened
     }
 
-    /// Handles a worker's event. When all workers are ready and none has failed, it returns
-    /// their reports, in the order of their numbers.
+    /// Handles a worker's event. When all workers are ready and none has failed, returns their
+    /// reports, ordered by worker number.
     pub(crate) fn handle_event(&mut self, event: Event) -> Option<Vec<Ready>> {
         match event {
             Event::Ready(index, ready) => {
@@ -108,7 +109,7 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// Stops the workers, and keeps the first reason.
+    /// Stops the workers. `outcome` later returns the first error.
     pub(crate) fn fail(&mut self, error: Error) {
         self.stop();
         self.failed.get_or_insert(error);
@@ -128,8 +129,8 @@ impl<'a> Workers<'a> {
         self.running == 0
     }
 
-    /// Returns the start of serving and the workers' final reports, or `None` when they were
-    /// stopped before they served.
+    /// Returns the time at which serving began and the workers' final reports. Returns `None` if
+    /// the workers were stopped before they served.
     ///
     /// # Errors
     /// The first error of a worker.
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn all_serve_when_all_are_ready() {
+    fn workers_serve_when_all_are_ready() {
         let (outcome, served, stopped) = watch(
             || Ok(()),
             vec![
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn none_serves_when_one_cannot_start() {
+    fn no_worker_serves_when_one_cannot_start() {
         let (outcome, served, stopped) = watch(
             || Ok(()),
             vec![
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn all_stop_when_one_fails() {
+    fn all_workers_stop_when_one_fails() {
         let (outcome, served, stopped) = watch(
             || Ok(()),
             vec![
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn none_serves_while_the_control_thread_has_rights() {
+    fn no_worker_serves_while_the_control_thread_has_rights() {
         let refused = || {
             Err(Error::System {
                 what: "giving up rights",
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_watched_stops() {
+    fn dropping_the_set_stops_its_workers() {
         let stop = AtomicBool::new(false);
         let mut workers = Workers::new(&stop);
         let gate = workers.add();

@@ -1,4 +1,4 @@
-//! `storm serve`, for clients of this host's kernel. Needs root.
+//! Tests `storm serve` with clients in this host's kernel. Needs root.
 
 #[path = "../../../examples/tests/rig/mod.rs"]
 mod rig;
@@ -18,10 +18,10 @@ $ORIGIN storm.test.
 ns  3600 IN A   192.0.2.53
 ";
 
-/// A test fails when it waits longer.
+/// A test fails if it waits longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs a program, which must succeed within 20 s, and returns its output.
+/// Runs a program and returns its output. The program must succeed within 20 s.
 fn output(program: &str, arguments: &[&str]) -> String {
     let mut limited = Command::new("timeout");
     limited.args(["20", program]).args(arguments);
@@ -68,7 +68,7 @@ fn one_interface_serves_both() {
                     let asked = ["+short", over, "-p", dns, &server, "ns.storm.test", "A"];
                     assert_eq!(output("dig", &asked), "192.0.2.53\n");
                 }
-                // Another port is refused: by a reset, and by an ICMP error.
+                // Other ports are refused: over TCP by a reset, over UDP by an ICMP error.
                 let refused = TcpStream::connect_timeout(&(*address, 81).into(), TIMEOUT);
                 assert_eq!(refused.unwrap_err().kind(), ConnectionRefused);
                 let any = if address.is_ipv4() {

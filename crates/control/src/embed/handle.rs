@@ -13,8 +13,7 @@ pub(super) enum Message {
     Stop,
 }
 
-/// Reads the live counters of an embedded server, and stops it. Clones belong to the same
-/// server.
+/// Reads the live counters of an embedded server, and can stop it. Clones refer to the same server.
 #[derive(Clone, Debug)]
 pub struct Handle {
     stopper: Stopper,
@@ -30,21 +29,21 @@ impl Handle {
         StopOnDrop::new(&self.stopper)
     }
 
-    /// Counts of the workers. Each worker publishes them at most once in 100 ms, between two
-    /// batches, and also while it is idle. A reader never delays a worker. The last counts
-    /// stay after the end.
+    /// Returns the counts of the workers. Each worker publishes its counts between two batches, at
+    /// most once in 100 ms, and also while it is idle. A reader never delays a worker. The last
+    /// counts remain after the end.
     pub fn snapshot(&self) -> Snapshot {
         snapshot(&self.published)
     }
 
-    /// Begins a graceful shutdown, as SIGTERM does with [`serve`](crate::serve). Returns at
-    /// once; the server's future is ready at the end. A second call has no effect.
+    /// Begins a graceful shutdown, like SIGTERM with [`serve`](crate::serve). Returns at once; the
+    /// server's future is ready at the end. A second call has no effect.
     pub fn stop(&self) {
         self.stopper.stop();
     }
 }
 
-/// Asks the owner to stop, once.
+/// Asks the owning thread to stop, at most once.
 #[derive(Clone, Debug)]
 pub(super) struct Stopper(Arc<(AtomicBool, Sender<Message>)>);
 
@@ -56,7 +55,7 @@ impl Stopper {
     pub(super) fn stop(&self) {
         let (asked, owner) = &*self.0;
         if !asked.swap(true, Ordering::Relaxed) {
-            // An error means that the owner has ended.
+            // An error means that the owning thread has ended.
             let _ = owner.send(Message::Stop);
         }
     }
@@ -71,12 +70,12 @@ impl StopOnDrop {
         Self(Some(stopper.clone()))
     }
 
-    /// Stops nothing.
+    /// Makes a value that does not stop any server.
     pub(super) fn disarmed() -> Self {
         Self(None)
     }
 
-    /// Lets the server run on, as another future has it now.
+    /// Lets the server continue, because another future owns it now.
     pub(super) fn disarm(&mut self) {
         self.0 = None;
     }

@@ -1,5 +1,5 @@
-//! The thread that owns an embedded server. It opens the interface, watches the workers,
-//! and removes what was made.
+//! The thread that owns an embedded server. It opens the interface, watches the workers, and
+//! removes at the end what it made.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -25,11 +25,11 @@ use crate::summary::Summary;
 use crate::worker::Ready;
 use crate::workers::Workers;
 
-/// Serializes the opening of interfaces. Each takes free names and addresses, and keeps
-/// libbpf from printing meanwhile.
+/// Serializes the opening of interfaces. Opening picks free names and addresses, and disables
+/// libbpf's printing for a while.
 static OPENING: Mutex<()> = Mutex::new(());
 
-/// Signals that a thread's own faults raise. They must not be blocked.
+/// Signals that a thread raises by its own faults. They must not be blocked.
 const FAULTS: [Signal; 7] = [
     Signal::SIGABRT,
     Signal::SIGBUS,
@@ -40,12 +40,12 @@ const FAULTS: [Signal; 7] = [
     Signal::SIGTRAP,
 ];
 
-/// A server that is handed to its thread.
+/// The parts of a server that its own thread takes over.
 pub(super) struct Owner<P> {
     args: ServeArgs,
     program: P,
     inbox: Receiver<Message>,
-    /// The workers send to `inbox` by it.
+    /// The sender with which the workers reach `inbox`.
     outbox: Sender<Message>,
     stopper: Stopper,
     started: oneshot::Sender<Result<Server, Error>>,
@@ -73,7 +73,7 @@ impl<P: Program> Owner<P> {
     pub(super) fn run(self) {
         let Self { started, .. } = self;
         let (end, ended) = oneshot::channel();
-        // Errors of sending mean that the future was dropped.
+        // Sending fails if the future was dropped.
         let mut futures = Some((started, ended));
         let outcome = serve(
             &self.args,
@@ -84,7 +84,7 @@ impl<P: Program> Owner<P> {
                 if let Some((started, ended)) = futures.take() {
                     let handle = Handle::new(self.stopper, published);
                     let server = Server::new(ended, facts, launch.listening(), handle);
-                    // If the future was dropped, this drops the server, which stops it.
+                    // If the future was dropped, this drops the `Server`, which stops the server.
                     let _ = started.send(Ok(server));
                 }
             },
@@ -93,14 +93,14 @@ impl<P: Program> Owner<P> {
             (Some((started, _)), Err(error)) => drop(started.send(Err(error))),
             (None, Ok(Some(summary))) => drop(end.send(Ok(summary))),
             (None, Err(error)) => drop(end.send(Err(error))),
-            // The server was stopped before it served, as its future was dropped.
+            // The future was dropped, which stopped the server before it served.
             (_, Ok(_)) => {}
         }
     }
 }
 
-/// Serves until `inbox` says to stop. Returns `None` if that was before all workers were
-/// ready. `begun` gets the facts when all workers serve.
+/// Serves until a message in `inbox` asks to stop. Returns `None` if that was before all workers
+/// were ready. `begun` gets the start block when all workers serve.
 fn serve<P: Program>(
     args: &ServeArgs,
     program: &P,
@@ -129,7 +129,7 @@ fn serve<P: Program>(
         stop: &stop,
     };
     let outcome = thread::scope(|scope| {
-        // An error means that nobody watches. Then the gates are gone as well.
+        // An error means that nobody watches any more. Then the gates are dropped as well.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
         let mut workers = launch.start(scope, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&rights, ready), ready);
@@ -141,8 +141,8 @@ fn serve<P: Program>(
     Ok(outcome.map(|(started, ended)| Summary::new(started, &ended)))
 }
 
-/// Watches the workers until they have ended. When all are ready, it lets them serve, and
-/// `begun` gets the `facts`.
+/// Watches the workers until they have ended. When all workers are ready, lets them serve and
+/// passes the `facts` to `begun`.
 fn watch(
     workers: &mut Workers<'_>,
     inbox: &Receiver<Message>,
@@ -174,7 +174,7 @@ fn watch(
     }
 }
 
-/// Lines about the rights that the workers gave up.
+/// Returns the lines about the rights that the workers gave up.
 fn worker_lines(rights: &Rights, ready: &[Ready]) -> Vec<(&'static str, String)> {
     let mut given_up = ready.iter().map(|one| &one.given_up);
     let mut sum = given_up.next().cloned().unwrap_or_default();
@@ -184,8 +184,8 @@ fn worker_lines(rights: &Rights, ready: &[Ready]) -> Vec<(&'static str, String)>
     rights.lines_of_workers(sum)
 }
 
-/// Blocks all signals but faults on this thread. A handler would run in a worker's sandbox.
-/// The workers inherit this.
+/// Blocks all signals except faults on this thread and on the workers, which inherit this. A signal
+/// handler would otherwise run in a worker's sandbox.
 fn block_signals() -> std::io::Result<()> {
     let mut others = SigSet::all();
     for fault in FAULTS {

@@ -13,9 +13,9 @@ use crate::program::Listening;
 use crate::report::Block;
 use crate::summary::Summary;
 
-/// A server that starts. The future is ready when it serves.
+/// A server that is starting. The future is ready when the server serves.
 ///
-/// Dropping the future stops the server, and does not wait for the end.
+/// Dropping the future stops the server, without waiting for its end.
 #[derive(Debug)]
 #[must_use = "dropping it stops the server"]
 pub struct Starting {
@@ -34,10 +34,10 @@ impl Starting {
         }
     }
 
-    /// A server that could not be started.
+    /// Returns a future that is ready with this error.
     pub(super) fn failed(error: Error) -> Self {
         let (refused, started) = oneshot::channel();
-        // It cannot fail: the receiver exists.
+        // This cannot fail, because the receiver exists.
         let _ = refused.send(Err(error));
         Self {
             started,
@@ -45,13 +45,13 @@ impl Starting {
         }
     }
 
-    /// Waits until the server serves, on a thread outside any runtime.
+    /// Blocks the thread until the server serves.
     ///
     /// # Errors
-    /// When the server cannot start.
+    /// If the server cannot start.
     ///
     /// # Panics
-    /// Inside a `tokio` runtime, where it would block other tasks.
+    /// If called in a `tokio` runtime, where it would block other tasks.
     pub fn wait(self) -> Result<Server, Error> {
         let Self { started, mut guard } = self;
         let outcome = started
@@ -74,7 +74,7 @@ impl Future for Starting {
 
 /// A running server. The future is ready when the server has ended.
 ///
-/// Dropping the future stops the server, and does not wait for the end.
+/// Dropping the future stops the server, without waiting for its end.
 #[derive(Debug)]
 #[must_use = "dropping it stops the server"]
 pub struct Server {
@@ -101,30 +101,30 @@ impl Server {
         }
     }
 
-    /// The start block: version, content, device, driver mode, copy or zero-copy, addresses,
-    /// rights, and commands to try. Print or log it, as it also names all that the system
-    /// refused.
+    /// Returns the start block: version, content, device, driver mode, copy or zero-copy,
+    /// addresses, rights, and commands to try. Print or log it, because it also names everything
+    /// that the system refused.
     pub fn facts(&self) -> &Block {
         &self.facts
     }
 
-    /// Addresses and port of the server.
+    /// Returns the addresses and the port of the server.
     pub fn listening(&self) -> &Listening {
         &self.listening
     }
 
-    /// A handle for any thread, which reads live counters and stops the server.
+    /// Returns a handle for any thread, which reads live counters and stops the server.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Waits for the end, on a thread outside any runtime.
+    /// Blocks the thread until the server has ended.
     ///
     /// # Errors
-    /// When the server ended by itself.
+    /// If the server ended without a request to stop.
     ///
     /// # Panics
-    /// Inside a `tokio` runtime, where it would block other tasks.
+    /// If called in a `tokio` runtime, where it would block other tasks.
     pub fn wait(self) -> Result<Summary, Error> {
         let Self {
             ended,
@@ -146,7 +146,8 @@ impl Future for Server {
     }
 }
 
-/// The thread that watches the workers has panicked, maybe in a hook of the program.
+/// Makes the error for a panic of the thread that watches the workers, maybe in a hook of the
+/// program.
 fn owner_gone() -> Error {
     Error::System {
         what: "watching the workers",

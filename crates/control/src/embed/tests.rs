@@ -19,7 +19,7 @@ use super::*;
 use crate::Summary;
 use crate::program::{StartError, Tally, WorkerContext};
 
-/// A test fails when it waits longer.
+/// A test fails if it waits longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The served port. The program answers nothing.
 const PORT: u16 = 7;
@@ -313,7 +313,7 @@ fn dropping_a_future_stops_the_server() {
     drop(server);
     eventually("the device is gone", || !exists("dropped"));
     assert_eq!(handle.snapshot().workers().len(), 1);
-    // A future that is dropped while the server starts, sooner or later.
+    // Drops the future at different times while the server starts.
     for delay in [0, 1, 10, 100] {
         let starting = start("tap:dropped", Fault::None);
         thread::sleep(Duration::from_millis(delay));
@@ -337,7 +337,7 @@ fn two_servers_run_at_once_and_one_after_another() {
     if !enter_namespace() {
         return;
     }
-    // Each gets its own name and network.
+    // Each server gets its own interface name and network.
     let starting = [start("auto", Fault::None), start("auto", Fault::None)];
     let [first, second] = starting.map(serving);
     let address = |server: &Server| -> IpAddr { server.listening().addresses[0] };

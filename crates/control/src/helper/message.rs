@@ -1,4 +1,4 @@
-//! Messages between the two processes: text, and descriptors beside it.
+//! Messages between the two processes: text, with descriptors beside it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,18 +12,18 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Descriptors in one message; the kernel takes 253.
+/// Maximum number of descriptors in one message. The kernel allows 253.
 const MOST_DESCRIPTORS: usize = 64;
-/// Bytes of one message: a start block and a few hundred addresses are a tenth
-/// of it.
+/// Maximum size of one message in bytes. A start block with a few hundred addresses takes a tenth
+/// of this.
 const MOST_BYTES: usize = 128 << 10;
 
-/// Sends `message`, without descriptors.
+/// Sends `message` without descriptors.
 pub(super) fn send(socket: BorrowedFd<'_>, message: &impl Serialize) -> io::Result<()> {
     send_with(socket, &serde_json::to_vec(message)?, &[])
 }
 
-/// Receives what [`send`] sent; `None` when the other end is closed.
+/// Receives a message of [`send`]. Returns `None` if the other end is closed.
 pub(super) fn receive<M: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<M>> {
     let mut bytes = vec![0; MOST_BYTES];
     let len = receive_with(socket, &mut bytes, &mut Vec::new())?;
@@ -43,7 +43,7 @@ pub(super) fn send_descriptors(
         .try_for_each(|some| send_with(socket, &[0], some))
 }
 
-/// Receives so many descriptors.
+/// Receives `count` descriptors.
 pub(super) fn receive_descriptors(
     socket: BorrowedFd<'_>,
     count: usize,
@@ -59,12 +59,12 @@ pub(super) fn receive_descriptors(
     Ok(descriptors)
 }
 
-/// Takes and forgets all that comes until the other end is closed.
+/// Receives and discards everything until the other end is closed.
 pub(super) fn drain(socket: BorrowedFd<'_>) {
     loop {
         match receive_with(socket, &mut [0], &mut Vec::new()) {
             Ok(0) => return,
-            // What this process has no room for is forgotten as well.
+            // Descriptors that this process has no room for are discarded as well.
             Err(error) if error.raw_os_error() != Some(libc::EMFILE) => return,
             _ => {}
         }
@@ -105,7 +105,7 @@ fn receive_with(
             descriptors.extend(come);
         }
     }
-    // Descriptors beyond the process's limit are lost and do not come again.
+    // The kernel closes descriptors beyond the process's limit and does not deliver them again.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(Errno::MFILE.into());
     }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_message_arrives_whole_or_is_refused() {
         let (here, there) = socket_pair().unwrap();
-        // Quotes take two bytes.
+        // The quotes of the JSON string take two bytes.
         let longest = "x".repeat(MOST_BYTES - 2);
         for text in ["", "some text", &longest] {
             send(here.as_fd(), &text).unwrap();
@@ -151,8 +151,8 @@ mod tests {
         assert!(receive::<String>(there.as_fd()).unwrap().is_none());
     }
 
-    /// Two ends of which the second does not wait for ever, and a message on
-    /// its way there with more descriptors than are taken at once.
+    /// Makes two ends and sends the second one a message with more descriptors than it takes at
+    /// once. Its receive timeout is 2 s.
     fn too_many_on_their_way() -> (OwnedFd, OwnedFd) {
         const SENT: usize = 2 * MOST_DESCRIPTORS;
         let (here, there) = socket_pair().unwrap();
@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_that_are_lost_are_an_error() {
+    fn lost_descriptors_are_an_error() {
         let (_here, there) = too_many_on_their_way();
         let error = receive_descriptors(there.as_fd(), 2 * MOST_DESCRIPTORS).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
     }
 
     #[test]
-    fn draining_ends_with_the_other_end_only() {
+    fn draining_ends_only_when_the_other_end_closes() {
         let (here, there) = too_many_on_their_way();
         send(here.as_fd(), &"unread").unwrap();
         let closing = std::thread::spawn(move || {
@@ -184,7 +184,7 @@ mod tests {
             drop(here);
         });
         drain(there.as_fd());
-        // Nothing is left but the end, which does not have to be waited for.
+        // Only the end of the stream is left, so receiving does not block.
         set_socket_timeout(&there, Timeout::Recv, Some(Duration::from_micros(1))).unwrap();
         assert!(receive::<String>(there.as_fd()).unwrap().is_none());
         closing.join().unwrap();

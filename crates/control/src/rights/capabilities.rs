@@ -1,4 +1,4 @@
-//! Capabilities, all five sets of them, of the calling thread.
+//! All five capability sets of the calling thread.
 
 use rustix::io::{self, Errno};
 use rustix::thread::{
@@ -6,18 +6,18 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
-/// Numbers that a capability may have.
+/// Upper bound of capability numbers.
 const MOST: u32 = u64::BITS;
 
-/// Takes every capability out of the thread's bounding set, so that it cannot
-/// come back by a program that has it. This takes `CAP_SETPCAP`.
+/// Removes every capability from the thread's bounding set, so that executing a program cannot
+/// bring one back. This needs `CAP_SETPCAP`.
 pub(crate) fn empty_bounding_set() -> io::Result<()> {
     for number in 0..MOST {
         let one = CapabilitySet::from_bits_retain(1 << number);
         match capability_is_in_bounding_set(one) {
             Ok(true) => remove_capability_from_bounding_set(one)?,
             Ok(false) => {}
-            // The kernel knows no more.
+            // The kernel has no capability with this number or a higher one.
             Err(Errno::INVAL) => break,
             Err(error) => return Err(error),
         }
@@ -25,7 +25,7 @@ pub(crate) fn empty_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the thread `keep` of its permitted capabilities, and no means to gain
+/// Reduces the thread's permitted capabilities to those in `keep`, and prevents it from gaining
 /// any.
 pub(crate) fn keep_only(keep: CapabilitySet) -> io::Result<()> {
     let now = rustix::thread::capabilities(None)?;

@@ -1,4 +1,4 @@
-//! Landlock: which files a thread may still open.
+//! Landlock: limits the files that a thread may open.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,17 +8,16 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
-/// The newest version that this was written for. An older kernel keeps files
-/// shut too, but has no rules for sockets and signals; seccomp refuses those
-/// anyway.
+/// The newest Landlock version that this code knows. An older kernel also protects files, but has
+/// no rules for sockets and signals. Seccomp blocks those anyway.
 const VERSION: ABI = ABI::V6;
 
-/// Rules for the files of one kind of thread.
+/// The file rules of one kind of thread.
 #[derive(Debug)]
 pub(super) struct Files(RulesetCreated);
 
 impl Files {
-    /// Reading below `readable`, and nothing else.
+    /// Makes rules that allow reading below `readable`, and nothing else.
     pub(super) fn reading_below(readable: &[PathBuf]) -> Result<Self, RulesetError> {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -27,8 +26,7 @@ impl Files {
             .scope(Scope::from_all(VERSION))?
             .create()?;
         for path in readable {
-            // What cannot be opened now, before rights are given up, cannot be
-            // read later either.
+            // A path that cannot be opened now, with all rights, cannot be read later either.
             if let Ok(opened) = PathFd::new(path) {
                 let reading = AccessFs::ReadFile | AccessFs::ReadDir;
                 rules = rules.add_rule(PathBeneath::new(opened, reading))?;
@@ -37,8 +35,7 @@ impl Files {
         Ok(Self(rules))
     }
 
-    /// Confines the calling thread, for good. `false` where the kernel has no
-    /// Landlock.
+    /// Confines the calling thread permanently. Returns `false` if the kernel has no Landlock.
     pub(super) fn apply(&self) -> io::Result<bool> {
         let status = self.0.try_clone()?.restrict_self();
         Ok(status.map_err(io::Error::other)?.ruleset != RulesetStatus::NotEnforced)

@@ -1,4 +1,4 @@
-//! Files that were read at start and that the new user cannot read again.
+//! Finds files that were read at start and that the new user cannot read again.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
-/// Files that a warning names; it counts the others.
+/// Maximum number of files that a warning names. It counts the others.
 const NAMED: usize = 3;
 
-/// Files that the calling thread has no right to read; at least one.
+/// Files that the calling thread may not read; at least one.
 pub(super) struct Unreadable<'a> {
     named: Vec<&'a Path>,
     count: usize,
 }
 
 impl<'a> Unreadable<'a> {
-    /// Asks the kernel about each of `files`, with the rights that the calling
-    /// thread has now. It opens none of them.
+    /// Asks the kernel about each of `files`, with the current rights of the calling thread. Opens
+    /// none of them. Returns `None` if the thread may read all of them.
     pub(super) fn among(files: &'a [PathBuf]) -> Option<Self> {
         let mut found = Self {
             named: Vec::new(),

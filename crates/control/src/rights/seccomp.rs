@@ -1,5 +1,5 @@
-//! Seccomp: a short list of system calls for each kind of thread. A few others
-//! fail; any other call kills the process.
+//! Seccomp: a short list of allowed system calls for each kind of thread. A few other calls fail.
+//! Any further call kills the process.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use seccompiler::{
 
 use super::table::{Argument, Call, Kind, REFUSED, system_calls};
 
-/// A compiled list.
+/// A compiled list of system calls.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    /// Lets [`REFUSED`] fail, and all else pass.
+    /// Makes the calls of [`REFUSED`] fail and lets all others pass.
     refusing: BpfProgram,
-    /// Kills for what is on neither list. Of two filters the kernel obeys the
-    /// stricter one.
+    /// Kills the process on a call that is on neither list. The kernel applies the stricter of the
+    /// two filters.
     killing: BpfProgram,
     calls: usize,
 }
 
 impl Filter {
-    /// The list for threads of this kind, in this process.
+    /// Compiles the list for threads of this kind in this process.
     pub(super) fn compile(kind: Kind) -> Result<Self, BackendError> {
         let refuse = SeccompAction::Errno(libc::EACCES as u32);
         let (allow, kill) = (SeccompAction::Allow, SeccompAction::KillProcess);
@@ -34,20 +34,20 @@ impl Filter {
         })
     }
 
-    /// Confines the calling thread, for good.
+    /// Confines the calling thread permanently.
     pub(super) fn apply(&self) -> Result<(), seccompiler::Error> {
         apply_filter(&self.refusing)?;
-        // Last, as no list has the call that this takes.
+        // This comes last, because no list allows installing a filter.
         apply_filter(&self.killing)
     }
 
-    /// System calls on the list.
+    /// Number of system calls on the list.
     pub(super) fn calls(&self) -> usize {
         self.calls
     }
 }
 
-/// A program that does `listed` to these calls and `other` to all others.
+/// Compiles a filter that applies `listed` to these calls and `other` to all others.
 fn program<'a>(
     calls: impl Iterator<Item = &'a Call>,
     listed: SeccompAction,
@@ -61,7 +61,7 @@ fn program<'a>(
     SeccompFilter::new(rules, other, listed, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// Any one of these rules is enough.
+/// Returns the rules of which at least one must match.
 fn alternatives(argument: Argument) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |place, width, operator, value| {
         SeccompRule::new(vec![SeccompCondition::new(place, width, operator, value)?])

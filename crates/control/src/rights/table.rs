@@ -1,10 +1,9 @@
-//! What each kind of thread may still do once it has given up its rights: the
-//! one place where files and system calls are named.
+//! Files and system calls that each kind of thread may still use after it has given up its rights.
+//! They are named here and nowhere else.
 //!
-//! What is open already needs no line here: queues, captures, standard error,
-//! the helper's socket. A feature that opens files or sockets while the server
-//! runs adds its paths to [`Table::for_server`] and its calls to
-//! [`system_calls`].
+//! Open descriptors need no entry here: queues, captures, standard error, the helper's socket. A
+//! feature that opens files or sockets while the server runs adds its paths to
+//! [`Table::for_server`] and its calls to [`system_calls`].
 
 use std::path::PathBuf;
 
@@ -14,18 +13,18 @@ use rustix::thread::CapabilitySet;
 /// A kind of thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It reads what the network sends.
+    /// A thread that handles packets from the network.
     Worker,
-    /// It reads signals, and what the helper says.
+    /// The thread that handles signals and the helper's messages.
     Control,
     /// The only thread of the helper process.
     Helper,
 }
 
-/// What differs from one configuration to the next.
+/// The parts that depend on the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// Below these the control thread may read. No other thread opens a file.
+    /// Paths below which the control thread may read. No other thread may open a file.
     readable: Vec<PathBuf>,
     /// Files that the content was read from.
     files: Vec<PathBuf>,
@@ -34,8 +33,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// For a server that reads its content, which is these `files`, below
-    /// `readable`.
+    /// Returns the table of a server whose content are these `files`, below `readable`.
     pub(crate) fn for_server(readable: Vec<PathBuf>, files: Vec<PathBuf>) -> Self {
         Self {
             readable,
@@ -44,7 +42,7 @@ impl Table {
         }
     }
 
-    /// For the helper process, which may have an interface to remove.
+    /// Returns the table of the helper process, which may have an interface to remove.
     pub(crate) fn for_helper(made_interface: bool) -> Self {
         Self {
             helper_keeps: if made_interface {
@@ -57,16 +55,16 @@ impl Table {
         }
     }
 
-    /// The paths, for people.
+    /// Describes the file access of the control thread, for the start block.
     pub(super) fn shown(&self) -> String {
         if self.readable.is_empty() {
-            return "none".to_owned();
+            return "no file access".to_owned();
         }
         let shown = self.readable.iter().map(|path| path.display().to_string());
-        format!("below {}", shown.collect::<Vec<_>>().join(", "))
+        format!("read access below {}", shown.collect::<Vec<_>>().join(", "))
     }
 
-    /// Paths below which a thread of this kind may read.
+    /// Returns the paths below which a thread of this kind may read.
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Control => &self.readable,
@@ -74,7 +72,7 @@ impl Table {
         }
     }
 
-    /// Files that a thread of this kind should be able to read again.
+    /// Returns the files that a thread of this kind should be able to read again.
     pub(super) fn to_read_again(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Control => &self.files,
@@ -82,7 +80,7 @@ impl Table {
         }
     }
 
-    /// Capabilities that a thread of this kind keeps.
+    /// Returns the capabilities that a thread of this kind keeps.
     pub(super) fn keeps(&self, kind: Kind) -> CapabilitySet {
         match kind {
             Kind::Helper => self.helper_keeps,
@@ -91,21 +89,21 @@ impl Table {
     }
 }
 
-/// A system call, and what one of its arguments must be.
+/// A system call, and a condition on one of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) number: c_long,
     pub(super) argument: Option<Argument>,
 }
 
-/// What an argument must be.
+/// A condition on an argument, whose position is the first value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Argument {
-    /// The argument at this place is one of these.
+    /// The argument has one of these values.
     OneOf(u8, &'static [u64]),
-    /// The argument at this place has none of these bits.
+    /// The argument has none of these bits.
     Without(u8, u64),
-    /// The argument at this place is this process.
+    /// The argument is the id of this process.
     ThisProcess(u8),
 }
 
@@ -123,7 +121,7 @@ const fn only(number: c_long, argument: Argument) -> Call {
     }
 }
 
-/// No new code: memory is never made executable.
+/// Memory is never made executable, so no new code can run.
 const NOT_EXECUTABLE: Argument = Argument::Without(2, libc::PROT_EXEC as u64);
 
 // linux/sockios.h, linux/if_packet.h
@@ -132,8 +130,8 @@ const SIOCGIFINDEX: u64 = 0x8933;
 const SIOCETHTOOL: u64 = 0x8946;
 const PACKET_QDISC_BYPASS: u64 = 20;
 
-/// Calls of the C library and the standard library: memory, locks, time, log
-/// lines, the end of a thread, and the end by `abort`.
+/// Calls of the C library and the standard library: memory, locks, time, log lines, the end of a
+/// thread, and `abort`.
 const EVERYWHERE: &[Call] = &[
     any(libc::SYS_read),
     any(libc::SYS_write),
@@ -151,8 +149,8 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_clock_nanosleep),
     any(libc::SYS_nanosleep),
     any(libc::SYS_sched_yield),
-    // The C library asks how many CPUs there are when it needs another arena of
-    // memory or, from version 2.41 on, a new state for random bytes.
+    // The C library asks for the number of CPUs when it needs another memory arena. From version
+    // 2.41 on, it also does so for a new random state.
     any(libc::SYS_sched_getaffinity),
     any(libc::SYS_getrandom),
     any(libc::SYS_getpid),
@@ -165,16 +163,16 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_sigaltstack),
     any(libc::SYS_exit),
     any(libc::SYS_exit_group),
-    // tokio's signal handler, which runs on any thread, and kicks of the rings.
+    // tokio's signal handler may run on any thread. Wake-ups of the rings use these calls, too.
     any(libc::SYS_sendto),
     any(libc::SYS_recvfrom),
 ];
 
-/// Calls that fail with `EACCES` instead of ending the process.
+/// Calls that fail with `EACCES` instead of killing the process.
 ///
-/// Giving memory of an arena back, the C library looks for
-/// `/proc/sys/vm/overcommit_memory`, and does without. With `RUST_BACKTRACE` a
-/// panic asks for the current folder and the program's path, and does without.
+/// When the C library gives memory of an arena back, it tries to open
+/// `/proc/sys/vm/overcommit_memory`. With `RUST_BACKTRACE`, a panic asks for the current folder and
+/// the program's path. Both work without these calls.
 pub(super) const REFUSED: &[Call] = &[
     only(
         libc::SYS_openat,
@@ -190,8 +188,8 @@ pub(super) const REFUSED: &[Call] = &[
     any(libc::SYS_readlinkat),
 ];
 
-/// Ports: waiting, tap devices, super-segments, and what becomes of a device
-/// that no longer cuts them.
+/// Calls of ports: waiting, tap devices and super-segments. A port also asks whether its device
+/// still cuts super-segments.
 const WORKER: &[Call] = &[
     any(libc::SYS_ppoll),
     any(libc::SYS_readv),
@@ -207,7 +205,7 @@ const WORKER: &[Call] = &[
     ),
 ];
 
-/// Waiting for events and for the helper's end.
+/// Waiting for events and for the end of the helper.
 const CONTROL: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
     any(libc::SYS_epoll_wait),
@@ -217,7 +215,7 @@ const CONTROL: &[Call] = &[
     any(libc::SYS_shutdown),
 ];
 
-/// Waiting for the server's end, and removing an interface.
+/// Waiting for the end of the server, and removing an interface.
 const HELPER: &[Call] = &[
     any(libc::SYS_recvmsg),
     any(libc::SYS_sendmsg),
@@ -228,7 +226,7 @@ const HELPER: &[Call] = &[
     only(libc::SYS_ioctl, Argument::OneOf(1, &[SIOCGIFINDEX])),
 ];
 
-/// All that a thread of this kind may call.
+/// Returns all calls that a thread of this kind may use.
 pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
     let more = match kind {
         Kind::Worker => WORKER,
@@ -243,10 +241,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_control_thread_alone_may_read_and_should_read_again() {
+    fn only_the_control_thread_may_read_files() {
         let [folder, file] = ["pages", "pages/index"].map(PathBuf::from);
         let table = Table::for_server(vec![folder.clone()], vec![file.clone()]);
-        assert_eq!(table.shown(), "below pages");
+        assert_eq!(table.shown(), "read access below pages");
         assert_eq!(table.readable(Kind::Control), [folder]);
         assert_eq!(table.to_read_again(Kind::Control), [file]);
         for kind in [Kind::Worker, Kind::Helper] {

@@ -1,4 +1,4 @@
-//! `--user`: whom the server's threads become.
+//! `--user`: the user that the server's threads become.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread
 
 use crate::error::Error;
 
-/// The user that every system has for what must own nothing.
+/// The unprivileged user that every system has.
 const NOBODY: &str = "nobody";
 
 /// `--user NAME[:GROUP]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserSpec {
     user: String,
-    /// Without it: the user's own group.
+    /// Without a group, the user's own group applies.
     group: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl FromStr for UserSpec {
             None => (text, None),
         };
         if user.is_empty() || group.as_deref() == Some("") {
-            return Err("give NAME or NAME:GROUP");
+            return Err("expected NAME or NAME:GROUP");
         }
         Ok(Self {
             user: user.to_owned(),
@@ -54,20 +54,20 @@ impl fmt::Display for Account {
     }
 }
 
-/// Whom the threads become.
+/// The user that the threads become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NewUser {
-    /// This one. When `asked`, `--user` named it, and nothing less will do.
+    /// This account. If `asked`, `--user` named it, and a failure to become it is an error.
     Account { account: Account, asked: bool },
-    /// The ordinary user who started the server.
+    /// No change: an ordinary user started the server.
     Same,
-    /// Root: there is none of the users that the server would become.
+    /// Root, because none of the possible users exists.
     NoneFound,
 }
 
 impl NewUser {
-    /// Finds whom to become: who is asked for, else the first of `program` and
-    /// `nobody` that exists. An ordinary user stays who they are.
+    /// Finds the user to become: the user of `--user`, or else the first of `program` and `nobody`
+    /// that exists. A server started by an ordinary user keeps that user.
     pub(crate) fn find(spec: Option<&UserSpec>, program: &str) -> Result<Self, Error> {
         if let Some(spec) = spec {
             let account = look_up(&spec.user, spec.group.as_deref())?;
@@ -124,12 +124,11 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
 }
 
 impl Account {
-    /// Makes the calling thread this user's, without supplementary groups. The
-    /// kernel takes away all its capabilities with uid 0, unless it was told
-    /// otherwise.
+    /// Switches the calling thread to this user, without supplementary groups. When uid 0 goes, the
+    /// kernel also removes all capabilities, unless `PR_SET_KEEPCAPS` is set.
     ///
-    /// User and group belong to a thread; the C library would change all of
-    /// the process's at once, in the middle of opening their queues.
+    /// User and group belong to a thread. The C library's functions would change all threads of the
+    /// process at once, while some still open their queues.
     pub(crate) fn assume(&self) -> io::Result<()> {
         set_thread_groups(&[])?;
         set_thread_res_gid(self.gid, self.gid, self.gid)?;
