@@ -127,7 +127,7 @@ impl<'a, P: Program> Launch<'a, P> {
         }
         port_lines(&mut block, ready);
         if let Some(fault) = self.args.fault {
-            let text = format!("{fault}, for tests only; each segment is a frame");
+            let text = format!("{fault}, for tests only; each segment is sent as a frame");
             block.line("faults", text);
         }
         block.line("workers", ready.len().to_string());
