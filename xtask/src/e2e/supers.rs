@@ -27,7 +27,7 @@ const AROUND: RangeInclusive<usize> = 0..=6;
 /// Bytes of the largest body, more than a client can buffer.
 const LARGEST: usize = SIZES[SIZES.len() - 1];
 /// Words in the log when the device stops segmenting, and the time limit for them.
-const CEASED: &str = "cuts TCP segments no longer";
+const CEASED: &str = "no longer segments TCP";
 const LOG_LIMIT: Duration = Duration::from_secs(5);
 /// A file whose response has a typical head length.
 const EXAMPLE: &str = "/size-65536.bin";

@@ -229,7 +229,7 @@ fn facts_describe_the_device() {
     let of = |label| facts.iter().find(|(name, _)| *name == label).unwrap().1;
     assert_eq!(of("device"), "tap facts, made for the server");
     assert!(of("listening").ends_with(", port 7"));
-    assert!(of("sandbox").ends_with("other threads of this process are as they were"));
+    assert!(of("sandbox").ends_with("other threads of this process keep their rights"));
     server.handle().stop();
     block_on("the server ends", server).unwrap();
 }
