@@ -1,9 +1,8 @@
-//! Looks for what the build needs from the system, and compiles the steering
-//! program for the kernel's virtual machine.
+//! Checks for the system packages that the build needs, and compiles the steering program to BPF.
 //!
-//! The build scripts of libbpf and libxdp need most of it, and say little of
-//! what they miss. Cargo may run them first: then their words are the ones
-//! shown, and the README has the whole list.
+//! The build scripts of libbpf and libxdp need most of these packages too, but their error messages
+//! are poor. Cargo may run those scripts first and show their messages instead. The README has the
+//! full list.
 
 use std::env;
 use std::io::Write as _;
@@ -12,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const SOURCE: &str = "bpf/steer.bpf.c";
 
-/// Programs that the build runs, and their Debian packages.
+/// Programs that the build runs, with their Debian packages.
 const PROGRAMS: [(&str, &str); 5] = [
     ("make", "build-essential"),
     ("pkg-config", "pkg-config"),
@@ -20,7 +19,7 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("llvm-strip", "llvm"),
     ("m4", "m4"),
 ];
-/// Headers that it reads.
+/// Headers that the build reads, with their Debian packages.
 const HEADERS: [(&str, &str); 3] = [
     ("libelf.h", "libelf-dev"),
     ("zlib.h", "zlib1g-dev"),
@@ -49,9 +48,9 @@ fn main() {
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
     let status = Command::new(&clang)
         .args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf"])
-        // The same object wherever the sources lie.
+        // Makes the object independent of the directory.
         .arg("-fdebug-compilation-dir=.")
-        // Where Debian keeps <asm/types.h>; clang ignores it elsewhere.
+        // Debian keeps <asm/types.h> here; elsewhere clang ignores the option.
         .arg(format!("-I/usr/include/{machine}-linux-gnu"))
         .args(["-c", SOURCE, "-o"])
         .arg(&object)
@@ -70,7 +69,7 @@ fn main() {
     println!("cargo::error={problem}");
 }
 
-/// What is not there, each with its package.
+/// Returns the missing programs and headers, each with its package.
 fn missing() -> Vec<(&'static str, &'static str)> {
     let headers = HEADERS.into_iter().filter(|(name, _)| !is_header(name));
     PROGRAMS
@@ -88,7 +87,8 @@ fn is_program(name: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Whether the C compiler finds it. Without a compiler, `make` is missing too.
+/// Returns true if the C compiler finds the header. Without a compiler, `make` is missing too and
+/// is reported.
 fn is_header(name: &str) -> bool {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut command = Command::new(compiler);

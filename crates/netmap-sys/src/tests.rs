@@ -1,11 +1,11 @@
-//! The layout that the kernel expects, and the ways round it.
+//! Checks the layout that the kernel expects, and the functions that find rings and buffers.
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
 
 use super::*;
 
-// As a C compiler lays out the structures of API 14 on 64-bit machines.
+// The layout that a C compiler gives the structures of API 14 on 64-bit machines.
 const _: () = {
     assert!(size_of::<nmreq_header>() == 88);
     assert!(offset_of!(nmreq_header, nr_reqtype) == 2);
@@ -55,7 +55,7 @@ const _: () = {
 };
 
 #[test]
-fn ioctl_numbers_are_the_kernels() {
+fn ioctl_numbers_match_the_kernels() {
     assert_eq!(NIOCCTRL, 0xc058_6997);
     if cfg!(target_os = "linux") {
         assert_eq!((NIOCTXSYNC, NIOCRXSYNC), (0x6994, 0x6995));
@@ -65,7 +65,7 @@ fn ioctl_numbers_are_the_kernels() {
 }
 
 #[test]
-fn a_request_carries_its_name_if_that_fits() {
+fn a_request_contains_a_name_that_fits() {
     let header = nmreq_header::new(NETMAP_REQ_REGISTER, "eth0", 0x1234).unwrap();
     assert_eq!((header.nr_version, header.nr_reqtype), (14, 1));
     let name = b"eth0\0".map(|c| c.cast_signed() as c_char);
@@ -76,7 +76,7 @@ fn a_request_carries_its_name_if_that_fits() {
     assert!(nmreq_header::new(1, "a\0b", 0).is_none());
 }
 
-/// A page as netmap would map it, aligned as rings must be.
+/// A page as netmap would map it, aligned for rings.
 #[repr(C, align(128))]
 struct Region([u8; 4096]);
 
@@ -88,9 +88,8 @@ const BUFFERS_AT: usize = 2048;
 fn rings_and_buffers_are_found_from_the_interface() {
     let mut region = Box::new(Region([0; 4096]));
     let region = &raw mut *region;
-    // SAFETY: everything written and read lies in `region`: the interface
-    // with five offsets at 64, rings of 256 bytes from 256, buffers from
-    // 2048; each place is aligned for its type.
+    // SAFETY: every access lies in `region`, at an offset aligned for its type. The interface with
+    // five ring offsets is at 64, rings of 256 bytes start at 256, and buffers start at 2048.
     unsafe {
         let nifp = region.byte_add(IF_AT).cast::<netmap_if>();
         (*nifp).ni_tx_rings = 2;
@@ -140,7 +139,7 @@ fn ring(num_slots: u32, head: u32, tail: u32) -> netmap_ring {
 }
 
 #[test]
-fn positions_wrap_at_the_rings_end() {
+fn positions_wrap_at_the_end_of_the_ring() {
     assert_eq!(nm_ring_next(&ring(4, 0, 0), 2), 3);
     assert_eq!(nm_ring_next(&ring(4, 0, 0), 3), 0);
     assert_eq!(nm_ring_space(&ring(4, 1, 3)), 2);
@@ -148,6 +147,6 @@ fn positions_wrap_at_the_rings_end() {
     assert_eq!(nm_ring_space(&ring(4, 2, 2)), 0);
     assert!(nm_ring_empty(&ring(4, 2, 2)));
     assert!(!nm_ring_empty(&ring(4, 2, 3)));
-    assert!(!nm_tx_pending(&ring(4, 0, 3)), "all is sent");
+    assert!(!nm_tx_pending(&ring(4, 0, 3)), "all packets are sent");
     assert!(nm_tx_pending(&ring(4, 1, 3)));
 }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Which received packets go to the server's rings, and which to the kernel.
+ * Decides which received packets go to the server's rings. All other packets
+ * pass to the kernel.
  *
- * shared   The addresses are the interface's own. Only unfragmented TCP and
- *          UDP to (our address, a served port), and the ICMP errors that such
- *          packets of ours caused, go to the ring of the queue they came by.
- * own      The addresses are the server's alone. Every IP packet to them goes
- *          to the ring, and so do ARP and neighbour solicitations that ask
- *          for them.
+ * shared   The server uses the interface's addresses. The ring gets unfragmented
+ *          TCP and UDP packets to these addresses and the served ports. It also
+ *          gets ICMP errors about packets that the server sent.
+ * own      The addresses belong to the server alone. The ring gets every IP
+ *          packet to them, and the ARP requests and neighbour solicitations for
+ *          them.
  *
- * In both modes the frame must be to the interface's own MAC address; only ARP
- * and neighbour solicitations may be to a group's. It must be untagged, or
- * have one 802.1Q tag of a VLAN that was named.
+ * In both modes the frame's destination must be the interface's MAC address. ARP
+ * requests and neighbour solicitations may also go to a group address. The frame
+ * must be untagged, or have one 802.1Q tag of a configured VLAN.
  *
- * All else, all that cannot be parsed, and all that comes by a queue without
- * a ring, passes to the kernel.
+ * A packet goes to the ring of the queue on which it arrived. Packets that cannot
+ * be parsed, and packets on a queue without a ring, pass to the kernel.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -22,7 +23,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 
-/* The few words that this program needs of libbpf's <bpf/bpf_helpers.h>. */
+/* The macros that this program needs from libbpf's <bpf/bpf_helpers.h>. */
 #define SEC(name) __attribute__((section(name), used))
 #define MAP_UINT(name, value) int (*name)[value]
 #define MAP_TYPE(name, value) typeof(value) *name
@@ -44,15 +45,15 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) =
 static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) =
 	(void *)BPF_FUNC_redirect_map;
 
-/* Bounds of the tables; nmio::xdp::steer has the same numbers. */
+/* Sizes of the tables. nmio::xdp::steer has the same numbers. */
 #define MAX_QUEUES 256
 #define MAX_ADDRESSES 256
 #define MAX_SERVICES 256
-/* IPv6 extension headers that are looked through, as many as crate ip does. */
+/* Maximum number of IPv6 extension headers to skip, as in crate ip. */
 #define MAX_EXTENSIONS 6
 
 #define FRAGMENT_BITS 0x3fff /* more-fragments flag and offset, RFC 791 3.1 */
-#define FRAGMENT_BITS_V6 0xfff9 /* the same, RFC 8200 4.5 */
+#define FRAGMENT_BITS_V6 0xfff9 /* the same for IPv6, RFC 8200 4.5 */
 
 /* An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d. */
 struct address {
@@ -85,16 +86,16 @@ struct {
 	MAP_TYPE(value, __u32);
 } services SEC(".maps");
 
-/* Set before the program is loaded; steer.rs writes the same layout. Most
- * servers have one IPv4 address and one service, or ask most for the first:
- * a comparison with a constant costs less than a look-up. */
+/* Set before the program is loaded, in the layout that steer.rs writes. Most
+ * servers have one IPv4 address and one service, or use the first one most.
+ * Comparing with a constant costs less than a lookup. */
 const volatile struct {
 	__u32 own; /* 1 for own mode, 0 for shared */
-	__be32 first_v4; /* one of the addresses; 0 when there is none */
-	struct service first_service; /* protocol 0 when there is none */
-	__u16 mac[3]; /* the interface's, as it stands in frames */
+	__be32 first_v4; /* the first IPv4 address; 0 if there is none */
+	struct service first_service; /* protocol 0 if there is none */
+	__u16 mac[3]; /* of the interface, in the byte order of frames */
 	__u16 _unused;
-	__u8 vlans[4096 / 8]; /* bit ID % 8 of byte ID / 8: a VLAN that is ours */
+	__u8 vlans[4096 / 8]; /* bit ID % 8 of byte ID / 8 is set for a configured VLAN */
 } rules = { 0 };
 
 struct vlan {
@@ -109,8 +110,8 @@ struct ports {
 
 struct extension {
 	__u8 next;
-	__u8 length; /* in units of 8 bytes, the first not counted */
-	__be16 fragment; /* of a fragment header, whose length byte is 0 */
+	__u8 length; /* in units of 8 bytes, without the first 8 bytes */
+	__be16 fragment; /* in a fragment header, whose length byte is 0 */
 };
 
 /* RFC 826, for IPv4 over Ethernet. */
@@ -125,7 +126,7 @@ struct arp {
 	__u8 target[4];
 };
 
-/* RFC 792 and RFC 4443 alike. */
+/* The same layout in ICMP (RFC 792) and ICMPv6 (RFC 4443). */
 struct icmp {
 	__u8 type;
 	__u8 code;
@@ -138,7 +139,7 @@ struct icmp {
 #define ICMP_TIME_EXCEEDED 11
 #define ICMP_PARAMETER_PROBLEM 12
 #define ICMPV6_UNREACHABLE 1
-#define ICMPV6_PARAMETER_PROBLEM 4 /* the last error; 2 and 3 are others */
+#define ICMPV6_PARAMETER_PROBLEM 4 /* the last error type; 2 and 3 are errors, too */
 #define ICMPV6_SOLICITATION 135
 
 struct solicitation {
@@ -192,9 +193,9 @@ static ALWAYS_INLINE bool is_served(__u8 protocol, __be16 port)
 	       bpf_map_lookup_elem(&services, &key) != NULL;
 }
 
-/* Past the extension headers that may stand before the transport's; NULL
- * when the packet ends in them. It stops at the header of a fragment, unless
- * that is the whole packet (RFC 6946). */
+/* Returns the end of the IPv6 extension headers, or NULL if the packet ends
+ * earlier. Stops at a fragment header, except that of an atomic fragment
+ * (RFC 6946). */
 static ALWAYS_INLINE void *skip_extensions(void *next, void *end, __u8 *protocol)
 {
 #pragma unroll
@@ -210,8 +211,9 @@ static ALWAYS_INLINE void *skip_extensions(void *next, void *end, __u8 *protocol
 		    (extension->length || extension->fragment & BE16(FRAGMENT_BITS_V6)))
 			return next;
 		*protocol = extension->next;
-		/* Read again: a verifier that knew it to be 0 for some kinds would
-		 * walk every sequence of kinds. */
+		/* The volatile access reads the length again. Otherwise the verifier
+		 * would know that it is 0 for some kinds, and would check every
+		 * sequence of kinds separately. */
 		next += (*(volatile __u8 *)&extension->length + 1) * 8;
 	}
 	return next;
@@ -224,7 +226,7 @@ static ALWAYS_INLINE bool is_served_source(__u8 protocol, void *transport, void 
 	return (void *)(ports + 1) <= end && is_served(protocol, ports->source);
 }
 
-/* Whether an ICMP error speaks of a packet that the server sent. */
+/* Returns true if an ICMP error is about a packet that the server sent. */
 static ALWAYS_INLINE bool is_our_error_v4(void *transport, void *end)
 {
 	struct icmp *icmp = transport;
@@ -273,8 +275,9 @@ static ALWAYS_INLINE bool steers_v4(void *data, void *end)
 	return (void *)(ports + 1) <= end && is_served(ip->protocol, ports->destination);
 }
 
-/* A neighbour solicitation for one of ours, sent to its solicited-node
- * multicast group ff02::1:ffxx:xxxx (RFC 4861 4.3, RFC 4291 2.7.1). */
+/* Returns true for a neighbour solicitation for one of the server's addresses,
+ * sent to its solicited-node multicast group ff02::1:ffxx:xxxx (RFC 4861 4.3,
+ * RFC 4291 2.7.1). */
 static ALWAYS_INLINE bool is_solicitation(void *data, void *end)
 {
 	struct ipv6hdr *ip = data;

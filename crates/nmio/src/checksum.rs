@@ -1,15 +1,17 @@
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// A one's complement sum of big-endian 16-bit words, not yet folded. It adds words as
-/// they lie in memory, because sums do not depend on byte order (RFC 1071, section 2B).
+/// A one's complement sum of big-endian 16-bit words, not yet folded.
+///
+/// It adds words in memory order, because sums do not depend on byte order (RFC 1071, section 2B).
 /// Only the folded sum is swapped.
 ///
-/// The sums of parts add up to the sum of the whole if each part starts at an even
-/// offset. [`Sum::add_at`] adds a part that starts at an odd one. A prepared packet keeps
-/// the sum of its constant bytes, and the sums of the others are added to it. That is RFC
-/// 1624's equation 3, with zero for the old fields.
+/// The sums of parts add up to the sum of the whole if each part starts at an even offset.
+/// [`Sum::add_at`] adds a part that starts at an odd offset.
 ///
-/// No carry is lost in 2^30 additions.
+/// A prepared packet keeps the sum of its constant bytes, and the sum of the variable bytes is
+/// added to it. This is RFC 1624's equation 3, with zero for the old fields.
+///
+/// At least 2^30 additions lose no carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -17,7 +19,7 @@ impl Sum {
     /// The sum of no bytes.
     pub const ZERO: Self = Self(0);
 
-    /// The sum of `bytes`, padded with a zero byte to an even length.
+    /// Returns the sum of `bytes`, padded with a zero byte to an even length.
     #[inline]
     pub fn of(bytes: &[u8]) -> Self {
         let (blocks, mut tail) = bytes.as_chunks();
@@ -55,7 +57,7 @@ impl Sum {
         Self((sum >> 32) + u64::from(sum as u32) + carries + end)
     }
 
-    /// Makes a sum from a folded one.
+    /// Creates a sum from a folded sum.
     #[inline(always)]
     pub const fn from_folded(folded: u16) -> Self {
         Self(folded.to_be() as u64)
@@ -68,7 +70,7 @@ impl Sum {
         Self(self.0 + word.to_be() as u64)
     }
 
-    /// Adds a 32-bit word, whose halves folding adds up.
+    /// Adds a 32-bit word. Folding later adds its halves.
     #[inline(always)]
     #[must_use]
     pub const fn dword(self, dword: u32) -> Self {
@@ -95,45 +97,46 @@ impl Sum {
         Self(self.0 + turned as u64)
     }
 
-    /// The sum in 16 bits, without the final complement.
+    /// Returns the sum in 16 bits, without the final complement.
     #[inline(always)]
     pub const fn fold(self) -> u16 {
         u16::from_be(fold(self.0))
     }
 
-    /// The value of a checksum field: the complement of the folded sum.
+    /// Returns the value of a checksum field: the complement of the folded sum.
     #[inline(always)]
     pub const fn finish(self) -> u16 {
         !self.fold()
     }
 
-    /// The value of a UDP checksum field: like [`Sum::finish`], but 0xffff instead of 0,
-    /// which means that there is no checksum (RFC 768).
+    /// Returns the value of a UDP checksum field. It differs from [`Sum::finish`] in that 0 becomes
+    /// 0xffff, because 0 means no checksum (RFC 768).
     #[inline(always)]
     pub const fn finish_udp(self) -> u16 {
         let field = self.finish();
         if field == 0 { 0xffff } else { field }
     }
 
-    /// Whether a sum that includes the checksum field is correct.
+    /// Returns true if a sum that includes the checksum field is correct.
     #[inline(always)]
     pub const fn is_valid(self) -> bool {
         fold(self.0) == 0xffff
     }
 }
 
-/// Reads one register. Carries go to the upper half.
+/// Reads a 64-bit word. The wider type holds carries in its upper half.
 #[inline(always)]
 fn word(bytes: &[u8; 8]) -> u128 {
     u128::from(u64::from_ne_bytes(*bytes))
 }
 
-/// Bytes summed per iteration.
+/// Number of bytes summed per iteration.
 const BLOCK: usize = 64;
 
-/// Sums whole registers and counts their carries. This takes fewer instructions than
-/// vectors of words, which must be widened first. Two sums make it independent of the
-/// latency of one.
+/// Sums 64-bit words and counts their carries.
+///
+/// This takes fewer instructions than vectors of 16-bit words, which must be widened first. Two
+/// independent sums hide the latency of the additions.
 #[inline(never)]
 fn sum_of_blocks(blocks: &[[u8; BLOCK]]) -> u128 {
     let (mut even, mut odd) = (0, 0);
@@ -157,8 +160,8 @@ const fn fold(sum: u64) -> u16 {
     sum + carry as u16
 }
 
-/// The new value of a checksum field when one word that it covers changes
-/// from `old` to `new` (RFC 1624, equation 3).
+/// Returns the new value of a checksum field after one of its words changes from `old` to `new`
+/// (RFC 1624, equation 3).
 #[inline(always)]
 pub const fn update(field: u16, old: u16, new: u16) -> u16 {
     Sum(0).word(!field).word(!old).word(new).finish()
@@ -170,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 1071, section 4.1, in its simplest form.
+    /// The algorithm of RFC 1071, section 4.1, in its simplest form.
     fn reference(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {
@@ -186,7 +189,7 @@ mod tests {
         assert_eq!(Sum::of(&ones).fold(), reference(&ones));
     }
 
-    /// RFC 1624, section 4: a case in which RFC 1141's equation fails.
+    /// RFC 1624, section 4, gives this example, in which RFC 1141's equation fails.
     #[test]
     fn update_gives_the_zero_of_rfc_1624() {
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
@@ -203,7 +206,7 @@ mod tests {
             let cut = cut.index(bytes.len() + 1);
             let (a, b) = bytes.split_at(cut);
             let whole = Sum::of(a).add_at(Sum::of(b), cut);
-            // Zero has two forms in one's complement.
+            // One's complement has two representations of zero.
             prop_assert_eq!(whole.fold() % 0xffff, reference(&bytes) % 0xffff);
         }
 

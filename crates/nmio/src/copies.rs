@@ -1,36 +1,39 @@
-//! Several copies of one resident packet, for the paper's *pre-copy* mode.
+//! Several copies of one resident packet, for *pre-copy* mode.
 
 use crate::frame::Resident;
 
-/// The copies of one prepared packet. While one is in the TX ring, another serves. When
-/// all are in the ring, one more is made and kept (the high-water mark).
+/// The copies of one prepared packet.
 ///
-/// The TX ring completes in order, and the copies are used in turn. So the copy after the
-/// last used one is the oldest in flight. If both are in flight, all are. If the last one
-/// is not in flight, none is. No search is needed.
+/// While a copy is in the TX ring, another one is used. If all copies are in the ring, one more is
+/// created and kept, up to the high-water mark.
+///
+/// The TX ring completes in order, and the copies are used in turn, so finding a free copy needs no
+/// search. If the copy used last is not in flight, no copy is. The copy after it is the oldest in
+/// flight. If that one is in flight too, all copies are.
 #[derive(Debug, Default)]
 pub struct Copies {
     packets: Vec<Resident>,
-    /// The copy used last.
+    /// Index of the copy used last.
     last: usize,
 }
 
 impl Copies {
-    /// Number of copies made so far.
+    /// Returns the number of copies created so far.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether no copy has been made yet.
+    /// Returns true if no copy has been created yet.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Returns a copy that is not in flight, for patching and sending. `make` builds another
-    /// when all are in flight. Returns `None` when `make` fails, because the port has no
-    /// memory for more.
+    /// Returns a copy that is not in flight, for patching and sending.
     ///
-    /// A copy that was not sent is returned again.
+    /// If all are in flight, `make` creates another copy. Returns `None` if `make` fails, because
+    /// the port has no memory for more.
+    ///
+    /// If the caller does not send the copy, the next call returns it again.
     #[inline(always)]
     pub fn free(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<&mut Resident> {
         if self.packets.get(self.last).is_none_or(Resident::in_flight) {
@@ -39,7 +42,7 @@ impl Copies {
         self.packets.get_mut(self.last)
     }
 
-    /// Moves on to the next copy.
+    /// Moves on to the next copy, or creates one.
     #[inline(always)]
     fn turn(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
         let behind = (self.last + 1).min(self.packets.len());
@@ -98,7 +101,7 @@ mod tests {
         let sending = send(&mut copies, &pool);
         assert!(sending.is_some());
         for _ in 0..10 {
-            // Returned, but not sent.
+            // These copies are returned, but not sent.
             assert!(copies.free(|| pool.make_resident(b"packet")).is_some());
         }
         assert_eq!(copies.len(), 2);
@@ -107,7 +110,7 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Send,
-        /// The ring was full.
+        /// A copy is returned but not sent, because the ring was full.
         Give,
         /// The oldest copy in flight completes.
         Complete,
@@ -115,7 +118,7 @@ mod tests {
 
     proptest! {
         /// The number of copies is the maximum in flight at once, plus one for a copy that was
-        /// returned and not sent. A returned copy is not in flight.
+        /// returned but not sent. A returned copy is never in flight.
         #[test]
         fn copies_grow_to_the_high_water_mark(
             steps in prop::collection::vec(

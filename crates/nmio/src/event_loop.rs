@@ -1,9 +1,10 @@
 //! The event loop: the paper's Figure 3.
 //!
-//! It receives a batch, handles each packet to completion, flushes the TX ring when δt has
-//! passed or the RX ring is empty, runs timers, and waits if there was nothing to do. Under
-//! load the RX ring is not empty, so sends gather until δt. System calls therefore become
-//! rarer when the server is busier. The loop waits only after a pass without packets.
+//! Each pass receives a batch and handles each packet to completion. It flushes the TX ring if δt
+//! has passed or the RX ring is empty. Then it runs timers, and waits if it received no packets.
+//!
+//! Under load the RX ring is rarely empty, so packets gather in the TX ring until δt. System calls
+//! therefore become rarer when the server is busier.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,15 +17,17 @@ use crate::mailbox::Bell;
 use crate::port::{Batch, MAX_BATCH, Port, Wait};
 use crate::time::{Clock, Instant};
 
-/// A server's callbacks for frames, timers and messages. They are the paper's callbacks of
-/// `netmap_input_set_cb()`, in one trait so that they inline.
+/// A server's callbacks for frames, timers and messages. They correspond to the paper's
+/// `netmap_input_set_cb()`, but a trait lets the compiler inline them.
 pub trait Handler<P: Port> {
-    /// Handles one received frame to completion: all packets that it causes are in the TX
-    /// ring when this returns.
+    /// Handles one received frame to completion. When this returns, all packets that it causes are
+    /// in the TX ring.
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant);
 
-    /// Handles and empties a batch, oldest first. The default handles frame by frame. A
-    /// handler whose look-ups miss the cache can prefetch for the whole batch first.
+    /// Handles and empties a batch, oldest frame first.
+    ///
+    /// The default calls [`handle_frame`](Self::handle_frame) for each frame. A handler whose
+    /// lookups miss the cache can prefetch for the whole batch first.
     #[inline(always)]
     fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
         for frame in batch.drain(..) {
@@ -32,51 +35,53 @@ pub trait Handler<P: Port> {
         }
     }
 
-    /// Runs timers that expire by `now`, and continues sends that a full ring stopped. The
-    /// loop calls it once per batch.
+    /// Runs timers that have expired by `now`, and continues sends that a full ring stopped. The
+    /// loop calls this once per pass.
     fn handle_timers(&mut self, port: &mut P, now: Instant);
 
-    /// Handles all messages in the [mailboxes](crate::Mailbox). The loop calls it between
-    /// two batches when the [bell](Self::bell) was rung. The default does nothing.
+    /// Handles all messages in the [mailboxes](crate::Mailbox). The default does nothing.
+    ///
+    /// The loop calls this between two batches if the [bell](Self::bell) was rung.
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// The bell of the handler's mailboxes, which wakes the loop. The default has none.
+    /// Returns the bell of the handler's mailboxes, which wakes the loop. The default has none.
     #[inline(always)]
     fn bell(&self) -> Option<&Bell> {
         None
     }
 
-    /// Latest time for the next call of [`handle_timers`](Handler::handle_timers). `None`
-    /// means that only a packet can cause work.
+    /// Returns the latest time for the next call of [`handle_timers`](Handler::handle_timers).
+    /// `None` means that there is no work until a packet arrives.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether polling is cheaper now than waking up for each packet, as in a flood of
-    /// worthless packets. The default is never.
+    /// Returns true if polling is cheaper now than waking up for each packet, as in a flood of
+    /// worthless packets. The default is false.
     #[inline(always)]
     fn is_flooded(&self, _now: Instant) -> bool {
         false
     }
 
-    /// Closes open connections when the loop stops. Returns whether all are closed. If not,
-    /// the loop calls it again after a flush, for at most a second.
+    /// Closes open connections when the loop stops. Returns true if all connections are closed.
+    ///
+    /// Otherwise the loop flushes and calls this again, for at most a second.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
 }
 
-/// Settings of the loop.
+/// Settings of the event loop.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopConfig {
-    /// Maximum time between two flushes while packets keep coming (δt). The default is the
+    /// Maximum time between two flushes while packets keep arriving (δt). The default is the
     /// paper's 80 µs.
     pub flush_interval: Duration,
-    /// Frames handled between two readings of the clock: 1 to [`MAX_BATCH`], 64 by default.
+    /// Maximum number of frames between two readings of the clock: 1 to [`MAX_BATCH`], 64 by
+    /// default.
     pub batch: usize,
     /// How an idle loop waits.
     pub wait: Wait,
-    /// Maximum time until the next flush of packets that are still queued. The default is
-    /// the paper's 5 ms.
+    /// Maximum time until the next flush if packets remain queued. The default is the paper's 5 ms.
     pub straggler: Duration,
 }
 
@@ -91,13 +96,13 @@ impl Default for LoopConfig {
     }
 }
 
-/// Maximum time to close connections when the loop stops.
+/// Maximum time for closing connections when the loop stops.
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` is set: the paper's `netmap_input()`.
 ///
 /// # Errors
-/// When the port is gone.
+/// If the port is gone.
 pub fn run<P: Port, H: Handler<P>>(
     port: &mut P,
     handler: &mut H,
@@ -126,8 +131,8 @@ pub fn run<P: Port, H: Handler<P>>(
     }
 }
 
-/// The loop's state between two passes. Simulations and tests, which have their own
-/// clock, use it instead of [`run`].
+/// The loop's state between two passes. Simulations and tests with their own clock use it instead
+/// of [`run`].
 #[derive(Debug)]
 pub struct LoopState {
     config: LoopConfig,
@@ -138,7 +143,7 @@ pub struct LoopState {
 }
 
 impl LoopState {
-    /// Starts at `now`.
+    /// Creates the state of a loop that starts at `now`.
     pub fn new(config: &LoopConfig, now: Instant) -> Self {
         Self {
             config: *config,
@@ -149,11 +154,13 @@ impl LoopState {
         }
     }
 
-    /// Makes one pass: steps 1 to 10 of Figure 3. Returns `true` when it received packets.
-    /// The loop then polls again before it waits, because more may have come.
+    /// Makes one pass: steps 1 to 10 of Figure 3.
+    ///
+    /// Returns `true` if it received packets. The loop then polls again before it waits, because
+    /// more packets may have arrived.
     ///
     /// # Errors
-    /// When the port is gone.
+    /// If the port is gone.
     #[inline]
     pub fn pass<P: Port, H: Handler<P>>(
         &mut self,
@@ -177,14 +184,13 @@ impl LoopState {
         Ok(received > 0)
     }
 
-    /// Spins, yields or sleeps after a pass at `now` that received nothing, until `latest` at
-    /// most.
+    /// Spins, yields or sleeps after a pass at `now` without packets, until `latest` at most.
     ///
-    /// [`LoopConfig::wait`], [`Port::hints`] and the handler decide which. Nothing else
-    /// decides when a loop sleeps.
+    /// [`LoopConfig::wait`], [`Port::hints`] and the handler decide which of these it does. Nothing
+    /// else in a loop sleeps.
     ///
     /// # Errors
-    /// When the port is gone.
+    /// If the port is gone.
     pub fn rest<P: Port, H: Handler<P>>(
         &mut self,
         port: &mut P,
@@ -214,7 +220,7 @@ impl LoopState {
         }
     }
 
-    /// Maximum time to sleep after a pass at `now`.
+    /// Returns the maximum time to sleep after a pass at `now`.
     pub fn timeout(&self, due: Option<Instant>, now: Instant) -> Duration {
         self.idle.timeout(due, self.flushed, now)
     }

@@ -1,4 +1,4 @@
-//! Runs the loop on a port that plays a script and records its calls.
+//! Runs the loop on a scripted port that records its calls.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,21 +19,21 @@ enum Call {
     Poll,
 }
 
-/// Number of frames in the ring at each `receive`, in order, and 0 afterwards.
+/// Number of frames that each `receive` returns, in order. Later calls return 0.
 struct Scripted {
     pool: Pool,
     hints: PortHints,
     arrivals: VecDeque<usize>,
-    /// Result of each flush, and `true` afterwards.
+    /// Result of each flush, in order. Later flushes return `true`.
     flushes: VecDeque<bool>,
     calls: Rc<RefCell<Vec<Call>>>,
-    /// Set when the script is over.
+    /// Set at the end of the script.
     stop: Rc<AtomicBool>,
 }
 
 impl Port for Scripted {
     fn capabilities(&self) -> Capabilities {
-        unreachable!("the loop asks for nothing")
+        unreachable!("the loop does not need the capabilities")
     }
 
     fn pool(&self) -> &Pool {
@@ -113,9 +113,9 @@ struct Counting {
     frames: usize,
     due: Option<Instant>,
     flooded_until: Option<Instant>,
-    /// Number of calls of `handle_stop` until it is done.
+    /// Number of calls of `handle_stop` until connections are closed.
     stops: usize,
-    /// Number of flushes that fail afterwards.
+    /// Number of flushes after that which leave packets queued.
     late: usize,
 }
 
@@ -153,7 +153,7 @@ const BATCH: usize = 4;
 const STEP: Duration = Duration::from_micros(30);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Runs a blocking loop until the script is over, and returns its calls.
+/// Runs a blocking loop to the end of the script, and returns its calls.
 fn calls(arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Call> {
     let script = (arrivals, flushes);
     calls_of(Wait::Block, PortHints::default(), script, handler)
@@ -205,7 +205,7 @@ fn packets_are_flushed_when_the_ring_is_empty() {
             Waits(STOP_CHECK),
             Flush
         ],
-        "no wait before the ring was seen empty, and a flush at the end"
+        "the loop waits only after an empty ring, and flushes at the end"
     );
     assert_eq!(handler.frames, 2);
 }
@@ -213,7 +213,7 @@ fn packets_are_flushed_when_the_ring_is_empty() {
 #[test]
 fn packets_are_flushed_after_delta_t_while_the_ring_is_not_empty() {
     let mut handler = Counting::default();
-    // Batches take 30 µs each, so 80 µs are over at the third.
+    // Each batch takes 30 µs, so 80 µs have passed at the third.
     assert_eq!(
         calls(&[BATCH; 5], &[], &mut handler),
         [
@@ -259,11 +259,11 @@ fn a_timer_ends_the_wait() {
         ..Counting::default()
     };
     let seen = calls(&[], &[], &mut handler);
-    assert_eq!(seen[2], Waits(MILLI), "the loop's second look at the clock");
+    assert_eq!(seen[2], Waits(MILLI), "the wait ends at the timer");
 }
 
 #[test]
-fn a_flooded_handler_is_not_put_to_sleep() {
+fn a_loop_with_a_flooded_handler_does_not_sleep() {
     let mut handler = Counting {
         flooded_until: Some(Instant::ZERO + STEP * 4),
         ..Counting::default()
@@ -283,7 +283,7 @@ fn a_flooded_handler_is_not_put_to_sleep() {
             Flush
         ]
     );
-    // A loop that polls the device continues to poll it.
+    // A loop that can poll the device continues to poll it.
     for (can_poll, rest) in [(true, Poll), (false, Waits(STOP_CHECK))] {
         let hints = PortHints {
             can_poll,
@@ -307,14 +307,14 @@ fn a_caller_may_end_the_wait_before_the_next_timer() {
 }
 
 #[test]
-fn stopping_goes_on_until_all_is_closed_and_sent_or_a_second_is_over() {
+fn shutdown_lasts_until_all_is_closed_and_sent_or_for_a_second() {
     let shutdown = |stops, late| {
         let mut handler = Counting {
             stops,
             late,
             ..Counting::default()
         };
-        // (The last wait sets the stop flag.)
+        // The last wait sets the stop flag.
         let calls = calls(&[], &[], &mut handler);
         let waited = calls.iter().rposition(|call| matches!(call, Waits(_)));
         calls[waited.unwrap() + 1..].to_vec()

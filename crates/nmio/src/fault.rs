@@ -1,8 +1,7 @@
 //! A port that drops, duplicates, reorders and corrupts frames on purpose.
 //!
-//! [`Fault`] wraps any port, to test the layers above on a bad network that the kernel
-//! cannot emulate. A seed determines the faults of each frame. Their rates are words of a
-//! command line:
+//! [`Fault`] wraps any port, to test the layers above on a bad network that the kernel cannot
+//! emulate. A seed determines the faults of each frame. The rates can be given as text:
 //!
 //! ```
 //! use nmio::FaultConfig;
@@ -16,12 +15,12 @@
 //! # Ok::<(), nmio::FaultError>(())
 //! ```
 //!
-//! A fault looks to the layers above as it does on the wire: to them, a frame that is
-//! dropped on sending was sent. A dropped resident packet is not in flight. Faults corrupt
-//! or hold back a copy of a resident packet, never the packet itself.
+//! To the layers above, a fault looks as if it happened on the wire. A frame that is dropped on
+//! sending counts as sent. A dropped resident packet is not in flight. Corruption and reordering
+//! affect a copy of a resident packet, never the packet itself.
 //!
-//! `Fault<Pcap<P>>` records the frames on the wire, and `Pcap<Fault<P>>` the frames that
-//! the layers above see.
+//! `Fault<Pcap<P>>` records the frames on the wire. `Pcap<Fault<P>>` records the frames that the
+//! layers above see.
 
 mod config;
 
@@ -36,32 +35,32 @@ use crate::super_segment::{self, SuperSegment};
 
 pub use config::{FaultConfig, FaultError, FaultRates};
 
-/// Maximum number of frames held back in one direction, and of duplicates of sent frames
-/// that wait for a flush.
+/// Maximum number of frames held back per direction, and of duplicates of sent frames that wait for
+/// a flush.
 const MAX_HELD: usize = 32;
-/// Maximum number of received frames that are ready for the layers above: the rest of one
-/// batch, and another batch with each frame duplicated.
+/// Maximum number of received frames that are ready for the layers above. They are the rest of one
+/// batch, and another batch in which each frame is duplicated.
 const MAX_READY: usize = MAX_BATCH + 2 * MAX_BATCH + MAX_HELD;
 
-/// Counts of the faults in one direction.
+/// Counters of the faults in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
     /// Frames that passed.
     pub frames: u64,
-    /// Of these, dropped.
+    /// Number of these frames that were dropped.
     pub dropped: u64,
-    /// Of these, duplicated.
+    /// Number of these frames that were duplicated.
     pub duplicated: u64,
-    /// Of these, held back.
+    /// Number of these frames that were held back.
     pub reordered: u64,
-    /// Of these, with one bit flipped.
+    /// Number of these frames in which a bit was flipped.
     pub corrupted: u64,
 }
 
 /// A port with faults. With no faults configured this costs one branch per call.
 ///
 /// The [`counters`](Port::counters) are those of the inner port.
-/// [`fault_counters`](Fault::fault_counters) has the counts of faults.
+/// [`fault_counters`](Fault::fault_counters) returns the counts of faults.
 #[derive(Debug)]
 pub struct Fault<P> {
     inner: P,
@@ -74,25 +73,25 @@ struct Faults {
     sent: Direction,
     /// Received frames after their faults, oldest first.
     ready: VecDeque<Frame>,
-    /// Duplicates of sent frames. They leave at the flush, in slots that are still free
-    /// then: [`Port::room`] has promised the others.
+    /// Duplicates of sent frames. A flush sends them if slots are free then. They must not use
+    /// slots that [`Port::room`] has already reported.
     duplicates: Vec<Frame>,
-    /// Sends refused because frames held back occupy the last slots.
+    /// Number of sends refused because held-back frames need the last slots.
     ring_full: u64,
 }
 
-/// The random draws of one direction, and the frames that it holds back.
+/// The random generator of one direction, and the frames that it holds back.
 #[derive(Debug)]
 struct Direction {
     rates: FaultRates,
     rng: fastrand::Rng,
     hold: u32,
-    /// Each with the number of frames that must still pass it.
+    /// Each held-back frame, with the number of frames that must still pass it.
     held: VecDeque<(Frame, u32)>,
     counters: FaultCounters,
 }
 
-/// The faults of one frame.
+/// The faults to apply to one frame.
 #[derive(Clone, Copy, Debug)]
 struct FrameFaults {
     drop: bool,
@@ -117,17 +116,17 @@ impl<P: Port> Fault<P> {
         Self { inner, faults }
     }
 
-    /// The inner port.
+    /// Returns the inner port.
     pub fn inner(&self) -> &P {
         &self.inner
     }
 
-    /// The inner port, for changes.
+    /// Returns the inner port for changes.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.inner
     }
 
-    /// Counts of the faults of received and of sent frames.
+    /// Returns the counters of faults of received and of sent frames.
     pub fn fault_counters(&self) -> (FaultCounters, FaultCounters) {
         self.faults
             .as_ref()
@@ -136,7 +135,7 @@ impl<P: Port> Fault<P> {
 }
 
 impl<P: Port> Port for Fault<P> {
-    /// With faults the port takes no super-segments, because faults affect frames.
+    /// With faults, the port accepts no super-segments, because faults affect single frames.
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         if self.faults.is_some() {
@@ -198,7 +197,7 @@ impl<P: Port> Port for Fault<P> {
     #[inline(always)]
     fn hints(&self) -> PortHints {
         let hints = self.inner.hints();
-        // A frame held back is like one in the ring, so the loop must not wait.
+        // A held-back frame is like a frame in the ring, so the loop must not wait.
         let has_received = self.faults.as_ref().is_some_and(|f| f.has_received());
         PortHints {
             ready: hints.ready || has_received,
@@ -232,12 +231,12 @@ impl Faults {
         batch: &mut Batch,
         limit: usize,
     ) -> io::Result<()> {
-        // `ready` holds less than a batch of leftovers after the test, so it
-        // never grows beyond MAX_READY.
+        // After this test, `ready` holds less than a batch of old frames, so it never grows beyond
+        // MAX_READY.
         if self.ready.len() < limit.min(MAX_BATCH) {
             inner.receive(batch, limit)?;
             if batch.is_empty() {
-                // In a pause, all frames that are held back are late enough.
+                // In a pause, release all held-back frames.
                 self.ready
                     .extend(self.received.held.drain(..).map(|(frame, _)| frame));
             }
@@ -270,12 +269,12 @@ impl Faults {
         }
     }
 
-    /// Whether the next `receive` returns frames even if the inner port has none.
+    /// Returns true if the next `receive` returns frames even if the inner port has none.
     fn has_received(&self) -> bool {
         !self.ready.is_empty() || !self.received.held.is_empty()
     }
 
-    /// Free slots, without those of the frames that are held back, which count as sent.
+    /// Returns the free slots, without those for held-back frames, which already count as sent.
     fn room<P: Port>(&self, inner: &mut P) -> usize {
         inner.room().saturating_sub(self.sent.held.len())
     }
@@ -323,8 +322,8 @@ impl Faults {
         if faults.drop {
             return Ok(());
         }
-        // A copy replaces a packet that must not be changed or kept. Without a scratch
-        // frame for the copy, the fault does not happen.
+        // These faults use a copy, because the resident packet itself must not be changed or kept.
+        // Without a scratch frame for the copy, the fault does not happen.
         let mut stand_in = None;
         if faults.corrupt || faults.reorder {
             stand_in = copy(inner.pool(), bytes);
@@ -361,16 +360,16 @@ impl Faults {
         }
     }
 
-    /// Sends the frames that enough others have passed.
+    /// Sends the frames that enough later frames have passed.
     fn age_sent<P: Port>(&mut self, inner: &mut P) {
-        // `room` has reserved their slots, so none is refused.
+        // `room` has reserved their slots, so no send is refused.
         self.sent.age(|frame| {
             let _ = inner.send(frame);
         });
     }
 
-    /// Sends all frames that are held back, because a flush must leave none. Duplicates that
-    /// find no slot are dropped.
+    /// Sends all held-back frames, because a flush must leave none. Duplicates that find no slot
+    /// are dropped.
     fn release_sent<P: Port>(&mut self, inner: &mut P) {
         for (frame, _) in self.sent.held.drain(..) {
             let _ = inner.send(frame);
@@ -394,8 +393,8 @@ impl Direction {
         }
     }
 
-    /// Draws the faults of a frame. It always draws four times, so a change of one rate does
-    /// not change the other faults.
+    /// Draws the faults of a frame. Each call draws four numbers, so changing one rate does not
+    /// change the other faults.
     fn draw(&mut self) -> FrameFaults {
         let mut draw = |rate: f64| self.rng.f64() < rate;
         let faults = FrameFaults {
@@ -409,7 +408,7 @@ impl Direction {
         faults
     }
 
-    /// Flips one bit.
+    /// Flips one random bit.
     fn corrupt(&mut self, packet: &mut [u8]) {
         if packet.is_empty() {
             return;
@@ -419,7 +418,7 @@ impl Direction {
         self.counters.corrupted += 1;
     }
 
-    /// Holds a frame back, or returns it when too many are held.
+    /// Holds a frame back, or returns it if too many frames are held.
     fn hold(&mut self, frame: Frame) -> Result<(), Frame> {
         if self.held.len() >= MAX_HELD {
             return Err(frame);
@@ -429,8 +428,10 @@ impl Direction {
         Ok(())
     }
 
-    /// Counts a frame that passes those held back, and releases those that enough frames have
-    /// passed. All wait for the same number, so the oldest goes first.
+    /// Counts a frame that passes the held-back frames. Releases those that enough frames have
+    /// passed.
+    ///
+    /// Each waits for the same number of frames, so the oldest is released first.
     fn age(&mut self, mut release: impl FnMut(Frame)) {
         for (_, left) in &mut self.held {
             *left -= 1;
@@ -443,7 +444,7 @@ impl Direction {
     }
 }
 
-/// Returns a scratch frame with the same bytes, if one is free.
+/// Returns a scratch frame with a copy of `packet`, if a frame is free.
 fn copy(pool: &Pool, packet: &[u8]) -> Option<Frame> {
     let mut frame = pool.take()?;
     frame.set_len(packet.len());

@@ -1,5 +1,5 @@
-//! How often faults happen, what they do to frames and residents, and the
-//! event loop under all of them.
+//! The rates of faults, their effect on frames and residents, and the event loop with all faults at
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::pcap::Pcap;
 use crate::sim::{self, EndConfig, LinkConfig, PathConfig, SimClock, SimPort};
 use crate::time::{Clock, Instant};
 
-/// A link whose first port has faults.
+/// Creates a link whose first port has faults.
 fn link(faults: &str) -> (Fault<SimPort>, SimPort, SimClock) {
     let end = EndConfig {
         io_frames: 16_384,
@@ -33,12 +33,12 @@ fn frame<P: Port>(port: &P, number: u32) -> Frame {
     copy(port.pool(), &number.to_be_bytes()).unwrap()
 }
 
-/// The numbers of the frames that a port has to give, in batches of 16.
+/// Receives frames in batches of 16 until none are left, and returns their numbers.
 fn receive<P: Port>(port: &mut P) -> Vec<u32> {
     let mut numbers = Vec::new();
     let mut batch = Batch::new();
     let mut empty = 0;
-    // An empty batch may only be one whose frames were all dropped.
+    // A batch is also empty if all its frames were dropped.
     while empty < 40 {
         port.receive(&mut batch, 16).unwrap();
         assert!(batch.len() <= 16);
@@ -50,8 +50,7 @@ fn receive<P: Port>(port: &mut P) -> Vec<u32> {
     numbers
 }
 
-/// Sends 4000 numbered frames to the port with faults and gives what it
-/// makes of them.
+/// Sends 4000 numbered frames to the port with faults. Returns the numbers that it delivers.
 fn received(faults: &str) -> (Vec<u32>, FaultCounters) {
     let (mut a, mut b, _) = link(faults);
     let free = a.pool().available();
@@ -65,8 +64,8 @@ fn received(faults: &str) -> (Vec<u32>, FaultCounters) {
     (numbers, a.fault_counters().0)
 }
 
-/// Sends 4000 numbered frames from the port with faults, ten a flush, and
-/// gives what comes out.
+/// Sends 4000 numbered frames from the port with faults, ten per flush. Returns the numbers that
+/// arrive.
 fn sent(faults: &str) -> (Vec<u32>, FaultCounters) {
     let (mut a, mut b, _) = link(faults);
     let free = a.pool().available();
@@ -83,11 +82,11 @@ fn sent(faults: &str) -> (Vec<u32>, FaultCounters) {
     (receive(&mut b), a.fault_counters().1)
 }
 
-/// 4000 draws at 0.1: five standard deviations either way.
+/// The expected count of 4000 draws at 0.1, plus or minus five standard deviations.
 const ABOUT_400: std::ops::Range<u64> = 305..495;
 
 #[test]
-fn as_many_are_dropped_as_asked_for() {
+fn frames_are_dropped_at_the_configured_rate() {
     for (numbers, counters) in [received("drop=0.1,seed=5"), sent("drop=0.1,seed=5")] {
         assert!(ABOUT_400.contains(&counters.dropped), "{counters:?}");
         assert_eq!(counters.frames, 4000);
@@ -97,7 +96,7 @@ fn as_many_are_dropped_as_asked_for() {
 }
 
 #[test]
-fn as_many_are_doubled_as_asked_for() {
+fn frames_are_duplicated_at_the_configured_rate() {
     for (mut numbers, counters) in [
         received("duplicate=0.1,seed=5"),
         sent("duplicate=0.1,seed=5"),
@@ -106,23 +105,26 @@ fn as_many_are_doubled_as_asked_for() {
         assert_eq!(numbers.len() as u64, 4000 + counters.duplicated);
         numbers.sort_unstable();
         numbers.dedup();
-        assert_eq!(numbers.len(), 4000, "each has come");
+        assert_eq!(numbers.len(), 4000, "each frame arrives");
     }
 }
 
 #[test]
-fn as_many_are_reordered_as_asked_for() {
+fn frames_are_reordered_at_the_configured_rate() {
     for (mut numbers, counters) in [received("reorder=0.1,seed=5"), sent("reorder=0.1,seed=5")] {
         assert!(ABOUT_400.contains(&counters.reordered), "{counters:?}");
         let late = numbers.windows(2).filter(|w| w[0] > w[1]).count();
         assert!(late > 200, "only {late} were overtaken");
         numbers.sort_unstable();
-        assert!(numbers.iter().copied().eq(0..4000), "each has come once");
+        assert!(
+            numbers.iter().copied().eq(0..4000),
+            "each frame arrives once"
+        );
     }
 }
 
 #[test]
-fn as_many_are_corrupted_as_asked_for_by_one_bit() {
+fn frames_are_corrupted_at_the_configured_rate_by_one_bit() {
     for (numbers, counters) in [received("corrupt=0.1,seed=5"), sent("corrupt=0.1,seed=5")] {
         assert!(ABOUT_400.contains(&counters.corrupted), "{counters:?}");
         let wrong = numbers.iter().zip(0..).filter(|&(&n, i)| n != i);
@@ -133,7 +135,7 @@ fn as_many_are_corrupted_as_asked_for_by_one_bit() {
 }
 
 #[test]
-fn one_seed_is_one_run_and_directions_are_apart() {
+fn the_same_seed_gives_the_same_run_and_directions_are_independent() {
     let faults = "drop=0.1,duplicate=0.1,reorder=0.1,corrupt=0.1";
     let run = |seed| received(&format!("{faults},seed={seed}"));
     assert_eq!(run(1), run(1));
@@ -144,7 +146,7 @@ fn one_seed_is_one_run_and_directions_are_apart() {
 }
 
 #[test]
-fn a_frame_held_back_is_passed_by_as_many_as_said() {
+fn hold_sets_how_many_frames_pass_a_held_back_frame() {
     let (mut a, mut b, _) = link("hold=2");
     a.faults.as_mut().unwrap().sent.rates.reorder = 1.0;
     let first = frame(&a, 0);
@@ -159,7 +161,7 @@ fn a_frame_held_back_is_passed_by_as_many_as_said() {
 }
 
 #[test]
-fn a_resident_stays_whole_and_at_hand() {
+fn faults_leave_a_resident_packet_unchanged_and_available() {
     for (faults, arrived) in [
         ("drop=1", 0),
         ("corrupt=1", 1),
@@ -182,7 +184,7 @@ fn a_resident_stays_whole_and_at_hand() {
 }
 
 #[test]
-fn room_is_a_promise_also_with_frames_held_back_and_doubled() {
+fn room_is_reliable_with_held_back_and_duplicated_frames() {
     let end = EndConfig {
         tx_ring: 8,
         ..EndConfig::default()
@@ -225,7 +227,7 @@ fn room_is_a_promise_also_with_frames_held_back_and_doubled() {
 }
 
 #[test]
-fn a_flush_leaves_nothing_behind() {
+fn a_flush_sends_held_back_frames() {
     let (mut a, mut b, _) = link("reorder=1,hold=100");
     for number in 0..5 {
         let frame = frame(&a, number);
@@ -236,7 +238,7 @@ fn a_flush_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_pause_ends_the_holding_back_without_a_wait() {
+fn a_pause_releases_held_back_frames_without_a_wait() {
     let (mut a, mut b, clock) = link("reorder=1,hold=100");
     let first = frame(&b, 7);
     b.send(first).unwrap();
@@ -248,12 +250,20 @@ fn a_pause_ends_the_holding_back_without_a_wait() {
     let echo = Echo::default();
     let mut rest = |port: &mut _| turn.rest(port, &echo, Instant::FAR, clock.now());
     rest(&mut a).unwrap();
-    assert_eq!(clock.now(), Instant::ZERO, "it did not wait");
+    assert_eq!(
+        clock.now(),
+        Instant::ZERO,
+        "the port does not wait for a held-back frame"
+    );
     a.receive(&mut batch, 16).unwrap();
     assert_eq!(batch.len(), 1);
     batch.clear();
     rest(&mut a).unwrap();
-    assert_eq!(clock.now(), Instant::ZERO + STOP_CHECK, "now it did");
+    assert_eq!(
+        clock.now(),
+        Instant::ZERO + STOP_CHECK,
+        "with no held-back frame the port waits"
+    );
 }
 
 #[test]
@@ -273,7 +283,7 @@ fn without_faults_everything_is_forwarded() {
     assert_eq!(a.fault_counters(), Default::default());
 }
 
-/// Sends back every request that is whole: a number and its complement.
+/// Echoes every undamaged request, which is a number and its complement.
 #[derive(Default)]
 struct Echo {
     answered: u32,
@@ -301,7 +311,7 @@ impl<P: Port> Handler<P> for Echo {
     }
 }
 
-/// Asks each number until it is answered, with at most `WINDOW` on the way.
+/// Sends each number until it is answered, with at most `WINDOW` requests in flight.
 struct Asker {
     next: u32,
     total: u32,
@@ -350,7 +360,7 @@ impl<P: Port> Handler<P> for Asker {
 }
 
 #[test]
-fn the_event_loop_serves_under_every_fault_at_once() {
+fn the_event_loop_works_with_all_faults_at_once() {
     let path = PathConfig {
         delay: Duration::from_millis(2),
         rate: 10_000_000,
@@ -380,7 +390,7 @@ fn the_event_loop_serves_under_every_fault_at_once() {
         |asker, _| asker.done(),
     )
     .unwrap();
-    assert!(ended, "every number is answered in the end");
+    assert!(ended, "every number is answered");
     assert!(asker.asked > 2000 && echo.answered > 2000 && echo.damaged > 50);
     let (received, sent) = server.fault_counters();
     for counters in [received, sent] {
@@ -394,8 +404,8 @@ fn the_event_loop_serves_under_every_fault_at_once() {
 }
 
 #[test]
-fn run_serves_under_faults_until_it_is_stopped() {
-    /// Ends the loop when a frame with this number comes.
+fn run_works_with_faults_until_it_is_stopped() {
+    /// Ends the loop when a frame with this number arrives.
     struct Last<'a>(Echo, u32, &'a AtomicBool);
     impl<P: Port> Handler<P> for Last<'_> {
         fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {

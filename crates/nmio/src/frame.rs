@@ -1,8 +1,9 @@
 //! Packet memory: a [`Pool`] of equal frames, and the values that own them.
 //!
-//! A frame is always owned by exactly one value or by the kernel, and the
-//! pool's state table says which. Every transition goes through that table. So nobody
-//! can write a frame that the kernel holds, and a frame is in the TX ring at most once.
+//! A frame is owned by exactly one value or by the kernel, and the pool's state table records
+//! which. Every change of owner goes through that table.
+//!
+//! So nobody can write a frame that the kernel holds, and a frame is in the TX ring at most once.
 //! The table refuses a descriptor that returns twice, or from the wrong ring:
 //!
 //! ```text
@@ -59,7 +60,7 @@ pub struct PoolLayout {
 }
 
 impl PoolLayout {
-    /// Number of frames of the pool.
+    /// Returns the number of frames of the pool.
     pub fn frames(&self) -> u32 {
         self.io_frames + self.resident_frames
     }
@@ -73,7 +74,7 @@ struct Shared {
     free: Box<[Cell<u32>]>,
     free_len: Cell<u32>,
     residents_left: Cell<u32>,
-    /// Keeps the memory behind `base` alive as long as any frame.
+    /// Keeps the memory behind `base` alive while any frame exists.
     _memory: Box<dyn Any>,
 }
 
@@ -86,15 +87,15 @@ impl Shared {
         self.free_len.set(len + 1);
     }
 
-    /// The start of a frame's data.
+    /// Returns the start of a frame's data.
     ///
     /// # Safety
     /// `index` is below [`PoolLayout::frames`].
     #[inline(always)]
     unsafe fn data(&self, index: u32) -> NonNull<u8> {
         debug_assert!(index < self.layout.frames());
-        // SAFETY: the constructor's contract gives `capacity` bytes behind
-        // `base + index * stride`, in one allocation.
+        // SAFETY: the constructor's contract guarantees `capacity` bytes behind `base + index *
+        // stride`, in one allocation.
         unsafe { self.base.add(index as usize * self.layout.stride) }
     }
 }
@@ -106,25 +107,25 @@ impl Shared {
 pub struct Pool(Rc<Shared>);
 
 impl Pool {
-    /// Makes a pool over the caller's memory, for ports that share memory with the
-    /// kernel.
+    /// Creates a pool over the caller's memory, for ports that share memory with the kernel.
     ///
     /// # Safety
-    /// `base` points at the data of frame 0, and its provenance covers every
-    /// frame. `capacity` bytes from `base + i * stride` are valid for reads and
-    /// writes, initialised, and used by nobody else, for each `i` below
-    /// [`PoolLayout::frames`], for as long as `memory` lives. The kernel may
-    /// write a frame only between [`Frame::offer`] and [`Pool::claim`], and
-    /// read one only between [`Frame::send`] or [`Resident::send`] and
-    /// [`Pool::complete`].
+    /// `base` points to the data of frame 0, and its provenance covers every frame. For each `i`
+    /// below [`PoolLayout::frames`], `capacity` bytes from `base + i * stride` are valid for reads
+    /// and writes. They are initialised, and nobody else uses them while `memory` lives. The kernel
+    /// may write a frame only between [`Frame::offer`] and [`Pool::claim`]. It may read a frame
+    /// only between [`Frame::send`] or [`Resident::send`] and [`Pool::complete`].
     pub(crate) unsafe fn from_raw(
         base: NonNull<u8>,
         layout: PoolLayout,
         memory: Box<dyn Any>,
     ) -> Self {
-        assert!(layout.capacity <= layout.stride, "frames would overlap");
+        assert!(
+            layout.capacity <= layout.stride,
+            "the stride must cover a frame's capacity, so that frames do not overlap"
+        );
         let frames = layout.frames();
-        // The stack is popped from its end. Low indices come first, which keeps the
+        // Frames are taken from the end of the stack. Low indices come first, which keeps the
         // working set small.
         Self(Rc::new(Shared {
             base,
@@ -137,30 +138,29 @@ impl Pool {
         }))
     }
 
-    /// Makes a pool in ordinary memory, for ports that copy anyway.
+    /// Creates a pool in ordinary memory, for ports that copy anyway.
     ///
     /// # Panics
-    /// When `capacity` is larger than `stride`.
+    /// If `capacity` is larger than `stride`.
     pub fn on_heap(layout: PoolLayout) -> Self {
         let bytes = layout.stride * layout.frames() as usize;
-        // A vector, because moving a boxed slice asserts that no other pointer into it
-        // is used.
+        // Use a vector, because moving a boxed slice asserts that no other pointer into it is used.
         let mut memory = vec![0u8; bytes + ALIGN];
         let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
         let base = NonNull::from(&mut memory[start..]).cast();
-        // SAFETY: `frames * stride` zeroed bytes lie behind `base`, they do
-        // not move when the vector does, and nobody else has them.
+        // SAFETY: `frames * stride` zeroed bytes lie behind `base`. They stay in place when the
+        // vector moves, and nobody else uses them.
         unsafe { Self::from_raw(base, layout, Box::new(memory)) }
     }
 
-    /// The layout of the memory.
+    /// Returns the layout of the memory.
     pub fn layout(&self) -> &PoolLayout {
         &self.0.layout
     }
 
-    /// Takes a free frame of length 0. Returns `None` when all are in use.
+    /// Takes a free frame of length 0. Returns `None` if all frames are in use.
     ///
-    /// Its bytes are those of its last user.
+    /// The frame still holds the bytes of its last user.
     #[inline(always)]
     pub fn take(&self) -> Option<Frame> {
         let shared = &*self.0;
@@ -185,8 +185,9 @@ impl Pool {
         }
     }
 
-    /// Makes a resident packet of `packet`. Returns `None` when all frames for residents are
-    /// used or the packet does not fit a frame.
+    /// Creates a resident packet with a copy of `packet`.
+    ///
+    /// Returns `None` if all frames for residents are in use or the packet does not fit a frame.
     pub fn make_resident(&self, packet: &[u8]) -> Option<Resident> {
         let shared = &*self.0;
         let left = shared.residents_left.get().checked_sub(1)?;
@@ -204,12 +205,12 @@ impl Pool {
         })
     }
 
-    /// Number of residents that can still be made.
+    /// Returns the number of resident packets that can still be created.
     pub fn residents_left(&self) -> u32 {
         self.0.residents_left.get()
     }
 
-    /// Number of frames that [`Pool::take`] can still return.
+    /// Returns the number of frames that [`Pool::take`] can still return.
     pub fn available(&self) -> u32 {
         self.0
             .free_len
@@ -217,12 +218,13 @@ impl Pool {
             .saturating_sub(self.0.residents_left.get())
     }
 
-    /// Takes back an offered frame with `len` received bytes. Returns `None` when the frame
-    /// was not offered or is shorter than `len`: the kernel's descriptor is checked, not
-    /// trusted.
+    /// Takes back an offered frame with `len` received bytes.
+    ///
+    /// The kernel's descriptor is not trusted. Returns `None` if the frame was not offered or is
+    /// shorter than `len`.
     ///
     /// # Safety
-    /// The kernel no longer writes this frame: it has returned the descriptor, or never got
+    /// The kernel no longer writes this frame, because it has returned the descriptor or never got
     /// it.
     #[inline(always)]
     pub(crate) unsafe fn claim(&self, index: u32, len: usize) -> Option<Frame> {
@@ -238,11 +240,13 @@ impl Pool {
         })
     }
 
-    /// Takes back a sent frame: a scratch frame becomes free, and a resident packet can be
-    /// sent again. Returns `false` when the frame was not being sent.
+    /// Takes back a sent frame. A scratch frame becomes free, and a resident packet can be sent
+    /// again.
+    ///
+    /// Returns `false` if the frame was not being sent.
     ///
     /// # Safety
-    /// The kernel no longer reads this frame: it has returned the descriptor, or never got
+    /// The kernel no longer reads this frame, because it has returned the descriptor or never got
     /// it. No [`Sending`] owns it.
     #[inline(always)]
     pub(crate) unsafe fn complete(&self, index: u32) -> bool {
@@ -270,7 +274,7 @@ impl Pool {
                 State::Sending => state.set(State::Overdue),
                 State::ResidentSending => state.set(State::ResidentOverdue),
                 State::Overdue | State::ResidentOverdue => {
-                    // SAFETY: the caller's promise is the one for this frame.
+                    // SAFETY: the caller guarantees the same for this frame.
                     taken += u32::from(unsafe { self.complete(index) });
                 }
                 State::Free | State::Held | State::Offered | State::Resident => {}
@@ -290,11 +294,12 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// An owned frame: a received one, or a scratch frame from [`Pool::take`].
+/// An owned frame: a received frame, or a scratch frame from [`Pool::take`].
 ///
 /// It dereferences to the bytes of its packet. Dropping it returns the frame to the pool.
-/// [`Port::send`](crate::Port::send) moves it to the TX ring, so a received frame can
-/// become its own answer (*turnaround*).
+///
+/// [`Port::send`](crate::Port::send) moves it to the TX ring, so a received frame can become the
+/// answer (*turnaround*).
 pub struct Frame {
     pool: Pool,
     index: u32,
@@ -302,16 +307,16 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Maximum length of a packet, in bytes.
+    /// Returns the maximum length of a packet, in bytes.
     #[inline(always)]
     pub fn capacity(&self) -> usize {
         self.pool.0.layout.capacity
     }
 
-    /// Sets the packet's length. Bytes beyond the old length are those of earlier users.
+    /// Sets the packet's length. Bytes beyond the old length come from earlier users.
     ///
     /// # Panics
-    /// When `len` exceeds [`Frame::capacity`].
+    /// If `len` exceeds [`Frame::capacity`].
     #[inline(always)]
     pub fn set_len(&mut self, len: usize) {
         assert!(
@@ -321,8 +326,7 @@ impl Frame {
         self.len = len as u32;
     }
 
-    /// Panics when the frame does not belong to `pool`, where its index would name other
-    /// bytes.
+    /// Panics if the frame does not belong to `pool`, where its index would name another frame.
     #[inline(always)]
     pub(crate) fn assert_of(&self, pool: &Pool) {
         if !Rc::ptr_eq(&self.pool.0, &pool.0) {
@@ -330,8 +334,8 @@ impl Frame {
         }
     }
 
-    /// Offers the frame to the kernel for receiving. Returns its index in `pool`, to which
-    /// it must belong.
+    /// Offers the frame to the kernel for receiving, and returns its index. The frame must belong
+    /// to `pool`.
     #[inline(always)]
     pub(crate) fn offer(self, pool: &Pool) -> u32 {
         self.assert_of(pool);
@@ -340,7 +344,7 @@ impl Frame {
         index
     }
 
-    /// Turns the frame into a packet to send from `pool`, to which it must belong.
+    /// Turns the frame into a packet to send. The frame must belong to `pool`.
     #[inline(always)]
     pub(crate) fn send(self, pool: &Pool) -> Sending {
         self.assert_of(pool);
@@ -348,12 +352,12 @@ impl Frame {
         Sending { pool, index, len }
     }
 
-    /// Takes the value apart. The parts own the frame.
+    /// Takes the value apart. The returned parts own the frame.
     #[inline(always)]
     fn leave(self, state: State) -> (Pool, u32, u32) {
         self.pool.0.state[self.index as usize].set(state);
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never used again, so the handle is moved out once.
+        // SAFETY: `this` is never used again, so the handle is moved out only once.
         let pool = unsafe { ptr::read(&raw const this.pool) };
         (pool, this.index, this.len)
     }
@@ -363,7 +367,7 @@ impl Frame {
 #[inline(never)]
 fn foreign_frame() -> ! {
     panic!(
-        "a frame was sent through a port that it does not belong to; copy it to one of that port's own"
+        "a frame was sent through a port that it does not belong to; copy its bytes to a frame of that port"
     )
 }
 
@@ -378,9 +382,8 @@ impl Deref for Frame {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: a Frame is the only owner of its index (state HELD), which
-        // is one of the pool's; `len` was checked against the capacity, and
-        // the memory is initialised.
+        // SAFETY: a Frame (state HELD) is the only owner of its index, which belongs to the pool.
+        // `len` was checked against the capacity, and the memory is initialised.
         unsafe { slice::from_raw_parts(self.pool.0.data(self.index).as_ptr(), self.len as usize) }
     }
 }
@@ -404,10 +407,10 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// A packet that is being sent. Its bytes can be read, but not written.
+/// A packet that is being sent. Its bytes can be read but not written.
 ///
-/// Dropping it completes the packet. A port whose kernel sends takes the index instead,
-/// and later calls [`Pool::complete`].
+/// Dropping it completes the packet. If the kernel sends the packet, the port takes the index
+/// instead, and later calls [`Pool::complete`].
 pub(crate) struct Sending {
     pool: Pool,
     index: u32,
@@ -419,7 +422,7 @@ impl Sending {
     #[inline(always)]
     pub(crate) fn into_index(self) -> u32 {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never used again, so the handle is dropped once.
+        // SAFETY: `this` is never used again, so the handle is dropped only once.
         drop(unsafe { ptr::read(&raw const this.pool) });
         this.index
     }
@@ -429,9 +432,8 @@ impl Deref for Sending {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the frame is one of the pool's and being sent, so no Frame
-        // or Resident gives its bytes to be written; `len` was checked against
-        // the capacity.
+        // SAFETY: the frame belongs to the pool and is being sent, so no Frame or Resident allows
+        // writes to its bytes. `len` was checked against the capacity.
         unsafe { slice::from_raw_parts(self.pool.0.data(self.index).as_ptr(), self.len as usize) }
     }
 }
@@ -439,7 +441,7 @@ impl Deref for Sending {
 impl Drop for Sending {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the index was never taken, so no kernel has the frame.
+        // SAFETY: the index was never taken, so the kernel does not have the frame.
         let completed = unsafe { self.pool.complete(self.index) };
         debug_assert!(completed, "frame {} was not being sent", self.index);
     }
@@ -454,10 +456,10 @@ impl fmt::Debug for Sending {
     }
 }
 
-/// A packet that stays in the port's memory. It is patched in place and sent many times
+/// A packet that stays in the port's memory, is patched in place, and is sent many times
 /// (*pre-copy*).
 ///
-/// Its bytes are inaccessible while it is in the TX ring. Send another copy then.
+/// Its bytes are inaccessible while it is in the TX ring. During that time, send another copy.
 pub struct Resident {
     /// Dropped manually, because the frame may be in the TX ring at that time.
     frame: ManuallyDrop<Frame>,
@@ -468,7 +470,7 @@ impl Resident {
         &self.frame.pool.0.state[self.frame.index as usize]
     }
 
-    /// Whether the packet is in the TX ring.
+    /// Returns true if the packet is in the TX ring.
     #[inline(always)]
     pub fn in_flight(&self) -> bool {
         matches!(
@@ -477,7 +479,7 @@ impl Resident {
         )
     }
 
-    /// The packet, for patching, or `None` while it is in flight.
+    /// Returns the packet's bytes for patching, or `None` while it is in flight.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.in_flight() {
@@ -486,10 +488,11 @@ impl Resident {
         Some(&mut self.frame)
     }
 
-    /// The packet with a new length, for patching, or `None` while it is in flight.
+    /// Sets the packet's length and returns its bytes for patching, or `None` while it is in
+    /// flight.
     ///
     /// # Panics
-    /// When `len` exceeds the frame.
+    /// If `len` exceeds the frame's capacity.
     #[inline(always)]
     pub fn resize(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.in_flight() {
@@ -499,14 +502,14 @@ impl Resident {
         Some(&mut self.frame)
     }
 
-    /// Like [`Frame::assert_of`].
+    /// Panics if the packet does not belong to `pool`.
     #[inline(always)]
     pub(crate) fn assert_of(&self, pool: &Pool) {
         self.frame.assert_of(pool);
     }
 
-    /// Turns this into a packet to send from `pool`, to which it must belong. Returns
-    /// `None` when it is already being sent.
+    /// Turns the resident into a packet to send. Returns `None` if it is already being sent. The
+    /// resident must belong to `pool`.
     #[inline(always)]
     pub(crate) fn send(&mut self, pool: &Pool) -> Option<Sending> {
         self.assert_of(pool);
@@ -525,13 +528,12 @@ impl Resident {
 impl Drop for Resident {
     fn drop(&mut self) {
         let shared = &*self.frame.pool.0;
-        // Another resident may take its place.
+        // The frame can become another resident packet.
         shared.residents_left.set(shared.residents_left.get() + 1);
         if self.in_flight() {
             self.state().set(State::Sending);
-            // SAFETY: the frame's own drop must not run (the kernel has the
-            // frame); only its pool handle is dropped, and once, because
-            // `self.frame` is not used again.
+            // SAFETY: the kernel has the frame, so the frame's own drop must not run. Only its pool
+            // handle is dropped, and only once, because `self.frame` is not used again.
             unsafe { ptr::drop_in_place(&raw mut self.frame.pool) };
         } else {
             // SAFETY: `self.frame` is not used again.
@@ -568,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_a_frame_returns_it() {
+    fn dropping_a_frame_returns_it_to_the_pool() {
         let pool = pool(1, 0);
         let frame = pool.take().unwrap();
         assert!(pool.take().is_none());
@@ -577,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn residents_have_a_share_of_their_own() {
+    fn residents_have_their_own_share_of_the_pool() {
         let pool = pool(1, 2);
         let a = pool.make_resident(b"a").unwrap();
         let _b = pool.make_resident(b"b").unwrap();
@@ -588,16 +590,16 @@ mod tests {
         assert!(pool.make_resident(b"c").is_some());
     }
 
-    /// Completes a frame as the kernel does.
+    /// Completes a frame like the kernel.
     fn complete(pool: &Pool, index: u32) -> bool {
-        // SAFETY: no kernel has the frames of these tests, and each `Sending`
-        // was turned into an index.
+        // SAFETY: no kernel uses the frames of these tests, and each `Sending` was turned into an
+        // index.
         unsafe { pool.complete(index) }
     }
 
-    /// Claims a received frame as the kernel returns it.
+    /// Claims a received frame like a port.
     fn claim(pool: &Pool, index: u32, len: usize) -> Option<Frame> {
-        // SAFETY: no kernel has the frames of these tests.
+        // SAFETY: no kernel uses the frames of these tests.
         unsafe { pool.claim(index, len) }
     }
 
@@ -616,21 +618,21 @@ mod tests {
     }
 
     #[test]
-    fn a_resident_dropped_in_flight_comes_back_on_completion() {
+    fn a_resident_dropped_in_flight_is_freed_on_completion() {
         let pool = pool(0, 1);
         let mut r = pool.make_resident(b"x").unwrap();
         let index = r.send(&pool).unwrap().into_index();
         drop(r);
         assert!(
             pool.make_resident(b"y").is_none(),
-            "the kernel still reads it"
+            "the kernel still reads the frame"
         );
         assert!(complete(&pool, index));
         assert!(pool.make_resident(b"y").is_some());
     }
 
     #[test]
-    fn a_packet_that_is_dropped_was_sent() {
+    fn dropping_a_sending_packet_completes_it() {
         let pool = pool(1, 1);
         drop(pool.take().unwrap().send(&pool));
         assert_eq!(pool.available(), 1);
@@ -654,34 +656,43 @@ mod tests {
     fn each_ring_returns_only_its_own_frames() {
         let pool = pool(2, 1);
         let offered = pool.take().unwrap().offer(&pool);
-        assert!(!complete(&pool, offered), "it is in the fill ring");
+        assert!(!complete(&pool, offered), "the frame is in the fill ring");
         let sending = pool.take().unwrap().send(&pool).into_index();
-        assert!(claim(&pool, sending, 5).is_none(), "it is in the TX ring");
+        assert!(
+            claim(&pool, sending, 5).is_none(),
+            "the frame is in the TX ring"
+        );
         let mut r = pool.make_resident(b"x").unwrap();
         let resident = r.send(&pool).unwrap().into_index();
-        assert!(claim(&pool, resident, 5).is_none(), "it is in the TX ring");
+        assert!(
+            claim(&pool, resident, 5).is_none(),
+            "the packet is in the TX ring"
+        );
         assert!(claim(&pool, offered, 5).is_some());
         assert!(complete(&pool, sending) && complete(&pool, resident));
     }
 
     #[test]
-    fn a_frame_that_is_sent_for_too_long_is_taken_back() {
+    fn a_frame_that_never_completes_is_taken_back() {
         let pool = pool(3, 1);
-        // SAFETY: no kernel has the frames of this test, and each `Sending`
-        // was turned into an index.
+        // SAFETY: no kernel uses the frames of this test, and each `Sending` was turned into an
+        // index.
         let take_overdue = || unsafe { pool.take_overdue() };
         let lost = pool.take().unwrap().send(&pool).into_index();
         let mut resident = pool.make_resident(b"x").unwrap();
         let resident_index = resident.send(&pool).unwrap().into_index();
         let offered = pool.take().unwrap().offer(&pool);
-        assert_eq!(take_overdue(), 0, "they were only seen");
+        assert_eq!(take_overdue(), 0, "the first search only marks them");
         assert!(resident.in_flight() && resident.bytes_mut().is_none());
         let young = pool.take().unwrap().send(&pool).into_index();
         assert_eq!(take_overdue(), 2);
         assert!(!resident.in_flight());
-        assert!(!complete(&pool, lost), "it comes too late");
-        assert!(!complete(&pool, resident_index), "so does this one");
-        assert!(complete(&pool, young), "this one comes in time");
+        assert!(!complete(&pool, lost), "this completion comes too late");
+        assert!(
+            !complete(&pool, resident_index),
+            "this completion comes too late, too"
+        );
+        assert!(complete(&pool, young), "this completion is in time");
         assert!(claim(&pool, offered, 1).is_some());
         assert_eq!(pool.available(), 3);
     }

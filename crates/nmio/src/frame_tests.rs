@@ -1,5 +1,4 @@
-//! The pool against a model that knows of each frame only where it is and
-//! what it holds.
+//! Compares the pool with a model that knows only the place and the content of each frame.
 #![allow(unsafe_code)]
 
 use proptest::prelude::*;
@@ -17,13 +16,12 @@ const FRAMES: usize = 7;
 #[derive(Clone, Debug)]
 enum Step {
     Take,
-    /// The frame in the hand with this number (modulo how many there are) is
-    /// written over, to this length.
+    /// Overwrites an owned frame with this number (modulo their count), up to this length.
     Write(usize, usize, u8),
     DropFrame(usize),
     OfferFrame(usize),
     SendFrame(usize),
-    /// Any index and length, as a faulty kernel might say.
+    /// Any index and length, as from a faulty kernel.
     Claim(u32, usize),
     Complete(u32),
     MakeResident(usize, u8),
@@ -68,13 +66,13 @@ enum Place {
     ResidentTx,
 }
 
-/// The pool, the values that it has given, and what ought to be true.
+/// The pool, the values that it has returned, and the model of its state.
 struct World {
     pool: Pool,
     frames: Vec<Frame>,
     residents: Vec<Resident>,
     places: [Place; FRAMES],
-    /// Frames in the TX ring that the last search for overdue ones has seen.
+    /// Frames in the TX ring that the last search for overdue frames has seen.
     seen: [bool; FRAMES],
     /// All bytes of each frame that is not free.
     bytes: [[u8; LAYOUT.capacity]; FRAMES],
@@ -197,7 +195,7 @@ impl World {
         if let Some(mut frame) = frame {
             assert_eq!(frame.len(), 0);
             self.leaves_the_free(frame.index, Place::Hand);
-            // What the last user left is nobody's: write it over.
+            // The last user's bytes are undefined for the model, so overwrite them.
             frame.set_len(LAYOUT.capacity);
             frame.fill(0);
             self.frames.push(frame);
@@ -221,14 +219,18 @@ impl World {
 
     fn leaves_the_free(&mut self, index: u32, to: Place) {
         let index = index as usize;
-        assert_eq!(self.places[index], Place::Free, "given twice");
+        assert_eq!(
+            self.places[index],
+            Place::Free,
+            "the pool returned a frame that is in use"
+        );
         self.places[index] = to;
         self.bytes[index] = [0; LAYOUT.capacity];
         self.free -= 1;
     }
 
     fn claim(&mut self, index: u32, len: usize) {
-        // SAFETY: there is no kernel.
+        // SAFETY: no kernel uses the frames.
         let frame = unsafe { self.pool.claim(index, len) };
         let offered = self.places.get(index as usize) == Some(&Place::Fill);
         assert_eq!(frame.is_some(), offered && len <= LAYOUT.capacity);
@@ -240,12 +242,12 @@ impl World {
     }
 
     fn complete(&mut self, index: u32) {
-        // SAFETY: there is no kernel, and no `Sending` outlives its step.
+        // SAFETY: no kernel uses the frames, and no `Sending` outlives its step.
         let completed = unsafe { self.pool.complete(index) };
         assert_eq!(completed, self.completes(index as usize));
     }
 
-    /// What the completion of a frame changes; whether it is one.
+    /// Applies a completion to the model. Returns false if the frame was not being sent.
     fn completes(&mut self, index: usize) -> bool {
         match self.places.get_mut(index) {
             Some(place @ Place::Tx) => {
@@ -269,11 +271,11 @@ impl World {
                 self.seen[index] = matches!(self.places[index], Place::Tx | Place::ResidentTx);
             }
         }
-        // SAFETY: there is no kernel, and no `Sending` outlives its step.
+        // SAFETY: no kernel uses the frames, and no `Sending` outlives its step.
         assert_eq!(unsafe { self.pool.take_overdue() }, overdue);
     }
 
-    /// Whether pool and model agree, and every frame is in one place.
+    /// Checks that pool and model agree, and that every frame is in only one place.
     fn check(&mut self) {
         assert_eq!(self.pool.residents_left(), self.residents_left);
         let available = self.free.saturating_sub(self.residents_left);
@@ -285,7 +287,7 @@ impl World {
             owners[index] += 1;
             assert_eq!(self.places[index], Place::Hand);
             assert_eq!(frame[..], self.bytes[index][..frame.len()]);
-            // SAFETY: the index is a frame's.
+            // SAFETY: the index belongs to a frame.
             let data = unsafe { self.pool.0.data(frame.index) };
             assert_eq!(frame.as_ptr(), data.as_ptr());
         }
@@ -307,12 +309,12 @@ impl World {
         assert_eq!(free, self.free as usize);
     }
 
-    /// Gives everything back; then the pool is as new.
+    /// Returns all frames, and checks that the pool is as after its creation.
     fn end(mut self) {
         self.frames.clear();
         self.residents.clear();
         for index in 0..FRAMES as u32 {
-            // SAFETY: there is no kernel, and no `Sending` outlives its step.
+            // SAFETY: no kernel uses the frames, and no `Sending` outlives its step.
             unsafe {
                 self.pool.complete(index);
                 drop(self.pool.claim(index, 0));
@@ -325,13 +327,15 @@ impl World {
         let mut indices: Vec<_> = residents.iter().map(|r| r.frame.index).collect();
         indices.extend(frames.iter().map(|f| f.index));
         indices.sort_unstable();
-        assert!(indices.into_iter().eq(0..FRAMES as u32), "each frame once");
+        assert!(
+            indices.into_iter().eq(0..FRAMES as u32),
+            "the pool returns each frame once"
+        );
     }
 }
 
 proptest! {
-    // Miri takes a thousand times as long, and finds what it is there to find
-    // (accesses, not states) in few runs.
+    // Miri is a thousand times slower. It checks accesses rather than states, so few runs suffice.
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 3 } else { 1000 },
         failure_persistence: None,

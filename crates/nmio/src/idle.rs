@@ -1,7 +1,7 @@
-//! Decides when and how a loop sleeps. Nothing else decides that.
+//! Decides when and how a loop sleeps. No other code makes that decision.
 //!
-//! Port and handler give hints, [`Idle`] decides, and the loop acts. The policy knows no
-//! device and reads no clock. The first matching line counts:
+//! The port and the handler give hints, [`Idle`] decides, and the loop acts. The policy knows no
+//! device and reads no clock. The first matching line applies:
 //!
 //! | hints | rest |
 //! |---|---|
@@ -19,20 +19,20 @@ use crate::time::Instant;
 
 /// Maximum time until a blocked loop checks its stop flag.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
-/// Number of useless wake-ups in a row after which packets gather before the next one.
-/// A single connection causes two or three between two requests.
+/// Number of useless wake-ups in a row after which packets gather before the next wake-up. A single
+/// connection causes two or three between two requests.
 const USELESS_WAKEUPS: u32 = 4;
-/// Time for which packets gather. The kernel may double it.
+/// Time for which packets gather. The kernel may extend it up to twice.
 const GATHERING: Duration = Duration::from_micros(50);
 
 /// The state of the handler and the last flush.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
-    /// Latest time for the handler's timers, or `None` when only a packet can cause work.
+    /// Latest time for the handler's timers; `None` if there is no work until a packet arrives.
     pub(crate) due: Option<Instant>,
     /// Packets arrive faster than the loop can wake up.
     pub(crate) flooded: bool,
-    /// The kernel has everything that was queued.
+    /// The kernel has taken all queued packets.
     pub(crate) flushed: bool,
     /// The handler's bell is rung.
     pub(crate) has_messages: bool,
@@ -41,13 +41,13 @@ pub(crate) struct Outlook {
 /// What a loop does before it polls again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nothing.
+    /// Polls again at once.
     Spin,
-    /// Let other threads run first.
+    /// Lets other threads run first.
     Yield,
-    /// Let the kernel poll the device once.
+    /// Lets the kernel poll the device once.
     Poll,
-    /// Sleep until a packet comes.
+    /// Sleeps until a packet arrives.
     Block {
         /// Time to sleep first, even if packets arrive; at most `timeout`.
         gather: Duration,
@@ -59,25 +59,25 @@ pub(crate) enum Rest {
 /// Decides how a loop waits after a pass without packets.
 ///
 /// # Useless wake-ups
-/// A client that reads long responses acknowledges each piece, and sends its next request
-/// only after the last. Each such ACK wakes a server that has nothing to send, which costs
-/// as much as a response. So after four wake-ups in a row without a sent packet, packets
-/// gather for 50 to 100 µs before the next.
+/// A client that reads a long response acknowledges each piece, and sends its next request only
+/// after the last one. Each such ACK wakes a server that has nothing to send, which costs as much
+/// as a response. So after four wake-ups in a row without a sent packet, packets gather for 50 to
+/// 100 µs before the next.
 #[derive(Debug)]
 pub(crate) struct Idle {
     wait: Wait,
     straggler: Duration,
-    /// Whether packets arrived since the last sleep.
+    /// Packets arrived since the last sleep.
     received: bool,
     /// [`PortHints::sent`] before the last sleep.
     sent: u64,
-    /// Wake-ups in a row without a sent packet.
+    /// Number of wake-ups in a row without a sent packet.
     useless_wakeups: u32,
 }
 
 impl Idle {
-    /// Makes the policy of a loop that waits as `wait` says, and that flushes packets left by
-    /// a full ring again after `straggler`.
+    /// Creates the policy of a loop that waits as `wait` says. It flushes packets that a full ring
+    /// left behind again after `straggler`.
     pub(crate) fn new(wait: Wait, straggler: Duration) -> Self {
         Self {
             wait,
@@ -88,7 +88,7 @@ impl Idle {
         }
     }
 
-    /// Records a pass, and whether it received packets.
+    /// Records a pass. `received` says whether it received packets.
     #[inline(always)]
     pub(crate) fn note_pass(&mut self, received: bool) {
         self.received |= received;
@@ -118,16 +118,17 @@ impl Idle {
         Rest::Block { gather, timeout }
     }
 
-    /// Maximum time to sleep at `now` when the next timer expires at `due`.
+    /// Returns the maximum time to sleep at `now`, if the next timer expires at `due`.
     pub(crate) fn timeout(&self, due: Option<Instant>, flushed: bool, now: Instant) -> Duration {
         let most = if flushed { STOP_CHECK } else { self.straggler };
         due.map_or(most, |due| due.since(now).min(most))
     }
 
-    /// Whether enough wake-ups in a row were useless. `sent` frames were sent so far.
+    /// Returns true if enough wake-ups in a row were useless. `sent` is the number of frames sent
+    /// so far.
     fn count_useless_wakeups(&mut self, sent: u64) -> bool {
         let useless_wakeups = mem::take(&mut self.received) && sent == self.sent;
-        // A higher count makes no difference.
+        // A higher count would make no difference.
         let count = (self.useless_wakeups + 1).min(USELESS_WAKEUPS);
         self.useless_wakeups = if useless_wakeups { count } else { 0 };
         self.sent = sent;

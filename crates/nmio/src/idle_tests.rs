@@ -1,11 +1,11 @@
-//! The policy on a virtual clock, without ports.
+//! Tests of the policy on virtual time, without ports.
 
 use super::*;
 
 const STRAGGLER: Duration = Duration::from_millis(5);
 const NOW: Instant = Instant::from_millis(1_000);
 const MICRO: Duration = Duration::from_micros(1);
-/// A port whose packets gather in a ring while nobody waits.
+/// A port whose packets gather in a ring while the loop sleeps.
 const GATHERS: PortHints = PortHints {
     ready: false,
     can_poll: false,
@@ -16,7 +16,7 @@ const POLLS: PortHints = PortHints {
     can_poll: true,
     ..GATHERS
 };
-/// Only a packet can cause work, and all is flushed.
+/// No timer is set, and all packets are flushed.
 const QUIET: Outlook = Outlook {
     has_messages: false,
     due: None,
@@ -46,13 +46,13 @@ fn block(timeout: Duration) -> Rest {
     }
 }
 
-/// What a fresh policy says.
+/// Returns the decision of a new policy.
 fn rest(wait: Wait, port: PortHints, outlook: Outlook) -> Rest {
     idle(wait).rest(port, outlook, NOW)
 }
 
 #[test]
-fn who_spins_never_rests() {
+fn a_spinning_loop_never_sleeps() {
     for port in [PortHints::default(), GATHERS, POLLS] {
         for outlook in [QUIET, FLOODED, due(NOW), due(Instant::FAR)] {
             assert_eq!(rest(Wait::Spin, port, outlook), Rest::Spin);
@@ -61,7 +61,7 @@ fn who_spins_never_rests() {
 }
 
 #[test]
-fn nobody_rests_while_messages_wait() {
+fn a_loop_with_messages_does_not_sleep() {
     let outlook = Outlook {
         has_messages: true,
         ..QUIET
@@ -74,7 +74,7 @@ fn nobody_rests_while_messages_wait() {
 }
 
 #[test]
-fn frames_at_hand_are_not_waited_for() {
+fn a_loop_with_available_frames_does_not_sleep() {
     let ready = PortHints {
         ready: true,
         ..POLLS
@@ -87,7 +87,7 @@ fn frames_at_hand_are_not_waited_for() {
 }
 
 #[test]
-fn a_sleep_ends_when_a_timer_is_due_or_the_stop_flag_is_looked_at() {
+fn a_sleep_ends_at_a_timer_or_the_next_check_of_the_stop_flag() {
     let rest = |outlook| rest(Wait::Block, GATHERS, outlook);
     assert_eq!(rest(QUIET), block(STOP_CHECK));
     assert_eq!(rest(due(Instant::FAR)), block(STOP_CHECK));
@@ -98,7 +98,7 @@ fn a_sleep_ends_when_a_timer_is_due_or_the_stop_flag_is_looked_at() {
 }
 
 #[test]
-fn what_is_not_flushed_is_flushed_again_soon() {
+fn queued_packets_are_soon_flushed_again() {
     let rest = |outlook| {
         let flushed = false;
         rest(Wait::Block, GATHERS, Outlook { flushed, ..outlook })
@@ -109,28 +109,30 @@ fn what_is_not_flushed_is_flushed_again_soon() {
 }
 
 #[test]
-fn a_flood_keeps_those_awake_who_would_sleep() {
+fn a_flooded_loop_yields_instead_of_sleeping() {
     assert_eq!(rest(Wait::Block, GATHERS, FLOODED), Rest::Yield);
-    // Work that is due does not wait either.
+    // A flooded loop yields even if a timer has expired.
     let outlook = Outlook {
         due: Some(NOW),
         ..FLOODED
     };
     assert_eq!(rest(Wait::Block, GATHERS, outlook), Rest::Yield);
-    // What waits by polling the device must go on with that.
+    // A loop that waits by polling the device must continue to poll it.
     assert_eq!(rest(Wait::BusyPoll, POLLS, FLOODED), Rest::Poll);
 }
 
 #[test]
-fn busy_polling_blocks_where_nothing_is_driven() {
+fn busy_polling_blocks_if_the_port_cannot_poll() {
     assert_eq!(rest(Wait::BusyPoll, POLLS, QUIET), Rest::Poll);
     assert_eq!(rest(Wait::BusyPoll, GATHERS, QUIET), block(STOP_CHECK));
     assert_eq!(rest(Wait::Block, POLLS, QUIET), block(STOP_CHECK));
     assert_eq!(rest(Wait::BusyPoll, POLLS, due(NOW)), Rest::Spin);
 }
 
-/// Whether packets gather before each sleep, for what ended the last one and
-/// was sent then.
+/// Returns for each sleep whether packets gather first.
+///
+/// `sleeps` has, for each sleep, whether packets ended the sleep before, and how many frames were
+/// sent then.
 fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<bool> {
     let mut idle = idle(Wait::Block);
     let mut sent = 0;
@@ -138,7 +140,7 @@ fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<boo
     idle.rest(port, outlook, NOW);
     let gathering = sleeps.iter().map(|&(woken, frames)| {
         idle.note_pass(woken);
-        // A loop sleeps only after a pass that found nothing.
+        // A loop sleeps only after a pass without packets.
         idle.note_pass(false);
         sent += frames;
         let port = PortHints { sent, ..port };
@@ -151,7 +153,7 @@ fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<boo
 }
 
 #[test]
-fn packets_gather_after_wakeups_useless_wakeups_until_something_is_sent() {
+fn packets_gather_after_useless_wakeups_until_a_packet_is_sent() {
     let (vain, sent) = ((true, 0), (true, 3));
     let sleeps = [
         vain, vain, vain, sent, vain, vain, vain, vain, vain, sent, vain,
@@ -162,13 +164,13 @@ fn packets_gather_after_wakeups_useless_wakeups_until_something_is_sent() {
             false, false, false, false, false, false, false, true, true, false, false
         ]
     );
-    // Not in a port where they do not, nor behind a full ring.
+    // Packets do not gather on other ports, or behind a full ring.
     assert_eq!(gatherings(PortHints::default(), true, &sleeps), [false; 11]);
     assert_eq!(gatherings(GATHERS, false, &sleeps), [false; 11]);
 }
 
 #[test]
-fn who_waits_for_long_waits_for_the_next_packet_alone() {
+fn a_long_wait_without_packets_is_no_useless_wakeup() {
     let (vain, idle) = ((true, 0), (false, 0));
     assert_eq!(
         gatherings(
@@ -181,7 +183,7 @@ fn who_waits_for_long_waits_for_the_next_packet_alone() {
 }
 
 #[test]
-fn packets_gather_no_longer_than_until_a_timer_is_due() {
+fn packets_do_not_gather_beyond_a_timer() {
     let mut idle = idle(Wait::Block);
     for _ in 0..=USELESS_WAKEUPS {
         idle.rest(GATHERS, QUIET, NOW);
@@ -195,16 +197,16 @@ fn packets_gather_no_longer_than_until_a_timer_is_due() {
     }
 }
 
-/// What became of packets on virtual time.
+/// Result of handling packets on virtual time.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Served {
     sleeps: usize,
-    /// Most time from a packet's arrival until a pass took it.
+    /// Maximum time from a packet's arrival to the pass that took it.
     latest: Duration,
 }
 
-/// Serves packets that come `apart`, on virtual time: a pass takes a
-/// microsecond, and so does waking up.
+/// Handles packets that arrive `apart` from each other on virtual time. A pass takes a microsecond,
+/// and so does a wake-up.
 fn serve(wait: Wait, apart: Duration, answered: bool, flooded: bool) -> Served {
     const PACKETS: u32 = 1_000;
     let arrivals: Vec<Instant> = (1..=PACKETS).map(|n| NOW + apart * n).collect();
@@ -233,14 +235,14 @@ fn serve(wait: Wait, apart: Duration, answered: bool, flooded: bool) -> Served {
 }
 
 #[test]
-fn requests_are_answered_at_once_and_acks_useless_wakeups_wake_seldom() {
+fn requests_are_answered_at_once_and_pure_acks_rarely_cause_wakeups() {
     let apart = Duration::from_micros(10);
     let requests = serve(Wait::Block, apart, true, false);
     assert_eq!((requests.sleeps, requests.latest), (1_000, MICRO));
     let acks = serve(Wait::Block, apart, false, false);
     assert!((160..200).contains(&acks.sleeps), "{acks:?}");
     assert!(acks.latest <= GATHERING, "{acks:?}");
-    // Rare ones are taken as they come, some of them after a gathering.
+    // Rare packets are handled at once. Some arrive after the gathering time.
     let rare = serve(Wait::Block, GATHERING * 3, false, false);
     assert_eq!((rare.sleeps, rare.latest), (1_000, MICRO));
 }

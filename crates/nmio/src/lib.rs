@@ -1,19 +1,18 @@
-//! Packet I/O for servers that carry their own network stack: ports, frames, the event
-//! loop and timers. This crate knows no protocol.
+//! Packet I/O for servers that bring their own network stack: ports, frames, the event loop and
+//! timers. This crate knows no protocol.
 //!
-//! This is `libnmio` of *Network Stack Specialization for Performance*
-//! (SIGCOMM 2014), on `AF_XDP` instead of netmap.
+//! It is the `libnmio` of *Network Stack Specialization for Performance* (SIGCOMM 2014), on
+//! `AF_XDP` instead of netmap.
 //!
 //! # The idea
-//! A [`Port`] is one RX/TX queue pair, owned by one thread. It receives and sends
-//! [`Frame`]s and [`Resident`]s: values that own a piece of the memory that the port
-//! shares with the kernel. Nothing copies a packet unless the caller does. A server
-//! answers in one of three ways:
+//! A [`Port`] is one RX/TX queue pair, owned by one thread. It receives and sends [`Frame`]s and
+//! [`Resident`]s. Each of these owns a piece of the memory that the port shares with the kernel.
+//! Nothing copies a packet unless the caller does. A server can answer in three ways:
 //!
-//! - *turnaround*: the received frame is rewritten and given to [`Port::send`];
-//! - *memcopy*: a scratch frame of [`Pool::take`] is filled and sent;
-//! - *pre-copy*: a [`Resident`], built long before, is patched in place and
-//!   given to [`Port::send_resident`], again and again.
+//! - *turnaround*: rewrite the received frame and give it to [`Port::send`];
+//! - *memcopy*: fill a scratch frame from [`Pool::take`] and send it;
+//! - *pre-copy*: build a [`Resident`] in advance, and for each answer patch it in place and give it
+//!   to [`Port::send_resident`].
 //!
 //! A run of segments may leave as one packet, a [`SuperSegment`]
 //! ([`Port::send_super`]), if the port's [`Capabilities`] allow it.
@@ -28,12 +27,12 @@
 //! use nmio::device::{AnyPort, Interface, InterfaceConfig, MemoryPlan, Transport};
 //! use nmio::{Frame, Handler, Instant, LoopConfig, Port, TscClock, Wait};
 //!
-//! /// Sends every frame back as it came.
+//! /// Sends every frame back unchanged.
 //! struct Mirror;
 //!
 //! impl<P: Port> Handler<P> for Mirror {
 //!     fn handle_frame(&mut self, port: &mut P, frame: Frame, _now: Instant) {
-//!         // A full ring drops it: there is no other queue.
+//!         // If the TX ring is full, the frame is dropped.
 //!         let _ = port.send(frame);
 //!     }
 //!     fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
@@ -43,7 +42,7 @@
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Once, in the main thread: steering, addresses, reserved ports.
+//! // Once, in the main thread: attach the steering program, reserve ports.
 //! let interface = Interface::open(&InterfaceConfig {
 //!     device: "xdp:eth1".parse()?,
 //!     own_addresses: vec![],
@@ -55,10 +54,10 @@
 //! for (name, value) in interface.summary() {
 //!     println!("{name}: {value}");
 //! }
-//! // Then in each worker's thread, its queue.
+//! // Then in each worker's thread: open its queue.
 //! let port = interface.queue(0).open(MemoryPlan::default())?;
 //! let (clock, config, stop) = (TscClock::new(), LoopConfig::default(), AtomicBool::new(false));
-//! // Matched once, so that the loop is compiled for one kind of port.
+//! // Match once, so that the compiler specializes the loop for each kind of port.
 //! match port {
 //!     AnyPort::Xdp(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
 //!     AnyPort::Tap(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
@@ -71,7 +70,7 @@
 //! | port | for |
 //! |---|---|
 //! | [`xdp`] | `AF_XDP`: rings shared with the kernel, native or generic, zero-copy or copy |
-//! | [`tap`] | the portable fallback, one system call a packet or super-segment |
+//! | [`tap`] | the portable fallback, one system call per packet or super-segment |
 //! | [`sim`] | two ends in one process on virtual time |
 //! | [`pcap`] | wraps a port and captures its packets, for Wireshark |
 //! | [`fault`] | wraps a port and drops, duplicates, reorders or corrupts frames |
@@ -87,17 +86,17 @@
 //! | `netmap_input()` | [`run`] |
 //! | `netmap_output()` with a memory copy | [`Port::send`] |
 //! | `netmap_output()` with zero copy | [`Port::send_resident`] |
-//! | its adaptive TX batching | [`LoopConfig::flush_interval`] and [`LoopConfig::straggler`] |
+//! | adaptive TX batching | [`LoopConfig::flush_interval`] and [`LoopConfig::straggler`] |
 //!
 //! # Absent on purpose
 //! - No protocol, not even Ethernet. Only the steering program parses packets, in the
 //!   kernel, to find those of the server.
-//! - No sharing between threads: no lock, no atomic, and `Rc` in a [`Pool`].
-//! - No queue beside the TX ring, no allocation, and no system call per packet, except
-//!   the ring's wakeup (and on [`tap`]).
+//! - No sharing between threads: no locks and no atomics, and `Rc` in a [`Pool`].
+//! - No queue except the TX ring, no allocation, and no system call per packet. Exceptions are the
+//!   ring's wakeup, and [`tap`].
 //! - No packet in several frames: an MTU above a page is refused.
-//! - No explicit removal: descriptors hold everything that is opened here, so it
-//!   vanishes with the process, however that ends.
+//! - No explicit cleanup. Descriptors hold everything that is opened here, so the kernel removes it
+//!   when the process ends in any way.
 pub mod checksum;
 pub mod copies;
 pub mod device;

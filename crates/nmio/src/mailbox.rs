@@ -1,7 +1,7 @@
-//! Bounded mailboxes, the only way from outside into a worker.
+//! Bounded mailboxes, the only way to reach a worker from outside.
 //!
-//! Any thread can send. The worker handles its messages between two batches, and a bell
-//! wakes it when it sleeps. While the worker is busy, a message costs no system call.
+//! Any thread can send. The worker handles messages between two batches, and a bell wakes it if it
+//! sleeps. While the worker is busy, a message costs no system call.
 //!
 //! ```
 //! let (sender, mut mailbox) = nmio::mailbox(2)?;
@@ -19,9 +19,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A [`Handler`](crate::Handler) gives its bell to the loop, which silences it, and takes
-//! its messages in [`handle_messages`](crate::Handler::handle_messages). Several mailboxes
-//! of one worker [share a bell](Bell::mailbox).
+//! A [`Handler`](crate::Handler) returns its bell to the loop, which silences it. The handler then
+//! takes its messages in [`handle_messages`](crate::Handler::handle_messages). Several mailboxes of
+//! one worker [share a bell](Bell::mailbox).
 
 use std::fmt;
 use std::io;
@@ -32,10 +32,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Makes a mailbox for `capacity` messages with its own bell (see [`Bell::mailbox`]).
+/// Creates a mailbox for `capacity` messages with its own bell (see [`Bell::mailbox`]).
 ///
 /// # Errors
-/// When the process has no file descriptor left for the bell.
+/// If the process has no file descriptor left for the bell.
 pub fn mailbox<M: Send>(capacity: usize) -> io::Result<(Sender<M>, Mailbox<M>)> {
     Ok(Bell::new()?.mailbox(capacity))
 }
@@ -47,18 +47,17 @@ pub struct Bell(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// An eventfd.
+    /// The eventfd of the bell.
     event: OwnedFd,
-    /// A message was sent since the bell was last silenced. Senders then need not ring
-    /// again.
+    /// A message was sent since the bell was last silenced, so senders need not ring again.
     is_rung: AtomicBool,
 }
 
 impl Bell {
-    /// Makes a bell without mailboxes.
+    /// Creates a bell without mailboxes.
     ///
     /// # Errors
-    /// When the process has no file descriptor left.
+    /// If the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -66,8 +65,8 @@ impl Bell {
         })))
     }
 
-    /// Makes a mailbox for `capacity` messages, at least 1, that rings this bell, and a
-    /// sender to it. It allocates memory for all of them at once.
+    /// Creates a mailbox for `capacity` messages (at least 1) that rings this bell, and a sender to
+    /// it. It allocates memory for all messages at once.
     pub fn mailbox<M: Send>(&self, capacity: usize) -> (Sender<M>, Mailbox<M>) {
         let capacity = capacity.max(1);
         let (sender, receiver) = sync_channel(capacity);
@@ -83,29 +82,30 @@ impl Bell {
         (sender, mailbox)
     }
 
-    /// Whether there may be a message.
+    /// Returns true if there may be a message.
     #[inline(always)]
     pub fn is_rung(&self) -> bool {
         self.0.is_rung.load(Ordering::Relaxed)
     }
 
-    /// The eventfd, which is readable while the bell is rung. A port waits for it and its
-    /// device together.
+    /// Returns the eventfd, which is readable while the bell is rung. A port waits for it together
+    /// with its device.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
 
     fn ring(&self) {
-        // Release: a thread that finds it rung also finds the message.
+        // Release ordering: a thread that sees the bell rung also sees the message.
         if !self.0.is_rung.swap(true, Ordering::AcqRel) {
-            // This fails only after 2^64 writes.
+            // The write fails only after 2^64 writes without a read.
             let _ = rustix::io::write(self.event(), &1u64.to_ne_bytes());
         }
     }
 
-    /// Silences the bell, so that the next message rings it again. Returns whether it was
-    /// rung. The caller must then take all messages, because the bell does not ring again for
-    /// them. A silent bell costs one load.
+    /// Silences the bell, so that the next message rings it again. Returns true if it was rung.
+    ///
+    /// The caller must then take all messages, because the bell does not ring again for them. For a
+    /// silent bell this costs one load.
     #[inline(always)]
     pub fn silence(&self) -> bool {
         self.is_rung() && self.silence_rung()
@@ -113,7 +113,7 @@ impl Bell {
 
     #[cold]
     fn silence_rung(&self) -> bool {
-        // Read before the swap, so that a sender that rings after it is not lost.
+        // Read before the swap, so that a later ring is not lost.
         let _ = rustix::io::read(self.event(), &mut [0u8; 8]);
         self.0.is_rung.swap(false, Ordering::AcqRel)
     }
@@ -136,11 +136,11 @@ impl<M> Clone for Sender<M> {
 }
 
 impl<M> Sender<M> {
-    /// Sends a message, without waiting. Messages of one thread are handled in order.
+    /// Sends a message without waiting. Messages of one thread arrive in order.
     ///
     /// # Errors
-    /// [`SendMessageError::Full`] when the worker has not kept up, and
-    /// [`SendMessageError::Closed`] when it has ended. Both return the message.
+    /// [`SendMessageError::Full`] if the mailbox is full, and [`SendMessageError::Closed`] if the
+    /// worker has ended. Both return the message.
     pub fn send(&self, message: M) -> Result<(), SendMessageError<M>> {
         self.messages
             .try_send(message)
@@ -153,17 +153,17 @@ impl<M> Sender<M> {
     }
 }
 
-/// Why a message was not sent, with the message.
+/// Why a message was not sent. Contains the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendMessageError<M> {
-    /// The mailbox is full: send the message again later, or drop it.
+    /// The mailbox is full. Send the message again later, or drop it.
     Full(M),
     /// The worker has ended.
     Closed(M),
 }
 
 impl<M> SendMessageError<M> {
-    /// The message that was not sent.
+    /// Returns the message that was not sent.
     pub fn into_message(self) -> M {
         match self {
             Self::Full(message) | Self::Closed(message) => message,
@@ -194,23 +194,23 @@ impl<M> std::error::Error for SendMessageError<M> {}
 /// The worker's end of a [`mailbox`].
 #[derive(Debug)]
 pub struct Mailbox<M> {
-    /// Neither end ever waits, so this takes no lock.
+    /// Neither end ever blocks, so this takes no lock.
     messages: Receiver<M>,
     capacity: usize,
     bell: Bell,
 }
 
 impl<M> Mailbox<M> {
-    /// The bell that wakes the worker (see [`Handler::bell`](crate::Handler::bell)).
+    /// Returns the bell that wakes the worker (see [`Handler::bell`](crate::Handler::bell)).
     #[inline(always)]
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
 
-    /// Takes all messages, oldest first. Messages that arrive meanwhile may wait for the next
-    /// call, so that no sender keeps a worker from its packets.
+    /// Takes all messages, oldest first. Messages that arrive meanwhile may wait for the next call,
+    /// so senders cannot keep a worker from its packets.
     pub fn take_all(&mut self, mut handle: impl FnMut(M)) {
-        // There were no more when the bell was silenced.
+        // No more than `capacity` messages were waiting when the bell was silenced.
         for message in self.messages.try_iter().take(self.capacity) {
             handle(message);
         }

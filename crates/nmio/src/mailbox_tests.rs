@@ -25,7 +25,7 @@ fn sys_poll(bell: &Bell) -> i16 {
 }
 
 #[test]
-fn a_full_mailbox_gives_the_message_back() {
+fn a_full_mailbox_returns_the_message() {
     let (sender, mut mailbox) = mailbox(2).unwrap();
     assert_eq!(sender.send(1), Ok(()));
     assert_eq!(sender.clone().send(2), Ok(()));
@@ -44,7 +44,7 @@ fn the_bell_rings_once_until_the_mailbox_is_emptied() {
     assert!(!is_readable(mailbox.bell()));
     sender.send(1).unwrap();
     assert!(is_readable(mailbox.bell()));
-    // A second message makes no system call: the event counts one.
+    // A second message makes no system call, so the eventfd still counts one.
     sender.send(2).unwrap();
     let mut count = [0; 8];
     rustix::io::read(mailbox.bell().event(), &mut count).unwrap();
@@ -55,7 +55,7 @@ fn the_bell_rings_once_until_the_mailbox_is_emptied() {
 }
 
 #[test]
-fn what_a_message_causes_to_be_sent_comes_the_next_time() {
+fn a_message_sent_while_messages_are_taken_waits_for_the_next_call() {
     let (sender, mut mailbox) = mailbox(1).unwrap();
     sender.send(1).unwrap();
     let mut rounds = 0;
@@ -64,13 +64,13 @@ fn what_a_message_causes_to_be_sent_comes_the_next_time() {
         rounds += 1;
         sender.send(message + 1).unwrap();
     });
-    assert_eq!(rounds, 1, "a sender cannot keep a worker");
+    assert_eq!(rounds, 1, "a sender cannot keep the worker busy");
     assert!(mailbox.bell().is_rung());
     assert_eq!(taken(&mut mailbox), [2]);
 }
 
 #[test]
-fn mailboxes_on_one_bell_are_told_of_together() {
+fn mailboxes_can_share_a_bell() {
     let bell = Bell::new().unwrap();
     let (to_first, mut first) = bell.mailbox(1);
     let (to_second, mut second) = bell.mailbox(1);
@@ -80,7 +80,7 @@ fn mailboxes_on_one_bell_are_told_of_together() {
     assert!(!first.bell().silence() && !second.bell().silence());
     let mut taken = Vec::new();
     first.take_all(|message| taken.push(message));
-    // It comes while the worker is at it, and rings again.
+    // This message arrives while the worker takes messages, and rings again.
     to_first.send(3).unwrap();
     second.take_all(|message| taken.push(message));
     assert_eq!(taken, [1, 2]);
@@ -89,10 +89,9 @@ fn mailboxes_on_one_bell_are_told_of_together() {
     assert_eq!(taken, [1, 2, 3]);
 }
 
-/// Two threads send as fast as they can, and none of the messages is lost or stays
-/// behind a silent bell.
+/// Two threads send as fast as they can. No message is lost or stays behind a silent bell.
 #[test]
-fn every_message_is_heard() {
+fn every_message_is_received() {
     const EACH: u32 = 20_000;
     let (sender, mut mailbox) = mailbox(16).unwrap();
     let senders: Vec<_> = (0..2)
@@ -112,10 +111,10 @@ fn every_message_is_heard() {
         let bell = mailbox.bell();
         let second = Duration::from_secs(10);
         let events = crate::sys::poll(bell.event(), libc::POLLIN, second, None).unwrap();
-        assert!(events & libc::POLLIN != 0, "a message came by no bell");
+        assert!(events & libc::POLLIN != 0, "a message must ring the bell");
         bell.silence();
         mailbox.take_all(|(who, number): (usize, u32)| {
-            assert_eq!(next[who], number, "in order");
+            assert_eq!(next[who], number, "messages of one sender arrive in order");
             next[who] += 1;
         });
     }
@@ -124,7 +123,7 @@ fn every_message_is_heard() {
     }
 }
 
-/// Remembers when its messages were handled.
+/// Records when its messages were handled.
 struct Listening {
     mailbox: Mailbox<u32>,
     heard: Vec<(u32, Instant)>,
@@ -145,7 +144,7 @@ impl<P: Port> Handler<P> for Listening {
     }
 }
 
-/// Sends a message when its timer is due.
+/// Sends a message when its timer expires.
 struct Calling {
     sender: Sender<u32>,
     at: Option<Instant>,
@@ -165,7 +164,7 @@ impl<P: Port> Handler<P> for Calling {
 }
 
 #[test]
-fn a_sleeping_worker_hears_a_message_within_100_microseconds() {
+fn a_sleeping_worker_gets_a_message_within_100_microseconds() {
     let (sender, mailbox) = mailbox(4).unwrap();
     let (mut a, mut b, clock) = sim::link(&LinkConfig::symmetric(PathConfig::default()), 1);
     let mut listening = Listening {

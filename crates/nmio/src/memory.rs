@@ -1,18 +1,19 @@
-//! Large pages for memory that is read at random.
+//! Large pages for memory with random access.
 #![allow(unsafe_code)]
 
 use std::mem::size_of_val;
 
-/// Size of a large page on x86-64, and on aarch64 with pages of 4 KiB. On other machines
-/// the kernel rounds it.
+/// Size of a large page on x86-64, and on aarch64 with pages of 4 KiB. Elsewhere the kernel rounds
+/// the range.
 const LARGE_PAGE: usize = 2 << 20;
-/// From linux/mman.h; libc lacks it for some targets.
+/// Defined in linux/mman.h; libc lacks it for some targets.
 const MADV_COLLAPSE: i32 = 25;
 
-/// Asks the kernel to keep `memory` in large pages. A look-up in a table of many megabytes
-/// then costs one cache miss and no page table walk. Call it once the table is full, because
-/// the kernel moves the present pages together; that takes some ms for 100 MB. It is a hint:
-/// it does nothing without kernel support or for less than one large page.
+/// Asks the kernel to move `memory` to large pages. A lookup in a table of many megabytes then
+/// costs one cache miss, without a page table walk.
+///
+/// Call it once the table is full, because it moves the existing pages, which takes some ms for 100
+/// MB. It is only a hint. It does nothing without kernel support, or for less than one large page.
 pub fn prefer_large_pages<T>(memory: &[T]) {
     let start = memory.as_ptr() as usize;
     let first = start.next_multiple_of(LARGE_PAGE);
@@ -22,8 +23,8 @@ pub fn prefer_large_pages<T>(memory: &[T]) {
     }
     let whole = memory.as_ptr().cast::<u8>().wrapping_add(first - start);
     for advice in [libc::MADV_HUGEPAGE, MADV_COLLAPSE] {
-        // SAFETY: the range lies within `memory`, which is mapped as long as
-        // it is borrowed; both advices keep its content and its protection.
+        // SAFETY: the range lies within `memory`, which stays mapped while it is borrowed. Both
+        // kinds of advice keep its content and its protection.
         unsafe { libc::madvise(whole.cast_mut().cast(), end - first, advice) };
     }
 }

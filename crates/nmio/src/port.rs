@@ -17,7 +17,7 @@ pub const MAX_BATCH: usize = 256;
 /// Frames received together, oldest first.
 pub type Batch = ArrayVec<Frame, MAX_BATCH>;
 
-/// What a port can do. The layers above adapt to it, whatever the kind of port.
+/// Capabilities of a port. The layers above adapt to them, whatever the kind of port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// The largest IP packet, in bytes (the link's MTU).
@@ -27,8 +27,9 @@ pub struct Capabilities {
     /// Accepts a TCP or UDP checksum that covers only the pseudo-header. Off by
     /// default, because about one corrupted packet in 65,536 then passes.
     pub partial_checksums: bool,
-    /// The largest super-segment over IPv4, as bytes of its IP packet, that
-    /// [`Port::send_super`] takes; 0 when it takes none. Over IPv6 the limit is at most [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
+    /// Largest super-segment over IPv4 that [`Port::send_super`] accepts, as bytes of its IP
+    /// packet. 0: none. Over IPv6 the limit is at most
+    /// [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
     /// Number of resident packets that the port's memory can hold.
     pub resident_frames: u32,
@@ -37,9 +38,9 @@ pub struct Capabilities {
 /// Why a packet was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The TX ring is full. The next ACK, timer or completion tries again.
+    /// The TX ring is full. Retry at the next ACK, timer or completion.
     RingFull,
-    /// This resident packet is already in the ring; send another copy.
+    /// This resident packet is already in the ring. Send another copy.
     InFlight,
 }
 
@@ -71,7 +72,7 @@ impl BatchSizes {
         }
     }
 
-    /// Number of batches in each class, single frames first.
+    /// Returns the number of batches in each class, single frames first.
     pub fn classes(&self) -> &[u64; Self::CLASSES] {
         &self.0
     }
@@ -102,7 +103,7 @@ impl fmt::Display for BatchSizes {
     }
 }
 
-/// Counts of a port since it was opened.
+/// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Frames received.
@@ -115,10 +116,9 @@ pub struct PortCounters {
     pub tx_bytes: u64,
     /// Super-segments queued for sending. Their segments count as frames as well.
     pub tx_supers: u64,
-    /// Frames that could not be queued because the TX ring was full.
+    /// Packets that could not be queued because the TX ring was full.
     pub tx_ring_full: u64,
-    /// Frames that arrived and were lost before the port took them, as far as the kernel
-    /// reports it.
+    /// Received frames that were lost before the port took them, as far as the kernel reports them.
     pub rx_lost: u64,
     /// Sent frames that the driver never returned, and that the port took back.
     pub tx_lost: u64,
@@ -137,13 +137,14 @@ pub struct PortCounters {
 /// How an idle loop waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
-    /// Sleep in the kernel until a packet arrives or a timer expires. While a handler
-    /// [is flooded](crate::Handler::is_flooded) the loop only yields. After several
-    /// packets in a row that caused no reply, a loop on `AF_XDP` first sleeps for 50 to
-    /// 100 µs, so that packets gather.
+    /// Sleep in the kernel until a packet arrives or a timer expires.
+    ///
+    /// While a handler [is flooded](crate::Handler::is_flooded), the loop only yields. After
+    /// several packets in a row without a reply, a loop on `AF_XDP` first sleeps for 50 to 100 µs,
+    /// so that packets gather.
     #[default]
     Block,
-    /// Poll the ring without a pause.
+    /// Poll the ring without pauses.
     Spin,
     /// Let the kernel poll the device inside the waiting call, if the driver supports
     /// it.
@@ -154,7 +155,7 @@ pub enum Wait {
 /// can only sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortHints {
-    /// Frames are available that do not end a [`wait`](Port::wait).
+    /// Frames are available that would not end a [`wait`](Port::wait).
     pub ready: bool,
     /// [`Port::poll_device`] makes the kernel poll the device.
     pub can_poll: bool,
@@ -167,16 +168,16 @@ pub struct PortHints {
 /// One RX/TX queue pair, owned by one thread.
 ///
 /// # Calling contract
-/// [`receive`](Port::receive) a batch, handle each frame to completion while
-/// calling [`send`](Port::send) and [`send_resident`](Port::send_resident) as
-/// often as you like, then call [`flush`](Port::flush), which hands the packets to the
-/// kernel. Call [`wait`](Port::wait) or
-/// [`poll_device`](Port::poll_device) only after an empty `receive` and a `flush`, and
-/// only for a short time when `flush` returned `false`.
-/// [`run`](crate::run) does all this.
+/// [`receive`](Port::receive) a batch, and handle each frame to completion. Call
+/// [`send`](Port::send) and [`send_resident`](Port::send_resident) as often as needed. Then call
+/// [`flush`](Port::flush), which hands the packets to the kernel.
 ///
-/// Frames and residents can be sent only through the port whose [`pool`](Port::pool)
-/// they belong to. Copy a packet of another port to a frame of this one.
+/// Call [`wait`](Port::wait) or [`poll_device`](Port::poll_device) only after an empty `receive`
+/// and a `flush`. If `flush` returned `false`, wait only for a short time. [`run`](crate::run) does
+/// all this.
+///
+/// A frame or resident can be sent only through the port whose [`pool`](Port::pool) it belongs to.
+/// To send a packet of another port, copy it to a frame of this one.
 ///
 /// # Panics
 /// `send` and `send_resident` panic on a packet of another port's pool.
@@ -185,73 +186,72 @@ pub struct PortHints {
 /// `netmap_output()` is `send` (turnaround and memcopy) and `send_resident`
 /// (zero copy).
 pub trait Port {
-    /// What the port can do. Only [`segmentation`](Capabilities::segmentation) may
-    /// change: it may fall.
+    /// Returns the port's capabilities. Only [`segmentation`](Capabilities::segmentation) may
+    /// change, and only to a lower value.
     fn capabilities(&self) -> Capabilities;
 
-    /// The port's memory, for scratch frames and residents.
+    /// Returns the port's memory, for scratch frames and residents.
     fn pool(&self) -> &Pool;
 
     /// Moves at most `limit` received frames into the empty `batch`, and reclaims sent
     /// frames.
     ///
     /// # Errors
-    /// When the port is gone, because its interface was removed. Serving ends then.
+    /// If the port is gone because its interface was removed. The server must then stop.
     fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()>;
 
     /// Queues a frame. On failure the frame is dropped, which returns it to
     /// the pool.
     ///
     /// # Errors
-    /// [`SendError::RingFull`].
+    /// [`SendError::RingFull`] if the TX ring is full.
     fn send(&mut self, frame: Frame) -> Result<(), SendError>;
 
     /// Queues a resident packet in place.
     ///
     /// # Errors
-    /// [`SendError::RingFull`], [`SendError::InFlight`].
+    /// [`SendError::RingFull`] if the TX ring is full, and [`SendError::InFlight`] if the packet is
+    /// already in it.
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError>;
 
-    /// Queues a run of segments as one packet. It stays in order with frames and
-    /// residents.
+    /// Queues a run of segments as one packet, in order with frames and residents.
     ///
     /// # Errors
-    /// [`SendError::RingFull`].
+    /// [`SendError::RingFull`] if the TX ring is full.
     ///
     /// # Panics
-    /// When the port takes no super-segments (see [`Capabilities::segmentation`]).
+    /// If the port accepts no super-segments (see [`Capabilities::segmentation`]).
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError>;
 
-    /// Number of free slots in the TX ring, and so of sends that succeed now. This is the
-    /// only back-pressure, because the ring is the only output queue.
+    /// Returns the number of free slots in the TX ring: this many sends will succeed now. The ring
+    /// is the only output queue, so this is the only back-pressure.
     fn room(&mut self) -> usize;
 
-    /// Hands queued frames to the kernel. Returns `false` when some are still queued for
-    /// a later flush.
+    /// Hands queued packets to the kernel. Returns `false` if some remain queued for a later flush.
     ///
     /// # Errors
-    /// When the port is gone.
+    /// If the port is gone.
     fn flush(&mut self) -> io::Result<bool>;
 
-    /// Facts that decide how an idle loop waits.
+    /// Returns facts that decide how an idle loop waits.
     fn hints(&self) -> PortHints;
 
     /// Sleeps until a packet arrives or `bell` is rung, for at most `timeout`.
     ///
     /// # Errors
-    /// When the port is gone. An interrupted wait is no error.
+    /// If the port is gone. An interrupted wait is not an error.
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()>;
 
     /// Makes the kernel poll the device for some microseconds. Call it only if
     /// [`PortHints::can_poll`] is set. The default does nothing.
     ///
     /// # Errors
-    /// When the port is gone.
+    /// If the port is gone.
     fn poll_device(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// The port's counts.
+    /// Returns the port's counters.
     fn counters(&self) -> PortCounters;
 }
 

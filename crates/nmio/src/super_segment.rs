@@ -1,10 +1,12 @@
 //! Super-segments: runs of segments that leave as one packet, which the kernel or the device
 //! segments (GSO, TSO).
 //!
-//! Consecutive segments differ only in sequence number, length and checksum. So they can
-//! leave as one packet with one set of headers. The network card segments it, or nobody does
-//! when the receiver is on the same host. A [`SuperSegment`] gathers patched headers and a
-//! range of shared bytes, which are not copied here.
+//! Consecutive segments differ only in sequence number, length and checksum. So they can leave as
+//! one packet with one set of headers. The network card segments it. If the receiver is on the same
+//! host, it stays whole.
+//!
+//! A [`SuperSegment`] consists of patched headers and a range of shared bytes, which are not copied
+//! here.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,21 +14,23 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-/// Maximum length of all headers, in bytes: Ethernet with a tag, IPv6, and TCP with all
+/// Maximum length of all headers, in bytes: Ethernet with a VLAN tag, IPv6, and TCP with all
 /// options.
 pub const MAX_HEADERS: usize = 18 + 40 + 60;
 /// Maximum number of payload bytes that a patch replaces.
 pub const MAX_PATCH: usize = 256;
 
-/// Maximum length of an IP packet over IPv6, in bytes: Linux's default limit, which includes
-/// an Ethernet header. Some kernels require a hop-by-hop option for longer ones, and others
-/// forbid it.
+/// Maximum length of an IP packet over IPv6, in bytes. This is Linux's default limit, which
+/// includes an Ethernet header. For longer packets, some kernels require a hop-by-hop option, and
+/// others forbid it.
 pub const MAX_OVER_V6: usize = 65_535 - 14;
 
-/// The panic message of a port that takes no super-segments.
-pub(crate) const TAKES_NONE: &str = "the port takes no super-segments, as its capabilities say";
+/// The panic message of a port that accepts no super-segments.
+pub(crate) const TAKES_NONE: &str =
+    "this port accepts no super-segments; check Capabilities::segmentation first";
 
-/// The kind of segmentation (Linux's `gso_type`), which follows from the transport header.
+/// The kind of segmentation (Linux's `gso_type`), determined by the IP version and the transport
+/// protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GsoType {
     /// TCP over IPv4.
@@ -39,10 +43,12 @@ pub enum GsoType {
 
 /// A run of segments as one packet; see [`Port::send_super`](crate::Port::send_super).
 ///
-/// The headers are those of the first segment, with the lengths of the whole run. The
-/// transport's checksum field holds the sum of the run's pseudo-header, not complemented.
-/// Segmentation completes both. PSH and FIN apply to the last segment. A segment with CWR
-/// (RFC 3168) must leave as a frame, because some devices cannot segment such a run.
+/// The headers are those of the first segment, except that lengths are those of the whole run. The
+/// transport checksum field holds the sum of the run's pseudo-header, not complemented.
+/// Segmentation corrects lengths and checksums. PSH and FIN apply to the last segment.
+///
+/// A segment with CWR (RFC 3168) must leave as a frame, because some devices cannot segment such a
+/// run.
 #[derive(Clone)]
 pub struct SuperSegment {
     gso_type: GsoType,
@@ -57,13 +63,13 @@ pub struct SuperSegment {
 }
 
 impl SuperSegment {
-    /// Makes a run with the payload `bytes[range]`, in segments of `segment_len` bytes. The
-    /// caller must write the headers, which are `headers` bytes of zeroes. The transport's
-    /// header begins at `transport_at`.
+    /// Creates a run with the payload `bytes[range]`, in segments of `segment_len` bytes. The
+    /// `headers` bytes of headers are zero, and the caller must write them. The transport header
+    /// begins at `transport_at`.
     ///
     /// # Panics
-    /// When `headers` exceeds [`MAX_HEADERS`], `transport_at` lies outside, or
-    /// `range` outside of `bytes`.
+    /// If `headers` exceeds [`MAX_HEADERS`], if `transport_at` is not below `headers`, or if
+    /// `range` is outside of `bytes`.
     pub fn new(
         gso_type: GsoType,
         segment_len: u16,
@@ -71,7 +77,10 @@ impl SuperSegment {
         bytes: &Arc<[u8]>,
         range: Range<usize>,
     ) -> Self {
-        assert!(transport_at < headers, "the transport's header is inside");
+        assert!(
+            transport_at < headers,
+            "the transport header must begin inside the headers"
+        );
         assert!(range.start <= range.end && range.end <= bytes.len());
         let mut zeroes = ArrayVec::new();
         zeroes
@@ -89,20 +98,23 @@ impl SuperSegment {
         }
     }
 
-    /// The headers, for writing.
+    /// Returns the headers for writing.
     #[inline]
     pub fn headers_mut(&mut self) -> &mut [u8] {
         &mut self.headers
     }
 
-    /// Sets and returns the patch, for writing: `len` bytes that replace those of the payload
-    /// from offset `at`. A run has one patch.
+    /// Sets the run's only patch, and returns it for writing. It replaces `len` payload bytes from
+    /// offset `at`.
     ///
     /// # Panics
-    /// When `len` exceeds [`MAX_PATCH`] or the patch reaches beyond the payload.
+    /// If `len` exceeds [`MAX_PATCH`] or the patch reaches beyond the payload.
     #[inline]
     pub fn patch_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
-        assert!(at + len <= self.range.len(), "inside the payload");
+        assert!(
+            at + len <= self.range.len(),
+            "the patch must lie inside the payload"
+        );
         self.patch.clear();
         self.patch
             .try_extend_from_slice(&[0; MAX_PATCH][..len])
@@ -111,44 +123,44 @@ impl SuperSegment {
         &mut self.patch
     }
 
-    /// The kind of segmentation.
+    /// Returns the kind of segmentation.
     pub fn gso_type(&self) -> GsoType {
         self.gso_type
     }
 
-    /// Payload bytes of each segment, except the last.
+    /// Returns the number of payload bytes of each segment except the last.
     pub fn segment_len(&self) -> usize {
         self.segment_len.into()
     }
 
-    /// Offset of the transport's header.
+    /// Returns the offset of the transport header.
     pub fn transport_at(&self) -> usize {
         self.transport_at.into()
     }
 
-    /// The headers.
+    /// Returns the headers.
     pub fn headers(&self) -> &[u8] {
         &self.headers
     }
 
-    /// Number of segments.
+    /// Returns the number of segments.
     pub fn segments(&self) -> usize {
         self.range.len().div_ceil(self.segment_len().max(1)).max(1)
     }
 
-    /// Length of the whole packet, in bytes.
-    // There is no packet without headers.
+    /// Returns the length of the whole packet, in bytes.
+    // A packet always has headers, so it is never empty.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.headers.len() + self.range.len()
     }
 
-    /// Total length of all its segments as frames, in bytes.
+    /// Returns the total length of all segments as frames, in bytes.
     pub fn wire_len(&self) -> usize {
         self.headers.len() * self.segments() + self.range.len()
     }
 
-    /// The packet's bytes in four pieces, of which some may be empty.
+    /// Returns the packet's bytes in four pieces, some of which may be empty.
     #[inline]
     pub fn gather(&self) -> [&[u8]; 4] {
         let payload = &self.bytes[self.range.clone()];
@@ -182,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_replaces_what_is_there() {
+    fn a_patch_replaces_payload_bytes() {
         let mut run = SuperSegment::new(GsoType::TcpV4, 20, (54, 34), &bytes(), 10..90);
         run.headers_mut()[0] = 7;
         run.patch_mut(5, 3).copy_from_slice(b"abc");
@@ -204,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "inside the payload")]
-    fn a_patch_lies_inside() {
+    #[should_panic(expected = "must lie inside the payload")]
+    fn a_patch_outside_the_payload_panics() {
         SuperSegment::new(GsoType::TcpV4, 20, (54, 34), &bytes(), 0..10).patch_mut(8, 3);
     }
 }

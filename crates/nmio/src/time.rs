@@ -3,44 +3,43 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A moment on the port's clock, in nanoseconds since the clock was made.
+/// A moment on the port's clock, in nanoseconds since the clock was created.
 ///
-/// Protocol crates get it as an argument and never read a clock, so they also run on
-/// virtual time.
+/// Protocol crates get it as an argument and never read a clock, so they also work on virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The clock's origin.
+    /// The origin of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than any time of a clock.
+    /// Later than any time that a clock returns.
     pub const FAR: Self = Self(u64::MAX);
 
-    /// The time `nanos` after the origin.
+    /// Returns the time `nanos` nanoseconds after the origin.
     #[inline(always)]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The time `millis` after the origin.
+    /// Returns the time `millis` milliseconds after the origin.
     #[inline(always)]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     #[inline(always)]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Microseconds since the origin.
+    /// Returns the microseconds since the origin.
     #[inline(always)]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Time since `earlier`, or zero if that is in the future.
+    /// Returns the time since `earlier`, or zero if that is in the future.
     #[inline(always)]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -65,13 +64,14 @@ impl Sub<Instant> for Instant {
 
 /// A source of the current time.
 pub trait Clock {
-    /// The current time.
+    /// Returns the current time.
     fn now(&self) -> Instant;
 }
 
-/// The processor's time stamp counter, scaled to nanoseconds (by the `quanta`
-/// crate, which falls back to the system's monotonic clock where the counter
-/// is not invariant).
+/// The processor's time stamp counter, scaled to nanoseconds.
+///
+/// The `quanta` crate reads it. If the counter is not invariant, `quanta` falls back to the
+/// system's monotonic clock.
 #[derive(Debug, Clone)]
 pub struct TscClock {
     clock: quanta::Clock,
@@ -79,8 +79,8 @@ pub struct TscClock {
 }
 
 impl TscClock {
-    /// Makes a clock that starts at [`Instant::ZERO`]. The first one in a process
-    /// calibrates the counter, which takes some milliseconds.
+    /// Creates a clock that starts at [`Instant::ZERO`]. The first clock in a process calibrates
+    /// the counter, which takes some milliseconds.
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
         let origin = clock.raw();

@@ -1,8 +1,8 @@
 //! Timers: a hierarchical timing wheel in which every operation is O(1).
 //!
-//! A server sets and clears timers far more often than one expires, because each ACK moves
-//! a retransmission timer. So [`TimerWheel`] keeps one timer per id, such as a connection's
-//! index, in arrays that are made once. It links them into the slots of a wheel:
+//! A server sets and clears timers far more often than a timer expires, because each ACK moves a
+//! retransmission timer. So [`TimerWheel`] keeps one timer per id, such as a connection's index, in
+//! preallocated arrays. It links them into the slots of a wheel:
 //!
 //! ```
 //! use std::time::Duration;
@@ -20,17 +20,16 @@
 //! ```
 //!
 //! # How it works
-//! A time in ticks is a number of eight digits to the base 64. A timer lies at the level of
-//! the highest digit in which its deadline differs from the wheel's current time, in the
-//! slot that this digit of the deadline names. Three things follow:
+//! A time in ticks is a number of eight digits in base 64. A timer is at the level of the highest
+//! digit in which its deadline differs from the wheel's current time. That digit of the deadline is
+//! its slot. Three things follow:
 //!
-//! - A timer's slot follows from its deadline and the current time, so it is not stored.
-//!   Timers of one tick are in one slot, in the order in which they were scheduled.
-//! - All timers of a lower level expire before those of a higher one, and in a level the
-//!   lowest occupied slot is first. Two bit scans find the next timer, or the next time at
-//!   which a slot must be spread over the levels below. An idle wheel costs the same however
-//!   far time jumps.
-//! - Eight levels hold every [`Instant`], so no overflow list is needed.
+//! - A timer's slot follows from its deadline and the current time, so it is not stored. Timers
+//!   that expire in the same tick are in one slot, in the order in which they were scheduled.
+//! - All timers of a lower level expire before those of a higher one, and within a level the lowest
+//!   occupied slot is first. Two bit scans find the next timer, or the next time at which a slot
+//!   must be distributed to lower levels. A jump in time costs the same however far it is.
+//! - Eight levels cover every [`Instant`], so no overflow list is needed.
 
 use std::time::Duration;
 
@@ -40,28 +39,29 @@ use crate::time::Instant;
 pub const TICK: Duration = Duration::from_millis(1);
 
 const TICK_NANOS: u64 = TICK.as_nanos() as u64;
-/// Bits of a digit, so that a level's occupancy is one machine word.
+/// Number of bits of a digit. It makes a level's occupancy fit one machine word.
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 8;
 
-// Every `Instant` has a slot.
+// Eight levels must cover every `Instant`.
 const _: () = assert!((u64::MAX / TICK_NANOS + 1) >> (SLOT_BITS * LEVELS as u32) == 0);
 
-/// One timer: the deadline in ticks plus one (0: not scheduled), and the next and the
-/// previous id in the slot's ring. It is a tuple, because the standard library leaves
-/// zeroed pages of tuples untouched. A wheel for a million ids so uses memory only for
-/// those that ever had a timer.
+/// One timer: the deadline in ticks plus one (0: not scheduled), and the next and previous id in
+/// the slot's ring.
+///
+/// It is a tuple, because the standard library allocates zeroed tuples without touching their
+/// pages. So a wheel for a million ids uses memory only for ids that ever had a timer.
 type Entry = (u64, u32, u32);
 
 const _: () = assert!(size_of::<Entry>() == 16);
 
-/// At most one timer for each id below a capacity. See the module's text.
+/// At most one timer for each id below a capacity.
 ///
 /// Nothing is allocated after [`TimerWheel::new`].
 #[derive(Debug)]
 pub struct TimerWheel {
-    /// The wheel's current time in ticks. No timer lies before it.
+    /// The wheel's current time in ticks. No timer expires earlier.
     elapsed: u64,
     /// Bit `l` is set when level `l` has an occupied slot.
     levels: u64,
@@ -73,9 +73,9 @@ pub struct TimerWheel {
 }
 
 impl TimerWheel {
-    /// Makes a wheel for the ids `0..capacity` that starts at `now`.
+    /// Creates a wheel for the ids `0..capacity` that starts at `now`.
     ///
-    /// It takes 16 bytes per id, touched when the id is first used, and 2 KiB.
+    /// It takes 2 KiB, and 16 bytes per id, which are touched when the id is first used.
     pub fn new(capacity: u32, now: Instant) -> Self {
         Self {
             elapsed: now.as_nanos() / TICK_NANOS,
@@ -86,18 +86,17 @@ impl TimerWheel {
         }
     }
 
-    /// Number of ids.
+    /// Returns the number of ids.
     pub fn capacity(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Sets `id`'s timer, instead of an earlier setting.
+    /// Sets the timer of `id`, replacing an earlier setting.
     ///
-    /// A deadline in the past expires at the next
-    /// [`pop_expired`](Self::pop_expired).
+    /// A deadline in the past expires at the next [`pop_expired`](Self::pop_expired).
     ///
     /// # Panics
-    /// When `id` is not below the capacity.
+    /// If `id` is not below the capacity.
     #[inline]
     pub fn schedule(&mut self, id: u32, at: Instant) {
         self.cancel(id);
@@ -106,10 +105,10 @@ impl TimerWheel {
         self.link(id, deadline);
     }
 
-    /// Clears `id`'s timer. Returns `false` when it had none.
+    /// Clears the timer of `id`. Returns `false` if it was not set.
     ///
     /// # Panics
-    /// When `id` is not below the capacity.
+    /// If `id` is not below the capacity.
     #[inline]
     pub fn cancel(&mut self, id: u32) -> bool {
         let (stored, next, prev) = self.entries[id as usize];
@@ -130,22 +129,23 @@ impl TimerWheel {
         true
     }
 
-    /// Expiry of `id`'s timer, rounded up to the tick.
+    /// Returns the expiry of the timer of `id`, rounded up to the tick.
     ///
     /// # Panics
-    /// When `id` is not below the capacity.
+    /// If `id` is not below the capacity.
     pub fn deadline(&self, id: u32) -> Option<Instant> {
         self.entries[id as usize].0.checked_sub(1).map(instant)
     }
 
-    /// Removes one timer whose deadline, rounded up to the tick, is `now` or earlier. The
-    /// earliest comes first, and within a tick the one scheduled first. Call it until it
-    /// returns `None`.
+    /// Removes and returns one expired timer: its deadline, rounded up to the tick, is `now` or
+    /// earlier.
     ///
-    /// This call also spreads slots over the levels below: at most seven steps in a timer's
-    /// life, and two or three for those of a server. A slot is spread in one go. So with a
-    /// million timers in the next minute, one call every four seconds takes some
-    /// milliseconds.
+    /// The earliest timer comes first, and within a tick the one scheduled first. Call this until
+    /// it returns `None`.
+    ///
+    /// It also distributes slots to lower levels. A timer moves at most seven times in its life,
+    /// and typically two or three times in a server. Each slot is distributed at once. So with a
+    /// million timers in the next minute, one call every four seconds takes some milliseconds.
     #[inline]
     pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos() / TICK_NANOS;
@@ -153,7 +153,7 @@ impl TimerWheel {
             if start > now {
                 break;
             }
-            // No timer lies before `start`, so the wheel may advance to it.
+            // No timer expires before `start`, so the wheel may advance to it.
             self.elapsed = start;
             if level == 0 {
                 let id = self.heads[0][slot];
@@ -166,26 +166,28 @@ impl TimerWheel {
         None
     }
 
-    /// Time for the next call of [`pop_expired`](Self::pop_expired), or `None` when nothing
-    /// is scheduled.
+    /// Returns the time for the next call of [`pop_expired`](Self::pop_expired), or `None` if no
+    /// timer is set.
     ///
-    /// It is never later than the next deadline rounded up to the tick, and exact when that
-    /// lies in the current turn of 64 ticks. Otherwise it is the start of the timer's slot:
-    /// less than 64 ticks early for deadlines within 4 s, and less than 4,096 ticks for those
-    /// within 4 minutes. A caller that sleeps by it wakes once per level, and finds an
-    /// expired timer only at the last.
+    /// It is never later than the next deadline rounded up to the tick. It is exact if that
+    /// deadline lies in the current turn of 64 ticks. Otherwise it is the start of the timer's
+    /// slot. This is less than 64 ticks early for deadlines within 4 s, and less than 4,096 ticks
+    /// early within 4 minutes.
+    ///
+    /// A caller that sleeps until this time wakes once per level, and finds an expired timer only
+    /// the last time.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.first().map(|(_, _, start)| instant(start))
     }
 
-    /// Whether no timer is scheduled.
+    /// Returns true if no timer is set.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.levels == 0
     }
 
-    /// The level and slot of a deadline. See the module's text.
+    /// Returns the level and slot of a deadline.
     #[inline]
     fn place(&self, deadline: u64) -> (usize, usize) {
         debug_assert!(deadline >= self.elapsed);
@@ -195,7 +197,7 @@ impl TimerWheel {
         (level as usize, slot)
     }
 
-    /// The first occupied slot in time, and the tick at which it begins.
+    /// Returns the level and slot that come first in time, and the tick at which the slot begins.
     #[inline]
     fn first(&self) -> Option<(usize, usize, u64)> {
         if self.levels == 0 {
@@ -204,7 +206,7 @@ impl TimerWheel {
         let level = self.levels.trailing_zeros();
         let slot = self.occupied[level as usize].trailing_zeros();
         let shift = level * SLOT_BITS;
-        // The digits above are those of the present, the ones below are 0.
+        // Digits above this level equal those of the current time. Digits below are 0.
         let above = self.elapsed >> (shift + SLOT_BITS) << (shift + SLOT_BITS);
         Some((
             level as usize,
@@ -233,7 +235,7 @@ impl TimerWheel {
         (entry.1, entry.2) = (head, tail);
     }
 
-    /// Marks a slot empty.
+    /// Marks a slot as empty.
     #[inline]
     fn clear(&mut self, level: usize, slot: usize) {
         self.occupied[level] &= !(1 << slot);
@@ -242,7 +244,7 @@ impl TimerWheel {
         }
     }
 
-    /// Moves the timers of a slot to the levels below, when its time has begun.
+    /// Moves the timers of a slot to lower levels once its time has begun.
     fn spread(&mut self, level: usize, slot: usize) {
         self.clear(level, slot);
         let head = self.heads[level][slot];
@@ -258,7 +260,7 @@ impl TimerWheel {
     }
 }
 
-/// The time of a tick.
+/// Returns the time of a tick.
 #[inline]
 fn instant(tick: u64) -> Instant {
     Instant::from_nanos(tick.saturating_mul(TICK_NANOS))

@@ -1,4 +1,4 @@
-//! Compares the wheel with a sorted map, which is slow and obviously correct.
+//! Compares the wheel with a sorted map, which is slow but obviously correct.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The oracle: timers by (tick, order of scheduling).
+/// The reference: timers by tick and order of scheduling.
 struct Oracle {
     elapsed: u64,
     sequence: u64,
@@ -66,7 +66,7 @@ impl Oracle {
 enum Step {
     /// Schedules an id this many nanoseconds from now.
     Schedule(u32, u64),
-    /// Schedules an id at any time, mostly in the past or very far.
+    /// Schedules an id at any time, mostly in the past or in the far future.
     ScheduleAt(u32, u64),
     Cancel(u32),
     /// Advances time and pops all expired timers.
@@ -79,12 +79,12 @@ enum Step {
 
 const IDS: u32 = 40;
 
-/// Spans of every order of magnitude, from under a tick to centuries.
+/// Time spans of every order of magnitude, from less than a tick to centuries.
 fn span() -> impl Strategy<Value = u64> {
     (0u32..62, any::<u64>()).prop_map(|(bits, x)| x & ((2 << bits) - 1))
 }
 
-/// Spans of a server's timers.
+/// Time spans that are typical of a server's timers.
 fn near() -> impl Strategy<Value = u64> {
     0..10_000_000_000u64
 }
@@ -174,12 +174,12 @@ fn a_timer_never_fires_early() {
     let at = millis(5) + Duration::from_nanos(1);
     wheel.schedule(0, at);
     assert_eq!(wheel.deadline(0), Some(millis(6)));
-    assert_eq!(wheel.pop_expired(at), None, "a tick that has not ended");
+    assert_eq!(wheel.pop_expired(at), None, "the tick has not ended yet");
     assert_eq!(wheel.pop_expired(millis(6)), Some(0));
 }
 
 #[test]
-fn a_deadline_in_the_past_is_due_at_once() {
+fn a_deadline_in_the_past_expires_at_once() {
     let mut wheel = TimerWheel::new(2, millis(1000));
     wheel.schedule(0, millis(3));
     assert_eq!(wheel.next_deadline(), Some(millis(1000)));
@@ -200,7 +200,7 @@ fn rescheduling_moves_the_timer() {
 }
 
 #[test]
-fn the_farthest_time_has_a_slot() {
+fn the_latest_time_has_a_slot() {
     let mut wheel = TimerWheel::new(1, Instant::ZERO);
     wheel.schedule(0, Instant::FAR);
     assert_eq!(wheel.pop_expired(millis(1 << 43)), None);
@@ -211,7 +211,7 @@ fn the_farthest_time_has_a_slot() {
 }
 
 #[test]
-fn sleeping_by_the_next_deadline_wakes_a_few_times_only() {
+fn sleeping_until_the_next_deadline_wakes_only_a_few_times() {
     let day = Duration::from_hours(24);
     let mut wheel = TimerWheel::new(1, millis(123));
     wheel.schedule(0, millis(123) + day);
@@ -233,7 +233,7 @@ fn an_id_above_the_capacity_panics() {
     TimerWheel::new(3, Instant::ZERO).schedule(3, Instant::ZERO);
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the number of this process's bytes that are in memory.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -250,7 +250,7 @@ fn memory_is_touched_only_for_used_ids() {
     for id in (0..IDS).step_by(1 << 20) {
         wheel.schedule(id, millis(u64::from(id)));
     }
-    // 256 MiB of entries; other tests run at the same time.
+    // There are 256 MiB of entries. Other tests run at the same time.
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes were touched");
 }

@@ -1,4 +1,4 @@
-//! A few timers, where a [wheel](crate::TimerWheel) would be too large.
+//! A small fixed number of timers, for which a [wheel](crate::TimerWheel) would be too large.
 
 use arrayvec::ArrayVec;
 
@@ -14,7 +14,7 @@ pub struct Timers<const N: usize> {
 }
 
 impl<const N: usize> Timers<N> {
-    /// Makes timers of which none is set.
+    /// Creates `N` timers that are not set.
     pub const fn new() -> Self {
         Self {
             due: [Instant::FAR; N],
@@ -22,10 +22,10 @@ impl<const N: usize> Timers<N> {
         }
     }
 
-    /// Sets a timer to expire at `due`, instead of an earlier setting.
+    /// Sets a timer to expire at `due`, replacing an earlier setting.
     ///
     /// # Panics
-    /// When `timer` is not below `N`.
+    /// If `timer` is not below `N`.
     pub fn set(&mut self, timer: usize, due: Instant) {
         self.due[timer] = due;
         self.next = self.due.into_iter().fold(Instant::FAR, Instant::min);
@@ -34,25 +34,24 @@ impl<const N: usize> Timers<N> {
     /// Clears a timer.
     ///
     /// # Panics
-    /// When `timer` is not below `N`.
+    /// If `timer` is not below `N`.
     pub fn clear(&mut self, timer: usize) {
         self.set(timer, Instant::FAR);
     }
 
-    /// Expiry of the next timer.
+    /// Returns the expiry of the next timer.
     #[inline(always)]
     pub fn next(&self) -> Option<Instant> {
         (self.next != Instant::FAR).then_some(self.next)
     }
 
-    /// Whether a timer has expired by `now`.
+    /// Returns true if a timer has expired by `now`.
     #[inline(always)]
     pub fn has_passed(&self, now: Instant) -> bool {
         now >= self.next
     }
 
-    /// Clears the timers that have expired by `now`, and returns them in the order of their
-    /// numbers.
+    /// Clears the timers that have expired by `now`, and returns their numbers in ascending order.
     pub fn take_passed(&mut self, now: Instant) -> ArrayVec<usize, N> {
         let passed: ArrayVec<usize, N> = (0..N).filter(|timer| self.due[*timer] <= now).collect();
         for timer in &passed {
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_pass_once_and_in_their_order() {
+    fn timers_expire_once_and_in_order() {
         let at = Instant::from_nanos;
         let mut timers = Timers::<3>::new();
         assert_eq!(timers.next(), None);

@@ -25,7 +25,7 @@ pub enum DeviceError {
     /// The interface is not up.
     #[error("interface {name} is down; bring it up with: ip link set {name} up")]
     InterfaceDown {
-        /// The interface.
+        /// The interface's name.
         name: String,
     },
     /// The interface carries no Ethernet frames.
@@ -34,7 +34,7 @@ pub enum DeviceError {
          --device auto for clients on this host"
     )]
     NotEthernet {
-        /// The interface.
+        /// The interface's name.
         name: String,
     },
     /// The kernel does not permit the operation to this user.
@@ -52,7 +52,7 @@ pub enum DeviceError {
     Kernel {
         /// The missing feature.
         what: &'static str,
-        /// What to do.
+        /// What the user can do instead.
         remedy: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -63,7 +63,7 @@ pub enum DeviceError {
          run: {remedy}"
     )]
     TagsStripped {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// The command that keeps tags in the frames.
         remedy: String,
@@ -71,7 +71,7 @@ pub enum DeviceError {
     /// `offload=on` cannot work on this interface.
     #[error("offload=on does not work on {interface}: {why}; use offload=auto or offload=off")]
     Offload {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// The reason.
         why: String,
@@ -82,9 +82,9 @@ pub enum DeviceError {
          lower it with: ip link set {interface} mtu {largest}"
     )]
     Mtu {
-        /// The interface.
+        /// The interface's name.
         interface: String,
-        /// Its MTU, in bytes.
+        /// The interface's MTU, in bytes.
         mtu: usize,
         /// The largest MTU that works, in bytes.
         largest: usize,
@@ -95,9 +95,9 @@ pub enum DeviceError {
          with: ip link set {interface} mtu 1500, or use xdp:{interface},generic"
     )]
     DriverMtu {
-        /// The interface.
+        /// The interface's name.
         interface: String,
-        /// Its MTU, in bytes.
+        /// The interface's MTU, in bytes.
         mtu: usize,
         /// The kernel's error.
         source: io::Error,
@@ -120,7 +120,7 @@ pub enum DeviceError {
          queues: {remedy}"
     )]
     TooManyQueues {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// Requested number of queues.
         asked: u32,
@@ -135,7 +135,7 @@ pub enum DeviceError {
          kinds; change the number of queues: {remedy}"
     )]
     FewTxQueues {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// Number of RX queues.
         rx: u32,
@@ -152,7 +152,7 @@ pub enum DeviceError {
          queues={served},partial"
     )]
     UnservedQueues {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// Number of the device's RX queues.
         has: u32,
@@ -167,9 +167,9 @@ pub enum DeviceError {
          serve another interface"
     )]
     QueueBusy {
-        /// The interface.
+        /// The interface's name.
         interface: String,
-        /// The queue, counted from 0.
+        /// Number of the queue, counted from 0.
         queue: u32,
     },
     /// Another XDP program is attached.
@@ -178,13 +178,13 @@ pub enum DeviceError {
          and stop its owner, or serve another interface"
     )]
     ProgramBusy {
-        /// The interface.
+        /// The interface's name.
         interface: String,
     },
     /// The driver does not support native XDP.
     #[error("the driver of {interface} has no native XDP ({source}); use xdp:{interface},generic")]
     NoNativeXdp {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// The kernel's error.
         source: io::Error,
@@ -196,7 +196,7 @@ pub enum DeviceError {
          ethtool -L PEER tx {rx}"
     )]
     PeerQueues {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// Number of the interface's RX queues.
         rx: u32,
@@ -208,7 +208,7 @@ pub enum DeviceError {
         "cannot attach the XDP program to {interface}: {source}; the kernel log (dmesg) may say why"
     )]
     Attach {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// The kernel's error.
         source: io::Error,
@@ -227,9 +227,9 @@ pub enum DeviceError {
          --workers N"
     )]
     NoSuchQueue {
-        /// The interface.
+        /// The interface's name.
         interface: String,
-        /// The queue, counted from 0.
+        /// Number of the queue, counted from 0.
         queue: u32,
     },
     /// The `AF_XDP` socket could not be bound.
@@ -238,9 +238,9 @@ pub enum DeviceError {
          (dmesg) may say why"
     )]
     Bind {
-        /// The interface.
+        /// The interface's name.
         interface: String,
-        /// The queue, counted from 0.
+        /// Number of the queue, counted from 0.
         queue: u32,
         /// The kernel's error.
         source: io::Error,
@@ -263,7 +263,7 @@ pub enum DeviceError {
          {interface}, or give the server its own address with --address"
     )]
     NoAddress {
-        /// The interface.
+        /// The interface's name.
         interface: String,
     },
     /// In shared mode, the interface has no address because it is a port of another interface.
@@ -273,7 +273,7 @@ pub enum DeviceError {
          remove {interface} from it with: ip link set {interface} nomaster"
     )]
     PortWithoutAddress {
-        /// The interface.
+        /// The interface's name.
         interface: String,
         /// The interface that it is a port of.
         master: String,
@@ -286,7 +286,7 @@ pub enum DeviceError {
          the kernel; omit --address to share the address, or choose an unused one"
     )]
     AddressTaken {
-        /// The address.
+        /// The IP address.
         address: IpAddr,
         /// The interface that has it.
         interface: String,
@@ -294,7 +294,7 @@ pub enum DeviceError {
     /// The same address is given twice with `--address`.
     #[error("--address {address} is given twice; leave one out")]
     AddressTwice {
-        /// The address.
+        /// The IP address.
         address: IpAddr,
     },
     /// Another program uses the port.
@@ -303,11 +303,11 @@ pub enum DeviceError {
          serve another port"
     )]
     PortTaken {
-        /// The transport.
+        /// The transport protocol.
         transport: Transport,
-        /// The port.
+        /// The port number.
         port: u16,
-        /// The address.
+        /// The IP address.
         address: IpAddr,
     },
     /// The kernel refuses to reserve the port.
@@ -316,11 +316,11 @@ pub enum DeviceError {
          interface still has this address, or serve another port"
     )]
     Reserve {
-        /// The transport.
+        /// The transport protocol.
         transport: Transport,
-        /// The port.
+        /// The port number.
         port: u16,
-        /// The address.
+        /// The IP address.
         address: IpAddr,
         /// The kernel's error.
         source: io::Error,
@@ -343,13 +343,13 @@ pub enum DeviceError {
     NoRoomForClient {
         /// The server's address.
         address: IpAddr,
-        /// Its prefix length.
+        /// Prefix length of the server's address.
         prefix: u8,
     },
     /// The interface exists but is not a tap device.
     #[error("interface {name} is not a tap device; serve it with --device xdp:{name}")]
     NotTap {
-        /// The interface.
+        /// The interface's name.
         name: String,
     },
     /// An existing tap device needs an explicit server address.
@@ -358,7 +358,7 @@ pub enum DeviceError {
          with --address ADDRESS/PREFIX"
     )]
     TapNeedsAddress {
-        /// The device.
+        /// The device's name.
         name: String,
     },
     /// A step of setting up a device failed.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Default number of frames that pass one that is held back.
+/// Default number of frames that pass a held-back frame.
 const DEFAULT_HOLD: u32 = 3;
 
 /// The probability of each fault, from 0 (never) to 1 (always).
@@ -13,8 +13,8 @@ pub struct FaultRates {
     pub drop: f64,
     /// The frame is duplicated.
     pub duplicate: f64,
-    /// The frame is held back until [`FaultConfig::hold`] others have passed
-    /// it, or until a pause: an empty ring when receiving, a flush when sending.
+    /// The frame is held back until [`FaultConfig::hold`] later frames have passed it, or until a
+    /// pause. A pause is an empty ring when receiving, and a flush when sending.
     pub reorder: f64,
     /// One bit of the frame, link header included, is flipped.
     pub corrupt: f64,
@@ -22,19 +22,19 @@ pub struct FaultRates {
 
 /// Faults in both directions.
 ///
-/// As text, a list of `word=value` with commas between: `drop`, `duplicate`,
-/// `reorder` and `corrupt` set a rate in both directions, with `rx-` or `tx-`
-/// before them in one. `hold` and `seed` are whole numbers, 3 and 0 by default.
-/// Later words override earlier ones.
+/// The text form is a list of `word=value` separated by commas. `drop`, `duplicate`, `reorder` and
+/// `corrupt` set a rate in both directions. With the prefix `rx-` or `tx-` they set it in one
+/// direction. `hold` and `seed` are whole numbers, 3 and 0 by default. Later words override earlier
+/// ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultConfig {
     /// Faults of received frames.
     pub received: FaultRates,
     /// Faults of sent frames.
     pub sent: FaultRates,
-    /// Number of frames that pass one that is held back, at least 1.
+    /// Number of later frames that pass a held-back frame, at least 1.
     pub hold: u32,
-    /// The seed. The same seed causes the same faults.
+    /// The seed of the random generator. The same seed causes the same faults.
     pub seed: u64,
 }
 
@@ -54,8 +54,8 @@ impl Default for FaultConfig {
 pub enum FaultError {
     /// An unknown word.
     #[error(
-        "unknown fault `{0}`; there are drop, duplicate, reorder and corrupt \
-         (with rx- or tx- before them for one direction), hold and seed"
+        "unknown fault `{0}`; choose from drop, duplicate, reorder and corrupt \
+         (with the prefix rx- or tx- for one direction), hold and seed"
     )]
     UnknownWord(String),
     /// A word without `=`.
@@ -82,7 +82,7 @@ pub enum FaultError {
 }
 
 impl FaultRates {
-    /// Returns the rate that a word names.
+    /// Returns the rate that `word` names.
     fn named(&mut self, word: &str) -> Option<&mut f64> {
         match word {
             "drop" => Some(&mut self.drop),
@@ -104,7 +104,7 @@ impl FaultRates {
 }
 
 impl FaultConfig {
-    /// Returns the one or two rates that a word names.
+    /// Returns the one or two rates that `word` names.
     fn rates(&mut self, word: &str) -> impl Iterator<Item = &mut f64> {
         let (received, sent) = match word.split_once('-') {
             Some(("rx", rate)) => (self.received.named(rate), None),
@@ -161,8 +161,8 @@ impl FromStr for FaultConfig {
 }
 
 impl fmt::Display for FaultConfig {
-    /// Writes the words of this configuration, always with the seed, so that a reader can
-    /// repeat the run.
+    /// Writes the configuration as text. The seed is always included, so that a reader can repeat
+    /// the run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for ((word, received), (_, sent)) in
             self.received.words().into_iter().zip(self.sent.words())
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_word_and_what_to_write() {
-        assert!(error("drop=0.1,lose=1").starts_with("unknown fault `lose`; there are drop,"));
+        assert!(error("drop=0.1,lose=1").starts_with("unknown fault `lose`; choose from drop,"));
         assert!(error("xx-drop=1").starts_with("unknown fault `xx-drop`"));
         assert_eq!(error("seed"), "fault `seed` has no value; write seed=VALUE");
         for value in ["1.5", "-0.1", "NaN", "many"] {
@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_can_be_read(
+        fn displayed_configurations_parse_back(
             received in rates(), sent in rates(), hold in 1u32.., seed: u64,
         ) {
             let config = FaultConfig { received, sent, hold, seed };
