@@ -1,16 +1,16 @@
-//! The clocks that connections use.
+//! The time that connections use.
 
 use nmio::Instant;
 
-/// A moment on the clocks that a TCB uses. They wrap, so differences must be
-/// less than half their range: 35 minutes and 24 days.
+/// A moment on the clocks of a TCB. The clocks wrap, so a difference must be less than half their
+/// range: 35 minutes in microseconds, 24 days in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// Microseconds, for round trips.
+    /// Microseconds, for round-trip times.
     pub(crate) micros: u32,
     /// Milliseconds, for deadlines.
     pub(crate) millis: u32,
-    /// Microseconds without wrapping.
+    /// Microseconds that do not wrap.
     pub(crate) whole_micros: u64,
 }
 
@@ -27,7 +27,7 @@ impl From<Instant> for Moment {
 }
 
 impl Moment {
-    /// The moment of a deadline in milliseconds; now when it has passed.
+    /// Returns the moment of a deadline in milliseconds, or now if it has passed.
     #[inline]
     pub(crate) fn instant(self, deadline: u32) -> Instant {
         let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);

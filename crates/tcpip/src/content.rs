@@ -1,5 +1,5 @@
-//! Contents: bytes that are sent again and again, cut into segments once for each
-//! class of clients. Payload sums and resident packets are kept.
+//! Contents: bytes that are sent many times. They are cut into segments once for each class of
+//! clients. Payload sums and resident packets are kept.
 
 mod contents;
 
@@ -16,30 +16,29 @@ use nmio::Copies;
 
 use crate::wire::{HEADER_LEN, TIMESTAMPED_HEADER_LEN};
 
-/// The most bytes of a content's slot.
+/// Maximum length of a content's slot, in bytes.
 pub const MAX_SLOT_LEN: usize = 256;
 
-/// How prepared segments are sent: the paper's two stacks.
+/// How prepared segments are sent: one mode for each of the paper's two stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendMode {
-    /// Packets live in the port's memory and are patched and sent in place;
-    /// further copies are made when one is in flight, and kept. Where the
-    /// port's share for residents is used up, as [`SendMode::MemCopy`].
+    /// Packets live in the port's memory, and are patched and sent in place. A packet that is still
+    /// in flight gets another copy, which is kept. When the port has no more memory for residents,
+    /// like [`SendMode::MemCopy`].
     PreCopy,
-    /// One original is copied to a scratch frame for each send.
+    /// Each send copies the original to a scratch frame.
     #[default]
     MemCopy,
 }
 
-/// A range of a content whose bytes differ from one response to the next (a
-/// date, say). What the content holds there is ignored;
-/// [`Application::render`](crate::Application::render) writes it when a
-/// segment that covers it is sent.
+/// A range of a content that differs from one response to the next, for example a date. The
+/// content's own bytes in this range are ignored. When a segment with this range is sent,
+/// [`Application::render`](crate::Application::render) writes the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// From the content's start, in bytes.
+    /// Offset from the content's start, in bytes.
     pub offset: u32,
-    /// Bytes: 1 to [`MAX_SLOT_LEN`].
+    /// Length in bytes: 1 to [`MAX_SLOT_LEN`].
     pub len: u32,
 }
 
@@ -53,7 +52,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family of a packet.
+    /// Returns the family of a packet's addresses.
     #[inline(always)]
     pub(crate) const fn of(addresses: &Addresses) -> Self {
         match addresses {
@@ -62,7 +61,7 @@ impl Family {
         }
     }
 
-    /// Bytes of IP and TCP headers.
+    /// Returns the length of the IP and TCP headers, in bytes.
     #[inline(always)]
     pub(crate) const fn headers(self) -> usize {
         match self {
@@ -71,7 +70,7 @@ impl Family {
         }
     }
 
-    /// Headers of no connection in particular: what is equal in all packets.
+    /// Returns a path with the header fields that are equal in all packets, and zeros elsewhere.
     const fn blank_path(self) -> Path {
         Path {
             link: Link {
@@ -93,17 +92,17 @@ impl Family {
     }
 }
 
-/// Connections whose segments are cut alike.
+/// A class: all connections whose segments are cut at the same boundaries.
 #[derive(Debug)]
 struct Class {
     family: Family,
     /// Bytes of payload in a full segment.
     mss: u16,
-    /// Connections that use it now.
+    /// Number of connections that use the class now.
     connections: u32,
-    /// When a connection began or ceased to use it, counted in such events.
+    /// When a connection last started or stopped using the class, as counted by `Contents::uses`.
     used: u64,
-    /// Contents that have segments in it; kept only for classes that may go.
+    /// Contents that have segments in this class; empty for the two permanent classes.
     contents: Vec<u32>,
 }
 
@@ -118,8 +117,8 @@ impl Class {
         }
     }
 
-    /// Writes a whole packet of one segment of `bytes` to `packet`, with
-    /// blanks for what differs from connection to connection.
+    /// Writes the whole packet of one segment of `bytes` to `packet`. Fields that differ between
+    /// connections are zero.
     #[cold]
     fn write_packet<'a>(&self, packet: &'a mut Vec<u8>, bytes: &[u8], segment: u32) -> &'a [u8] {
         let start = segment as usize * usize::from(self.mss);
@@ -134,17 +133,17 @@ impl Class {
     }
 }
 
-/// A sum that is not known yet. Every sum can be written without it: zero and
-/// all ones are the same in one's complement.
+/// Marks a sum that is not known yet. No sum needs this value: in one's complement zero can also be
+/// written as all ones.
 const UNKNOWN: u16 = 0;
 
-/// The segments of one content in one class. Empty: not made.
+/// The segments of one content in one class. Empty if they were not created.
 #[derive(Debug, Default)]
 struct Segments {
     sums: Box<[u16]>,
-    /// As long as `sums` in pre-copy mode, else empty.
+    /// As long as `sums` in pre-copy mode, otherwise empty.
     copies: Box<[Copies]>,
-    /// Where the content stands in the list of its class.
+    /// Position of the content in its class's list of contents.
     place: usize,
 }
 
@@ -161,7 +160,7 @@ impl Segments {
         }
     }
 
-    /// Bytes that `count` segments take.
+    /// Returns the bytes of memory for `count` segments.
     fn memory_of(count: usize, mode: SendMode) -> usize {
         let each = match mode {
             SendMode::PreCopy => size_of::<u16>() + size_of::<Copies>(),
@@ -188,13 +187,13 @@ impl Segments {
         (sum != UNKNOWN).then_some(sum)
     }
 
-    /// The copies of one segment, in pre-copy mode.
+    /// Returns the copies of one segment in pre-copy mode.
     #[inline(always)]
     fn copies(&mut self, segment: u32) -> Option<&mut Copies> {
         self.copies.get_mut(segment as usize)
     }
 
-    /// Sums a segment of `bytes`, its slot taken as zeros.
+    /// Sums a segment of `bytes`, with zeros in place of the slot.
     fn add_sum(&mut self, bytes: &[u8], slot: Option<Slot>, mss: u32, segment: u32) -> u16 {
         let start = segment as usize * mss as usize;
         let end = bytes.len().min(start + mss as usize);
@@ -207,7 +206,7 @@ impl Segments {
     }
 }
 
-/// The sum of `bytes[start..end]`, the slot taken as zeros.
+/// Returns the sum of `bytes[start..end]`, with zeros in place of the slot.
 pub(crate) fn payload_sum(bytes: &[u8], slot: Option<Slot>, start: usize, end: usize) -> Sum {
     let Some((from, to)) = slot.and_then(|slot| slot.within(start, end)) else {
         return Sum::of(&bytes[start..end]);
@@ -216,7 +215,7 @@ pub(crate) fn payload_sum(bytes: &[u8], slot: Option<Slot>, start: usize, end: u
 }
 
 impl Slot {
-    /// The part of the slot that lies in `start..end` of the content.
+    /// Returns the part of the slot within `start..end` of the content.
     #[inline(always)]
     pub(crate) fn within(self, start: usize, end: usize) -> Option<(usize, usize)> {
         let from = (self.offset as usize).max(start);

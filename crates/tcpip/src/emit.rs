@@ -1,8 +1,8 @@
 //! Segment construction: the hot path.
 //!
-//! A [`Plan`] names a place of the send stream, for new data and retransmissions alike. A
-//! whole prepared segment is only patched: its payload is not read, but copied
-//! ([`SendMode::MemCopy`]) or sent in place ([`SendMode::PreCopy`]).
+//! A [`Plan`] names a range of the send stream, for new data and retransmissions alike. A whole
+//! prepared segment only needs patched headers. Its payload is copied ([`SendMode::MemCopy`]) or
+//! sent in place ([`SendMode::PreCopy`]), and need not be summed again.
 
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::{Port, SendError, SuperSegment, super_segment};
@@ -13,21 +13,21 @@ use crate::counters::Counters;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
 
-/// Fills the place of timestamps in a prepared segment without them: no-operation options.
+/// No-operation options, which replace the timestamps in a prepared segment without them.
 const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [1; TIMESTAMPS_LEN];
-/// Checksum of these options.
+/// The checksum of these options.
 const NO_OPERATIONS_SUM: Sum = Sum::from_folded(0x0101 * (TIMESTAMPS_LEN / 2) as u16);
 
-/// Writer of a slot's bytes: see [`Application::render`](crate::Application::render).
+/// Writes the bytes of a slot: see [`Application::render`](crate::Application::render).
 pub(crate) trait Render {
     fn render(&mut self, params: u64, slot: &mut [u8]);
 }
 
-/// The TX ring or the frame pool is full; the caller retries later.
+/// The TX ring or the frame pool has no room; the caller retries later.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
-/// The parts of the stack that sending needs, beside the connection.
+/// The parts of the stack that are needed for sending, without the connection.
 pub(crate) struct Emitter<'a, R> {
     app: &'a mut R,
     contents: &'a mut Contents,
@@ -35,8 +35,8 @@ pub(crate) struct Emitter<'a, R> {
     mode: SendMode,
 }
 
-/// Checksum of a segment of `tcb`. `options_len` bytes of options follow the header, and
-/// `rest` is the sum of these and the data.
+/// Returns the checksum of a segment of `tcb`. `options_len` is the length of the options after the
+/// header. `rest` is the sum of these options and the data.
 #[inline(always)]
 fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Sum) -> u16 {
     Sum::from_folded(tcb.sum)
@@ -46,8 +46,8 @@ fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Su
         .finish()
 }
 
-/// Renders the slot's share of `payload`, which begins at `start` of the content, and
-/// returns its sum.
+/// Renders the part of the slot that lies in `payload`, which starts at `start` of the content.
+/// Returns the sum of that part.
 #[inline(always)]
 fn render<R: Render>(
     app: &mut R,
@@ -67,13 +67,13 @@ fn render<R: Render>(
     Sum::ZERO.add_at(Sum::of(part), from - start)
 }
 
-/// Joins the upper and lower half of a response's parameters.
+/// Joins the upper and the lower half of a response's parameters.
 #[inline(always)]
 fn join_params([upper, lower]: [u32; 2]) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
 }
 
-/// Renders the part of a slot that begins at `from` in its content.
+/// Renders the part of a slot that starts at `from` in its content.
 #[inline(always)]
 fn render_at<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     if part.len() == slot.len as usize {
@@ -83,7 +83,7 @@ fn render_at<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, 
     }
 }
 
-/// Renders less than the whole slot.
+/// Renders a part of the slot, not the whole.
 #[cold]
 fn render_part<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
@@ -107,7 +107,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         }
     }
 
-    /// The same emitter for a call that is not inlined, so that `self` can stay in
+    /// Returns the same emitter for a call that is not inlined, so that `self` can stay in
     /// registers.
     #[inline(always)]
     fn reborrow(&mut self) -> Emitter<'_, R> {
@@ -153,7 +153,7 @@ impl<'a, R: Render> Emitter<'a, R> {
             let sum = self.contents.sum(index, tcb.class, segment);
             if let Some(sum) = sum {
                 let sum = Sum::from_folded(sum);
-                // Prepared packets have no room for a VLAN tag.
+                // Resident packets have no room for a VLAN tag.
                 if self.mode == SendMode::PreCopy && tcb.path.link.vlan.is_none() {
                     return self.send_resident(port, tcb, plan, (segment, sum), counters);
                 }
@@ -165,7 +165,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         Ok(())
     }
 
-    /// Sends a run of segments as one packet, without reading or copying its payload.
+    /// Sends a run of segments as one packet, without reading or copying the payload.
     #[inline(never)]
     fn send_run<P: Port>(
         self,
@@ -199,7 +199,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
         counters.sent_runs += 1;
-        // `send` counts the run itself as one segment.
+        // `send` already counts the run as one segment.
         counters.segments_sent += segments - 1;
         Ok(())
     }
@@ -230,7 +230,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
         let start = plan.slice.from as usize;
         let mut sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
-        // Without timestamps, no-operations fill their place.
+        // Without timestamps, no-operations fill their room.
         let mut options_len = 0;
         if plan.header.timestamps.is_none() {
             options_len = TIMESTAMPS_LEN;
@@ -303,7 +303,7 @@ impl<'a, R: Render> Emitter<'a, R> {
     }
 }
 
-/// Sends a segment without data in a frame of the pool.
+/// Sends a segment without data in a frame from the pool.
 pub(crate) fn send_control<P: Port>(
     port: &mut P,
     tcb: &Tcb,
@@ -321,7 +321,7 @@ pub(crate) fn send_control<P: Port>(
     port.send(frame).map_err(|_| NoRoom)
 }
 
-/// Turns a received frame into a segment without data, and sends it back.
+/// Writes a segment without data into the received frame, and sends the frame back.
 #[inline(always)]
 pub(crate) fn turn_round<P: Port>(
     port: &mut P,

@@ -1,18 +1,17 @@
-//! Maximum segment sizes: ours, and those of peers.
+//! Maximum segment sizes: our own and those of peers.
 
 use crate::content::Family;
 use crate::wire::TIMESTAMPS_LEN;
 
-/// Smallest MSS that we use, whatever a peer advertises.
+/// Minimum MSS that we use, whatever a peer advertises. It includes 12 bytes for timestamps.
 ///
-/// Smaller segments only make work; RFC 9293, section 3.7.1, leaves the minimum open. It
-/// includes 12 bytes for timestamps.
+/// Smaller segments would only cost work. RFC 9293, section 3.7.1, leaves the minimum open.
 pub const MIN_MSS: u16 = 88;
-/// MSS of an IPv4 peer that advertises none (RFC 9293, section 3.7.1).
+/// MSS of an IPv4 peer that does not advertise one (RFC 9293, section 3.7.1).
 pub const DEFAULT_MSS_V4: u16 = 536;
-/// MSS of an IPv6 peer that advertises none.
+/// MSS of an IPv6 peer that does not advertise one.
 pub const DEFAULT_MSS_V6: u16 = 1220;
-/// Bytes of the largest link header: Ethernet with a VLAN tag.
+/// Length of the longest link header in bytes: Ethernet with a VLAN tag.
 const LINK_HEADER: usize = eth::TAGGED_HEADER_LEN;
 
 /// Our own maximum segment sizes, for IPv4 and IPv6.
@@ -41,7 +40,7 @@ impl OwnMss {
         }
     }
 
-    /// The MSS that a peer's SYN has `advertised`, or its default (RFC 9293, section
+    /// Returns the MSS that a peer `advertised` in its SYN, or the default (RFC 9293, section
     /// 3.7.1).
     pub(crate) fn advertised_or_default(family: Family, advertised: Option<u16>) -> u16 {
         advertised.unwrap_or(match family {
@@ -50,11 +49,11 @@ impl OwnMss {
         })
     }
 
-    /// Most bytes of data in a segment to a peer, if a frame of the port fits any segment.
+    /// Returns the maximum data in a segment to a peer, in bytes. Returns `None` if a frame of the
+    /// port is too small for any segment.
     ///
-    /// Room for timestamps is reserved whether or not they are used, so that one
-    /// segmentation of a content serves all peers. (RFC 6691 reserves it only where they
-    /// are used.)
+    /// Room for timestamps is reserved even if they are not used, so that one segmentation of a
+    /// content serves all peers. (RFC 6691 reserves it only if they are used.)
     pub(crate) fn effective(
         self,
         family: Family,

@@ -1,4 +1,4 @@
-//! Results of the handshake's negotiation.
+//! What both sides agreed on in the handshake.
 
 use std::fmt;
 
@@ -31,31 +31,31 @@ impl Negotiated {
         )
     }
 
-    /// Whether both sides use selective acknowledgements (RFC 2018).
+    /// Returns whether both sides use selective acknowledgements (RFC 2018).
     #[inline(always)]
     pub const fn sack(self) -> bool {
         self.0 & Self::SACK != 0
     }
 
-    /// Whether both sides send timestamps (RFC 7323).
+    /// Returns whether both sides send timestamps (RFC 7323).
     #[inline(always)]
     pub const fn timestamps(self) -> bool {
         self.0 & Self::TIMESTAMPS != 0
     }
 
-    /// Whether both sides scale windows (RFC 7323).
+    /// Returns whether both sides scale windows (RFC 7323).
     #[inline(always)]
     pub const fn scaled(self) -> bool {
         self.0 & Self::SCALED != 0
     }
 
-    /// Whether both sides use explicit congestion notification (RFC 3168).
+    /// Returns whether both sides use explicit congestion notification (RFC 3168).
     #[inline(always)]
     pub const fn ecn(self) -> bool {
         self.0 & Self::ECN != 0
     }
 
-    /// Shift of the peer's windows, 0 to 14 (RFC 7323); 0 where windows are not scaled.
+    /// Returns the shift of the peer's windows, 0 to 14 (RFC 7323); 0 if windows are not scaled.
     #[inline(always)]
     pub const fn peer_scale(self) -> u8 {
         self.0 & 0x0f

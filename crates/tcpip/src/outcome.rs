@@ -1,9 +1,9 @@
-//! Results of connection calls that the stack acts on.
+//! Results of a connection's methods, which tell the stack what to do.
 
 use crate::connection::Plan;
 use crate::wire::Segment;
 
-/// Decision about a segment that is not the expected one.
+/// What to do with an unexpected segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Process the segment, trimmed to the window.
@@ -15,11 +15,11 @@ pub(crate) enum Verdict {
     Acknowledge,
     /// Retransmit the SYN-ACK.
     SynAck,
-    /// Answer with a RST, as for no connection.
+    /// Answer with a reset, as if there were no connection.
     Reset,
     /// Open a new connection in place of this one.
     Reopen,
-    /// Forget the connection; the application does not know it, or knows that it has ended.
+    /// Forget the connection. The application does not know it, or knows that it has ended.
     Forget,
     /// The peer has reset the connection.
     Close,
@@ -36,52 +36,51 @@ pub(crate) enum AfterFin {
     Finished,
 }
 
-/// Destination of a segment's data.
+/// What happens to a segment's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
-    /// Dropped: nobody reads it.
+    /// Drop the data: nobody reads it.
     Dropped,
-    /// Offered to the application: it is next in order.
+    /// Offer the data to the application: it is next in order.
     Offered,
-    /// Stored in the receive buffer: it is out of order, or earlier data is not consumed
-    /// yet.
+    /// Store the data in the receive buffer: it is out of order, or earlier data is not consumed.
     Buffered,
 }
 
-/// Action after a connection's deadline.
+/// What to do when a connection's deadline has passed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expiry {
     /// Transmit what the windows allow.
     Transmit,
-    /// Nothing to do yet.
+    /// Do nothing yet.
     Wait,
     /// Retransmit the SYN-ACK.
     SynAck,
     /// Send a tail loss probe.
     Send(Plan),
-    /// Send a zero-window probe.
+    /// Send a zero window probe.
     ProbeWindow(Plan),
     /// Send a keep-alive.
     KeepAlive,
-    /// Offer again to an application that had found no room.
+    /// Offer data again to an application that found no room before.
     OfferAgain,
     /// Close our side: the connection was idle for too long.
     CloseIdle,
     /// Give the connection up: the peer does not answer.
     TimeOut,
-    /// Give the connection up, and reset it.
+    /// Reset the connection and give it up.
     Reset,
-    /// Forget the connection; the application does not know it, or knows that it has ended.
+    /// Forget the connection. The application does not know it, or knows that it has ended.
     Forget,
 }
 
-/// Kind of a segment without data.
+/// A kind of segment without data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ControlSegment {
-    /// Acknowledges what was received.
+    /// Acknowledges the received data.
     Ack,
-    /// Begins one number before the peer's expected one, so that the peer must answer (RFC
-    /// 1122, section 4.2.3.6).
+    /// Starts one before the sequence number that the peer expects, so that the peer must answer
+    /// (RFC 1122, section 4.2.3.6).
     KeepAlive,
     SynAck,
     /// Closes our side after the written data.

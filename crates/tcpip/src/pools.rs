@@ -1,13 +1,13 @@
-//! Bounded pools, their holders, and the number of slots that each client address holds.
+//! Bounded pools, the connections that hold their slots, and the slots held by each client address.
 
 use std::ops::{Index, IndexMut};
 
 use crate::table::Table;
 
-/// Index that stands for no slot.
+/// An index that refers to no slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A bounded pool whose slots connections hold.
+/// A bounded pool, whose slots are held by connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pool {
     /// Places in the connection table.
@@ -28,13 +28,14 @@ impl Pool {
     pub(crate) const COUNT: usize = Self::LargeBoards as usize + 1;
 }
 
-/// One client address, or one IPv6 network.
+/// A client address, or an IPv6 network that counts as one address.
 #[derive(Debug)]
 struct Peer {
-    /// From [`Keys::hash_peer`](crate::table::Keys::hash_peer). Peers with equal hashes
-    /// count as one.
+    /// From [`Keys::hash_peer`](crate::table::Keys::hash_peer). Peers with equal hashes count as
+    /// one.
     hash: u64,
-    /// Slots held of each pool; with 0 [`Pool::Connections`] the entry is free.
+    /// Number of slots held in each pool. If there are none of [`Pool::Connections`], the entry is
+    /// free.
     held: [u32; Pool::COUNT],
 }
 
@@ -46,20 +47,20 @@ pub(crate) struct Peers {
     table: Table,
     list: Vec<Peer>,
     free: Vec<u32>,
-    /// Slots of each pool.
+    /// Number of slots of each pool.
     sizes: [u32; Pool::COUNT],
-    /// Holders of each pool's slots. [`Pool::Connections`] has no list.
+    /// The holders of each pool's slots. [`Pool::Connections`] has no list.
     owners: [Vec<Owner>; Pool::COUNT],
 }
 
 impl Peers {
-    /// Bytes that `connections` connections need.
+    /// Returns the bytes of memory for `connections` connections.
     pub(crate) fn bytes(connections: u32) -> usize {
         let each = size_of::<Peer>() + size_of::<u32>();
         Table::bytes(connections) + connections as usize * each
     }
 
-    /// For pools of these sizes. Memory is touched on first use.
+    /// Makes an empty collection for pools of these sizes. Memory is touched on first use.
     pub(crate) fn new(sizes: [u32; Pool::COUNT]) -> Self {
         let connections = sizes[Pool::Connections as usize];
         Self {
@@ -71,14 +72,14 @@ impl Peers {
         }
     }
 
-    /// The peer with this hash, if it has connections.
+    /// Returns the peer with this hash, if it has connections.
     pub(crate) fn find(&self, hash: u64) -> Option<u32> {
         let is_it = |index: u32| self.list[index as usize].hash == hash;
         self.table.find(hash as u32, is_it)
     }
 
-    /// Adds a connection of the peer with this hash. There is always a place: peers never
-    /// outnumber connections.
+    /// Adds a connection of the peer with this hash. There is always a free entry, because peers
+    /// never outnumber connections.
     pub(crate) fn join(&mut self, hash: u64) -> u32 {
         let index = self.find(hash).unwrap_or_else(|| self.add(hash));
         self.count(index, Pool::Connections);
@@ -98,7 +99,7 @@ impl Peers {
         index
     }
 
-    /// Removes a connection, which has released all its slots.
+    /// Removes a connection, which has already released all its slots.
     pub(crate) fn leave(&mut self, index: u32) {
         self.discount(index, Pool::Connections);
         if self.held(index, Pool::Connections) == 0 {
@@ -110,14 +111,14 @@ impl Peers {
         }
     }
 
-    /// Counts a slot of `pool` that a connection of the peer has taken.
+    /// Counts a slot of `pool` taken by a connection of the peer.
     fn count(&mut self, index: u32, pool: Pool) {
         if let Some(peer) = self.list.get_mut(index as usize) {
             peer.held[pool as usize] += 1;
         }
     }
 
-    /// Counts a slot of `pool` that a connection of the peer has released.
+    /// Subtracts a slot of `pool` released by a connection of the peer.
     fn discount(&mut self, index: u32, pool: Pool) {
         if let Some(peer) = self.list.get_mut(index as usize) {
             let held = &mut peer.held[pool as usize];
@@ -126,23 +127,23 @@ impl Peers {
         }
     }
 
-    /// Slots of `pool` that the peer holds; 0 for [`NONE`].
+    /// Returns how many slots of `pool` the peer holds; 0 for [`NONE`].
     pub(crate) fn held(&self, index: u32, pool: Pool) -> u32 {
         let peer = self.list.get(index as usize);
         peer.map_or(0, |peer| peer.held[pool as usize])
     }
 
-    /// Slots of a pool.
+    /// Returns the number of slots of a pool.
     pub(crate) fn size(&self, pool: Pool) -> u32 {
         self.sizes[pool as usize]
     }
 
-    /// Slots up to the highest one ever held.
+    /// Returns the number of slots of a pool that were ever held.
     pub(crate) fn slots(&self, pool: Pool) -> usize {
         self.owners[pool as usize].len()
     }
 
-    /// The connection that holds a slot of a pool.
+    /// Returns the connection that holds a slot of a pool.
     pub(crate) fn holder(&self, pool: Pool, slot: u32) -> Option<u32> {
         let owner = self.owners[pool as usize].get(slot as usize)?;
         (owner.id != NONE).then_some(owner.id)
@@ -167,7 +168,8 @@ impl Peers {
         self.discount(peer, pool);
     }
 
-    /// Number of peers with connections, and slots that they hold together.
+    /// Returns the number of peers with connections, and the number of slots they hold in each
+    /// pool.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn totals(&self) -> (usize, [u32; Pool::COUNT]) {
         let mut held = [0; Pool::COUNT];
@@ -190,19 +192,19 @@ pub(crate) struct Owner {
     pub(crate) peer: u32,
 }
 
-/// Slots that always keep their memory.
+/// Number of slots that always keep their memory.
 const MIN_KEPT: usize = 64;
 
-/// Contents of a pool's slot.
+/// What a slot of a lending pool holds.
 pub(crate) trait Lendable: Default {
-    /// Empties it for its next holder, and keeps its memory.
+    /// Empties the slot for its next holder, and keeps its memory.
     fn clear(&mut self);
 }
 
 /// A bounded pool that lends its slots.
 ///
-/// A released slot keeps its memory until [`trim`](Self::trim), so that nothing is
-/// allocated in a steady state.
+/// A released slot keeps its memory until [`trim`](Self::trim), so that a steady state needs no
+/// allocations.
 #[derive(Debug)]
 pub(crate) struct LendingPool<T> {
     list: Vec<T>,
@@ -227,7 +229,7 @@ impl<T> IndexMut<u32> for LendingPool<T> {
 }
 
 impl<T: Lendable> LendingPool<T> {
-    /// A pool of at most `limit` slots.
+    /// Makes a pool of at most `limit` slots.
     pub(crate) fn new(pool: Pool, limit: u32) -> Self {
         Self {
             list: Vec::new(),
@@ -237,7 +239,7 @@ impl<T: Lendable> LendingPool<T> {
         }
     }
 
-    /// Takes an empty slot, perhaps without memory; `None` when all are in use.
+    /// Takes an empty slot, which may have no memory yet. Returns `None` if all slots are in use.
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -259,19 +261,18 @@ impl<T: Lendable> LendingPool<T> {
         self.free.push(index);
     }
 
-    /// Whether [`take`](Self::take) would succeed.
+    /// Returns whether [`take`](Self::take) would succeed.
     pub(crate) fn has_free(&self) -> bool {
         !self.free.is_empty() || self.list.len() < self.limit as usize
     }
 
-    /// Whether there may soon be memory to free.
+    /// Returns whether [`trim`](Self::trim) may soon find memory to free.
     #[inline]
     pub(crate) fn has_surplus(&self) -> bool {
         self.free.has_surplus()
     }
 
-    /// Frees the memory of one slot that was unused for a while. Returns whether there was
-    /// one.
+    /// Frees the memory of one slot that was unused for a while. Returns whether there was one.
     pub(crate) fn trim(&mut self) -> bool {
         let slot = self.free.next_surplus();
         if let Some(slot) = slot {
@@ -285,30 +286,29 @@ impl<T: Lendable> LendingPool<T> {
         self.free.reset_peak();
     }
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn in_use(&self) -> usize {
         self.free.in_use()
     }
 
-    /// All slots that were ever used.
+    /// Returns all slots that were ever used.
     #[cfg(test)]
     pub(crate) fn all(&self) -> &[T] {
         &self.list
     }
 }
 
-/// Free slots of a pool whose slots own memory, last in, first out.
+/// The free slots of a pool. The last slot released is taken first.
 ///
-/// Memory is freed at the other end, for slots that were unused for a while. In a steady
-/// state nothing is allocated.
+/// Memory is freed at the other end, from the slots that were unused for longest.
 #[derive(Debug, Default)]
 struct FreeList {
     slots: Vec<u32>,
     /// Number of slots at the front of `slots` whose memory is freed.
     without_memory: usize,
     in_use: usize,
-    /// Most slots in use at once since [`reset_peak`](Self::reset_peak).
+    /// Maximum number of slots in use at once since [`reset_peak`](Self::reset_peak).
     peak: usize,
 }
 
@@ -333,24 +333,25 @@ impl FreeList {
         self.in_use -= 1;
     }
 
-    /// Whether no slot is free.
+    /// Returns whether no slot is free.
     fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     #[cfg(any(test, fuzzing))]
     fn in_use(&self) -> usize {
         self.in_use
     }
 
-    /// Whether there may soon be memory to free.
+    /// Returns whether [`next_surplus`](Self::next_surplus) may soon return a slot.
     #[inline]
     fn has_surplus(&self) -> bool {
         self.slots.len() > self.without_memory + MIN_KEPT
     }
 
-    /// A free slot to free the memory of: it was unused since the peak was reset.
+    /// Returns a free slot whose memory can be freed: it was unused since the last reset of the
+    /// peak.
     fn next_surplus(&mut self) -> Option<u32> {
         let with_memory = self.in_use + self.slots.len() - self.without_memory;
         if with_memory <= self.peak.max(MIN_KEPT) {
@@ -417,10 +418,10 @@ mod tests {
         }
         (0..1_000).for_each(|slot| list.push(slot));
         assert!(list.has_surplus());
-        assert_eq!(list.next_surplus(), None, "all of it was in use just now");
+        assert_eq!(list.next_surplus(), None, "all slots were in use just now");
         list.reset_peak();
         let given_back: Vec<u32> = std::iter::from_fn(|| list.next_surplus()).collect();
-        // The slots that were free for longest.
+        // These slots were free for longest.
         assert!(given_back.into_iter().eq(0..936));
         assert!(!list.has_surplus());
         // Slots with memory are taken first.

@@ -1,22 +1,21 @@
 //! The retransmission timeout (RFC 6298).
 
-/// RTO before a round trip is measured (RFC 6298, 2.1), in milliseconds.
+/// Retransmission timeout before the first RTT sample (RFC 6298, section 2.1), in milliseconds.
 pub const INITIAL_RTO_MS: u32 = 1_000;
-/// Initial RTO after a retransmitted SYN-ACK (RFC 6298, 5.7), in milliseconds.
+/// Initial timeout after a retransmitted SYN-ACK (RFC 6298, section 5.7), in milliseconds.
 pub const INITIAL_RTO_AFTER_LOSS_MS: u32 = 3_000;
-/// Default minimum RTO, in milliseconds. It is Linux's.
+/// Default minimum timeout in milliseconds, as in Linux.
 ///
-/// RFC 6298, 2.4 asks for a second, because clocks were coarse; no current system follows
-/// it.
+/// RFC 6298, section 2.4, asks for one second because clocks were coarse. Current systems use less.
 pub const MIN_RTO_MS: u32 = 200;
-/// Maximum RTO (RFC 6298, 2.5), in milliseconds.
+/// Maximum timeout (RFC 6298, section 2.5), in milliseconds.
 pub const MAX_RTO_MS: u32 = 60_000;
 
-/// Clock granularity (G of RFC 6298), in microseconds: a tick of the timers.
+/// Clock granularity (G of RFC 6298) in microseconds: one tick of the timers.
 const GRANULARITY: u32 = 1_000;
-/// Longest RTT sample in microseconds; longer ones are clamped.
+/// Maximum RTT sample in microseconds; longer samples are clamped.
 const MAX_RTT: u32 = 60_000_000;
-/// Further doublings have no effect.
+/// Maximum number of doublings: with more the timeout stays at its maximum.
 const MAX_BACKOFF: u32 = 10;
 
 const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
@@ -31,30 +30,30 @@ pub(crate) struct Rtt {
     rttvar: u32,
     /// Minimum RTT in microseconds; 0 before the first sample.
     min: u32,
-    /// RTO of these values in milliseconds, at most [`MAX_RTO_MS`]; 0 before the first
-    /// sample.
+    /// Timeout that follows from these values, in milliseconds, at most [`MAX_RTO_MS`]; 0 before
+    /// the first sample.
     timeout: u16,
 }
 
 impl Rtt {
-    /// Smoothed RTT in microseconds; 0 before the first sample.
+    /// Returns the smoothed RTT in microseconds; 0 before the first sample.
     #[inline(always)]
     pub(crate) const fn smoothed(self) -> u32 {
         self.srtt
     }
 
-    /// RTT variation in microseconds.
+    /// Returns the RTT variation in microseconds.
     pub(crate) const fn variation(self) -> u32 {
         self.rttvar
     }
 
-    /// Minimum RTT in microseconds; 0 before the first sample.
+    /// Returns the minimum RTT in microseconds; 0 before the first sample.
     #[inline(always)]
     pub(crate) const fn min(self) -> u32 {
         self.min
     }
 
-    /// Adds one sample in microseconds (RFC 6298, 2.2 and 2.3).
+    /// Adds an RTT sample in microseconds (RFC 6298, sections 2.2 and 2.3).
     #[inline(always)]
     pub(crate) fn sample(&mut self, rtt: u32) {
         let rtt = rtt.clamp(1, MAX_RTT);
@@ -64,19 +63,19 @@ impl Rtt {
             self.min = rtt;
         } else {
             self.min = self.min.min(rtt);
-            // Weights of 1/4 and 1/8: the RFC's beta and alpha.
+            // RTTVAR has weight 1/4 and SRTT 1/8 for the new sample: beta and alpha in the RFC.
             let deviation = self.srtt.abs_diff(rtt);
             self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
             self.srtt = (self.srtt - self.srtt / 8 + rtt / 8).max(1);
         }
-        // RFC 6298, 2.3.
+        // RFC 6298, section 2.3.
         let micros = self.srtt + (4 * self.rttvar).max(GRANULARITY);
         self.timeout = micros.div_ceil(1000).min(MAX_RTO_MS) as u16;
     }
 
-    /// The RTO in milliseconds, at least `min_rto_ms`, doubled `backoff` times.
+    /// Returns the timeout in milliseconds. It is at least `min_rto_ms`, doubled `backoff` times.
     ///
-    /// `after_loss` tells that the SYN-ACK was retransmitted.
+    /// `after_loss` means that the SYN-ACK was retransmitted.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
         let base = match self.timeout {

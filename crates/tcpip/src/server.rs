@@ -1,4 +1,4 @@
-//! A stack on a host.
+//! A stack as the transport of a host.
 
 use ip::{IcmpError, PROTOCOL_TCP, Packet, Transports};
 use nmio::{Instant, Port};
@@ -6,10 +6,10 @@ use nmio::{Instant, Port};
 use crate::congestion::{CongestionControl, Cubic};
 use crate::stack::{Application, Stack};
 
-/// A whole server for those who serve TCP only.
+/// A complete server for applications that use only TCP.
 pub type Server<A, C = Cubic> = ip::Server<Stack<A, C>>;
 
-/// A stack takes every segment: it answers those of no connection too.
+/// A stack handles every TCP segment, including those without a connection.
 impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C> {
     #[inline(always)]
     fn serves(&self, protocol: u8, port: u16) -> bool {

@@ -13,7 +13,7 @@ fn server() -> (Server<App, NewReno>, Rig) {
     (Server::new(other.host, other.stack), rig)
 }
 
-/// What the server answers to a packet from the peer.
+/// Returns the server's answer to a packet from the peer.
 fn answer(server: &mut Server<App, NewReno>, packet: &[u8]) -> Option<Vec<u8>> {
     let mut sink = Sink::new(1500, 8, 0);
     let frame = sink.frame_from(packet);
@@ -21,10 +21,10 @@ fn answer(server: &mut Server<App, NewReno>, packet: &[u8]) -> Option<Vec<u8>> {
     (sink.counters().tx_frames > 0).then(|| sink.last().to_vec())
 }
 
-/// From the peer to us.
+/// The route from the peer to us.
 const ROUTE: Route = Route::to_server(false, 12_345, 53);
 
-/// "Port unreachable" about a packet of ours that has this protocol.
+/// Builds a "port unreachable" error about a packet that we sent with this protocol.
 fn unreachable(protocol: u8) -> Vec<u8> {
     let ours = ROUTE.back().packet(protocol, &[0; 8]);
     ROUTE.icmp_error(IcmpError::Unreachable(3), &ours)

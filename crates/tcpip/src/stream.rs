@@ -1,4 +1,4 @@
-//! The send stream: a list of written data by sequence number.
+//! The send stream: a list of the written data, in the order of sequence numbers.
 
 use std::collections::VecDeque;
 
@@ -6,25 +6,27 @@ use crate::pools::NONE;
 use crate::pools::{Lendable, LendingPool, Owner, Peers, Pool};
 use crate::wire::Seq;
 
-/// Most entries of a connection's send stream, 66: the writes that can be unacknowledged.
+/// Maximum number of entries in a connection's send stream: its unacknowledged writes.
 ///
-/// A response of 32 parts has a head, an end, and two entries for each part.
+/// With 66 entries a response can have 32 parts: two entries for each part, one for the head and
+/// one for the end.
 pub const STREAM_ENTRIES: usize = OWN_ENTRIES + LIST_ENTRIES;
-/// Entries inside every connection.
+/// Number of entries inside every connection.
 const OWN_ENTRIES: usize = 2;
-/// Entries of a list that a connection borrows when it needs more.
+/// Number of entries in a list that a connection borrows when it needs more.
 const LIST_ENTRIES: usize = 64;
 
-/// Source of a stream entry's bytes: a content, or a write buffer.
+/// The source of a stream entry's bytes: a content or a write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Source(u32);
 
 impl Source {
     const BUFFER: u32 = 1 << 31;
-    /// The entry ends before its content does.
+    /// Marks an entry that ends before its content does.
     const SHORT: u32 = 1 << 30;
 
-    /// A slice of a content; `is_short` tells that the content continues after it.
+    /// Makes the source of a slice of a content. `is_short` means that the content continues after
+    /// it.
     #[inline(always)]
     pub(crate) const fn content(index: u32, is_short: bool) -> Self {
         Self(if is_short { index | Self::SHORT } else { index })
@@ -34,7 +36,7 @@ impl Source {
         Self(index | Self::BUFFER)
     }
 
-    /// Index of the write buffer, if the source is one.
+    /// Returns the index of the write buffer, if the source is one.
     #[inline(always)]
     pub(crate) const fn buffer(self) -> Option<u32> {
         if self.0 & Self::BUFFER == 0 {
@@ -44,13 +46,13 @@ impl Source {
         }
     }
 
-    /// Index of the content, if the source is no buffer.
+    /// Returns the index of the content. The source must not be a write buffer.
     #[inline(always)]
     pub(crate) const fn content_index(self) -> u32 {
         self.0 & !Self::SHORT
     }
 
-    /// Whether the entry ends at the end of its content.
+    /// Returns whether the entry ends at the end of its content.
     #[inline(always)]
     pub(crate) const fn ends_content(self) -> bool {
         self.0 & (Self::BUFFER | Self::SHORT) == 0
@@ -63,21 +65,21 @@ const _: () = assert!(crate::content::MAX_CONTENTS <= 1 << 30);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Slice {
     pub(crate) source: Source,
-    /// Offset in the source.
+    /// Offset of the range in the source, in bytes.
     pub(crate) from: u32,
-    /// Bytes; 0 only in a segment without data.
+    /// Length in bytes; 0 only in a segment without data.
     pub(crate) len: u32,
     /// Parameters of the response, for [`Application::render`](crate::Application::render).
     pub(crate) params: Params,
 }
 
-/// Parameters of a response, the upper half first. Two words avoid padding in an entry.
+/// Parameters of a response: the upper half, then the lower half. Two words avoid padding.
 type Params = [u32; 2];
 
 /// One entry of the send stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// End of the entry, in the stream and in its source.
+    /// End of the entry in the stream. `until` is its end in the source.
     end: Seq,
     until: u32,
     source: Source,
@@ -85,7 +87,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// An unused place.
+    /// An unused entry.
     const NONE: Self = Self {
         end: Seq(0),
         until: 0,
@@ -93,7 +95,7 @@ impl Entry {
         params: [0; 2],
     };
 
-    /// The part of the entry from `seq` on.
+    /// Returns the part of the entry from `seq` on.
     #[inline(always)]
     fn rest(&self, seq: Seq) -> Slice {
         let len = self.end.since(seq);
@@ -106,7 +108,7 @@ impl Entry {
     }
 }
 
-/// Lists of entries, for connections that need more than their own.
+/// The pool of entry lists, for connections that need more entries than their own.
 pub(crate) type Lists = LendingPool<VecDeque<Entry>>;
 
 impl Lendable for VecDeque<Entry> {
@@ -117,7 +119,7 @@ impl Lendable for VecDeque<Entry> {
 
 /// A connection's send stream.
 ///
-/// Its first entries are stored inside, so that a short response needs nothing else. The
+/// The first two entries are stored inside the TCB, so that a short response needs no list. The
 /// others are in a borrowed list.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
@@ -131,7 +133,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// An empty stream that begins at `start`.
+    /// Makes an empty stream that starts at `start`.
     pub(crate) const fn new(start: Seq) -> Self {
         Self {
             own: [Entry::NONE; OWN_ENTRIES],
@@ -141,7 +143,7 @@ impl Stream {
         }
     }
 
-    /// Sequence number after the written data; a FIN takes this one.
+    /// Returns the sequence number after the written data, which is that of a FIN.
     #[inline(always)]
     pub(crate) fn end(&self) -> Seq {
         self.end
@@ -152,7 +154,8 @@ impl Stream {
         self.start == self.end
     }
 
-    /// Entries that the stream has room for, as if a list were free if `has_list`.
+    /// Returns the number of entries for which the stream has room. `has_list` assumes that a list
+    /// is free.
     pub(crate) fn room(&self, lists: &Lists, has_list: bool) -> usize {
         let used = self.entries(lists).count();
         if self.list != NONE || has_list || lists.has_free() {
@@ -162,28 +165,27 @@ impl Stream {
         }
     }
 
-    /// Whether distances in the stream fit 32 bits after a write of `len` bytes.
+    /// Returns whether distances in the stream still fit 32 bits after a write of `len` bytes.
     #[inline(always)]
     fn has_span(&self, len: u32) -> bool {
-        // One number is for the FIN.
+        // One sequence number is reserved for the FIN.
         self.end
             .since(self.start)
             .checked_add(len)
             .is_some_and(|span| span < u32::MAX)
     }
 
-    /// Whether one more entry fits without a list.
+    /// Returns whether another entry fits without a list.
     #[inline(always)]
     fn has_own_place(&self) -> bool {
         self.is_empty() || self.own[0].end == self.end
     }
 
-    /// Appends an entry. If the connection's own places are full, it goes to a list
-    /// borrowed for `owner`.
+    /// Appends an entry. If the connection's own two entries are used, it goes to a list borrowed
+    /// for `owner`.
     ///
-    /// # Errors
-    /// The stream is full, or would span 4 GiB; it is unchanged. The error names the pool
-    /// if that had no free list.
+    /// # Errors The stream is full or would span 4 GiB, and is unchanged. The error names the pool
+    /// if no list was free.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -216,7 +218,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The last entry.
+    /// Returns the last entry.
     fn last<'a>(&'a mut self, lists: &'a mut Lists) -> Option<&'a mut Entry> {
         if self.is_empty() {
             None
@@ -229,8 +231,7 @@ impl Stream {
         }
     }
 
-    /// Extends the last entry if it is a write buffer that `fits` accepts, and returns that
-    /// buffer.
+    /// Extends the last entry if it is a write buffer that `fits` accepts. Returns that buffer.
     pub(crate) fn extend(
         &mut self,
         len: u32,
@@ -245,7 +246,7 @@ impl Stream {
         })
     }
 
-    /// Extends the last entry.
+    /// Extends the last entry by `len` bytes.
     fn lengthen(&mut self, len: u32, lists: &mut Lists) {
         let end = self.end + len;
         if let Some(last) = self.last(lists) {
@@ -255,7 +256,7 @@ impl Stream {
         self.end = end;
     }
 
-    /// Merges a slice into the last entry if it continues that one. Returns whether it did.
+    /// Merges a slice into the last entry, if it continues that entry. Returns whether it did.
     pub(crate) fn merge(&mut self, slice: Slice, lists: &mut Lists) -> bool {
         let has_span = self.has_span(slice.len);
         let Some(last) = self.last(lists) else {
@@ -272,14 +273,14 @@ impl Stream {
         goes_on
     }
 
-    /// Number of write buffers in the stream.
+    /// Returns the number of write buffers in the stream.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn write_buffers(&self, lists: &Lists) -> usize {
         let entries = self.entries(lists);
         entries.filter_map(|entry| entry.source.buffer()).count()
     }
 
-    /// The stream's entries, oldest first.
+    /// Returns the stream's entries, oldest first.
     fn entries<'a>(&'a self, lists: &'a Lists) -> impl Iterator<Item = &'a Entry> {
         let own = if self.is_empty() {
             0
@@ -292,8 +293,8 @@ impl Stream {
         self.own[..own].iter().chain(list.into_iter().flatten())
     }
 
-    /// The bytes from `seq` to the end of its entry; `None` at or after the stream's end.
-    /// `seq` must not be before the first entry.
+    /// Returns the bytes from `seq` to the end of its entry, or `None` at or after the end of the
+    /// stream. `seq` must not be before the first entry.
     #[inline(always)]
     pub(crate) fn locate(&self, seq: Seq, lists: &Lists) -> Option<Slice> {
         let at = seq.since(self.start);
@@ -311,7 +312,7 @@ impl Stream {
         })
     }
 
-    /// Where the entry that contains `seq` begins. `seq` is as for
+    /// Returns the start of the entry that contains `seq`. The same rule for `seq` applies as for
     /// [`locate`](Self::locate).
     pub(crate) fn entry_start(&self, seq: Seq, lists: &Lists) -> Seq {
         let at = seq.since(self.start);
@@ -320,7 +321,7 @@ impl Stream {
         before.last().unwrap_or(self.start)
     }
 
-    /// Removes the first entry if all of it is before `una`.
+    /// Removes the first entry if it ends at or before `una`. Returns its source.
     #[inline(always)]
     pub(crate) fn retire(
         &mut self,
@@ -346,7 +347,7 @@ impl Stream {
         first.source
     }
 
-    /// Removes the oldest entry of the list, and returns an empty list to the pool.
+    /// Removes the oldest entry of the borrowed list. Returns an empty list to the pool.
     #[cold]
     fn take_from_list(&mut self, lists: &mut Lists, peers: &mut Peers) -> Entry {
         let list = &mut lists[self.list];
@@ -358,7 +359,7 @@ impl Stream {
     }
 }
 
-/// Appends to a list. The first entry allocates the whole list.
+/// Appends an entry to a list. The first entry allocates the whole list.
 #[cold]
 fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>> {
     if list.len() == LIST_ENTRIES {
@@ -369,7 +370,7 @@ fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>>
     Ok(())
 }
 
-/// Finds `seq` in consecutive entries, one of which contains it.
+/// Finds `seq` in a list of consecutive entries. One of them must contain it.
 #[cold]
 fn locate_in(list: &VecDeque<Entry>, start: Seq, seq: Seq) -> Slice {
     let at = seq.since(start);

@@ -42,12 +42,12 @@ impl Rig {
     }
 }
 
-/// A whole content.
+/// Returns a slice of a whole content.
 fn whole(index: u32, len: u32) -> Slice {
     slice(index, 0..len, len)
 }
 
-/// A slice of a content of `len` bytes, with parameters of more than 32 bits.
+/// Returns a slice of a content of `len` bytes. Its parameters need more than 32 bits.
 fn slice(index: u32, range: std::ops::Range<u32>, len: u32) -> Slice {
     let source = Source::content(index, range.end < len);
     let params = u64::from(index) << 33 | 5;
@@ -72,7 +72,7 @@ fn sources_are_distinguished() {
 }
 
 #[test]
-fn a_place_is_located_across_the_wrap() {
+fn a_sequence_number_is_located_across_the_wrap() {
     let start = u32::MAX - 9;
     let mut rig = Rig::new(start, 0);
     rig.push(whole(1, 100)).unwrap();
@@ -100,7 +100,7 @@ fn distances_in_the_stream_fit_32_bits() {
     rig.push(whole(1, 1 << 31)).unwrap();
     assert!(rig.stream.has_span((1 << 31) - 2));
     assert!(!rig.stream.has_span((1 << 31) - 1));
-    // The longest entry is addressable to its last byte.
+    // The longest entry can be located up to its last byte.
     let mut rig = Rig::new(0, 0);
     rig.push(whole(1, u32::MAX - 1)).unwrap();
     let place = rig.locate(u32::MAX - 2).unwrap();
@@ -187,7 +187,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Compares the stream with a plain list of bytes, each with its content and offset.
+    /// Compares the stream with a plain list of bytes, which has the content and offset of each
+    /// byte.
     #[test]
     fn the_stream_agrees_with_a_list(
         start: u32,
@@ -197,7 +198,7 @@ proptest! {
         let mut rig = Rig::new(start, max_lists);
         let mut una = Seq(start);
         let mut list: Vec<(u32, u32)> = Vec::new();
-        // Content and length of each entry, and where the last slice ends.
+        // Content and length of each entry. `last` is where the last slice ends.
         let mut entries: VecDeque<(u32, usize)> = VecDeque::new();
         let mut last = None;
         for (number, step) in steps.into_iter().enumerate() {
@@ -264,7 +265,7 @@ proptest! {
                     let start = rig.stream.entry_start(seq, &rig.lists);
                     let entry = list[at].0;
                     let first = list.iter().position(|byte| byte.0 == entry).unwrap();
-                    // A part of the first entry may be acknowledged.
+                    // A part of the first entry may already be acknowledged.
                     let expected = una + first as u32;
                     prop_assert!(start == expected || first == 0 && !start.after(una));
                 }

@@ -1,4 +1,4 @@
-//! From addresses and ports to a TCB: one keyed hash, one table.
+//! The connection table: it finds a TCB by addresses and ports, with a keyed hash.
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::wire::Seq;
 
-/// Hashes connections with keys that no peer knows.
+/// Computes hashes of connections with secret keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     table: RandomState,
@@ -21,13 +21,13 @@ impl Keys {
         let [a, b, c, d] = secret;
         Self {
             table: RandomState::with_seeds(a, b, c, d),
-            // Keys of their own: what one hash gives away must not help with
-            // the other.
+            // Separate keys, so that information leaked by one hash does not help against the
+            // other.
             sequence: (a ^ c.rotate_left(17), b ^ d.rotate_left(43)),
         }
     }
 
-    /// The hash of a connection; `addresses` with the peer first.
+    /// Returns the hash of a connection. The peer's address is the source.
     #[inline(always)]
     pub(crate) fn hash(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> u32 {
         let mut hasher = self.table.build_hasher();
@@ -51,10 +51,9 @@ impl Keys {
         }
     }
 
-    /// The secret part of a connection's initial sequence number, and what its
-    /// timestamps are ahead of the clock (RFC 7323, section 5.4): nothing is told
-    /// of how long we run, and a later connection between the same ports has
-    /// later timestamps.
+    /// Returns two secret numbers of a connection: a part of its initial sequence number, and the
+    /// offset of its timestamps from the clock (RFC 7323, section 5.4). So timestamps do not reveal
+    /// our uptime, and a later connection between the same ports has later timestamps.
     pub(crate) fn offsets(
         &self,
         addresses: &Addresses,
@@ -67,9 +66,8 @@ impl Keys {
         (Seq(secret as u32), (secret >> 32) as u32)
     }
 
-    /// A keyed hash of a connection and something about it. What is hashed is
-    /// longer than for the numbers above, so that one tells nothing of the
-    /// other.
+    /// Returns a keyed hash of a connection and of `about`. Its input is longer than that of
+    /// [`offsets`](Self::offsets), so neither result reveals the other.
     pub(crate) fn mac(
         &self,
         addresses: &Addresses,
@@ -83,9 +81,8 @@ impl Keys {
         hasher.finish()
     }
 
-    /// The hash of whom an address belongs to: one host, or over IPv6 one
-    /// network of `ipv6_prefix` bits, as whoever has one of its addresses has
-    /// them all.
+    /// Returns the hash of the owner of an address. Over IPv4 this is one host. Over IPv6 it is a
+    /// network of `ipv6_prefix` bits, because its owner can use all its addresses.
     pub(crate) fn hash_peer(&self, peer: IpAddr, ipv6_prefix: u8) -> u64 {
         let mut hasher = self.table.build_hasher();
         match peer {
@@ -100,32 +97,31 @@ impl Keys {
     }
 }
 
-/// An open-addressed table of (hash, TCB), at most half full, with linear
-/// probing. Removing closes the gap, so that a table that has seen many
-/// connections is as good as a new one and is never rebuilt.
+/// An open-addressed table of hashes and TCBs, at most half full, with linear probing. Removing an
+/// entry closes its gap. So a long-used table is as fast as a new one, and is never rebuilt.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Hash in the upper half, TCB in the lower; 0 is free.
+    /// Hash and TCB of each place; TCB 0 means free.
     places: Box<[(u32, u32)]>,
     mask: usize,
     len: u32,
 }
 
-/// TCBs are stored one higher, so that zeroed memory is an empty table.
+/// TCB indices are stored plus one, so that zeroed memory is an empty table.
 const FREE: u32 = 0;
 
-/// Places of a table that is at most half full.
+/// Returns the number of places of a table for `capacity` TCBs, which is at most half full.
 fn places(capacity: u32) -> usize {
     (capacity as usize * 2).next_power_of_two().max(2)
 }
 
 impl Table {
-    /// Bytes of a table for `capacity` TCBs.
+    /// Returns the bytes of a table for `capacity` TCBs.
     pub(crate) fn bytes(capacity: u32) -> usize {
         places(capacity) * size_of::<(u32, u32)>()
     }
 
-    /// A table for `capacity` TCBs. Its memory is touched when it is used.
+    /// Makes a table for `capacity` TCBs. Memory is touched on first use.
     pub(crate) fn new(capacity: u32) -> Self {
         let places = places(capacity);
         Self {
@@ -135,13 +131,13 @@ impl Table {
         }
     }
 
-    /// Connections in the table.
+    /// Returns the number of connections in the table.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Finds a TCB by its hash; `is_it` tells whether a candidate is the one.
+    /// Finds a TCB by its hash. `is_it` returns whether a candidate is the right one.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = hash as usize & self.mask;
@@ -157,9 +153,9 @@ impl Table {
         }
     }
 
-    /// Adds a TCB that is not in the table.
+    /// Adds a TCB that is not yet in the table.
     pub(crate) fn insert(&mut self, hash: u32, id: u32) {
-        // A free place ends every search.
+        // Every search needs a free place at which it ends.
         assert!((self.len as usize) < self.mask, "the table is full");
         let mut at = hash as usize & self.mask;
         while self.places[at].1 != FREE {
@@ -169,7 +165,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Removes a TCB. `false` when it is not in the table.
+    /// Removes a TCB. Returns `false` if it is not in the table.
     pub(crate) fn remove(&mut self, hash: u32, id: u32) -> bool {
         let mut gap = hash as usize & self.mask;
         while self.places[gap] != (hash, id + 1) {
@@ -178,7 +174,7 @@ impl Table {
             }
             gap = (gap + 1) & self.mask;
         }
-        // Close the gap with whatever would no longer be found behind it.
+        // Fill the gap with a later entry that could not be found across it, and repeat.
         let mut at = gap;
         loop {
             at = (at + 1) & self.mask;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn places_are_found_however_many_hashes_collide() {
+fn entries_are_found_even_if_all_hashes_collide() {
     let mut table = Table::new(8);
     for id in 0..8 {
         table.insert(0xffff_ffff, id);
@@ -59,14 +59,13 @@ fn the_hash_depends_on_everything_and_on_the_key() {
 
 proptest! {
     #[test]
-    fn it_agrees_with_a_hash_map(
+    fn the_table_agrees_with_a_hash_map(
         capacity in 1u32..40,
         steps in prop::collection::vec((any::<bool>(), 0u32..40, 0u32..12), 1..300),
     ) {
         let mut table = Table::new(capacity);
         let mut map = HashMap::new();
-        // Few hashes, at the end of the table, so that runs are long and
-        // wrap.
+        // Few different hashes near the end of the table make long runs that wrap.
         let hash_of = |hash: u32| hash.wrapping_mul(0x1111_1111).wrapping_sub(6);
         for (insert, id, hash) in steps {
             let id = id % capacity;

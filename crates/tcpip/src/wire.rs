@@ -1,10 +1,8 @@
-//! TCP's header and its options, as they lie in packets (RFC 9293, section 3.1;
-//! RFC 2018; RFC 7323).
+//! The TCP header and its options in packets (RFC 9293, section 3.1; RFC 2018; RFC 7323).
 //!
-//! [`Segment::parse`] takes a received header apart. Whatever comes, it gives a
-//! segment whose data lies in the packet, or nothing. Options other than
-//! timestamps in their usual place are read apart, by [`Options::read`], as few
-//! segments have them. [`Header`] and [`Written`] are what we write.
+//! [`Segment::parse`] parses a received header. For any input it returns `None` or a segment whose
+//! data lies in the packet. It reads timestamps in their usual place. [`Options::read`] reads all
+//! other options, which are rare. [`Header`] and [`Written`] are headers and options that we send.
 //!
 //! ```
 //! use tcpip::wire::{Control, Header, Options, Segment, Seq, Written};
@@ -23,7 +21,7 @@
 //!
 //! let segment = Segment::parse(&bytes).unwrap();
 //! assert_eq!((segment.src_port, segment.dst_port), (80, 40_000));
-//! // A SYN takes one number, and numbers wrap.
+//! // A SYN takes one sequence number, and sequence numbers wrap.
 //! assert_eq!(segment.seq + segment.sequence_len(), Seq(0));
 //! assert!(segment.seq.before(Seq(0)));
 //!
@@ -31,8 +29,8 @@
 //! assert_eq!((read.mss, read.window_scale), (Some(1_460), Some(7)));
 //! ```
 //!
-//! Deliberately absent: urgent data, and options that no server of content needs
-//! (fast open, multipath, authentication). They are skipped.
+//! Deliberately absent: urgent data, and options that a content server does not need (fast open,
+//! multipath, authentication). They are skipped.
 
 mod header;
 mod options;

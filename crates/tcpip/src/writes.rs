@@ -1,9 +1,9 @@
-//! Write buffers: bytes that are written once and belong to no content.
+//! Write buffers: bytes that are written only once and are not a content.
 
 use crate::pools::{Lendable, LendingPool};
 
-/// Most bytes of one [`write_bytes`](crate::Connection::write_bytes): a DNS message over
-/// TCP with its length field.
+/// Maximum length of one [`write_bytes`](crate::Connection::write_bytes), in bytes. It fits a DNS
+/// message over TCP with its length field.
 pub const MAX_WRITE_LEN: usize = 2 + 65_535;
 
 /// The pool of write buffers.

@@ -1,4 +1,4 @@
-//! All contents of a stack, and the classes that they are cut for.
+//! All contents of a stack, and the classes for which they are segmented.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use nmio::{Pool, Resident};
 
 use super::{Class, Family, MAX_SLOT_LEN, Segments, SendMode, Slot};
 
-/// The most bytes of a content: a stream position is found by its distance
-/// from another in 32 bits, and a write buffer may lie before it.
+/// Maximum length of a content in bytes. Distances in a stream have 32 bits, and a write buffer may
+/// precede the content.
 pub const MAX_CONTENT_LEN: usize = (u32::MAX - (1 << 20)) as usize;
-/// The most contents.
+/// Maximum number of contents.
 pub const MAX_CONTENTS: usize = 1 << 30;
-/// Classes beside each other: one an IP family and maximum segment size.
-/// Connections for which there is no place are served by the general path.
+/// Maximum number of classes at a time. A class is an IP family and a maximum segment size.
+/// Segments for connections without a class are assembled when they are sent.
 pub const MAX_CLASSES: usize = 32;
-/// A class that no connection has.
+/// The class of a connection that has none.
 pub(crate) const NO_CLASS: u8 = u8::MAX;
-/// Our own MSS of either family: these classes exist for good.
+/// Number of permanent classes: our own MSS for IPv4 and IPv6.
 const PINNED_CLASSES: usize = 2;
 
 const _: () = assert!(MAX_CLASSES < NO_CLASS as usize);
 
-/// Names a content of one [`Contents`]. No id of one `Contents` is given
-/// twice; another `Contents` gives the same ids again.
+/// The name of a content in one [`Contents`]. A `Contents` never reuses an id, but different
+/// `Contents` use the same ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentId {
     index: u32,
@@ -35,39 +35,37 @@ pub enum ContentError {
     /// Longer than [`MAX_CONTENT_LEN`].
     #[error("a content of {len} bytes is longer than {MAX_CONTENT_LEN}; serve it in parts")]
     TooLong {
-        /// Its bytes.
+        /// Length in bytes.
         len: usize,
     },
-    /// The slot is empty, longer than [`MAX_SLOT_LEN`] or not inside the
-    /// content.
+    /// The slot is empty, longer than [`MAX_SLOT_LEN`], or not inside the content.
     #[error(
-        "the slot of {} bytes at {} does not lie in the content's {len}, or is empty or longer than {MAX_SLOT_LEN}",
+        "the slot of {} bytes at {} is empty, longer than {MAX_SLOT_LEN}, or not within the content's {len} bytes",
         slot.len, slot.offset
     )]
     BadSlot {
         /// The slot.
         slot: Slot,
-        /// The content's bytes.
+        /// Length of the content in bytes.
         len: usize,
     },
-    /// There are [`MAX_CONTENTS`] already.
+    /// There are already [`MAX_CONTENTS`] contents.
     #[error("there are {MAX_CONTENTS} contents already; remove some")]
     TooMany,
 }
 
-/// What was loaded, for whoever tells about it.
+/// Size of the loaded contents, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Contents.
+    /// Number of contents.
     pub contents: u64,
-    /// Their bytes, counting bytes that contents share once each time.
+    /// Length of all contents in bytes. Bytes shared by several contents count for each of them.
     pub bytes: u64,
-    /// Segments whose checksums are known or will be kept when they are.
+    /// Number of prepared segments, including those whose sum is not yet known.
     pub packets: u64,
-    /// Packets that live in the port's memory.
+    /// Number of packets in the port's memory.
     pub residents: u64,
-    /// Bytes of memory for checksums and the administration of packets;
-    /// neither the contents themselves nor the port's memory.
+    /// Bytes of memory for sums and packet bookkeeping, without the contents and the port's memory.
     pub memory: u64,
 }
 
@@ -79,14 +77,14 @@ enum Life {
     Free,
 }
 
-/// One content, and its segments by class.
+/// One content, and its segments in each class.
 #[derive(Debug)]
 struct Content {
     bytes: Arc<[u8]>,
     slot: Option<Slot>,
-    /// Indexed by class; as long as the highest class that was needed.
+    /// Indexed by class; as long as the highest class needed so far.
     segments: Vec<Segments>,
-    /// Stream entries that refer to it.
+    /// Number of stream entries that refer to the content.
     refs: u32,
     generation: u32,
     life: Life,
@@ -94,27 +92,27 @@ struct Content {
 
 /// All contents of one [`Stack`](crate::Stack), with their segments.
 ///
-/// The bytes are shared ([`Arc`]) between the stacks of several cores; the
-/// packets made of them belong to one stack and its port.
+/// The stacks of several cores share the bytes ([`Arc`]). The packets made of them belong to one
+/// stack and its port.
 #[derive(Debug)]
 pub struct Contents {
     mode: SendMode,
     list: Vec<Content>,
     free: Vec<u32>,
     classes: Vec<Class>,
-    /// Counts uses of classes, to find the one that was not used for longest.
+    /// Counts uses of classes, to find the least recently used class.
     uses: u64,
-    /// Bytes that classes made on demand may take, and take.
+    /// Bytes that on-demand classes may take. `on_demand` is what they take now.
     budget: usize,
     on_demand: usize,
     totals: Totals,
-    /// Where a packet is put together before it becomes resident.
+    /// Buffer in which a packet is assembled before it becomes resident.
     workbench: Vec<u8>,
 }
 
 impl Contents {
-    /// No contents yet; `mss_v4` and `mss_v6` are our own maximum segment
-    /// sizes, and `budget` bounds what other classes take.
+    /// Makes an empty collection. `mss_v4` and `mss_v6` are our own maximum segment sizes. `budget`
+    /// limits the memory of other classes.
     pub(crate) fn new(mode: SendMode, mss_v4: u16, mss_v6: u16, budget: usize) -> Self {
         Self {
             mode,
@@ -132,11 +130,9 @@ impl Contents {
         }
     }
 
-    /// Adds a content. Nothing is segmented yet: see
-    /// [`prepare`](Self::prepare).
+    /// Adds a content, without segmenting it yet: see [`prepare`](Self::prepare).
     ///
-    /// # Errors
-    /// [`ContentError`]; nothing is added then.
+    /// # Errors [`ContentError`]. Nothing is added then.
     pub fn add(&mut self, bytes: Arc<[u8]>, slot: Option<Slot>) -> Result<ContentId, ContentError> {
         let len = bytes.len();
         if len > MAX_CONTENT_LEN {
@@ -175,13 +171,12 @@ impl Contents {
         })
     }
 
-    /// Segments a content for clients of one family that take our own maximum
-    /// segment size, as nearly all do, so that its first client finds the
-    /// work done: sums every segment and, in [`SendMode::PreCopy`], makes a
-    /// resident packet of each, as far as the port's share for residents
-    /// goes. Returns the residents made.
+    /// Segments a content in advance for clients of one family, so that its first client need not
+    /// wait. This covers clients that accept our own maximum segment size, as nearly all do. Sums
+    /// every segment and, in [`SendMode::PreCopy`], makes a resident packet of each while the port
+    /// has memory for residents. Returns the number of residents made.
     ///
-    /// Whatever is not prepared here is prepared when it is first sent.
+    /// Everything else is prepared when it is first sent.
     pub fn prepare(&mut self, id: ContentId, pool: &Pool, family: Family) -> u32 {
         let Some((index, len)) = self.lookup(id) else {
             return 0;
@@ -205,18 +200,17 @@ impl Contents {
         (self.totals.residents - before) as u32
     }
 
-    /// [Prepares](Self::prepare) all contents that there are.
+    /// [Prepares](Self::prepare) all contents.
     pub fn prepare_all(&mut self, pool: &Pool, family: Family) {
         for index in 0..self.list.len() as u32 {
             let generation = self.list[index as usize].generation;
-            // One that was removed has no id any more.
+            // The id of a removed content is not found.
             self.prepare(ContentId { index, generation }, pool, family);
         }
     }
 
-    /// Removes a content: nothing more can be written from it. Its memory is
-    /// freed when the last stream that refers to it has been acknowledged.
-    /// `false` when it was removed before.
+    /// Removes a content: nobody can write it any more. Its memory is freed when no stream refers
+    /// to it. Returns `false` if it was already removed.
     pub fn remove(&mut self, id: ContentId) -> bool {
         let Some((index, _)) = self.lookup(id) else {
             return false;
@@ -229,18 +223,18 @@ impl Contents {
         true
     }
 
-    /// What is loaded now.
+    /// Returns the size of the loaded contents.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// A content's bytes; `None` when it was removed.
+    /// Returns a content's bytes, or `None` if it was removed.
     pub fn bytes(&self, id: ContentId) -> Option<&Arc<[u8]>> {
         let (index, _) = self.lookup(id)?;
         Some(&self.list[index as usize].bytes)
     }
 
-    /// Index and length of a content that can be written.
+    /// Returns index and length of a content that can be written.
     #[inline(always)]
     pub(crate) fn lookup(&self, id: ContentId) -> Option<(u32, u32)> {
         let content = self.list.get(id.index as usize)?;
@@ -248,20 +242,20 @@ impl Contents {
         live.then_some((id.index, content.bytes.len() as u32))
     }
 
-    /// The bytes of a content that a stream refers to, and its slot.
+    /// Returns the bytes and the slot of a content to which a stream refers.
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> (&Arc<[u8]>, Option<Slot>) {
         let content = &self.list[index as usize];
         (&content.bytes, content.slot)
     }
 
-    /// A stream refers to it.
+    /// Counts a stream entry that refers to the content.
     #[inline(always)]
     pub(crate) fn acquire(&mut self, index: u32) {
         self.list[index as usize].refs += 1;
     }
 
-    /// A stream no longer refers to it.
+    /// Removes the reference of a stream entry.
     #[inline(always)]
     pub(crate) fn release(&mut self, index: u32) {
         let content = &mut self.list[index as usize];
@@ -286,15 +280,14 @@ impl Contents {
         content.slot = None;
         content.segments = Vec::new();
         content.life = Life::Free;
-        // An id must not come again: an index whose generations are used up
-        // is left out.
+        // Ids must not be reused, so an index whose generations are used up stays unused.
         if let Some(next) = content.generation.checked_add(1) {
             content.generation = next;
             self.free.push(index);
         }
     }
 
-    /// A class for a connection; [`NO_CLASS`] when all places are taken.
+    /// Returns a class for a connection, or [`NO_CLASS`] if all classes are in use.
     pub(crate) fn acquire_class(&mut self, family: Family, mss: u16) -> u8 {
         self.uses += 1;
         let known = self
@@ -321,7 +314,7 @@ impl Contents {
         class as u8
     }
 
-    /// A connection no longer needs its class.
+    /// Removes a connection from its class.
     #[inline]
     pub(crate) fn release_class(&mut self, class: u8) {
         if class != NO_CLASS {
@@ -332,21 +325,21 @@ impl Contents {
         }
     }
 
-    /// The class that nobody has used for longest, of those that may go.
+    /// Returns the least recently used class that is not in use and not permanent.
     fn idle_class(&self) -> Option<usize> {
         (PINNED_CLASSES..self.classes.len())
             .filter(|class| self.classes[*class].connections == 0)
             .min_by_key(|class| self.classes[*class].used)
     }
 
-    /// Frees what a class has taken: as much work as was done to fill it.
+    /// Frees all segments of a class.
     fn empty_class(&mut self, class: usize) {
         while let Some(index) = self.classes[class].contents.pop() {
             self.drop_segments(index, class);
         }
     }
 
-    /// Frees a content's segments in one class; `false` when it had none.
+    /// Frees a content's segments in one class. Returns `false` if it had none.
     fn drop_segments(&mut self, index: u32, class: usize) -> bool {
         let segments = std::mem::take(&mut self.list[index as usize].segments[class]);
         if segments.len() == 0 {
@@ -361,7 +354,7 @@ impl Contents {
         true
     }
 
-    /// Takes a content from the list of an on-demand class.
+    /// Removes a content from the list of an on-demand class.
     fn unlist(&mut self, class: usize, place: usize) {
         let list = &mut self.classes[class].contents;
         list.swap_remove(place);
@@ -370,8 +363,8 @@ impl Contents {
         }
     }
 
-    /// Makes place for the segments of a content in a class, without summing
-    /// any; `false` when the budget does not allow it.
+    /// Allocates the segments of a content in a class, without sums. Returns `false` if the budget
+    /// does not allow it.
     #[cold]
     fn ensure_segments(&mut self, index: u32, class: u8) -> bool {
         if class == NO_CLASS {
@@ -413,8 +406,8 @@ impl Contents {
         true
     }
 
-    /// The payload sum of a segment, its slot taken as zeros. `None` when there is
-    /// no place for the segments of its class.
+    /// Returns the payload sum of a segment, with zeros in place of the slot. `None` if there is no
+    /// memory for the segments of its class.
     #[inline(always)]
     pub(crate) fn sum(&mut self, index: u32, class: u8, segment: u32) -> Option<u16> {
         let segments = &self.list[index as usize].segments;
@@ -434,17 +427,16 @@ impl Contents {
             .then(|| self.add_sum(index, class, segment))
     }
 
-    /// Sums a segment, for which place must have been made.
+    /// Sums a segment whose entry was allocated before.
     fn add_sum(&mut self, index: u32, class: u8, segment: u32) -> u16 {
         let mss = u32::from(self.classes[usize::from(class)].mss);
         let content = &mut self.list[index as usize];
         content.segments[usize::from(class)].add_sum(&content.bytes, content.slot, mss, segment)
     }
 
-    /// A resident packet of a segment that is not in flight, to be patched
-    /// and sent, and the content's slot. One more is made when there is none;
-    /// `None` when the port has no memory for it. There must be place for the
-    /// segment.
+    /// Returns a resident packet of a segment that is not in flight, to be patched and sent, and
+    /// the content's slot. Makes another packet if all are in flight. Returns `None` if the port
+    /// has no memory for it. The segment's entry must be allocated.
     #[inline(always)]
     pub(crate) fn resident(
         &mut self,

@@ -38,7 +38,7 @@ fn slots_must_lie_in_the_content() {
 }
 
 #[test]
-fn a_removed_id_is_not_found_even_when_its_place_is_used_again() {
+fn a_removed_id_is_not_found_even_if_its_index_is_reused() {
     let mut all = contents(SendMode::MemCopy, 0);
     let first = add(&mut all, 10);
     assert!(all.remove(first));
@@ -51,13 +51,13 @@ fn a_removed_id_is_not_found_even_when_its_place_is_used_again() {
 }
 
 #[test]
-fn preparing_sums_all_and_makes_residents_while_there_is_memory() {
+fn preparing_sums_all_segments_and_makes_residents_while_there_is_memory() {
     let pool = pool(5);
     let mut all = contents(SendMode::PreCopy, 0);
     let a = add(&mut all, 3 * 1460);
     let b = add(&mut all, 3 * 1460);
     assert_eq!(all.prepare(a, &pool, Family::V4), 3);
-    assert_eq!(all.prepare(a, &pool, Family::V4), 0, "once");
+    assert_eq!(all.prepare(a, &pool, Family::V4), 0, "already prepared");
     assert_eq!(all.prepare(b, &pool, Family::V4), 2);
     assert_eq!(all.totals().packets, 6);
     assert_eq!(all.totals().residents, 5);
@@ -80,7 +80,7 @@ fn both_families_are_prepared_beside_each_other() {
 }
 
 #[test]
-fn classes_are_shared_and_those_of_our_own_mss_stay() {
+fn classes_are_shared_and_our_own_classes_are_permanent() {
     let mut all = contents(SendMode::MemCopy, 1 << 20);
     assert_eq!(all.acquire_class(Family::V4, 1460), 0);
     assert_eq!(all.acquire_class(Family::V6, 1440), 1);
@@ -92,7 +92,7 @@ fn classes_are_shared_and_those_of_our_own_mss_stay() {
 }
 
 #[test]
-fn a_class_in_use_does_not_go_and_the_one_unused_for_longest_goes_first() {
+fn the_least_recently_used_class_without_connections_is_replaced_first() {
     let mut all = contents(SendMode::MemCopy, 1 << 20);
     let id = add(&mut all, 10_000);
     let (index, _) = all.lookup(id).unwrap();
@@ -105,29 +105,36 @@ fn a_class_in_use_does_not_go_and_the_one_unused_for_longest_goes_first() {
     assert_eq!(
         all.acquire_class(Family::V4, 1000),
         NO_CLASS,
-        "all are used"
+        "all classes are in use"
     );
     assert!(!all.ensure_segments(index, NO_CLASS));
     all.release_class(9);
     all.release_class(5);
-    assert_eq!(all.acquire_class(Family::V4, mss(9)), 9, "still there");
+    assert_eq!(
+        all.acquire_class(Family::V4, mss(9)),
+        9,
+        "the class still exists"
+    );
     all.release_class(9);
     assert_eq!(all.acquire_class(Family::V4, 1000), 5);
     let segments = &all.list[index as usize].segments[5];
-    assert_eq!(segments.sum(0), None, "nothing of the old one is left");
+    assert_eq!(segments.sum(0), None, "the old class's sums are gone");
     assert_eq!(all.acquire_class(Family::V4, 1001), 9);
 }
 
 #[test]
-fn the_budget_takes_from_unused_classes_only() {
-    // 100 segments of 100 bytes: 200 bytes of sums.
+fn the_budget_is_freed_from_unused_classes_only() {
+    // 100 segments of 100 bytes need 200 bytes for sums.
     let mut all = contents(SendMode::MemCopy, 500);
     let id = add(&mut all, 10_000);
     let (index, _) = all.lookup(id).unwrap();
     let classes = [100, 101, 102].map(|mss| all.acquire_class(Family::V4, mss));
     assert!(all.ensure_segments(index, classes[0]));
     assert!(all.ensure_segments(index, classes[1]));
-    assert!(!all.ensure_segments(index, classes[2]), "both are in use");
+    assert!(
+        !all.ensure_segments(index, classes[2]),
+        "both classes are in use"
+    );
     assert_eq!(all.totals().memory, 200 + 200);
     all.release_class(classes[0]);
     assert!(all.ensure_segments(index, classes[2]));
@@ -138,7 +145,7 @@ fn the_budget_takes_from_unused_classes_only() {
 }
 
 #[test]
-fn the_lists_of_classes_survive_contents_that_go() {
+fn the_lists_of_classes_survive_removed_contents() {
     let mut all = contents(SendMode::MemCopy, 1 << 20);
     let class = all.acquire_class(Family::V4, 1000);
     let ids: Vec<ContentId> = (0..10).map(|_| add(&mut all, 5000)).collect();
@@ -161,8 +168,7 @@ fn the_lists_of_classes_survive_contents_that_go() {
 }
 
 proptest! {
-    /// The sum of a segment, whatever its slot holds, is that of its bytes
-    /// with zeros there.
+    /// The sum of a segment treats the bytes of its slot as zeros.
     #[test]
     fn slots_count_as_zeros(
         mut bytes in prop::collection::vec(any::<u8>(), 1..2000),

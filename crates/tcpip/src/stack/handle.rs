@@ -32,9 +32,7 @@ pub enum WriteError {
     #[error("the content has been removed; look it up again")]
     NoSuchContent,
     /// The range is not within the content, or ends before it begins.
-    #[error(
-        "bytes {from} to {end} are no range within the content's {len} bytes; write what is there"
-    )]
+    #[error("bytes {from} to {end} are not within the content's {len} bytes")]
     OutsideContent {
         /// Start of the range.
         from: u32,

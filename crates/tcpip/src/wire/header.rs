@@ -6,18 +6,17 @@ use ip::Sum;
 
 use super::Seq;
 
-/// Bytes of a header without options.
+/// Length of a header without options, in bytes.
 pub const HEADER_LEN: usize = 20;
-/// Where the checksum field lies in the header.
+/// Offset of the checksum field in the header.
 pub const CHECKSUM_AT: usize = 16;
 
-/// Bytes that the timestamps option takes with its padding (RFC 7323,
-/// appendix A). Prepared segments keep this place, so that they are the same
-/// for clients with the option and without it.
+/// Length of the timestamps option with its padding, in bytes (RFC 7323, appendix A). Prepared
+/// segments reserve this room. So they are equal for clients with and without the option.
 pub const TIMESTAMPS_LEN: usize = 12;
-/// Bytes of TCP header in a prepared segment: with place for timestamps.
+/// Length of the TCP header in a prepared segment, with room for timestamps.
 pub const TIMESTAMPED_HEADER_LEN: usize = HEADER_LEN + TIMESTAMPS_LEN;
-/// Two no-operations, kind and length of the option.
+/// Two no-operations, then the option's kind and length.
 const TIMESTAMPS_WORD: u32 = 0x0101_080a;
 
 /// The timestamps option (RFC 7323, section 3).
@@ -25,12 +24,12 @@ const TIMESTAMPS_WORD: u32 = 0x0101_080a;
 pub struct Timestamps {
     /// The sender's clock.
     pub value: u32,
-    /// What the sender has last received of the other's.
+    /// The other side's last timestamp that the sender has received.
     pub echo: u32,
 }
 
 impl Timestamps {
-    /// Reads options that are the recommended form and nothing else.
+    /// Reads timestamps at the start of the options, in the form that RFC 7323 recommends.
     #[inline(always)]
     fn read_aligned(options: &[u8]) -> Option<Self> {
         let option: &[u8; TIMESTAMPS_LEN] = options.first_chunk()?;
@@ -44,29 +43,29 @@ impl Timestamps {
     }
 }
 
-/// The control bits, as the header's octet has them.
+/// The control bits, as in octet 13 of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Control(pub u8);
 
 impl Control {
-    /// No more data from the sender.
+    /// The sender has no more data.
     pub const FIN: Self = Self(1);
-    /// Sequence numbers are synchronized.
+    /// The sender starts its sequence numbers.
     pub const SYN: Self = Self(2);
     /// The connection is reset.
     pub const RST: Self = Self(4);
-    /// The data is for the application at once.
+    /// The receiver should pass the data to the application at once.
     pub const PSH: Self = Self(8);
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: Self = Self(16);
-    /// An echo of congestion (RFC 3168, section 6.1).
+    /// Echoes a congestion mark (RFC 3168, section 6.1).
     pub const ECE: Self = Self(64);
     /// The congestion window was reduced (RFC 3168, section 6.1).
     pub const CWR: Self = Self(128);
-    /// The bits by which segments are told apart.
+    /// The bits that determine the kind of a segment.
     pub const KIND: Self = Self(Self::FIN.0 | Self::SYN.0 | Self::RST.0 | Self::ACK.0);
 
-    /// Whether any of `bits` is set.
+    /// Returns whether any of `bits` is set.
     #[inline(always)]
     pub const fn has(self, bits: Self) -> bool {
         self.0 & bits.0 != 0
@@ -89,36 +88,35 @@ impl BitAnd for Control {
     }
 }
 
-/// A received segment, taken apart. Its data lies behind the header in the
-/// packet: `payload[data_at..][..len]`. Passed by value, so that the usual case
-/// has it in registers.
+/// The fields of a received segment. Its data follows the header in the packet, at
+/// `payload[data_at..][..len]`. It is passed by value, so that it normally stays in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The sender's port.
     pub src_port: u16,
     /// The receiver's port.
     pub dst_port: u16,
-    /// Of its first byte of data, or of its SYN.
+    /// Sequence number of the first byte of data, or of the SYN.
     pub seq: Seq,
-    /// What the sender expects next, if the segment has [`Control::ACK`].
+    /// Next sequence number that the sender expects, if [`Control::ACK`] is set.
     pub ack: Seq,
-    /// Its control bits.
+    /// The control bits.
     pub control: Control,
-    /// As the field has it: scaled (RFC 7323, section 2.2).
+    /// The window field, not yet scaled (RFC 7323, section 2.2).
     pub window: u16,
-    /// Where the data starts, from the start of the header.
+    /// Offset of the data from the start of the header.
     pub data_at: u16,
-    /// Bytes of data.
+    /// Length of the data in bytes.
     pub len: u16,
-    /// Of the option, if it is there and stands where nearly all put it;
-    /// otherwise [`Options`](super::Options) have it.
+    /// The timestamps option, if it is the only option and in the usual form. Otherwise
+    /// [`Options`](super::Options) has it.
     pub timestamps: Option<Timestamps>,
 }
 
 impl Segment {
-    /// Reads the header at the start of an IP payload, whatever is in it. `None`
-    /// when it is cut, when its data offset points outside, or when there is more
-    /// than an IP packet holds. The checksum is not looked at.
+    /// Parses the header at the start of any IP payload. Returns `None` if the header is truncated,
+    /// if its data offset is invalid, or if the payload exceeds an IP packet. Does not check the
+    /// checksum.
     #[inline(always)]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER_LEN] = payload.first_chunk()?;
@@ -149,14 +147,14 @@ impl Segment {
         })
     }
 
-    /// Whether there are options beside those that are read already.
+    /// Returns whether there are options that are not yet read.
     #[inline(always)]
     pub fn has_more_options(&self) -> bool {
         usize::from(self.data_at) > HEADER_LEN && self.timestamps.is_none()
             || usize::from(self.data_at) > TIMESTAMPED_HEADER_LEN
     }
 
-    /// What the segment occupies in sequence space: data, SYN and FIN.
+    /// Returns the length of the segment in sequence space: data, SYN and FIN.
     #[inline(always)]
     pub fn sequence_len(&self) -> u32 {
         u32::from(self.len)
@@ -165,25 +163,25 @@ impl Segment {
     }
 }
 
-/// The fields of a header that we write; ports, checksum and the options of
-/// SYNs and selective acknowledgements apart.
+/// The fields of a header that we send. Ports, checksum and other options than timestamps are
+/// separate.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
-    /// Of the first byte of data, or of the SYN.
+    /// Sequence number of the first byte of data, or of the SYN.
     pub seq: Seq,
-    /// What we expect next.
+    /// Next sequence number that we expect.
     pub ack: Seq,
-    /// Its control bits.
+    /// The control bits.
     pub control: Control,
-    /// As the field has it: scaled.
+    /// The window field, already scaled.
     pub window: u16,
-    /// Written behind the fixed part, if there are some.
+    /// Timestamps to write after the fixed part, if any.
     pub timestamps: Option<Timestamps>,
 }
 
 #[expect(clippy::len_without_is_empty, reason = "no header is empty")]
 impl Header {
-    /// Bytes of the header without further options.
+    /// Returns the length of the header with timestamps but without other options, in bytes.
     #[inline(always)]
     pub const fn len(&self) -> usize {
         if self.timestamps.is_some() {
@@ -193,15 +191,14 @@ impl Header {
         }
     }
 
-    /// Data offset and control bits, for a header of `len` bytes: its fifth
-    /// word.
+    /// Returns data offset and control bits for a header of `len` bytes: octets 12 and 13.
     #[inline(always)]
     const fn offset_and_control(&self, len: usize) -> u16 {
         ((len / 4) as u16) << 12 | self.control.0 as u16
     }
 
-    /// What the header adds to a checksum, but for the ports; it has `more`
-    /// bytes of other options, which are not summed here.
+    /// Returns the header's part of the checksum, without the ports. `more` is the length of other
+    /// options, which are not summed here.
     #[inline(always)]
     pub fn sum(&self, more: usize) -> Sum {
         let sum = Sum::ZERO
@@ -218,11 +215,10 @@ impl Header {
         }
     }
 
-    /// Writes the header to the start of `segment`. `more` bytes of other options
+    /// Writes the header to the start of `segment`. `more` is the length of other options that
     /// follow it.
     ///
-    /// # Panics
-    /// If `segment` is shorter than the header.
+    /// # Panics If `segment` is shorter than the header.
     #[inline(always)]
     pub fn write(
         &self,

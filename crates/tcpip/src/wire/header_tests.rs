@@ -5,7 +5,7 @@ use super::*;
 use crate::wire::Options;
 
 #[test]
-fn more_than_an_ip_packet_holds_is_refused() {
+fn a_payload_longer_than_an_ip_packet_is_refused() {
     let mut bytes = vec![0; HEADER_LEN + usize::from(u16::MAX)];
     bytes[12] = 5 << 4;
     assert_eq!(Segment::parse(&bytes).unwrap().len, u16::MAX);
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn others_read_a_header_that_is_written(
+    fn testkit_reads_our_header(
         seq: u32, ack: u32, window: u16, stamps: Option<(u32, u32)>, control: u8, data: Vec<u8>
     ) {
         let timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
@@ -48,7 +48,7 @@ proptest! {
         prop_assert_eq!((ours.seq, ours.ack, ours.control), (Seq(seq), Seq(ack), control));
         prop_assert_eq!(ours.timestamps, timestamps);
         prop_assert!(!ours.has_more_options());
-        // The sum leaves out ports and checksum.
+        // The sum does not include ports and checksum.
         let whole = Sum::of(&bytes[..header.len()]).fold();
         let sum = header.sum(0).word(80).word(40_000).word(0x1234).fold();
         prop_assert_eq!(sum % 0xffff, whole % 0xffff);
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn a_header_of_others_is_read(
+    fn we_read_a_header_of_testkit(
         seq: u32, ack: u32, window: u16, mss: Option<u16>, scale in 0u8..15, usual: bool,
         data: Vec<u8>
     ) {

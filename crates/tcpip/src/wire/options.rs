@@ -1,7 +1,6 @@
-//! TCP options: reading what a peer sends, writing what it must be told.
+//! TCP options: reads those of a peer, and writes ours.
 //!
-//! Timestamps where nearly all put them are read with the header and written
-//! with it; everything else is here.
+//! Timestamps in their usual place are read and written with the header.
 
 use arrayvec::ArrayVec;
 
@@ -15,36 +14,34 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// A larger shift is taken as this one (RFC 7323, section 2.3).
+/// Maximum window shift; a larger one means this one (RFC 7323, section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
-/// Blocks that fit one header (RFC 2018, section 3).
+/// Maximum number of SACK blocks in one header (RFC 2018, section 3).
 pub const MAX_SACK_BLOCKS: usize = 4;
-/// Bytes of options that fit one header.
+/// Maximum length of the options in one header, in bytes.
 const MAX_OPTIONS_LEN: usize = 40;
 
-/// A stretch of data that has arrived: its first sequence number, and the one
-/// behind its last.
+/// A range of received data: its first sequence number, and the one after its last.
 pub type Block = (Seq, Seq);
 
-/// What a segment's options say.
+/// The options of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Of a SYN: the most bytes of data in a segment to its sender.
+    /// In a SYN: the largest segment that the sender accepts, in bytes of data.
     pub mss: Option<u16>,
-    /// Of a SYN: by how much the windows of its sender are shifted, 0 to 14.
+    /// In a SYN: the shift of the sender's windows, 0 to 14.
     pub window_scale: Option<u8>,
-    /// Of a SYN: its sender takes selective acknowledgements.
+    /// In a SYN: whether the sender accepts selective acknowledgements.
     pub sack_permitted: bool,
-    /// Wherever they stand.
+    /// Timestamps at any place in the options.
     pub timestamps: Option<Timestamps>,
-    /// What has arrived beyond a gap, and what has arrived twice (RFC 2883).
+    /// Ranges that have arrived after a gap, and duplicates (RFC 2883).
     pub sack: ArrayVec<Block, MAX_SACK_BLOCKS>,
 }
 
 impl Options {
-    /// Reads the options of a header, which reaches from its start to the
-    /// data, whatever is in it. Unknown ones are skipped by their length (RFC 9293, section
-    /// 3.2); after one that makes no sense the rest is not read.
+    /// Reads the options of a `header`, which ends where the data starts. Skips unknown options by
+    /// their length (RFC 9293, section 3.2). Stops at an invalid option.
     #[cold]
     pub fn read(header: &[u8]) -> Self {
         let mut options = Self::default();
@@ -54,7 +51,7 @@ impl Options {
                 rest = behind;
                 continue;
             }
-            // The length counts kind and length.
+            // The length includes the kind and the length itself.
             let Some(len) = behind.first().map(|len| usize::from(*len)) else {
                 break;
             };
@@ -91,13 +88,13 @@ impl Options {
     }
 }
 
-/// Options to be written behind a header, and its timestamps if it has some.
+/// Encoded options that follow a header and its timestamps.
 #[derive(Clone, Debug, Default)]
 pub struct Written(ArrayVec<u8, MAX_OPTIONS_LEN>);
 
 impl Written {
-    /// What a SYN-ACK tells beside timestamps: our MSS, the shift of the
-    /// windows that we tell, and whether we take selective acknowledgements.
+    /// Encodes the options of a SYN-ACK other than timestamps: our MSS, the shift of our windows,
+    /// and whether we accept selective acknowledgements.
     pub fn syn_ack(mss: u16, window_scale: Option<u8>, sack_permitted: bool) -> Self {
         let mut bytes = ArrayVec::new();
         let [high, low] = mss.to_be_bytes();
@@ -111,8 +108,8 @@ impl Written {
         Self(bytes)
     }
 
-    /// Selective acknowledgements, the most important first: as many as fit
-    /// beside timestamps.
+    /// Encodes selective acknowledgements, the most important first. Encodes as many as fit, with
+    /// or without timestamps.
     pub fn sack(blocks: &[Block], timestamps: bool) -> Self {
         let mut bytes = ArrayVec::new();
         let most = MAX_SACK_BLOCKS - usize::from(timestamps);
@@ -127,7 +124,7 @@ impl Written {
         Self(bytes)
     }
 
-    /// The bytes: a whole number of words.
+    /// Returns the encoded options, whose length is a multiple of 4.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The options of a header with these bytes behind its fixed part.
+/// Reads the options in a header with these bytes after its fixed part.
 fn read(bytes: &[u8]) -> Options {
     let mut header = vec![0; HEADER_LEN];
     header.extend_from_slice(bytes);
@@ -10,10 +10,10 @@ fn read(bytes: &[u8]) -> Options {
 }
 
 #[test]
-fn all_are_found_wherever_they_stand() {
+fn options_are_found_at_any_place() {
     assert_eq!(read(&[]), Options::default());
     assert_eq!(read(&[2, 4, 5, 0xb4]).mss, Some(1460));
-    // What Linux sends: MSS, SACK permitted, timestamps, NOP, window scale.
+    // The options of Linux: MSS, SACK permitted, timestamps, NOP, window scale.
     let linux = [
         2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 9, 1, 3, 3, 7,
     ];
@@ -28,15 +28,15 @@ fn all_are_found_wherever_they_stand() {
 }
 
 #[test]
-fn options_that_make_no_sense_end_the_search() {
+fn an_invalid_option_ends_the_search() {
     for bytes in [
-        &[0, 2, 4, 5, 0xb4][..], // after the end
-        &[3, 0, 2, 4, 5, 0xb4],  // no length
-        &[3, 1, 2, 4, 5, 0xb4],  // less than itself
+        &[0, 2, 4, 5, 0xb4][..], // after the end of the options
+        &[3, 0, 2, 4, 5, 0xb4],  // length 0
+        &[3, 1, 2, 4, 5, 0xb4],  // length 1
         &[3, 40, 2, 4, 5, 0xb4], // beyond the header
-        &[2, 3, 5],              // an MSS of another length
-        &[2, 4, 5],              // cut
-        &[2],                    // cut
+        &[2, 3, 5],              // MSS with a wrong length
+        &[2, 4, 5],              // truncated
+        &[2],                    // truncated
     ] {
         assert_eq!(read(bytes).mss, None, "{bytes:?}");
     }
@@ -51,20 +51,20 @@ fn a_shift_is_at_most_fourteen() {
 }
 
 #[test]
-fn blocks_that_are_cut_are_none() {
+fn truncated_sack_blocks_are_ignored() {
     assert_eq!(read(&[5, 9, 0, 0, 0, 1, 0, 0, 0]).sack.len(), 0);
     assert_eq!(read(&[5, 2]).sack.len(), 0);
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         Options::read(&bytes);
         read(&bytes);
     }
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_options_are_read_back(
         blocks in prop::collection::vec(any::<(u32, u32)>(), 0..=MAX_SACK_BLOCKS),
         timestamps: bool,
         mss: u16, scale in prop::option::of(0..=MAX_WINDOW_SCALE), sack: bool,

@@ -211,8 +211,8 @@ fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
     prop::collection::vec(content, 1..4)
 }
 
-/// Each part: the content or `None` for plain bytes, start and end in thousandths of the content,
-/// and whether it starts at the end of the last part.
+/// Each part has a content (`None` for plain bytes), and its start and end in thousandths of the
+/// content. The flag says whether the part starts at the end of the last one.
 fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
     let part = (
         prop::option::weighted(0.9, 0usize..4),
