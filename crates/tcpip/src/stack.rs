@@ -344,7 +344,8 @@ pub struct Connection<'a, S> {
 
 /// All TCP connections of one port. It does no I/O except that it fills the TX ring.
 ///
-/// # Calling contract Pass each received segment to [`handle_segment`](Self::handle_segment). Call
+/// # Calling contract
+/// Pass each received segment to [`handle_segment`](Self::handle_segment). Call
 /// [`handle_timers`](Self::handle_timers) once per batch, and at the latest at
 /// [`poll_timeout`](Self::poll_timeout). `now` must not decrease between calls. Always use the same
 /// port. A [`Server`](crate::Server) does all this.

@@ -184,8 +184,9 @@ impl Stream {
     /// Appends an entry. If the connection's own two entries are used, it goes to a list borrowed
     /// for `owner`.
     ///
-    /// # Errors The stream is full or would span 4 GiB, and is unchanged. The error names the pool
-    /// if no list was free.
+    /// # Errors
+    /// The stream is full or would span 4 GiB, and is unchanged. The error names the pool if no
+    /// list was free.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,

@@ -132,7 +132,8 @@ impl Contents {
 
     /// Adds a content, without segmenting it yet: see [`prepare`](Self::prepare).
     ///
-    /// # Errors [`ContentError`]. Nothing is added then.
+    /// # Errors
+    /// [`ContentError`]. Nothing is added then.
     pub fn add(&mut self, bytes: Arc<[u8]>, slot: Option<Slot>) -> Result<ContentId, ContentError> {
         let len = bytes.len();
         if len > MAX_CONTENT_LEN {

@@ -155,8 +155,9 @@ impl<S> Connection<'_, S> {
     /// [`write_bytes`](Self::write_bytes) also needs a write buffer, which this does not reserve:
     /// write such parts first.
     ///
-    /// # Errors [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if
-    /// there never will be, and [`WriteError::Closed`].
+    /// # Errors
+    /// [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if there never
+    /// will be, and [`WriteError::Closed`].
     pub fn ensure_room(&mut self, entries: usize) -> Result<(), WriteError> {
         self.ensure_open()?;
         if entries > STREAM_ENTRIES {
@@ -173,8 +174,9 @@ impl<S> Connection<'_, S> {
     /// [`Application::render`](crate::Application::render) gets `params`; otherwise they are
     /// ignored.
     ///
-    /// # Errors [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::NoSuchContent`].
-    /// Nothing is written then.
+    /// # Errors
+    /// [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::NoSuchContent`]. Nothing is
+    /// written then.
     #[inline(always)]
     pub fn write(&mut self, content: ContentId, params: u64) -> Result<(), WriteError> {
         let (index, len) = self.find(content)?;
@@ -199,8 +201,9 @@ impl<S> Connection<'_, S> {
     /// have to be assembled. If the slice continues the last one, with the same content and
     /// parameters, both become one entry.
     ///
-    /// # Errors [`WriteError::OutsideContent`], and those of [`write`](Self::write). Nothing is
-    /// written then.
+    /// # Errors
+    /// [`WriteError::OutsideContent`], and those of [`write`](Self::write). Nothing is written
+    /// then.
     pub fn write_slice(
         &mut self,
         content: ContentId,
@@ -234,8 +237,9 @@ impl<S> Connection<'_, S> {
     /// Writes up to [`MAX_WRITE_LEN`] bytes that are not a content. They are copied to a buffer of
     /// a bounded pool, and summed when they are sent.
     ///
-    /// # Errors [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::TooLong`]. Nothing is
-    /// written then.
+    /// # Errors
+    /// [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::TooLong`]. Nothing is written
+    /// then.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.ensure_open()?;
         if bytes.len() > MAX_WRITE_LEN {
@@ -273,8 +277,8 @@ impl<S> Connection<'_, S> {
     /// Writes shared bytes, or more bytes than [`write_bytes`](Self::write_bytes) takes, that are
     /// written only once. They are a content until the peer has acknowledged them.
     ///
-    /// # Errors Those of [`write`](Self::write), and [`WriteError::NoContent`]. Nothing is written
-    /// then.
+    /// # Errors
+    /// Those of [`write`](Self::write), and [`WriteError::NoContent`]. Nothing is written then.
     pub fn write_once(&mut self, bytes: Arc<[u8]>) -> Result<(), WriteError> {
         self.ensure_open()?;
         let content = self.contents.add(bytes, None)?;

@@ -69,7 +69,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Makes a stack with the congestion control `C`, and an application that `make` returns after
     /// it has added its contents; otherwise like [`new`](Stack::new).
     ///
-    /// # Errors Those of `make`.
+    /// # Errors
+    /// Those of `make`.
     pub fn load<E>(
         config: &Config,
         make: impl FnOnce(&mut Contents) -> Result<A, E>,

@@ -25,8 +25,8 @@ impl Timer {
 
     /// Returns the timer with this number, from 0.
     ///
-    /// # Panics If `number` is not below [`COUNT`](Self::COUNT). In a constant this is a compile
-    /// error.
+    /// # Panics
+    /// If `number` is not below [`COUNT`](Self::COUNT). In a constant this is a compile error.
     pub const fn new(number: usize) -> Self {
         assert!(number < Self::COUNT, "an application has four timers");
         Self(number as u8)

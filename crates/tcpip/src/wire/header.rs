@@ -218,7 +218,8 @@ impl Header {
     /// Writes the header to the start of `segment`. `more` is the length of other options that
     /// follow it.
     ///
-    /// # Panics If `segment` is shorter than the header.
+    /// # Panics
+    /// If `segment` is shorter than the header.
     #[inline(always)]
     pub fn write(
         &self,
