@@ -92,8 +92,8 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
 }
 
 impl<N: Named, A: Program, B: Program> Both<N, A, B> {
-    /// Serves until Ctrl-C: a whole `main`. The command line has the options of [`ServeArgs`], and
-    /// `--NAME-port` for the second program's port, where `NAME` is that program's name.
+    /// Serves until Ctrl-C. The command line has the options of [`ServeArgs`], and `--NAME-port` for
+    /// the second program's port, where `NAME` is that program's name.
     ///
     /// A program that loads files calls [`serve`](crate::serve()) instead, and loads them in its
     /// `load`.

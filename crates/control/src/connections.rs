@@ -26,8 +26,8 @@ pub struct ConnectionArgs {
     when_full: Option<WhenFullArg>,
 
     /// Maximum number of connections per worker from one client address. SYNs beyond the limit are
-    /// dropped. Without this option there is no limit. If connections or buffers run short,
-    /// addresses that hold more than an eighth of them give way first.
+    /// dropped. Without this option there is no limit. If connections or buffers run short, the
+    /// server first closes connections of addresses that hold more than an eighth of them.
     #[arg(long, value_name = "N", value_parser = number::<u32>(1..=u32::MAX))]
     max_per_address: Option<u32>,
 
@@ -35,8 +35,8 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "BITS", value_parser = number::<u8>(1..=128))]
     ipv6_prefix: Option<u8>,
 
-    /// Maximum number of half-open connections per worker: the handshake is not complete. Defaults
-    /// to 4,096.
+    /// Maximum number of half-open connections (handshake not complete) per worker. Defaults to
+    /// 4,096.
     #[arg(long, value_name = "N", value_parser = number::<u32>(1..=u32::MAX))]
     max_half_open: Option<u32>,
 
@@ -58,8 +58,9 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
     user_timeout: Option<u32>,
 
-    /// Minimum rate of a client in bytes per second, averaged over at least 20 s. Slower clients
-    /// give way, slowest first, but only if connections or buffers run short. Defaults to 16,000.
+    /// Minimum rate of a client in bytes per second, averaged over at least 20 s. If connections or
+    /// buffers run short, the server closes slower connections, the slowest first. Defaults to
+    /// 16,000.
     #[arg(long, value_name = "BYTES", value_parser = number::<u32>(1..=u32::MAX))]
     min_rate: Option<u32>,
 }

@@ -28,8 +28,8 @@
 //!
 //! | you have | you call |
 //! |---|---|
-//! | an application on TCP, a service on UDP | [`tcp()`], [`udp()`]: a whole `main` |
-//! | options of your own | [`serve`], with [`Tcp`] or [`Udp`] or another [`Program`], and [`ServeArgs`] in your command line: a whole command |
+//! | an application on TCP, a service on UDP | [`tcp()`], [`udp()`]: one call is a complete `main` |
+//! | options of your own | [`serve`], with [`Tcp`] or [`Udp`] or another [`Program`], and [`ServeArgs`] in your command line |
 //! | several applications or services | the same, with [`Both`]: one process on one interface |
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!

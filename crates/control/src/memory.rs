@@ -12,8 +12,8 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Gives freed memory back to the kernel at regular intervals, while the future is polled.
 ///
 /// On its own, glibc only returns the free end of a heap. One buffer in use there keeps all freed
-/// memory below it. Meanwhile a worker waits only if it allocates, which it does not do in a steady
-/// state.
+/// memory below it. A worker that allocates waits while the memory is returned, but workers do not
+/// allocate in a steady state.
 pub(crate) async fn give_back() -> Infallible {
     let mut period = interval(PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -1,4 +1,4 @@
-//! A whole `serve` command: from the command line to the summary.
+//! Runs a complete `serve` command: from the command line to the summary.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -24,9 +24,9 @@ use crate::summary::Summary;
 use crate::worker::Ready;
 use crate::workers::{Event, Workers};
 
-/// A whole `serve` command: serves the program that `load` returns, until SIGINT or SIGTERM or
-/// until a worker fails. It prints the start block when all workers are ready, and the summary at
-/// the end.
+/// Runs a complete `serve` command: serves the program that `load` returns, until SIGINT or SIGTERM
+/// or until a worker fails. It prints the start block when all workers are ready, and the summary
+/// at the end.
 ///
 /// A second SIGINT or SIGTERM ends the process at once, if it comes at least a second after the
 /// first. An error is printed as one message and leads to exit status 1, without a summary. Nothing

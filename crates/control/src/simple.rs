@@ -11,8 +11,9 @@ use crate::program::StartError;
 use crate::tcp::Tcp;
 use crate::udp::Udp;
 
-/// Serves TCP with one application for each worker: a whole `main`. The program takes the options
-/// of [`ServeArgs`](crate::ServeArgs), and has the defaults of [`Config`](tcpip::Config).
+/// Serves TCP with one application for each worker. A call of this function is a complete `main`.
+/// The program takes the options of [`ServeArgs`](crate::ServeArgs), and has the defaults of
+/// [`Config`](tcpip::Config).
 ///
 /// `make` is called for each worker, before rights are given up. It may
 /// [open a mailbox](NewWorker::open_mailbox) and add contents. These are prepared before the first

@@ -20,7 +20,7 @@ use crate::program::{
 use crate::run::serve;
 
 /// A [`Program`] of one TCP application. Each worker has its own instance. [`tcp()`](crate::tcp())
-/// is a whole `main` around it.
+/// makes and serves such a program.
 pub struct Tcp<A, F> {
     make: F,
     config: Config,
@@ -60,7 +60,8 @@ where
         }
     }
 
-    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs): a whole `main`.
+    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs). This call can be
+    /// the complete `main`.
     pub fn serve(self) -> ExitCode {
         let args = network_args(A::NAME);
         serve(&args, || Ok::<_, Infallible>(self))

@@ -16,8 +16,8 @@ use crate::new_worker::NewWorker;
 use crate::program::{Counted, Listening, Program, StartError, Tally, WorkerContext};
 use crate::run::serve;
 
-/// A [`Program`] of one UDP service. Each worker has its own instance. [`udp()`](crate::udp()) is a
-/// whole `main` around it.
+/// A [`Program`] of one UDP service. Each worker has its own instance. [`udp()`](crate::udp())
+/// makes and serves such a program.
 pub struct Udp<S, F> {
     make: F,
     try_command: fn(&IpAddr, u16) -> String,
@@ -48,7 +48,8 @@ where
         }
     }
 
-    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs): a whole `main`.
+    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs). This call can be
+    /// the complete `main`.
     pub fn serve(self) -> ExitCode {
         let args = network_args(S::NAME);
         serve(&args, || Ok::<_, Infallible>(self))

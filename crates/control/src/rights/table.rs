@@ -33,7 +33,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Returns the table of a server whose content are these `files`, below `readable`.
+    /// Returns the table of a server whose content was read from `files`, below the paths
+    /// `readable`.
     pub(crate) fn for_server(readable: Vec<PathBuf>, files: Vec<PathBuf>) -> Self {
         Self {
             readable,

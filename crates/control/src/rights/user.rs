@@ -124,8 +124,8 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
 }
 
 impl Account {
-    /// Switches the calling thread to this user, without supplementary groups. When uid 0 goes, the
-    /// kernel also removes all capabilities, unless `PR_SET_KEEPCAPS` is set.
+    /// Switches the calling thread to this user, without supplementary groups. When a thread leaves
+    /// uid 0, the kernel also removes all its capabilities, unless `PR_SET_KEEPCAPS` is set.
     ///
     /// User and group belong to a thread. The C library's functions would change all threads of the
     /// process at once, while some still open their queues.
