@@ -46,6 +46,7 @@ impl<A: App> Web<A> {
     /// Serves `site`, whose replies are added to the stack's `contents`, and the application that
     /// `make` creates.
     ///
+    /// # Errors
     /// [`ContentError`] if a reply is longer than the stack accepts, or there are too many; and the
     /// errors of `make`.
     pub fn load<E: From<ContentError>>(
