@@ -297,8 +297,8 @@ pub struct netmap_ring {
     pub flags: u32,
     /// Time of the last sync.
     pub ts: timeval,
-    /// Bits of [`netmap_slot::ptr`] that hold the packet's offset in its buffer. 0 unless
-    /// requested.
+    /// Bits of [`netmap_slot::ptr`] that hold the packet's offset in its buffer. 0 unless offsets
+    /// were requested.
     pub offset_mask: u64,
     /// Required alignment of packets in buffers, in bytes.
     pub buf_align: u64,

@@ -2,8 +2,8 @@
 
 /// A one's complement sum of big-endian 16-bit words, not yet folded.
 ///
-/// It adds words in memory order, because sums do not depend on byte order (RFC 1071, section 2B).
-/// Only the folded sum is swapped.
+/// The sum adds words in memory order, because the result does not depend on byte order (RFC 1071,
+/// section 2B). Only the folded sum is swapped.
 ///
 /// The sums of parts add up to the sum of the whole if each part starts at an even offset.
 /// [`Sum::add_at`] adds a part that starts at an odd offset.
@@ -135,8 +135,8 @@ const BLOCK: usize = 64;
 
 /// Sums 64-bit words and counts their carries.
 ///
-/// This takes fewer instructions than vectors of 16-bit words, which must be widened first. Two
-/// independent sums hide the latency of the additions.
+/// Summing 64-bit words takes fewer instructions than vectors of 16-bit words, which must be
+/// widened first. Two independent sums hide the latency of the additions.
 #[inline(never)]
 fn sum_of_blocks(blocks: &[[u8; BLOCK]]) -> u128 {
     let (mut even, mut odd) = (0, 0);

@@ -101,7 +101,7 @@ mod tests {
         let sending = send(&mut copies, &pool);
         assert!(sending.is_some());
         for _ in 0..10 {
-            // These copies are returned, but not sent.
+            // An unsent copy stays free, so no further copy is created.
             assert!(copies.free(|| pool.make_resident(b"packet")).is_some());
         }
         assert_eq!(copies.len(), 2);

@@ -64,7 +64,7 @@ pub trait Handler<P: Port> {
 
     /// Closes open connections when the loop stops. Returns true if all connections are closed.
     ///
-    /// Otherwise the loop flushes and calls this again, for at most a second.
+    /// While connections are open, the loop flushes and calls this again, for at most a second.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
@@ -154,7 +154,7 @@ impl LoopState {
         }
     }
 
-    /// Makes one pass: steps 1 to 10 of Figure 3.
+    /// Makes one pass of the loop: steps 1 to 10 of the paper's Figure 3.
     ///
     /// Returns `true` if it received packets. The loop then polls again before it waits, because
     /// more packets may have arrived.

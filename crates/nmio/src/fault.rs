@@ -45,7 +45,7 @@ const MAX_READY: usize = MAX_BATCH + 2 * MAX_BATCH + MAX_HELD;
 /// Counters of the faults in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
-    /// Frames that passed.
+    /// Number of frames in this direction.
     pub frames: u64,
     /// Number of these frames that were dropped.
     pub dropped: u64,
@@ -322,8 +322,8 @@ impl Faults {
         if faults.drop {
             return Ok(());
         }
-        // These faults use a copy, because the resident packet itself must not be changed or kept.
-        // Without a scratch frame for the copy, the fault does not happen.
+        // Corruption and reordering use a copy, because the resident packet itself must not be
+        // changed or kept. Without a scratch frame for the copy, the fault does not happen.
         let mut stand_in = None;
         if faults.corrupt || faults.reorder {
             stand_in = copy(inner.pool(), bytes);
@@ -431,7 +431,7 @@ impl Direction {
     /// Counts a frame that passes the held-back frames. Releases those that enough frames have
     /// passed.
     ///
-    /// Each waits for the same number of frames, so the oldest is released first.
+    /// All held-back frames wait for the same number of frames, so the oldest is released first.
     fn age(&mut self, mut release: impl FnMut(Frame)) {
         for (_, left) in &mut self.held {
             *left -= 1;

@@ -4,7 +4,7 @@
 //! which. Every change of owner goes through that table.
 //!
 //! So nobody can write a frame that the kernel holds, and a frame is in the TX ring at most once.
-//! The table refuses a descriptor that returns twice, or from the wrong ring:
+//! The table refuses a descriptor that returns twice, or from the wrong ring.
 //!
 //! ```text
 //!              take            offer                claim
@@ -296,7 +296,7 @@ impl fmt::Debug for Pool {
 
 /// An owned frame: a received frame, or a scratch frame from [`Pool::take`].
 ///
-/// It dereferences to the bytes of its packet. Dropping it returns the frame to the pool.
+/// A frame dereferences to the bytes of its packet. Dropping it returns the frame to the pool.
 ///
 /// [`Port::send`](crate::Port::send) moves it to the TX ring, so a received frame can become the
 /// answer (*turnaround*).
@@ -459,7 +459,8 @@ impl fmt::Debug for Sending {
 /// A packet that stays in the port's memory, is patched in place, and is sent many times
 /// (*pre-copy*).
 ///
-/// Its bytes are inaccessible while it is in the TX ring. During that time, send another copy.
+/// The bytes of a resident are inaccessible while it is in the TX ring. During that time, send
+/// another copy.
 pub struct Resident {
     /// Dropped manually, because the frame may be in the TX ring at that time.
     frame: ManuallyDrop<Frame>,

@@ -1,7 +1,7 @@
 //! Packet I/O for servers that bring their own network stack: ports, frames, the event loop and
 //! timers. This crate knows no protocol.
 //!
-//! It is the `libnmio` of *Network Stack Specialization for Performance* (SIGCOMM 2014), on
+//! This crate is the `libnmio` of *Network Stack Specialization for Performance* (SIGCOMM 2014), on
 //! `AF_XDP` instead of netmap.
 //!
 //! # The idea
@@ -95,8 +95,8 @@
 //! - No queue except the TX ring, no allocation, and no system call per packet. Exceptions are the
 //!   ring's wakeup, and [`tap`].
 //! - No packet in several frames: an MTU above a page is refused.
-//! - No explicit cleanup. Descriptors hold everything that is opened here, so the kernel removes it
-//!   when the process ends in any way.
+//! - No explicit cleanup. Descriptors hold everything that this crate opens, so the kernel removes
+//!   it when the process ends in any way.
 pub mod checksum;
 pub mod copies;
 pub mod device;

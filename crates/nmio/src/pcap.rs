@@ -53,19 +53,19 @@ pub enum PcapError {
     /// The path is a symbolic link.
     #[error("the capture file {} is a link, and captures do not follow links; remove the link, or give the path of its target", path.display())]
     Link {
-        /// The link.
+        /// Path of the link.
         path: PathBuf,
     },
     /// The path leads to a pipe, a device, a socket or a directory.
     #[error("the capture file {} exists and is not a regular file; give another path", path.display())]
     NotRegular {
-        /// The path.
+        /// The refused path.
         path: PathBuf,
     },
     /// The file cannot be created or written.
     #[error("cannot write the capture file {}: {source}; give a path in a writable directory", path.display())]
     Create {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -75,7 +75,7 @@ pub enum PcapError {
 /// Result of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PcapSummary {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Number of recorded frames.
     pub packets: u64,

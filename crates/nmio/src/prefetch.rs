@@ -3,7 +3,7 @@
 
 /// Prefetches the cache line in which `value` starts.
 ///
-/// This is only a hint. It does nothing on processors without such an instruction.
+/// The prefetch is only a hint. Processors without such an instruction ignore it.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(value: &T) {
     #[cfg(target_arch = "x86_64")]

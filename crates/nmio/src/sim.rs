@@ -104,7 +104,7 @@ pub struct EndConfig {
     /// Maximum number of frames that one flush hands over, like a kernel's limit per wakeup. 0:
     /// unlimited.
     pub flush_budget: usize,
-    /// See [`Capabilities::partial_checksums`].
+    /// Whether the end accepts partial checksums; see [`Capabilities::partial_checksums`].
     pub partial_checksums: bool,
     /// How super-segments are segmented; `None` if the port takes none.
     pub segmentation: Option<Segmentation>,
@@ -114,7 +114,7 @@ pub struct EndConfig {
 /// the function.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmentation {
-    /// See [`Capabilities::segmentation`].
+    /// Size of the largest super-segment; see [`Capabilities::segmentation`].
     pub largest: usize,
     /// Writes segment number `index` of a super-segment, with its headers, to an empty
     /// vector.
@@ -156,9 +156,9 @@ fn frame_layout(mtu: usize, io_frames: u32, resident_frames: u32) -> PoolLayout 
 /// Configuration of a link: two ends, and a path in each direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkConfig {
-    /// The first port.
+    /// Configuration of the first port.
     pub a: EndConfig,
-    /// The second port.
+    /// Configuration of the second port.
     pub b: EndConfig,
     /// The path from the first to the second.
     pub a_to_b: PathConfig,
@@ -167,7 +167,7 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// Makes a link with the same path in both directions and default ends.
+    /// Returns a link configuration with the same path in both directions and default ends.
     pub fn symmetric(path: PathConfig) -> Self {
         Self {
             a_to_b: path,
@@ -177,7 +177,7 @@ impl LinkConfig {
     }
 }
 
-/// Makes a link with a clock of its own, which shows [`Instant::ZERO`].
+/// Creates a link with its own clock, which starts at [`Instant::ZERO`].
 ///
 /// The same configuration, seed and calls give the same events.
 pub fn link(config: &LinkConfig, seed: u64) -> (SimPort, SimPort, SimClock) {
@@ -186,7 +186,7 @@ pub fn link(config: &LinkConfig, seed: u64) -> (SimPort, SimPort, SimClock) {
     (a, b, clock)
 }
 
-/// Makes a link on a shared clock, for several queues or several hosts.
+/// Creates a link on a shared clock, for several queues or several hosts.
 pub fn link_on(clock: &SimClock, config: &LinkConfig, seed: u64) -> (SimPort, SimPort) {
     let mut seeds = fastrand::Rng::with_seed(seed);
     let mut path =
@@ -213,12 +213,12 @@ struct ClockState {
 }
 
 impl SimClock {
-    /// Makes a clock without links that shows [`Instant::ZERO`].
+    /// Creates a clock without links that starts at [`Instant::ZERO`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Advances time.
+    /// Advances time by the given duration.
     pub fn advance(&self, by: Duration) {
         self.0.now.set(self.now() + by);
     }

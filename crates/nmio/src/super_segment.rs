@@ -138,7 +138,7 @@ impl SuperSegment {
         self.transport_at.into()
     }
 
-    /// Returns the headers.
+    /// Returns the headers of the packet.
     pub fn headers(&self) -> &[u8] {
         &self.headers
     }

@@ -284,7 +284,7 @@ pub(crate) fn route_socket() -> io::Result<File> {
 
 /// Opens a netlink socket that reports changes of interfaces and addresses. Reading never blocks.
 ///
-/// It covers the calling thread's network namespace.
+/// The socket covers the calling thread's network namespace.
 pub(crate) fn route_monitor() -> io::Result<File> {
     let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;

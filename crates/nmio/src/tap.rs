@@ -1,6 +1,6 @@
 //! The tap port: Ethernet frames through a file, one system call per packet.
 //!
-//! This is the portable fallback. It needs no XDP and works inside a user namespace. A send
+//! The tap port is the portable fallback. It needs no XDP and works inside a user namespace. A send
 //! completes at once, so resident packets are never in flight, and `flush` has nothing to do.
 //!
 //! Super-segments pass whole in both directions, because nothing between here and this host's
@@ -203,7 +203,7 @@ impl Port for TapPort {
                 Ok(_) => self.counters.bad_descriptors += 1,
                 Err(error) if is_gone(&error) => return Err(error),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // No packet is there, or the device is down and may come up again.
+                // The device has no packet, or is down and may come up again.
                 Err(_) => break,
             }
         }

@@ -50,7 +50,7 @@ const _: () = assert!((u64::MAX / TICK_NANOS + 1) >> (SLOT_BITS * LEVELS as u32)
 /// One timer: the deadline in ticks plus one (0: not scheduled), and the next and previous id in
 /// the slot's ring.
 ///
-/// It is a tuple, because the standard library allocates zeroed tuples without touching their
+/// An entry is a tuple, because the standard library allocates zeroed tuples without touching their
 /// pages. So a wheel for a million ids uses memory only for ids that ever had a timer.
 type Entry = (u64, u32, u32);
 
@@ -75,7 +75,7 @@ pub struct TimerWheel {
 impl TimerWheel {
     /// Creates a wheel for the ids `0..capacity` that starts at `now`.
     ///
-    /// It takes 2 KiB, and 16 bytes per id, which are touched when the id is first used.
+    /// The wheel takes 2 KiB, and 16 bytes per id, which are touched when the id is first used.
     pub fn new(capacity: u32, now: Instant) -> Self {
         Self {
             elapsed: now.as_nanos() / TICK_NANOS,
@@ -143,9 +143,10 @@ impl TimerWheel {
     /// The earliest timer comes first, and within a tick the one scheduled first. Call this until
     /// it returns `None`.
     ///
-    /// It also distributes slots to lower levels. A timer moves at most seven times in its life,
-    /// and typically two or three times in a server. Each slot is distributed at once. So with a
-    /// million timers in the next minute, one call every four seconds takes some milliseconds.
+    /// Expiry also distributes slots to lower levels. A timer moves at most seven times in its
+    /// life, and typically two or three times in a server. Each slot is distributed at once. So
+    /// with a million timers in the next minute, one call every four seconds takes some
+    /// milliseconds.
     #[inline]
     pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos() / TICK_NANOS;
@@ -169,7 +170,7 @@ impl TimerWheel {
     /// Returns the time for the next call of [`pop_expired`](Self::pop_expired), or `None` if no
     /// timer is set.
     ///
-    /// It is never later than the next deadline rounded up to the tick. It is exact if that
+    /// The time is never later than the next deadline rounded up to the tick. It is exact if that
     /// deadline lies in the current turn of 64 ticks. Otherwise it is the start of the timer's
     /// slot. This is less than 64 ticks early for deadlines within 4 s, and less than 4,096 ticks
     /// early within 4 minutes.

@@ -64,10 +64,10 @@ const SO_INCOMING_NAPI_ID: i32 = 56;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
 
-/// Whether busy polling works.
+/// State of busy polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyPolling {
-    /// Not requested.
+    /// Busy polling was not requested.
     Off,
     /// The kernel refused the socket options.
     Refused,
@@ -86,7 +86,7 @@ pub struct XdpPort {
     rings: Rings,
     /// How to send runs of segments.
     runs: Runs,
-    /// All packets go through the packet socket at present.
+    /// All packets currently go through the packet socket, to keep their order.
     detoured: bool,
     capabilities: Capabilities,
     counters: PortCounters,

@@ -1,6 +1,6 @@
 //! Tests with real packets over real devices, in private network namespaces.
 //!
-//! They need root, and the commands `ip` and `ethtool`.
+//! The tests need root, and the commands `ip` and `ethtool`.
 
 #[path = "device/bursts.rs"]
 mod bursts;

@@ -1,6 +1,6 @@
 //! Access to the queues of an interface, which can be sent to another process.
 //!
-//! It does not keep the interface itself alive.
+//! The access does not keep the interface itself alive.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -10,7 +10,7 @@ use crate::sys;
 
 /// Why an interface or one of its queues could not be opened.
 ///
-/// Each message names the thing, what is wrong with it, and what to do.
+/// Each error message names the device or option, the problem, and the remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -73,7 +73,7 @@ pub enum DeviceError {
     Offload {
         /// The interface's name.
         interface: String,
-        /// The reason.
+        /// Why the interface cannot send super-segments.
         why: String,
     },
     /// The MTU is too large for the packet memory.
@@ -328,7 +328,7 @@ pub enum DeviceError {
     /// More addresses, ports or queues were requested than the steering program supports.
     #[error("cannot serve {count} {what}: at most {most} are supported; ask for fewer")]
     TooMany {
-        /// What there are too many of.
+        /// The kind of items that there are too many of.
         what: &'static str,
         /// The requested number.
         count: usize,

@@ -11,7 +11,7 @@ use crate::sys;
 pub struct MemoryPlan {
     /// Packets that stay in the port's memory permanently.
     pub resident_frames: u32,
-    /// Most frames that upper layers hold at once, such as out-of-order segments.
+    /// Maximum number of frames that upper layers hold at once, such as out-of-order segments.
     pub scratch_frames: u32,
 }
 

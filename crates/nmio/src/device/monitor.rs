@@ -131,7 +131,7 @@ impl State {
     fn learn(&mut self, message: &[u8]) -> Option<Change> {
         let kind = u16::from_ne_bytes(*message.get(4..)?.first_chunk()?);
         let body = &message[HEADER..];
-        // Both kinds of message have the interface number at this offset.
+        // RTM_NEWLINK and RTM_*ADDR messages have the interface number at this offset.
         if u32_at(body, 4)? != self.index {
             return None;
         }

@@ -47,7 +47,8 @@ pub enum Queues {
     /// All queues of the interface.
     #[default]
     All,
-    /// This many queues, at least 1. An error if packets may arrive on other queues.
+    /// Exactly this many queues, at least 1. Opening the interface fails if packets may arrive on
+    /// other queues.
     Exactly(u32),
     /// The first queues, this many, at least 1. Clients whose packets arrive on other queues are
     /// not served.
@@ -70,7 +71,7 @@ impl Queues {
 /// them once. `AF_XDP` in copy mode also copies each frame once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offload {
-    /// On if the device segments TCP itself and `AF_XDP` copies anyway.
+    /// Sends super-segments if the device segments TCP itself and `AF_XDP` copies anyway.
     ///
     /// Off with zero-copy. Zero-copy frames need no copy, and mixing both paths would reorder
     /// packets.
@@ -78,7 +79,7 @@ pub enum Offload {
     Auto,
     /// On even if the kernel must segment in software. An error with zero-copy.
     On,
-    /// Off.
+    /// Never sends super-segments.
     Off,
 }
 
@@ -275,7 +276,7 @@ impl fmt::Display for Device {
 /// An address with a prefix length, such as `10.0.0.2/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AddressPrefix {
-    /// The address.
+    /// The IP address.
     pub address: IpAddr,
     /// Length of the network prefix in bits: 0 to 32 for IPv4, 0 to 128 for IPv6.
     pub prefix: u8,

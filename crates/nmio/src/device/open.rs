@@ -6,7 +6,7 @@ use super::{Device, DeviceError, Interface, InterfaceConfig, MAX_QUEUES, Queues,
 use crate::xdp::steer;
 
 /// The summary's advice for a veth interface that refuses partial checksums.
-const VETH_CHECKSUMS: &str = "packets with partial TCP or UDP checksums are dropped; if the peer \
+const VETH_CHECKSUMS: &str = "packets with unfinished TCP or UDP checksums are dropped; if the peer \
     offloads checksums (see: ethtool -k PEER), turn that off with: ethtool -K PEER tx off, or add \
     partial-checksums to --device";
 

@@ -39,7 +39,7 @@ impl QueueSource {
     /// permanently into the private network namespace of the server's end.
     ///
     /// # Errors
-    /// A [`DeviceError`].
+    /// A [`DeviceError`] that names the problem and the remedy.
     pub fn open(self, memory: MemoryPlan) -> Result<AnyPort, DeviceError> {
         match self.way {
             Way::Xdp {

@@ -79,7 +79,7 @@ impl XdpReady {
         if wanted.partial_checksums {
             lines.push((
                 "checksums",
-                "partial TCP and UDP checksums (pseudo-header only) are accepted".to_owned(),
+                "unfinished TCP and UDP checksums (pseudo-header only) are accepted".to_owned(),
             ));
         }
         check_sockets()?;
@@ -279,8 +279,8 @@ fn hints(
 
 /// Receives neighbour solicitations for the server's own IPv6 addresses.
 ///
-/// Each address has its own multicast group, which the kernel does not join by itself (RFC 4291,
-/// section 2.7.1; RFC 2464, section 7).
+/// Each IPv6 address has its own multicast group, which the kernel does not join by itself (RFC
+/// 4291, section 2.7.1; RFC 2464, section 7).
 fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, DeviceError> {
     let groups: Vec<_> = addresses
         .iter()

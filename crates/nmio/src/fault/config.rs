@@ -52,7 +52,7 @@ impl Default for FaultConfig {
 /// Why a text is not a [`FaultConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// An unknown word.
+    /// The word is unknown.
     #[error(
         "unknown fault `{0}`; choose from drop, duplicate, reorder and corrupt \
          (with the prefix rx- or tx- for one direction), hold and seed"
@@ -64,7 +64,7 @@ pub enum FaultError {
     /// A rate that is not a number from 0 to 1.
     #[error("fault `{word}` is `{value}`; give a probability from 0 to 1, such as {word}=0.01")]
     NoProbability {
-        /// The word.
+        /// The word whose value is wrong.
         word: String,
         /// The given value.
         value: String,
@@ -72,7 +72,7 @@ pub enum FaultError {
     /// A value that is not a number, or is out of range.
     #[error("fault `{word}` is `{value}`; give a whole number from {least}")]
     NoNumber {
-        /// The word.
+        /// The word whose value is wrong.
         word: String,
         /// The given value.
         value: String,

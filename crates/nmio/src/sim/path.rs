@@ -120,7 +120,7 @@ pub struct PathCounters {
 
 /// State of one direction.
 ///
-/// All times are computed when a frame is flushed, so nothing needs to run in between.
+/// All times are computed when a frame is flushed, so the simulation runs no code in between.
 #[derive(Debug)]
 pub(super) struct Path {
     config: PathConfig,

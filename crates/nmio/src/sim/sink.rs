@@ -51,8 +51,8 @@ impl Sink {
 
     /// Returns the last sent packet, or nothing if none was sent.
     ///
-    /// Also returns nothing for a resident if [`Sink::copy_residents`] is off. The sender owns a
-    /// resident again and may change it.
+    /// The result is also empty for a resident if [`Sink::copy_residents`] is off. The sender owns
+    /// a resident again and may change it.
     pub fn last(&self) -> &[u8] {
         match (&self.frame, &self.copy) {
             (Some(frame), _) => frame,

@@ -21,10 +21,10 @@ struct EthtoolValue {
 #[repr(C)]
 struct EthtoolDriver {
     cmd: u32,
-    /// A C string.
+    /// Name of the driver, as a C string.
     driver: [u8; 32],
     _versions: [u8; 64],
-    /// A C string.
+    /// Bus information, as a C string; `tap` for tap devices.
     bus: [u8; 32],
     _rest: [u8; 64],
 }

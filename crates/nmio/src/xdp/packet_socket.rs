@@ -104,13 +104,13 @@ pub(super) struct PacketSocket {
 
 /// How to send runs of segments.
 pub(super) enum Runs {
-    /// As frames, for the given reason.
+    /// Runs are sent as frames, for the given reason.
     Frames(String),
     Supers(PacketSocket),
 }
 
 impl Runs {
-    /// Opens the way that the configuration requests, as far as the device and the mode allow.
+    /// Opens the requested way to send runs, as far as the device and the mode allow.
     pub(super) fn open(config: &XdpConfig<'_>, copying: &Copying) -> Result<Self, DeviceError> {
         let refuse = |why: String| match config.offload {
             Offload::On => Err(DeviceError::Offload {

@@ -1,6 +1,6 @@
 //! Tests of the steering program, which the kernel runs on test packets (`BPF_PROG_TEST_RUN`).
 //!
-//! They check which packets go to the ring and which pass to the kernel. Needs root.
+//! The tests check which packets go to the ring and which pass to the kernel. They need root.
 
 use std::os::fd::OwnedFd;
 

@@ -1,7 +1,7 @@
 //! A test rig: two network namespaces, a veth pair between them, and a reflector as the server.
 //!
-//! Only the test's own threads hold the namespaces, so the kernel removes them when the test ends
-//! in any way.
+//! Only the test's own threads hold the namespaces, so the kernel removes them however the test
+//! ends.
 #![allow(unsafe_code)]
 
 use std::fs::File;
