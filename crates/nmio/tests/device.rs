@@ -126,8 +126,7 @@ fn own_mode_takes_all_packets_to_its_address() {
         let kernel = socket("10.9.0.1:7");
         v4.send_to(b"kernel", "10.9.0.1:7").unwrap();
         kernel.recv_from(&mut [0; 64]).expect("the kernel's packet");
-        // A solicitation for the server's address reaches the ring; one for another address does
-        // not.
+        // Only solicitations for the server's address reach the ring.
         let before = server.seen(0);
         let v6 = rig.client_socket("[fd09::2]:0");
         v6.send_to(b"who has it?", "[fd09::9]:7").unwrap();
@@ -197,8 +196,7 @@ fn two_queues_serve_side_by_side() {
             assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
         }
         assert_eq!(server.seen(0) + server.seen(1), 64);
-        // In generic mode veth does not report a packet's queue, so all packets arrive on the first
-        // queue.
+        // In generic mode veth does not report queues, so all packets arrive on the first one.
         let spread = server.seen(0) > 0 && server.seen(1) > 0;
         assert_eq!(
             spread,
@@ -219,9 +217,7 @@ fn defaults(device: &str, own: &[&str]) -> InterfaceConfig {
 }
 
 fn refusal(config: &InterfaceConfig) -> DeviceError {
-    Interface::open(config)
-        .err()
-        .expect("opening the interface must fail")
+    Interface::open(config).err().expect("it must be refused")
 }
 
 #[test]
@@ -324,19 +320,13 @@ fn a_resident_packet_can_be_sent_repeatedly() {
         let client = rig.client_socket("10.9.0.2:0");
         for _ in 0..10 {
             assert_eq!(ask(&client, "10.9.0.1:7", "resident"), "resident");
-            let (len, _) = client
-                .recv_from(&mut [0; 64])
-                .expect("the second copy arrives");
+            let (len, _) = client.recv_from(&mut [0; 64]).expect("a second copy");
             assert_eq!(len, "resident".len());
         }
         let counters = server.stop()[0];
         assert_eq!(counters.tx_frames, 20);
         assert_eq!(counters.rx_batches.to_string(), "1: 10");
-        assert_eq!(
-            counters.tx_batches.to_string(),
-            "1: 20",
-            "each packet is flushed by itself"
-        );
+        assert_eq!(counters.tx_batches.to_string(), "1: 20", "one per flush");
     }
 }
 
@@ -614,8 +604,7 @@ fn an_interface_that_is_down_for_a_while_serves_again() {
 /// The environment variable that makes `child_process` a server.
 const CHILD: &str = "NMIO_TEST_CHILD";
 
-/// The server process that tests below start from this executable. As an ordinary test it does
-/// nothing.
+/// The server process that tests below start. As an ordinary test it does nothing.
 #[test]
 fn child_process() {
     let Ok(device) = std::env::var(CHILD) else {
