@@ -61,8 +61,8 @@ pub struct Counters {
     pub cookies_sent: u64,
     /// Handshakes completed by a cookie.
     pub cookies_accepted: u64,
-    /// Acknowledgements without a connection that carried no valid cookie, or an expired one, while
-    /// cookies were outstanding.
+    /// Acknowledgements that belong to no connection and carry no valid cookie. Counted only while
+    /// cookies are outstanding.
     pub cookies_bad: u64,
     /// Resets sent.
     pub resets_sent: u64,

@@ -60,7 +60,7 @@ fn the_timeout_stays_within_its_bounds() {
 
 #[test]
 fn each_backoff_doubles_the_timeout_up_to_a_minute() {
-    // RFC 6298, section 5.5.
+    // RFC 6298, section 5.5, with the maximum of section 2.5.
     let timeouts: Vec<u32> = (0..8)
         .map(|n| Rtt::default().timeout(n, false, MIN_RTO_MS))
         .collect();

@@ -114,7 +114,7 @@ struct Standing {
     /// The application's deadline, and its purpose.
     alarm: Alarm,
     due_for: Deadline,
-    /// Whether the connection is in the queue of those that wait for the TX ring.
+    /// Whether the connection is in the queue for the TX ring.
     is_blocked: bool,
     /// Whether to offer unconsumed data again after the current callback.
     offers_again: bool,

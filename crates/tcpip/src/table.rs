@@ -27,7 +27,7 @@ impl Keys {
         }
     }
 
-    /// Returns the hash of a connection. The peer's address is the source.
+    /// Returns the hash of a connection. In `addresses` the peer is the source.
     #[inline(always)]
     pub(crate) fn hash(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> u32 {
         let mut hasher = self.table.build_hasher();
@@ -174,7 +174,8 @@ impl Table {
             }
             gap = (gap + 1) & self.mask;
         }
-        // Fill the gap with a later entry that could not be found across it, and repeat.
+        // Move a later entry into the gap if a search could no longer reach it. Then close the gap
+        // that it leaves.
         let mut at = gap;
         loop {
             at = (at + 1) & self.mask;

@@ -201,7 +201,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
         let config = &self.config;
         let scale = options.window_scale.filter(|_| config.window_scaling);
-        // RFC 3168, section 6.1.1.
+        // RFC 3168, section 6.1.1: a SYN requests ECN by setting both bits.
         let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
         Negotiated::new(
             config.sack && options.sack_permitted,

@@ -274,8 +274,8 @@ impl<S> Connection<'_, S> {
         pushed
     }
 
-    /// Writes shared bytes, or more bytes than [`write_bytes`](Self::write_bytes) takes, that are
-    /// written only once. They are a content until the peer has acknowledged them.
+    /// Writes bytes as a content of their own, which lasts until the peer has acknowledged them.
+    /// Use this for shared bytes, and for more bytes than [`write_bytes`](Self::write_bytes) takes.
     ///
     /// # Errors
     /// Those of [`write`](Self::write), and [`WriteError::NoContent`]. Nothing is written then.

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Deadline {
-    /// The complete request, whose first byte has arrived.
+    /// The rest of a request whose first byte has arrived.
     Request,
 }
 

@@ -44,7 +44,7 @@ fn an_invalid_option_ends_the_search() {
 
 #[test]
 fn a_shift_is_at_most_fourteen() {
-    // RFC 7323, section 2.3.
+    // RFC 7323, section 2.3: a larger shift counts as 14.
     assert_eq!(read(&[3, 3, 14]).window_scale, Some(14));
     assert_eq!(read(&[3, 3, 15]).window_scale, Some(14));
     assert_eq!(read(&[3, 3, 255]).window_scale, Some(14));

@@ -85,7 +85,7 @@ fn a_larger_path_mtu_is_found_by_probes() {
 
 #[test]
 fn a_probe_that_is_too_large_costs_no_window() {
-    // RFC 4821, section 7.5.
+    // RFC 4821, section 7.5: the loss of a probe is no sign of congestion.
     let mut rig = narrowed();
     let before = rig.stack.counters().fast_retransmits;
     rig.window = 20_000;
@@ -147,7 +147,7 @@ fn a_probe_retransmitted_in_pieces_proves_nothing() {
     assert_eq!(rig.stack.counters().path_mtu_raises, 0);
 }
 
-/// RFC 6298, 5.1: every time a packet with data is sent the timer runs.
+/// RFC 6298, section 5.1: the retransmission timer runs whenever data is in flight.
 #[test]
 fn a_flight_that_begins_with_a_probe_has_a_timer() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
