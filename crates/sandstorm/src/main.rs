@@ -52,7 +52,7 @@ enum Congestion {
     /// BBR version 3. It is faster than CUBIC on paths that lose packets at random, and slower for
     /// short responses. It retransmits more than twice as many bytes.
     Bbr,
-    /// Reno with the fast recovery of RFC 6582 (NewReno).
+    /// Reno with the fast recovery of RFC 6582 (New Reno).
     Reno,
 }
 
