@@ -16,7 +16,7 @@ pub const BODY_LIMIT: usize = 64 << 10;
 /// Each worker has its own application.
 ///
 /// Callbacks must not block, because all clients of the worker would wait. Each callback is called
-/// only once for a request, even when its response must wait for room.
+/// only once for a request, even when its response must wait until the send stream has room.
 pub trait App {
     /// What the application remembers of one connection. Starts as the default value.
     type State: Default;
@@ -63,9 +63,9 @@ pub trait App {
         None
     }
 
-    /// Called when there is room for the next piece of a [streamed](Verdict::Stream) response. The
-    /// callback writes the piece to the body of the exchange's response; status and fields are
-    /// ignored now. A piece should have a few kilobytes.
+    /// Called when the send stream has room for the next piece of a [streamed](Verdict::Stream)
+    /// response. The callback writes the piece to the body of the exchange's response; status and
+    /// fields are ignored now. A piece should have a few kilobytes.
     fn on_more(&mut self, exchange: &mut Exchange<'_, Self::State>) -> More {
         let _ = exchange;
         More::Last

@@ -116,7 +116,7 @@
 //! that has gone is dropped, and [`Clients::answer`] returns `false`.
 //!
 //! # When memory runs short
-//! A pending request waits for its body, for the application, or for room for its response. All
+//! A pending request waits for its body, for the application, or for room in the send stream. All
 //! pending requests of a worker share [`MAX_PENDING_BYTES`]. When a new request finds no memory, it
 //! gets 503, unless other requests can be evicted:
 //!

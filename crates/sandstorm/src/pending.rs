@@ -1,5 +1,5 @@
-//! Pending requests: their body is incomplete, their answer comes later, or their response has no
-//! room yet.
+//! Pending requests: their body is incomplete, their answer comes later, or the send stream has no
+//! room for their response.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
@@ -30,7 +30,7 @@ const MIN_LACK: Duration = Duration::from_secs(1);
 /// What each received byte of a body adds to its request's progress. At 16,000 bytes a second,
 /// progress keeps up with time.
 const PROGRESS_OF_BYTE: Duration = Duration::from_nanos(62_500);
-/// How far progress may be ahead of time.
+/// How far the progress of a client may be ahead of time.
 const CREDIT: Duration = Duration::from_secs(2);
 /// The prefix length by which IPv6 addresses count as one client. It equals the default of
 /// [`tcpip::Config::ipv6_prefix`].

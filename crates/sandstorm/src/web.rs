@@ -145,7 +145,7 @@ impl<A: App> Web<A> {
     }
 
     /// Number of pending requests: those that wait for their body, for an answer of the
-    /// application, or for room.
+    /// application, or for room in the send stream.
     pub fn under_way(&self) -> usize {
         self.core.pending.len()
     }

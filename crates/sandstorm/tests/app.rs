@@ -166,7 +166,8 @@ fn answers_keep_their_order_when_the_send_stream_is_full() {
         .map(|n| text(&format!("{n}\n")) + &file(""))
         .collect();
     assert!(without_tags(&talk(requests)) == expected);
-    // There is room for only one slice. An answer of two slices must still arrive completely.
+    // The send stream has room for only one slice. An answer of two slices must still arrive
+    // completely.
     let config_of_two = Config {
         max_entry_lists: 0,
         ..config()

@@ -37,7 +37,7 @@ impl Application for Echo {
             conn.close();
             return data.len();
         }
-        // If there is no room, the bytes are offered again later.
+        // If the send stream has no room, the bytes are offered again later.
         conn.write_bytes(data).map_or(0, |()| data.len())
     }
 }

@@ -52,7 +52,8 @@ impl Application for Store {
 }
 
 fn refuse(conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
-    // If there is no room for the message, the client only sees the end of the connection.
+    // If the send stream has no room for the message, the client only sees the end of the
+    // connection.
     let _ = conn.write_bytes(b"ERROR\n");
     conn.close();
     data.len()

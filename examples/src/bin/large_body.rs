@@ -31,7 +31,7 @@ struct LargeBody {
 }
 
 impl LargeBody {
-    /// Writes the rest of the response, as far as there is room.
+    /// Writes the rest of the response, as far as the send stream has room.
     fn write_on(&self, conn: &mut Connection<'_, Range<u64>>) {
         while !conn.state().is_empty() {
             let Range { start, end } = conn.state().clone();

@@ -1,4 +1,4 @@
-//! Returns UDP packets and does nothing else. This shows the highest rate that the client, the link
+//! Sends every UDP packet back to its sender. This shows the highest rate that the client, the link
 //! and the kernel of a test setup allow. A benchmark runs it first, and reports a server's rate as
 //! a fraction of this one.
 //!
@@ -60,7 +60,7 @@ impl<P: Port> Transports<P> for Reflect {
     }
 }
 
-/// Returns UDP packets and does nothing else, to measure the limit of a test setup.
+/// Sends every UDP packet back to its sender, to measure the limit of a test setup.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]

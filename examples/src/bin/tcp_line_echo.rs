@@ -33,7 +33,8 @@ impl Application for LineEcho {
         let lines = &data[..=end];
         match conn.write_bytes(lines) {
             Ok(()) => lines.len(),
-            // There is no room. When the client has acknowledged more, the lines are offered again.
+            // The send stream is full. When the client has acknowledged more, the lines are offered
+            // again.
             Err(_) => 0,
         }
     }

@@ -19,7 +19,7 @@ pub struct Conversation<S> {
     /// Number of body bytes that will be discarded as they arrive. Nobody reads this body, and its
     /// request is answered regardless of it.
     pub(super) unread: u32,
-    /// A request stays unconsumed until there is room for its answer.
+    /// A request stays unconsumed until the send stream has room for its answer.
     pub(super) wants_room: bool,
     /// The application's own state.
     pub(super) state: S,

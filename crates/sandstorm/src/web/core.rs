@@ -1,4 +1,4 @@
-//! Sending answers, and what happens when there is no room for them.
+//! Sending answers, and what happens when the send stream has no room for them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -382,8 +382,8 @@ impl Core {
         After::Waits
     }
 
-    /// Sends the bytes of `out` and the outgoing content. If there is no room, keeps both until
-    /// there is, so that the application is asked only once.
+    /// Sends the bytes of `out` and the outgoing content. If the send stream has no room, keeps
+    /// both until it has, so that the application is asked only once.
     pub(super) fn deliver<S>(&mut self, conn: &mut Conn<'_, S>, outgoing: Outgoing) -> After {
         conn.clear_deadline();
         let place = conn.state().place;
@@ -512,7 +512,7 @@ impl Core {
         true
     }
 
-    /// Continues what may have been waiting for room.
+    /// Continues what may have been waiting for room in the send stream.
     pub(super) fn go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
@@ -561,7 +561,7 @@ impl Core {
         len
     }
 
-    /// Sends `100 Continue`, or remembers to send it when there is room.
+    /// Sends `100 Continue`, or remembers to send it when the send stream has room.
     pub(super) fn tell_to_go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         if let Some(Phase::Body(body)) = self.pending.phase(place) {

@@ -19,8 +19,8 @@ use crate::verdict::{Intake, Sees};
 enum Progress {
     /// This many bytes are consumed, and the next ones can be processed.
     On(usize),
-    /// This many bytes are consumed. To continue, the connection needs more bytes, room, or an
-    /// answer.
+    /// This many bytes are consumed. The connection continues when there are more bytes, room in
+    /// the send stream, or an answer.
     Stop(usize),
     /// The connection ends here.
     Ends,
@@ -116,8 +116,8 @@ impl<A: App> Web<A> {
                 let data = &data[skipped..];
                 match self.take(conn, Request::new(head, data), data) {
                     Progress::On(len) => Progress::On(skipped + len),
-                    // If there was no room for the answer, the request is read again, including the
-                    // empty lines.
+                    // If the send stream had no room for the answer, the request is read again,
+                    // including the empty lines.
                     Progress::Stop(0) => Progress::Stop(0),
                     Progress::Stop(len) => Progress::Stop(skipped + len),
                     Progress::Ends => Progress::Ends,
