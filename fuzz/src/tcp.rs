@@ -16,8 +16,8 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
 use nmio::{Batch, Frame, Handler, Instant, Port};
 use tcpip::{
-    Bbr, Config, CongestionControl, Cubic, Family, SendMode, NewReno, Reno, Server, Stack, SynCookies,
-    WhenFull,
+    Bbr, Config, CongestionControl, Cubic, Family, NewReno, Reno, SendMode, Server, Stack,
+    SynCookies, WhenFull,
 };
 
 use crate::{OWN, PEER, ecn_of, path, station};

@@ -4,13 +4,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::netlink::{
-    ANSWER, HEADER, IFA_ADDRESS, IFA_LOCAL, INTERFACE_MESSAGE, RTM_DELADDR, RTM_NEWADDR,
-    RTM_NEWLINK, attribute,
-};
+use libc::{IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS, RTM_DELADDR, RTM_NEWADDR, RTM_NEWLINK};
+use netlink_packet_core::NetlinkBuffer;
+
+use super::netlink::{ANSWER, INTERFACE_MESSAGE, attribute};
 use crate::sys::{self, Control};
 
-const IFLA_ADDRESS: u16 = 1;
 /// `struct ifaddrmsg`: family, prefix, flags, scope, index.
 const ADDRESS_MESSAGE: usize = 8;
 /// Most addresses of one interface to remember. Further addresses are reported again each time the
@@ -91,9 +90,10 @@ impl Monitor {
     pub fn next_change(&mut self) -> io::Result<Option<Change>> {
         loop {
             let (start, end) = self.rest;
-            if let Some(message) = first_message(&self.buffer[start..end]) {
-                self.rest.0 += message.len().next_multiple_of(4).min(end - start);
-                if let Some(change) = self.state.learn(message) {
+            if let Ok(message) = NetlinkBuffer::new_checked(&self.buffer[start..end]) {
+                let len = message.length() as usize;
+                self.rest.0 += len.next_multiple_of(4).min(end - start);
+                if let Some(change) = self.state.learn(&message) {
                     return Ok(Some(change));
                 }
                 continue;
@@ -112,15 +112,6 @@ impl Monitor {
     }
 }
 
-/// Returns the first complete message, including its header.
-fn first_message(bytes: &[u8]) -> Option<&[u8]> {
-    let len = u32_at(bytes, 0)? as usize;
-    if len < HEADER {
-        return None;
-    }
-    bytes.get(..len)
-}
-
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -128,14 +119,13 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 impl State {
     /// Updates the state from a message. Returns the change if the message is about this interface
     /// and reports something new.
-    fn learn(&mut self, message: &[u8]) -> Option<Change> {
-        let kind = u16::from_ne_bytes(*message.get(4..)?.first_chunk()?);
-        let body = &message[HEADER..];
+    fn learn(&mut self, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
+        let body = message.payload();
         // RTM_NEWLINK and RTM_*ADDR messages have the interface number at this offset.
         if u32_at(body, 4)? != self.index {
             return None;
         }
-        match kind {
+        match message.message_type() {
             RTM_NEWLINK => self.learn_link(body),
             RTM_NEWADDR => self.learn_address(body, true),
             RTM_DELADDR => self.learn_address(body, false),
@@ -197,6 +187,12 @@ mod tests {
 
     use super::*;
 
+    const HEADER: usize = 16;
+
+    fn learn(state: &mut State, message: &[u8]) -> Option<Change> {
+        state.learn(&NetlinkBuffer::new_checked(message).ok()?)
+    }
+
     fn state() -> State {
         State {
             index: 7,
@@ -243,9 +239,13 @@ mod tests {
             (running, [4; 6], Some(Change::Mac([4; 6]))),
             (running, [4; 6], None),
         ] {
-            assert_eq!(state.learn(&link(7, flags, mac)), change);
+            assert_eq!(learn(&mut state, &link(7, flags, mac)), change);
         }
-        assert_eq!(state.learn(&link(8, 0, [2; 6])), None, "another interface");
+        assert_eq!(
+            learn(&mut state, &link(8, 0, [2; 6])),
+            None,
+            "another interface"
+        );
     }
 
     #[test]
@@ -268,12 +268,15 @@ mod tests {
             (RTM_DELADDR, 1, Some(Change::AddressRemoved(first))),
             (RTM_NEWADDR, 1, Some(Change::AddressAdded(first))),
         ] {
-            assert_eq!(state.learn(&v4(kind, [192, 0, 2, last])), change);
+            assert_eq!(learn(&mut state, &v4(kind, [192, 0, 2, last])), change);
         }
         let fixed = [libc::AF_INET6 as u8, 64, 0, 0, 7, 0, 0, 0];
         let v6: Ipv6Addr = "2001:db8::1".parse().unwrap();
         let message = message(RTM_NEWADDR, &fixed, &[(IFA_ADDRESS, &v6.octets())]);
-        assert_eq!(state.learn(&message), Some(Change::AddressAdded(v6.into())));
+        assert_eq!(
+            learn(&mut state, &message),
+            Some(Change::AddressAdded(v6.into()))
+        );
     }
 
     proptest! {
@@ -284,11 +287,12 @@ mod tests {
                 bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
                 bytes[20..24].copy_from_slice(&7u32.to_ne_bytes());
             }
-            if let Some(message) = first_message(&bytes) {
-                state().learn(message);
-            }
+            learn(&mut state(), &bytes);
+            // Most random lengths are wrong, so try the right length too.
             if bytes.len() >= HEADER {
-                state().learn(&bytes);
+                let len = (bytes.len() as u32).to_ne_bytes();
+                bytes[..4].copy_from_slice(&len);
+                learn(&mut state(), &bytes);
             }
         }
     }
