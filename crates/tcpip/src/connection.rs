@@ -10,8 +10,7 @@ mod conn;
 #[cfg(test)]
 mod reordering_window_tests;
 
-use std::ops::{BitOr, BitOrAssign, SubAssign};
-
+use bitflags::bitflags;
 use ip::{Ecn, Path};
 
 use crate::clock::Moment;
@@ -80,70 +79,44 @@ impl State {
     }
 }
 
-/// Conditions of a connection that its [`State`] does not express.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Flags(u32);
-
-impl Flags {
-    /// The application has closed: a FIN follows the written data.
-    pub(crate) const CLOSE: Self = Self(1);
-    /// The application has aborted.
-    pub(crate) const ABORT: Self = Self(1 << 1);
-    /// A write found no room, and the application waits for room.
-    pub(crate) const WANTS_ROOM: Self = Self(1 << 2);
-    /// The peer's FIN has arrived in order; the application has not been told yet.
-    const HALF_CLOSE: Self = Self(1 << 3);
-    /// An ACK is pending.
-    pub(crate) const ACK_PENDING: Self = Self(1 << 4);
-    /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
-    const TIMING: Self = Self(1 << 6);
-    /// The SYN-ACK was retransmitted.
-    const SYN_ACK_RETRANSMITTED: Self = Self(1 << 7);
-    /// The peer has advertised a window of two segments or more.
-    const LARGE_WINDOW: Self = Self(1 << 8);
-    /// A packet arrived with CE set: segments carry ECE until the peer sends CWR.
-    const SEND_ECE: Self = Self(1 << 9);
-    /// The congestion window was reduced: the next segment with new data carries CWR.
-    const SEND_CWR: Self = Self(1 << 10);
-    /// `cwr_high` is valid: ECE has no effect until an ACK exceeds it.
-    const IN_CWR: Self = Self(1 << 11);
-    /// Segments were reordered on the path (RFC 8985, section 6.2).
-    const REORDERING: Self = Self(1 << 12);
-    /// Segments are smaller than both ends accept because of the path MTU, which may be probed.
-    const REDUCED_MTU: Self = Self(1 << 13);
-    /// The congestion window has opened suddenly, so new segments are paced.
-    const SPREAD_BURST: Self = Self(1 << 14);
-    /// A zero-window probe waits for room in the TX ring.
-    const PROBE_PENDING: Self = Self(1 << 15);
-    /// One path MTU probe of the current size was lost.
-    const MTU_PROBE_LOST: Self = Self(1 << 16);
-    /// Two path MTU probes of the current size were lost.
-    const MTU_PROBE_LOST_TWICE: Self = Self(1 << 17);
-
-    #[inline(always)]
-    pub(crate) const fn has(self, bits: Self) -> bool {
-        self.0 & bits.0 != 0
-    }
-}
-
-impl BitOrAssign for Flags {
-    #[inline(always)]
-    fn bitor_assign(&mut self, bits: Self) {
-        self.0 |= bits.0;
-    }
-}
-
-impl SubAssign for Flags {
-    #[inline(always)]
-    fn sub_assign(&mut self, bits: Self) {
-        self.0 &= !bits.0;
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+bitflags! {
+    /// Conditions of a connection that its [`State`] does not express.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub(crate) struct Flags: u32 {
+        /// The application has closed: a FIN follows the written data.
+        const CLOSE = 1;
+        /// The application has aborted.
+        const ABORT = 1 << 1;
+        /// A write found no room, and the application waits for room.
+        const WANTS_ROOM = 1 << 2;
+        /// The peer's FIN has arrived in order; the application has not been told yet.
+        const HALF_CLOSE = 1 << 3;
+        /// An ACK is pending.
+        const ACK_PENDING = 1 << 4;
+        /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
+        const TIMING = 1 << 6;
+        /// The SYN-ACK was retransmitted.
+        const SYN_ACK_RETRANSMITTED = 1 << 7;
+        /// The peer has advertised a window of two segments or more.
+        const LARGE_WINDOW = 1 << 8;
+        /// A packet arrived with CE set: segments carry ECE until the peer sends CWR.
+        const SEND_ECE = 1 << 9;
+        /// The congestion window was reduced: the next segment with new data carries CWR.
+        const SEND_CWR = 1 << 10;
+        /// `cwr_high` is valid: ECE has no effect until an ACK exceeds it.
+        const IN_CWR = 1 << 11;
+        /// Segments were reordered on the path (RFC 8985, section 6.2).
+        const REORDERING = 1 << 12;
+        /// Segments are smaller than both ends accept because of the path MTU, which may be probed.
+        const REDUCED_MTU = 1 << 13;
+        /// The congestion window has opened suddenly, so new segments are paced.
+        const SPREAD_BURST = 1 << 14;
+        /// A zero-window probe waits for room in the TX ring.
+        const PROBE_PENDING = 1 << 15;
+        /// One path MTU probe of the current size was lost.
+        const MTU_PROBE_LOST = 1 << 16;
+        /// Two path MTU probes of the current size were lost.
+        const MTU_PROBE_LOST_TWICE = 1 << 17;
     }
 }
 
@@ -319,14 +292,14 @@ impl Tcb {
     /// application has closed.
     #[inline(always)]
     fn limit(&self) -> Seq {
-        self.stream.end() + u32::from(self.flags.has(Flags::CLOSE))
+        self.stream.end() + u32::from(self.flags.intersects(Flags::CLOSE))
     }
 
     /// The retransmission timeout in milliseconds. `min_rto_ms` is its minimum before
     /// doubling.
     #[inline(always)]
     fn rto(&self, min_rto_ms: u32) -> u32 {
-        let after_loss = self.flags.has(Flags::SYN_ACK_RETRANSMITTED);
+        let after_loss = self.flags.intersects(Flags::SYN_ACK_RETRANSMITTED);
         self.rtt.timeout(self.backoff, after_loss, min_rto_ms)
     }
 
@@ -389,7 +362,7 @@ impl Tcb {
     /// Control bits of every segment (RFC 3168, section 6.1).
     #[inline(always)]
     fn control(&self) -> Control {
-        if self.flags.has(Flags::SEND_ECE) {
+        if self.flags.intersects(Flags::SEND_ECE) {
             Control::ACK | Control::ECE
         } else {
             Control::ACK
@@ -480,7 +453,7 @@ impl Tcb {
     /// no sample.
     #[inline(always)]
     fn measure(&mut self, segment: Segment, now: Moment) -> u32 {
-        if self.flags.has(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
+        if self.flags.intersects(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
             return self.end_timing(now);
         }
         // An echo has only millisecond resolution, so it updates the RTT only while no segment is
@@ -497,7 +470,7 @@ impl Tcb {
     fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
         let timed = self.rtt_seq;
         let mut blocks = sack.iter();
-        if self.flags.has(Flags::TIMING)
+        if self.flags.intersects(Flags::TIMING)
             && blocks.any(|(start, end)| start.before(timed) && !end.before(timed))
         {
             return self.end_timing(now);
@@ -515,7 +488,7 @@ impl Tcb {
         if echo == 0 || millis == 0 || millis > MAX_ECHO_MS {
             return 0;
         }
-        if !self.flags.has(Flags::TIMING) {
+        if !self.flags.intersects(Flags::TIMING) {
             self.backoff = 0;
             self.rtt.sample(millis * 1000);
         }

@@ -6,6 +6,7 @@
 mod machine;
 
 use super::{Event, MAX_WINDOW, initial_window};
+use bitflags::bitflags;
 
 /// Percent of the long-term limit that Cruise leaves to other flows.
 const HEADROOM: u32 = 15;
@@ -210,48 +211,36 @@ impl State {
     }
 }
 
-/// The boolean state of a connection, as bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Flags(u16);
-
-impl Flags {
-    /// The pipe has been full at least once.
-    const FULL_BW_REACHED: u16 = 1;
-    /// The present probe has found the pipe full.
-    const FULL_BW_NOW: u16 = 1 << 1;
-    /// Samples belong to a bandwidth probe.
-    const PROBE_SAMPLE: u16 = 1 << 2;
-    /// Samples of the last probe arrive until this round ends.
-    const PROBE_STOPPING: u16 = 1 << 3;
-    /// The last probe lost too much.
-    const TOO_HIGH: u16 = 1 << 4;
-    /// The last probe stopped early as a precaution.
-    const PRECAUTIONARY: u16 = 1 << 5;
-    /// This round has lost bytes.
-    const LOSS: u16 = 1 << 6;
-    /// The connection is in recovery.
-    const RECOVERY: u16 = 1 << 7;
-    /// The connection was in recovery for a whole round.
-    const RECOVERY_ROUND: u16 = 1 << 8;
-    /// The connection restarts after an idle time.
-    const IDLE: u16 = 1 << 9;
-    /// `ProbeRTT`: few enough bytes are in flight, so its end is scheduled.
-    const PROBE_RTT_TIMED: u16 = 1 << 10;
-    /// `ProbeRTT`: few enough bytes were in flight for a whole round.
-    const PROBE_RTT_ROUND: u16 = 1 << 11;
-    /// The pacing rate is based on a measured round trip.
-    const PACED: u16 = 1 << 12;
-
-    const fn has(self, flags: u16) -> bool {
-        self.0 & flags != 0
-    }
-
-    fn set(&mut self, flags: u16) {
-        self.0 |= flags;
-    }
-
-    fn clear(&mut self, flags: u16) {
-        self.0 &= !flags;
+bitflags! {
+    /// The boolean state of a connection, as bits.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Flags: u16 {
+        /// The pipe has been full at least once.
+        const FULL_BW_REACHED = 1;
+        /// The present probe has found the pipe full.
+        const FULL_BW_NOW = 1 << 1;
+        /// Samples belong to a bandwidth probe.
+        const PROBE_SAMPLE = 1 << 2;
+        /// Samples of the last probe arrive until this round ends.
+        const PROBE_STOPPING = 1 << 3;
+        /// The last probe lost too much.
+        const TOO_HIGH = 1 << 4;
+        /// The last probe stopped early as a precaution.
+        const PRECAUTIONARY = 1 << 5;
+        /// This round has lost bytes.
+        const LOSS = 1 << 6;
+        /// The connection is in recovery.
+        const RECOVERY = 1 << 7;
+        /// The connection was in recovery for a whole round.
+        const RECOVERY_ROUND = 1 << 8;
+        /// The connection restarts after an idle time.
+        const IDLE = 1 << 9;
+        /// `ProbeRTT`: few enough bytes are in flight, so its end is scheduled.
+        const PROBE_RTT_TIMED = 1 << 10;
+        /// `ProbeRTT`: few enough bytes were in flight for a whole round.
+        const PROBE_RTT_ROUND = 1 << 11;
+        /// The pacing rate is based on a measured round trip.
+        const PACED = 1 << 12;
     }
 }
 

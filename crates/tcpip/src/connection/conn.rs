@@ -251,7 +251,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             timestamps.value = timestamps.value.wrapping_sub(backdating);
         }
         let Some(segment) = StreamSegment::at(tcb, seq, &self.cx.lists) else {
-            debug_assert!(tcb.flags.has(Flags::CLOSE), "only a FIN has no data");
+            debug_assert!(tcb.flags.intersects(Flags::CLOSE), "only a FIN has no data");
             header.control = header.control | Control::FIN;
             return Plan::of_control(kind, header);
         };

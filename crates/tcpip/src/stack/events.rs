@@ -202,7 +202,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if tcb.state == State::Closed {
             return;
         }
-        if tcb.flags.has(Flags::ABORT) {
+        if tcb.flags.intersects(Flags::ABORT) {
             self.abort(port, id, now);
         } else {
             self.resume(port, id, now);
@@ -212,7 +212,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Calls the application for its deadline.
     fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.standings[id as usize].alarm = Alarm::Off;
-        if self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
+        if self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
             // The idle timeout has closed the connection.
             return;
         }
@@ -225,7 +225,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Carries out the requests of a callback that was not caused by a segment.
     fn finish_callback<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let is_closed = self.records[id as usize].tcb.flags.has(Flags::CLOSE);
+        let is_closed = self.records[id as usize].tcb.flags.intersects(Flags::CLOSE);
         // After a close the application gets a last chance to consume its data.
         if is_closed || self.standings[id as usize].offers_again {
             self.offer_rest(port, id, now);
@@ -268,7 +268,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends the data and the acknowledgement for which the TX ring had no room.
     fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.transmit(port, id, now);
-        let is_owed = self.records[id as usize].tcb.flags.has(Flags::ACK_PENDING);
+        let is_owed = self.records[id as usize]
+            .tcb
+            .flags
+            .intersects(Flags::ACK_PENDING);
         if is_owed
             && self
                 .send_control(port, id, ControlSegment::Ack, now)

@@ -290,7 +290,7 @@ impl<S> Connection<'_, S> {
     /// Fails if our side is closed.
     #[inline(always)]
     fn ensure_open(&self) -> Result<(), WriteError> {
-        if self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+        if self.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return Err(WriteError::Closed);
         }
         Ok(())
@@ -332,7 +332,7 @@ impl<S> Connection<'_, S> {
     /// [`Config::MAX_TIME`](crate::Config::MAX_TIME). It makes no call if the deadline is cleared
     /// or the connection is closed before.
     pub fn set_deadline(&mut self, deadline: Deadline, after: Duration) {
-        if self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+        if self.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return;
         }
         let until = self.tcb.deadline;

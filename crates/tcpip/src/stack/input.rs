@@ -158,16 +158,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if segment.len > 0 || segment.control.has(Control::FIN) {
             self.receive(port, id, &packet, segment, now);
         }
-        if self.records[id as usize].tcb.flags.has(Flags::ABORT) {
+        if self.records[id as usize].tcb.flags.intersects(Flags::ABORT) {
             self.abort(port, id, now);
             return;
         }
         self.transmit(port, id, now);
         let tcb = &self.records[id as usize].tcb;
         let flags = tcb.flags;
-        let waits_for_room = flags.has(Flags::WANTS_ROOM) && tcb.stream.is_empty();
+        let waits_for_room = flags.intersects(Flags::WANTS_ROOM) && tcb.stream.is_empty();
         let is_unsettled = waits_for_room || tcb.state == State::TimeWait;
-        if flags.has(Flags::ACK_PENDING) {
+        if flags.intersects(Flags::ACK_PENDING) {
             self.answer(port, id, packet, ControlSegment::Ack, now);
         }
         self.cx.dsack = None;
@@ -205,7 +205,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if self.retire(id) {
             self.tell_sent(port, id, now);
         }
-        if !self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
+        if !self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
             return AfterFin::Open;
         }
         let after = self.conn(id).on_fin_acked(now);
@@ -258,7 +258,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
         let flags = self.records[id as usize].tcb.flags;
-        if data.is_empty() || flags.has(Flags::CLOSE | Flags::ABORT) {
+        if data.is_empty() || flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return self.discard(data);
         }
         if self.standings[id as usize].is_parked {
@@ -299,7 +299,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else {
             connection.standing.advance(consumed as u32, pace, now);
         }
-        if connection.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+        if connection.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             // The application gets no further chance to consume the rest.
             data.len()
         } else {
@@ -347,7 +347,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn tell_sent<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::WANTS_ROOM) {
+        if tcb.flags.intersects(Flags::WANTS_ROOM) {
             self.offer_again(port, id, now);
         } else if tcb.stream.is_empty() {
             let (app, mut connection) = self.connection(id);
@@ -392,7 +392,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
         self.asked.refused = None;
         let flags = self.records[id as usize].tcb.flags;
-        if self.standings[id as usize].is_parked && !flags.has(Flags::CLOSE) {
+        if self.standings[id as usize].is_parked && !flags.intersects(Flags::CLOSE) {
             return 0;
         }
         let Some((bytes, ready)) = self.conn(id).lend_bytes() else {

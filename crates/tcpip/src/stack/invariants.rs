@@ -52,7 +52,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             writes += tcb.stream.write_buffers(&self.cx.lists);
             recoveries += usize::from(tcb.is_recovering());
             if tcb.state != State::SynReceived {
-                let fin = u32::from(tcb.flags.has(Flags::CLOSE));
+                let fin = u32::from(tcb.flags.intersects(Flags::CLOSE));
                 let (una, end) = (view.snd_una, tcb.stream.end());
                 assert!(una == end + 1 || view.flight <= end.since(una) + fin);
             }

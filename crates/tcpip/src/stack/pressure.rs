@@ -220,7 +220,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn free_for<P: Port>(&mut self, port: &mut P, id: u32, pool: Pool, now: Moment) -> bool {
         let asker = self.asker(id, now);
         let tcb = &mut self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+        if tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return false;
         }
         let Some(victim) = self.who_gives_way(pool, asker, now) else {

@@ -37,7 +37,7 @@ impl Bbr {
     fn reset_full_bw(&mut self, baseline: u32) {
         self.full_bw = baseline;
         self.full_bw_rounds = 0;
-        self.flags.clear(Flags::FULL_BW_NOW);
+        self.flags.remove(Flags::FULL_BW_NOW);
     }
 
     fn reset_shortterm(&mut self) {
@@ -51,7 +51,7 @@ impl Bbr {
     }
 
     fn start_down(&mut self, in_flight: u32, event: &Event) {
-        self.flags.clear(Flags::LOSS);
+        self.flags.remove(Flags::LOSS);
         // Flows on the same path must not probe at the same time.
         let random = (event.now ^ event.una).wrapping_mul(0x9e37_79b1);
         self.rounds_since_probe = (random >> 31) as u8;
@@ -59,7 +59,7 @@ impl Bbr {
         self.deadline = Self::clock(event.now)
             .wrapping_add(PROBE_WAIT)
             .wrapping_add(wait as u16);
-        self.flags.set(Flags::PROBE_STOPPING);
+        self.flags.insert(Flags::PROBE_STOPPING);
         self.round.restart(in_flight, event.now);
         self.state = State::Down;
     }
@@ -69,13 +69,13 @@ impl Bbr {
         self.up_rounds = 0;
         self.up_acked = 0;
         self.flags
-            .clear(Flags::PRECAUTIONARY | Flags::PROBE_STOPPING);
+            .remove(Flags::PRECAUTIONARY | Flags::PROBE_STOPPING);
         self.round.restart(in_flight, event.now);
         self.state = State::Refill;
     }
 
     fn start_up(&mut self, sample: &Sample) {
-        self.flags.set(Flags::PROBE_SAMPLE);
+        self.flags.insert(Flags::PROBE_SAMPLE);
         self.reset_full_bw(sample.rate);
         self.state = State::Up;
         self.up_rounds = 1;
@@ -84,15 +84,15 @@ impl Bbr {
     fn enter_probe_rtt(&mut self, in_flight: u32, event: &Event) {
         self.state = State::ProbeRtt;
         self.flags
-            .clear(Flags::PROBE_RTT_TIMED | Flags::PROBE_RTT_ROUND);
-        self.flags.set(Flags::PROBE_STOPPING);
+            .remove(Flags::PROBE_RTT_TIMED | Flags::PROBE_RTT_ROUND);
+        self.flags.insert(Flags::PROBE_STOPPING);
         self.round.restart(in_flight, event.now);
     }
 
     fn leave_probe_rtt(&mut self, in_flight: u32, event: &Event) {
         self.probe_rtt_stamp = Self::clock(event.now);
         self.reset_shortterm();
-        if self.flags.has(Flags::FULL_BW_REACHED) {
+        if self.flags.intersects(Flags::FULL_BW_REACHED) {
             self.start_down(in_flight, event);
             self.state = State::Cruise;
         } else {
@@ -142,7 +142,7 @@ impl Bbr {
             self.check_probe(in_flight, event);
         }
         self.update_min_rtt(in_flight, event);
-        self.flags.clear(Flags::IDLE);
+        self.flags.remove(Flags::IDLE);
         self.set_pacing_rate(self.state.pacing_gain());
         self.set_cwnd(delivered, event.mss);
     }
@@ -152,12 +152,12 @@ impl Bbr {
     fn on_round(&mut self, sample: &Sample, in_flight: u32, event: &Event) {
         self.rounds_since_probe = self.rounds_since_probe.saturating_add(1);
         self.aggregation
-            .on_round(!self.flags.has(Flags::FULL_BW_REACHED));
+            .on_round(!self.flags.intersects(Flags::FULL_BW_REACHED));
         if sample.rate >= self.max_bw() || !sample.limited {
             self.max_bw[0] = self.max_bw[0].max(sample.rate);
         }
-        if self.flags.has(Flags::LOSS) {
-            self.flags.clear(Flags::LOSS);
+        if self.flags.intersects(Flags::LOSS) {
+            self.flags.remove(Flags::LOSS);
             if !self.state.accelerates() {
                 self.lower_bounds(sample);
             }
@@ -168,20 +168,22 @@ impl Bbr {
             State::Drain => self.full_bw_rounds = self.full_bw_rounds.saturating_add(1),
             _ => {}
         }
-        if self.flags.has(Flags::RECOVERY) {
-            self.flags.set(Flags::RECOVERY_ROUND);
+        if self.flags.intersects(Flags::RECOVERY) {
+            self.flags.insert(Flags::RECOVERY_ROUND);
         }
-        if !self.flags.has(Flags::FULL_BW_REACHED) {
+        if !self.flags.intersects(Flags::FULL_BW_REACHED) {
             return;
         }
-        if self.flags.has(Flags::PROBE_STOPPING) {
+        if self.flags.intersects(Flags::PROBE_STOPPING) {
             self.flags
-                .clear(Flags::PROBE_STOPPING | Flags::PROBE_SAMPLE);
+                .remove(Flags::PROBE_STOPPING | Flags::PROBE_SAMPLE);
             if self.state.probes_bw() {
                 if !sample.limited && self.max_bw[0] != 0 {
                     self.max_bw = [0, self.max_bw[0]];
                 }
-                if self.flags.has(Flags::PRECAUTIONARY) && !self.flags.has(Flags::TOO_HIGH) {
+                if self.flags.intersects(Flags::PRECAUTIONARY)
+                    && !self.flags.intersects(Flags::TOO_HIGH)
+                {
                     self.start_refill(in_flight, event);
                     return;
                 }
@@ -203,8 +205,8 @@ impl Bbr {
     /// Handles a loss.
     #[cold]
     fn on_loss(&mut self, in_flight: u32, event: &Event) {
-        self.flags.set(Flags::LOSS);
-        if self.flags.has(Flags::PROBE_SAMPLE) && self.round.loses_much() {
+        self.flags.insert(Flags::LOSS);
+        if self.flags.intersects(Flags::PROBE_SAMPLE) && self.round.loses_much() {
             self.on_inflight_too_high(in_flight, event);
         }
     }
@@ -212,8 +214,8 @@ impl Bbr {
     /// Lowers the long-term limit after too much loss: `HandleInflightTooHigh` of the draft.
     #[cold]
     fn on_inflight_too_high(&mut self, in_flight: u32, event: &Event) {
-        self.flags.set(Flags::TOO_HIGH);
-        self.flags.clear(Flags::PROBE_SAMPLE);
+        self.flags.insert(Flags::TOO_HIGH);
+        self.flags.remove(Flags::PROBE_SAMPLE);
         if let Some(carried) = self.round.carried() {
             self.inflight_longterm = carried
                 .min(MAX_WINDOW)
@@ -257,7 +259,8 @@ impl Bbr {
 
     /// Checks whether the pipe is full: `CheckFullBWReached` of the draft.
     fn check_full_bw(&mut self, sample: &Sample) {
-        if self.flags.has(Flags::FULL_BW_NOW) || self.state == State::Drain || sample.limited {
+        if self.flags.intersects(Flags::FULL_BW_NOW) || self.state == State::Drain || sample.limited
+        {
             return;
         }
         if u64::from(sample.rate) * 100 >= u64::from(self.full_bw) * u64::from(FULL_BW_GROWTH) {
@@ -266,24 +269,25 @@ impl Bbr {
         }
         self.full_bw_rounds = self.full_bw_rounds.saturating_add(1);
         if self.full_bw_rounds >= FULL_BW_ROUNDS {
-            self.flags.set(Flags::FULL_BW_NOW | Flags::FULL_BW_REACHED);
+            self.flags
+                .insert(Flags::FULL_BW_NOW | Flags::FULL_BW_REACHED);
         }
     }
 
     /// Ends Startup if the pipe is full or the loss is high: `CheckStartupHighLoss` and
     /// `CheckStartupDone` of the draft.
     fn check_startup_done(&mut self, sample: &Sample, event: &Event) {
-        if self.flags.has(Flags::RECOVERY_ROUND)
+        if self.flags.intersects(Flags::RECOVERY_ROUND)
             && sample.losses >= STARTUP_LOSSES
             && loses_much(sample.lost, sample.tx_in_flight)
         {
-            self.flags.set(Flags::FULL_BW_REACHED);
+            self.flags.insert(Flags::FULL_BW_REACHED);
             self.inflight_longterm = self
                 .bdp(self.bw(), 100, event.mss)
                 .max(sample.delivered.min(MAX_WINDOW))
                 .max(Self::min_pipe(event.mss));
         }
-        if self.flags.has(Flags::FULL_BW_REACHED) {
+        if self.flags.intersects(Flags::FULL_BW_REACHED) {
             self.enter_drain();
         }
     }
@@ -311,9 +315,9 @@ impl Bbr {
     /// Raises the long-term limit, or ends the probe: `ProbeInflightLongtermUpward` and
     /// `IsTimeToGoDown` of the draft.
     fn check_down(&mut self, delivered: u32, in_flight: u32, event: &Event) {
-        if self.flags.has(Flags::TOO_HIGH) && in_flight >= self.inflight_longterm {
-            self.flags.set(Flags::PRECAUTIONARY);
-            self.flags.clear(Flags::TOO_HIGH);
+        if self.flags.intersects(Flags::TOO_HIGH) && in_flight >= self.inflight_longterm {
+            self.flags.insert(Flags::PRECAUTIONARY);
+            self.flags.remove(Flags::TOO_HIGH);
             self.start_down(in_flight, event);
         } else if self.round.window_is_used() && self.cwnd >= self.inflight_longterm {
             // The long-term limit stops the growth, not the path.
@@ -327,8 +331,8 @@ impl Bbr {
                 .inflight_longterm
                 .saturating_add(segments.saturating_mul(event.mss))
                 .min(MAX_WINDOW);
-        } else if self.flags.has(Flags::FULL_BW_NOW) {
-            self.flags.clear(Flags::TOO_HIGH);
+        } else if self.flags.intersects(Flags::FULL_BW_NOW) {
+            self.flags.remove(Flags::TOO_HIGH);
             self.start_down(in_flight, event);
         }
     }
@@ -352,7 +356,7 @@ impl Bbr {
         if expired
             && self.min_rtt != NONE
             && self.state != State::ProbeRtt
-            && !self.flags.has(Flags::IDLE)
+            && !self.flags.intersects(Flags::IDLE)
         {
             self.enter_probe_rtt(in_flight, event);
         }
@@ -362,24 +366,24 @@ impl Bbr {
     #[cold]
     fn handle_probe_rtt(&mut self, round_start: bool, in_flight: u32, event: &Event) {
         self.round.mark_limited();
-        if !self.flags.has(Flags::PROBE_RTT_TIMED) {
+        if !self.flags.intersects(Flags::PROBE_RTT_TIMED) {
             if in_flight <= self.probe_rtt_cwnd(event.mss) {
-                self.flags.set(Flags::PROBE_RTT_TIMED);
+                self.flags.insert(Flags::PROBE_RTT_TIMED);
                 self.deadline = Self::clock(event.now).wrapping_add(PROBE_RTT_DURATION);
                 self.round.restart(in_flight, event.now);
             }
             return;
         }
         if round_start {
-            self.flags.set(Flags::PROBE_RTT_ROUND);
+            self.flags.insert(Flags::PROBE_RTT_ROUND);
         }
-        if self.flags.has(Flags::PROBE_RTT_ROUND) {
+        if self.flags.intersects(Flags::PROBE_RTT_ROUND) {
             self.check_probe_rtt_done(in_flight, event);
         }
     }
 
     fn check_probe_rtt_done(&mut self, in_flight: u32, event: &Event) {
-        if self.flags.has(Flags::PROBE_RTT_TIMED)
+        if self.flags.intersects(Flags::PROBE_RTT_TIMED)
             && Self::has_come(Self::clock(event.now), self.deadline)
         {
             self.leave_probe_rtt(in_flight, event);
@@ -395,7 +399,7 @@ impl Bbr {
 
     fn set_pacing_rate(&mut self, gain: u32) {
         let rate = percent(percent(self.bw(), gain), 100 - PACING_MARGIN);
-        if self.flags.has(Flags::FULL_BW_REACHED) || rate > self.pacing_rate {
+        if self.flags.intersects(Flags::FULL_BW_REACHED) || rate > self.pacing_rate {
             self.pacing_rate = rate.max(1);
         }
     }
@@ -408,7 +412,7 @@ impl Bbr {
 
     fn set_cwnd(&mut self, delivered: u32, mss: u32) {
         let max_inflight = self.max_inflight(mss);
-        if self.flags.has(Flags::FULL_BW_REACHED) {
+        if self.flags.intersects(Flags::FULL_BW_REACHED) {
             self.cwnd = self.cwnd.saturating_add(delivered).min(max_inflight);
         } else if self.cwnd < max_inflight || self.max_bw() == 0 {
             self.cwnd = self.cwnd.saturating_add(delivered);
@@ -473,8 +477,8 @@ impl CongestionControl for Bbr {
 
     #[inline(always)]
     fn on_send(&mut self, bytes: u32, event: &Event) {
-        if !self.flags.has(Flags::PACED) && event.srtt != 0 {
-            self.flags.set(Flags::PACED);
+        if !self.flags.intersects(Flags::PACED) && event.srtt != 0 {
+            self.flags.insert(Flags::PACED);
             let nominal = rate_of(initial_window(event.mss), event.srtt);
             self.pacing_rate = percent(nominal, State::Startup.pacing_gain()).max(1);
             let clock = Self::clock(event.now);
@@ -487,14 +491,14 @@ impl CongestionControl for Bbr {
 
     fn on_ack(&mut self, acked: u32, event: &Event) {
         // Recovery is over. Its end is not reported if a tail loss probe has repaired the loss.
-        self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
+        self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }
 
     #[cold]
     fn on_congestion(&mut self, cause: Congestion, event: &Event) {
         match cause {
-            Congestion::Loss => self.flags.set(Flags::RECOVERY),
+            Congestion::Loss => self.flags.insert(Flags::RECOVERY),
             Congestion::Ecn => {
                 let window = self.cwnd;
                 if self.inflight_shortterm == NONE {
@@ -503,7 +507,7 @@ impl CongestionControl for Bbr {
                 self.inflight_shortterm = percent(self.inflight_shortterm, BETA);
                 match self.state {
                     State::Startup => {
-                        self.flags.set(Flags::FULL_BW_REACHED);
+                        self.flags.insert(Flags::FULL_BW_REACHED);
                         self.enter_drain();
                     }
                     State::Refill | State::Up => {
@@ -523,13 +527,13 @@ impl CongestionControl for Bbr {
     }
 
     fn on_recovered(&mut self, _delivered: u32, _event: &Event) {
-        self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
+        self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
     }
 
     #[cold]
     fn on_timeout(&mut self, _again: bool, event: &Event) {
-        self.flags.set(Flags::LOSS);
-        self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
+        self.flags.insert(Flags::LOSS);
+        self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.round.mark_limited();
         self.round.restart(0, event.now);
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
@@ -539,7 +543,7 @@ impl CongestionControl for Bbr {
     /// draft.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
-        self.flags.set(Flags::IDLE);
+        self.flags.insert(Flags::IDLE);
         self.aggregation.restart(event.now);
         if self.state.probes_bw() {
             self.set_pacing_rate(100);

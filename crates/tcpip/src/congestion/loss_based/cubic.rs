@@ -5,6 +5,7 @@ mod hystart;
 
 use super::{Validation, is_validated, reduced, three_quarters};
 use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
+use bitflags::bitflags;
 
 /// Window after a loss, in percent (RFC 9438, section 4.6).
 const BETA_LOSS: u32 = 70;
@@ -104,28 +105,16 @@ struct HyStart {
     train_end: u16,
 }
 
-/// Properties of an epoch of congestion avoidance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct EpochFlags(u8);
-
-impl EpochFlags {
-    /// Fast convergence has lowered the plateau.
-    const CONVERGED: u8 = 1;
-    /// The window is in the Reno-friendly region.
-    const RENO: u8 = 2;
-    /// Slow start has ended without a loss, and none has occurred since.
-    const NO_LOSS_YET: u8 = 4;
-
-    fn set(&mut self, mark: u8) {
-        self.0 |= mark;
-    }
-
-    fn clear(&mut self, mark: u8) {
-        self.0 &= !mark;
-    }
-
-    const fn has(self, mark: u8) -> bool {
-        self.0 & mark != 0
+bitflags! {
+    /// Properties of an epoch of congestion avoidance.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct EpochFlags: u8 {
+        /// Fast convergence has lowered the plateau.
+        const CONVERGED = 1;
+        /// The window is in the Reno-friendly region.
+        const RENO = 2;
+        /// Slow start has ended without a loss, and none has occurred since.
+        const NO_LOSS_YET = 4;
     }
 }
 
@@ -279,7 +268,7 @@ impl Cubic {
     fn exit_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
         self.flags = EpochFlags::default();
-        self.flags.set(EpochFlags::NO_LOSS_YET);
+        self.flags.insert(EpochFlags::NO_LOSS_YET);
         self.avoid(self.cwnd);
     }
 
@@ -407,7 +396,7 @@ impl CongestionControl for Cubic {
         self.cwnd = self.ssthresh;
         self.flags = EpochFlags::default();
         let w_max = if from < last {
-            self.flags.set(EpochFlags::CONVERGED);
+            self.flags.insert(EpochFlags::CONVERGED);
             converged(from)
         } else {
             from

@@ -41,7 +41,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.flags |= Flags::SEND_ECE;
             self.cx.counters.marked += 1;
         }
-        if tcb.flags.has(Flags::IN_CWR) && segment.ack.after(tcb.cwr_high) {
+        if tcb.flags.intersects(Flags::IN_CWR) && segment.ack.after(tcb.cwr_high) {
             tcb.flags -= Flags::IN_CWR;
         }
         if !segment.control.has(Control::ECE) {
@@ -55,7 +55,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         });
         let mends = matches!(condition, Condition::Recovery | Condition::Loss);
         let tcb = &mut *self.tcb;
-        if !mends && !tcb.flags.has(Flags::IN_CWR) && tcb.flight() > 0 {
+        if !mends && !tcb.flags.intersects(Flags::IN_CWR) && tcb.flight() > 0 {
             let event = tcb.event(tcb.flight(), 0, now);
             self.congestion.on_congestion(Congestion::Ecn, &event);
             tcb.flags |= Flags::IN_CWR | Flags::SEND_CWR;
@@ -179,7 +179,7 @@ impl Tcb {
     /// Whether the peer's window allows the segment at SND.UNA if nothing is in flight; see
     /// [`bytes_to_send`](Self::bytes_to_send).
     fn fits_window(&self, segment: &StreamSegment) -> bool {
-        segment.len <= self.snd_wnd || !self.flags.has(Flags::LARGE_WINDOW)
+        segment.len <= self.snd_wnd || !self.flags.intersects(Flags::LARGE_WINDOW)
     }
 }
 

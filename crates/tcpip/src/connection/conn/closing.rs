@@ -33,7 +33,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
         let tcb = &mut *self.tcb;
         let acked = tcb.state.fin_sent() && tcb.snd_una == tcb.stream.end() + 1;
-        if !acked || tcb.flags.has(Flags::ABORT) {
+        if !acked || tcb.flags.intersects(Flags::ABORT) {
             return AfterFin::Open;
         }
         match tcb.state {
@@ -55,11 +55,11 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// gets all data received before the FIN.
     pub(crate) fn takes_half_close(&mut self) -> bool {
         let flags = &mut self.tcb.flags;
-        if !flags.has(Flags::HALF_CLOSE) || flags.has(Flags::WANTS_ROOM) {
+        if !flags.intersects(Flags::HALF_CLOSE) || flags.intersects(Flags::WANTS_ROOM) {
             return false;
         }
         *flags -= Flags::HALF_CLOSE;
-        !flags.has(Flags::CLOSE | Flags::ABORT)
+        !flags.intersects(Flags::CLOSE | Flags::ABORT)
     }
 
     /// Starts TIME-WAIT.

@@ -87,7 +87,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Plans the zero-window probe that found no room in the TX ring, if it is still needed.
     pub(crate) fn pending_probe(&mut self, now: Moment) -> Option<Plan> {
-        if !self.tcb.flags.has(Flags::PROBE_PENDING) {
+        if !self.tcb.flags.intersects(Flags::PROBE_PENDING) {
             return None;
         }
         self.tcb.flags -= Flags::PROBE_PENDING;
@@ -122,7 +122,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Processes a deadline with nothing in flight.
     fn on_idle_deadline(&mut self, now: Moment) -> Expiry {
         let (first_idle, idle) = (self.cx.settings.first_idle_ms, self.cx.settings.idle_ms);
-        if self.tcb.flags.has(Flags::WANTS_ROOM) {
+        if self.tcb.flags.intersects(Flags::WANTS_ROOM) {
             return Expiry::OfferAgain;
         }
         if self.has_new() {
@@ -187,7 +187,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(crate) fn has_offered_again(&mut self, now: Moment) -> Expiry {
         let idle = self.cx.settings.idle_ms;
         let waited = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
-        if !self.tcb.flags.has(Flags::WANTS_ROOM) {
+        if !self.tcb.flags.intersects(Flags::WANTS_ROOM) {
             self.tcb.arm(DeadlineKind::Idle, idle, now);
         } else if waited < idle.min(MAX_ROOM_WAIT_MS) {
             let next = waited.clamp(ROOM_RETRY_MS, MAX_ROOM_RETRY_MS);
@@ -203,6 +203,6 @@ impl Tcb {
     /// Whether an application waits for room with nothing in flight.
     #[inline(always)]
     fn waits_for_room(&self) -> bool {
-        self.flags.has(Flags::WANTS_ROOM) && self.flight() == 0
+        self.flags.intersects(Flags::WANTS_ROOM) && self.flight() == 0
     }
 }

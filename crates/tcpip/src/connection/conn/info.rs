@@ -94,7 +94,7 @@ impl SendInfo {
             rcv_wnd: tcb.rcv_adv.since(tcb.rcv_nxt),
             negotiated: tcb.negotiated,
             own_scale: self.own_scale,
-            reordering: tcb.flags.has(Flags::REORDERING),
+            reordering: tcb.flags.intersects(Flags::REORDERING),
         }
     }
 }

@@ -62,7 +62,7 @@ impl Default for Tcb {
             mss: 0,
             class: NO_CLASS,
             state: State::Closed,
-            flags: Flags(0),
+            flags: Flags::empty(),
             retries: 0,
             backoff: 0,
             negotiated: Negotiated::new(false, false, None, false),

@@ -334,7 +334,7 @@ impl Tcb {
     /// most one minimum RTT old. If it were older than the original's timestamp, the receiver would
     /// discard the retransmission.
     fn backdating(&self) -> u32 {
-        if self.flags.has(Flags::REORDERING) {
+        if self.flags.intersects(Flags::REORDERING) {
             let least = self.rtt.min() / 1_000;
             self.reo_wnd.window(self.rtt).div_ceil(1_000).min(least)
         } else {

@@ -150,7 +150,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.snd_una = segment.ack;
         tcb.set_peer_window(segment.window);
         tcb.snd_wl1 = segment.seq;
-        if tcb.flags.has(Flags::TIMING) {
+        if tcb.flags.intersects(Flags::TIMING) {
             tcb.end_timing(now);
         }
         if tcb.retries > 1 {

@@ -342,7 +342,7 @@ impl Bench {
             let Context { lists, peers, .. } = &mut self.cx;
             let stream = &mut self.record.tcb.stream;
             while stream.retire(una, lists, peers).is_some() {}
-            if self.tcb().flags.has(Flags::CLOSE) {
+            if self.tcb().flags.intersects(Flags::CLOSE) {
                 self.conn().on_fin_acked(now);
             }
         }

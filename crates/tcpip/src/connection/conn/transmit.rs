@@ -49,7 +49,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         };
         let first = tcb.snd_nxt;
         let open = tcb.snd_wnd.min(reach);
-        let is_paced = self.cx.settings.pacing || tcb.flags.has(Flags::SPREAD_BURST);
+        let is_paced = self.cx.settings.pacing || tcb.flags.intersects(Flags::SPREAD_BURST);
         let rate = pacing_rate(tcb, self.congestion, is_paced);
         let usable = match rate {
             None => open,
@@ -118,7 +118,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             burst.is_blocked = true;
             return None;
         }
-        if tcb.flags.has(Flags::SEND_CWR) && len > 0 {
+        if tcb.flags.intersects(Flags::SEND_CWR) && len > 0 {
             control = control | tcb.take_cwr();
         }
         Some(Plan {
@@ -136,7 +136,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[inline(always)]
     pub(crate) fn has_sent_segment(&mut self, burst: &mut Burst, plan: Plan, now: Moment) {
         let (seq, end) = plan.range();
-        if !self.tcb.flags.has(Flags::TIMING) && self.may_time() {
+        if !self.tcb.flags.intersects(Flags::TIMING) && self.may_time() {
             let tcb = &mut *self.tcb;
             tcb.flags |= Flags::TIMING;
             // The first segment of a run is timed.
@@ -299,7 +299,7 @@ impl Tcb {
     fn bytes_to_send(&self, segment: &StreamSegment, flight: u32, burst: &Burst) -> Option<u32> {
         if flight.saturating_add(segment.len) <= burst.usable {
             // Not every device can segment a packet with CWR, so that segment is sent alone.
-            let sends_cwr = self.flags.has(Flags::SEND_CWR) && self.negotiated.ecn();
+            let sends_cwr = self.flags.intersects(Flags::SEND_CWR) && self.negotiated.ecn();
             if burst.max_run > 0 && !sends_cwr {
                 let run = segment.run(self.mss.into(), burst.usable - flight, burst.max_run);
                 return Some(segment.len.max(run));
@@ -309,7 +309,7 @@ impl Tcb {
         // RFC 9293, section 3.8.6.2.1: a partial segment is sent only to a peer whose window was
         // never large, and only if nothing is in flight. For other peers, the zero-window timer
         // sends it if the window stays small.
-        let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.has(Flags::LARGE_WINDOW);
+        let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.intersects(Flags::LARGE_WINDOW);
         alone.then(|| segment.len.min(burst.usable))
     }
 }
@@ -346,7 +346,7 @@ fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) ->
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
     let window = u64::from(congestion.window());
-    let opens = tcb.flags.has(Flags::SPREAD_BURST);
+    let opens = tcb.flags.intersects(Flags::SPREAD_BURST);
     let fifths = if opens || congestion.window() < congestion.ssthresh() {
         10
     } else {

@@ -88,7 +88,7 @@ impl Curve {
         if self.w_max <= cwnd {
             // Sections 4.8 and 4.10: K is 0.
             self.w_max = cwnd;
-            flags.clear(EpochFlags::CONVERGED);
+            flags.remove(EpochFlags::CONVERGED);
         }
         let k = time_to_plateau(self.w_max - cwnd, event.mss);
         self.plateau = event.now.wrapping_add(k);
@@ -126,7 +126,7 @@ impl Curve {
         if event.now.wrapping_sub(self.plateau).cast_signed() > MAX_DISTANCE.cast_signed() {
             self.plateau = event.now.wrapping_sub(MAX_DISTANCE);
         }
-        if flags.has(EpochFlags::RENO) {
+        if flags.intersects(EpochFlags::RENO) {
             // The gain already included Reno's growth.
             self.w_est = self.w_est.max(cwnd);
             self.acked = 0;
@@ -147,19 +147,19 @@ impl Curve {
         // counts here, if it is larger.
         let reno_leads = cwnd <= self.w_est;
         if reno_leads && self.window_at(event.now, mss) < u64::from(self.w_est) {
-            flags.set(EpochFlags::RENO);
+            flags.insert(EpochFlags::RENO);
             cwnd = cwnd.max(self.w_est).max(1);
             let (share, of) = self.alpha(*flags);
             let reno = ((u64::from(mss) * share) << 32) / (u64::from(cwnd) * of);
             let gain = reno.max(gain(target.saturating_sub(cwnd.into()), cwnd.into()));
             self.gain = gain.min(u64::from(u32::MAX)) as u32;
         } else {
-            flags.clear(EpochFlags::RENO);
+            flags.remove(EpochFlags::RENO);
             cwnd = cwnd.max(1);
             let (growth, window) = self.growth(cwnd, target, mss);
             self.gain = gain(growth, window) as u32;
         }
-        if flags.has(EpochFlags::NO_LOSS_YET) {
+        if flags.intersects(EpochFlags::NO_LOSS_YET) {
             self.gain = self.gain.max(MIN_GAIN);
         }
         cwnd
@@ -194,7 +194,7 @@ impl Curve {
     /// Growth of Reno's window in segments per acknowledged window, as a fraction (RFC
     /// 9438, section 4.3).
     fn alpha(&self, flags: EpochFlags) -> (u64, u64) {
-        let prior = if flags.has(EpochFlags::CONVERGED) {
+        let prior = if flags.intersects(EpochFlags::CONVERGED) {
             u64::from(self.w_max) * 20 / 17
         } else {
             u64::from(self.w_max)

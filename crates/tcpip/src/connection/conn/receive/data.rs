@@ -14,7 +14,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(crate) fn on_data(&mut self, segment: Segment, now: Moment) -> Route {
         let tcb = &mut *self.tcb;
         tcb.flags |= Flags::ACK_PENDING;
-        if tcb.flags.has(Flags::ABORT) {
+        if tcb.flags.intersects(Flags::ABORT) {
             return Route::Dropped;
         }
         if !tcb.state.receives() {
@@ -128,7 +128,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         let buffer = &mut self.cx.buffers[self.tcb.buffer];
         let ready = buffer.ready().len();
-        if ready > 0 && !self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+        if ready > 0 && !self.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return Some((std::mem::take(&mut buffer.bytes), ready));
         }
         self.cx.counters.after_close += u64::from(ready > 0);

@@ -157,7 +157,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 // If the path reorders segments, SACKed bytes open the congestion window at once.
                 let at_once = recovery.phase == Phase::Disorder
                     && selective
-                    && tcb.flags.has(Flags::REORDERING);
+                    && tcb.flags.intersects(Flags::REORDERING);
                 let counted = if at_once { delivery.delivered } else { acked };
                 if counted > 0 && !ack.ends_recovery {
                     self.congestion.on_ack(counted, &ack.event);
@@ -313,8 +313,8 @@ impl<C: CongestionControl> Recovery<C> {
         let mss = u32::from(tcb.mss);
         if tcb.negotiated.sack() {
             let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
-            let at_once =
-                !tcb.flags.has(Flags::REORDERING) && (self.phase != Phase::Disorder || enough);
+            let at_once = !tcb.flags.intersects(Flags::REORDERING)
+                && (self.phase != Phase::Disorder || enough);
             let flight = Flight::of(tcb, now);
             return self.rack.find_lost(&mut self.board, &flight, at_once);
         }
@@ -381,7 +381,7 @@ fn echo(tcb: &Tcb, segment: Segment) -> Option<u32> {
 fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, delivery: &Delivery, spurious: bool) {
     counters.scoreboard_full += u64::from(delivery.board_full);
     counters.duplicates_reported += u64::from(delivery.dsack.is_some());
-    if delivery.reordered && !tcb.flags.has(Flags::REORDERING) {
+    if delivery.reordered && !tcb.flags.intersects(Flags::REORDERING) {
         tcb.flags |= Flags::REORDERING;
         counters.reorderings += 1;
     }

@@ -81,7 +81,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let base = payload(BASE_MTU.into(), family);
         let smaller = if tcb.mss > base {
             base
-        } else if tcb.flags.has(Flags::REDUCED_MTU) {
+        } else if tcb.flags.intersects(Flags::REDUCED_MTU) {
             min_payload(family)
         } else {
             return;
@@ -113,7 +113,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Plans a path MTU probe after a reduction, if one is due and nothing is lost.
     #[inline(always)]
     pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
-        if self.tcb.flags.has(Flags::REDUCED_MTU) {
+        if self.tcb.flags.intersects(Flags::REDUCED_MTU) {
             self.mtu_probe(now)
         } else {
             None
@@ -202,11 +202,11 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     pub(super) fn end_mtu_probe(&mut self, size: u16, arrived: bool) {
         let tcb = &mut *self.tcb;
-        if !arrived && !tcb.flags.has(Flags::MTU_PROBE_LOST) {
+        if !arrived && !tcb.flags.intersects(Flags::MTU_PROBE_LOST) {
             tcb.flags |= Flags::MTU_PROBE_LOST;
             return;
         }
-        if !arrived && !tcb.flags.has(Flags::MTU_PROBE_LOST_TWICE) {
+        if !arrived && !tcb.flags.intersects(Flags::MTU_PROBE_LOST_TWICE) {
             tcb.flags |= Flags::MTU_PROBE_LOST_TWICE;
             return;
         }
