@@ -1,5 +1,5 @@
-//! One GET of a page of 1 KB: on a connection that is kept alive, and with a
-//! connection of its own.
+//! Measures one GET of a page of 1 KB, on a persistent connection and with a new connection for
+//! each request.
 #![allow(missing_docs)]
 
 use benches::workload::Workload;

@@ -1,5 +1,5 @@
-//! One ACK that releases one segment, and one whole short connection, in the
-//! modes of sending.
+//! Measures one ACK that releases one segment, and one whole short connection, in both modes of
+//! sending.
 #![allow(missing_docs)]
 
 use benches::workload::Workload;

@@ -1,4 +1,5 @@
-//! One datagram turned round: the least that a server of answers can do.
+//! Measures one UDP datagram that the server sends back, which is the least work that a server can
+//! do.
 #![allow(missing_docs)]
 
 use benches::workload::Workload;

@@ -1,11 +1,10 @@
-//! A client's end for benches: it makes the frames that a server receives,
-//! byte by byte, so that only the server is measured.
+//! A client for benches. It builds the frames that a server receives byte by byte, so that a bench
+//! measures only the server.
 //!
-//! Every bench runs over [`nmio::sim::Sink`], a port whose sends complete at
-//! once. What is timed includes making the received frame (a take from the
-//! pool and a copy of the request), which a real port's kernel does; the
-//! `reflect` bench is that and the least possible answer, so ratios to it are
-//! the server's own work.
+//! Every bench runs over [`nmio::sim::Sink`], a port that completes each send at once. The measured
+//! time includes taking a frame from the pool and copying the request into it. On a real port the
+//! kernel does this work. The `reflect` bench does this work and sends the shortest possible
+//! answer, so a ratio to its time shows the server's own work.
 
 pub mod load;
 pub mod workload;
@@ -17,24 +16,24 @@ use ip::{Addresses, PROTOCOL_TCP, PROTOCOL_UDP, Path, Sum};
 use nmio::sim::Sink;
 use nmio::{Handler, Instant};
 
-/// The server's addresses.
+/// MAC and IP address of the server.
 pub const SERVER: (Mac, Ipv4Addr) = (Mac([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(192, 0, 2, 1));
-/// The client's addresses.
+/// MAC and IP address of the client.
 pub const CLIENT: (Mac, Ipv4Addr) = (Mac([2, 0, 0, 0, 0, 2]), Ipv4Addr::new(198, 51, 100, 2));
 
-/// TCP's flags, as in its header.
+/// Control bits of the TCP header.
 pub mod flags {
-    /// No more data.
+    /// The sender has no more data.
     pub const FIN: u8 = 1;
-    /// Synchronize.
+    /// Synchronizes the sequence numbers.
     pub const SYN: u8 = 2;
-    /// Push.
+    /// The receiver should deliver the data at once.
     pub const PSH: u8 = 8;
-    /// The acknowledgement counts.
+    /// The acknowledgement number is valid.
     pub const ACK: u8 = 16;
 }
 
-/// The way from the client to the server.
+/// Returns the path from the client to the server.
 pub fn path() -> Path {
     Path {
         link: Link {
@@ -49,7 +48,7 @@ pub fn path() -> Path {
     }
 }
 
-/// A host that answers at the server's address.
+/// Creates the host that answers at the server's address.
 pub fn host() -> ip::Host {
     ip::Host::own(eth::Station::new(SERVER.0, &[SERVER.1.into()]))
 }
@@ -70,7 +69,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The whole frame, with `data`; a SYN tells an MSS of 1,460 bytes.
+    /// Builds the whole frame with `data`. A SYN advertises an MSS of 1,460 bytes.
     pub fn frame(&self, data: &[u8]) -> Vec<u8> {
         let options: &[u8] = if self.flags & flags::SYN == 0 {
             &[]
@@ -91,8 +90,8 @@ impl Segment {
         finish(tcp, PROTOCOL_TCP, 16)
     }
 
-    /// Changes a frame of [`Segment::frame`] into one of other numbers, by
-    /// the incremental update, so that a bench does not measure its client.
+    /// Puts other sequence and acknowledgement numbers into a frame from [`Segment::frame`]. The
+    /// incremental checksum update keeps the client's share of the measured time small.
     pub fn patch(frame: &mut [u8], seq: u32, ack: u32) {
         let tcp = &mut frame[34..];
         let be32 = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
@@ -105,21 +104,21 @@ impl Segment {
     }
 }
 
-/// A TCP client that gives its segments to a server by hand.
+/// A TCP client that passes its segments directly to a server's handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Its port.
+    /// TCP port of the client.
     pub port: u16,
-    /// The next byte that it sends.
+    /// Sequence number of the next byte that the client sends.
     pub seq: u32,
-    /// The next byte that it expects.
+    /// Sequence number of the next byte that the client expects.
     pub ack: u32,
-    /// The window that it tells.
+    /// Window that the client advertises.
     pub window: u16,
 }
 
 impl Client {
-    /// Opens a connection: two segments to the server, one from it.
+    /// Opens a connection: the client sends two segments, the server one.
     pub fn open<H: Handler<Sink>>(sink: &mut Sink, server: &mut H, port: u16, window: u16) -> Self {
         let mut client = Self {
             port,
@@ -133,7 +132,7 @@ impl Client {
         client
     }
 
-    /// The next segment, as a whole frame.
+    /// Builds the frame of the next segment.
     pub fn segment(&self, flags: u8, data: &[u8]) -> Vec<u8> {
         let segment = Segment {
             port: self.port,
@@ -160,7 +159,7 @@ impl Client {
     }
 }
 
-/// A UDP datagram from the client, as a whole frame.
+/// Builds the frame of a UDP datagram from the client.
 pub fn datagram(src_port: u16, dst_port: u16, data: &[u8]) -> Vec<u8> {
     let mut udp = vec![0; 8 + data.len()];
     let len = udp.len() as u16;
@@ -182,11 +181,11 @@ fn finish(mut transport: Vec<u8>, protocol: u8, checksum_at: usize) -> Vec<u8> {
     frame
 }
 
-/// Sequence number, acknowledgement number and data length of a TCP segment
-/// that the server has sent.
+/// Returns the sequence number, the acknowledgement number and the data length of a TCP segment
+/// from the server.
 ///
 /// # Panics
-/// When `frame` is no TCP segment over IPv4.
+/// Panics when `frame` is not a TCP segment over IPv4.
 pub fn numbers(frame: &[u8]) -> (u32, u32, u32) {
     let be32 = |at: usize| {
         u32::from_be_bytes(frame[at..at + 4].try_into().expect("the slice has 4 bytes"))

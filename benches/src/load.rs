@@ -1,20 +1,18 @@
-//! Load for the comparison: a client's end that asks a server as fast as it
-//! answers (closed loop), or at a fixed rate (open loop), and looks at every
-//! reply.
+//! Load generators for the comparison of servers. A generator sends requests as fast as the server
+//! answers (closed loop) or at a fixed rate (open loop), and checks every reply.
 //!
-//! It is a server's mirror image on the same libraries: a [`Handler`] on a
-//! port of its own, in own-address mode, so that no kernel stack stands
-//! between it and the wire. That is what lets one core of a client load one
-//! core of a server.
+//! A generator uses the same libraries as the server. It is a [`Handler`] on its own port in
+//! own-address mode, so that its packets bypass the kernel's network stack. For this reason one
+//! client core can load one server core fully.
 //!
 //! | module | |
 //! |---|---|
-//! | [`link`] | opens the port, finds the server's MAC address, runs a generator to its end |
-//! | [`meter`] | warm-up and measured part, latencies, errors by kind |
-//! | [`pace`] | when the next request of an open loop is due |
-//! | [`udp`] | requests in single datagrams, and their replies |
-//! | [`echo`], [`dns`] | what those datagrams say |
-//! | [`syn`] | a flood of SYNs, which nobody is behind |
+//! | [`link`] | opens the port, resolves the server's MAC address, runs a generator |
+//! | [`meter`] | phases of a run, latencies, errors by kind |
+//! | [`pace`] | due times of the requests of an open loop |
+//! | [`udp`] | requests in single UDP datagrams, and their replies |
+//! | [`echo`], [`dns`] | contents of these datagrams |
+//! | [`syn`] | a SYN flood from made-up client addresses |
 //!
 //! [`Handler`]: nmio::Handler
 

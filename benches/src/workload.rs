@@ -1,29 +1,29 @@
-//! Pieces of work that are measured: each is set up once and then done again
-//! and again, over a [`Sink`](nmio::sim::Sink).
+//! The measured workloads. Each workload is set up once and then runs many times over a
+//! [`Sink`](nmio::sim::Sink).
 //!
-//! The Criterion benches take their time, and the program `instructions`
-//! counts what they execute. Hash keys, secrets and the clock are fixed, so
-//! that the same program executes the same instructions each time.
+//! The Criterion benches measure the time of the workloads. The program `instructions` counts the
+//! instructions that they execute. Hash keys, secrets and the clock are fixed, so that the count is
+//! the same in each run.
 
 pub mod dns;
 pub mod http;
 pub mod tcp;
 pub mod udp;
 
-/// The secret of every server here: keys of hashes and of sequence numbers.
+/// Secret of every server here, for the keys of hashes and of sequence numbers.
 const SECRET: [u64; 4] = [1, 2, 3, 4];
 
-/// One piece of work.
+/// A measured workload.
 pub trait Workload {
-    /// Requests (packets, where there are no requests) in one [`run`](Self::run).
+    /// Number of requests in one [`run`](Self::run), or of packets if the workload has no requests.
     const REQUESTS: u64 = 1;
 
-    /// Does it once.
+    /// Runs the workload once.
     fn run(&mut self);
 
-    /// Makes sure that all that was done so far was done right.
+    /// Checks that all runs so far gave the right result.
     ///
     /// # Panics
-    /// When it was not: what was measured then is something else.
+    /// Panics when a result was wrong, because the measurement is then meaningless.
     fn check(&self);
 }

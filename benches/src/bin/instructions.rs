@@ -1,8 +1,8 @@
-//! Does a piece of work a number of times, for a count of what it executes:
-//! run it twice under `valgrind --tool=callgrind` with different numbers, and
-//! the difference is the cost of the work without its set-up.
+//! Runs a workload a given number of times, so that `valgrind --tool=callgrind` can count its
+//! instructions. The difference between the counts of two runs with different numbers is the cost
+//! of the workload without its set-up.
 //!
-//! `cargo xtask bench instructions` does that for all of them.
+//! `cargo xtask bench instructions` counts all workloads in this way.
 
 use std::process::ExitCode;
 
@@ -15,23 +15,23 @@ use clap::Parser;
 use namestorm::Form;
 use namestorm::ReplyMode::{MemCopy, PreCopy, Turnaround};
 
-/// Does a piece of work a number of times and checks that it was right.
+/// Runs a workload a given number of times and checks the results.
 #[derive(Parser, Debug)]
 struct Cli {
-    /// Print the names of all pieces of work and end.
+    /// Print the names of all workloads and exit.
     #[arg(long, exclusive = true)]
     list: bool,
 
-    /// What to do.
+    /// Name of the workload.
     #[arg(required_unless_present = "list")]
     workload: Option<String>,
 
-    /// Requests, rounded up to whole batches where work comes in batches.
+    /// Number of requests, rounded up to whole batches.
     #[arg(required_unless_present = "list")]
     count: Option<u64>,
 }
 
-/// Sets the work up and does it for a number of requests.
+/// Name of a workload, and the function that runs it for a given number of requests.
 type Entry = (&'static str, fn(u64));
 
 const WORKLOADS: &[Entry] = &[
@@ -53,7 +53,7 @@ const WORKLOADS: &[Entry] = &[
         repeat(Zone::new(10_000, Form::Wire).answer(Turnaround), n);
     }),
     ("dns-batch-64", |n| {
-        // So many that it looks ahead.
+        // With so many names the server prefetches for the queries of a batch.
         repeat(Zone::new(30_000, Form::Wire).batch::<64>(Turnaround), n);
     }),
     ("dns-nxdomain", |n| {
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let Some((_, run)) = WORKLOADS.iter().find(|(known, _)| *known == name) else {
-        eprintln!("instructions: no such workload: {name}; --list names all");
+        eprintln!("instructions: no such workload: {name}; --list prints all names");
         return ExitCode::from(2);
     };
     run(count);
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_workload_does_its_work() {
+    fn every_workload_runs() {
         for (name, run) in WORKLOADS {
             eprintln!("{name}");
             run(500);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wants_both_or_a_list() {
+    fn the_command_line_needs_a_workload_and_a_count_or_a_list() {
         let ok = |line: &str| Cli::try_parse_from(line.split(' ')).is_ok();
         assert!(ok("instructions --list"));
         assert!(ok("instructions reflect-64 10"));

@@ -1,4 +1,4 @@
-//! Makes load for a server, and says what became of it: see [`benches::load`].
+//! Generates load for a server and prints the results; see [`benches::load`].
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,8 +14,8 @@ use clap::{Args, Parser, Subcommand};
 use nmio::Port;
 use nmio::device::MemoryPlan;
 
-/// Asks a server as fast as it answers, or at a fixed rate, and looks at every
-/// reply. Prints one JSON object.
+/// Sends requests to a server as fast as it answers, or at a fixed rate, and checks every reply.
+/// Prints the results as one JSON object.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -25,34 +25,34 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Datagrams that the server sends back as they are.
+    /// Send datagrams to a server that echoes them.
     Echo {
         #[command(flatten)]
         options: Options,
-        /// Frames, link header included.
+        /// Length of each frame, including the link header.
         #[arg(long, value_name = "BYTES")]
         size: usize,
         #[command(flatten)]
         window: Window,
     },
-    /// DNS queries over UDP.
+    /// Send DNS queries over UDP.
     Dns {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         names: Names,
-        /// Ask for the n-th name n^-EXPONENT times as often as for the first.
+        /// Query the n-th name n^-EXPONENT times as often as the first name.
         #[arg(long, value_name = "EXPONENT")]
         zipf: Option<f64>,
         #[command(flatten)]
         window: Window,
     },
-    /// SYNs from clients that are not there, at a --rate.
+    /// Send SYNs from made-up client addresses at the given --rate.
     Syn {
         #[command(flatten)]
         options: Options,
     },
-    /// HTTP requests on TCP connections.
+    /// Send HTTP requests over TCP connections.
     Http {
         #[command(flatten)]
         options: Options,
@@ -63,8 +63,8 @@ enum Command {
 
 #[derive(Args)]
 struct Window {
-    /// Requests under way in a closed loop. A veth end holds 256 packets, and
-    /// drops what is more.
+    /// Number of outstanding requests in a closed loop. A veth device queues 256 packets and drops
+    /// further packets.
     #[arg(long, value_name = "N", default_value_t = 192)]
     window: usize,
 }
@@ -72,15 +72,15 @@ struct Window {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Names {
-    /// A file of names: one a line, with a type behind it unless it is A.
+    /// File with one name per line, optionally followed by a record type; the default type is A.
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
-    /// The names host0 to host(N-1) of the zone bench.test.
+    /// Query the names host0 to host(N-1) of the zone bench.test.
     #[arg(long, value_name = "N")]
     hosts: Option<u32>,
 }
 
-/// Starts an [`Asker`].
+/// Creates an [`Asker`].
 struct Ask<'a, Q> {
     name: &'static str,
     questions: Q,
@@ -98,7 +98,7 @@ impl<Q: Questions> Start for Ask<'_, Q> {
     }
 }
 
-/// Starts a [`Flood`].
+/// Creates a [`Flood`].
 struct Knock<'a> {
     options: &'a Options,
 }

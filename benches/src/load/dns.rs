@@ -1,4 +1,4 @@
-//! What a DNS server is asked, and what it must say.
+//! DNS queries, and checks of the responses.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -9,21 +9,21 @@ use ip::Sum;
 use super::link::LoadError;
 use super::udp::Questions;
 
-/// A message's header, identifier included (RFC 1035, section 4.1.1).
+/// Length of a message's header, including the identifier (RFC 1035, section 4.1.1).
 const HEADER_LEN: usize = 12;
-/// Of a request: no flag, one question.
+/// Header of a query behind the identifier: no flag, one question.
 const REQUEST: [u8; 10] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 const QR: u8 = 0x80;
 const RCODE: u8 = 0x0f;
-/// A label's most bytes, and a name's (RFC 1035, section 2.3.4).
+/// Maximum lengths of a label and of a name (RFC 1035, section 2.3.4).
 const MAX_LABEL: usize = 63;
 const MAX_NAME: usize = 255;
 const CLASS_IN: u16 = 1;
-/// Requests that are drawn beforehand and then asked in turn, at most. Few
-/// enough for memory, and many enough that no cache of a server knows them.
+/// Maximum number of queries drawn in advance and then sent in turn. They fit into memory, but
+/// their names do not fit into a server's cache.
 const DRAWN: usize = 1 << 20;
 
-/// The record types that a names file can ask for.
+/// The record types that a names file may contain.
 const TYPES: [(&str, u16); 9] = [
     ("A", 1),
     ("NS", 2),
@@ -36,43 +36,43 @@ const TYPES: [(&str, u16); 9] = [
     ("SRV", 33),
 ];
 
-/// Which names are asked for how often.
+/// How often each name is queried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
-    /// All alike.
+    /// All names are queried equally often.
     Uniform,
-    /// The n-th name n^-s times as often as the first (s is the exponent).
+    /// The n-th name is queried n^-s times as often as the first name, where s is this exponent.
     Zipf(f64),
 }
 
-/// What is to be asked: a message behind its identifier.
+/// A query message without its identifier.
 type Request = Vec<u8>;
 
-/// Requests drawn from a set of names, in the order in which they will be
-/// asked: side by side in memory, so that drawing costs the client nothing.
+/// Queries drawn from a set of names, in the order in which they are sent. The messages lie side by
+/// side in memory, so that sending them costs the client little.
 #[derive(Clone, Debug)]
 pub struct Queries {
     messages: Vec<u8>,
-    /// Where each one ends, and its sum.
+    /// End offset of each message, and its checksum sum.
     ends: Vec<(u32, Sum)>,
     next: u32,
 }
 
 impl Queries {
-    /// `host0` to `host(N-1)` of the zone `bench.test`, addresses of IPv4.
+    /// Draws from `host0` to `host(N-1)` of the zone `bench.test`, with record type A.
     ///
     /// # Errors
-    /// When `hosts` is 0.
+    /// Fails when `hosts` is 0.
     pub fn of_hosts(hosts: u32, popularity: Popularity, seed: u64) -> Result<Self, LoadError> {
         let request = |host: u32| request(&format!("host{host}.bench.test"), 1);
         Self::draw(hosts as usize, popularity, seed, |i| request(i as u32))
     }
 
-    /// One name a line, a type behind it unless it is A; empty lines and
-    /// those that begin with `#` are left out.
+    /// Draws from the names of a file. Each line has a name and optionally a record type; the
+    /// default is A. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
-    /// When the file cannot be read, has a line that is no name, or no name.
+    /// Fails when the file cannot be read, a line is invalid, or the file has no name.
     pub fn of_file(path: &Path, popularity: Popularity, seed: u64) -> Result<Self, LoadError> {
         let failed = |error| LoadError::Asked(format!("{}: {error}", path.display()));
         let file = std::fs::File::open(path).map_err(failed)?;
@@ -84,7 +84,7 @@ impl Queries {
             }
             let request = parse_line(&line).ok_or_else(|| {
                 LoadError::Asked(format!(
-                    "{}, line {}: \"{line}\" is no name, or of an unknown type",
+                    "{}, line {}: \"{line}\" is not a name with a known type",
                     path.display(),
                     number + 1
                 ))
@@ -103,7 +103,7 @@ impl Queries {
         request: impl Fn(usize) -> Option<Request>,
     ) -> Result<Self, LoadError> {
         if names == 0 {
-            return Err(LoadError::Asked("no name to ask for".into()));
+            return Err(LoadError::Asked("there is no name to query".into()));
         }
         let mut queries = Self {
             messages: Vec::new(),
@@ -111,8 +111,8 @@ impl Queries {
             next: 0,
         };
         for index in order(names, popularity, seed) {
-            let message =
-                request(index).ok_or_else(|| LoadError::Asked(format!("name {index} is none")))?;
+            let message = request(index)
+                .ok_or_else(|| LoadError::Asked(format!("name {index} is invalid")))?;
             queries.messages.extend_from_slice(&message);
             let end = (queries.messages.len() as u32, Sum::of(&message));
             queries.ends.push(end);
@@ -130,11 +130,11 @@ impl Queries {
     }
 }
 
-/// Which name is asked for when.
+/// Draws the indices of the names in the order of the queries.
 fn order(names: usize, popularity: Popularity, seed: u64) -> Vec<usize> {
     let mut rng = Rng::with_seed(seed);
     match popularity {
-        // Each as often as any other, and none again before all were asked.
+        // Every name is queried once before any name is queried twice.
         Popularity::Uniform if names >= DRAWN / 16 => {
             let mut order: Vec<usize> = (0..names).collect();
             rng.shuffle(&mut order);
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_looked_at() {
+    fn replies_are_checked() {
         let mut queries = Queries::of_hosts(1, Popularity::Uniform, 1).unwrap();
         let (number, message, _) = queries.next();
         let mut reply = [&[0x12, 0x34], message].concat();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_a_name_and_a_type() {
+    fn a_line_has_a_name_and_optionally_a_type() {
         let expected = [&REQUEST[..], b"\x01a\x02bc\0\0\x1c\0\x01"].concat();
         assert_eq!(parse_line("a.bc. aaaa"), Some(expected));
         assert_eq!(
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_drawn_as_asked() {
+    fn names_are_drawn_by_popularity() {
         let count = |order: &[usize], name| order.iter().filter(|&&one| one == name).count();
         let uniform = order(10, Popularity::Uniform, 1);
         assert!((count(&uniform, 0) as f64 / count(&uniform, 9) as f64 - 1.0).abs() < 0.05);
@@ -273,6 +273,9 @@ mod tests {
         assert!((ratio - 10.0).abs() < 0.5, "{ratio}");
         let mut all = order(DRAWN / 8, Popularity::Uniform, 1);
         all.sort_unstable();
-        assert!(all.iter().copied().eq(0..DRAWN / 8), "each once");
+        assert!(
+            all.iter().copied().eq(0..DRAWN / 8),
+            "each name is drawn once"
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! What an echo server is asked: the same bytes, again and again.
+//! Echo requests, which all have the same bytes.
 
 use ip::Sum;
 
 use super::link::LoadError;
 use super::udp::{ID_LEN, Questions};
 
-/// Link, IP and UDP headers before the message.
+/// Length of the link, IP and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
 
-/// Messages of one size.
+/// Echo requests of one size.
 #[derive(Clone, Debug)]
 pub struct Echo {
     message: Vec<u8>,
@@ -16,17 +16,16 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Messages that make frames of `frame_len` bytes, link header included.
+    /// Creates requests whose frames have `frame_len` bytes, including the link header.
     ///
     /// # Errors
-    /// When they would have no room for an identifier, or not fit a link of
-    /// 1,500 bytes.
+    /// Fails when the frame has no room for an identifier or exceeds an MTU of 1,500 bytes.
     pub fn new(frame_len: usize) -> Result<Self, LoadError> {
         const LEAST: usize = HEADERS + ID_LEN;
         const MOST: usize = 1514;
         if !(LEAST..=MOST).contains(&frame_len) {
             return Err(LoadError::Asked(format!(
-                "frames of {frame_len} bytes: from {LEAST} to {MOST} can be sent"
+                "frames of {frame_len} bytes are not possible: give {LEAST} to {MOST}"
             )));
         }
         let message: Vec<u8> = (0..frame_len - LEAST).map(|i| i as u8).collect();
@@ -48,7 +47,7 @@ impl Questions for Echo {
         if reply[ID_LEN..] == self.message {
             Ok(())
         } else {
-            Err("not what was sent")
+            Err("wrong echo")
         }
     }
 }

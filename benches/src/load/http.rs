@@ -1,30 +1,28 @@
-//! HTTP requests on TCP connections of a small client of our own.
+//! An HTTP load generator with its own small TCP client.
 //!
-//! Requests are packets prepared when the run begins: for each, only
-//! addresses, ports, sequence numbers and checksums are filled in. Responses
-//! are not kept either: a head is parsed (or compared with the last one of
-//! its page) and of the body only length and CRC-32 are computed, segment by
-//! segment, in whatever order they come.
+//! Request packets are prepared when the run begins. For each request the client fills in only
+//! addresses, ports, sequence numbers and checksums. It does not store responses. It parses a head,
+//! or compares it with the last head of the same page. For a body it computes only length and
+//! CRC-32, segment by segment, in any order of arrival.
 //!
 //! | module | |
 //! |---|---|
-//! | [`site`] | pages, their lengths and checksums; requests |
-//! | `head` | the head of a response |
-//! | `connection` | what one connection remembers |
-//! | `client` | the [`Client`]: frames, timers, output |
-//! | `receive` | segments: opening, acknowledgements, data in and out of order |
-//! | `response` | bytes in order: heads, bodies, what is wrong with them |
-//! | `lanes` | which request goes out when, and on which connection |
+//! | [`site`] | pages, their lengths and checksums, and the requests for them |
+//! | `head` | parses the head of a response |
+//! | `connection` | the state of one connection |
+//! | `client` | the [`Client`]: input and output of frames, timers |
+//! | `receive` | processes segments: handshake, ACKs, data in and out of order |
+//! | `response` | processes and checks in-order data of responses |
+//! | `lanes` | when requests are sent, and on which connections |
 //!
-//! It acknowledges as a kernel does that merges segments (GRO): once for all
-//! segments of a connection that came together when they are more than one,
-//! else with the next request or after 40 ms; at once when data is out of
-//! order or its end is there.
+//! It acknowledges like a kernel that merges segments (GRO). If more than one segment of a
+//! connection arrives in a batch, it sends one ACK for the batch. A single segment is acknowledged
+//! with the next request or after 40 ms. Out-of-order data and a FIN are acknowledged at once.
 //!
-//! Deliberately absent: IPv6, TCP time stamps, requests longer than a segment
-//! and pipelining, a congestion window (what is sent is one segment), D-SACK,
-//! chunked bodies, an own TIME-WAIT state (a FIN to no connection is
-//! acknowledged as such a state would).
+//! The client deliberately lacks these features: IPv6, TCP timestamps, requests longer than one
+//! segment, pipelining, D-SACK and chunked bodies. It needs no congestion window, because each
+//! request is one segment. It has no TIME-WAIT state, but acknowledges a FIN without a connection
+//! as that state would.
 
 mod client;
 mod connection;
@@ -48,36 +46,36 @@ use super::pace::Pace;
 pub use client::Client;
 pub use site::Page;
 
-/// What a [`Client`] does.
+/// The configuration of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// What is asked for, at random by weight.
+    /// Pages to request, drawn at random by weight.
     pub pages: Vec<Page>,
-    /// Connections that ask.
+    /// Number of connections that send requests.
     pub connections: u32,
-    /// Requests on each of them before the next one is opened; 0: no end.
+    /// Number of requests on each connection before the client replaces it; 0 means no limit.
     pub requests: u32,
-    /// Further connections that are opened first and never ask.
+    /// Number of further connections that the client opens first and leaves idle.
     pub idle: u32,
-    /// An open loop; without it, each connection asks again when it has the
-    /// answer.
+    /// Rate of an open loop. If `None`, each connection sends the next request when the response is
+    /// complete.
     pub pace: Option<Pace>,
-    /// The seed of the draw of pages.
+    /// Seed for drawing pages.
     pub seed: u64,
-    /// A clock that never goes back, not even from one run to the next, such
-    /// as time since 1970: initial sequence numbers follow it, so that a
-    /// server that remembers a 4-tuple sees that a SYN is new.
+    /// A clock that never goes back, not even between two runs, such as the time since 1970.
+    /// Initial sequence numbers follow this clock, so a server in TIME-WAIT recognizes a SYN as
+    /// new.
     pub epoch: Duration,
 }
 
-/// What the command line says of it.
+/// Command-line options of the HTTP generator.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The folder that is served: what must come back is read from here.
+    /// Directory of the served files; the generator compares responses with these files.
     #[arg(long, value_name = "DIR")]
     pub site: PathBuf,
 
-    /// What to ask for, from the slash on.
+    /// Path to request, beginning with a slash.
     #[arg(
         long,
         value_name = "PATH",
@@ -86,29 +84,28 @@ pub struct Options {
     )]
     pub path: Option<String>,
 
-    /// A file of paths to ask for at random: a weight and a path on each line.
+    /// File of paths to request at random; each line has a weight and a path.
     #[arg(long, value_name = "FILE")]
     pub mix: Option<PathBuf>,
 
-    /// Connections that ask, each of them one request at a time.
+    /// Number of connections that send requests, one request at a time.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub connections: u32,
 
-    /// Requests on a connection before it is closed and another one opened; 0:
-    /// no end.
+    /// Number of requests on a connection before it is closed and replaced; 0 means no limit.
     #[arg(long, value_name = "M", default_value_t = 0)]
     pub requests: u32,
 
-    /// Further connections that are opened before the warm-up and never ask.
+    /// Number of further connections that are opened before the warm-up and stay idle.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub idle: u32,
 }
 
 impl Options {
-    /// Reads what is needed.
+    /// Reads the files that the options name.
     ///
     /// # Errors
-    /// When files cannot be read or make no sense.
+    /// Fails when a file cannot be read or has an invalid line.
     pub fn start(&self, common: &super::Options) -> Result<Ask, LoadError> {
         let pages = match (&self.mix, &self.path) {
             (Some(mix), _) => site::read_mix(&self.site, mix)?,
@@ -133,7 +130,7 @@ impl Options {
     }
 }
 
-/// Kinds of errors.
+/// Names of errors in the report.
 mod error {
     pub(super) const CONNECT_TIMEOUT: &str = "connect timeout";
     pub(super) const REFUSED: &str = "refused";
@@ -141,22 +138,22 @@ mod error {
     pub(super) const RESET: &str = "reset";
     pub(super) const CLOSED_EARLY: &str = "closed early";
     pub(super) const MALFORMED: &str = "malformed head";
-    pub(super) const UNASKED: &str = "unasked data";
+    pub(super) const UNASKED: &str = "unsolicited data";
     pub(super) const STATUS: &str = "wrong status";
     pub(super) const LENGTH: &str = "wrong length";
     pub(super) const CHECKSUM: &str = "wrong checksum";
     pub(super) const NOT_SENT: &str = "no free connection";
-    pub(super) const SMALL_SEGMENTS: &str = "peer's segments too small";
+    pub(super) const SMALL_SEGMENTS: &str = "peer's MSS too small";
     pub(super) const CLOSE_TIMEOUT: &str = "close timeout";
     pub(super) const IDLE: &str = "idle connection failed";
 }
 
-/// Starts a [`Client`].
+/// Creates a [`Client`].
 #[derive(Debug)]
 pub struct Ask {
-    /// What it does.
+    /// Configuration of the client.
     pub workload: Workload,
-    /// What it measures with.
+    /// Meter that the client uses.
     pub meter: Meter,
 }
 

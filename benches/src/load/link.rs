@@ -1,4 +1,4 @@
-//! The client's end of the wire.
+//! The generator's port: opens it, resolves the server's MAC address, and runs a generator.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,77 +19,78 @@ use nmio::{
 use super::meter::{Meter, Phase, Report};
 use super::pace::Pace;
 
-/// A server has this long to tell its MAC address; asked this often.
+/// Time limit for the server's ARP reply, and the interval between two ARP requests.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
-/// What a generator sends when it leaves has this long to go out.
+/// Time limit for the packets that a generator sends at its end, and the interval between two
+/// attempts.
 const FINISH_LIMIT: Duration = Duration::from_secs(10);
 const FINISH_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What all generators are told.
+/// Options of all generators.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The interface to ask from, in this network namespace.
+    /// Interface to send from, in this network namespace.
     #[arg(long)]
     pub interface: String,
 
-    /// An address of the generator's own, as IP/PREFIX, none that the kernel
-    /// has; may repeat where many connections are wanted. IPv4.
+    /// IPv4 address of the generator, which the kernel must not own. Repeat the option for more
+    /// connections.
     #[arg(long = "address", value_name = "IP/PREFIX", required = true)]
     pub addresses: Vec<AddressPrefix>,
 
-    /// The server's address, on the same link.
+    /// Address of the server on the same link.
     #[arg(long)]
     pub target: Ipv4Addr,
 
-    /// The server's port.
+    /// TCP or UDP port of the server.
     #[arg(long, value_parser = value_parser!(u16).range(1..))]
     pub port: u16,
 
-    /// Length of the measured part.
+    /// Length of the measured phase in seconds.
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,
 
-    /// What goes before it and is not counted.
+    /// Length of the warm-up before the measured phase in seconds.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub warmup: f64,
 
-    /// Open loop: so many requests a second, whatever the server does.
-    /// Without it, a closed loop: the next request when a reply is there.
+    /// Send this many requests per second, however fast the server answers (open loop). By default
+    /// each reply triggers the next request (closed loop).
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     pub rate: Option<f64>,
 
-    /// Requests of an open loop that are due together, as from a client that
-    /// sends in batches.
+    /// Number of requests of an open loop that are due at the same time, like those of a client
+    /// that sends in batches.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "rate",
           value_parser = value_parser!(u32).range(1..=1024))]
     pub burst: u32,
 
-    /// What to do while there is nothing to do.
+    /// How to wait while there is no work.
     #[arg(long, value_enum, default_value_t = WaitFor::Block)]
     pub wait: WaitFor,
 
-    /// Lose, double, reorder or corrupt frames at random on both ways, as
+    /// Drop, duplicate, reorder or corrupt frames at random in both directions, as
     /// `drop=RATE,seed=N`.
     #[arg(long, value_name = "drop=RATE,seed=N")]
     pub fault: Option<FaultConfig>,
 
-    /// Write what passes to a capture file, which Wireshark opens.
+    /// Write all frames to a capture file for Wireshark.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
-    /// The seed of everything that is random.
+    /// Seed of all random numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 impl Options {
-    /// The open loop's clock, if it is one.
+    /// Returns the schedule of an open loop, or `None` for a closed loop.
     pub fn pace(&self) -> Option<Pace> {
         self.rate.map(|rate| Pace::new(rate, self.burst))
     }
 
-    /// A meter for the run that is asked for.
+    /// Creates a meter with the phases of the options.
     pub fn meter(&self) -> Meter {
         Meter::new(
             Duration::from_secs_f64(self.warmup),
@@ -98,99 +99,99 @@ impl Options {
     }
 }
 
-/// `--wait`.
+/// Values of `--wait`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// Sleep in the kernel until a packet comes or a request is due.
+    /// Sleep in the kernel until a packet arrives or a request is due.
     Block,
-    /// Look again at once.
+    /// Poll without sleeping.
     Spin,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if (0.0..=86_400.0).contains(&value) => Ok(value),
-        _ => Err("a number of seconds from 0 to 86400".into()),
+        _ => Err("give a number of seconds from 0 to 86400".into()),
     }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if (0.001..=1e9).contains(&value) => Ok(value),
-        _ => Err("requests a second, from 0.001 to 1e9".into()),
+        _ => Err("give a number of requests per second from 0.001 to 1e9".into()),
     }
 }
 
-/// Why there is no load.
+/// Why a generator could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The interface cannot be had.
+    /// Opening the interface failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// What the command line asks for makes no sense.
+    /// The options are invalid or contradict each other.
     #[error("{0}")]
     Asked(String),
-    /// Nobody answers for the address.
+    /// The server did not answer ARP requests.
     #[error(
         "{0} did not answer ARP within {limit} s: is it on the link of {1}, and up?",
         limit = RESOLVE_LIMIT.as_secs()
     )]
     Unresolved(Ipv4Addr, String),
-    /// The capture file cannot be had.
+    /// The capture file could not be created.
     #[error(transparent)]
     Pcap(#[from] PcapError),
-    /// The interface went away.
-    #[error("the interface is gone: {0}")]
+    /// The interface was removed during the run.
+    #[error("the interface was removed: {0}")]
     Gone(#[from] io::Error),
 }
 
-/// A [`Handler`] that makes load.
+/// A [`Handler`] that generates load.
 pub trait Generator<P: Port>: Handler<P> {
-    /// What it measures with.
+    /// Returns the meter of the generator.
     fn meter(&mut self) -> &mut Meter;
-    /// Its result.
+    /// Returns the results.
     fn report(&self) -> Report;
 
-    /// Whether the warm-up may begin.
+    /// Returns whether the warm-up may begin.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// Leaves the server after the measured part: called each millisecond, with
-    /// a flush, until it gives true, but not for ever.
+    /// Closes the connections to the server after the measured phase. The caller repeats the call
+    /// and a flush each millisecond until this returns true or a time limit passes.
     fn finish(&mut self, _port: &mut P) -> bool {
         true
     }
 }
 
-/// What a generator knows of its place, to be made.
+/// Addresses that a generator needs.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The server's MAC address as the peer, ours as the own.
+    /// Link header fields from the generator to the server.
     pub link: Link,
-    /// Our addresses.
+    /// IP addresses of the generator.
     pub addresses: Vec<Ipv4Addr>,
-    /// The server's address and port.
+    /// IP address and TCP or UDP port of the server.
     pub target: (Ipv4Addr, u16),
 }
 
-/// Makes a generator once its port and place are known; a trait, as a closure
+/// Creates a generator once its port and addresses are known. This is a trait because a closure
 /// cannot be generic over ports.
 pub trait Start {
-    /// What is made for a port of type `P`.
+    /// Type of the generator for a port of type `P`.
     type Generator<P: Port>: Generator<P>;
 
-    /// Makes it.
+    /// Creates the generator.
     ///
     /// # Errors
-    /// When it cannot run in this place.
+    /// Fails when the generator cannot work with these addresses.
     fn start<P: Port>(self, place: &Place) -> Result<Self::Generator<P>, LoadError>;
 }
 
-/// Opens the interface, finds the server, runs a generator to its end.
+/// Opens the interface, resolves the server's MAC address and runs a generator to its end.
 ///
 /// # Errors
-/// [`LoadError`].
+/// See [`LoadError`].
 pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<Report, LoadError> {
     let wait = match options.wait {
         WaitFor::Block => Wait::Block,
@@ -203,7 +204,7 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
             vlans: Vec::new(),
             generic: false,
             partial_checksums: true,
-            // Single frames are all that it sends.
+            // The generator sends only single frames.
             offload: Offload::Off,
         },
         own_addresses: options.addresses.clone(),
@@ -214,7 +215,7 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
     })?;
     let mac = Mac(interface.mac());
     let AnyPort::Xdp(mut port) = interface.queue(0).open(memory)? else {
-        return Err(LoadError::Asked("a tap device has no server".into()));
+        return Err(LoadError::Asked("the interface has no AF_XDP port".into()));
     };
     if options.fault.is_none() && options.pcap.is_none() {
         return on_port(&mut port, mac, wait, options, start);
@@ -223,7 +224,7 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
     let mut port = Pcap::new(port, options.pcap.as_deref())?;
     let report = on_port(&mut port, mac, wait, options, start);
     if let Some(stopped) = port.finish().and_then(|summary| summary.stopped) {
-        eprintln!("load: the capture has ended early: {stopped}");
+        eprintln!("load: the capture ended early: {stopped}");
     }
     report
 }
@@ -239,7 +240,9 @@ fn on_port<P: Port>(
     for address in &options.addresses {
         match address.address {
             IpAddr::V4(v4) => addresses.push(v4),
-            IpAddr::V6(v6) => return Err(LoadError::Asked(format!("{v6}: only IPv4 is spoken"))),
+            IpAddr::V6(v6) => {
+                return Err(LoadError::Asked(format!("{v6}: only IPv4 is supported")));
+            }
         }
     }
     let clock = TscClock::new();
@@ -262,11 +265,11 @@ fn on_port<P: Port>(
     Ok(generator.report())
 }
 
-/// Runs a generator from warm-up to its end; says on standard error when the
-/// measured part begins and ends.
+/// Runs a generator from the warm-up to its end. Reports on standard error when the measured phase
+/// begins and ends.
 ///
 /// # Errors
-/// When the port is gone.
+/// Fails when the interface was removed.
 pub fn drive<P: Port>(
     port: &mut P,
     generator: &mut impl Generator<P>,
@@ -297,7 +300,7 @@ pub fn drive<P: Port>(
     }
 }
 
-/// Lets a generator leave, within [`FINISH_LIMIT`].
+/// Lets a generator close its connections within [`FINISH_LIMIT`].
 fn finish<P: Port>(
     port: &mut P,
     generator: &mut impl Generator<P>,
@@ -307,7 +310,7 @@ fn finish<P: Port>(
     let mut batch = Batch::new();
     let mut sent = false;
     while !sent && clock.now().since(start) < FINISH_LIMIT {
-        // To receive is to take back what has been sent.
+        // Receiving also reclaims the frames that the port has sent.
         port.receive(&mut batch, MAX_BATCH)?;
         batch.clear();
         sent = generator.finish(port);
@@ -319,7 +322,7 @@ fn finish<P: Port>(
     Ok(())
 }
 
-/// Asks for the server's MAC address (RFC 826).
+/// Resolves the server's MAC address (RFC 826).
 fn resolve<P: Port>(
     port: &mut P,
     clock: &impl Clock,
@@ -350,8 +353,7 @@ fn resolve<P: Port>(
     Ok(None)
 }
 
-/// Hardware and protocol of IPv4 over Ethernet, and the lengths of their
-/// addresses, as an ARP packet begins.
+/// The first fields of an ARP packet: Ethernet, IPv4 and the lengths of their addresses.
 const ARP_BEGIN: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const ARP_REQUEST: u8 = 1;
 const ARP_REPLY: u8 = 2;
@@ -374,7 +376,7 @@ fn arp_request(own: Mac, own_address: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
     frame
 }
 
-/// The sender's MAC address, if `frame` is `target`'s reply.
+/// Returns the sender's MAC address if `frame` is an ARP reply from `target`.
 fn arp_reply(frame: &[u8], target: Ipv4Addr) -> Option<Mac> {
     let header = eth::Header::parse(frame).filter(|header| header.ethertype == ETHERTYPE_ARP)?;
     let arp: &[u8; ARP_LEN] = frame.get(header.len()..)?.first_chunk()?;

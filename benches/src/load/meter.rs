@@ -1,4 +1,4 @@
-//! What a generator measures.
+//! Measurements of a generator.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,45 +7,45 @@ use hdrhistogram::Histogram;
 use nmio::Instant;
 use serde::Serialize;
 
-/// Latencies are kept to two digits, up to a minute, in ns.
+/// Latencies are recorded with two significant digits, up to one minute, in ns.
 const LATENCY_DIGITS: u8 = 2;
 const LATENCY_MOST: u64 = 60_000_000_000;
 
-/// A generator's result, as it is printed: one JSON object.
+/// Results of a generator, printed as one JSON object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// The program that made the load.
+    /// Name of the generator.
     pub generator: String,
-    /// Requests a second that were asked for; 0 for a closed loop.
+    /// Requested rate of an open loop in requests per second; 0 for a closed loop.
     pub asked_rate: f64,
-    /// Length of the measured part, in seconds.
+    /// Length of the measured phase in seconds.
     pub seconds: f64,
-    /// Right replies in that time.
+    /// Number of correct replies in the measured phase.
     pub completed: u64,
-    /// Right replies a second.
+    /// Correct replies per second.
     pub rate: f64,
-    /// Bytes of messages or bodies in right replies a second.
+    /// Bytes per second of the messages or bodies in correct replies.
     pub bytes_per_second: f64,
-    /// Latency in µs: p50, p99, p99.9, greatest.
+    /// Latency in µs: p50, p99, p99.9 and maximum.
     pub latency_us: [f64; 4],
-    /// What went wrong in the measured part, by kind.
+    /// Numbers of errors in the measured phase, by kind.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Requests a second of one connection: 10th percentile and median.
+    /// Requests per second of a single connection: 10th percentile and median.
     pub connection_rate: Option<[f64; 2]>,
 }
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Caches, tables and congestion windows fill; nothing counts yet.
+    /// Caches, tables and congestion windows fill; the meter counts nothing.
     WarmUp,
-    /// What comes counts.
+    /// The meter counts replies and errors.
     Measuring,
-    /// It is over.
+    /// The run is over.
     Finished,
 }
 
-/// Counts replies, latencies and errors of the measured part.
+/// Counts replies, latencies and errors of the measured phase.
 #[derive(Debug)]
 pub struct Meter {
     warm_up: Duration,
@@ -60,10 +60,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A run that measures for `measured` after `warm_up`.
+    /// Creates a meter for a run that measures for `measured` after `warm_up`.
     ///
     /// # Panics
-    /// Never: the histogram's bounds are constants within its range.
+    /// Never panics, because the histogram's bounds are valid constants.
     pub fn new(warm_up: Duration, measured: Duration) -> Self {
         Self {
             warm_up,
@@ -79,14 +79,14 @@ impl Meter {
         }
     }
 
-    /// Where the run is.
+    /// Returns the present phase.
     #[inline(always)]
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Goes on to the phase of `now`; true when that is a new one. The first
-    /// call begins the warm-up.
+    /// Enters the phase of the time `now` and returns true if the phase is new. The first call
+    /// starts the warm-up.
     #[inline]
     pub fn advance(&mut self, now: Instant) -> bool {
         if self.began == Instant::FAR {
@@ -106,7 +106,7 @@ impl Meter {
         true
     }
 
-    /// When the phase ends.
+    /// Returns the end of the present phase.
     pub fn phase_end(&self) -> Instant {
         let length = match self.phase {
             Phase::WarmUp => self.warm_up,
@@ -115,8 +115,8 @@ impl Meter {
         self.began + length
     }
 
-    /// A right reply of `bytes`, to what was or should have been sent at
-    /// `asked`.
+    /// Counts a correct reply with `bytes` bytes. `asked` is the time when the request was sent or
+    /// due.
     #[inline(always)]
     pub fn complete(&mut self, asked: Instant, now: Instant, bytes: usize) {
         if self.phase == Phase::Measuring {
@@ -127,7 +127,7 @@ impl Meter {
         }
     }
 
-    /// Something went wrong.
+    /// Counts an error of this kind.
     #[cold]
     pub fn error(&mut self, kind: &'static str) {
         if self.phase == Phase::Measuring {
@@ -135,7 +135,7 @@ impl Meter {
         }
     }
 
-    /// The result; `asked_rate` is 0 for a closed loop.
+    /// Returns the results. `asked_rate` is 0 for a closed loop.
     pub fn report(&self, generator: &str, asked_rate: f64) -> Report {
         let seconds = self.ended.since(self.began).as_secs_f64();
         let per_second = |n: u64| {
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_measured_part_counts() {
+    fn only_the_measured_phase_counts() {
         let mut meter = Meter::new(Duration::from_millis(10), Duration::from_millis(100));
         assert!(!meter.advance(Instant::from_millis(5)));
         meter.complete(Instant::ZERO, Instant::from_millis(6), 1);

@@ -1,13 +1,13 @@
-//! An open loop's clock.
+//! The schedule of an open loop.
 
 use std::time::Duration;
 
 use nmio::Instant;
 
-/// When each request of an open loop is due: at `start + n / rate`, the time
-/// of its burst's first, whatever has become of those before. Latency counts from there, so that a server
-/// that stalls is not asked less, and its stall is not left out of the
-/// percentiles.
+/// Times when the requests of an open loop are due. A burst is due at `start + n / rate`, where n
+/// is the number of its first request, even if earlier requests are late. Latency counts from this
+/// time. So a stalled server receives as many requests as before, and the percentiles include the
+/// stall.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     start: Instant,
@@ -17,7 +17,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// `rate` requests a second, more than 0, `burst` of them at a time.
+    /// Schedules `rate` requests per second in bursts of `burst` requests. The rate must be
+    /// positive.
     pub fn new(rate: f64, burst: u32) -> Self {
         Self {
             start: Instant::FAR,
@@ -27,12 +28,12 @@ impl Pace {
         }
     }
 
-    /// Requests a second.
+    /// Returns the number of requests per second.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// When the next request is due; the first call's `now` is the first's.
+    /// Returns when the next request is due. The first call sets the start to `now`.
     pub fn next_due(&mut self, now: Instant) -> Instant {
         if self.start == Instant::FAR {
             self.start = now;
@@ -41,7 +42,7 @@ impl Pace {
         self.start + Duration::from_secs_f64(first as f64 / self.rate)
     }
 
-    /// Takes the next request if it is due.
+    /// Takes the next request if it is due, and returns its due time.
     pub fn take(&mut self, now: Instant) -> Option<Instant> {
         let due = self.next_due(now);
         if due > now {
@@ -51,7 +52,7 @@ impl Pace {
         Some(due)
     }
 
-    /// When the next one is due, for a loop that waits until then.
+    /// Returns when the next request is due, for the timeout of the event loop.
     pub fn due(&self) -> Option<Instant> {
         let mut pace = *self;
         (self.start != Instant::FAR).then(|| pace.next_due(Instant::ZERO))
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_late_is_still_due_at_its_time() {
+    fn late_requests_keep_their_due_times() {
         let mut pace = Pace::new(1_000.0, 1);
         assert_eq!(pace.due(), None);
         assert_eq!(

@@ -1,8 +1,8 @@
-//! A flood: SYNs from clients that are not there.
+//! A SYN flood from made-up client addresses.
 //!
-//! Their addresses are those of a block that nobody has (RFC 2544, appendix
-//! C.2.2): answers to them end at the kernel of the generator's namespace. A
-//! SYN offers what clients of today offer.
+//! The client addresses belong to a block that is reserved for benchmarks (RFC 2544, appendix
+//! C.2.2). The kernel of the generator's namespace drops the answers. The SYNs have the options
+//! that clients use today.
 
 use std::net::Ipv4Addr;
 
@@ -13,13 +13,13 @@ use super::link::{Generator, LoadError, Place};
 use super::meter::{Meter, Report};
 use super::pace::Pace;
 
-/// The first address of the block, and its bits.
+/// First address of the block, and the number of random bits in an address.
 const BLOCK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const BLOCK_BITS: u32 = 17;
-/// Source ports begin here.
+/// Lowest source port.
 const FIRST_PORT: u16 = 1024;
-/// The header, with these options: MSS 1460, SACK-permitted, timestamps, no
-/// operation, window scale 7 (RFC 9293, section 3.1; RFC 7323; RFC 2018).
+/// The TCP header and these options: MSS 1460, SACK-permitted, timestamps, no operation, window
+/// scale 7 (RFC 9293, section 3.1; RFC 7323; RFC 2018).
 const HEADER_LEN: usize = 20;
 const OPTIONS: [u8; 20] = [
     2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 3, 9, 0, 0, 0, 0, 1, 3, 3, 7,
@@ -28,7 +28,7 @@ const SEGMENT_LEN: usize = HEADER_LEN + OPTIONS.len();
 const CHECKSUM_AT: usize = 16;
 const SYN: u8 = 2;
 
-/// Sends SYNs at a pace, each from somebody else.
+/// Sends SYNs at a fixed rate, each from another client address and port.
 pub struct Flood {
     host: Host,
     path: Path,
@@ -39,11 +39,10 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// A flood from `place`, at a `pace`.
+    /// Creates a flood that sends from `place` at the rate of `pace`.
     ///
     /// # Errors
-    /// Without a pace: there are no replies that a closed loop could wait
-    /// for.
+    /// Fails without a pace. A closed loop is impossible, because no replies arrive.
     pub fn new(
         place: &Place,
         pace: Option<Pace>,
@@ -71,7 +70,7 @@ impl Flood {
         })
     }
 
-    /// Sends one SYN; false when that cannot be now.
+    /// Sends one SYN. Returns false if the port has no free frame or no room.
     #[inline(always)]
     fn knock<P: Port>(&mut self, port: &mut P) -> bool {
         let Some(mut frame) = port.pool().take() else {
@@ -121,7 +120,7 @@ impl<P: Port> Handler<P> for Flood {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // The first is due at once.
+        // The first SYN is due at once.
         Some(self.pace.due().unwrap_or(Instant::ZERO))
     }
 }
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_syn_is_whole_and_from_somebody_else() {
+    fn every_syn_is_valid_and_from_another_client() {
         let place = Place {
             link: Link {
                 peer: Mac([2, 0, 0, 0, 0, 1]),
@@ -170,7 +169,7 @@ mod tests {
             let packet = port.last().to_vec();
             let frame = port.frame_from(&packet);
             let Input::Tcp(packet) = host.receive(frame, Instant::ZERO) else {
-                panic!("no TCP for the server");
+                panic!("the server rejects the frame");
             };
             assert!(packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT));
             let tcp = packet.payload();

@@ -1,8 +1,8 @@
-//! What a TCP client reads and writes: segments taken apart, prepared packets
-//! filled in, 4-tuples in turn, ranges received out of order.
+//! Building blocks of a TCP client: parsed segments, prepared packets, connections by 4-tuple, and
+//! ranges received out of order.
 //!
-//! The states of a connection are in [`http`](super::http), which has one
-//! application and so no need of an interface between the two.
+//! The states of a connection are in [`http`](super::http). HTTP is the only application, so these
+//! modules need no general interface.
 
 mod ranges;
 mod slots;
@@ -15,19 +15,19 @@ use super::link::Place;
 pub(super) use ranges::{Ranges, combined, continued};
 pub(super) use slots::{NOBODY, Slots};
 
-/// Bytes of a header without options.
+/// Length of a header without options.
 pub(super) const HEADER_LEN: usize = 20;
-/// Where the checksum field lies in the header.
+/// Offset of the checksum field in the header.
 pub(super) const CHECKSUM_AT: usize = 16;
-/// The segment size that we tell: Ethernet's.
+/// MSS that the client advertises, which is that of Ethernet.
 pub(super) const MSS: u16 = 1460;
-/// The segment size of a peer that tells none (RFC 9293, section 3.7.1).
+/// MSS of a peer that advertises none (RFC 9293, section 3.7.1).
 pub(super) const DEFAULT_MSS: u16 = 536;
-/// The shift that we tell (RFC 7323).
+/// Window scale that the client offers (RFC 7323).
 pub(super) const WINDOW_SCALE: u8 = 7;
-/// RFC 7323, section 2.3: a larger shift is taken as this one.
+/// Larger shift counts are reduced to this one (RFC 7323, section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
-/// SACK blocks in one header at most (RFC 2018, section 3).
+/// Maximum number of SACK blocks in one header (RFC 2018, section 3).
 pub(super) const MAX_SACK_BLOCKS: usize = 4;
 
 pub(super) const FIN: u8 = 1;
@@ -43,13 +43,13 @@ const OPTION_WINDOW_SCALE: u8 = 3;
 const OPTION_SACK_PERMITTED: u8 = 4;
 const OPTION_SACK: u8 = 5;
 
-/// Whether sequence number `a` lies before `b` (RFC 9293, section 3.4).
+/// Returns whether sequence number `a` precedes `b` (RFC 9293, section 3.4).
 #[inline(always)]
 pub(super) const fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }
 
-/// A received segment's header; its data is `payload[data_at..]`.
+/// Header of a received segment. The data is `payload[data_at..]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) src_port: u16,
@@ -58,15 +58,15 @@ pub(super) struct Segment {
     pub(super) ack: u32,
     pub(super) control: u8,
     pub(super) window: u16,
-    /// Where the data starts, from the start of the header.
+    /// Offset of the data from the start of the header.
     pub(super) data_at: usize,
-    /// Bytes of data.
+    /// Length of the data in bytes.
     pub(super) len: u32,
 }
 
 impl Segment {
-    /// Reads the header at the start of an IP payload. `None` when it is cut
-    /// or its data offset points outside.
+    /// Parses the header at the start of an IP payload. Returns `None` if the header is truncated
+    /// or its data offset is invalid.
     #[inline(always)]
     pub(super) fn parse(payload: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER_LEN] = payload.first_chunk()?;
@@ -96,18 +96,18 @@ impl Segment {
     }
 }
 
-/// What a SYN-ACK's options say.
+/// Options of a SYN-ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Negotiated {
     pub(super) mss: u16,
-    /// The peer's shift; `None`: windows are not scaled, in either direction.
+    /// Window scale of the peer. `None` means that windows are not scaled in either direction.
     pub(super) window_scale: Option<u8>,
     pub(super) sack: bool,
 }
 
 impl Negotiated {
-    /// Reads the options of a header that reaches to the data. Unknown ones
-    /// are skipped; after one that makes no sense the rest is not read.
+    /// Parses the options of `header`, which ends where the data begins. Unknown options are
+    /// skipped. Parsing stops at an invalid option.
     pub(super) fn read(header: &[u8]) -> Self {
         let mut all = Self {
             mss: DEFAULT_MSS,
@@ -140,7 +140,7 @@ impl Negotiated {
     }
 }
 
-/// What is different in each packet made from one [`Template`].
+/// Header fields that differ between the packets made from one [`Template`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fields {
     pub(super) src: u32,
@@ -150,7 +150,7 @@ pub(super) struct Fields {
     pub(super) window: u16,
 }
 
-/// A prepared packet to the server, with the [`Fields`] zero.
+/// A prepared packet to the server in which all [`Fields`] are zero.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     bytes: Box<[u8]>,
@@ -186,20 +186,20 @@ impl Template {
         }
     }
 
-    /// Bytes of the frame.
+    /// Returns the length of the frame in bytes.
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Writes the packet to `frame`, which is as long as it.
+    /// Writes the packet to `frame`, which must have the packet's length.
     #[inline(always)]
     pub(super) fn write(&self, frame: &mut [u8], fields: &Fields) {
         self.write_with(frame, fields, Sum::ZERO);
     }
 
-    /// As [`Template::write`], when bytes with the sum `more` will be written
-    /// over zeros of the template.
+    /// As [`Template::write`], if the caller then replaces zero bytes of the template by bytes with
+    /// the sum `more`.
     #[inline(always)]
     pub(super) fn write_with(&self, frame: &mut [u8], fields: &Fields, more: Sum) {
         const IP: usize = LINK_LEN;
@@ -225,7 +225,7 @@ impl Template {
     }
 }
 
-/// The packets that every connection needs.
+/// The packets that every connection uses.
 #[derive(Clone, Debug)]
 pub(super) struct PacketTemplates {
     pub(super) syn: Template,
@@ -233,7 +233,7 @@ pub(super) struct PacketTemplates {
     pub(super) fin: Template,
     pub(super) reset: Template,
     pub(super) reset_ack: Template,
-    /// Acknowledgements with one to [`MAX_SACK_BLOCKS`] blocks, all zero.
+    /// ACKs with 1 to [`MAX_SACK_BLOCKS`] SACK blocks, in which the blocks are zero.
     sack: [Template; MAX_SACK_BLOCKS],
 }
 
@@ -269,7 +269,7 @@ impl PacketTemplates {
         }
     }
 
-    /// Bytes of an acknowledgement with so many blocks.
+    /// Returns the frame length of an ACK with this number of SACK blocks.
     pub(super) fn sack_len(&self, blocks: usize) -> usize {
         match blocks.checked_sub(1) {
             Some(i) => self.sack[i].len(),
@@ -277,8 +277,8 @@ impl PacketTemplates {
         }
     }
 
-    /// Writes an acknowledgement with these blocks to `frame`, which is as
-    /// long as [`PacketTemplates::sack_len`] says.
+    /// Writes an ACK with these SACK blocks to `frame`, whose length must be
+    /// [`PacketTemplates::sack_len`].
     pub(super) fn write_sack(&self, frame: &mut [u8], fields: &Fields, blocks: &[(u32, u32)]) {
         let Some(i) = blocks.len().checked_sub(1) else {
             return self.ack.write(frame, fields);

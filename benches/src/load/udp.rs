@@ -1,4 +1,4 @@
-//! Requests that are one datagram each, answered by one.
+//! Requests that consist of one UDP datagram each, and their replies.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,57 +10,57 @@ use super::link::{Generator, LoadError, Place};
 use super::meter::{Meter, Report};
 use super::pace::Pace;
 
-/// UDP's header.
+/// Length of the UDP header.
 const HEADER_LEN: usize = 8;
-/// Where the checksum lies in it.
+/// Offset of the checksum in the header.
 const CHECKSUM_AT: usize = 6;
-/// Both protocols here begin their messages with an identifier of two bytes.
+/// Length of the identifier with which messages of DNS and of the echo protocol begin.
 pub const ID_LEN: usize = 2;
-/// Requests under way at most: what the identifier can tell apart.
+/// Maximum number of outstanding requests, limited by the size of the identifier.
 pub const MAX_WINDOW: usize = 1 << 16;
-/// Requests under way at most in an open loop.
+/// Maximum number of outstanding requests in an open loop.
 const OPEN_LOOP_WINDOW: usize = 1 << 15;
-/// What has no reply after this long is lost.
+/// A request without a reply counts as lost after this time.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// How often that is looked for.
+/// Interval between two searches for lost requests.
 const SWEEP: Duration = Duration::from_millis(50);
-/// Source ports are taken in turn from here.
+/// Lowest source port. Each slot uses the ports from here on in turn.
 const FIRST_PORT: u16 = 1024;
 
-/// What requests say, and what replies must.
+/// Contents of requests, and checks of replies.
 pub trait Questions {
-    /// The next request's message behind its identifier, with its sum as if
-    /// it began at an even offset; and a number to know it by.
+    /// Returns a number for the next request, its message without the identifier, and the message's
+    /// sum as if at an even offset.
     fn next(&mut self) -> (u32, &[u8], Sum);
 
-    /// Looks at the reply to request `number`, identifier included.
+    /// Checks the reply to request `number`. `reply` includes the identifier.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with the reply.
     fn check(&self, number: u32, reply: &[u8]) -> Result<(), &'static str>;
 }
 
-/// A request under way, or none.
+/// Entry for one outstanding request.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// When it was sent or should have been; [`Instant::FAR`] when free.
+    /// When the request was sent or due; [`Instant::FAR`] if the slot is free.
     asked: Instant,
     question: u32,
-    /// Tells this use of the slot from the one before.
+    /// Distinguishes this use of the slot from the previous use.
     src_port: u16,
 }
 
-/// Asks by UDP; the identifier is the number of the request's slot.
+/// Sends requests over UDP. The identifier of a request is the number of its slot.
 pub struct Asker<Q> {
     name: &'static str,
     questions: Q,
     host: Host,
     path: Path,
-    /// The addresses' part of the checksum.
+    /// Sum of the addresses and the protocol, for the checksum.
     path_sum: Sum,
     target_port: u16,
     slots: Vec<Slot>,
-    /// Slots that are free, the longest free one first.
+    /// Free slots, the slot that has been free longest first.
     free: VecDeque<u16>,
     pace: Option<Pace>,
     next_sweep: Instant,
@@ -68,11 +68,11 @@ pub struct Asker<Q> {
 }
 
 impl<Q: Questions> Asker<Q> {
-    /// Asks `questions` in `place`: in a closed loop of `window` requests, or
-    /// at a `pace`.
+    /// Creates a generator that sends `questions` from `place`. It runs a closed loop with `window`
+    /// outstanding requests, or an open loop if there is a `pace`.
     ///
     /// # Errors
-    /// When `window` is 0 or more than [`MAX_WINDOW`].
+    /// Fails when `window` is 0 or more than [`MAX_WINDOW`].
     pub fn new(
         name: &'static str,
         questions: Q,
@@ -83,7 +83,7 @@ impl<Q: Questions> Asker<Q> {
     ) -> Result<Self, LoadError> {
         if window == 0 || window > MAX_WINDOW {
             return Err(LoadError::Asked(format!(
-                "a window of {window} requests: 1 to {MAX_WINDOW} can be under way"
+                "a window of {window} requests is not possible: give 1 to {MAX_WINDOW}"
             )));
         }
         let src = place.addresses[0];
@@ -120,7 +120,8 @@ impl<Q: Questions> Asker<Q> {
         })
     }
 
-    /// Sends one request; false when that cannot be now.
+    /// Sends one request. Returns false if there is no free slot, no free frame or no room in the
+    /// port.
     #[inline(always)]
     fn ask<P: Port>(&mut self, port: &mut P, asked: Instant) -> bool {
         let Some(&id) = self.free.front() else {
@@ -166,7 +167,7 @@ impl<Q: Questions> Asker<Q> {
         if udp.len() < HEADER_LEN + ID_LEN {
             return self.meter.error("malformed datagram");
         }
-        // Over IPv4 a sender may leave the checksum out (RFC 768): some do.
+        // Over IPv4 a sender may omit the checksum (RFC 768), and some senders do.
         let unsummed = udp[CHECKSUM_AT..][..2] == [0, 0];
         if !unsummed && !packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT) {
             return self.meter.error("wrong checksum");
@@ -177,7 +178,7 @@ impl<Q: Questions> Asker<Q> {
             return self.meter.error("unknown id");
         };
         if slot.asked == Instant::FAR || slot.src_port != word(2) || word(0) != self.target_port {
-            return self.meter.error("late or unasked");
+            return self.meter.error("late or unsolicited");
         }
         match self.questions.check(slot.question, &udp[HEADER_LEN..]) {
             Ok(()) => self.meter.complete(slot.asked, now, udp.len() - HEADER_LEN),
@@ -187,7 +188,7 @@ impl<Q: Questions> Asker<Q> {
         self.free.push_back(id);
     }
 
-    /// Frees what will have no reply.
+    /// Frees the slots of lost requests.
     fn sweep(&mut self, now: Instant) {
         self.next_sweep = now + SWEEP;
         for (id, slot) in self.slots.iter_mut().enumerate() {
@@ -206,7 +207,7 @@ impl<P: Port, Q: Questions> Handler<P> for Asker<Q> {
         match self.host.receive(frame, now) {
             Input::Udp(packet) => {
                 self.reply(&packet, now);
-                // The frame goes back first, and is taken again at once.
+                // Returning the frame first lets the next request reuse it.
                 drop(packet);
                 if self.pace.is_none() {
                     self.ask(port, now);

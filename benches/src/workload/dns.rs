@@ -1,4 +1,4 @@
-//! One DNS answer, from the received frame to the sent one.
+//! DNS answers, from the received query to the sent answer.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use nmio::{Batch, Frame, Handler, Instant, Port};
 
 use super::{SECRET, Workload};
 
-/// Queries ask for names spread over the zone by a stride that is prime to
-/// its size, so that no name is asked twice before all have been.
+/// Distance between the names of two successive queries. It is coprime to the zone's size, so that
+/// every name is queried once before any name is queried twice.
 const STRIDE: usize = 7919;
-/// Frames of queries kept ready: what a client sends costs the bench little.
+/// Maximum number of query frames built in advance, so that the client's share of the measured time
+/// stays small.
 const QUERIES: usize = 65_536;
-/// Packets that may live in the port's memory.
+/// Number of resident packets that fit into the port's memory.
 const RESIDENTS: u32 = 16_384;
 /// RFC 1035, section 4.1.1.
 const NOERROR: usize = 0;
 /// RFC 1035, section 4.1.1.
 const NXDOMAIN: usize = 3;
 
-/// A prepared zone, and queries for all of its names, as whole frames.
+/// A prepared zone, from which the workloads with queries for its names are made.
 #[derive(Clone, Debug)]
 pub struct Zone {
     answers: Arc<Answers>,
@@ -29,20 +30,19 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// With `names` names, `host0.bench.test` and on, one address each.
+    /// Creates a zone of `names` names, beginning with `host0.bench.test`, with one address each.
     ///
     /// # Panics
-    /// When the zone is not taken.
+    /// Panics when the zone's text has an error.
     pub fn new(names: usize, form: Form) -> Self {
-        let answers = prepare_text(&zone_text(names), form).expect("the zone is right");
+        let answers = prepare_text(&zone_text(names), form).expect("the zone has no errors");
         Self {
             answers: answers.into(),
             names,
         }
     }
 
-    /// One query after the other for the zone's names, answered in the way
-    /// of `mode`.
+    /// Creates a workload that queries the zone's names in turn. The server answers as `mode` says.
     pub fn answer(&self, mode: ReplyMode) -> Answer {
         let asked = (0..self.names.min(QUERIES))
             .map(|i| query(&format!("host{}", i * STRIDE % self.names)))
@@ -50,7 +50,7 @@ impl Zone {
         Answer(Setup::new(self, mode, asked, NOERROR))
     }
 
-    /// One query after the other for names that the zone does not have.
+    /// Creates a workload that queries names that are not in the zone.
     pub fn no_such_name(&self, mode: ReplyMode) -> Answer {
         let asked = (0..self.names.min(QUERIES))
             .map(|i| query(&format!("none{i}")))
@@ -58,7 +58,7 @@ impl Zone {
         Answer(Setup::new(self, mode, asked, NXDOMAIN))
     }
 
-    /// As [`answer`](Self::answer), `N` queries received together.
+    /// As [`answer`](Self::answer), but the server receives `N` queries in one batch.
     pub fn batch<const N: usize>(&self, mode: ReplyMode) -> AnswerBatch<N> {
         AnswerBatch(self.answer(mode).0)
     }
@@ -116,7 +116,7 @@ impl Setup {
         }
     }
 
-    /// The next query, as if it had been received.
+    /// Returns the next query as a received frame.
     #[inline(always)]
     fn query(&mut self) -> Frame {
         let frame = self.sink.frame_from(&self.asked[self.next]);
@@ -136,12 +136,12 @@ impl Setup {
         assert_eq!(
             self.server.transports.dns().counters().replies[self.rcode],
             counters.received,
-            "with the right code"
+            "every answer has the expected response code"
         );
     }
 }
 
-/// One answer.
+/// A workload of one query and its answer.
 pub struct Answer(Setup);
 
 impl Workload for Answer {
@@ -157,7 +157,7 @@ impl Workload for Answer {
     }
 }
 
-/// The answers to `N` queries that were received together.
+/// A workload of `N` queries received in one batch, and their answers.
 pub struct AnswerBatch<const N: usize>(Setup);
 
 impl<const N: usize> Workload for AnswerBatch<N> {

@@ -1,5 +1,5 @@
-//! One GET of a page of 1 KB: on a connection that is kept alive, and with a
-//! connection of its own.
+//! GET requests for a page of 1 KB, on a persistent connection or with a new connection for each
+//! request.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,14 +20,14 @@ const CLOSE: &[u8] =
 const NOT_FOUND: &[u8] =
     b"GET /none HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
 const PAGE_LEN: usize = 1024;
-/// 2026-11-21T08:29:37Z: a time of day that stands still.
+/// 2026-11-21T08:29:37Z, the fixed time of the server's clock.
 const NOW: Duration = Duration::from_secs(1_795_249_777);
 
-/// Pages that are asked for in turn where requests differ: more than a server
-/// remembers of what it has seen.
+/// Number of different pages that a workload requests in turn. The server's cache of seen requests
+/// is smaller.
 const PAGES: usize = 1_000;
 
-/// A server of `/page` and so many others.
+/// Creates a server with `/page` and `others` further pages.
 fn server(mode: SendMode, others: usize) -> (Sink, Server) {
     let now = SystemTime::UNIX_EPOCH + NOW;
     let mut site =
@@ -59,7 +59,7 @@ fn server(mode: SendMode, others: usize) -> (Sink, Server) {
     (sink, Server::new(host, http))
 }
 
-/// The length of the response to `request`, which is all in one segment.
+/// Returns the length of the response to `request`. The response must fit into one segment.
 fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
     sink.copy_residents(true);
     let mut client = Client::open(sink, server, 5000, 65_535);
@@ -69,12 +69,12 @@ fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
     len
 }
 
-/// Requests on one connection that is kept alive.
+/// A workload of requests on one persistent connection.
 pub struct KeepAlive {
     sink: Sink,
     server: Server,
     client: Client,
-    /// Frames, sent in turn.
+    /// Frames of the requests, which the client sends in turn.
     requests: Vec<Vec<u8>>,
     next: usize,
     request_len: u32,
@@ -85,27 +85,27 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// For the page of 1 KB.
+    /// Requests the page of 1 KB.
     ///
     /// # Panics
-    /// When the response is not that page in one segment.
+    /// Panics when the response is not this page in one segment.
     pub fn page(mode: SendMode) -> Self {
         let new = Self::new(mode, 0, &[KEEP_ALIVE.to_vec()], Status::Ok);
         assert!(
             (PAGE_LEN as u32 + 1..1460).contains(&new.response_len),
-            "a head and the page"
+            "the response is a head and the page in one segment"
         );
         new
     }
 
-    /// For a thousand pages of 1 KB in turn.
+    /// Requests a thousand pages of 1 KB in turn.
     pub fn pages(mode: SendMode) -> Self {
         let one = |n| String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
         let requests: Vec<Vec<u8>> = (0..PAGES).map(|n| one(n).into_bytes()).collect();
         Self::new(mode, PAGES, &requests, Status::Ok)
     }
 
-    /// For a thousand pages in turn, each by another user agent.
+    /// Requests a thousand pages in turn, each with another user agent.
     pub fn strangers(mode: SendMode) -> Self {
         let one = |n| {
             let request = String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
@@ -115,12 +115,13 @@ impl KeepAlive {
         Self::new(mode, PAGES, &requests, Status::Ok)
     }
 
-    /// For a page that is not there.
+    /// Requests a page that does not exist.
     pub fn not_found(mode: SendMode) -> Self {
         Self::new(mode, 0, &[NOT_FOUND.to_vec()], Status::NotFound)
     }
 
-    /// All of `requests` are as long as the first, and their responses too.
+    /// All `requests` must have the length of the first request, and all responses the length of
+    /// the first response.
     fn new(mode: SendMode, others: usize, requests: &[Vec<u8>], status: Status) -> Self {
         let (mut sink, mut server) = server(mode, others);
         let response_len = response_len(&mut sink, &mut server, &requests[0]);
@@ -162,14 +163,14 @@ impl Workload for KeepAlive {
     fn check(&self) {
         let stack = self.server.transports.stack();
         let sent = stack.counters().segments_sent - self.sent_before;
-        assert_eq!(sent, self.asked, "one segment a request");
-        // One more was asked for to know its length.
+        assert_eq!(sent, self.asked, "one segment for each request");
+        // `new` sent one more request to measure the length of the response.
         let answered = stack.app().counters().of(self.status);
         assert_eq!(answered, self.asked + 1);
     }
 }
 
-/// A connection of its own for each request, from SYN to the last FIN.
+/// A workload that opens a new connection for each request and closes it afterwards.
 pub struct OwnConnection {
     sink: Sink,
     server: Server,
@@ -178,7 +179,7 @@ pub struct OwnConnection {
 }
 
 impl OwnConnection {
-    /// For the page of 1 KB.
+    /// Requests the page of 1 KB.
     pub fn new(mode: SendMode) -> Self {
         let (mut sink, mut server) = server(mode, 0);
         let len = response_len(&mut sink, &mut server, CLOSE);
@@ -207,7 +208,7 @@ impl Workload for OwnConnection {
         assert_eq!(
             stack.app().counters().of(Status::Ok),
             self.visit.made + 1,
-            "with an answer"
+            "each connection got an answer"
         );
     }
 }

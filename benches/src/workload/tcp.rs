@@ -1,5 +1,5 @@
-//! One ACK that releases one segment, and one whole short connection, on the
-//! TCP stack alone.
+//! ACKs that each release one segment, and whole short connections, on the TCP stack without an
+//! application protocol.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use super::{SECRET, Workload};
 use crate::{Client, Segment, flags, numbers};
 
 const MSS: u32 = 1448;
-/// Segments of the content that is streamed; small enough to stay in cache.
+/// Number of segments of the content. The content is small enough to stay in the CPU cache.
 const SEGMENTS: u32 = 64;
-/// Segments in flight; each ACK of one releases one.
+/// Number of segments in flight. Each ACK acknowledges one segment and releases the next.
 const IN_FLIGHT: u32 = 8;
-/// ACKs and segments may differ by those in flight and a window's growth.
+/// The numbers of ACKs and sent segments may differ by the segments in flight and the growth of the
+/// window.
 const SLACK: u64 = 64;
 
-/// Streams one content again and again, or sends it once.
+/// Sends one content either once or again and again.
 struct Stream {
     content: Option<ContentId>,
     once: bool,
@@ -64,7 +65,7 @@ fn server(mode: SendMode, len: usize, once: bool) -> (Sink, Server<Stream>) {
     (sink, Server::new(crate::host(), stack))
 }
 
-/// An ACK that releases a full segment, in the middle of a long download.
+/// A workload of ACKs that each release a full segment in the middle of a long download.
 pub struct AckToSegment {
     sink: Sink,
     server: Server<Stream>,
@@ -76,10 +77,10 @@ pub struct AckToSegment {
 }
 
 impl AckToSegment {
-    /// A download over a window of a few segments.
+    /// Starts a download with a window of a few segments.
     ///
     /// # Panics
-    /// When it does not begin with a full segment.
+    /// Panics when the server's first segment is not full.
     pub fn new(mode: SendMode) -> Self {
         let (mut sink, mut server) = server(mode, (SEGMENTS * MSS) as usize, false);
         let window = (IN_FLIGHT * MSS) as u16;
@@ -120,7 +121,7 @@ impl Workload for AckToSegment {
     }
 }
 
-/// A connection of its own for a content of 1 KB.
+/// A workload that opens a new connection for each download of 1 KB.
 pub struct ShortConnection {
     sink: Sink,
     server: Server<Stream>,
@@ -128,7 +129,7 @@ pub struct ShortConnection {
 }
 
 impl ShortConnection {
-    /// A server of 1,024 bytes.
+    /// Creates a server of a content of 1,024 bytes.
     pub fn new(mode: SendMode) -> Self {
         let (mut sink, server) = server(mode, 1024, true);
         sink.copy_residents(false);
@@ -156,13 +157,13 @@ impl Workload for ShortConnection {
     }
 }
 
-/// What a client sends that opens a connection, asks once, and takes an
-/// answer that ends the connection: four frames, made beforehand.
+/// One visit of a client: it opens a connection, sends one request, receives the answer and closes.
+/// Its four frames are built in advance.
 pub(super) struct Visit {
     frames: [Vec<u8>; 4],
     /// Sequence numbers of the frames.
     seqs: [u32; 4],
-    /// Bytes of the answer.
+    /// Length of the answer in bytes.
     answer: u32,
     pub(super) made: u64,
 }
@@ -205,11 +206,12 @@ impl Visit {
             server.handle_frame(sink, frame, Instant::ZERO);
         };
         send(sink, 0, 0);
-        // The answer to a SYN is a frame in every mode, so it can be read.
+        // The server sends the SYN-ACK as an ordinary frame in every mode, so the sink has its
+        // bytes.
         let ack = numbers(sink.last()).0.wrapping_add(1);
         send(sink, 1, ack);
         send(sink, 2, ack);
-        // The answer, and its FIN.
+        // Acknowledges the answer and the server's FIN.
         send(sink, 3, ack.wrapping_add(self.answer + 1));
         self.made += 1;
     }

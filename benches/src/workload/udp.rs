@@ -1,4 +1,5 @@
-//! One datagram turned round: the least that a server of answers can do.
+//! UDP datagrams that the server sends back unchanged, which is the least work that a server can
+//! do.
 
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
@@ -20,7 +21,7 @@ impl Service for Echo {
     }
 }
 
-/// A datagram that is sent back in the frame that it came in.
+/// A workload of datagrams that the server sends back in the received frame.
 pub struct Reflect {
     sink: Sink,
     server: Server<Echo>,
@@ -28,7 +29,7 @@ pub struct Reflect {
 }
 
 impl Reflect {
-    /// With `payload` bytes.
+    /// Creates datagrams with a payload of `payload` bytes.
     pub fn new(payload: usize) -> Self {
         Self {
             sink: Sink::new(1500, 64, 0),
@@ -37,7 +38,7 @@ impl Reflect {
         }
     }
 
-    /// Bytes of the frame.
+    /// Returns the length of the frame in bytes.
     pub fn frame_len(&self) -> usize {
         self.request.len()
     }

@@ -1,47 +1,45 @@
-//! What one direction does to frames, read from JSON.
+//! The impairments of one direction, read from JSON.
 
 use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::Error as _;
 
-/// The impairments of one direction, in the order in which a frame meets them:
-/// the path MTU, a bottleneck with its queue, loss, delay, reordering,
-/// duplication. The default is a perfect wire.
+/// Impairments of one direction, in the order in which they apply to a frame: path MTU, bottleneck
+/// with its queue, loss, delay, reordering, duplication. The default has no impairments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PathConfig {
-    /// Largest IP packet that passes; 0: any.
+    /// Largest IP packet that passes in bytes; 0 means no limit.
     pub(crate) mtu: usize,
-    /// Whether ICMP tells the sender of a larger one.
+    /// Whether the sender of a larger packet gets an ICMP error.
     pub(crate) icmp: bool,
-    /// Bits of frames per second at the bottleneck; 0: unlimited.
+    /// Rate of the bottleneck in bits per second, counted over whole frames; 0 means unlimited.
     pub(crate) rate: u64,
-    /// Frames in the bottleneck's queue, the one on the link included; 0: any
-    /// number. More are dropped.
+    /// Maximum number of frames in the bottleneck's queue, including the frame in transmission; 0
+    /// means no limit. Further frames are dropped.
     pub(crate) queue: usize,
-    /// One-way delay in microseconds, beside the time at the bottleneck.
+    /// One-way delay in µs, in addition to the time in the bottleneck.
     pub(crate) delay_us: u64,
     /// Probability that a data segment is lost.
     pub(crate) loss: f64,
-    /// Each data segment whose number (from 1) is a multiple of this is lost;
-    /// 0: none.
+    /// Every data segment whose number (from 1) is a multiple of this value is lost; 0 means none.
     pub(crate) every: u64,
-    /// Loss in bursts, as a Markov chain of two states (Gilbert's model). This
-    /// is the probability, for each data segment, that a burst begins with it.
+    /// Probability that a data segment begins a burst of losses. The bursts follow Gilbert's model,
+    /// a Markov chain with two states.
     pub(crate) burst: f64,
-    /// Mean length of a burst in segments, at least 1; 0 without bursts.
+    /// Mean length of a burst in segments, at least 1; 0 means no bursts.
     pub(crate) burst_len: f64,
     /// Probability that a pure ACK is lost.
     pub(crate) ack_loss: f64,
-    /// Probability that a data segment is held back, and overtaken.
+    /// Probability that a data segment is held back, so that later segments overtake it.
     pub(crate) reorder: f64,
-    /// For how long it is held back, in microseconds.
+    /// How long such a segment is held back, in µs.
     pub(crate) hold_us: u64,
-    /// Probability that a data segment arrives twice.
+    /// Probability that a data segment is duplicated.
     pub(crate) duplicate: f64,
-    /// Probability that a data segment is marked "congestion experienced" (RFC
-    /// 3168, section 5), if its sender speaks ECN.
+    /// Probability that a data segment is marked "congestion experienced" (RFC 3168, section 5), if
+    /// its sender uses ECN.
     pub(crate) mark: f64,
 }
 
@@ -61,7 +59,7 @@ impl FromStr for PathConfig {
         match all.find(|value| !(0.0..=1.0).contains(value)) {
             None => Ok(config),
             Some(value) => Err(serde_json::Error::custom(format_args!(
-                "{value} is no probability; give a number from 0 to 1"
+                "{value} is not a probability; give a number from 0 to 1"
             ))),
         }
     }
@@ -72,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_fields_are_those_of_a_perfect_wire() {
+    fn missing_fields_mean_no_impairment() {
         let config: PathConfig = r#"{"rate": 100, "loss": 0.01}"#.parse().unwrap();
         let expected = PathConfig {
             rate: 100,
@@ -89,7 +87,7 @@ mod tests {
                 r#"{"lose": 1}"#,
                 "unknown field `lose`, expected one of `mtu`",
             ),
-            (r#"{"loss": 1.5}"#, "1.5 is no probability"),
+            (r#"{"loss": 1.5}"#, "1.5 is not a probability"),
             (r#"{"queue": -1}"#, "`-1`"),
         ] {
             let error = text.parse::<PathConfig>().unwrap_err().to_string();

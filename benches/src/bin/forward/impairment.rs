@@ -1,5 +1,5 @@
-//! The impairments of each segment, drawn so that another sender's segments
-//! meet the same.
+//! Random impairments of segments. They are drawn so that the segments of two different senders get
+//! the same impairments.
 
 use std::time::Duration;
 
@@ -8,40 +8,39 @@ use nmio::Instant;
 use crate::Direction;
 use crate::config::PathConfig;
 
-/// A pause of the sender that ends a burst. Real bursts end with time too;
-/// without this a sender with one segment per timeout meets the same burst for
-/// minutes.
+/// A pause of the sender that ends a burst. Real bursts also end with time. Without this rule, a
+/// sender with one segment per timeout would stay in one burst for minutes.
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What happens to one frame behind the bottleneck.
+/// Impairments of one frame behind the bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Impairment {
     pub(crate) lost: bool,
-    /// It is held back for a while.
+    /// The frame is held back for some time.
     pub(crate) held: bool,
     pub(crate) duplicated: bool,
-    /// It gets an ECN mark, if its sender speaks ECN.
+    /// The frame gets an ECN mark, if its sender uses ECN.
     pub(crate) marked: bool,
 }
 
-/// The draws of one connection in one direction.
+/// Random draws for one connection in one direction.
 ///
-/// Data segments and pure ACKs have a sequence of draws each, so that a
-/// sender's ACKs do not change the fate of its data. Each segment takes the same
-/// number of draws, so that one probability does not change what the others do.
+/// Data segments and pure ACKs have separate random sequences, so that a sender's ACKs do not
+/// change which data is lost. Each segment consumes the same number of draws, so that one
+/// probability does not affect the other impairments.
 #[derive(Debug)]
 pub(crate) struct Draws {
     data: fastrand::Rng,
     acks: fastrand::Rng,
-    /// Data segments so far.
+    /// Number of data segments so far.
     number: u64,
     in_burst: bool,
-    /// The time of the last of them.
+    /// Time of the last data segment.
     last: Instant,
 }
 
 impl Draws {
-    /// The draws of the `connection`-th connection, counted from 0.
+    /// Creates the draws of connection number `connection`, counted from 0.
     pub(crate) fn new(seed: u64, direction: Direction, connection: usize) -> Self {
         let sequence = |kind: u64| {
             let place = (connection as u64) << 2 | (direction as u64) << 1 | kind;
@@ -56,7 +55,7 @@ impl Draws {
         }
     }
 
-    /// Draws for the next data segment, which comes at `now`.
+    /// Draws the impairments of the next data segment, which arrives at `now`.
     pub(crate) fn next_data(&mut self, config: &PathConfig, now: Instant) -> Impairment {
         self.number += 1;
         self.in_burst &= now.since(self.last) < BURST_PAUSE;
@@ -76,7 +75,7 @@ impl Draws {
         }
     }
 
-    /// Draws for the next pure ACK.
+    /// Draws the impairments of the next pure ACK.
     pub(crate) fn next_ack(&mut self, config: &PathConfig) -> Impairment {
         Impairment {
             lost: self.acks.f64() < config.ack_loss,
@@ -85,8 +84,8 @@ impl Draws {
     }
 }
 
-/// Spreads a number over all 64 bits, so that neighbours have nothing in
-/// common (the finalizer of `SplitMix64`).
+/// Spreads a number over all 64 bits, so that similar numbers give unrelated seeds (the finalizer
+/// of `SplitMix64`).
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_and_other_probabilities_do_not_move_the_losses() {
+    fn acks_and_other_probabilities_do_not_change_the_losses() {
         let json = r#"{"loss": 0.3, "duplicate": 0.5, "reorder": 0.5, "ack_loss": 0.5}"#;
         let (config, mut with_acks) = (json.parse().unwrap(), draws());
         let plain = losses(draws(), r#"{"loss": 0.3}"#, 200);
@@ -162,7 +161,7 @@ mod tests {
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
         let (length, share) = (total / bursts, total / lost.len() as f64);
         assert!((3.7..4.3).contains(&length), "bursts of {length}");
-        // 0.01 / (0.01 + 1/4)
+        // Expected share: 0.01 / (0.01 + 1/4).
         assert!((0.034..0.043).contains(&share), "{share} are lost");
     }
 

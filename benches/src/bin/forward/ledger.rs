@@ -1,5 +1,4 @@
-//! What one end of a connection has sent, as seen on the wire before anything
-//! is lost.
+//! What one end of a connection has sent, recorded before any loss.
 
 use nmio::Instant;
 use serde::Serialize;
@@ -7,52 +6,50 @@ use testkit::{Ranges, SYN};
 
 use crate::segment::Segment;
 
-/// What the senders of one direction have done: sums and maxima.
+/// Sums and maxima over all senders of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Sent {
-    /// Bytes of payload.
+    /// Number of payload bytes.
     pub(crate) bytes: u64,
-    /// Of these, bytes whose sequence numbers had been sent before.
+    /// Of these, the number of retransmitted bytes.
     pub(crate) retransmitted: u64,
-    /// Of these, bytes that had not been lost before: spurious
-    /// retransmissions.
+    /// Of these, the number of bytes that had not been lost before: spurious retransmissions.
     pub(crate) spurious: u64,
-    /// The longest time that a sender with unacknowledged bytes sent no data,
-    /// in µs.
+    /// Longest time in µs in which a sender with unacknowledged bytes sent no data.
     pub(crate) longest_stall_us: u64,
-    /// From a connection's SYN to its first data segment, in µs; the maximum.
+    /// Longest time in µs from a connection's SYN to its first data segment.
     pub(crate) first_data_us: u64,
 }
 
-/// The place of a segment in its sender's stream.
+/// Position of a segment in its sender's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Offset of its first byte from the first that was sent.
+    /// Offset of the segment's first byte in the stream.
     pub(crate) start: u64,
-    /// Offset behind its last byte.
+    /// Offset behind the segment's last byte.
     pub(crate) end: u64,
-    /// Bytes of it that had been sent before.
+    /// Number of its bytes that had been sent before.
     pub(crate) retransmitted: u64,
 }
 
-/// The ledger of one sender.
+/// The record of what one sender has sent.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// The sequence number of offset 0, once it is known.
+    /// Sequence number of offset 0, once it is known.
     base: Option<u32>,
-    /// Behind the last byte that was sent.
+    /// Offset behind the last sent byte.
     high: u64,
-    /// Behind the last byte that was acknowledged.
+    /// Offset behind the last acknowledged byte.
     acked: u64,
     began: Instant,
-    /// The time of the last data segment.
+    /// Time of the last data segment.
     last: Option<Instant>,
-    /// Bytes that were not lost.
+    /// Ranges of bytes that were not lost.
     passed: Ranges,
 }
 
 impl Ledger {
-    /// The ledger of a connection whose SYN came at `began`.
+    /// Creates the ledger of a connection whose SYN arrived at `began`.
     pub(crate) fn new(began: Instant) -> Self {
         Self {
             base: None,
@@ -68,7 +65,7 @@ impl Ledger {
         self.last.is_some()
     }
 
-    /// Records a segment that its sender has just sent, also in `sent`.
+    /// Records a segment that its sender has just sent, and updates the sums in `sent`.
     pub(crate) fn handle_sent(
         &mut self,
         segment: &Segment,
@@ -108,14 +105,14 @@ impl Ledger {
         }
     }
 
-    /// Records an acknowledgement by the other end.
+    /// Records an acknowledgement from the other end.
     pub(crate) fn handle_ack(&mut self, ack: u32) {
-        // The ACK of a FIN lies beyond the last byte.
+        // The ACK of a FIN lies behind the last byte.
         self.acked = self.acked.max(self.offset(ack).min(self.high));
     }
 
-    /// The offset of a sequence number: the one nearest to the last byte sent.
-    /// 0 before the first segment.
+    /// Returns the stream offset of a sequence number, chosen as near as possible to the last sent
+    /// byte. Before the first segment this is 0.
     pub(crate) fn offset(&self, seq: u32) -> u64 {
         let Some(base) = self.base else { return 0 };
         let ahead = seq.wrapping_sub(base).wrapping_sub(self.high as u32);
@@ -130,21 +127,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retransmissions_and_stalls_are_found_also_across_the_wrap() {
+    fn retransmissions_and_stalls_are_found_across_a_sequence_wrap() {
         let (mut ledger, mut sent) = (Ledger::new(Instant::ZERO), Sent::default());
         let isn = u32::MAX - 500;
-        // An ACK, a segment, its time, whether it passes, and the figures after it:
-        // retransmitted bytes, spurious ones, the longest stall in ms.
+        // Each row: an ACK, a segment, its time in ms, and whether it passes. Then the expected
+        // retransmitted bytes, spurious bytes and longest stall in ms.
         for (ack, (start, len), at, passes, expected) in [
             (0, (0, 0), 1, true, (0, 0, 0)),
             (0, (0, 1_000), 2, true, (0, 0, 0)),
             (0, (1_000, 1_000), 3, false, (0, 0, 1)),
-            // Its retransmission has another size, and is lost too.
+            // The retransmission has another size and is lost too.
             (1_000, (1_000, 1_400), 150, false, (1_000, 0, 147)),
             (1_000, (1_000, 1_400), 349, true, (2_400, 0, 199)),
             (1_000, (1_000, 1_400), 549, true, (3_800, 1_400, 200)),
             (1_000, (0, 500), 550, true, (4_300, 1_900, 200)),
-            // All is acknowledged, so a pause is not a stall.
+            // Everything is acknowledged, so the pause is not a stall.
             (2_400, (2_400, 100), 1_000, true, (4_300, 1_900, 200)),
         ] {
             ledger.handle_ack(isn.wrapping_add(1 + ack));

@@ -1,13 +1,11 @@
-//! A bad network in user space: it joins two interfaces, and forwards every
-//! Ethernet frame from one to the other with the impairments of a real path.
+//! A network emulator in user space. It forwards every Ethernet frame between two interfaces, with
+//! the impairments of a real path.
 //!
-//! Two servers that are compared must meet the same impairments. So each is
-//! drawn from the seed, the direction, the number of the connection, and the
-//! number of the segment among those of its connection that carry payload. The
-//! n-th data segment of the first connection meets the same, whoever sends it.
-//! Segments without payload are not lost by these draws: a lost SYN costs a
-//! second whatever the recovery, and would hide the comparison. Pure ACKs have
-//! a loss rate of their own.
+//! Two compared servers must get the same impairments. Each impairment therefore depends only on
+//! the seed, the direction, the number of the connection, and the number of the data segment. The
+//! n-th data segment of the first connection gets the same impairments from any sender. These draws
+//! do not drop segments without payload: a lost SYN costs a second with any recovery algorithm and
+//! would hide the difference. Pure ACKs have their own loss rate.
 
 mod config;
 mod impairment;
@@ -37,15 +35,14 @@ use config::PathConfig;
 use relay::{Relay, Report};
 use socket::{PacketSocket, wait, wake_exactly};
 
-/// Frames in one direction before the other has its turn.
+/// Maximum number of frames in one direction before the other direction has its turn.
 const BATCH: usize = 64;
-/// The loop does not sleep for a shorter time than this, because the kernel may
-/// wake it later.
+/// Shortest time for which the loop sleeps, because the kernel may wake it late.
 const SPIN: Duration = Duration::from_micros(60);
-/// The longest sleep, after which it looks for a signal.
+/// Longest sleep, after which the loop checks for a signal.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// The direction of a frame.
+/// Direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     /// From the server to the client.
@@ -65,30 +62,30 @@ impl Direction {
     }
 }
 
-/// Forwards every frame from one interface to the other, over paths that lose,
-/// delay, reorder and duplicate by a seed. Prints `ready` when it forwards. Ends
-/// on SIGTERM or SIGINT, and prints all counters as one JSON object.
+/// Forwards every frame between two interfaces, and loses, delays, reorders and duplicates frames
+/// at random. Prints `ready` when it forwards frames. Ends on SIGTERM or SIGINT and prints all
+/// counters as one JSON object.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
-    /// The interface on the client's side.
+    /// Interface on the client's side.
     #[arg(long, value_name = "IFACE")]
     client: String,
 
-    /// The interface on the server's side.
+    /// Interface on the server's side.
     #[arg(long, value_name = "IFACE")]
     server: String,
 
-    /// The path from the server to the client, as in `{"rate": 10000000, "loss": 0.01}`. A wrong
-    /// field is answered with the names of all.
+    /// Path from the server to the client, as in `{"rate": 10000000, "loss": 0.01}`. The error for
+    /// an unknown field lists all fields.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     down: PathConfig,
 
-    /// The path from the client to the server.
+    /// Path from the client to the server.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     up: PathConfig,
 
-    /// The same seed gives the same impairments.
+    /// Seed of the random impairments; equal seeds give equal impairments.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
@@ -97,19 +94,20 @@ struct Cli {
     trace: Option<PathBuf>,
 }
 
-/// The counters of a run.
+/// Counters of a run.
 #[derive(Serialize)]
 struct Counters {
     #[serde(flatten)]
     report: Report,
-    /// Frames that were not received in time. If there are any, the run is void.
+    /// Frames that the kernel dropped because the sockets' buffers were full. If there are any, the
+    /// run is invalid.
     not_received: u64,
 }
 
-/// A socket, and the frame that it has to send next.
+/// One interface's socket, and the frame that waits to be sent.
 struct Side {
     socket: PacketSocket,
-    /// The direction that ends here.
+    /// Direction of the frames that are sent on this socket.
     to_here: Direction,
     next: Option<Vec<u8>>,
 }
@@ -125,7 +123,7 @@ impl Side {
         })
     }
 
-    /// Receives a batch; returns whether there was a frame.
+    /// Receives a batch of frames and returns whether there was one.
     fn receive(&mut self, relay: &mut Relay, clock: &TscClock) -> io::Result<bool> {
         let direction = self.to_here.opposite();
         for received in 0..BATCH {
@@ -137,7 +135,7 @@ impl Side {
         Ok(true)
     }
 
-    /// Sends frames that have arrived here; returns whether there was one.
+    /// Sends the frames that are due and returns whether there was one.
     fn send(&mut self, relay: &mut Relay, clock: &TscClock) -> io::Result<bool> {
         for sent in 0..BATCH {
             let polled = || relay.poll_frame(self.to_here, clock.now());
@@ -156,7 +154,7 @@ impl Side {
 fn forward(cli: &Cli) -> Result<Counters, String> {
     let open = |file: &PathBuf| match File::create(file) {
         Ok(opened) => Ok(Box::new(BufWriter::new(opened)) as Box<dyn Write>),
-        Err(error) => Err(format!("making {}: {error}", file.display())),
+        Err(error) => Err(format!("creating {}: {error}", file.display())),
     };
     let trace = cli.trace.as_ref().map(open).transpose()?;
     let mut relay = Relay::new([cli.down, cli.up], cli.seed, trace);
@@ -184,7 +182,7 @@ fn forward(cli: &Cli) -> Result<Counters, String> {
     })
 }
 
-/// Forwards until a signal comes.
+/// Forwards frames until a signal arrives.
 fn run(relay: &mut Relay, sides: &mut [Side; 2], ended: &AtomicBool) -> io::Result<()> {
     wake_exactly()?;
     let clock = TscClock::new();

@@ -1,5 +1,5 @@
-//! The bottleneck and the delay of one direction, and its frames in flight, on
-//! any clock.
+//! The bottleneck and the delay of one direction, and its frames in flight. The caller supplies the
+//! time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,45 +13,45 @@ use crate::impairment::Impairment;
 /// What happened to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It arrives.
+    /// The frame will arrive.
     Passed,
-    /// It was lost by its [`Impairment`].
+    /// The frame's [`Impairment`] dropped it.
     Lost,
-    /// The queue of the bottleneck was full.
+    /// The bottleneck's queue was full.
     Overflowed,
-    /// It was larger than the path MTU.
+    /// The frame exceeded the path MTU.
     TooBig,
 }
 
-/// Frames by what happened to them.
+/// Numbers of frames by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct PathCounters {
-    /// Lost by their impairment.
+    /// Frames dropped by their impairment.
     pub(crate) lost: u64,
-    /// Lost because the queue was full.
+    /// Frames dropped because the queue was full.
     pub(crate) overflowed: u64,
     pub(crate) held: u64,
     pub(crate) duplicated: u64,
     pub(crate) marked: u64,
 }
 
-/// One direction. All times are known when a frame is offered, so nothing has
-/// to run at the moments themselves.
+/// One direction of the network. The arrival time of a frame is known when the frame enters, so no
+/// timers are needed.
 #[derive(Debug)]
 pub(crate) struct Path {
     config: PathConfig,
     counters: PathCounters,
-    /// The departure of each frame in the queue of the bottleneck, in order.
+    /// Departure times of the frames in the bottleneck's queue, in order.
     departures: VecDeque<Instant>,
-    /// The departure of the last frame.
+    /// When the bottleneck becomes free.
     free_at: Instant,
-    /// Frames in flight, by time and order.
+    /// Frames in flight by arrival time and number.
     arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
     order: u64,
 }
 
 impl Path {
-    /// An empty path.
+    /// Creates an empty path.
     pub(crate) fn new(config: &PathConfig) -> Self {
         Self {
             config: *config,
@@ -67,7 +67,7 @@ impl Path {
         self.counters
     }
 
-    /// Sends a frame on its way at `now`.
+    /// Puts a frame that enters at `now` on the path.
     pub(crate) fn offer(&mut self, now: Instant, frame: &[u8], impairment: Impairment) -> Outcome {
         let Some(departure) = self.queue(now, frame.len()) else {
             self.counters.overflowed += 1;
@@ -98,8 +98,8 @@ impl Path {
         Outcome::Passed
     }
 
-    /// When a frame of `len` bytes that reaches the bottleneck at `now` leaves
-    /// it; `None` when the queue is full.
+    /// Returns when a frame of `len` bytes that enters at `now` leaves the bottleneck, or `None` if
+    /// the queue is full.
     fn queue(&mut self, now: Instant, len: usize) -> Option<Instant> {
         let PathConfig { rate, queue, .. } = self.config;
         if rate == 0 {
@@ -118,12 +118,12 @@ impl Path {
         Some(departure)
     }
 
-    /// When the next frame arrives.
+    /// Returns when the next frame arrives.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         self.arrivals.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// The next frame that has arrived by `now`, and when it did.
+    /// Removes the next frame that has arrived by `now`, and returns its arrival time and bytes.
     pub(crate) fn pop_arrived(&mut self, now: Instant) -> Option<(Instant, Vec<u8>)> {
         let entry = self.arrivals.first_entry()?;
         let (at, _) = *entry.key();
@@ -143,12 +143,12 @@ mod tests {
         Path::new(&json.parse().unwrap())
     }
 
-    /// Offers a frame of `len` bytes that begins with `number`.
+    /// Offers a frame of `len` bytes that all equal `number`.
     fn offer(path: &mut Path, micros: u64, (number, len): (u8, usize)) -> Outcome {
         path.offer(at(micros), &vec![number; len], Impairment::default())
     }
 
-    /// When frames arrive, in µs, and their first bytes.
+    /// Returns the arrival times of the frames in µs and their first bytes.
     fn arrivals(path: &mut Path) -> Vec<(u64, u8)> {
         std::iter::from_fn(|| path.pop_arrived(Instant::FAR))
             .map(|(at, frame)| (at.as_micros(), frame[0]))
@@ -163,7 +163,7 @@ mod tests {
             (1, 0, Outcome::Passed),
             (2, 0, Outcome::Passed),
             (3, 0, Outcome::Overflowed),
-            // The first has left.
+            // The first frame has left the queue.
             (4, 800, Outcome::Passed),
             // The link has been idle.
             (5, 5_000, Outcome::Passed),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_frame_has_used_the_link() {
+    fn a_lost_frame_uses_the_bottleneck() {
         let mut path = path(r#"{"rate": 8000000}"#);
         let lost = Impairment {
             lost: true,

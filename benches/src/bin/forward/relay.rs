@@ -1,4 +1,4 @@
-//! Everything between the two sockets, on any clock.
+//! The emulated network between the two sockets. The caller supplies the time.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -16,12 +16,12 @@ use crate::ledger::{Ledger, Place, Sent};
 use crate::path::{Outcome, Path, PathCounters};
 use crate::segment::Segment;
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const LINK_LEN: usize = 14;
-/// A frame that is forwarded this much after its time is late.
+/// A frame is late if it is forwarded this long after its arrival time.
 const LATE: Duration = Duration::from_millis(1);
 
-/// One direction's part of the [`Report`].
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct DirectionReport {
     #[serde(flatten)]
@@ -32,13 +32,13 @@ pub(crate) struct DirectionReport {
     pub(crate) too_big: u64,
     /// Frames that left the path.
     pub(crate) forwarded: u64,
-    /// Frames that left the path 1 ms after their time or later.
+    /// Frames that left the path at least 1 ms after their arrival time.
     pub(crate) late: u64,
-    /// The latest of these, in µs.
+    /// The largest such delay in µs.
     pub(crate) latest_us: u64,
 }
 
-/// What happened in a run.
+/// Counters of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Report {
     /// From the server to the client.
@@ -51,36 +51,35 @@ pub(crate) struct Report {
 #[derive(Debug)]
 struct Way {
     path: Path,
-    /// Without the part of the path.
+    /// Counters without those of `path`.
     report: DirectionReport,
 }
 
-/// One end of a connection as a sender: the impairments of its segments, and
-/// what it has sent.
+/// One end of a connection as a sender: the draws for its segments, and the record of what it has
+/// sent.
 #[derive(Debug)]
 struct Half {
     draws: Draws,
     ledger: Ledger,
 }
 
-/// The network between client and server. Give frames to
-/// [`handle_frame`](Relay::handle_frame), and take them with
-/// [`poll_frame`](Relay::poll_frame) when [`next_arrival`](Relay::next_arrival)
-/// has come.
+/// The network between client and server. Pass frames to [`handle_frame`](Relay::handle_frame).
+/// When the time of [`next_arrival`](Relay::next_arrival) has come, take frames with
+/// [`poll_frame`](Relay::poll_frame).
 pub(crate) struct Relay {
     paths: [PathConfig; 2],
     seed: u64,
     ways: [Way; 2],
     /// All connections in the order of their first SYN.
     flows: Vec<[Half; 2]>,
-    /// The present connection of each client and server socket.
+    /// Number of the present connection between a client's and a server's address and port.
     present: HashMap<[(IpAddr, u16); 2], usize>,
     trace: Option<Box<dyn Write>>,
 }
 
 impl Relay {
-    /// An empty network with the paths from the server to the client and back. The
-    /// same seed gives the same impairments. `trace` gets a line for each segment.
+    /// Creates an empty network. `paths` are those from the server to the client and back. Equal
+    /// seeds give equal impairments. `trace` gets a line for each TCP segment.
     pub(crate) fn new(paths: [PathConfig; 2], seed: u64, trace: Option<Box<dyn Write>>) -> Self {
         Self {
             paths,
@@ -95,7 +94,7 @@ impl Relay {
         }
     }
 
-    /// Sends a frame on its way at `now`.
+    /// Puts a frame that arrives at `now` on its path.
     pub(crate) fn handle_frame(&mut self, direction: Direction, frame: &[u8], now: Instant) {
         let segment = Segment::parse(frame);
         let number = segment
@@ -133,15 +132,15 @@ impl Relay {
                 .ledger
                 .handle_passed(place);
         }
-        // A trace that cannot be written ends.
+        // The trace ends with the first write error.
         let written = self.write_trace(number, segment, place, (direction, outcome, now));
         if written.is_err() {
             self.trace = None;
         }
     }
 
-    /// The number of a segment's connection. `None` when the SYN was not seen:
-    /// what is left of a run before must not have a number.
+    /// Returns the number of a segment's connection. Returns `None` if the SYN was not seen, so
+    /// that connections of an earlier run get no number.
     fn find(&mut self, segment: &Segment, direction: Direction, now: Instant) -> Option<usize> {
         let ends = [segment.route.src, segment.route.dst].map(|end| (end.ip, end.port));
         let [src, dst] = ends;
@@ -152,7 +151,7 @@ impl Relay {
         };
         let opens = direction == Direction::Up && segment.has(SYN) && !segment.has(ACK);
         let present = self.present.get(&key).copied().filter(|number| {
-            // After data from the server, a SYN is not a retransmission.
+            // A SYN after data from the server is not a retransmission.
             let answer = &self.flows[*number][Direction::Down as usize].ledger;
             !(opens && answer.has_data())
         });
@@ -168,7 +167,7 @@ impl Relay {
         Some(number)
     }
 
-    /// Puts a frame on the path, if it is not larger than the path MTU.
+    /// Puts a frame on the path unless it exceeds the path MTU.
     fn offer(
         &mut self,
         direction: Direction,
@@ -184,8 +183,7 @@ impl Relay {
         }
         way.report.too_big += 1;
         if let Some(segment) = segment.filter(|_| icmp) {
-            // There is no router with an address, so the error seems to come
-            // from the destination.
+            // The network has no router address, so the error seems to come from the destination.
             let error = IcmpError::TooBig(mtu as u32);
             let error = segment.route.back().icmp_error(error, frame);
             let back = &mut self.ways[direction.opposite() as usize].path;
@@ -194,13 +192,13 @@ impl Relay {
         Outcome::TooBig
     }
 
-    /// When the next frame leaves the network in either direction.
+    /// Returns when the next frame leaves the network in either direction.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         let next = self.ways.iter().filter_map(|way| way.path.next_arrival());
         next.min()
     }
 
-    /// The next frame that has left the network by `now`.
+    /// Returns the next frame that has left the network by `now`.
     pub(crate) fn poll_frame(&mut self, direction: Direction, now: Instant) -> Option<Vec<u8>> {
         let way = &mut self.ways[direction as usize];
         let (at, frame) = way.path.pop_arrived(now)?;
@@ -212,7 +210,7 @@ impl Relay {
         Some(frame)
     }
 
-    /// What happened so far.
+    /// Returns the counters so far.
     pub(crate) fn report(&self) -> Report {
         let [down, up] = self.ways.each_ref().map(|way| DirectionReport {
             path: way.path.counters(),
@@ -225,7 +223,7 @@ impl Relay {
         }
     }
 
-    /// Writes a line for a segment, if there is a trace.
+    /// Writes a trace line for a segment, if there is a trace.
     fn write_trace(
         &mut self,
         number: usize,

@@ -1,4 +1,4 @@
-//! The relay on virtual time.
+//! Tests of the relay with virtual time.
 
 use nmio::Instant;
 use testkit::{ACK, FIN, Layout, Route, SYN};
@@ -16,7 +16,7 @@ fn traced(down: &str, trace: Option<Box<dyn std::io::Write>>) -> Relay {
     Relay::new(paths, 77, trace)
 }
 
-/// Sends a segment with `len` bytes.
+/// Sends a segment with `len` bytes of data.
 fn send(relay: &mut Relay, way: Direction, seq: u32, bits: u16, len: usize, at: Instant) {
     let segment = testkit::Segment {
         bits,
@@ -35,14 +35,14 @@ fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// Opens a connection whose ISNs are 0.
+/// Opens a connection whose initial sequence numbers are 0.
 fn open(relay: &mut Relay) {
     send(relay, Up, 0, SYN, 0, ms(0));
     send(relay, Down, 0, SYN | ACK, 0, ms(0));
     send(relay, Up, 1, ACK, 0, ms(0));
 }
 
-/// Sequence numbers of the segments that leave the network by `now`.
+/// Returns the sequence numbers of the segments that leave the network by `now`.
 fn out(relay: &mut Relay, direction: Direction, now: Instant) -> Vec<u32> {
     let frames = std::iter::from_fn(|| relay.poll_frame(direction, now));
     frames
@@ -72,7 +72,7 @@ fn both_servers_lose_the_same_segments() {
         out(&mut relay, Down, ms(0));
         let sent = (0..100).filter(|n| {
             send(&mut relay, Down, 1 + (n * len) as u32, ACK, len, ms(1));
-            // One of the senders sends ACKs between.
+            // Only one of the two senders also sends ACKs.
             if len == 1_448 {
                 send(&mut relay, Down, 1, ACK, 0, ms(1));
             }
@@ -95,8 +95,8 @@ fn retransmissions_are_counted_before_they_are_lost() {
     }
     let sent = relay.report().down.sent;
     assert_eq!((sent.bytes, sent.retransmitted), (500, 300));
-    // The second was lost, so the third was needed; the fourth and the fifth
-    // were not.
+    // The second segment was lost, so its first retransmission was necessary. The last two segments
+    // were spurious retransmissions.
     assert_eq!(sent.spurious, 200);
     assert_eq!(sent.longest_stall_us, 296_000);
 }
@@ -115,7 +115,7 @@ fn a_reused_port_is_a_new_connection() {
 }
 
 #[test]
-fn a_connection_of_a_run_before_has_no_number() {
+fn connections_of_an_earlier_run_get_no_number() {
     let mut relay = relay(r#"{"loss": 1}"#);
     send(&mut relay, Down, 9, ACK, 100, ms(0));
     send(&mut relay, Up, 1, ACK, 0, ms(0));
@@ -155,7 +155,7 @@ fn only_a_marked_segment_of_an_ecn_sender_is_changed() {
         let route = Route::to_server(false, 4_000, 80).back();
         relay.handle_frame(Down, &route.segment(&segment, Layout::Usual), ms(1));
         let frame = relay.poll_frame(Down, ms(1)).unwrap();
-        // Checksums are verified here.
+        // This also verifies the checksums.
         let received = testkit::read_segment(&frame).unwrap().segment;
         assert_eq!(received.ecn, if marked == 1 { testkit::CE } else { 0 });
         assert_eq!(relay.report().down.path.marked, marked);
@@ -175,13 +175,13 @@ fn a_frame_above_the_path_mtu_is_dropped_with_or_without_icmp() {
         assert_eq!(out(&mut relay, Up, ms(2)).len(), errors);
         let down = relay.report().down;
         assert_eq!(down.too_big, 1);
-        // The dropped bytes had to be retransmitted.
+        // The retransmission of the dropped bytes was necessary.
         assert_eq!(down.sent.spurious, 0);
     }
 }
 
 #[test]
-fn other_frames_pass_and_late_ones_are_counted() {
+fn frames_without_tcp_pass_and_late_frames_are_counted() {
     let mut relay = relay(r#"{"loss": 1, "delay_us": 5000}"#);
     relay.handle_frame(Down, &[0xff; 60], ms(0));
     assert_eq!(relay.next_arrival(), Some(ms(5)));

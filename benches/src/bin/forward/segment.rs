@@ -1,4 +1,4 @@
-//! The fields of a TCP segment that the forwarder uses.
+//! The fields of a TCP segment that the forwarder needs.
 
 use etherparse::{LinkSlice, NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
 use testkit::{ACK, End, FIN, RST, Route, SYN};
@@ -6,25 +6,25 @@ use testkit::{ACK, End, FIN, RST, Route, SYN};
 /// A TCP segment without its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Its two ends.
+    /// Source and destination of the segment.
     pub(crate) route: Route,
-    /// Control bits: those of [`SYN`], [`FIN`], [`RST`] and [`ACK`].
+    /// The control bits [`SYN`], [`FIN`], [`RST`] and [`ACK`].
     pub(crate) bits: u16,
-    /// Sequence number of the first byte, or of the SYN.
+    /// Sequence number of the first byte or of the SYN.
     pub(crate) seq: u32,
     /// Acknowledgement number.
     pub(crate) ack: u32,
-    /// The window as it is in the header.
+    /// Window field of the header, unscaled.
     pub(crate) window: u16,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     pub(crate) len: u32,
-    /// The SACK blocks, each with its first number and the one behind it.
+    /// SACK blocks, each with its first sequence number and the one behind its end.
     pub(crate) sack: Vec<(u32, u32)>,
 }
 
 impl Segment {
-    /// Reads a frame; `None` unless it holds a whole TCP segment. Checksums are
-    /// not verified.
+    /// Parses a frame. Returns `None` unless the frame has a whole TCP segment. Checksums are not
+    /// verified.
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let packet = SlicedPacket::from_ethernet(frame).ok()?;
         let LinkSlice::Ethernet2(link) = packet.link? else {
@@ -79,12 +79,12 @@ impl Segment {
         })
     }
 
-    /// Whether any of `bits` is set.
+    /// Returns whether any of `bits` is set.
     pub(crate) fn has(&self, bits: u16) -> bool {
         self.bits & bits != 0
     }
 
-    /// Whether it only acknowledges.
+    /// Returns whether the segment only acknowledges data.
     pub(crate) fn is_pure_ack(&self) -> bool {
         self.len == 0 && !self.has(SYN | FIN | RST)
     }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_frame_and_a_fragment_are_no_segments() {
+    fn truncated_frames_and_fragments_are_rejected() {
         let mut whole = frame(false, b"hello");
         for len in 0..whole.len() {
             assert_eq!(Segment::parse(&whole[..len]), None, "{len} bytes");

@@ -1,4 +1,4 @@
-//! The client: frames in, frames out, timers.
+//! The client: input and output of frames, and timers.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -19,45 +19,46 @@ use crate::load::tcp::{
     ACK, CHECKSUM_AT, Fields, MSS, NOBODY, PSH, PacketTemplates, Segment, Slots, Template,
 };
 
-/// What is not acknowledged is sent again after this long, then after twice
-/// as long each time, in ms: the least of Linux.
+/// First retransmission timeout in ms, which doubles after each retransmission. Linux has the same
+/// minimum.
 const RTO: u32 = 200;
-/// Times that something is sent again before we give up.
+/// Number of retransmissions after which the client gives up.
 const MAX_TRIES: u8 = 6;
-/// A kernel delays an acknowledgement so long, in ms.
+/// Delay of a delayed ACK in ms, as in a kernel.
 const DELAYED_ACK: u32 = 40;
-/// A response in which nothing comes for so long, in ms, has failed.
+/// Maximum time in ms without new data of a response. After it the request has failed.
 pub(super) const RESPONSE_LIMIT: u32 = 10_000;
-/// Closed connections that may linger until the server has acknowledged, if
-/// there are not more that ask.
+/// Minimum number of entries for connections that the client has closed and the server has not yet
+/// acknowledged.
 const MIN_LINGERING: u32 = 1024;
-/// Resets sent in one go at the end: a veth queue takes them.
+/// Number of resets sent at once at the end of a run, chosen so that a veth queue has room for
+/// them.
 const FINISH_BURST: usize = 200;
-/// Nanoseconds for which one initial sequence number is good: fast enough for
-/// any stream of requests, and half round the circle in more than the two
-/// minutes that a server may remember.
+/// Nanoseconds per step of the initial sequence number. Sequence numbers advance faster than any
+/// stream of requests. They need more than two minutes, the time that a server may remember, for
+/// half of their space.
 const ISN_STEP: u128 = 64;
 
-/// A page, prepared.
+/// A page with its prepared requests.
 #[derive(Debug)]
 pub(super) struct PreparedPage {
     pub(super) len: u32,
     pub(super) crc: u32,
     pub(super) head: Remembered,
-    /// The request, and the last one on a connection.
+    /// Request packets: of an ordinary request, and of the last request on a connection.
     requests: [Template; 2],
     request_lens: [u32; 2],
 }
 
-/// Asks over HTTP. See the [module](super)'s text.
+/// An HTTP load generator; see the [module](super)'s documentation.
 pub struct Client {
     host: Host,
     target: SocketAddrV4,
-    /// Ours.
+    /// Local addresses.
     pub(super) addresses: Box<[u32]>,
     pub(super) packets: PacketTemplates,
     pub(super) pages: Box<[PreparedPage]>,
-    /// Bytes of the longest request.
+    /// Length of the longest request in bytes.
     pub(super) longest_request: u32,
     pub(super) draw: Draw,
     pub(super) connections: Vec<Connection>,
@@ -65,23 +66,21 @@ pub struct Client {
     pub(super) slots: Slots,
     pub(super) troubles: Troubles,
     timers: TimerWheel,
-    /// Connections that have something to send, or something to acknowledge
-    /// later.
+    /// Output list: connections that have something to send or that need a delayed ACK.
     out: Vec<u32>,
     pub(super) lanes: Lanes,
     pub(super) meter: Meter,
     pub(super) now_ms: u32,
     epoch: Duration,
-    /// Connections before this one have been reset at the end.
+    /// At the end of a run, connections with lower numbers have been reset.
     finished: usize,
 }
 
 impl Client {
-    /// A client in `place`.
+    /// Creates a client with the addresses of `place`.
     ///
     /// # Errors
-    /// When the workload cannot be, such as more connections than there are
-    /// ports.
+    /// Fails when the workload is impossible, for example with more connections than ports.
     pub fn new(place: &Place, workload: &Workload, meter: Meter) -> Result<Self, LoadError> {
         let asked = |why: String| Err(LoadError::Asked(why));
         if workload.pages.is_empty() || workload.pages.len() > MAX_PATHS {
@@ -91,7 +90,7 @@ impl Client {
         let active = u64::from(workload.connections);
         let wanted = active + u64::from(workload.idle);
         if active == 0 {
-            return asked("0 connections ask for nothing".into());
+            return asked("0 connections can send no requests".into());
         }
         if wanted > slots.len() as u64 {
             return asked(format!(
@@ -146,7 +145,7 @@ impl Client {
         })
     }
 
-    /// The first sequence number of a connection that begins at `now`.
+    /// Returns the initial sequence number of a connection that opens at `now`.
     pub(super) fn initial_sequence(&self, now: Instant) -> u32 {
         let nanos = self.epoch.as_nanos() + u128::from(now.as_nanos());
         (nanos / ISN_STEP) as u32
@@ -189,18 +188,18 @@ impl Client {
         }
     }
 
-    /// Puts a connection into the output list.
+    /// Adds a connection to the output list and sets these flags.
     #[inline(always)]
     pub(super) fn queue(&mut self, id: u32, flags: u32) {
         let connection = &mut self.connections[id as usize];
         if !connection.flags.has(Flags::QUEUED) {
-            // Each connection is in it at most once, so it never grows.
+            // A connection is in the list at most once, so the list never reallocates.
             self.out.push(id);
         }
         connection.flags.set(flags | Flags::QUEUED);
     }
 
-    /// Sends what the connections in the output list have to send.
+    /// Sends the pending segments of the connections in the output list.
     #[inline(always)]
     fn drain<P: Port>(&mut self, port: &mut P) {
         let mut done = 0;
@@ -214,8 +213,7 @@ impl Client {
         self.out.drain(..done);
     }
 
-    /// Sends what one connection has to send; false when the port has no
-    /// room.
+    /// Sends the pending segments of one connection. Returns false when the port has no room.
     #[inline(always)]
     fn emit<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
@@ -228,7 +226,7 @@ impl Client {
             let last = usize::from(connection.flags.has(Flags::LAST));
             let len = page.request_lens[last];
             if connection.snd_wnd < len && !connection.flags.has(Flags::PROBE) {
-                // A window update, or the timer, tries again.
+                // A window update or the retransmission timer tries again.
                 self.set_rto(id);
                 return true;
             }
@@ -263,7 +261,7 @@ impl Client {
         true
     }
 
-    /// A segment with an acknowledgement has gone out.
+    /// Updates the state after a segment with an ACK was sent.
     #[inline(always)]
     fn acknowledged(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];
@@ -273,7 +271,7 @@ impl Client {
             .clear(Flags::REQUEST | Flags::ACK | Flags::DELAYED | Flags::PROBE);
     }
 
-    /// A SYN, or the third segment of the handshake.
+    /// Sends a SYN or the third segment of the handshake.
     fn emit_opening<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
         let syn = connection.flags.has(Flags::SYN);
@@ -293,7 +291,7 @@ impl Client {
         true
     }
 
-    /// What was lost, or a FIN.
+    /// Sends a FIN or retransmits a request.
     fn emit_rarely<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
         if connection.flags.has(Flags::FIN) {
@@ -319,7 +317,7 @@ impl Client {
         true
     }
 
-    /// Sends an acknowledgement at once, with what has come out of order.
+    /// Sends an ACK at once, with SACK blocks for out-of-order data.
     pub(super) fn acknowledge_now<P: Port>(&mut self, port: &mut P, id: u32) {
         let connection = &self.connections[id as usize];
         let blocks = (self.troubles.get(connection.trouble))
@@ -343,7 +341,7 @@ impl Client {
         }
     }
 
-    /// Sends a reset; one that finds no room is left out.
+    /// Sends a reset. Returns false when the port has no room; the caller may ignore this.
     pub(super) fn reset<P: Port>(&self, port: &mut P, id: u32) -> bool {
         let connection = &self.connections[id as usize];
         let fields = connection.fields(&self.addresses, connection.snd_nxt);
@@ -358,12 +356,12 @@ impl Client {
         self.arm(id, at);
     }
 
-    /// Has the connection's timer run out at `at` or earlier.
+    /// Arms the connection's timer so that it expires at `at` or earlier.
     #[inline(always)]
     pub(super) fn arm(&mut self, id: u32, at: u32) {
         let connection = &mut self.connections[id as usize];
-        // One that will run out earlier is left alone, and looked at then:
-        // most deadlines are moved on before they come.
+        // If the timer expires earlier, it is not changed: most deadlines move on before they pass.
+        // `handle_timer` then arms it again.
         if at < connection.armed {
             connection.armed = at;
             self.timers
@@ -371,7 +369,7 @@ impl Client {
         }
     }
 
-    /// A connection's timer has run out.
+    /// Handles the expired timer of a connection.
     fn handle_timer<P: Port>(&mut self, port: &mut P, id: u32) {
         let now_ms = self.now_ms;
         let connection = &mut self.connections[id as usize];
@@ -405,7 +403,7 @@ impl Client {
         self.rearm(id);
     }
 
-    /// Sets the timer to the first deadline.
+    /// Arms the timer for the connection's first deadline.
     pub(super) fn rearm(&mut self, id: u32) {
         let connection = &self.connections[id as usize];
         let mut next = NEVER;
@@ -419,12 +417,12 @@ impl Client {
             next = next.min(connection.limit_at);
         }
         if next != NEVER {
-            // Whatever is due already waits for the next round.
+            // A deadline that has already passed is handled in the next millisecond.
             self.arm(id, next.max(self.now_ms + 1));
         }
     }
 
-    /// Nobody acknowledges.
+    /// Ends a connection after the last retransmission was not acknowledged.
     #[cold]
     fn give_up<P: Port>(&mut self, port: &mut P, id: u32) {
         match self.connections[id as usize].state {
@@ -438,7 +436,7 @@ impl Client {
         }
     }
 
-    /// Nothing has happened for too long.
+    /// Ends a response or a close that has exceeded its time limit.
     #[cold]
     fn handle_limit<P: Port>(&mut self, port: &mut P, id: u32) {
         let connection = &self.connections[id as usize];
@@ -449,13 +447,13 @@ impl Client {
         } else if connection.flags.has(Flags::BUSY) {
             self.fail(port, id, error::TIMEOUT);
         } else {
-            // The server does not close, so we do.
+            // The server did not close, so the client does.
             self.close(id);
             self.rearm(id);
         }
     }
 
-    /// Forgets a connection.
+    /// Frees the entry of a connection.
     pub(super) fn release(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];
         if connection.state == State::Closed {
@@ -463,7 +461,7 @@ impl Client {
         }
         self.troubles.leave(&mut connection.trouble);
         self.slots.free(connection.address, connection.port);
-        // The output list and the wheel may still name it.
+        // The output list and the timer wheel may still refer to this entry.
         *connection = Connection {
             flags: connection.flags.only(Flags::QUEUED),
             armed: connection.armed,
@@ -473,8 +471,8 @@ impl Client {
     }
 }
 
-/// When what is sent now is sent again, in ms from now. What closes does not
-/// back off: it has a second in all, in which two losses may come together.
+/// Returns the present retransmission timeout in ms. It does not double on a closing connection,
+/// which has one second in total and may lose two segments in that time.
 #[inline(always)]
 fn rto(connection: &Connection) -> u32 {
     match connection.state {
@@ -483,12 +481,12 @@ fn rto(connection: &Connection) -> u32 {
     }
 }
 
-/// The connection's limit is of meaning.
+/// Returns whether `limit_at` applies to the connection.
 fn is_limited(connection: &Connection) -> bool {
     connection.state == State::Closing || connection.flags.has(Flags::BUSY | Flags::EXPECT_FIN)
 }
 
-/// Sends a prepared packet; false when the port has no room.
+/// Sends a prepared packet. Returns false when the port has no room.
 #[inline(always)]
 pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) -> bool {
     let Some(mut frame) = port.pool().take() else {
@@ -560,8 +558,8 @@ impl<P: Port> Generator<P> for Client {
         self.lanes.is_ready()
     }
 
-    /// Resets what is open: servers would go on waiting, and the next run
-    /// would meet its connections there.
+    /// Resets all open connections. Without the resets, the server would keep them, and the next
+    /// run would collide with them.
     fn finish(&mut self, port: &mut P) -> bool {
         let mut sent = 0;
         while self.finished < self.connections.len() {
@@ -579,7 +577,7 @@ impl<P: Port> Generator<P> for Client {
 }
 
 impl Client {
-    /// Whether what comes now is measured.
+    /// Returns whether the run is in its measured phase.
     #[inline(always)]
     pub(super) fn measuring(&self) -> bool {
         self.meter.phase() == Phase::Measuring

@@ -1,27 +1,27 @@
-//! What one connection remembers.
+//! The state of one connection.
 
 use nmio::Instant;
 
 use super::head::MAX_HEAD;
 use crate::load::tcp::{Fields, NOBODY, Ranges, WINDOW_SCALE};
 
-/// What we offer to receive, where windows are scaled. What arrives is never
-/// kept, so it only bounds how much a server may send before it hears of us.
+/// Receive window that the client advertises with window scaling. Received data is not stored, so
+/// the window limits only how much a server sends without an ACK.
 pub(super) const WINDOW: u32 = 256 * 1024;
-/// What we offer where they are not.
+/// Receive window without window scaling.
 const PLAIN_WINDOW: u16 = 65_535;
-/// A time that never comes, in ms.
+/// A deadline that never comes, in ms.
 pub(super) const NEVER: u32 = u32::MAX;
-/// Requests left when there is no end.
+/// Number of remaining requests when the workload has no limit.
 pub(super) const ENDLESS: u32 = u32::MAX;
-/// Connections with holes in what they have received, or with a part of a
-/// head, at most: more of them lose what is out of order.
+/// Maximum number of connections with holes in the received data or with an incomplete head.
+/// Further connections drop out-of-order data.
 const MAX_TROUBLES: usize = 1 << 14;
 
 const _: () = assert!(size_of::<Connection>() <= 128);
 const _: () = assert!(WINDOW >> WINDOW_SCALE <= PLAIN_WINDOW as u32);
 
-/// The states of RFC 9293, section 3.3.2, that lead to different things here.
+/// The states of RFC 9293, section 3.3.2. States that the client treats alike are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     /// The entry is free.
@@ -31,50 +31,50 @@ pub(super) enum State {
     Opening,
     /// ESTABLISHED.
     Open,
-    /// We have closed, or are about to: CLOSE-WAIT, LAST-ACK, FIN-WAIT,
-    /// CLOSING. Nobody waits for anything on it.
+    /// The client has closed or is about to close: CLOSE-WAIT, LAST-ACK, FIN-WAIT or CLOSING. No
+    /// request waits for data of this connection.
     Closing,
 }
 
-/// Facts about a connection.
+/// Flags of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags(u32);
 
 impl Flags {
-    /// It is in the output list.
+    /// The connection is in the output list.
     pub(super) const QUEUED: u32 = 1;
-    /// To send, in this order: a SYN, the handshake's third segment, a
-    /// request, what was lost, a FIN, an acknowledgement.
+    /// What to send, in this order: a SYN, the third segment of the handshake, a request, a
+    /// retransmission, a FIN, an ACK.
     pub(super) const SYN: u32 = 1 << 1;
     pub(super) const THIRD: u32 = 1 << 2;
     pub(super) const REQUEST: u32 = 1 << 3;
     pub(super) const RESEND: u32 = 1 << 4;
     pub(super) const FIN: u32 = 1 << 5;
     pub(super) const ACK: u32 = 1 << 6;
-    /// The acknowledgement timer runs.
+    /// The timer of the delayed ACK runs.
     pub(super) const DELAYED: u32 = 1 << 7;
     /// Windows are scaled.
     pub(super) const SCALED: u32 = 1 << 8;
-    /// The peer understands SACK.
+    /// The peer supports SACK.
     pub(super) const SACK: u32 = 1 << 9;
-    /// A request has no whole response yet.
+    /// The response to the present request is not complete.
     pub(super) const BUSY: u32 = 1 << 10;
-    /// Its head has been read.
+    /// The head of the response has been parsed.
     pub(super) const BODY: u32 = 1 << 11;
-    /// The head told another status or length than expected.
+    /// The head has another status or length than expected.
     pub(super) const BAD_STATUS: u32 = 1 << 12;
     pub(super) const BAD_LENGTH: u32 = 1 << 13;
-    /// The response is the last one.
+    /// The present request is the last on the connection.
     pub(super) const LAST: u32 = 1 << 14;
-    /// The server should close now.
+    /// The server is expected to close.
     pub(super) const EXPECT_FIN: u32 = 1 << 15;
-    /// Sequence space holds a FIN of ours.
+    /// The client's FIN is in the sequence space.
     pub(super) const FIN_SENT: u32 = 1 << 16;
     pub(super) const FIN_RECEIVED: u32 = 1 << 17;
-    /// The request is sent though the peer's window has no room: a probe.
+    /// The request is sent as a zero-window probe.
     pub(super) const PROBE: u32 = 1 << 18;
 
-    /// What belongs to one response.
+    /// The flags of one response.
     pub(super) const RESPONSE: u32 = Self::BUSY | Self::BODY | Self::BAD_STATUS | Self::BAD_LENGTH;
 
     #[inline(always)]
@@ -92,53 +92,52 @@ impl Flags {
         self.0 &= !flags;
     }
 
-    /// These and no others.
+    /// Returns only those flags that are in `flags`.
     #[inline(always)]
     pub(super) const fn only(self, flags: u32) -> Self {
         Self(self.0 & flags)
     }
 }
 
-/// One connection. Times are in ms on the client's clock.
+/// State of a connection. Times are in ms on the client's clock.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) state: State,
-    /// Our address, by its number.
+    /// Index of the local address.
     pub(super) address: u8,
     pub(super) port: u16,
     pub(super) flags: Flags,
     pub(super) snd_una: u32,
     pub(super) snd_nxt: u32,
     pub(super) rcv_nxt: u32,
-    /// Up to where we have acknowledged.
+    /// Last acknowledgement number that the client has sent.
     pub(super) rcv_acked: u32,
     pub(super) snd_wnd: u32,
-    /// The peer's shift.
+    /// Window scale of the peer.
     pub(super) window_scale: u8,
-    /// Times that what is under way was sent again.
+    /// Number of retransmissions since the last progress.
     pub(super) tries: u8,
-    /// The page that is asked for.
+    /// Index of the requested page.
     pub(super) page: u32,
-    /// Requests left, this one included, or [`ENDLESS`].
+    /// Number of remaining requests, including the present one, or [`ENDLESS`].
     pub(super) left: u32,
-    /// Bytes of the body that are still to come, and the CRC of the others.
+    /// Number of missing bytes of the body, and the CRC of the received bytes.
     pub(super) body_left: u32,
     pub(super) crc: u32,
-    /// Its entry in [`Troubles`], or [`NOBODY`].
+    /// Index of its entry in [`Troubles`], or [`NOBODY`].
     pub(super) trouble: u32,
-    /// Whose connection it is; [`NOBODY`]: idle, or closing.
+    /// Lane that owns the connection, or [`NOBODY`] if the connection is idle or closing.
     pub(super) lane: u32,
-    /// When to send again what has not been acknowledged.
+    /// Deadline of the retransmission timer.
     pub(super) rto_at: u32,
-    /// When to acknowledge at the latest.
+    /// Deadline of the delayed ACK.
     pub(super) ack_at: u32,
-    /// When to give up.
+    /// Time limit of the response, or of the close.
     pub(super) limit_at: u32,
-    /// When the connection's timer runs out; it may be too early, never too
-    /// late.
+    /// When the connection's timer expires. It may expire before the first deadline, but never
+    /// after it.
     pub(super) armed: u32,
-    /// When the request was, or should have been, sent; of a new connection,
-    /// its SYN.
+    /// When the request was sent or due. For a new connection, when its SYN was sent.
     pub(super) asked: Instant,
 }
 
@@ -172,19 +171,19 @@ impl Default for Connection {
 }
 
 impl Connection {
-    /// Something of ours is not acknowledged.
+    /// Returns whether a request, a SYN or a FIN is not acknowledged yet.
     #[inline(always)]
     pub(super) const fn in_flight(&self) -> bool {
         self.snd_una != self.snd_nxt
     }
 
-    /// Bytes received since the last acknowledgement.
+    /// Returns the number of bytes received since the last ACK.
     #[inline(always)]
     pub(super) const fn unacknowledged(&self) -> u32 {
         self.rcv_nxt.wrapping_sub(self.rcv_acked)
     }
 
-    /// Both sides have closed and know it of each other.
+    /// Returns whether both FINs have been sent and acknowledged.
     #[inline(always)]
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Closing
@@ -193,7 +192,7 @@ impl Connection {
             && !self.in_flight()
     }
 
-    /// What its next segment says, when that begins at `seq`.
+    /// Returns the header fields of the next segment, which begins at `seq`.
     #[inline(always)]
     pub(super) fn fields(&self, addresses: &[u32], seq: u32) -> Fields {
         let window = if self.flags.has(Flags::SCALED) {
@@ -211,18 +210,18 @@ impl Connection {
     }
 }
 
-/// What only a connection in trouble needs.
+/// Additional state of a connection with a hole in the received data or an incomplete head.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     /// Parts of a body behind a hole.
     pub(super) ranges: Ranges,
-    /// Where a FIN behind a hole lies.
+    /// Sequence number of a FIN behind a hole.
     pub(super) fin: Option<u32>,
-    /// The part of a head that has come.
+    /// The received part of an incomplete head.
     pub(super) head: Vec<u8>,
 }
 
-/// The connections in trouble.
+/// A side table with the [`Trouble`] of the few connections that have one.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     entries: Vec<Trouble>,
@@ -230,8 +229,8 @@ pub(super) struct Troubles {
 }
 
 impl Troubles {
-    /// The entry that `id` names, given one first if need be. `None` when too
-    /// many are in use.
+    /// Returns the entry with the number `id`. If `id` is [`NOBODY`], allocates an entry first.
+    /// Returns `None` when the table is full.
     pub(super) fn enter(&mut self, id: &mut u32) -> Option<&mut Trouble> {
         if *id == NOBODY {
             if let Some(free) = self.free.pop() {
@@ -257,7 +256,7 @@ impl Troubles {
         self.entries.get_mut(id as usize)
     }
 
-    /// The trouble is over.
+    /// Frees the entry.
     pub(super) fn leave(&mut self, id: &mut u32) {
         if let Some(trouble) = self.entries.get_mut(*id as usize) {
             trouble.ranges.clear();

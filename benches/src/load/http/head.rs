@@ -1,34 +1,33 @@
-//! The head of a response.
+//! The head of a response: its status line and fields.
 
-/// Bytes of a head, at most.
+/// Maximum length of a head in bytes.
 pub(super) const MAX_HEAD: usize = 4096;
-/// Fields of a head, at most.
+/// Maximum number of fields in a head.
 const MAX_FIELDS: usize = 48;
 
-/// What a head says.
+/// The contents of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Its bytes.
+    /// Length of the head in bytes.
     pub(super) len: usize,
     pub(super) status: u16,
-    /// Bytes of the body that follows.
+    /// Length of the body in bytes.
     pub(super) body_len: u32,
-    /// The server will close the connection behind this response.
+    /// Whether the server closes the connection after this response.
     pub(super) close: bool,
 }
 
-/// What begins a response, or what is wrong with it.
+/// Result of parsing the first bytes of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
     Whole(Head),
-    /// More bytes are needed.
+    /// The head is incomplete.
     Part,
-    /// It is no head of a response, or one that does not tell the body's
-    /// length.
+    /// The bytes are not the head of a response, or the head does not give the length of the body.
     Malformed,
 }
 
-/// Reads the head that `bytes` begin with (RFC 9112).
+/// Parses the head at the start of `bytes` (RFC 9112).
 pub(super) fn parse(bytes: &[u8]) -> Parsed {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
@@ -37,7 +36,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
         Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Parsed::Part,
         _ => return Parsed::Malformed,
     };
-    // HTTP/1.0 closes unless it says otherwise (RFC 9112, section 9.3).
+    // An HTTP/1.0 server closes unless its response says otherwise (RFC 9112, section 9.3).
     let mut close = response.version != Some(1);
     let mut body_len = None;
     for field in response.headers.iter() {
@@ -74,8 +73,8 @@ fn number(value: &[u8]) -> Option<u32> {
     text.parse().ok()
 }
 
-/// The last head that was right, as it is the same until the second changes:
-/// comparing is cheaper than parsing.
+/// The last correct head of a page. A server sends the same head until its `Date` changes, and a
+/// comparison is cheaper than parsing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remembered {
     bytes: Vec<u8>,
@@ -83,7 +82,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// Room for ordinary heads.
+    /// Allocates memory for a head of ordinary length.
     pub(super) fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(512),
@@ -91,13 +90,13 @@ impl Remembered {
         }
     }
 
-    /// The head that `bytes` begin with, if it is the remembered one.
+    /// Returns the remembered head if `bytes` begin with the same bytes.
     #[inline(always)]
     pub(super) fn find(&self, bytes: &[u8]) -> Option<Head> {
         self.head.filter(|_| bytes.starts_with(&self.bytes))
     }
 
-    /// Remembers a head, the first bytes of `bytes`.
+    /// Remembers a head, which is at the start of `bytes`.
     pub(super) fn remember(&mut self, head: Head, bytes: &[u8]) {
         self.head = None;
         if let Some(bytes) = bytes.get(..head.len) {
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_head_is_only_itself() {
+    fn only_the_remembered_head_matches() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nbody";
         let Parsed::Whole(head) = parse(text) else {
             panic!("a whole head");

@@ -1,4 +1,4 @@
-//! The client before a server that is played by hand.
+//! Tests of the client against a server whose segments the test writes itself.
 
 use eth::HEADER_LEN as LINK_LEN;
 use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
@@ -11,17 +11,17 @@ use crate::load::meter::Meter;
 use crate::load::tcp::{ACK, FIN, PSH, RST, SYN};
 
 const TCP: usize = LINK_LEN + 20;
-/// The server's first sequence number, soon round the circle.
+/// Initial sequence number of the server. The sequence numbers wrap around soon.
 const ISS: u32 = u32::MAX - 500;
 
-/// A server's hand.
+/// The client under test, and the server's part played by the test.
 struct Hand {
     sink: Sink,
     client: Client,
     now: Instant,
 }
 
-/// What the client has sent last.
+/// The segment that the client sent last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sent {
     port: u16,
@@ -49,7 +49,7 @@ impl Hand {
         hand
     }
 
-    /// Lets time pass, in ms.
+    /// Advances the clock by `ms` milliseconds.
     fn wait(&mut self, ms: u64) {
         self.now = self.now + std::time::Duration::from_millis(ms);
         self.client.handle_timers(&mut self.sink, self.now);
@@ -68,7 +68,7 @@ impl Hand {
         }
     }
 
-    /// Frames sent so far.
+    /// Returns the number of frames that the client has sent.
     fn count(&self) -> u64 {
         nmio::Port::counters(&self.sink).tx_frames
     }
@@ -106,7 +106,7 @@ impl Hand {
         self.client.handle_frame(&mut self.sink, frame, self.now);
     }
 
-    /// Accepts the connection that the client opens: its request.
+    /// Accepts the connection that the client opens, and returns the client's request.
     fn accept(&mut self, options: &[u8]) -> Sent {
         let syn = self.sent();
         assert_eq!(syn.control, SYN);
@@ -127,12 +127,12 @@ impl Hand {
     }
 }
 
-/// A sequence number of the server's, so far behind its SYN.
+/// Returns the sequence number of the server's stream at `offset`.
 fn at(offset: u32) -> u32 {
     ISS.wrapping_add(1).wrapping_add(offset)
 }
 
-/// The body of the test's only page.
+/// Returns the body of the only page.
 fn body() -> Vec<u8> {
     (0..1100u32)
         .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
@@ -148,7 +148,8 @@ fn response() -> Vec<u8> {
     .concat()
 }
 
-/// A name; what the server sends, and a flag with its end; the errors then.
+/// A name, the bytes that the server sends, the control bits of the last segment, and the errors
+/// that the client must count.
 type Case = (&'static str, Vec<u8>, u8, &'static [(&'static str, u64)]);
 
 const SACK: &[u8] = &[4, 2, 1, 1];
@@ -159,7 +160,7 @@ fn the_test_knows_the_page() {
 }
 
 #[test]
-fn what_a_server_may_answer_and_what_is_said_of_it() {
+fn responses_and_the_errors_they_cause() {
     let head = |text: &str| format!("HTTP/1.1 {text}\r\n\r\n").into_bytes();
     let long = head("200 OK\r\nContent-Length: 1101");
     let cases: [Case; 10] = [
@@ -215,16 +216,16 @@ fn what_a_server_may_answer_and_what_is_said_of_it() {
         }
         assert_eq!(hand.errors(), errors, "{name}");
         assert_eq!(hand.completed(), u64::from(errors.is_empty()), "{name}");
-        // Whatever it was, the client goes on.
+        // The client continues after each of these responses.
         hand.wait(60);
         let next = hand.sent();
-        let goes_on = next.control == SYN || next.seq == ack;
-        assert!(goes_on, "{name}: {next:?}");
+        let continues = next.control == SYN || next.seq == ack;
+        assert!(continues, "{name}: {next:?}");
     }
 }
 
 #[test]
-fn a_spoilt_body_has_a_wrong_checksum() {
+fn a_corrupt_body_has_a_wrong_checksum() {
     let mut hand = Hand::new(&workload(&[1100], 1));
     let request = hand.accept(&[]);
     let mut bytes = response();
@@ -239,7 +240,7 @@ fn refused_reset_and_silent_servers() {
     let mut hand = Hand::new(&workload(&[1100], 1));
     let syn = hand.sent();
     hand.send(syn.port, 0, syn.seq, RST | ACK, &[], &[]);
-    assert_eq!(hand.errors(), [], "the reset is not about this SYN");
+    assert_eq!(hand.errors(), [], "the reset does not acknowledge this SYN");
     hand.send(syn.port, 0, syn.seq.wrapping_add(1), RST | ACK, &[], &[]);
     assert_eq!(hand.errors(), [("refused", 1)]);
     hand.wait(60);
@@ -252,7 +253,7 @@ fn refused_reset_and_silent_servers() {
     assert_eq!(
         hand.errors().len(),
         1,
-        "another place in the window is asked about"
+        "a reset elsewhere in the window gets a challenge ACK"
     );
     assert_eq!(hand.sent().control, ACK);
     hand.send(request.port, at(0), 0, RST, &[], &[]);
@@ -265,15 +266,18 @@ fn refused_reset_and_silent_servers() {
     }
     let errors = hand.errors();
     assert!(errors.contains(&("connect timeout", 1)), "{errors:?}");
-    assert!(hand.count() - before < 20, "it sends more and more rarely");
+    assert!(
+        hand.count() - before < 20,
+        "the retransmission interval grows"
+    );
 }
 
 #[test]
-fn a_request_is_sent_again_until_it_is_acknowledged() {
+fn a_request_is_retransmitted_until_it_is_acknowledged() {
     let mut hand = Hand::new(&workload(&[1100], 1));
     let request = hand.accept(&[]);
     hand.wait(199);
-    assert_eq!(hand.count(), 3, "a SYN, an acknowledgement, a request");
+    assert_eq!(hand.count(), 3, "a SYN, an ACK and a request");
     for (wait, count) in [(2, 4), (399, 4), (2, 5)] {
         hand.wait(wait);
         assert_eq!(hand.count(), count);
@@ -289,11 +293,11 @@ fn a_request_is_sent_again_until_it_is_acknowledged() {
     for _ in 0..20 {
         hand.wait(100);
     }
-    assert_eq!(hand.errors(), [("timeout", 1)], "no response came");
+    assert_eq!(hand.errors(), [("timeout", 1)], "no response arrived");
 }
 
 #[test]
-fn a_lone_segment_is_acknowledged_late_and_disorder_at_once() {
+fn in_order_data_gets_a_delayed_ack_and_out_of_order_data_an_immediate_one() {
     let mut hand = Hand::new(&workload(&[1100], 1));
     let request = hand.accept(SACK);
     let ack = request.seq.wrapping_add(request.len);
@@ -304,14 +308,14 @@ fn a_lone_segment_is_acknowledged_late_and_disorder_at_once() {
     assert_eq!(hand.count(), count);
     hand.wait(2);
     assert_eq!(hand.sent().ack, at(100));
-    // A hole of 100 bytes: told, with what lies behind it.
+    // The ACK reports the hole of 100 bytes and the data behind it.
     hand.send(request.port, at(200), ack, ACK, &[], &bytes[200..300]);
     assert_eq!(hand.sent().ack, at(100));
     let option = &hand.sink.last()[TCP + 20..];
     assert_eq!(option[..4], [1, 1, 5, 10]);
     assert_eq!(option[4..8], at(200).to_be_bytes());
     assert_eq!(option[8..12], at(300).to_be_bytes());
-    // What fills it overlaps on both sides.
+    // The segment that fills the hole overlaps the data on both sides.
     hand.send(request.port, at(50), ack, ACK, &[], &bytes[50..250]);
     assert_eq!(hand.sent().ack, at(300));
     hand.send(request.port, at(300), ack, ACK, &[], &bytes[300..]);
@@ -324,8 +328,8 @@ fn a_lone_segment_is_acknowledged_late_and_disorder_at_once() {
     assert_eq!(hand.sent().ack, at(bytes.len() as u32));
 }
 
-/// A connection for one request, answered whole in a segment of `control`:
-/// the request, what acknowledges it, and where the response ends.
+/// Opens a connection for one request and answers it in one segment with these control bits.
+/// Returns the request, its acknowledgement number and the end of the response.
 fn answer_the_only_request(control: u8) -> (Hand, Sent, u32, u32) {
     let mut workload = workload(&[1100], 1);
     workload.requests = 1;
@@ -344,7 +348,7 @@ fn both_sides_close() {
     assert_eq!(hand.completed(), 1);
     let first = hand.sent();
     assert_eq!(first.control, FIN | ACK);
-    // The lane goes on with another connection; the FIN is sent again.
+    // The lane opens another connection, and the client retransmits the FIN.
     hand.wait(0);
     assert_eq!(hand.sent().control, SYN);
     hand.wait(150);
@@ -364,7 +368,7 @@ fn both_sides_close() {
     );
     let used = |hand: &Hand| hand.client.connections.len() - hand.client.free.len();
     assert_eq!(used(&hand), 1);
-    // A late FIN is acknowledged as TIME-WAIT would.
+    // A late FIN is acknowledged as in TIME-WAIT.
     hand.send(request.port, end, ack.wrapping_add(1), ACK | FIN, &[], &[]);
     let late = hand.sent();
     assert_eq!((late.control, late.port), (ACK, request.port));
@@ -376,12 +380,16 @@ fn both_sides_close() {
 }
 
 #[test]
-fn a_server_that_does_not_close_is_closed() {
+fn the_client_closes_if_the_server_does_not() {
     let (mut hand, request, ack, end) = answer_the_only_request(ACK);
     for _ in 0..11 {
         hand.wait(100);
     }
-    assert_eq!(hand.sent().control, SYN, "the lane goes on");
+    assert_eq!(
+        hand.sent().control,
+        SYN,
+        "the lane opens another connection"
+    );
     let fin_ack = ack.wrapping_add(1);
     hand.send(request.port, end, fin_ack, ACK, &[], &[]);
     hand.send(request.port, end, fin_ack, ACK | FIN, &[], &[]);
@@ -392,7 +400,7 @@ fn a_server_that_does_not_close_is_closed() {
 }
 
 #[test]
-fn nothing_that_a_server_sends_is_a_panic_or_a_leak() {
+fn random_segments_cause_no_panic_and_no_leak() {
     let pieces: [&[u8]; 6] = [
         b"HTTP/1.1 200 OK\r\nContent-Length: 1100\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Le",
@@ -408,7 +416,7 @@ fn nothing_that_a_server_sends_is_a_panic_or_a_leak() {
         workload.idle = rng.u32(..3);
         let mut hand = Hand::new(&workload);
         for _ in 0..600 {
-            // Most segments are nearly right, so that they get far.
+            // Most segments are almost correct, so that they reach deep into the client.
             let id = rng.usize(..hand.client.connections.len().min(12));
             let connection = &hand.client.connections[id];
             let port = match rng.u8(..20) {

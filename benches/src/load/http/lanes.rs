@@ -1,7 +1,7 @@
-//! Which request goes out when, and on which connection.
+//! When the requests are sent, and on which connections.
 //!
-//! A *lane* is one of the connections that ask, as the user counts them: it
-//! has one connection after the other when these end.
+//! A *lane* is one of the connections that the user asks for. When its connection ends, the lane
+//! opens the next one.
 
 use std::collections::VecDeque;
 
@@ -13,57 +13,57 @@ use super::{Workload, error};
 use crate::load::pace::Pace;
 use crate::load::tcp::NOBODY;
 
-/// A lane whose connection has failed rests so long, in ms.
+/// Pause of a lane after its connection has failed, in ms.
 const REST: u32 = 50;
-/// The server has so long to close after its last response, or to answer our
-/// closing, in ms.
+/// Time limit in ms for the server to close after its last response, or to acknowledge the client's
+/// FIN.
 const CLOSE_LIMIT: u32 = 1_000;
-/// Requests of an open loop that may wait for a connection.
+/// Maximum number of requests of an open loop that wait for a connection.
 const MAX_BACKLOG: usize = 1 << 16;
-/// Idle connections are opened at this rate a second, which a kernel's
-/// listener can follow, and this many at a time.
+/// Idle connections are opened at this rate per second, which a kernel's listener can sustain. At
+/// most `IDLE_OPENING` handshakes run at the same time.
 const IDLE_RATE: f64 = 40_000.0;
 const IDLE_OPENING: u32 = 512;
-/// When more idle connections fail than this, no further ones are tried.
+/// After more failures than this, no further idle connections are opened.
 const IDLE_FAILURES: u32 = 100;
 
 #[derive(Clone, Debug)]
 struct Lane {
-    /// Right answers in the measured part.
+    /// Number of correct responses in the measured phase.
     completed: u32,
-    /// It is among the ready ones.
+    /// Whether the lane is in the queue of ready lanes.
     ready: bool,
     connection: u32,
-    /// When the request that waits for its next connection should have been
-    /// sent; [`Instant::FAR`]: there is none.
+    /// When the request that waits for the lane's next connection was due. [`Instant::FAR`] if no
+    /// request waits.
     asked: Instant,
 }
 
-/// The lanes, and what waits for them.
+/// All lanes and the queues that they wait in.
 #[derive(Debug)]
 pub(super) struct Lanes {
     all: Vec<Lane>,
-    /// Requests on one connection, or [`ENDLESS`].
+    /// Number of requests on one connection, or [`ENDLESS`].
     requests: u32,
     /// Lanes that need a connection.
     to_open: VecDeque<u32>,
-    /// Lanes that rest, each until a time in ms, in order.
+    /// Lanes that pause, with the end of the pause in ms, in order of time.
     resting: VecDeque<(u32, u32)>,
-    /// Open loop: lanes that can take a request. Some may not be able to any
-    /// more.
+    /// Open loop: lanes that can take a request. The connection of such a lane may have ended
+    /// since.
     ready: VecDeque<u32>,
-    /// Open loop: requests that are due.
+    /// Open loop: due times of the requests that wait for a lane.
     backlog: VecDeque<Instant>,
     pace: Option<Pace>,
     idle: Idle,
     started: bool,
 }
 
-/// Connections that never ask.
+/// The idle connections, which send no requests.
 #[derive(Debug, Default)]
 struct Idle {
     wanted: u32,
-    /// Begun, under way, failed at any time.
+    /// Numbers of connections begun, of handshakes under way, and of failures so far.
     begun: u32,
     opening: u32,
     failed: u32,
@@ -109,13 +109,13 @@ impl Lanes {
         }
     }
 
-    /// In an open loop with a connection for each request, connections are
-    /// opened when a request is due; else at once.
+    /// Returns whether a connection opens only when a request is due. This holds in an open loop
+    /// with one request per connection.
     fn opens_when_due(&self) -> bool {
         self.pace.is_some() && self.requests == 1
     }
 
-    /// When [`Client::handle_lanes`] has something to do.
+    /// Returns when [`Client::handle_lanes`] has work to do.
     pub(super) fn due(&self) -> Option<Instant> {
         let resting =
             (self.resting.front()).map(|(until, _)| Instant::from_millis(u64::from(*until)));
@@ -128,7 +128,7 @@ impl Lanes {
         [resting, pace, idle].into_iter().flatten().min()
     }
 
-    /// Whether the idle connections are open, so that the others may begin.
+    /// Returns whether all idle connections are open, so that the lanes may start.
     pub(super) fn is_ready(&self) -> bool {
         self.idle.is_settled()
     }
@@ -141,12 +141,12 @@ impl Lanes {
         }
     }
 
-    /// Requests a second that are asked for; 0 for a closed loop.
+    /// Returns the requested rate per second, or 0 for a closed loop.
     pub(super) fn rate(&self) -> f64 {
         self.pace.map_or(0.0, |pace| pace.rate())
     }
 
-    /// Right answers a second of the lanes at the 10th percentile and the
+    /// Returns the correct responses per second of the lanes at the 10th percentile and at the
     /// median.
     pub(super) fn connection_rate(&self, seconds: f64) -> Option<[f64; 2]> {
         let mut completed: Vec<u32> = self.all.iter().map(|lane| lane.completed).collect();
@@ -157,7 +157,7 @@ impl Lanes {
         Some([rate(at(10)?), rate(at(50)?)])
     }
 
-    /// A right answer.
+    /// Counts a correct response of a lane.
     #[inline(always)]
     pub(super) fn count(&mut self, lane: u32) {
         if let Some(lane) = self.all.get_mut(lane as usize) {
@@ -165,8 +165,8 @@ impl Lanes {
         }
     }
 
-    /// The lane has no connection any more, and needs one: for the request
-    /// that was to be sent at `asked`, if there is one.
+    /// Queues a lane that has no connection any more for a new one. `asked` is the due time of the
+    /// request that waits for the connection, if any.
     fn reopen(&mut self, lane: u32, asked: Instant) {
         let entry = &mut self.all[lane as usize];
         entry.connection = NOBODY;
@@ -178,7 +178,7 @@ impl Lanes {
         }
     }
 
-    /// Each lane has a connection, rests, waits for one, or is ready.
+    /// Checks that each lane either has a connection, pauses or waits for a connection.
     #[cfg(test)]
     pub(super) fn check(&self, connections: &[Connection]) {
         for lane in 0..self.all.len() as u32 {
@@ -190,8 +190,7 @@ impl Lanes {
         }
     }
 
-    /// The lane can take a request: the one that waits longest, or the next
-    /// one. Gives the former.
+    /// Queues a lane that can take a request, unless it is queued already.
     #[inline(always)]
     fn make_ready(&mut self, lane: u32) {
         let entry = &mut self.all[lane as usize];
@@ -203,8 +202,8 @@ impl Lanes {
 }
 
 impl Client {
-    /// What is due for lanes: the first connections, idle ones, ends of
-    /// rests, requests of an open loop.
+    /// Handles everything that is due: the first connections, idle connections, ends of pauses, and
+    /// requests of an open loop.
     #[inline(always)]
     pub(super) fn handle_lanes(&mut self, now: Instant) {
         if !self.lanes.started {
@@ -244,8 +243,7 @@ impl Client {
         }
     }
 
-    /// Takes the requests that are due, and gives lanes to those that can
-    /// have one.
+    /// Takes the requests that are due and passes them to ready lanes.
     #[inline(always)]
     fn handle_pace(&mut self, now: Instant) {
         while let Some(due) = (self.lanes.pace.as_mut()).and_then(|pace| pace.take(now)) {
@@ -274,7 +272,7 @@ impl Client {
         }
     }
 
-    /// Whether the lane that was made ready with this connection still is.
+    /// Returns whether a lane that was ready with this connection can still use it.
     #[inline(always)]
     fn can_ask(&self, id: u32, lane: u32) -> bool {
         (self.connections.get(id as usize)).is_some_and(|connection| {
@@ -299,7 +297,7 @@ impl Client {
         }
     }
 
-    /// Opens a connection; `None` while there is no entry or no port free.
+    /// Opens a connection. Returns `None` if there is no free entry or port.
     #[inline(always)]
     fn open(&mut self, lane: u32, now: Instant) -> Option<u32> {
         let id = *self.free.last()?;
@@ -324,7 +322,7 @@ impl Client {
         Some(id)
     }
 
-    /// The server has accepted a connection.
+    /// Handles the end of the handshake.
     #[inline(always)]
     pub(super) fn handle_established(&mut self, id: u32, now: Instant) {
         self.queue(id, Flags::THIRD);
@@ -342,7 +340,7 @@ impl Client {
         }
     }
 
-    /// A connection can take its next request.
+    /// Sends the next request on a connection, or makes its lane ready.
     #[inline(always)]
     pub(super) fn next_request(&mut self, id: u32, lane: u32, now: Instant) {
         if self.lanes.pace.is_none() {
@@ -370,7 +368,7 @@ impl Client {
         self.queue(id, Flags::REQUEST | Flags::BUSY);
     }
 
-    /// After a whole response: the next request, or the end.
+    /// Continues after a complete response, with the next request or the end of the connection.
     #[inline(always)]
     pub(super) fn after_response(&mut self, id: u32, server_closes: bool, now: Instant) {
         let now_ms = self.now_ms;
@@ -388,8 +386,7 @@ impl Client {
         }
     }
 
-    /// The server has closed its side: we close ours. Its lane goes on with
-    /// another connection.
+    /// Handles the server's FIN. The client closes too, and the lane opens another connection.
     #[inline(always)]
     pub(super) fn handle_fin(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];
@@ -402,8 +399,8 @@ impl Client {
         }
     }
 
-    /// Closes our side. A request that was not sent yet goes to the lane's
-    /// next connection, one without a response has failed.
+    /// Closes the client's side. A request that was not sent moves to the lane's next connection. A
+    /// request without a response has failed.
     #[inline(always)]
     pub(super) fn close(&mut self, id: u32) {
         let now_ms = self.now_ms;
@@ -428,14 +425,14 @@ impl Client {
         }
     }
 
-    /// A connection has failed, as `kind` says, and is reset; its lane rests.
+    /// Resets a connection that failed with the error `kind`. Its lane pauses.
     #[cold]
     pub(super) fn fail<P: Port>(&mut self, port: &mut P, id: u32, kind: &'static str) {
         self.reset(port, id);
         self.fail_silently(id, kind);
     }
 
-    /// As [`Client::fail`], when the server knows.
+    /// As [`Client::fail`], but without a reset, because the server knows of the failure.
     #[cold]
     pub(super) fn fail_silently(&mut self, id: u32, kind: &'static str) {
         let connection = &self.connections[id as usize];
@@ -460,7 +457,7 @@ impl Client {
         self.rest(lane, if unsent { asked } else { Instant::FAR });
     }
 
-    /// Lets a lane rest before its next connection.
+    /// Lets a lane pause before its next connection.
     fn rest(&mut self, lane: u32, asked: Instant) {
         let entry = &mut self.lanes.all[lane as usize];
         entry.connection = NOBODY;

@@ -1,4 +1,4 @@
-//! Segments of the server.
+//! Processing of the server's segments.
 
 use nmio::{Instant, Port};
 
@@ -8,8 +8,8 @@ use super::error;
 use crate::load::tcp::{ACK, FIN, Fields, NOBODY, Negotiated, RST, SYN, Segment, before};
 
 impl Client {
-    /// A segment to connection `id` (RFC 9293, section 3.10.7); `payload`
-    /// begins with its header.
+    /// Handles a segment for connection `id` (RFC 9293, section 3.10.7). `payload` begins with the
+    /// TCP header.
     #[inline(always)]
     pub(super) fn handle_segment<P: Port>(
         &mut self,
@@ -34,11 +34,11 @@ impl Client {
             if acked > 0 {
                 connection.tries = 0;
             } else if connection.flags.has(Flags::REQUEST) {
-                // Perhaps the window that it waits for.
+                // The segment may have opened the window for which the request waits.
                 self.queue(id, Flags::REQUEST);
             }
         } else if before(connection.snd_nxt, segment.ack) {
-            // It acknowledges what was never sent.
+            // The segment acknowledges data that was never sent.
             return self.queue(id, Flags::ACK);
         }
         if segment.len > 0 || segment.has(FIN) {
@@ -51,7 +51,7 @@ impl Client {
         }
     }
 
-    /// SYN-SENT (RFC 9293, section 3.10.7.3).
+    /// Handles a segment in SYN-SENT (RFC 9293, section 3.10.7.3).
     fn handle_opening<P: Port>(
         &mut self,
         port: &mut P,
@@ -62,7 +62,7 @@ impl Client {
     ) {
         let connection = &mut self.connections[id as usize];
         if segment.has(ACK) && segment.ack != connection.snd_nxt {
-            // The server still has a connection that we have forgotten.
+            // The server still has an older connection with this 4-tuple.
             if !segment.has(RST) {
                 let mut fields = connection.fields(&self.addresses, segment.ack);
                 fields.ack = 0;
@@ -99,26 +99,26 @@ impl Client {
         self.handle_established(id, now);
     }
 
-    /// A segment with SYN or RST, or without ACK, to an open connection.
+    /// Handles a segment of an open connection that has SYN or RST or lacks ACK.
     #[cold]
     fn handle_control<P: Port>(&mut self, port: &mut P, id: u32, segment: &Segment) {
         let connection = &self.connections[id as usize];
         let expected = segment.seq == connection.rcv_nxt;
         if segment.has(RST) {
-            // RFC 5961, section 3.2: any other place in the window is asked
-            // about.
+            // RFC 5961, section 3.2: a reset elsewhere in the window gets a challenge ACK.
             if expected {
                 self.fail_silently(id, error::RESET);
             } else if segment.seq.wrapping_sub(connection.rcv_nxt) < WINDOW {
                 self.acknowledge_now(port, id);
             }
         } else if segment.has(SYN) {
-            // Our acknowledgement of the SYN was lost (or RFC 5961, section 4).
+            // The server did not get the third segment of the handshake, or the SYN is an attack
+            // (RFC 5961, section 4).
             self.acknowledge_now(port, id);
         }
     }
 
-    /// Data, or a FIN.
+    /// Handles data or a FIN.
     #[inline(always)]
     fn handle_data<P: Port>(
         &mut self,
@@ -139,7 +139,7 @@ impl Client {
         }
         let fin = segment.has(FIN);
         if known > segment.len || (known == segment.len && !fin) {
-            // All of it is known: our acknowledgement was lost.
+            // All data is duplicate, because the client's ACK was lost.
             return self.acknowledge_now(port, id);
         }
         if connection.flags.has(Flags::BUSY) {
@@ -160,7 +160,7 @@ impl Client {
         }
     }
 
-    /// Data or a FIN when nobody waits for it any more.
+    /// Handles data or a FIN of a connection that the client has closed.
     #[cold]
     fn handle_late_data<P: Port>(&mut self, port: &mut P, id: u32, segment: &Segment) {
         let connection = &mut self.connections[id as usize];
@@ -171,13 +171,13 @@ impl Client {
         } else if all_known && end == connection.rcv_nxt {
             self.handle_fin(id);
         } else {
-            // RFC 9293, section 3.10.7.1: as if there were no connection.
+            // RFC 9293, section 3.10.7.1: the client resets as if the connection did not exist.
             self.reset(port, id);
             self.release(id);
         }
     }
 
-    /// Something before this segment is missing.
+    /// Handles a segment behind a hole.
     #[cold]
     fn handle_out_of_order<P: Port>(
         &mut self,
@@ -188,8 +188,7 @@ impl Client {
     ) {
         let connection = &mut self.connections[id as usize];
         let start = segment.seq.wrapping_sub(connection.rcv_nxt);
-        // Only what belongs to the body that is being received can be kept by
-        // its checksum.
+        // The client can keep a checksum only for data of the present body.
         let fits = connection.flags.has(Flags::BODY)
             && start < WINDOW
             && u64::from(start) + u64::from(segment.len) <= u64::from(connection.body_left);
@@ -202,8 +201,8 @@ impl Client {
         self.acknowledge_now(port, id);
     }
 
-    /// Data in order on a connection that has holes, or a part of a head.
-    /// False when the connection has ended.
+    /// Handles in-order data of a connection with holes or with an incomplete head. Returns false
+    /// when the connection has ended.
     #[cold]
     fn fill_hole<P: Port>(&mut self, port: &mut P, id: u32, mut data: &[u8], now: Instant) -> bool {
         loop {
@@ -223,8 +222,7 @@ impl Client {
                 let hole = (trouble.ranges.first()).map_or(u32::MAX, |at| at.wrapping_sub(rcv_nxt));
                 let (piece, rest) = data.split_at(data.len().min(hole as usize));
                 data = rest;
-                // RFC 5681, section 4.2: what fills a hole is acknowledged at
-                // once.
+                // RFC 5681, section 4.2: data that fills a hole is acknowledged at once.
                 connection.flags.set(Flags::ACK);
                 if !self.deliver(port, id, piece, now) {
                     return false;
@@ -233,8 +231,8 @@ impl Client {
         }
     }
 
-    /// Leaves the side table when there are no holes any more. False when the
-    /// server has closed behind them.
+    /// Leaves the side table if no hole remains. Returns false when the server's FIN was behind the
+    /// last hole.
     fn leave_trouble(&mut self, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
         let Some(trouble) = self.troubles.get(connection.trouble) else {
@@ -253,8 +251,8 @@ impl Client {
         !fin
     }
 
-    /// A segment to no connection (RFC 9293, section 3.10.7.1): to a FIN the
-    /// answer is what TIME-WAIT's would be, as this client has no such state.
+    /// Handles a segment without a connection (RFC 9293, section 3.10.7.1). A FIN is acknowledged
+    /// as in TIME-WAIT, because this client has no such state.
     #[cold]
     pub(super) fn handle_stray<P: Port>(&self, port: &mut P, address: usize, segment: &Segment) {
         let fields = Fields {

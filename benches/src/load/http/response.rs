@@ -1,4 +1,4 @@
-//! Bytes of responses, in order.
+//! Processing of in-order response data.
 
 use nmio::{Instant, Port};
 
@@ -8,19 +8,18 @@ use super::error;
 use super::head::{Head, Parsed, parse};
 use crate::load::tcp::{NOBODY, combined, continued};
 
-/// What data does to a response whose head is not whole yet.
+/// Result of parsing data before the body.
 enum Step {
-    /// The body begins so far inside.
+    /// The body begins at this offset of the data.
     Body(usize),
-    /// The head goes on.
+    /// The head is still incomplete.
     More,
-    /// There is no response.
+    /// The connection has failed.
     Failed,
 }
 
 impl Client {
-    /// Takes `data`, the next bytes in order. False when that has ended the
-    /// connection.
+    /// Processes `data`, the next bytes in order. Returns false when the connection has ended.
     #[inline(always)]
     pub(super) fn deliver<P: Port>(
         &mut self,
@@ -55,8 +54,8 @@ impl Client {
         true
     }
 
-    /// Takes a part of the body that came before its turn. False when that
-    /// has ended the connection.
+    /// Processes a part of the body that arrived out of order. Returns false when the connection
+    /// has ended.
     #[cold]
     pub(super) fn deliver_range<P: Port>(
         &mut self,
@@ -81,11 +80,11 @@ impl Client {
         true
     }
 
-    /// The first bytes of a response.
+    /// Parses the first bytes of a response.
     #[inline(always)]
     fn begin<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
         let connection = &mut self.connections[id as usize];
-        // Before the request is on its way there can be no response.
+        // There can be no response before the request has been sent.
         if !connection.flags.has(Flags::BUSY) || connection.flags.has(Flags::REQUEST) {
             self.fail(port, id, error::UNASKED);
             return Step::Failed;
@@ -100,7 +99,7 @@ impl Client {
         self.begin_slowly(port, id, data)
     }
 
-    /// A head that is not the remembered one.
+    /// Parses a head that differs from the remembered one.
     #[inline(never)]
     fn begin_slowly<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
         let connection = &mut self.connections[id as usize];
@@ -125,7 +124,7 @@ impl Client {
                 } else if !connection.flags.has(Flags::BAD_STATUS | Flags::BAD_LENGTH) {
                     page.head.remember(head, data);
                 }
-                // The head has become whole by this data.
+                // This data completed the head.
                 Step::Body(head.len.saturating_sub(known))
             }
             Parsed::Part if known > 0 => Step::More,
@@ -144,7 +143,7 @@ impl Client {
         }
     }
 
-    /// A response is whole.
+    /// Checks a complete response and continues with the next request.
     #[inline(always)]
     fn complete(&mut self, id: u32, now: Instant) {
         let measuring = self.measuring();
@@ -168,7 +167,7 @@ impl Client {
     }
 }
 
-/// Notes what a head says about the body.
+/// Records what a head says about the body.
 #[inline(always)]
 fn accept(connection: &mut Connection, head: &Head, expected_len: u32) {
     connection.flags.set(Flags::BODY);

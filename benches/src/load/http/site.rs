@@ -1,4 +1,4 @@
-//! What is asked for, and what must come back.
+//! The pages to request and the expected responses.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -10,28 +10,28 @@ use crc32fast::Hasher;
 
 use crate::load::LoadError;
 
-/// Paths of a mix, at most.
+/// Maximum number of paths in a mix.
 pub const MAX_PATHS: usize = 1 << 16;
-/// A request's bytes, at most: it fits one segment to any peer.
+/// Maximum length of a request, so that it fits into one segment to any peer.
 const MAX_REQUEST: usize = crate::load::tcp::DEFAULT_MSS as usize;
-/// Bytes read from a file at a time.
+/// Number of bytes read from a file at a time.
 const BLOCK: usize = 1 << 18;
 
 /// One file of the site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// As it is asked for, from the slash on.
+    /// Path in the request, beginning with a slash.
     pub path: String,
-    /// How often it is asked for, in relation to the others.
+    /// Relative frequency of requests for this page.
     pub weight: f64,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub len: u32,
-    /// The body's CRC-32.
+    /// CRC-32 of the body.
     pub crc: u32,
 }
 
 impl Page {
-    /// A page whose body is at hand.
+    /// Creates a page with this body.
     pub fn of(path: &str, weight: f64, body: &[u8]) -> Self {
         Self {
             path: path.to_owned(),
@@ -41,10 +41,10 @@ impl Page {
         }
     }
 
-    /// A page of the folder `site`.
+    /// Reads a page from the directory `site`.
     ///
     /// # Errors
-    /// When there is no such file, or its path cannot be asked for.
+    /// Fails when the file does not exist or the path has special characters.
     pub fn read(site: &Path, path: &str, weight: f64) -> Result<Self, LoadError> {
         let asked = |why: String| LoadError::Asked(format!("`{path}`: {why}"));
         let relative = path
@@ -52,7 +52,7 @@ impl Page {
             .ok_or_else(|| asked("a path begins with a slash".into()))?;
         if !path.bytes().all(is_plain) || relative.split('/').any(|part| part == "..") {
             return Err(asked(
-                "only letters, digits and -._~/ are asked for as they are".into(),
+                "a path may have only letters, digits and -._~/".into(),
             ));
         }
         let mut file = site.join(relative);
@@ -71,7 +71,7 @@ impl Page {
     }
 }
 
-/// Needs no percent-encoding in a path (RFC 3986, section 3.3).
+/// Returns whether a path needs no percent-encoding of this byte (RFC 3986, section 3.3).
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte)
 }
@@ -91,10 +91,10 @@ fn checksum(file: &Path) -> io::Result<(u64, u32)> {
     }
 }
 
-/// The pages of a mix: a line each, a weight and a path.
+/// Reads the pages of a mix. Each line of the file has a weight and a path.
 ///
 /// # Errors
-/// When the file cannot be read or makes no sense, with the line.
+/// Fails when the file cannot be read or a line is invalid, and names the line.
 pub fn read_mix(site: &Path, mix: &PathBuf) -> Result<Vec<Page>, LoadError> {
     let text = fs::read_to_string(mix)
         .map_err(|error| LoadError::Asked(format!("cannot read {}: {error}", mix.display())))?;
@@ -129,10 +129,10 @@ fn is_weight(weight: f64) -> bool {
     weight.is_finite() && weight > 0.0
 }
 
-/// The request for a page; the last one on a connection says so.
+/// Builds the request for a page. The last request on a connection asks the server to close.
 ///
 /// # Errors
-/// When it is too long.
+/// Fails when the request is too long.
 pub(super) fn request(page: &Page, host: SocketAddrV4, last: bool) -> Result<Vec<u8>, LoadError> {
     let close = if last { "Connection: close\r\n" } else { "" };
     let request = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{close}\r\n", page.path);
@@ -145,11 +145,11 @@ pub(super) fn request(page: &Page, host: SocketAddrV4, last: bool) -> Result<Vec
     Ok(request.into_bytes())
 }
 
-/// Draws pages by their weights, in constant time (the alias method).
+/// Draws pages by their weights in constant time (the alias method).
 #[derive(Debug)]
 pub(super) struct Draw {
-    /// For each page: up to which fraction of 2^32 it is the page itself, and
-    /// which one it is above.
+    /// For each column: the threshold as a fraction of 2^32, and the page that is drawn above it.
+    /// Below it, the column's own page is drawn.
     columns: Vec<(u32, u32)>,
     rng: fastrand::Rng,
 }
@@ -165,7 +165,7 @@ impl Draw {
             (0..parts.len()).partition(|i| parts[*i] < 1.0);
         while let (Some(&one), Some(&other)) = (small.last(), large.last()) {
             small.pop();
-            // A small part is from 0 to 1.
+            // The small part is between 0 and 1.
             #[allow(clippy::cast_sign_loss)]
             let own = (parts[one] * f64::from(u32::MAX)) as u32;
             columns[one] = (own, other as u32);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_says_which_line_is_wrong() {
+    fn errors_in_a_mix_name_the_line() {
         let folder = std::env::temp_dir().join(format!("load-mix-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("a.bin"), b"123456789").unwrap();

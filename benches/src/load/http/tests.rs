@@ -1,4 +1,4 @@
-//! The client against the real server, on simulated links.
+//! Tests of the client against Sandstorm on simulated links.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT_MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
 const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
-/// Around a segment's end, and some segments.
+/// Lengths of bodies around the end of the first segment, and of several segments.
 const SIZES: [usize; 8] = [0, 1, 1100, 1460, 1461, 5000, 65_536, 300_000];
 
 pub(super) fn place() -> Place {
@@ -35,7 +35,7 @@ pub(super) fn place() -> Place {
     }
 }
 
-/// Bytes in which no segment is like another.
+/// Returns a body in which all segments differ.
 fn body(len: usize) -> Vec<u8> {
     (0..len as u32)
         .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
@@ -70,7 +70,7 @@ struct World {
     mode: SendMode,
     seed: u64,
     measured: Duration,
-    /// Changes the served files, which the client does not know of.
+    /// Changes the served files without the client's knowledge.
     spoil: fn(&mut Vec<u8>),
 }
 
@@ -122,7 +122,7 @@ impl World {
         let meter = Meter::new(Duration::from_millis(10), self.measured);
         let mut client = Client::new(&place(), workload, meter).unwrap();
         let config = LoopConfig::default();
-        // The phases are stepped through from outside, as `drive` does.
+        // The test enters the phases itself, as `drive` does.
         loop {
             let end = if Generator::<SimPort>::is_ready(&client) {
                 client.meter.advance(clock.now());
@@ -150,7 +150,7 @@ impl World {
             (&mut client_port, &mut client),
             (&mut server_port, &mut server),
         );
-        // Where nothing was closed, nothing is in TIME-WAIT either.
+        // If no connection was closed, none is in TIME-WAIT.
         if self.path.loss == 0.0 && workload.requests == 0 {
             assert_eq!(server.transports.stack().connections(), 0, "all are reset");
         }
@@ -208,7 +208,7 @@ fn keep_alive() {
 }
 
 #[test]
-fn a_connection_each() {
+fn a_new_connection_for_each_request() {
     let world = World::new();
     let mut workload = workload(&SIZES, 10);
     workload.requests = 1;
@@ -234,7 +234,7 @@ fn some_requests_on_each_connection() {
 }
 
 #[test]
-fn loss_and_disorder_delay_and_spoil_nothing() {
+fn loss_and_reordering_cause_no_errors() {
     for seed in 0..3 {
         for requests in [0, 1, 5] {
             let mut world = World::new();
@@ -275,7 +275,7 @@ fn an_open_loop_keeps_its_rate() {
 
 #[test]
 fn an_open_loop_that_is_too_fast_shows_in_latency_and_errors() {
-    // 300 KB at 1 Gb/s: 400 requests a second.
+    // At 1 Gb/s, 300 KB allow about 400 requests per second.
     let mut workload = workload(&[300_000], 4);
     workload.pace = Some(Pace::new(100_000.0, 1));
     let (report, ..) = World::new().run(&workload, &SIZES);
@@ -285,7 +285,7 @@ fn an_open_loop_that_is_too_fast_shows_in_latency_and_errors() {
 }
 
 #[test]
-fn what_is_wrong_is_counted_by_its_kind() {
+fn errors_are_counted_by_kind() {
     let spoiled = |spoil: fn(&mut Vec<u8>)| {
         let mut world = World::new();
         world.measured = Duration::from_millis(100);

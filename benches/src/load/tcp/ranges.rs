@@ -1,14 +1,14 @@
-//! Data received out of order, remembered by its checksum alone.
+//! Data received out of order, of which only the checksum is stored.
 
 use arrayvec::ArrayVec;
 use crc32fast::Hasher;
 
 use super::{MAX_SACK_BLOCKS, before};
 
-/// Ranges with holes between them that one connection can have.
+/// Maximum number of ranges with holes between them on one connection.
 pub(in super::super) const MAX_RANGES: usize = 32;
 
-/// Bytes `start..end` in sequence space, and the CRC-32 of them.
+/// The bytes `start..end` in sequence space and their CRC-32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     start: u32,
@@ -22,16 +22,16 @@ impl Range {
     }
 }
 
-/// What has been received beyond the first hole.
+/// Data received beyond the first hole.
 ///
-/// The bytes themselves are gone; where ranges meet, their checksums are
-/// combined. Data that is there already is not looked at again.
+/// The bytes themselves are not stored. When two ranges meet, their checksums are combined.
+/// Duplicate data is skipped.
 #[derive(Debug, Default)]
 pub(in super::super) struct Ranges {
-    /// In order; no two touch.
+    /// In order of sequence numbers. No two ranges are adjacent.
     ranges: ArrayVec<Range, MAX_RANGES>,
-    /// The start of the range that was added to last, which a SACK option
-    /// tells first (RFC 2018, section 4).
+    /// Start of the range that grew last. The SACK option reports this range first (RFC 2018,
+    /// section 4).
     latest: u32,
 }
 
@@ -44,12 +44,12 @@ impl Ranges {
         self.ranges.clear();
     }
 
-    /// Where the first range begins.
+    /// Returns the start of the first range.
     pub(in super::super) fn first(&self) -> Option<u32> {
         self.ranges.first().map(|range| range.start)
     }
 
-    /// Takes the first range if it begins at `at`: its length and CRC.
+    /// Removes the first range if it starts at `at`, and returns its length and CRC.
     pub(in super::super) fn take_at(&mut self, at: u32) -> Option<(u32, u32)> {
         if self.first() != Some(at) {
             return None;
@@ -58,8 +58,8 @@ impl Ranges {
         Some((range.len(), range.crc))
     }
 
-    /// Adds what is new in `data`, which begins at `seq`. A piece that would
-    /// need a range too many is forgotten, as if it had been lost.
+    /// Adds the new part of `data`, which begins at `seq`. A piece that would exceed [`MAX_RANGES`]
+    /// is dropped.
     pub(in super::super) fn add(&mut self, seq: u32, data: &[u8]) {
         let end = seq.wrapping_add(data.len() as u32);
         let mut at = seq;
@@ -112,7 +112,7 @@ impl Ranges {
         }
     }
 
-    /// The blocks of a SACK option: the latest range first.
+    /// Returns the blocks of a SACK option, beginning with the latest range.
     pub(in super::super) fn blocks(&self) -> ArrayVec<(u32, u32), MAX_SACK_BLOCKS> {
         let is_latest = |range: &&Range| range.start == self.latest;
         let latest = self.ranges.iter().filter(is_latest);
@@ -124,7 +124,7 @@ impl Ranges {
     }
 }
 
-/// The CRC of what has `crc` with `data` behind it.
+/// Returns the CRC of the bytes with the CRC `crc` followed by `data`.
 #[inline(always)]
 pub(in super::super) fn continued(crc: u32, data: &[u8]) -> u32 {
     let mut hasher = Hasher::new_with_initial(crc);
@@ -132,7 +132,7 @@ pub(in super::super) fn continued(crc: u32, data: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The CRC of two pieces, the second of `len` bytes.
+/// Returns the CRC of two adjacent pieces. The second piece has `len` bytes.
 pub(in super::super) fn combined(first: u32, second: u32, len: u32) -> u32 {
     let mut hasher = Hasher::new_with_initial(first);
     hasher.combine(&Hasher::new_with_initial_len(second, u64::from(len)));
@@ -143,7 +143,7 @@ pub(in super::super) fn combined(first: u32, second: u32, len: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Puts together `pieces` of `whole`, as a connection does.
+    /// Reassembles `pieces` of `whole` as a connection does.
     fn assemble(whole: &[u8], base: u32, pieces: &[(usize, usize)]) -> (usize, u32) {
         let (mut have, mut crc) = (0, 0);
         let mut ranges = Ranges::default();
@@ -180,7 +180,7 @@ mod tests {
                 .map(|start| (start, whole.len().min(start + rng.usize(200..900))))
                 .collect();
             rng.shuffle(&mut pieces);
-            // What was forgotten comes again.
+            // Repeats every piece, so that dropped pieces arrive again.
             let mut twice = pieces.clone();
             pieces.sort_unstable();
             twice.extend(pieces);
@@ -190,14 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_bounded_and_the_latest_is_told_first() {
+    fn ranges_are_bounded_and_the_latest_is_reported_first() {
         let mut ranges = Ranges::default();
         for i in 0..2 * MAX_RANGES as u32 {
             ranges.add(i * 10, &[1; 5]);
         }
         assert_eq!(ranges.ranges.len(), MAX_RANGES);
         ranges.add(25, &[1; 5]);
-        assert_eq!(ranges.ranges.len(), MAX_RANGES - 1, "it joined two");
+        assert_eq!(
+            ranges.ranges.len(),
+            MAX_RANGES - 1,
+            "the new piece joins two ranges"
+        );
         let blocks = ranges.blocks();
         assert_eq!(blocks[0], (20, 35));
         assert_eq!(blocks[1..], [(0, 5), (10, 15), (40, 45)]);

@@ -1,18 +1,18 @@
-//! Who has which address and port of ours.
+//! Connections by local address and port.
 
-/// No connection.
+/// The value for "no connection".
 pub(in super::super) const NOBODY: u32 = u32::MAX;
 
-/// Ports below are left to others, as a kernel does.
+/// Lowest port in use. As in a kernel, lower ports are reserved.
 const FIRST_PORT: u16 = 1024;
-/// Ports of one address.
+/// Number of ports per address.
 const PORTS: usize = 65_536 - FIRST_PORT as usize;
-/// Slots looked at for a free one, at most, in one go.
+/// Maximum number of slots that one search examines.
 const MOST_LOOKS: usize = 1 << 16;
 
-/// Connections by address and port, found without a hash. They are given out
-/// in turn, so that a 4-tuple comes again as late as can be: a server that
-/// has closed first remembers it for some time (TIME-WAIT).
+/// A table of connections, indexed by address and port without a hash. Slots are taken in turn, so
+/// that a 4-tuple is reused as late as possible. A server that closed first remembers the 4-tuple
+/// for some time (TIME-WAIT).
 #[derive(Debug)]
 pub(in super::super) struct Slots {
     /// The connection of each port, address by address.
@@ -27,12 +27,12 @@ impl Slots {
         Self { connections, next }
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     pub(in super::super) fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// How many are taken.
+    /// Returns the number of slots in use.
     #[cfg(test)]
     pub(in super::super) fn used(&self) -> usize {
         (self.connections.iter())
@@ -40,8 +40,8 @@ impl Slots {
             .count()
     }
 
-    /// Gives the next free slot to `connection`: which address and port that
-    /// is. `None` when there is none near by.
+    /// Gives the next free slot to `connection` and returns its address index and port. Returns
+    /// `None` if the search finds no free slot.
     pub(in super::super) fn take(&mut self, connection: u32) -> Option<(u8, u16)> {
         for _ in 0..MOST_LOOKS.min(self.connections.len()) {
             let slot = self.next;
@@ -63,7 +63,7 @@ impl Slots {
         Some(address * PORTS + usize::from(port.checked_sub(FIRST_PORT)?))
     }
 
-    /// The connection there, or [`NOBODY`].
+    /// Returns the connection of this address and port, or [`NOBODY`].
     #[inline(always)]
     pub(in super::super) fn get(&self, address: usize, port: u16) -> u32 {
         Self::at(address, port)
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_comes_again_after_all_others() {
+    fn a_slot_is_reused_after_all_others() {
         let mut slots = Slots::new(2, 5);
         let first = slots.take(1).unwrap();
         assert_eq!(first, (0, 1029));
@@ -96,12 +96,12 @@ mod tests {
             assert_ne!(slots.take(i as u32), Some(first));
         }
         assert_eq!(slots.take(9), Some(first));
-        assert_eq!(slots.take(10), None, "all are taken");
+        assert_eq!(slots.take(10), None, "no slot is free");
         assert_eq!(slots.get(1, 65_535), slots.len() as u32 - 6);
     }
 
     #[test]
-    fn what_is_not_ours_is_nobodys() {
+    fn ports_out_of_range_have_no_connection() {
         let slots = Slots::new(1, 0);
         assert_eq!(slots.get(0, 1023), NOBODY);
         assert_eq!(slots.get(1, 1024), NOBODY);

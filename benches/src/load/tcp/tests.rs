@@ -19,13 +19,13 @@ fn place() -> Place {
     }
 }
 
-/// What the server makes of a frame: it is right in all checksums.
+/// Parses a frame as the server does and verifies all its checksums.
 fn received(frame: &[u8]) -> (Segment, Vec<u8>) {
     let sink = Sink::new(1500, 4, 0);
     let place = place();
     let mut host = Host::own(Station::new(place.link.peer, &[place.target.0.into()]));
     let Input::Tcp(packet) = host.receive(sink.frame_from(frame), Instant::ZERO) else {
-        panic!("no TCP: {frame:x?}");
+        panic!("the server rejects {frame:x?}");
     };
     assert!(packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT));
     assert_eq!(packet.addresses().src(), place.addresses[0]);
@@ -45,7 +45,7 @@ fn fields(rng: &mut fastrand::Rng) -> Fields {
 }
 
 #[test]
-fn prepared_packets_are_whole_and_right() {
+fn prepared_packets_are_valid() {
     let mut rng = fastrand::Rng::with_seed(1);
     let packets = PacketTemplates::new(&place());
     for _ in 0..200 {
@@ -71,7 +71,7 @@ fn prepared_packets_are_whole_and_right() {
 }
 
 #[test]
-fn a_syn_tells_what_we_can() {
+fn a_syn_offers_all_supported_options() {
     let mut frame = vec![0; PacketTemplates::new(&place()).syn.len()];
     let fields = fields(&mut fastrand::Rng::with_seed(2));
     PacketTemplates::new(&place())
@@ -87,7 +87,7 @@ fn a_syn_tells_what_we_can() {
 }
 
 #[test]
-fn sack_blocks_are_written_with_their_sum() {
+fn acks_with_sack_blocks_have_valid_checksums() {
     let mut rng = fastrand::Rng::with_seed(3);
     let packets = PacketTemplates::new(&place());
     for count in 0..=MAX_SACK_BLOCKS {
@@ -132,5 +132,5 @@ fn hostile_options() {
     }
     assert_eq!(read(&[3, 3, 200]).window_scale, Some(14));
     assert_eq!(read(&[8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 2, 4, 4, 0]).mss, 1024);
-    assert_eq!(Negotiated::read(&[1, 2, 3]), nothing, "a cut header");
+    assert_eq!(Negotiated::read(&[1, 2, 3]), nothing, "a truncated header");
 }
