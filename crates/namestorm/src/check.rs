@@ -69,8 +69,8 @@ fn check_signed(zone: &Zone, report: &mut Report) {
             sign.place(),
             format!(
                 "{} is signed (DNSSEC), but signatures and proofs are not sent with answers yet: \
-                 while the parent has DS records for it, resolvers that validate refuse the \
-                 answers; remove those records first",
+                 while the parent has DS records for it, validating resolvers refuse the \
+                 answers; remove the DS records first",
                 Shown(zone.apex())
             ),
         );
@@ -105,7 +105,7 @@ fn check_types(name: NameRef<'_>, report: &mut Report) {
         match set.rtype() {
             SOA if !name.key().is_empty() => report.error(
                 set.place(),
-                format!("an SOA record belongs to the zone's name only, not to {shown}"),
+                format!("an SOA record is allowed only at the zone's name, not at {shown}"),
             ),
             // RFC 4592, sections 4.2 and 4.4.
             NS | DNAME if wildcard => report.error(
@@ -127,7 +127,7 @@ fn only_one(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
         report.error(
             place,
             format!(
-                "{} has a second {} record; there can be one only",
+                "{} has a second {} record; only one is allowed",
                 Shown(name.owner()),
                 rtype::show(rrset.rtype())
             ),
@@ -182,7 +182,7 @@ fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
         report.warning(
             place,
             format!(
-                "the {} records of {shown} have different TTLs: {} s is taken, not {ttl} s \
+                "the {} records of {shown} have different TTLs: using {} s, not {ttl} s \
                  (RFC 2181, section 5.2)",
                 rtype::show(rrset.rtype()),
                 rrset.ttl()
@@ -228,7 +228,7 @@ fn check_targets<'z>(
             .or_insert_with(|| fault_of(zone, target));
         let what = match fault {
             None => continue,
-            Some(Fault::Alias) => "is an alias (CNAME), which it must not be",
+            Some(Fault::Alias) => "is an alias (CNAME), which is not allowed",
             // For other types, a missing address is only a dead reference.
             Some(Fault::NoAddress) if rtype != NS => continue,
             Some(Fault::NoAddress) => "has no address (A or AAAA) in this zone",

@@ -31,7 +31,7 @@ impl Counters {
         [
             ("shorter than a DNS header", self.too_short),
             ("a response, not a query", self.responses),
-            ("no reply by the hook", self.unanswered),
+            ("no reply from the hook", self.unanswered),
         ]
     }
 

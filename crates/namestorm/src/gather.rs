@@ -54,14 +54,14 @@ impl fmt::Display for Lost {
             }
             Why::Nameless => write!(
                 f,
-                "{file}: not loaded; queries for it are refused, as the zone's name is not \
-                 known: give ORIGIN=FILE"
+                "{file}: not loaded; queries for it are refused because the zone's name is \
+                 unknown: give ORIGIN=FILE"
             ),
             Why::Twice { apex, by } => {
                 let zone = name::Shown(apex);
                 write!(
                     f,
-                    "{file}: not loaded; {by} holds the zone {zone} too: give it once"
+                    "{file}: not loaded; {by} holds the zone {zone} too: give it only once"
                 )
             }
         }
@@ -176,7 +176,7 @@ pub(crate) fn summary(lost: &[Lost]) -> String {
         ),
         (
             number(|why| matches!(why, Why::Nameless)),
-            "refused, their names not known",
+            "refused because their names are unknown",
         ),
         (
             number(|why| matches!(why, Why::Twice { .. })),

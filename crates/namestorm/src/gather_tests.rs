@@ -121,7 +121,7 @@ fn good_zones_are_served_despite_broken_ones() {
         lost.iter().zip(ends).all(|(lost, end)| lost.contains(end)),
         "{lost:?}"
     );
-    assert!(lost[2].ends_with("/good.example holds the zone good.example. too: give it once"));
+    assert!(lost[2].ends_with("/good.example holds the zone good.example. too: give it only once"));
     let mut said = Vec::new();
     gather(&specs, &mut |line| said.push(line));
     let said = said.join("\n");
@@ -184,12 +184,13 @@ fn strict_refuses_broken_and_duplicate_zones() {
     );
     let mut said = Vec::new();
     load_saying(&[&good, &good], true, &mut |line| said.push(line)).unwrap_err();
-    let end = "/good.example holds the zone good.example. too: give it once";
+    let end = "/good.example holds the zone good.example. too: give it only once";
     assert!(said.len() == 1 && said[0].ends_with(end), "{said:?}");
     assert!(matches!(load(&[&nameless], false), Err(LoadError::Nothing)));
     let served = load(&[&good, &bad, &nameless, &good], false).unwrap();
     let lines = control::Program::loaded(&served);
-    let expected = "1 answered with SERVFAIL, 1 refused, their names not known, 1 given twice";
+    let expected =
+        "1 answered with SERVFAIL, 1 refused because their names are unknown, 1 given twice";
     assert_eq!(lines[0], ("zones", "1".to_owned()));
     assert_eq!(lines[1], ("zones not loaded", expected.to_owned()));
 }

@@ -26,7 +26,7 @@ impl FromStr for Form {
         match text {
             "wire" => Ok(Self::Wire),
             "fqdn" => Ok(Self::Fqdn),
-            _ => Err(format!("'{text}' is no form of names: wire or fqdn")),
+            _ => Err(format!("'{text}' is not a form of names: use wire or fqdn")),
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(form.to_string(), text);
         }
         let refused = "text".parse::<Form>().unwrap_err();
-        assert_eq!(refused, "'text' is no form of names: wire or fqdn");
+        assert_eq!(refused, "'text' is not a form of names: use wire or fqdn");
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl<'p> Loader<'p> {
                     if let Some(ttl) = ttl_taken {
                         self.report.warning(
                             place,
-                            format!("no TTL here, and no $TTL before: {ttl} s is taken"),
+                            format!("no TTL here, and no $TTL before: using {ttl} s"),
                         );
                     }
                     self.take(&record, place);
@@ -201,8 +201,8 @@ impl<'p> Loader<'p> {
             self.report.error(
                 place,
                 format!(
-                    "more than {MAX_INCLUDE_DEPTH} files included inside one another, \
-                     or {MAX_FILES} altogether"
+                    "files are included more than {MAX_INCLUDE_DEPTH} levels deep, or there are \
+                     more than {MAX_FILES} files"
                 ),
             );
             return;
@@ -241,7 +241,7 @@ impl<'p> Loader<'p> {
                     Apex::Guessed(None) => {
                         self.report.error(
                             place,
-                            "the zone's name is not known: give ORIGIN=FILE, or write an \
+                            "the zone's name is unknown: give ORIGIN=FILE, or write an \
                              $ORIGIN or the SOA record first",
                         );
                         &self.owner
@@ -258,8 +258,8 @@ impl<'p> Loader<'p> {
             }
             Err(Refused::OutOfZone) if rtype == rtype::SOA && builder.record_count() > 0 => {
                 let message = format!(
-                    "a second zone starts here, {}: a file holds one zone, here {}; give the \
-                     other its own file",
+                    "a second zone starts here, {}: this file holds the zone {}; put the other \
+                     zone into its own file",
                     name::Shown(&self.owner),
                     name::Shown(builder.apex()),
                 );
@@ -275,7 +275,7 @@ impl<'p> Loader<'p> {
             }
             Err(Refused::TooMuch) => self
                 .report
-                .error(place, "a zone may have 4 GiB of records, not more"),
+                .error(place, "a zone may have at most 4 GiB of records"),
         }
     }
 
@@ -295,20 +295,20 @@ impl<'p> Loader<'p> {
         if whole {
             Ok(())
         } else {
-            Err(format!("the data is not that of a {} record", shown()))
+            Err(format!("the data is not valid for type {}", shown()))
         }
     }
 
     fn finish(mut self) -> Result<Loaded, Broken> {
         let report = &mut self.report;
         let zone = self.builder.map(|builder| {
-            builder.finish(|place| report.warning(place, "the same record again: dropped"))
+            builder.finish(|place| report.warning(place, "duplicate record: dropped"))
         });
         match &zone {
             // Records missing from a partly read zone would only cause misleading findings.
             _ if report.errors() > 0 => {}
             Some(zone) => check::check(zone, report),
-            None => report.error(Place { file: 0, line: 0 }, "there is no record in it"),
+            None => report.error(Place { file: 0, line: 0 }, "the file has no records"),
         }
         report.sort();
         match zone {

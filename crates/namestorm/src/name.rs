@@ -135,8 +135,8 @@ pub struct Name(Box<[u8]>);
 /// The text is not a domain name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no domain name: give labels of 1 to 63 bytes with dots between them, and at most \
-     255 bytes"
+    "'{0}' is not a domain name: use labels of 1 to 63 bytes separated by dots, and at most 255 \
+     bytes in total"
 )]
 pub struct NameError(pub String);
 

@@ -53,7 +53,8 @@ pub enum LoadError {
     },
     /// No zone could be loaded, and no zone's name is known.
     #[error(
-        "there is nothing to answer: no zone can be loaded, and no name of one is known: correct the errors above, or give ORIGIN=FILE"
+        "no zone can be loaded, and no zone's name is known: correct the errors above, or give \
+         ORIGIN=FILE"
     )]
     Nothing,
     /// The answers do not fit the index.

@@ -27,21 +27,21 @@ const CLASS_IN: u16 = 1;
 #[non_exhaustive]
 pub enum RecordError {
     /// The type is only for questions and metadata.
-    #[error("type {0} is for questions only: no record has it")]
+    #[error("type {0} is only for questions: no record can have it")]
     Type(u16),
     /// The TTL is too large.
-    #[error("a TTL of {0} s is above {MAX_TTL} s")]
+    #[error("a TTL of {0} s exceeds the maximum of {MAX_TTL} s")]
     Ttl(u32),
     /// The data is not valid for the type, or a name in it is compressed.
-    #[error("the data is not that of a record of type {0}: give it whole and uncompressed")]
+    #[error("the data is not valid for type {0}: give complete data without compressed names")]
     Data(u16),
     /// The answer has no room for the record.
     #[error("the answer would be longer than a message over TCP: give fewer records")]
     TooLong,
     /// The record belongs before a record that was already added.
     #[error(
-        "records of a later section are there already: add answers first, then authority, then \
-         additional records"
+        "a later section already has records: add answers first, then authority, then additional \
+         records"
     )]
     Order,
 }

@@ -65,7 +65,7 @@ mod tests {
         );
         let no_name = error(zone, &["a..z"]);
         assert!(
-            no_name.starts_with("'a..z' is no domain name: "),
+            no_name.starts_with("'a..z' is not a domain name: "),
             "{no_name}"
         );
         let no_zone = error("$ORIGIN z.\n@ 60 NS", &[]);

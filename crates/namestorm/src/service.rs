@@ -37,7 +37,7 @@ impl FromStr for ReplyMode {
             "memcopy" => Ok(Self::MemCopy),
             "turnaround" => Ok(Self::Turnaround),
             _ => Err(format!(
-                "'{text}' is no mode: pre-copy, memcopy or turnaround"
+                "'{text}' is not a mode: use pre-copy, memcopy or turnaround"
             )),
         }
     }

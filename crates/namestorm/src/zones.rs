@@ -47,14 +47,16 @@ pub enum HookNameError {
     Name(#[from] NameError),
     /// The name is outside all zones.
     #[error(
-        "{0} lies in none of the zones: give a zone for it, which may hold its SOA and NS alone"
+        "{0} lies in none of the zones: give a zone for it, which needs only SOA and NS records"
     )]
     Outside(Name),
     /// The name lies at or below a zone cut.
-    #[error("{0} lies in a delegated zone: take the delegation out, or hook the zone's own server")]
+    #[error(
+        "{0} lies in a delegated zone: remove the delegation, or use a hook in the zone's own server"
+    )]
     Delegated(Name),
     /// The name lies below a DNAME.
-    #[error("{0} lies below a DNAME, which stands for it: hook the name that it leads to")]
+    #[error("{0} lies below a DNAME: hook the name that the DNAME leads to")]
     Substituted(Name),
 }
 

@@ -196,5 +196,5 @@ fn one_hook_answers_over_udp_and_tcp() {
         (4, &[false, false, true, true].map(|tcp| (peer, tcp))[..])
     );
     let drops = client.server.transports.tcp().app().counters().drops();
-    assert_eq!(drops[2], ("no reply by the hook", 1));
+    assert_eq!(drops[2], ("no reply from the hook", 1));
 }

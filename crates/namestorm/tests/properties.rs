@@ -400,7 +400,7 @@ fn every_datagram_is_counted() {
     let drops = [
         ("shorter than a DNS header", 3),
         ("a response, not a query", 1),
-        ("no reply by the hook", 0),
+        ("no reply from the hook", 0),
     ];
     assert_eq!(counters.drops(), drops);
     let mut by_rcode = counters.by_rcode().to_vec();

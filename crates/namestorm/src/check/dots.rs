@@ -32,8 +32,7 @@ pub(super) fn check(name: NameRef<'_>, report: &mut Report) {
             report.warning(
                 rrset.place(),
                 format!(
-                    "{} looks as if the dot at its end is missing; if {} is meant, write it \
-                     with the dot",
+                    "{} looks as if its final dot is missing; if {} is meant, add the dot",
                     Shown(suspect),
                     Shown(&meant)
                 ),

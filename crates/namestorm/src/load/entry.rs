@@ -89,7 +89,7 @@ impl EntryParser {
         self.ttl_known |= prepared.has_ttl;
         if let Some(bad) = prepared.bad_ttl {
             return Err(format!(
-                "'{}' is no TTL: write 0 to {MAX_TTL} seconds, or a time with units such as 1h30m",
+                "'{}' is not a TTL: write 0 to {MAX_TTL} seconds, or a time such as 1h30m",
                 excerpt(bad)
             ));
         }
@@ -150,23 +150,23 @@ fn explain(error: &inplace::Error, text: &str) -> String {
     // The message starts with the parser's own line and column numbers.
     let message = shown.split_once(": ").map_or(shown.as_str(), |(_, m)| m);
     let meaning = match message {
-        "expected rtype" => "no known record type where one must be",
+        "expected rtype" => "a known record type is missing",
         "unknown record type with concrete data" => {
-            "data of this record type must be written as RFC 3597 has it: \\# LENGTH HEX"
+            "data of this record type must be written as in RFC 3597: \\# LENGTH HEX"
         }
-        "missing origin" => "a relative name, and no origin: give ORIGIN=FILE, or an $ORIGIN",
-        "missing last owner" => "no owner here, and none before",
+        "missing origin" => "a relative name without an origin: give ORIGIN=FILE, or an $ORIGIN",
+        "missing last owner" => "the record has no owner, and no earlier record has one",
         "trailing tokens" => "more fields than the record type has",
         "unexpected end of entry" | "short buffer" => "fields are missing at the end",
         "bad name" => "a label or name is too long or empty",
         "decimal number overflow" => "a number is too large for its field",
-        "expected decimal number" => "a number must be where something else is",
+        "expected decimal number" => "a field must be a number",
         "bad symbol: illegal escape sequence" => {
             "an escape is \\ and three digits, \\000 to \\255, or \\ before any other character"
         }
         "bad symbol" => {
-            "only printable ASCII can stand here as it is; write each other byte as an escape, \
-             \\ and three digits"
+            "only printable ASCII is allowed here; write each other byte as an escape, \\ and \
+             three digits"
         }
         other => return explain_word(other, text),
     };
@@ -178,7 +178,7 @@ fn explain_word(message: &str, text: &str) -> String {
     let meaning = match message.split_once(": ") {
         Some(("different class", classes)) => {
             let class = classes.split(' ').next().unwrap_or(classes);
-            format!("class {class} is not served, only IN is; write IN, or leave the class out")
+            format!("class {class} is not supported; write IN, or omit the class")
         }
         Some(("unknown control", word)) => {
             format!("{word} is not known; the directives are $ORIGIN, $TTL and $INCLUDE")

@@ -34,7 +34,7 @@ impl FromStr for ZoneSpec {
         };
         let origin = match origin {
             Some(origin) => Some(name::parse(origin).ok_or_else(|| {
-                format!("'{origin}' is no domain name; write ORIGIN=FILE, or ./FILE")
+                format!("'{origin}' is not a domain name; write ORIGIN=FILE, or ./FILE")
             })?),
             None => None,
         };

@@ -20,8 +20,8 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         let line = bytes[..at].split(|byte| *byte == b'\n').count();
         return Err(format!(
-            "it is no text: line {line} holds a zero byte; is it compressed, or another \
-             program's binary form of the zone?"
+            "it is not text: line {line} holds a zero byte; is the file compressed, or another \
+             program's binary zone file?"
         ));
     }
     let text = match String::from_utf8(bytes) {
