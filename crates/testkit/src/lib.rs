@@ -1,12 +1,12 @@
-//! What the tests of several crates share: frames and TCP segments as plain
-//! values, a smoltcp client, a simulated link, and ports that keep or see what
-//! is sent.
+//! Helpers for the tests of several crates: frames and TCP segments as plain
+//! values, a smoltcp client, a simulated link, and ports that record or inspect
+//! frames.
 //!
 //! Nothing here uses the stack's own code for headers, checksums or sequence
-//! numbers: `etherparse` and smoltcp build and read packets. The crate knows
-//! no type of `eth`, `ip` or `tcpip`, so that the unit tests of those crates
-//! can use it. It is a dependency of tests, benches and fuzz targets only.
-#![allow(clippy::missing_panics_doc, reason = "a test that goes wrong panics")]
+//! numbers. `etherparse` and smoltcp build and read headers. The crate uses no
+//! type of `eth`, `ip` or `tcpip`, so that the unit tests of those crates can
+//! use it. Only tests, benches and fuzz targets depend on it.
+#![allow(clippy::missing_panics_doc, reason = "a test that fails panics")]
 
 use nmio::Port;
 
@@ -34,7 +34,7 @@ pub use watch::{Fate, Watch, Watched};
 /// Copies a frame into the port's memory and sends it.
 ///
 /// # Panics
-/// When the pool has no free frame, or the TX ring no room.
+/// When the pool has no free frame or the TX ring is full.
 pub fn send<P: Port>(port: &mut P, bytes: &[u8]) {
     let mut frame = port.pool().take().expect("a free frame");
     frame.set_len(bytes.len());
@@ -42,7 +42,7 @@ pub fn send<P: Port>(port: &mut P, bytes: &[u8]) {
     port.send(frame).expect("room in the TX ring");
 }
 
-/// `len` bytes without a period, other ones for each `seed`.
+/// Returns `len` pseudo-random bytes, which differ for each `seed`.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     // The finalizer of SplitMix64 over a counter.
     let word = |at: u64| {

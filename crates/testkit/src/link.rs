@@ -1,24 +1,24 @@
-//! A client and a server at the ends of a simulated link, on a virtual clock.
+//! A client and a server on a simulated link with a virtual clock.
 
 use std::time::Duration;
 
 use nmio::sim::{self, LinkConfig, SimClock, SimPort};
 use nmio::{Batch, Clock, Handler, LoopConfig, MAX_BATCH, Port};
 
-/// The ports of a client and a server, which may be wrapped, and their clock.
+/// A link's two ports, which may be wrapped in other ports, and its clock.
 pub struct Link<C = SimPort, S = SimPort> {
     /// End `a` of the link.
     pub client: C,
     /// End `b` of the link.
     pub server: S,
-    /// The time at both ends.
+    /// Clock of both ends.
     pub clock: SimClock,
-    /// Free frames of the server's pool before the first run.
+    /// Number of free frames in the server's pool before the first run.
     frames: u32,
 }
 
 impl Link {
-    /// A link whose losses and delays are drawn from `seed`.
+    /// Makes a link that draws its losses and delays from `seed`.
     pub fn new(config: &LinkConfig, seed: u64) -> Self {
         let (client, server, clock) = sim::link(config, seed);
         Self::of(client, server, clock)
@@ -26,7 +26,7 @@ impl Link {
 }
 
 impl<C: Port, S: Port> Link<C, S> {
-    /// A link of these ports.
+    /// Makes a link from connected ports and their clock.
     pub fn of(client: C, server: S, clock: SimClock) -> Self {
         Self {
             frames: server.pool().available(),
@@ -36,7 +36,8 @@ impl<C: Port, S: Port> Link<C, S> {
         }
     }
 
-    /// Runs both ends until `done`, or for `longest`: `false`.
+    /// Runs both ends until `done` returns `true`, for `longest` at most.
+    /// Returns whether they are done.
     pub fn run<HC: Handler<C>, HS: Handler<S>>(
         &mut self,
         client: &mut HC,
@@ -53,19 +54,19 @@ impl<C: Port, S: Port> Link<C, S> {
             deadline,
             done,
         );
-        ended.expect("a simulated port")
+        ended.expect("a simulated port does not fail")
     }
 
-    /// Waits until the frames in the server's ring and on the wire are back.
+    /// Drops all frames that are on their way to the server.
     ///
     /// # Panics
-    /// When a frame has leaked.
+    /// When the server's pool then lacks a frame.
     pub fn drain(&mut self) {
         self.clock.advance(Duration::from_mins(1));
         let mut batch = Batch::new();
         loop {
             let received = self.server.receive(&mut batch, MAX_BATCH);
-            received.expect("a simulated port");
+            received.expect("a simulated port does not fail");
             if batch.is_empty() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Where packets go in tests of a stack without a link.
+//! A port that records packets, for tests of a stack without a link.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,31 +9,30 @@ use nmio::{
     SendError, SuperSegment,
 };
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const ETHERNET: usize = 14;
 
-/// Writes the frame of a super-segment's segment with this index.
+/// Writes the frame of the super-segment's segment with this index.
 type Cut = fn(&SuperSegment, usize, &mut Vec<u8>);
 
-/// A port that keeps the packets sent, and receives none.
+/// A port that keeps all sent packets and receives none.
 pub struct Outbox {
     pool: Pool,
-    /// Packets that the TX ring takes from now on.
+    /// Number of packets that the TX ring still accepts.
     pub room: usize,
-    /// Packets sent, oldest first; super-segments as the frames that they are
-    /// cut into.
+    /// Sent frames, oldest first. A super-segment appears as its segments.
     pub sent: VecDeque<Vec<u8>>,
     mtu: usize,
-    /// Bytes of the largest super-segment that the port takes, without the
-    /// Ethernet header; 0: none.
+    /// Length in bytes of the largest IP packet of a super-segment that the
+    /// port accepts. 0 disables super-segments.
     pub segmentation: usize,
     cut: Cut,
-    /// Bytes of the largest super-segment sent.
+    /// Length in bytes of the largest IP packet of a super-segment sent.
     pub longest: usize,
 }
 
 impl Outbox {
-    /// A port for packets of `mtu` bytes. `cut` segments super-segments.
+    /// Makes a port with this MTU. `cut` segments super-segments.
     pub fn new(mtu: usize, resident_frames: u32, cut: Cut) -> Self {
         let capacity = mtu.max(1500).next_multiple_of(512) + 512;
         Self {
@@ -52,7 +51,7 @@ impl Outbox {
         }
     }
 
-    /// A frame with these bytes, as if it had been received.
+    /// Returns a frame with these bytes, as if the port had received it.
     ///
     /// # Panics
     /// When no frame is free.
@@ -103,7 +102,7 @@ impl Port for Outbox {
 
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
         let ip_packet = packet.len() - ETHERNET;
-        assert!(ip_packet <= self.segmentation, "no more than it takes");
+        assert!(ip_packet <= self.segmentation, "{ip_packet} bytes at once");
         self.longest = self.longest.max(ip_packet);
         self.take_room()?;
         for index in 0..packet.segments() {

@@ -1,38 +1,38 @@
-//! The bytes of a stream that have arrived, as a receiver with SACK keeps
-//! account of them. Offsets count from the stream's first byte.
+//! A SACK receiver's record of the bytes that have arrived. Offsets count from
+//! the stream's first byte.
 
 use std::ops::Range;
 
-/// A range behind a hole.
+/// A range after a hole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     bytes: Range<u64>,
-    /// The number of the segment by which it grew last.
+    /// Number of the segment that last extended this range.
     touched: u64,
 }
 
-/// The bytes that a receiver has.
+/// The byte ranges that have arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
-    /// All bytes before this have arrived: `rcv_nxt`.
+    /// Offset of the first missing byte: `rcv_nxt`.
     next: u64,
-    /// The ranges behind it, in order, with holes between.
+    /// Ranges after `next` in ascending order, with holes between them.
     held: Vec<Held>,
     segments: u64,
 }
 
 impl Ranges {
-    /// All bytes before this have arrived.
+    /// Offset of the first missing byte.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether bytes have arrived behind a hole.
+    /// Returns whether bytes after a hole have arrived.
     pub fn has_holes(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Number of these bytes that have arrived already.
+    /// Counts the bytes in this range that have arrived.
     pub fn overlap(&self, bytes: &Range<u64>) -> u64 {
         let common = |have: &Range<u64>| {
             let start = have.start.max(bytes.start);
@@ -42,12 +42,12 @@ impl Ranges {
         held + common(&(0..self.next))
     }
 
-    /// Whether all of these bytes have arrived.
+    /// Returns whether all bytes in this range have arrived.
     pub fn contains(&self, bytes: &Range<u64>) -> bool {
         self.overlap(bytes) == bytes.end - bytes.start
     }
 
-    /// The first of these bytes that have arrived already, without a gap
+    /// Returns the first contiguous part of this range that has arrived
     /// (RFC 2883, section 4).
     pub fn duplicate(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
         let in_order = 0..self.next;
@@ -58,7 +58,7 @@ impl Ranges {
             .find(|common| !common.is_empty())
     }
 
-    /// Adds a segment's bytes.
+    /// Adds the byte range of an arrived segment.
     pub fn add(&mut self, bytes: Range<u64>) {
         self.segments += 1;
         let mut new = Held {
@@ -81,19 +81,19 @@ impl Ranges {
         }
     }
 
-    /// Drops the bytes behind holes (RFC 2018, section 8).
+    /// Drops all bytes after the first hole (RFC 2018, section 8).
     pub fn renege(&mut self) {
         self.held.clear();
     }
 
-    /// The range that holds `offset`.
+    /// Returns the range after a hole that contains `offset`.
     pub fn around(&self, offset: u64) -> Option<Range<u64>> {
         let held = self.held.iter().find(|held| held.bytes.contains(&offset));
         held.map(|held| held.bytes.clone())
     }
 
-    /// All ranges behind a hole, the one that grew last first (RFC 2018,
-    /// section 4).
+    /// Returns all ranges after a hole, the most recently extended range first
+    /// (RFC 2018, section 4).
     pub fn by_age(&self) -> Vec<Range<u64>> {
         let mut held: Vec<&Held> = self.held.iter().collect();
         held.sort_by_key(|held| std::cmp::Reverse(held.touched));
@@ -105,7 +105,7 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    /// The same account, kept byte by byte.
+    /// A reference implementation: one flag per byte.
     fn ranges(have: &[bool], from: usize) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for at in (from..have.len()).filter(|at| have[*at]) {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_is_that_of_single_bytes() {
+    fn ranges_match_a_record_of_single_bytes() {
         for seed in 0..200 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut have = [false; 60];

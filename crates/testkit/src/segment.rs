@@ -1,4 +1,4 @@
-//! TCP segments as plain values, shown as packetdrill writes them.
+//! TCP segments as plain values, displayed in packetdrill's notation.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use crate::packet::{HOP_LIMIT, Route, TCP, read};
 
 /// Control bit: the sender has no more data.
 pub const FIN: u16 = 1;
-/// Control bit: a connection begins.
+/// Control bit: opens a connection.
 pub const SYN: u16 = 1 << 1;
-/// Control bit: a connection is reset.
+/// Control bit: resets a connection.
 pub const RST: u16 = 1 << 2;
-/// Control bit: the data goes to the application at once.
+/// Control bit: the receiver delivers the data to its application at once.
 pub const PSH: u16 = 1 << 3;
-/// Control bit: the acknowledgement number counts.
+/// Control bit: the acknowledgement number is valid.
 pub const ACK: u16 = 1 << 4;
-/// Control bit: an echo of congestion (RFC 3168).
+/// Control bit: echoes a congestion mark (RFC 3168).
 pub const ECE: u16 = 1 << 6;
-/// Control bit: the congestion window was reduced (RFC 3168).
+/// Control bit: the sender has reduced its congestion window (RFC 3168).
 pub const CWR: u16 = 1 << 7;
-/// ECN field of a packet that has met congestion (RFC 3168).
+/// ECN field of a packet with a congestion mark (RFC 3168).
 pub const CE: u8 = 3;
 
-/// Control bits and their letters. `N` is the nonce sum of RFC 3540; `X` stands
-/// for a bit without a meaning yet.
+/// Control bits and their letters. `N` is the nonce sum of RFC 3540. `X` is a
+/// bit that no RFC has assigned.
 pub const LETTERS: [(char, u16); 10] = [
     ('S', SYN),
     ('F', FIN),
@@ -37,15 +37,15 @@ pub const LETTERS: [(char, u16); 10] = [
     ('X', 1 << 9),
     ('.', ACK),
 ];
-/// Bits that nobody may set yet.
+/// Control bits that must be zero (RFC 9293).
 const RESERVED: u16 = 0x0e00;
 
 const HEADER_LEN: usize = 20;
-/// Bytes of options in a header, at most.
+/// Maximum number of option bytes in a header.
 pub const MAX_OPTIONS: usize = 40;
 const NO_OPERATION: u8 = 1;
 
-/// An option of a header.
+/// An option of a TCP header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Opt {
     /// Maximum segment size.
@@ -54,13 +54,14 @@ pub enum Opt {
     Scale(u8),
     /// SACK permitted (RFC 2018).
     SackPermitted,
-    /// SACK blocks, each with its first number and the one behind it.
+    /// SACK blocks: the first sequence number of each, and the number after
+    /// its last.
     Sack(Vec<(u32, u32)>),
-    /// The sender's clock, and the one that it echoes (RFC 7323).
+    /// The sender's clock and its echo of the receiver's clock (RFC 7323).
     Timestamps(u32, u32),
-    /// Any other kind, and its data.
+    /// An option of another kind or of a wrong length: kind and data.
     Other(u8, Vec<u8>),
-    /// Bytes for a header; never read from one.
+    /// Arbitrary bytes to write. [`read_options`] never returns this variant.
     Raw(Vec<u8>),
 }
 
@@ -84,9 +85,9 @@ impl Opt {
         out.extend(data);
     }
 
-    fn read(kind: u8, data: &[u8]) -> Result<Self, String> {
+    fn read(kind: u8, data: &[u8]) -> Self {
         let word = |at: usize| u32::from_be_bytes(data[at..at + 4].try_into().expect("4 bytes"));
-        Ok(match (kind, data.len()) {
+        match (kind, data.len()) {
             (2, 2) => Self::Mss(u16::from_be_bytes([data[0], data[1]])),
             (3, 1) => Self::Scale(data[0]),
             (4, 0) => Self::SackPermitted,
@@ -95,39 +96,31 @@ impl Opt {
                 Self::Sack((0..data.len()).step_by(8).map(block).collect())
             }
             (8, 8) => Self::Timestamps(word(0), word(4)),
-            (2..=5 | 8, len) => return Err(format!("option {kind} with {len} bytes of data")),
             _ => Self::Other(kind, data.to_vec()),
-        })
+        }
     }
 }
 
-/// Reads options as RFC 9293, section 3.1, has them: those before the first
-/// that makes no sense, sorted, and what is wrong with that one.
-pub fn read_options(mut bytes: &[u8]) -> (Vec<Opt>, Option<String>) {
+/// Reads options by RFC 9293, section 3.1. Returns the options before the
+/// first malformed one, sorted, and what is wrong with that one.
+pub fn read_options(mut bytes: &[u8]) -> (Vec<Opt>, Option<&'static str>) {
     let mut options = Vec::new();
-    let mut error = None;
-    while let Some((&kind, rest)) = bytes.split_first() {
-        if kind == 0 {
-            let padded = rest.iter().all(|byte| *byte == 0);
-            error = (!padded).then(|| "padding behind the end of the options".into());
-            break;
-        }
-        let len = match (kind, rest.first()) {
-            (NO_OPERATION, _) => 1,
-            (_, len) => usize::from(len.copied().unwrap_or(0)),
-        };
-        if kind != NO_OPERATION {
-            let data = bytes.get(2..len).ok_or_else(|| "a cut option".to_owned());
-            match data.and_then(|data| Opt::read(kind, data)) {
-                Ok(option) => options.push(option),
-                Err(what) => {
-                    error = Some(what);
-                    break;
-                }
+    let error = loop {
+        match bytes {
+            [] => break None,
+            [0, padding @ ..] => {
+                let is_zero = padding.iter().all(|byte| *byte == 0);
+                break (!is_zero).then_some("padding that is not zero");
             }
+            [NO_OPERATION, rest @ ..] => bytes = rest,
+            [kind, len, ..] if (2..=bytes.len()).contains(&usize::from(*len)) => {
+                let (option, rest) = bytes.split_at(usize::from(*len));
+                options.push(Opt::read(*kind, &option[2..]));
+                bytes = rest;
+            }
+            _ => break Some("a truncated option"),
         }
-        bytes = &bytes[len..];
-    }
+    };
     options.sort();
     (options, error)
 }
@@ -135,15 +128,15 @@ pub fn read_options(mut bytes: &[u8]) -> (Vec<Opt>, Option<String>) {
 /// How a sender lays out its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// One behind the other, in their order.
+    /// In the given order, without padding between the options.
     Dense,
-    /// In the order and at the places that Linux and the BSDs give them, with
-    /// no-operations between. Raw bytes are always dense.
+    /// In the order and at the offsets that Linux and the BSDs use, with
+    /// no-operations between. A list with raw bytes is always dense.
     Usual,
 }
 
 impl Layout {
-    /// The bytes of a header's options, padded.
+    /// Returns the option bytes of a header, padded to whole words.
     pub fn write(self, options: &[Opt]) -> Vec<u8> {
         let mut options: Vec<&Opt> = options.iter().collect();
         let is_raw = |option: &&Opt| matches!(option, Opt::Raw(_));
@@ -173,90 +166,87 @@ impl Layout {
     }
 }
 
-/// A segment, and the ECN field of its IP header.
+/// A TCP segment with the ECN field of its IP header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Control bits, reserved ones too.
+    /// Control bits, including reserved ones.
     pub bits: u16,
     /// Sequence number of the first byte, or of the SYN.
     pub seq: u32,
-    /// Acknowledgement number; it counts with [`ACK`].
+    /// Acknowledgement number. It is valid only with [`ACK`].
     pub ack: u32,
-    /// The window as it is in the header.
+    /// Window field of the header, before scaling.
     pub window: u16,
-    /// The urgent pointer.
+    /// Urgent pointer.
     pub urgent: u16,
     /// The two ECN bits of the IP header.
     pub ecn: u8,
-    /// Sorted in a segment that was read.
+    /// Options. [`read_segment`] sorts them.
     pub options: Vec<Opt>,
     /// The payload.
     pub data: Vec<u8>,
 }
 
+/// Iterates over the values of a segment's options that match a pattern.
+macro_rules! values {
+    ($segment:expr, $pattern:pat => $value:expr) => {
+        $segment.options.iter().filter_map(|option| match option {
+            $pattern => Some($value),
+            _ => None,
+        })
+    };
+}
+
 impl Segment {
-    /// Whether any of `bits` is set.
+    /// Returns whether any of `bits` is set.
     pub fn has(&self, bits: u16) -> bool {
         self.bits & bits != 0
     }
 
-    /// Bytes of data.
+    /// Number of data bytes.
     pub fn len(&self) -> u32 {
         self.data.len() as u32
     }
 
-    /// Whether it has no data.
+    /// Returns whether the segment has no data.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// Numbers of the sequence space: data, SYN and FIN.
+    /// Number of sequence numbers that the segment occupies: data, SYN and FIN.
     pub fn span(&self) -> u32 {
         self.len() + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
     }
 
-    /// The maximum segment size: the largest, if there are several.
+    /// The maximum segment size, or the largest of several.
     pub fn mss(&self) -> Option<u16> {
-        let mss = |option: &Opt| match option {
-            Opt::Mss(mss) => Some(*mss),
-            _ => None,
-        };
-        self.options.iter().filter_map(mss).max()
+        values!(self, Opt::Mss(mss) => *mss).max()
     }
 
-    /// The window scale: the largest, if there are several.
+    /// The window scale, or the largest of several.
     pub fn scale(&self) -> Option<u8> {
-        let scale = |option: &Opt| match option {
-            Opt::Scale(shift) => Some(*shift),
-            _ => None,
-        };
-        self.options.iter().filter_map(scale).max()
+        values!(self, Opt::Scale(shift) => *shift).max()
     }
 
-    /// Whether the sender takes SACK blocks.
+    /// Returns whether the sender accepts SACK blocks.
     pub fn sack_permitted(&self) -> bool {
         self.options.contains(&Opt::SackPermitted)
     }
 
-    /// The sender's clock, and the one that it echoes.
+    /// The sender's clock and its echo of the receiver's clock.
     pub fn timestamps(&self) -> Option<(u32, u32)> {
-        self.options.iter().find_map(|option| match option {
-            Opt::Timestamps(value, echo) => Some((*value, *echo)),
-            _ => None,
-        })
+        values!(self, Opt::Timestamps(value, echo) => (*value, *echo)).next()
     }
 
-    /// All SACK blocks.
+    /// The blocks of all SACK options.
     pub fn sack(&self) -> Vec<(u32, u32)> {
-        let blocks = |option: &Opt| match option {
-            Opt::Sack(blocks) => blocks.clone(),
-            _ => Vec::new(),
-        };
-        self.options.iter().flat_map(blocks).collect()
+        values!(self, Opt::Sack(blocks) => blocks.clone())
+            .flatten()
+            .collect()
     }
 }
 
-/// A line of packetdrill's, without its time: `P. 1:1001(1000) ack 1 win 65535`.
+/// Writes a packetdrill line without its time: `P. 1:1001(1000) ack 1 win 65535`.
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(["", "[ect1] ", "[ect0] ", "[ce] "][usize::from(self.ecn)])?;
@@ -304,7 +294,7 @@ impl fmt::Display for Opt {
 }
 
 impl Route {
-    /// A frame with this segment.
+    /// Returns a frame with this segment.
     pub fn segment(&self, segment: &Segment, layout: Layout) -> Vec<u8> {
         let options = layout.write(&segment.options);
         let words = (HEADER_LEN + options.len()) as u16 / 4;
@@ -327,25 +317,25 @@ impl Route {
     }
 }
 
-/// A segment that was sent, and where to.
+/// A segment read from a frame, with its sender and receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who has sent it, and to whom.
+    /// Sender and receiver.
     pub route: Route,
-    /// Bytes of the TCP header.
+    /// Length of the TCP header in bytes.
     pub header_len: usize,
-    /// The segment, its options sorted.
+    /// The segment. Its options are sorted.
     pub segment: Segment,
 }
 
-/// Reads a frame with a TCP segment, see [`read`].
+/// Reads a frame with a TCP segment as strictly as [`read`] reads its packet.
 ///
 /// # Errors
-/// What is wrong.
+/// Describes what is wrong with the frame.
 pub fn read_segment(frame: &[u8]) -> Result<Received, String> {
     let packet = read(frame)?;
     if packet.protocol != TCP || packet.hop_limit != HOP_LIMIT {
-        return Err(format!("no TCP of ours: {packet:?}"));
+        return Err(format!("not a TCP segment of ours: {packet:?}"));
     }
     let tcp = TcpSlice::from_slice(packet.payload).map_err(|error| error.to_string())?;
     let bits = u16::from_be_bytes([packet.payload[12], packet.payload[13]]) & 0xfff;
@@ -353,8 +343,12 @@ pub fn read_segment(frame: &[u8]) -> Result<Received, String> {
         return Err("reserved bits are set".into());
     }
     let (options, error) = read_options(tcp.options());
+    let is_wrong = |option: &&Opt| matches!(option, Opt::Other(2..=5 | 8, _));
+    if let Some(option) = options.iter().find(is_wrong) {
+        return Err(format!("an option of a wrong length: {option}"));
+    }
     match error {
-        Some(what) => Err(what),
+        Some(what) => Err(what.into()),
         None => Ok(Received {
             route: packet.route,
             header_len: tcp.header_slice().len(),

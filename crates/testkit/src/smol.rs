@@ -1,4 +1,4 @@
-//! An independent TCP client, smoltcp's, at one end of a simulated link.
+//! A TCP client at one end of a simulated link, built on smoltcp.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,16 +12,17 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
 use crate::{CLIENT, CLIENT_MAC, SERVER, send};
 
-/// The client's port of its first connection; each later one has the next.
+/// Client port of the first connection. Each later connection uses the next port.
 pub const FIRST_PORT: u16 = 50_000;
 
-/// Bits of the network's prefix, over IPv4 and IPv6.
+/// Prefix lengths of the IPv4 and IPv6 network.
 const PREFIXES: [u8; 2] = [24, 64];
 const ETHERNET_HEADER: usize = 14;
-/// smoltcp asks to be polled at once in some states, whatever was done.
+/// Minimum time between two polls. In some states smoltcp always asks to be
+/// polled at once.
 const REST: Duration = Duration::from_millis(1);
 
-/// Frames between smoltcp and the port.
+/// Queues of frames between smoltcp and the port.
 #[derive(Debug)]
 struct Wire {
     received: VecDeque<Vec<u8>>,
@@ -71,36 +72,37 @@ impl Device for Wire {
     }
 }
 
-/// What a connection of the client does: it sends `bytes` in pieces, and closes
-/// when it has received `expected` bytes, or after the server.
+/// A connection's script. It sends `bytes` in pieces, and closes after the
+/// server or when it has received `expected` bytes.
 #[derive(Clone, Debug)]
 pub struct Talk {
     /// The server's address.
     pub server: IpAddr,
-    /// When the connection is opened.
+    /// When the client opens the connection.
     pub start: Instant,
     /// All bytes to send.
     pub bytes: Vec<u8>,
-    /// Bytes of a piece. The next one follows when this one is acknowledged,
+    /// Maximum length of a piece in bytes. The client sends the next piece after
+    /// the acknowledgement of this one.
     pub piece: usize,
-    /// this many bytes have arrived for each piece,
+    /// Number of bytes that must arrive per piece before the next piece.
     pub answer: usize,
-    /// and this time has passed since the last of them.
+    /// Pause between the last received byte and the next piece.
     pub think: Duration,
-    /// Offsets at which pieces end, besides.
+    /// Additional offsets at which a piece ends.
     pub cuts: Vec<usize>,
-    /// Close our half when all is sent.
+    /// Whether the client closes its direction after the last piece.
     pub half_close: bool,
-    /// Reset the connection when all is acknowledged.
+    /// Whether the client resets the connection once all pieces are acknowledged.
     pub aborts: bool,
-    /// Bytes to receive before the client closes.
+    /// Number of bytes to receive before the client closes.
     pub expected: usize,
-    /// Bytes of the receive and the send buffer.
+    /// Sizes of the receive and the send buffer in bytes.
     pub buffers: (usize, usize),
 }
 
 impl Default for Talk {
-    /// Sends nothing, and receives until the server closes.
+    /// Sends nothing and receives until the server closes.
     fn default() -> Self {
         Self {
             server: SERVER[0],
@@ -118,7 +120,7 @@ impl Default for Talk {
     }
 }
 
-/// A [`Talk`] under way.
+/// A connection that executes a [`Talk`].
 #[derive(Debug)]
 pub struct Connection {
     talk: Talk,
@@ -127,27 +129,27 @@ pub struct Connection {
     handle: Option<SocketHandle>,
     sent: usize,
     pieces: usize,
-    /// When the next piece may be sent.
+    /// Earliest time for the next piece.
     next_at: Instant,
     /// The client has closed or reset the connection.
     closing: bool,
     /// All bytes received.
     pub received: Vec<u8>,
-    /// When the first and the last of them arrived.
+    /// Arrival times of the first and the last received byte.
     pub arrived: Option<(Instant, Instant)>,
-    /// The server closed first, after all of `received`, and not by a reset.
+    /// The server closed before the client, without a reset.
     pub closed_by_server: bool,
-    /// The connection is over.
+    /// The connection is closed.
     pub done: bool,
 }
 
 impl Connection {
-    /// When the connection is opened.
+    /// When the client opens the connection.
     pub fn start(&self) -> Instant {
         self.talk.start
     }
 
-    /// Sends the next piece, if its time has come.
+    /// Sends the next piece if it is due.
     fn send(&mut self, socket: &mut Socket<'_>, now: Instant) -> bool {
         let all = self.talk.bytes.len();
         let answered = self.received.len() >= self.pieces * self.talk.answer;
@@ -182,15 +184,16 @@ impl Connection {
         self.received.len() > before
     }
 
-    /// Closes what is to be closed.
+    /// Closes or resets the connection if the script says so.
     fn finish(&mut self, socket: &mut Socket<'_>) -> bool {
+        let begun = socket.state() != State::SynSent;
         let established = socket.state() == State::Established;
         let all_sent = self.sent == self.talk.bytes.len();
-        // The client sends all that it has, unless the server resets.
+        // After the server's FIN the client still sends its remaining bytes.
         let sends_more = socket.may_send() && !(all_sent && socket.send_queue() == 0);
         if self.closing {
             return false;
-        } else if self.sent > 0 && !socket.may_recv() && !sends_more {
+        } else if begun && !socket.may_recv() && !sends_more {
             self.closed_by_server = socket.state() != State::Closed;
         } else if established && all_sent && self.talk.aborts {
             if socket.send_queue() > 0 {
@@ -208,7 +211,7 @@ impl Connection {
         true
     }
 
-    /// `true` when smoltcp has something new to look at.
+    /// Works on the connection. Returns whether smoltcp must be polled again.
     fn work(&mut self, host: &mut Host, now: Instant) -> bool {
         if now < self.talk.start || self.done {
             return false;
@@ -235,7 +238,7 @@ impl Connection {
     }
 }
 
-/// smoltcp with its interface and sockets.
+/// smoltcp's interface and sockets.
 struct Host {
     wire: Wire,
     interface: Interface,
@@ -278,18 +281,18 @@ impl Host {
     }
 }
 
-/// A host at [`CLIENT`]'s addresses with any number of connections.
+/// A host at the addresses [`CLIENT`] with any number of connections.
 pub struct Client {
     host: Host,
     now: Instant,
-    /// When smoltcp has something to do next.
+    /// When smoltcp must be polled next.
     due: Option<Instant>,
-    /// In the order of [`Client::connect`].
+    /// Connections in the order of the calls to [`Client::connect`].
     pub connections: Vec<Connection>,
 }
 
 impl Client {
-    /// A client on a link with this MTU.
+    /// Makes a client on a link with this MTU.
     pub fn new(mtu: usize) -> Self {
         Self {
             host: Host::new(mtu),
@@ -317,7 +320,7 @@ impl Client {
         });
     }
 
-    /// Whether all connections are over.
+    /// Returns whether all connections are closed.
     pub fn done(&self) -> bool {
         self.connections.iter().all(|connection| connection.done)
     }

@@ -1,4 +1,4 @@
-//! A port whose frames are seen as they pass.
+//! A port that shows each frame to a watcher.
 
 use std::io;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use nmio::{
 
 use crate::send;
 
-/// What becomes of a received frame.
+/// What happens to a received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is received.
+    /// The port delivers the frame.
     Passes,
-    /// It is lost.
+    /// The port drops the frame.
     Lost,
-    /// It is lost, and this frame is sent back.
+    /// The port drops the frame and sends this one back.
     Answered(Vec<u8>),
 }
 
-/// Sees the frames of a port.
+/// Inspects the frames of a port.
 pub trait Watch {
-    /// A frame has arrived.
+    /// Inspects a received frame and decides its fate.
     fn received(&mut self, _frame: &[u8]) -> Fate {
         Fate::Passes
     }
 
-    /// The port has taken a frame to send.
+    /// Inspects a frame that the port sends.
     fn sent(&mut self, _frame: &[u8]) {}
 
-    /// The port has taken a super-segment to send.
+    /// Inspects a super-segment that the port sends.
     fn sent_super(&mut self, _packet: &SuperSegment) {}
 }
 
-/// A port that a [`Watch`] sees.
+/// A port that shows its frames to a [`Watch`].
 pub struct Watched<P, W> {
     inner: P,
-    /// Who sees it.
+    /// The watcher.
     pub watch: W,
 }
 
 impl<P: Port, W: Watch> Watched<P, W> {
-    /// Wraps a port.
+    /// Wraps a port with a watcher.
     pub fn new(inner: P, watch: W) -> Self {
         Self { inner, watch }
     }

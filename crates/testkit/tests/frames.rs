@@ -1,4 +1,4 @@
-//! Frames that are written are read as they were, and wrong ones are refused.
+//! The readers return what the builders wrote and reject invalid frames.
 
 use testkit::{
     ACK, ICMP, ICMPV6, IcmpError, Layout, Opt, PSH, Route, SYN, Segment, TCP, UDP, mark_congestion,
@@ -48,6 +48,19 @@ fn segments_are_read_as_they_were_written() {
 }
 
 #[test]
+fn a_segment_with_an_option_of_a_wrong_length_is_rejected() {
+    let options = vec![Opt::Other(2, vec![5])];
+    let frame = routes()[0].segment(
+        &Segment {
+            options,
+            ..segment()
+        },
+        Layout::Dense,
+    );
+    read_segment(&frame).unwrap_err();
+}
+
+#[test]
 fn datagrams_are_read_as_they_were_written() {
     for route in routes() {
         for len in [0, 1, 1000] {
@@ -59,9 +72,9 @@ fn datagrams_are_read_as_they_were_written() {
     }
 }
 
-/// Every bit is under a checksum, or changes an address or the tag.
+/// A checksum covers each bit, or the bit changes an address or the tag.
 #[test]
-fn a_changed_bit_is_seen() {
+fn a_changed_bit_is_detected() {
     for route in routes() {
         let frame = route.segment(&segment(), Layout::Usual);
         let right = read_segment(&frame).unwrap();
@@ -70,7 +83,7 @@ fn a_changed_bit_is_seen() {
             changed[bit / 8] ^= 1 << (bit % 8);
             let received = read_segment(&changed);
             assert_ne!(received.as_ref().ok(), Some(&right), "bit {bit}");
-            // IPv6 has no checksum of its own.
+            // IPv6 has no header checksum.
             let headers = route.link_len() + 8 * usize::from(route.is_v6());
             if bit / 8 >= headers {
                 received.unwrap_err();
@@ -85,7 +98,7 @@ fn a_changed_bit_is_seen() {
 #[test]
 fn a_partial_checksum_is_the_complement_of_the_pseudo_header() {
     for route in routes() {
-        // With this payload, the whole sum is that of the pseudo-header.
+        // A payload of zeros adds nothing to the sum of the pseudo-header.
         let frame = route.packet(UDP, &[0; 8]);
         let field = &frame[route.header_len() + 6..][..2];
         let partial = route.partial_checksum(UDP, 8);
@@ -94,7 +107,7 @@ fn a_partial_checksum_is_the_complement_of_the_pseudo_header() {
 }
 
 #[test]
-fn congestion_is_marked_where_the_sender_allows_it() {
+fn congestion_is_marked_only_if_the_sender_allows_marks() {
     for route in &routes()[..2] {
         for (ecn, marked) in [(0, 0), (1, 3), (2, 3), (3, 3)] {
             let mut frame = route.segment(&Segment { ecn, ..segment() }, Layout::Usual);
@@ -118,26 +131,27 @@ fn icmp_errors_quote_the_frame() {
 }
 
 #[test]
-fn options_end_where_they_make_no_sense() {
+fn reading_options_stops_at_the_first_malformed_option() {
     let mss = [2, 4, 5, 180];
     for (wrong, what) in [
         (&[3, 0][..], "no length"),
-        (&[3, 1], "less than itself"),
-        (&[8, 10, 1, 2], "cut"),
-        (&[2, 3, 5], "an MSS of another length"),
+        (&[3, 1], "a length below 2"),
+        (&[8, 10, 1, 2], "truncated"),
         (&[0, 1], "padding that is not zero"),
     ] {
         let (options, error) = read_options(&[&mss, wrong].concat());
         assert_eq!(options, [Opt::Mss(1460)], "{what}");
         assert!(error.is_some(), "{what}");
     }
-    let (options, error) = read_options(&[1, 1, 254, 3, 9, 4, 2, 0]);
-    assert_eq!(options, [Opt::SackPermitted, Opt::Other(254, vec![9])]);
+    let (options, error) = read_options(&[1, 1, 254, 3, 9, 2, 3, 5, 4, 2, 0]);
+    let others = [Opt::Other(2, vec![5]), Opt::Other(254, vec![9])];
+    assert_eq!(options[..1], [Opt::SackPermitted]);
+    assert_eq!(options[1..], others);
     assert_eq!(error, None);
 }
 
 #[test]
-fn a_segment_is_shown_as_packetdrill_writes_it() {
+fn segments_are_displayed_in_packetdrill_notation() {
     let mut shown = Segment {
         seq: 1,
         ..segment()
