@@ -154,8 +154,8 @@ impl Station {
         self.v6.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
-    /// Whether `address` is in the network of one of the station's addresses. The station's own
-    /// addresses are.
+    /// Whether `address` is in the network of one of the station's addresses. This includes the
+    /// station's own addresses.
     #[inline(always)]
     pub fn is_on_link(&self, address: Ipv4Addr) -> bool {
         self.subnets.iter().any(|subnet| subnet.contains(address))

@@ -313,7 +313,7 @@ fn a_network_reserves_its_first_and_last_address() {
     assert!(reserved(25).eq([128, 255]));
     assert!(in_network(30).eq(128..=131));
     assert!(reserved(30).eq([128, 131]));
-    // RFC 3021.
+    // A /31 and a /32 reserve no addresses (RFC 3021).
     assert!(in_network(31).eq([130, 131]));
     assert_eq!(reserved(31).count(), 0);
     assert!(in_network(32).eq([130]));

@@ -61,7 +61,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Packets dropped because the checksum of the IPv4 header or the ICMP message is wrong.
     pub bad_checksum: u64,
-    /// Fragments dropped.
+    /// Dropped fragments.
     pub fragments: u64,
     /// Packets dropped because of an unknown IPv6 option that must not be ignored, or of too many
     /// extension headers or options.

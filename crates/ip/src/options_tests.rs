@@ -117,7 +117,7 @@ fn the_checksum_covers_ipv4_options() {
     assert_eq!(outcome(&bytes).1.bad_checksum, 1);
 }
 
-/// RFC 7126, sections 4.3 and 4.4.
+/// Packets with an IPv4 source route are refused (RFC 7126, sections 4.3 and 4.4).
 #[test]
 fn ipv4_source_routes_are_refused() {
     for kind in [LOOSE_SOURCE_ROUTE, STRICT_SOURCE_ROUTE] {

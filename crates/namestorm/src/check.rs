@@ -82,7 +82,8 @@ fn check_types(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     let wildcard = name::is_wildcard(name.owner());
     if let Some(cname) = name.rrset(CNAME) {
-        // RFC 1034, section 3.6.2; RFC 4035, section 2.5.
+        // Only DNSSEC records may accompany a CNAME (RFC 1034, section 3.6.2; RFC 4035, section
+        // 2.5).
         let other = name
             .rrsets()
             .find(|set| ![CNAME, RRSIG, NSEC].contains(&set.rtype()));
@@ -98,7 +99,7 @@ fn check_types(name: NameRef<'_>, report: &mut Report) {
         only_one(name, cname, report);
     }
     if let Some(dname) = name.rrset(DNAME) {
-        // RFC 6672, section 2.4.
+        // A name has at most one DNAME (RFC 6672, section 2.4).
         only_one(name, dname, report);
     }
     for set in name.rrsets() {
@@ -107,7 +108,7 @@ fn check_types(name: NameRef<'_>, report: &mut Report) {
                 set.place(),
                 format!("an SOA record is allowed only at the zone's name, not at {shown}"),
             ),
-            // RFC 4592, sections 4.2 and 4.4.
+            // A wildcard cannot be a zone cut or a DNAME owner (RFC 4592, sections 4.2 and 4.4).
             NS | DNAME if wildcard => report.error(
                 set.place(),
                 format!(
@@ -140,7 +141,7 @@ fn check_hidden(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     match name.standing() {
         NameStatus::Authoritative => {}
-        // RFC 6672, section 2.4.
+        // No records may exist below a DNAME (RFC 6672, section 2.4).
         NameStatus::BelowDname => {
             for set in name.rrsets().take(1) {
                 report.error(set.place(), format!("{shown} lies below a DNAME record"));

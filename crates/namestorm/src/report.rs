@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a file, and returns its index for [`Place::file`].
+    /// Adds a file, and returns its index, which findings refer to.
     pub fn add_file(&mut self, file: &Path) -> u16 {
         let number = self.files.len();
         self.files.push(file.to_owned());

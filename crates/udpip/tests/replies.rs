@@ -397,7 +397,7 @@ fn udp_alone_has_no_timers() {
     assert_eq!(Handler::<Sink>::poll_timeout(&server), None);
 }
 
-/// RFC 768: source port 0 means that no reply is expected.
+/// Source port 0 means that the sender expects no reply (RFC 768).
 #[test]
 fn source_port_0_is_dropped_and_counted() {
     for v6 in [false, true] {
