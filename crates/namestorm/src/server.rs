@@ -211,6 +211,6 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
-        self.stack.hang_up(port, now)
+        self.stack.shut_down(port, now)
     }
 }

@@ -41,7 +41,7 @@ const SOA_DATA: &[u8] =
 
 /// A hook that gives preset answers and records its questions.
 #[derive(Default)]
-struct Told {
+struct PresetHook {
     verdict: Option<Verdict>,
     made: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
     prepared: Option<Rrset>,
@@ -53,7 +53,7 @@ struct Told {
     due: Option<Instant>,
 }
 
-impl Hook for Told {
+impl Hook for PresetHook {
     type Message = Rrset;
 
     fn answer(
@@ -99,18 +99,18 @@ impl Hook for Told {
     }
 }
 
-fn says(verdict: Verdict) -> Told {
-    Told {
+fn says(verdict: Verdict) -> PresetHook {
+    PresetHook {
         verdict: Some(verdict),
-        ..Told::default()
+        ..PresetHook::default()
     }
 }
 
-fn with_text(text: &[u8]) -> Told {
+fn with_text(text: &[u8]) -> PresetHook {
     let data = [&[text.len() as u8], text].concat();
-    Told {
+    PresetHook {
         made: vec![(Section::Answer, None, rtype::TXT, data)],
-        ..Told::default()
+        ..PresetHook::default()
     }
 }
 
@@ -128,7 +128,7 @@ fn peer() -> SocketAddr {
 }
 
 /// Returns the whole reply of a responder, which must be equal for both forms of names.
-fn ask(hook: &mut Told, query: &Query, transport: Transport) -> Option<Vec<u8>> {
+fn ask(hook: &mut PresetHook, query: &Query, transport: Transport) -> Option<Vec<u8>> {
     let [one, other] = FORMS.map(|form| {
         let mut responder = Responder::new(answers(form));
         let mut message = query.bytes();
@@ -300,7 +300,7 @@ fn a_hook_is_asked_only_for_its_names() {
 
 #[test]
 fn a_hooked_name_exists() {
-    let mut hook = Told::default();
+    let mut hook = PresetHook::default();
     let mut reply = |text: &str| {
         let query = query(text, rtype::TXT);
         let reply = ask(&mut hook, &query, UDP).unwrap();
@@ -385,9 +385,9 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     let head_len = head(&query, 0, [0; 3]).len();
     // Two records that together fill exactly 512 bytes.
     let last = 512 - head_len - (12 + 1 + 200) - (12 + 1);
-    let mut hook = Told {
+    let mut hook = PresetHook {
         made: vec![text(200), text(last as u8)],
-        ..Told::default()
+        ..PresetHook::default()
     };
     let full = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!((full.len(), full[2] & 2, full[7]), (512, 0, 2));
@@ -415,9 +415,9 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
 
 #[test]
 fn a_hook_gets_any_queries_but_no_other_classes_or_transfers() {
-    let mut hook = Told {
+    let mut hook = PresetHook {
         prepared: Some(Rrset::new(rtype::TXT, 1, [b"\x01a"]).unwrap()),
-        ..Told::default()
+        ..PresetHook::default()
     };
     let all = ask(&mut hook, &query("hook.example.org", rtype::ANY), UDP).unwrap();
     assert_eq!((all[7], hook.asked.len()), (1, 2));
@@ -440,15 +440,15 @@ fn a_hook_gets_any_queries_but_no_other_classes_or_transfers() {
 #[test]
 fn messages_replace_the_hooks_records_and_its_timer_fires() {
     let (sender, mailbox) = nmio::mailbox(2).unwrap();
-    let hook = Told {
+    let hook = PresetHook {
         due: Some(Instant::from_millis(70)),
-        ..Told::default()
+        ..PresetHook::default()
     };
     let mut client = Client::with_hook(&answers(FORMS[0]), MODES[0], false, hook);
     client.server = client.server.with_bell(mailbox.bell().clone());
     client.server.transports.set_mailbox(mailbox);
     let query = query("hook.example.org", rtype::A);
-    let pass = |client: &mut Client<Told>, millis| {
+    let pass = |client: &mut Client<PresetHook>, millis| {
         let now = Instant::from_millis(millis);
         client.server.handle_messages(&mut client.sink, now);
         client.server.handle_timers(&mut client.sink, now);
@@ -558,7 +558,7 @@ proptest! {
         if in_order {
             made.sort_by_key(|(section, ..)| *section);
         }
-        let mut hook = Told { verdict: Some(verdict), made, is_forgiving, ..Told::default() };
+        let mut hook = PresetHook { verdict: Some(verdict), made, is_forgiving, ..PresetHook::default() };
         let mut query = query(text, qtype);
         query.edns = edns.map(|size| (size, 0, 0));
         let transport = if tcp { Transport::Tcp } else { UDP };

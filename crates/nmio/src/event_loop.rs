@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::frame::Frame;
-use crate::idle::{Idle, Outlook, Rest};
+use crate::idle::{Idle, IdleAction, LoopStatus};
 use crate::mailbox::Bell;
 use crate::port::{Batch, MAX_BATCH, Port, Wait};
 use crate::time::{Clock, Instant};
@@ -198,20 +198,20 @@ impl LoopState {
         latest: Instant,
         now: Instant,
     ) -> io::Result<()> {
-        let outlook = Outlook {
+        let status = LoopStatus {
             due: Some(handler.poll_timeout().map_or(latest, |due| due.min(latest))),
             flooded: handler.is_flooded(now),
             flushed: self.flushed,
             has_messages: handler.bell().is_some_and(Bell::is_rung),
         };
-        match self.idle.rest(port.hints(), outlook, now) {
-            Rest::Spin => Ok(()),
-            Rest::Yield => {
+        match self.idle.action(port.hints(), status, now) {
+            IdleAction::Spin => Ok(()),
+            IdleAction::Yield => {
                 thread::yield_now();
                 Ok(())
             }
-            Rest::Poll => port.poll_device(),
-            Rest::Block { gather, timeout } => {
+            IdleAction::Poll => port.poll_device(),
+            IdleAction::Block { gather, timeout } => {
                 if !gather.is_zero() {
                     thread::sleep(gather);
                 }

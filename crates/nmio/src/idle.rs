@@ -27,7 +27,7 @@ const GATHERING: Duration = Duration::from_micros(50);
 
 /// The state of the handler and the last flush.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outlook {
+pub(crate) struct LoopStatus {
     /// Latest time for the handler's timers; `None` if there is no work until a packet arrives.
     pub(crate) due: Option<Instant>,
     /// Packets arrive faster than the loop can wake up.
@@ -40,7 +40,7 @@ pub(crate) struct Outlook {
 
 /// What a loop does before it polls again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum IdleAction {
     /// Polls again at once.
     Spin,
     /// Lets other threads run first.
@@ -95,27 +95,32 @@ impl Idle {
     }
 
     /// Returns what to do at `now`, after a pass without packets.
-    pub(crate) fn rest(&mut self, port: PortHints, outlook: Outlook, now: Instant) -> Rest {
-        if self.wait == Wait::Spin || port.ready || outlook.has_messages {
-            return Rest::Spin;
+    pub(crate) fn action(
+        &mut self,
+        port: PortHints,
+        status: LoopStatus,
+        now: Instant,
+    ) -> IdleAction {
+        if self.wait == Wait::Spin || port.ready || status.has_messages {
+            return IdleAction::Spin;
         }
-        if self.wait == Wait::Block && outlook.flooded {
-            return Rest::Yield;
+        if self.wait == Wait::Block && status.flooded {
+            return IdleAction::Yield;
         }
-        let timeout = self.timeout(outlook.due, outlook.flushed, now);
+        let timeout = self.timeout(status.due, status.flushed, now);
         if timeout.is_zero() {
-            return Rest::Spin;
+            return IdleAction::Spin;
         }
         if self.wait == Wait::BusyPoll && port.can_poll {
-            return Rest::Poll;
+            return IdleAction::Poll;
         }
         let useless_wakeups = self.count_useless_wakeups(port.sent);
-        let gather = if useless_wakeups && port.gathers && outlook.flushed {
+        let gather = if useless_wakeups && port.gathers && status.flushed {
             GATHERING.min(timeout)
         } else {
             Duration::ZERO
         };
-        Rest::Block { gather, timeout }
+        IdleAction::Block { gather, timeout }
     }
 
     /// Returns the maximum time to sleep at `now`, if the next timer expires at `due`.

@@ -17,13 +17,13 @@ const POLLS: PortHints = PortHints {
     ..GATHERS
 };
 /// No timer is set, and all packets are flushed.
-const QUIET: Outlook = Outlook {
+const QUIET: LoopStatus = LoopStatus {
     has_messages: false,
     due: None,
     flooded: false,
     flushed: true,
 };
-const FLOODED: Outlook = Outlook {
+const FLOODED: LoopStatus = LoopStatus {
     flooded: true,
     ..QUIET
 };
@@ -32,43 +32,43 @@ fn idle(wait: Wait) -> Idle {
     Idle::new(wait, STRAGGLER)
 }
 
-fn due(due: Instant) -> Outlook {
-    Outlook {
+fn due(due: Instant) -> LoopStatus {
+    LoopStatus {
         due: Some(due),
         ..QUIET
     }
 }
 
-fn block(timeout: Duration) -> Rest {
-    Rest::Block {
+fn block(timeout: Duration) -> IdleAction {
+    IdleAction::Block {
         gather: Duration::ZERO,
         timeout,
     }
 }
 
 /// Returns the decision of a new policy.
-fn rest(wait: Wait, port: PortHints, outlook: Outlook) -> Rest {
-    idle(wait).rest(port, outlook, NOW)
+fn action(wait: Wait, port: PortHints, status: LoopStatus) -> IdleAction {
+    idle(wait).action(port, status, NOW)
 }
 
 #[test]
 fn a_spinning_loop_never_sleeps() {
     for port in [PortHints::default(), GATHERS, POLLS] {
-        for outlook in [QUIET, FLOODED, due(NOW), due(Instant::FAR)] {
-            assert_eq!(rest(Wait::Spin, port, outlook), Rest::Spin);
+        for status in [QUIET, FLOODED, due(NOW), due(Instant::FAR)] {
+            assert_eq!(action(Wait::Spin, port, status), IdleAction::Spin);
         }
     }
 }
 
 #[test]
 fn a_loop_with_messages_does_not_sleep() {
-    let outlook = Outlook {
+    let status = LoopStatus {
         has_messages: true,
         ..QUIET
     };
     for wait in [Wait::Block, Wait::BusyPoll] {
         for port in [PortHints::default(), GATHERS, POLLS] {
-            assert_eq!(rest(wait, port, outlook), Rest::Spin);
+            assert_eq!(action(wait, port, status), IdleAction::Spin);
         }
     }
 }
@@ -80,53 +80,53 @@ fn a_loop_with_available_frames_does_not_sleep() {
         ..POLLS
     };
     for wait in [Wait::Block, Wait::BusyPoll] {
-        for outlook in [QUIET, FLOODED] {
-            assert_eq!(rest(wait, ready, outlook), Rest::Spin);
+        for status in [QUIET, FLOODED] {
+            assert_eq!(action(wait, ready, status), IdleAction::Spin);
         }
     }
 }
 
 #[test]
 fn a_sleep_ends_at_a_timer_or_the_next_check_of_the_stop_flag() {
-    let rest = |outlook| rest(Wait::Block, GATHERS, outlook);
-    assert_eq!(rest(QUIET), block(STOP_CHECK));
-    assert_eq!(rest(due(Instant::FAR)), block(STOP_CHECK));
-    assert_eq!(rest(due(NOW + MICRO)), block(MICRO));
+    let action = |status| action(Wait::Block, GATHERS, status);
+    assert_eq!(action(QUIET), block(STOP_CHECK));
+    assert_eq!(action(due(Instant::FAR)), block(STOP_CHECK));
+    assert_eq!(action(due(NOW + MICRO)), block(MICRO));
     for past in [NOW, Instant::ZERO] {
-        assert_eq!(rest(due(past)), Rest::Spin);
+        assert_eq!(action(due(past)), IdleAction::Spin);
     }
 }
 
 #[test]
 fn queued_packets_are_soon_flushed_again() {
-    let rest = |outlook| {
+    let action = |status| {
         let flushed = false;
-        rest(Wait::Block, GATHERS, Outlook { flushed, ..outlook })
+        action(Wait::Block, GATHERS, LoopStatus { flushed, ..status })
     };
-    assert_eq!(rest(QUIET), block(STRAGGLER));
-    assert_eq!(rest(due(NOW + STRAGGLER * 2)), block(STRAGGLER));
-    assert_eq!(rest(due(NOW + MICRO)), block(MICRO));
+    assert_eq!(action(QUIET), block(STRAGGLER));
+    assert_eq!(action(due(NOW + STRAGGLER * 2)), block(STRAGGLER));
+    assert_eq!(action(due(NOW + MICRO)), block(MICRO));
 }
 
 #[test]
 fn a_flooded_loop_yields_instead_of_sleeping() {
-    assert_eq!(rest(Wait::Block, GATHERS, FLOODED), Rest::Yield);
+    assert_eq!(action(Wait::Block, GATHERS, FLOODED), IdleAction::Yield);
     // A flooded loop yields even if a timer has expired.
-    let outlook = Outlook {
+    let status = LoopStatus {
         due: Some(NOW),
         ..FLOODED
     };
-    assert_eq!(rest(Wait::Block, GATHERS, outlook), Rest::Yield);
+    assert_eq!(action(Wait::Block, GATHERS, status), IdleAction::Yield);
     // A loop that waits by polling the device must continue to poll it.
-    assert_eq!(rest(Wait::BusyPoll, POLLS, FLOODED), Rest::Poll);
+    assert_eq!(action(Wait::BusyPoll, POLLS, FLOODED), IdleAction::Poll);
 }
 
 #[test]
 fn busy_polling_blocks_if_the_port_cannot_poll() {
-    assert_eq!(rest(Wait::BusyPoll, POLLS, QUIET), Rest::Poll);
-    assert_eq!(rest(Wait::BusyPoll, GATHERS, QUIET), block(STOP_CHECK));
-    assert_eq!(rest(Wait::Block, POLLS, QUIET), block(STOP_CHECK));
-    assert_eq!(rest(Wait::BusyPoll, POLLS, due(NOW)), Rest::Spin);
+    assert_eq!(action(Wait::BusyPoll, POLLS, QUIET), IdleAction::Poll);
+    assert_eq!(action(Wait::BusyPoll, GATHERS, QUIET), block(STOP_CHECK));
+    assert_eq!(action(Wait::Block, POLLS, QUIET), block(STOP_CHECK));
+    assert_eq!(action(Wait::BusyPoll, POLLS, due(NOW)), IdleAction::Spin);
 }
 
 /// Returns for each sleep whether packets gather first.
@@ -136,16 +136,16 @@ fn busy_polling_blocks_if_the_port_cannot_poll() {
 fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<bool> {
     let mut idle = idle(Wait::Block);
     let mut sent = 0;
-    let outlook = Outlook { flushed, ..QUIET };
-    idle.rest(port, outlook, NOW);
+    let status = LoopStatus { flushed, ..QUIET };
+    idle.action(port, status, NOW);
     let gathering = sleeps.iter().map(|&(woken, frames)| {
         idle.note_pass(woken);
         // A loop sleeps only after a pass without packets.
         idle.note_pass(false);
         sent += frames;
         let port = PortHints { sent, ..port };
-        match idle.rest(port, outlook, NOW) {
-            Rest::Block { gather, .. } => !gather.is_zero(),
+        match idle.action(port, status, NOW) {
+            IdleAction::Block { gather, .. } => !gather.is_zero(),
             other => panic!("{other:?}"),
         }
     });
@@ -186,14 +186,14 @@ fn a_long_wait_without_packets_is_no_useless_wakeup() {
 fn packets_do_not_gather_beyond_a_timer() {
     let mut idle = idle(Wait::Block);
     for _ in 0..=USELESS_WAKEUPS {
-        idle.rest(GATHERS, QUIET, NOW);
+        idle.action(GATHERS, QUIET, NOW);
         idle.note_pass(true);
     }
     for (until, gather) in [(MICRO, MICRO), (GATHERING * 2, GATHERING)] {
         idle.note_pass(true);
-        let rest = idle.rest(GATHERS, due(NOW + until), NOW);
+        let rest = idle.action(GATHERS, due(NOW + until), NOW);
         let timeout = until;
-        assert_eq!(rest, Rest::Block { gather, timeout });
+        assert_eq!(rest, IdleAction::Block { gather, timeout });
     }
 }
 
@@ -224,8 +224,8 @@ fn serve(wait: Wait, apart: Duration, answered: bool, flooded: bool) -> Served {
         if come > 0 {
             continue;
         }
-        let outlook = Outlook { flooded, ..QUIET };
-        if let Rest::Block { gather, timeout } = idle.rest(port, outlook, now) {
+        let status = LoopStatus { flooded, ..QUIET };
+        if let IdleAction::Block { gather, timeout } = idle.action(port, status, now) {
             served.sleeps += 1;
             let woken = arrivals[next].max(now + gather);
             now = woken.min(now + timeout) + MICRO;

@@ -204,7 +204,7 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
-        self.stack.hang_up(port, now)
+        self.stack.shut_down(port, now)
     }
 }
 

@@ -51,7 +51,7 @@ impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
-        self.hang_up(port, now)
+        self.shut_down(port, now)
     }
 }
 

@@ -101,7 +101,7 @@ impl Pace {
 /// least [`CREDIT_MS`]. When a pool runs short, the connection with the largest lack gives way (see
 /// `pressure.rs`).
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct Housekeeping {
     /// In milliseconds, as [`Moment::millis`]. It wraps: a lack of more than 24 days counts as
     /// none.
     progress: u32,
@@ -120,14 +120,14 @@ struct Standing {
     offers_again: bool,
     /// Whether the connection is parked: nothing is offered until it is resumed.
     is_parked: bool,
-    reached: Reached,
+    accessed: Accessed,
     /// Serial number of the connection, see [`ConnectionId`].
     serial: u64,
 }
 
 /// Whether the application got the connection from [`Connections::get`] in this callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reached {
+enum Accessed {
     No,
     /// Yes, and its send stream was empty before.
     Idle,
@@ -135,7 +135,7 @@ enum Reached {
     Busy,
 }
 
-const _: () = assert!(size_of::<Standing>() == 32);
+const _: () = assert!(size_of::<Housekeeping>() == 32);
 
 /// The application's deadline for a connection, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,7 +147,7 @@ enum Alarm {
     At(u32),
 }
 
-impl Standing {
+impl Housekeeping {
     /// Returns the state of a connection that opens at `now`.
     const fn new(now: Moment) -> Self {
         Self {
@@ -160,7 +160,7 @@ impl Standing {
             is_blocked: false,
             offers_again: false,
             is_parked: false,
-            reached: Reached::No,
+            accessed: Accessed::No,
             serial: 0,
         }
     }
@@ -317,13 +317,13 @@ pub struct ConnectionId {
 /// All connections of an application: see [`Application::on_message`].
 pub struct Connections<'a, S, C> {
     states: &'a mut [S],
-    standings: &'a mut [Standing],
+    housekeeping: &'a mut [Housekeeping],
     records: &'a mut [Record<C>],
     contents: &'a mut Contents,
     writes: &'a mut Writes,
     cx: &'a mut Context<C>,
     asked: &'a mut Asked,
-    reached: &'a mut Vec<u32>,
+    accessed: &'a mut Vec<u32>,
     now: Instant,
 }
 
@@ -335,7 +335,7 @@ pub struct Connection<'a, S> {
     writes: &'a mut Writes,
     peers: &'a mut Peers,
     lists: &'a mut Lists,
-    standing: &'a mut Standing,
+    housekeeping: &'a mut Housekeeping,
     asked: &'a mut Asked,
     id: u32,
     now: Instant,
@@ -356,7 +356,7 @@ pub struct Stack<A: Application, C = Cubic> {
     /// The application's state of each connection, with the same index as `records`.
     states: Vec<A::State>,
     /// The stack's state of each connection, with the same index as `records`.
-    standings: Vec<Standing>,
+    housekeeping: Vec<Housekeeping>,
     records: Vec<Record<C>>,
     /// Used TCBs that are free again.
     free: Vec<u32>,
@@ -377,13 +377,13 @@ pub struct Stack<A: Application, C = Cubic> {
     opened: u64,
     /// Connections the application got from [`Connections::get`], to be processed after its
     /// callback.
-    reached: Vec<u32>,
+    accessed: Vec<u32>,
     flood: Flood,
     samplers: [Sampler; Pool::COUNT],
     /// Connections that wait for room in the TX ring, in order of arrival.
     blocked: VecDeque<u32>,
-    /// Number of records already shut down, see [`hang_up`](Self::hang_up).
-    hung_up: usize,
+    /// Number of records already shut down, see [`shut_down`](Self::shut_down).
+    shut_down_records: usize,
     /// When the pools are next checked for unused memory.
     trim_at: Instant,
     /// Time of the last call.
@@ -401,7 +401,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             send_info,
             id,
             now: self.now,
-            standing: &mut self.standings[id as usize],
+            housekeeping: &mut self.housekeeping[id as usize],
             peers: &mut self.cx.peers,
             tcb: &mut self.records[id as usize].tcb,
             state: &mut self.states[id as usize],
@@ -436,7 +436,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             CloseReason::Evicted => &mut self.cx.counters.evicted,
         };
         *counter += 1;
-        let (index, serial) = (id, self.standings[id as usize].serial);
+        let (index, serial) = (id, self.housekeeping[id as usize].serial);
         let (name, state) = (
             ConnectionId { index, serial },
             &mut self.states[id as usize],
@@ -518,7 +518,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn keep_time(&mut self, id: u32, now: Moment) {
         let deadline = self.records[id as usize].tcb.deadline;
-        let scheduled = self.standings[id as usize].scheduled;
+        let scheduled = self.housekeeping[id as usize].scheduled;
         if scheduled.wrapping_sub(deadline).cast_signed() > 0 {
             self.schedule(id, now);
         }
@@ -533,22 +533,22 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         let deadline = tcb.deadline;
-        let standing = &mut self.standings[id as usize];
-        if let Alarm::New(after) = standing.alarm {
-            standing.alarm = Alarm::At(now.millis.wrapping_add(after));
+        let housekeeping = &mut self.housekeeping[id as usize];
+        if let Alarm::New(after) = housekeeping.alarm {
+            housekeeping.alarm = Alarm::At(now.millis.wrapping_add(after));
         }
-        standing.scheduled = match standing.alarm {
+        housekeeping.scheduled = match housekeeping.alarm {
             Alarm::At(due) if deadline.wrapping_sub(due).cast_signed() > 0 => due,
             _ => deadline,
         };
-        self.wheel.schedule(id, now.instant(standing.scheduled));
+        self.wheel.schedule(id, now.instant(housekeeping.scheduled));
     }
 
     /// Appends a connection to the queue for the TX ring. A TCB that is freed meanwhile stays
     /// queued, and is skipped later.
     #[cold]
     fn block(&mut self, id: u32) {
-        let is_blocked = &mut self.standings[id as usize].is_blocked;
+        let is_blocked = &mut self.housekeeping[id as usize].is_blocked;
         if std::mem::replace(is_blocked, true) {
             return;
         }
@@ -560,7 +560,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Stops counting a connection for its address: it has ended, or is in TIME-WAIT.
     #[inline]
     fn count_out(&mut self, id: u32) {
-        let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
+        let peer = std::mem::replace(&mut self.housekeeping[id as usize].peer, NONE);
         self.cx.peers.leave(peer);
     }
 

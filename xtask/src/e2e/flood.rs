@@ -114,7 +114,7 @@ fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
 }
 
 /// What the client measured.
-struct Seen {
+struct Measurement {
     requests: usize,
     median: Duration,
     most: Duration,
@@ -160,7 +160,7 @@ fn compare(
 }
 
 /// Sends requests for the time [`MEASURED`], each on a new connection.
-fn ask(place: &Place, server: &Server) -> Result<Seen> {
+fn ask(place: &Place, server: &Server) -> Result<Measurement> {
     let (memory_before, _) = memory(server.id())?;
     let sent_before = frames_sent()?;
     let begun = Instant::now();
@@ -177,7 +177,7 @@ fn ask(place: &Place, server: &Server) -> Result<Seen> {
     let sent = frames_sent()? - sent_before;
     let (memory_after, _) = memory(server.id())?;
     times.sort();
-    Ok(Seen {
+    Ok(Measurement {
         rate: sent as f64 / begun.elapsed().as_secs_f64(),
         requests: times.len(),
         median: times[times.len() / 2],

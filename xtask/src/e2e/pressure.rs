@@ -166,7 +166,7 @@ fn run(cases: &[Case], env: &Env, checks: &mut Checks) -> Result<()> {
 
 /// Waiting times of the client at another address: the median of its one-segment requests, and the
 /// maximum of all requests.
-struct Seen {
+struct WaitingTimes {
     median: Duration,
     most: Duration,
 }
@@ -220,7 +220,7 @@ impl Case {
     }
 
     /// Sends requests while the abusers are active.
-    fn press(&self, place: &Place) -> Result<Seen> {
+    fn press(&self, place: &Place) -> Result<WaitingTimes> {
         let to = place.socket(place.v6);
         let over = &AtomicBool::new(false);
         let share = |(abuse, count): &(Abuse, usize)| std::iter::repeat_n(*abuse, count / THREADS);
@@ -248,7 +248,7 @@ impl Case {
     }
 
     /// Sends requests, two on each connection.
-    fn ask(&self, place: &Place) -> Result<Seen> {
+    fn ask(&self, place: &Place) -> Result<WaitingTimes> {
         let (mut short, mut long) = (Vec::new(), Vec::new());
         let cookies = format!("Cookie: {}\r\n", "c".repeat(COOKIES));
         let to = place.socket(place.v4);
@@ -280,6 +280,6 @@ impl Case {
         short.sort();
         let median = short[short.len() / 2];
         let most = short.into_iter().chain(long).max().unwrap_or_default();
-        Ok(Seen { median, most })
+        Ok(WaitingTimes { median, most })
     }
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
     /// Both sides have closed, and the peer has acknowledged all data; or the stack was [shut
-    /// down](crate::Stack::hang_up) after that acknowledgement.
+    /// down](crate::Stack::shut_down) after that acknowledgement.
     Finished,
     /// The peer has reset the connection.
     Reset,

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use ip::Packet;
 use nmio::{Instant, Port};
 
-use super::Standing;
+use super::Housekeeping;
 use super::{Flood, Record, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
@@ -81,7 +81,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.records.push(Record::default());
         self.states.push(A::State::default());
-        self.standings.push(Standing::new(Moment::from(self.now)));
+        self.housekeeping
+            .push(Housekeeping::new(Moment::from(self.now)));
         Some(self.records.len() as u32 - 1)
     }
 
@@ -177,7 +178,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn count_in(&mut self, id: u32) {
         let address = self.records[id as usize].tcb.path.addresses.dst();
         let hash = self.hash_of(address);
-        self.standings[id as usize].peer = self.cx.peers.join(hash);
+        self.housekeeping[id as usize].peer = self.cx.peers.join(hash);
     }
 
     /// Puts a connection in SYN-RECEIVED into a free TCB.
@@ -185,12 +186,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
         self.conn(id).open(tcb, now);
         // A TCB may have been freed while it was queued for the TX ring.
-        let is_blocked = self.standings[id as usize].is_blocked;
+        let is_blocked = self.housekeeping[id as usize].is_blocked;
         self.opened += 1;
-        self.standings[id as usize] = Standing {
+        self.housekeeping[id as usize] = Housekeeping {
             is_blocked,
             serial: self.opened,
-            ..Standing::new(now)
+            ..Housekeeping::new(now)
         };
         self.half_open += 1;
         self.table.insert(hash, id);

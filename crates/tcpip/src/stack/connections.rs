@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nmio::Instant;
 
-use super::{Connection, ConnectionId, Connections, Reached, Timer};
+use super::{Accessed, Connection, ConnectionId, Connections, Timer};
 use crate::congestion::CongestionControl;
 use crate::connection::{Conn, State};
 use crate::content::Contents;
@@ -16,8 +16,8 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
     /// is sent when the callback returns, as usual.
     pub fn get(&mut self, id: ConnectionId) -> Option<Connection<'_, S>> {
         let ConnectionId { index, serial } = id;
-        let standing = self.standings.get_mut(index as usize)?;
-        if standing.serial != serial {
+        let housekeeping = self.housekeeping.get_mut(index as usize)?;
+        if housekeeping.serial != serial {
             return None;
         }
         let record = &mut self.records[index as usize];
@@ -28,14 +28,14 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         if !is_ours {
             return None;
         }
-        if standing.reached == Reached::No {
-            standing.offers_again = false;
-            standing.reached = if record.tcb.stream.is_empty() {
-                Reached::Idle
+        if housekeeping.accessed == Accessed::No {
+            housekeeping.offers_again = false;
+            housekeeping.accessed = if record.tcb.stream.is_empty() {
+                Accessed::Idle
             } else {
-                Reached::Busy
+                Accessed::Busy
             };
-            self.reached.push(index);
+            self.accessed.push(index);
         }
         let send_info = Conn::new(record, self.cx).send_info();
         Some(Connection {
@@ -45,7 +45,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
             writes: self.writes,
             peers: &mut self.cx.peers,
             lists: &mut self.cx.lists,
-            standing,
+            housekeeping,
             asked: self.asked,
             id: index,
             now: self.now,
@@ -55,8 +55,8 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
 
     /// Calls `act` with every connection that [`get`](Self::get) can return, in any order.
     pub fn for_each(&mut self, mut act: impl FnMut(Connection<'_, S>)) {
-        for index in 0..self.standings.len() as u32 {
-            let serial = self.standings[index as usize].serial;
+        for index in 0..self.housekeeping.len() as u32 {
+            let serial = self.housekeeping[index as usize].serial;
             if let Some(connection) = self.get(ConnectionId { index, serial }) {
                 act(connection);
             }

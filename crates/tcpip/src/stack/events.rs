@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nmio::{Instant, Port};
 
-use super::{Alarm, Connections, Reached, Stack, Timer};
+use super::{Accessed, Alarm, Connections, Stack, Timer};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, Plan, State};
@@ -85,28 +85,28 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.asked.refused = None;
         let mut connections = Connections {
             states: &mut self.states,
-            standings: &mut self.standings,
+            housekeeping: &mut self.housekeeping,
             records: &mut self.records,
             contents: &mut self.contents,
             writes: &mut self.writes,
             cx: &mut self.cx,
             asked: &mut self.asked,
-            reached: &mut self.reached,
+            accessed: &mut self.accessed,
             now,
         };
         let result = act(&mut self.app, &mut connections);
-        while let Some(id) = self.reached.pop() {
-            self.finish_reached(port, id, Moment::from(now));
+        while let Some(id) = self.accessed.pop() {
+            self.finish_accessed(port, id, Moment::from(now));
         }
         result
     }
 
     /// Processes a connection after [`reach`](Self::reach) gave it to the application.
-    fn finish_reached<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let standing = &mut self.standings[id as usize];
-        let before = std::mem::replace(&mut standing.reached, Reached::No);
-        if before == Reached::Idle && !self.records[id as usize].tcb.stream.is_empty() {
-            standing.renew(now);
+    fn finish_accessed<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let housekeeping = &mut self.housekeeping[id as usize];
+        let before = std::mem::replace(&mut housekeeping.accessed, Accessed::No);
+        if before == Accessed::Idle && !self.records[id as usize].tcb.stream.is_empty() {
+            housekeeping.renew(now);
         }
         self.finish_callback(port, id, now);
         self.keep_time(id, now);
@@ -147,7 +147,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         // The wheel has no entry for the connection now.
-        if let Alarm::At(due) = self.standings[id as usize].alarm
+        if let Alarm::At(due) = self.housekeeping[id as usize].alarm
             && has_passed(due, now)
         {
             self.handle_due(port, id, now);
@@ -211,13 +211,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Calls the application for its deadline.
     fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        self.standings[id as usize].alarm = Alarm::Off;
+        self.housekeeping[id as usize].alarm = Alarm::Off;
         if self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
             // The idle timeout has closed the connection.
             return;
         }
         self.cx.counters.deadlines_missed += 1;
-        let deadline = self.standings[id as usize].due_for;
+        let deadline = self.housekeeping[id as usize].due_for;
         let (app, mut connection) = self.connection(id);
         app.on_deadline(&mut connection, deadline);
         self.finish_callback(port, id, now);
@@ -227,7 +227,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn finish_callback<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let is_closed = self.records[id as usize].tcb.flags.intersects(Flags::CLOSE);
         // After a close the application gets a last chance to consume its data.
-        if is_closed || self.standings[id as usize].offers_again {
+        if is_closed || self.housekeeping[id as usize].offers_again {
             self.offer_rest(port, id, now);
         }
         self.go_on(port, id, now);
@@ -244,7 +244,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let Some(id) = self.blocked.pop_front() else {
                 return;
             };
-            self.standings[id as usize].is_blocked = false;
+            self.housekeeping[id as usize].is_blocked = false;
             if self.records[id as usize].tcb.state == State::Closed {
                 continue;
             }

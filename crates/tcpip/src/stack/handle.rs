@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nmio::Instant;
 
-use super::{Alarm, BEYOND_MS, Connection, ConnectionId, Deadline, Standing, Timer};
+use super::{Alarm, BEYOND_MS, Connection, ConnectionId, Deadline, Housekeeping, Timer};
 use crate::config::millis;
 use crate::connection::{Flags, Info};
 use crate::content::{ContentError, ContentId, Contents};
@@ -79,7 +79,7 @@ impl<S> Connection<'_, S> {
     pub fn id(&self) -> ConnectionId {
         ConnectionId {
             index: self.id,
-            serial: self.standing.serial,
+            serial: self.housekeeping.serial,
         }
     }
 
@@ -113,7 +113,7 @@ impl<S> Connection<'_, S> {
     /// Within `on_receive` it requests another call at once. That call comes only if some bytes
     /// were consumed, so the calls cannot repeat forever.
     pub fn offer_again(&mut self) {
-        self.standing.offers_again = true;
+        self.housekeeping.offers_again = true;
     }
 
     /// Makes the connection wait for an answer that comes later. Until [`resume`](Self::resume) the
@@ -123,13 +123,13 @@ impl<S> Connection<'_, S> {
     /// A connection that is never resumed ends like any other: by a reset of the client, by
     /// [`Config::idle_timeout`](crate::Config::idle_timeout), by a deadline, or by eviction.
     pub fn park(&mut self) {
-        self.standing.is_parked = true;
+        self.housekeeping.is_parked = true;
     }
 
     /// Ends the effect of [`park`](Self::park). What arrived meanwhile is offered when the current
     /// callback has returned.
     pub fn resume(&mut self) {
-        self.standing.is_parked = false;
+        self.housekeeping.is_parked = false;
         self.offer_again();
     }
 
@@ -315,7 +315,7 @@ impl<S> Connection<'_, S> {
 
     #[inline(always)]
     fn owner(&self) -> Owner {
-        let peer = self.standing.peer;
+        let peer = self.housekeeping.peer;
         Owner { id: self.id, peer }
     }
 
@@ -336,18 +336,18 @@ impl<S> Connection<'_, S> {
             return;
         }
         let until = self.tcb.deadline;
-        self.standing.set_alarm(millis(after), deadline, until);
+        self.housekeeping.set_alarm(millis(after), deadline, until);
     }
 
     /// Returns what the deadline is for, if one is set.
     pub fn deadline(&self) -> Option<Deadline> {
-        (self.standing.alarm != Alarm::Off).then_some(self.standing.due_for)
+        (self.housekeeping.alarm != Alarm::Off).then_some(self.housekeeping.due_for)
     }
 
     /// Clears the deadline.
     #[inline(always)]
     pub fn clear_deadline(&mut self) {
-        self.standing.alarm = Alarm::Off;
+        self.housekeeping.alarm = Alarm::Off;
     }
 
     /// Sets a timer, as [`Connections::set_timer`](crate::Connections::set_timer) does. The timer
@@ -362,7 +362,7 @@ impl<S> Connection<'_, S> {
     pub fn close(&mut self) {
         self.tcb.flags |= Flags::CLOSE;
         self.tcb.flags -= Flags::WANTS_ROOM;
-        self.standing.alarm = Alarm::Off;
+        self.housekeeping.alarm = Alarm::Off;
     }
 
     /// Ends the connection at once with a reset. Unacknowledged data is lost.
@@ -372,7 +372,7 @@ impl<S> Connection<'_, S> {
     }
 }
 
-impl Standing {
+impl Housekeeping {
     /// Sets the application's deadline. Makes `scheduled` later than any `deadline`, so that the
     /// wheel's entry is set anew.
     fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {

@@ -201,7 +201,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) -> AfterFin {
         let pace = self.pace;
-        self.standings[id as usize].advance(acked, pace, now);
+        self.housekeeping[id as usize].advance(acked, pace, now);
         if self.retire(id) {
             self.tell_sent(port, id, now);
         }
@@ -261,7 +261,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if data.is_empty() || flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return self.discard(data);
         }
-        if self.standings[id as usize].is_parked {
+        if self.housekeeping[id as usize].is_parked {
             return 0;
         }
         let mut taken = self.offer_once(id, data, now);
@@ -277,11 +277,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// bytes. The application may have asked for that, or a pool has a free slot now.
     #[cold]
     fn goes_on<P: Port>(&mut self, port: &mut P, id: u32, taken: usize, now: Moment) -> bool {
-        let standing = &self.standings[id as usize];
-        if standing.is_parked {
+        let housekeeping = &self.housekeeping[id as usize];
+        if housekeeping.is_parked {
             return false;
         }
-        let asks = standing.offers_again && taken > 0;
+        let asks = housekeeping.offers_again && taken > 0;
         asks || self.free_what_was_refused(port, id, now)
     }
 
@@ -291,13 +291,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.asked.refused = None;
         let pace = self.pace;
         let (app, mut connection) = self.connection(id);
-        connection.standing.offers_again = false;
+        connection.housekeeping.offers_again = false;
         let owed_nothing = connection.tcb.stream.is_empty();
         let consumed = app.on_receive(&mut connection, data).min(data.len());
         if owed_nothing && !connection.tcb.stream.is_empty() {
-            connection.standing.renew(now);
+            connection.housekeeping.renew(now);
         } else {
-            connection.standing.advance(consumed as u32, pace, now);
+            connection.housekeeping.advance(consumed as u32, pace, now);
         }
         if connection.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             // The application gets no further chance to consume the rest.
@@ -352,7 +352,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else if tcb.stream.is_empty() {
             let (app, mut connection) = self.connection(id);
             app.on_sent(&mut connection);
-            if connection.standing.offers_again {
+            if connection.housekeeping.offers_again {
                 self.offer_buffered(port, id, now);
             }
         }
@@ -392,7 +392,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
         self.asked.refused = None;
         let flags = self.records[id as usize].tcb.flags;
-        if self.standings[id as usize].is_parked && !flags.intersects(Flags::CLOSE) {
+        if self.housekeeping[id as usize].is_parked && !flags.intersects(Flags::CLOSE) {
             return 0;
         }
         let Some((bytes, ready)) = self.conn(id).lend_bytes() else {
@@ -422,10 +422,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Tells the application that the peer has closed, after all earlier data was offered.
     fn tell_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        if !self.standings[id as usize].is_parked && self.conn(id).takes_half_close() {
+        if !self.housekeeping[id as usize].is_parked && self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
             app.on_half_close(&mut connection);
-            if connection.standing.offers_again {
+            if connection.housekeeping.offers_again {
                 self.offer_buffered(port, id, now);
             }
         }

@@ -58,7 +58,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             let due = self.wheel.deadline(id).expect("every TCB has a timer");
             assert!(due <= Moment::from(self.now).instant(view.deadline) || due <= self.now);
-            let alarm = self.standings[id as usize].alarm;
+            let alarm = self.housekeeping[id as usize].alarm;
             assert!(!matches!(alarm, Alarm::New(_)), "a deadline runs");
             if let Alarm::At(app_due) = alarm {
                 let app_due = Moment::from(self.now).instant(app_due);

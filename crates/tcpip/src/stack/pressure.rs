@@ -1,5 +1,5 @@
 //! The choice of the connection that gives way when a pool runs short. The connection with the
-//! least progress gives way (see `Standing`), for all pools: connections, buffers and scoreboards.
+//! least progress gives way (see `Housekeeping`), for all pools: connections, buffers and scoreboards.
 
 use std::cmp::Reverse;
 
@@ -55,7 +55,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns a connection as the owner of a slot.
     #[inline(always)]
     fn owner(&self, id: u32) -> Owner {
-        let peer = self.standings[id as usize].peer;
+        let peer = self.housekeeping[id as usize].peer;
         Owner { id, peer }
     }
 
@@ -63,7 +63,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn asker(&self, id: u32, now: Moment) -> Asker {
         Asker {
             owner: self.owner(id),
-            lack: self.standings[id as usize].lack(now),
+            lack: self.housekeeping[id as usize].lack(now),
         }
     }
 
@@ -90,7 +90,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let Owner { id, peer } = asker.owner;
         let is_beyond = self.cx.peers.held(peer, pool) >= self.share(pool);
         let gives_way = |candidate: &Candidate| {
-            let is_own = peer != NONE && self.standings[candidate.id as usize].peer == peer;
+            let is_own = peer != NONE && self.housekeeping[candidate.id as usize].peer == peer;
             let lacks_more = |lack| lack >= MIN_LACK_MS && lack > asker.lack;
             candidate.id != id
                 && match candidate.reason {
@@ -155,12 +155,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     fn reason(&self, pool: Pool, id: u32, now: Moment) -> Reason {
-        let standing = &self.standings[id as usize];
-        let lack = standing.lack(now);
+        let housekeeping = &self.housekeeping[id as usize];
+        let lack = housekeeping.lack(now);
         if self.records[id as usize].tcb.state == State::TimeWait {
             Reason::Closed(lack)
-        } else if standing.peer != NONE
-            && self.cx.peers.held(standing.peer, pool) > self.share(pool)
+        } else if housekeeping.peer != NONE
+            && self.cx.peers.held(housekeeping.peer, pool) > self.share(pool)
         {
             Reason::BeyondShare(lack)
         } else {

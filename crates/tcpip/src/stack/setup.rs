@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use nmio::{Capabilities, Instant, Mailbox, TimerWheel};
 
-use super::{Asked, Connections, Flood, Pace, Stack, Standing};
+use super::{Asked, Connections, Flood, Housekeeping, Pace, Stack};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::connection::{Context, Record};
@@ -28,7 +28,7 @@ impl<A: Application, C> Stack<A, C> {
         let most = config.clamped().max_connections;
         // Entries of `free` and `blocked`.
         let indices = 2 * size_of::<u32>();
-        let records = size_of::<A::State>() + size_of::<Standing>() + size_of::<Record<C>>();
+        let records = size_of::<A::State>() + size_of::<Housekeeping>() + size_of::<Record<C>>();
         let each = records + TIMER_LEN + indices;
         most as usize * each + Table::bytes(most) + Context::<C>::reserved_bytes(most)
     }
@@ -93,13 +93,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let mut asked = Asked::default();
         app.on_start(&mut Connections {
             states: &mut [],
-            standings: &mut [],
+            housekeeping: &mut [],
             records: &mut [],
             contents: &mut contents,
             writes: &mut writes,
             cx: &mut cx,
             asked: &mut asked,
-            reached: &mut Vec::new(),
+            accessed: &mut Vec::new(),
             now,
         });
         Ok(Self {
@@ -107,7 +107,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // Reserved once, so that nothing moves or allocates later. Memory is touched only as
             // the number of connections grows.
             states: Vec::with_capacity(most as usize),
-            standings: Vec::with_capacity(most as usize),
+            housekeeping: Vec::with_capacity(most as usize),
             records: Vec::with_capacity(most as usize),
             free: Vec::with_capacity(most as usize),
             table: Table::new(most),
@@ -123,11 +123,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             half_open: 0,
             time_waits: 0,
             opened: 0,
-            reached: Vec::new(),
+            accessed: Vec::new(),
             flood: Flood::default(),
             samplers: Default::default(),
             blocked: VecDeque::with_capacity(most as usize),
-            hung_up: 0,
+            shut_down_records: 0,
             trim_at: now,
             now,
             #[cfg(any(test, fuzzing))]

@@ -14,22 +14,22 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Ends all connections, because nobody will answer for them any more. A connection whose peer
     /// has acknowledged all written data gets a FIN, any other a reset. Each segment is sent only
     /// once. Returns `false` if the TX ring was full: flush it and call again.
-    pub fn hang_up<P: Port>(&mut self, port: &mut P, now: Instant) -> bool {
+    pub fn shut_down<P: Port>(&mut self, port: &mut P, now: Instant) -> bool {
         self.now = now;
-        while self.hung_up < self.records.len() {
+        while self.shut_down_records < self.records.len() {
             if self
-                .part(port, self.hung_up as u32, Moment::from(now))
+                .shut_down_one(port, self.shut_down_records as u32, Moment::from(now))
                 .is_err()
             {
                 return false;
             }
-            self.hung_up += 1;
+            self.shut_down_records += 1;
         }
-        self.hung_up = 0;
+        self.shut_down_records = 0;
         true
     }
 
-    fn part<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> Result<(), NoRoom> {
+    fn shut_down_one<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> Result<(), NoRoom> {
         let conn = self.conn(id);
         let (state, closing_segment) = (conn.tcb.state, conn.closing_segment());
         if state == State::Closed {

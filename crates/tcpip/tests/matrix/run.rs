@@ -18,7 +18,7 @@ use testkit::smol::{self, Talk};
 use testkit::{Link, SERVER, SERVER_MAC, Watched, noise};
 
 use crate::cell::{Cell, Control, End, Peer};
-use crate::peer::{self, Client, Seen, Task};
+use crate::peer::{self, Client, Observations, Task};
 use crate::router::Router;
 use crate::tap::{Tap, Trace};
 
@@ -145,7 +145,7 @@ impl Asker {
     }
 
     /// The start of each connection, and what the client has observed on it.
-    fn seen(&self) -> Vec<(Instant, Seen)> {
+    fn seen(&self) -> Vec<(Instant, Observations)> {
         match self {
             Self::Ours(client) => {
                 let connections = client.connections.iter();
@@ -154,10 +154,10 @@ impl Asker {
             Self::Smoltcp(client, stream) => {
                 let seen = |one: &smol::Connection| {
                     let last = one.arrived.filter(|_| one.received.len() == stream.len());
-                    let seen = Seen {
+                    let seen = Observations {
                         first_byte: one.arrived.map(|(first, _)| first),
                         last_byte: last.map(|(_, last)| last),
-                        ..Seen::default()
+                        ..Observations::default()
                     };
                     (one.start(), seen)
                 };
@@ -330,7 +330,7 @@ fn run_with<C: CongestionControl>(
     world.link.drain();
 
     let seen = world.client.seen();
-    let times = |moment: fn(&Seen) -> Option<Instant>| -> Vec<Duration> {
+    let times = |moment: fn(&Observations) -> Option<Instant>| -> Vec<Duration> {
         let all = seen.iter();
         all.filter_map(|(start, seen)| Some(moment(seen)?.since(*start)))
             .collect()

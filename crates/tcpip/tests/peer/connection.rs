@@ -26,7 +26,7 @@ const FIRST_TIMESTAMP: u32 = u32::MAX - 1_000;
 
 /// What a client has observed on one connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observations {
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_byte: Option<Instant>,
     /// Bytes that arrived although the client already had them. Frames that the path duplicated do
@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     behaviour: Behaviour,
     task: Task,
     state: State,
-    pub(crate) seen: Seen,
+    pub(crate) seen: Observations,
 
     /// Our initial sequence number, and the server's.
     iss: u32,
@@ -113,7 +113,7 @@ impl Connection {
             behaviour: behaviour.clone(),
             task: task.clone(),
             state: State::Closed,
-            seen: Seen::default(),
+            seen: Observations::default(),
             iss,
             irs: 0,
             sent: 0,

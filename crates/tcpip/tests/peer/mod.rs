@@ -18,7 +18,7 @@ use std::time::Duration;
 use nmio::{Frame, Handler, Instant, Port};
 use testkit::{Route, read_segment, send};
 
-pub(crate) use connection::{Connection, Seen};
+pub(crate) use connection::{Connection, Observations};
 pub(crate) use testkit::smol::FIRST_PORT;
 
 /// TCP options and behaviour of a client.

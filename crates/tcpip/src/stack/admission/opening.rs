@@ -163,7 +163,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     ) -> Option<Packet> {
         self.find_class(id);
         self.half_open -= 1;
-        self.standings[id as usize].renew(now);
+        self.housekeeping[id as usize].renew(now);
         if !self.admits(id, packet.addresses().src()) {
             self.release_all(id);
             self.forget(id);

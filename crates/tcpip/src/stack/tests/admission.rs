@@ -45,14 +45,14 @@ fn reserved_bytes_predicts_the_memory_of_a_stack() {
 
 impl Rig {
     /// Sends the SYN of another client, which has this port.
-    fn knock(&mut self, port: u16) {
+    fn send_syn(&mut self, port: u16) {
         (self.route.src.port, self.iss) = (port, 0);
         self.syn(Some(1472));
     }
 
     /// Opens a connection for a client, and sets `iss`. Returns whether the client is connected.
     pub(super) fn join(&mut self, port: u16) -> bool {
-        self.knock(port);
+        self.send_syn(port);
         if self.port.sent.is_empty() {
             return false;
         }
@@ -96,7 +96,7 @@ fn peer_port_of(packet: &[u8]) -> u16 {
 #[test]
 fn the_longest_idle_connection_gives_way_and_is_reset() {
     let mut rig = Rig::three_idle(&three());
-    rig.knock(1003);
+    rig.send_syn(1003);
     // The SYN gets a cookie. Its address may be spoofed, so no connection gives way yet.
     rig.sent(0, 1, "SA", b"");
     assert_eq!(rig.stack.connections(), 3);
@@ -165,7 +165,7 @@ fn of_a_thousand_connections_the_longest_idle_gives_way() {
 fn spoofed_syns_evict_no_connection() {
     let mut rig = Rig::three_idle(&three());
     for port in 2000..3000 {
-        rig.knock(port);
+        rig.send_syn(port);
     }
     assert_eq!(rig.stack.connections(), 3);
     assert_eq!(rig.stack.counters().evicted, 0);
@@ -300,7 +300,7 @@ fn without_cookies_a_syn_evicts_a_connection() {
         syn_cookies: SynCookies::Never,
         ..three()
     });
-    rig.knock(1003);
+    rig.send_syn(1003);
     assert_eq!(rig.state_of(1003), Some(State::SynReceived));
     assert_eq!(rig.state_of(1000), None);
     assert_eq!(rig.take_log(), "close(Evicted)");
@@ -397,7 +397,7 @@ fn spoofed_syns_do_not_use_up_the_share_of_an_address() {
     let mut rig = Rig::new(&two_each());
     rig.route = from_v4(5);
     for port in 2000..2100 {
-        rig.knock(port);
+        rig.send_syn(port);
     }
     rig.port.sent.clear();
     assert!(joins(&mut rig, from_v4(5), 1000));
@@ -407,7 +407,7 @@ fn spoofed_syns_do_not_use_up_the_share_of_an_address() {
 /// Makes five connections half open before the first handshake completes.
 fn five_knock_and_two_are_let_in(rig: &mut Rig) {
     let halves = (1000..1005).map(|port| {
-        rig.knock(port);
+        rig.send_syn(port);
         rig.sent_one();
         (port, rig.iss)
     });
@@ -489,7 +489,7 @@ proptest! {
                 1 => rig.send_raw(seq, ack, "PA", b"g", None),
                 2 => rig.send_raw(seq, ack, "FA", b"", None),
                 3 => rig.send_raw(seq, ack, "R", b"", None),
-                4 => rig.knock(port),
+                4 => rig.send_syn(port),
                 _ => rig.pass_ms(wait),
             }
             rig.port.sent.clear();
@@ -501,7 +501,7 @@ proptest! {
 }
 
 fn joins_or_not(rig: &mut Rig, port: u16) {
-    rig.knock(port);
+    rig.send_syn(port);
     let Some(packet) = rig.port.sent.pop_back() else {
         return;
     };

@@ -263,16 +263,16 @@ fn a_write_in_on_deadline_takes_a_write_buffer_soon() {
 
 #[test]
 fn claiming_to_consume_more_than_offered_gains_no_progress() {
-    let standing = |habit| {
+    let housekeeping = |habit| {
         let mut rig = Rig::established(&Config::default());
         rig.app().habit = habit;
         rig.pass_ms(10_000);
         // The second half waits in a receive buffer.
         rig.recv(4, 1, "PA", b"def");
         rig.recv(1, 1, "PA", b"abc");
-        format!("{:?}", rig.stack.standings)
+        format!("{:?}", rig.stack.housekeeping)
     };
-    assert_eq!(standing(Habit::Boast), standing(Habit::Silent));
+    assert_eq!(housekeeping(Habit::Boast), housekeeping(Habit::Silent));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use nmio::Instant;
 use proptest::prelude::*;
 
 use crate::clock::Moment;
-use crate::stack::{CREDIT_MS, Pace, Standing};
+use crate::stack::{CREDIT_MS, Housekeeping, Pace};
 
 fn at(millis: u64) -> Moment {
     Moment::from(Instant::from_millis(millis))
@@ -12,33 +12,33 @@ fn at(millis: u64) -> Moment {
 
 #[test]
 fn a_reader_at_the_minimum_rate_does_not_age() {
-    let mut standing = Standing::new(at(0));
+    let mut housekeeping = Housekeeping::new(at(0));
     for second in 1..100 {
-        standing.advance(16_000, Pace::of(16_000), at(second * 1_000));
-        assert_eq!(standing.lack(at(second * 1_000)), 0);
+        housekeeping.advance(16_000, Pace::of(16_000), at(second * 1_000));
+        assert_eq!(housekeeping.lack(at(second * 1_000)), 0);
     }
 }
 
 #[test]
 fn five_hundred_bytes_in_nine_seconds_are_little_progress() {
-    let mut standing = Standing::new(at(0));
+    let mut housekeeping = Housekeeping::new(at(0));
     for n in 1..=10 {
-        standing.advance(500, Pace::of(16_000), at(n * 9_000));
+        housekeeping.advance(500, Pace::of(16_000), at(n * 9_000));
     }
-    assert_eq!(standing.lack(at(90_000)), 90_000 - 310);
+    assert_eq!(housekeeping.lack(at(90_000)), 90_000 - 310);
 }
 
 #[test]
 fn fast_reading_gives_twenty_seconds_of_credit() {
-    let mut standing = Standing::new(at(0));
-    standing.advance(u32::MAX, Pace::of(16_000), at(0));
-    assert_eq!(standing.lack(at(20_000)), 0);
-    assert_eq!(standing.lack(at(20_001)), 1);
+    let mut housekeeping = Housekeeping::new(at(0));
+    housekeeping.advance(u32::MAX, Pace::of(16_000), at(0));
+    assert_eq!(housekeeping.lack(at(20_000)), 0);
+    assert_eq!(housekeeping.lack(at(20_001)), 1);
     // An answer does not reduce the credit.
-    standing.renew(at(5_000));
-    assert_eq!(standing.lack(at(20_001)), 1);
-    standing.renew(at(30_000));
-    assert_eq!(standing.lack(at(30_001)), 1);
+    housekeeping.renew(at(5_000));
+    assert_eq!(housekeeping.lack(at(20_001)), 1);
+    housekeeping.renew(at(30_000));
+    assert_eq!(housekeeping.lack(at(30_001)), 1);
 }
 
 proptest! {
@@ -49,15 +49,15 @@ proptest! {
         steps in prop::collection::vec((0u32..100_000, any::<u32>(), 1u32..1_000_000), 1..50),
     ) {
         let mut now = u64::from(start);
-        let mut standing = Standing::new(at(now));
+        let mut housekeeping = Housekeeping::new(at(now));
         for (wait, bytes, rate) in steps {
             now += u64::from(wait);
-            let before = standing.lack(at(now));
-            standing.advance(bytes, Pace::of(rate), at(now));
-            prop_assert!(standing.lack(at(now)) <= before);
+            let before = housekeeping.lack(at(now));
+            housekeeping.advance(bytes, Pace::of(rate), at(now));
+            prop_assert!(housekeeping.lack(at(now)) <= before);
             prop_assert!(u64::from(before) <= now - u64::from(start));
             let credit = u64::from(CREDIT_MS);
-            prop_assert_eq!(standing.lack(at(now + credit)) >= standing.lack(at(now)), true);
+            prop_assert_eq!(housekeeping.lack(at(now + credit)) >= housekeeping.lack(at(now)), true);
         }
     }
 }

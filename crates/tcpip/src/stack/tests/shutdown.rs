@@ -39,14 +39,14 @@ fn shutdown_sends_each_peer_one_fin() {
     rig.sent(1, 2, "PA", b"all");
     rig.recv(2, 4, "A", b"");
     rig.port.room = 0;
-    assert!(!rig.stack.hang_up(&mut rig.port, rig.now));
+    assert!(!rig.stack.shut_down(&mut rig.port, rig.now));
     assert_eq!(rig.stack.connections(), 1);
     rig.port.room = 10;
-    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    assert!(rig.stack.shut_down(&mut rig.port, rig.now));
     rig.sent(4, 2, "FA", b"");
     assert!(rig.take_log().ends_with("close(Finished)"));
     assert_eq!(rig.stack.connections(), 0);
-    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    assert!(rig.stack.shut_down(&mut rig.port, rig.now));
     rig.sent_nothing();
 }
 
@@ -55,7 +55,7 @@ fn shutdown_resets_peers_with_unacknowledged_data() {
     let mut rig = Rig::serving(&Config::default(), b"all", None);
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"all");
-    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    assert!(rig.stack.shut_down(&mut rig.port, rig.now));
     rig.sent(4, 2, "RA", b"");
     assert!(rig.take_log().ends_with("close(Aborted)"));
 
@@ -63,7 +63,7 @@ fn shutdown_resets_peers_with_unacknowledged_data() {
     let mut rig = Rig::new(&Config::default());
     rig.syn(Some(MSS));
     rig.sent_one();
-    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    assert!(rig.stack.shut_down(&mut rig.port, rig.now));
     rig.sent(1, 1, "RA", b"");
     assert_eq!((rig.take_log().as_str(), rig.stack.connections()), ("", 0));
 
@@ -75,7 +75,7 @@ fn shutdown_resets_peers_with_unacknowledged_data() {
     rig.sent(1, 2, "A", b"");
     rig.pass_ms(200);
     rig.sent(1, 2, "A", b"a");
-    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    assert!(rig.stack.shut_down(&mut rig.port, rig.now));
     rig.sent(1, 2, "RA", b"");
 }
 
@@ -88,10 +88,10 @@ fn shutdown_sends_nothing_to_peers_that_have_our_fin() {
     rig.recv(2, 4, "A", b"");
     let mut again = closed_by_us();
     again.recv(2, 4, "A", b"");
-    assert!(again.stack.hang_up(&mut again.port, again.now));
+    assert!(again.stack.shut_down(&mut again.port, again.now));
     again.sent(4, 2, "FA", b"");
     rig.recv(2, 5, "A", b"");
-    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    assert!(rig.stack.shut_down(&mut rig.port, rig.now));
     rig.sent_nothing();
     assert!(rig.take_log().ends_with("close(Finished)"));
     assert_eq!(rig.stack.connections(), 0);
