@@ -22,7 +22,7 @@ fn the_first_sample_sets_the_mean_and_the_variation() {
 
 #[test]
 fn later_samples_are_weighted() {
-    // RFC 6298, section 2.3: RTTVAR = 3/4 * 200 + 1/4 * |400 - 800| = 250 ms, SRTT = 7/8 * 400 +
+    // RTTVAR = 3/4 * 200 + 1/4 * |400 - 800| = 250 ms (RFC 6298, section 2.3). SRTT = 7/8 * 400 +
     // 1/8 * 800 = 450 ms.
     let mut rtt = Rtt::default();
     rtt.sample(400_000);

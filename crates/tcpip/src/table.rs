@@ -51,9 +51,9 @@ impl Keys {
         }
     }
 
-    /// Returns two secret numbers of a connection (RFC 7323, section 5.4): a part of its initial
-    /// sequence number, and the offset of its timestamps from the clock. So timestamps do not
-    /// reveal our uptime, and a later connection between the same ports has later timestamps.
+    /// Returns two secret numbers of a connection: a part of its initial sequence number, and its
+    /// timestamp offset (RFC 7323, section 5.4). So timestamps do not reveal our uptime, and a
+    /// later connection between the same ports has later timestamps.
     pub(crate) fn offsets(
         &self,
         addresses: &Addresses,

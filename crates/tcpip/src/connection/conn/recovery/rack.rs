@@ -30,8 +30,8 @@ impl Rack {
         match piece.mark {
             Some(Mark::Sacked) => return,
             Some(Mark::Retransmitted { at, fence }) => {
-                // An echo older than the retransmission means that the original was delivered, as
-                // does an ACK in less than a round trip (RFC 8985, section 6.2, step 2). The RTT
+                // If an echo is older than the retransmission, the original was delivered. An ACK
+                // in less than a round trip means the same (RFC 8985, section 6.2, step 2). The RTT
                 // has a margin, because delayed ACKs lengthen it.
                 let min_rtt = flight.min_rtt - flight.min_rtt / 4;
                 let after = flight.now.wrapping_sub(at);
