@@ -10,7 +10,7 @@ mod instructions;
 pub(crate) mod machine;
 pub(crate) mod peers;
 mod plan;
-mod quotes;
+pub(crate) mod quotes;
 mod report;
 mod results;
 pub(crate) mod rig;

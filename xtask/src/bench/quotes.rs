@@ -10,11 +10,12 @@ use anyhow::{Context as _, Result, anyhow};
 
 /// File that receives the figures.
 const README: &str = "README.md";
-/// File with the figures.
-const RESULTS: &str = "benches/RESULTS.md";
+/// Pages with figures, each with the name of the block to copy.
+const PAGES: [(&str, &str); 2] = [("benches/RESULTS.md", SUMMARY), ("benches/LOSS.md", LOSS)];
 
 /// Names of the marked blocks.
 pub(crate) const SUMMARY: &str = "comparison";
+pub(crate) const LOSS: &str = "loss";
 const INSTRUCTIONS: &str = "instructions";
 
 /// Writes a block between its markers.
@@ -40,12 +41,12 @@ fn split<'a>(text: &'a str, name: &str, file: &str) -> Result<[&'a str; 3]> {
     find().ok_or_else(|| anyhow!("{file} lacks the markers {begin} and {end}"))
 }
 
-/// Returns README's `text` with both blocks up to date.
-fn quoted(text: &str, results: &str, baseline: &Baseline) -> Result<String> {
-    let blocks = [
-        (SUMMARY, split(results, SUMMARY, RESULTS)?[1].to_owned()),
-        (INSTRUCTIONS, instructions(baseline)?),
-    ];
+/// Returns README's `text` with all blocks up to date. `pages` are the texts of [`PAGES`].
+fn quoted(text: &str, pages: &[String], baseline: &Baseline) -> Result<String> {
+    let mut blocks = vec![(INSTRUCTIONS, instructions(baseline)?)];
+    for ((file, name), page) in PAGES.iter().zip(pages) {
+        blocks.push((name, split(page, name, file)?[1].to_owned()));
+    }
     blocks
         .into_iter()
         .try_fold(text.to_owned(), |text, (name, block)| {
@@ -90,9 +91,11 @@ pub(crate) fn run(check: bool) -> Result<()> {
         std::fs::read_to_string(path).with_context(|| format!("reading {name}"))
     };
     let readme = read(README)?;
-    let wanted = quoted(&readme, &read(RESULTS)?, &Baseline::read()?)?;
+    let pages = PAGES.map(|(file, _)| read(file));
+    let pages = pages.into_iter().collect::<Result<Vec<_>>>()?;
+    let wanted = quoted(&readme, &pages, &Baseline::read()?)?;
     if readme == wanted {
-        println!("figures: {README} quotes {RESULTS} and the baseline of instructions");
+        println!("figures: {README} has the measured figures");
         return Ok(());
     }
     if check {
@@ -125,15 +128,18 @@ mod tests {
         baseline
             .instructions
             .extend(counts.map(|name| ((*name).to_owned(), 597.4)));
-        let results = page(SUMMARY, "| rate | 784,000 |");
-        let readme = page(SUMMARY, "| rate | 1 |") + &page(INSTRUCTIONS, "");
-        let wanted = quoted(&readme, &results, &baseline).unwrap();
+        let pages = [
+            page(SUMMARY, "| rate | 784,000 |"),
+            page(LOSS, "| goodput | 1.09 |"),
+        ];
+        let readme = page(SUMMARY, "| rate | 1 |") + &page(INSTRUCTIONS, "") + &page(LOSS, "");
+        let wanted = quoted(&readme, &pages, &baseline).unwrap();
         assert!(wanted.contains("784,000") && wanted.contains("597"));
-        assert_eq!(quoted(&wanted, &results, &baseline).unwrap(), wanted);
-        for (figure, other) in [("784,000", "785,000"), ("597", "598")] {
+        assert_eq!(quoted(&wanted, &pages, &baseline).unwrap(), wanted);
+        for (figure, other) in [("784,000", "785,000"), ("597", "598"), ("1.09", "1.10")] {
             let changed = wanted.replace(figure, other);
-            assert_eq!(quoted(&changed, &results, &baseline).unwrap(), wanted);
+            assert_eq!(quoted(&changed, &pages, &baseline).unwrap(), wanted);
         }
-        assert!(quoted("no markers", &results, &baseline).is_err());
+        assert!(quoted("no markers", &pages, &baseline).is_err());
     }
 }

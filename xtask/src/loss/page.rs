@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::lab::Measured;
 use super::results::{Figures, Ratios, Results, marks};
+use crate::bench::quotes;
 use crate::markdown::{escape, owned, write_table};
 
 const TITLE: &str = "\
@@ -30,8 +31,10 @@ pub(crate) fn page(results: &Results) -> String {
         vec![wanted, measured, verdict.to_owned()]
     };
     let rows: Vec<_> = marks(&results.cells).into_iter().map(mark).collect();
-    write_table(&mut text, &owned(&["mark", "measured", ""]), &rows);
-    text.push_str("## Measurement\n\n");
+    let mut table = String::new();
+    write_table(&mut table, &owned(&["mark", "measured", ""]), &rows);
+    quotes::write(&mut text, quotes::LOSS, &table);
+    text.push_str("\n## Measurement\n\n");
     for (name, value) in &results.setting {
         let _ = writeln!(text, "- {name}: {}", escape(value));
     }
