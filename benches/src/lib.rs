@@ -11,97 +11,38 @@ pub mod workload;
 
 use std::net::Ipv4Addr;
 
-use eth::{Link, Mac};
-use ip::{Addresses, PROTOCOL_TCP, PROTOCOL_UDP, Path, Sum};
+use ip::Sum;
 use nmio::sim::Sink;
 use nmio::{Handler, Instant};
+use testkit::{End, FIN, Layout, Opt, Route, SYN, Segment};
 
 /// MAC and IP address of the server.
-pub const SERVER: (Mac, Ipv4Addr) = (Mac([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(192, 0, 2, 1));
+const SERVER: ([u8; 6], Ipv4Addr) = ([2, 0, 0, 0, 0, 1], Ipv4Addr::new(192, 0, 2, 1));
 /// MAC and IP address of the client.
-pub const CLIENT: (Mac, Ipv4Addr) = (Mac([2, 0, 0, 0, 0, 2]), Ipv4Addr::new(198, 51, 100, 2));
-
-/// Control bits of the TCP header.
-pub mod flags {
-    /// The sender has no more data.
-    pub const FIN: u8 = 1;
-    /// Synchronizes the sequence numbers.
-    pub const SYN: u8 = 2;
-    /// The receiver should deliver the data at once.
-    pub const PSH: u8 = 8;
-    /// The acknowledgement number is valid.
-    pub const ACK: u8 = 16;
-}
+const CLIENT: ([u8; 6], Ipv4Addr) = ([2, 0, 0, 0, 0, 2], Ipv4Addr::new(198, 51, 100, 2));
 
 /// Returns the path from the client to the server.
-pub fn path() -> Path {
-    Path {
-        link: Link {
-            peer: SERVER.0,
-            own: CLIENT.0,
-            vlan: None,
-        },
-        addresses: Addresses::V4 {
-            src: CLIENT.1,
-            dst: SERVER.1,
-        },
+fn route(client_port: u16, server_port: u16) -> Route {
+    let end = |(mac, ip): ([u8; 6], Ipv4Addr), port| End {
+        mac,
+        ip: ip.into(),
+        port,
+    };
+    Route {
+        src: end(CLIENT, client_port),
+        dst: end(SERVER, server_port),
+        vlan: None,
     }
 }
 
 /// Creates the host that answers at the server's address.
 pub fn host() -> ip::Host {
-    ip::Host::own(eth::Station::new(SERVER.0, &[SERVER.1.into()]))
+    ip::Host::own(eth::Station::new(eth::Mac(SERVER.0), &[SERVER.1.into()]))
 }
 
-/// A TCP segment from the client.
-#[derive(Clone, Copy, Debug)]
-pub struct Segment {
-    /// The client's port.
-    pub port: u16,
-    /// Sequence number.
-    pub seq: u32,
-    /// Acknowledgement number.
-    pub ack: u32,
-    /// See [`flags`].
-    pub flags: u8,
-    /// Advertised window.
-    pub window: u16,
-}
-
-impl Segment {
-    /// Builds the whole frame with `data`. A SYN advertises an MSS of 1,460 bytes.
-    pub fn frame(&self, data: &[u8]) -> Vec<u8> {
-        let options: &[u8] = if self.flags & flags::SYN == 0 {
-            &[]
-        } else {
-            &[2, 4, 5, 180]
-        };
-        let header_len = 20 + options.len();
-        let mut tcp = vec![0; header_len + data.len()];
-        tcp[..2].copy_from_slice(&self.port.to_be_bytes());
-        tcp[2..4].copy_from_slice(&80u16.to_be_bytes());
-        tcp[4..8].copy_from_slice(&self.seq.to_be_bytes());
-        tcp[8..12].copy_from_slice(&self.ack.to_be_bytes());
-        tcp[12] = (header_len as u8 / 4) << 4;
-        tcp[13] = self.flags;
-        tcp[14..16].copy_from_slice(&self.window.to_be_bytes());
-        tcp[20..header_len].copy_from_slice(options);
-        tcp[header_len..].copy_from_slice(data);
-        finish(tcp, PROTOCOL_TCP, 16)
-    }
-
-    /// Puts other sequence and acknowledgement numbers into a frame from [`Segment::frame`]. The
-    /// incremental checksum update keeps the client's share of the measured time small.
-    pub fn patch(frame: &mut [u8], seq: u32, ack: u32) {
-        let tcp = &mut frame[34..];
-        let be32 = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
-        let old = Sum::ZERO.dword(!be32(4)).dword(!be32(8));
-        let field = u16::from_be_bytes([tcp[16], tcp[17]]);
-        let sum = old.word(!field).dword(seq).dword(ack);
-        tcp[4..8].copy_from_slice(&seq.to_be_bytes());
-        tcp[8..12].copy_from_slice(&ack.to_be_bytes());
-        tcp[16..18].copy_from_slice(&sum.finish().to_be_bytes());
-    }
+/// Builds the frame of a UDP datagram from the client.
+pub fn datagram(src_port: u16, dst_port: u16, data: &[u8]) -> Vec<u8> {
+    route(src_port, dst_port).datagram(data)
 }
 
 /// A TCP client that passes its segments directly to a server's handler.
@@ -126,22 +67,29 @@ impl Client {
             ack: 0,
             window,
         };
-        client.send(sink, server, flags::SYN, &[]);
+        client.send(sink, server, SYN, &[]);
         client.ack = numbers(sink.last()).0.wrapping_add(1);
-        client.send(sink, server, flags::ACK, &[]);
+        client.send(sink, server, testkit::ACK, &[]);
         client
     }
 
-    /// Builds the frame of the next segment.
-    pub fn segment(&self, flags: u8, data: &[u8]) -> Vec<u8> {
+    /// Builds the frame of the next segment. A SYN advertises an MSS of 1,460 bytes.
+    pub fn segment(&self, bits: u16, data: &[u8]) -> Vec<u8> {
+        let options = if bits & SYN == 0 {
+            Vec::new()
+        } else {
+            vec![Opt::Mss(1460)]
+        };
         let segment = Segment {
-            port: self.port,
+            bits,
             seq: self.seq,
             ack: self.ack,
-            flags,
             window: self.window,
+            options,
+            data: data.to_vec(),
+            ..Segment::default()
         };
-        segment.frame(data)
+        route(self.port, 80).segment(&segment, Layout::Dense)
     }
 
     /// Sends the next segment to the server.
@@ -149,36 +97,27 @@ impl Client {
         &mut self,
         sink: &mut Sink,
         server: &mut H,
-        flags: u8,
+        bits: u16,
         data: &[u8],
     ) {
-        let frame = sink.frame_from(&self.segment(flags, data));
+        let frame = sink.frame_from(&self.segment(bits, data));
         server.handle_frame(sink, frame, Instant::ZERO);
-        let controls = u32::from(flags & (flags::SYN | flags::FIN) != 0);
+        let controls = u32::from(bits & (SYN | FIN) != 0);
         self.seq = self.seq.wrapping_add(data.len() as u32 + controls);
     }
 }
 
-/// Builds the frame of a UDP datagram from the client.
-pub fn datagram(src_port: u16, dst_port: u16, data: &[u8]) -> Vec<u8> {
-    let mut udp = vec![0; 8 + data.len()];
-    let len = udp.len() as u16;
-    udp[..2].copy_from_slice(&src_port.to_be_bytes());
-    udp[2..4].copy_from_slice(&dst_port.to_be_bytes());
-    udp[4..6].copy_from_slice(&len.to_be_bytes());
-    udp[8..].copy_from_slice(data);
-    finish(udp, PROTOCOL_UDP, 6)
-}
-
-fn finish(mut transport: Vec<u8>, protocol: u8, checksum_at: usize) -> Vec<u8> {
-    let path = path();
-    let pseudo = path.addresses.pseudo_sum(protocol, transport.len());
-    let field = pseudo.add(Sum::of(&transport)).finish_udp();
-    transport[checksum_at..checksum_at + 2].copy_from_slice(&field.to_be_bytes());
-    let mut frame = vec![0; path.header_len()];
-    path.write(&mut frame, protocol, transport.len());
-    frame.extend_from_slice(&transport);
-    frame
+/// Puts other sequence and acknowledgement numbers into a frame from [`Client::segment`]. The
+/// incremental checksum update keeps the client's share of the measured time small.
+pub fn patch(frame: &mut [u8], seq: u32, ack: u32) {
+    let tcp = &mut frame[34..];
+    let be32 = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
+    let old = Sum::ZERO.dword(!be32(4)).dword(!be32(8));
+    let field = u16::from_be_bytes([tcp[16], tcp[17]]);
+    let sum = old.word(!field).dword(seq).dword(ack);
+    tcp[4..8].copy_from_slice(&seq.to_be_bytes());
+    tcp[8..12].copy_from_slice(&ack.to_be_bytes());
+    tcp[16..18].copy_from_slice(&sum.finish().to_be_bytes());
 }
 
 /// Returns the sequence number, the acknowledgement number and the data length of a TCP segment

@@ -8,10 +8,11 @@ use nmio::{Handler, Instant};
 use sandstorm::reply::Status;
 use sandstorm::{Builder, Http, Server};
 use tcpip::{Config, SendMode};
+use testkit::{ACK, PSH};
 
 use super::tcp::Visit;
 use super::{SECRET, Workload};
-use crate::{Client, Segment, flags, numbers};
+use crate::{Client, numbers, patch};
 
 const KEEP_ALIVE: &[u8] =
     b"GET /page HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
@@ -63,7 +64,7 @@ fn server(mode: SendMode, others: usize) -> (Sink, Server) {
 fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
     sink.copy_residents(true);
     let mut client = Client::open(sink, server, 5000, 65_535);
-    client.send(sink, server, flags::ACK | flags::PSH, request);
+    client.send(sink, server, ACK | PSH, request);
     let len = numbers(sink.last()).2;
     sink.copy_residents(false);
     len
@@ -126,7 +127,7 @@ impl KeepAlive {
         let (mut sink, mut server) = server(mode, others);
         let response_len = response_len(&mut sink, &mut server, &requests[0]);
         let client = Client::open(&mut sink, &mut server, 4096, 65_535);
-        let frame = |request: &Vec<u8>| client.segment(flags::ACK | flags::PSH, request);
+        let frame = |request: &Vec<u8>| client.segment(ACK | PSH, request);
         Self {
             requests: requests.iter().map(frame).collect(),
             next: 0,
@@ -151,7 +152,7 @@ impl Workload for KeepAlive {
             self.next = 0;
         }
         let request = &mut self.requests[self.next];
-        Segment::patch(request, client.seq, client.ack);
+        patch(request, client.seq, client.ack);
         let frame = self.sink.frame_from(request);
         self.server
             .handle_frame(&mut self.sink, frame, Instant::ZERO);

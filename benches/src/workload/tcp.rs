@@ -6,9 +6,10 @@ use std::sync::Arc;
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
 use tcpip::{Application, Config, Connection, ContentId, Family, SendMode, Server, Stack};
+use testkit::{ACK, FIN, PSH, SYN};
 
 use super::{SECRET, Workload};
-use crate::{Client, Segment, flags, numbers};
+use crate::{Client, numbers, patch};
 
 const MSS: u32 = 1448;
 /// Number of segments of the content. The content is small enough to stay in the CPU cache.
@@ -85,11 +86,11 @@ impl AckToSegment {
         let (mut sink, mut server) = server(mode, (SEGMENTS * MSS) as usize, false);
         let window = (IN_FLIGHT * MSS) as u16;
         let mut client = Client::open(&mut sink, &mut server, 4096, window);
-        client.send(&mut sink, &mut server, flags::ACK | flags::PSH, b"go");
+        client.send(&mut sink, &mut server, ACK | PSH, b"go");
         assert_eq!(numbers(sink.last()).2, MSS);
         sink.copy_residents(false);
         Self {
-            frame: client.segment(flags::ACK, &[]),
+            frame: client.segment(ACK, &[]),
             seq: client.seq,
             ack: client.ack,
             acked: 0,
@@ -105,7 +106,7 @@ impl Workload for AckToSegment {
     fn run(&mut self) {
         self.acked += 1;
         self.ack = self.ack.wrapping_add(MSS);
-        Segment::patch(&mut self.frame, self.seq, self.ack);
+        patch(&mut self.frame, self.seq, self.ack);
         let frame = self.sink.frame_from(&self.frame);
         self.server
             .handle_frame(&mut self.sink, frame, Instant::ZERO);
@@ -177,17 +178,17 @@ impl Visit {
             window: u16::MAX,
         };
         let behind = 1 + request.len() as u32;
-        let pieces: [(u8, &[u8], u32); 4] = [
-            (flags::SYN, &[], 0),
-            (flags::ACK, &[], 1),
-            (flags::ACK | flags::PSH, request, 1),
-            (flags::FIN | flags::ACK, &[], behind),
+        let pieces: [(u16, &[u8], u32); 4] = [
+            (SYN, &[], 0),
+            (ACK, &[], 1),
+            (ACK | PSH, request, 1),
+            (FIN | ACK, &[], behind),
         ];
         let first = client.seq;
         let seqs = pieces.map(|(_, _, at)| first + at);
-        let frames = pieces.map(|(flags, data, at)| {
+        let frames = pieces.map(|(bits, data, at)| {
             client.seq = first + at;
-            client.segment(flags, data)
+            client.segment(bits, data)
         });
         Self {
             frames,
@@ -201,7 +202,7 @@ impl Visit {
     pub(super) fn run<H: Handler<Sink>>(&mut self, sink: &mut Sink, server: &mut H) {
         let mut send = |sink: &mut Sink, at: usize, ack: u32| {
             let frame = &mut self.frames[at];
-            Segment::patch(frame, self.seqs[at], ack);
+            patch(frame, self.seqs[at], ack);
             let frame = sink.frame_from(frame);
             server.handle_frame(sink, frame, Instant::ZERO);
         };
