@@ -1,18 +1,14 @@
 //! Generates load for a server and prints the results; see [`benches::load`].
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use benches::load::dns::{Popularity, Queries};
+use benches::load::dns::Queries;
 use benches::load::echo::Echo;
-use benches::load::http;
-use benches::load::link::{self, Place, Start};
+use benches::load::http::{self, Client};
 use benches::load::syn::Flood;
 use benches::load::udp::{Asker, Questions};
-use benches::load::{LoadError, Options, Report};
-use clap::{Args, Parser, Subcommand};
-use nmio::Port;
-use nmio::device::MemoryPlan;
+use benches::load::{LoadError, Options, Report, link};
+use clap::{Parser, Subcommand, value_parser};
 
 /// Sends requests to a server as fast as it answers, or at a fixed rate, and checks every reply.
 /// Prints the results as one JSON object.
@@ -32,20 +28,21 @@ enum Command {
         /// Length of each frame, including the link header.
         #[arg(long, value_name = "BYTES")]
         size: usize,
-        #[command(flatten)]
-        window: Window,
+        /// Number of outstanding requests in a closed loop. A veth device queues 256 packets and
+        /// drops further packets.
+        #[arg(long, value_name = "N", default_value_t = WINDOW)]
+        window: usize,
     },
     /// Send DNS queries over UDP.
     Dns {
         #[command(flatten)]
         options: Options,
-        #[command(flatten)]
-        names: Names,
-        /// Query the n-th name n^-EXPONENT times as often as the first name.
-        #[arg(long, value_name = "EXPONENT")]
-        zipf: Option<f64>,
-        #[command(flatten)]
-        window: Window,
+        /// Query the names host0 to host(N-1) of the zone bench.test.
+        #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+        hosts: u32,
+        /// Number of outstanding requests in a closed loop, as for `echo`.
+        #[arg(long, value_name = "N", default_value_t = WINDOW)]
+        window: usize,
     },
     /// Send SYNs from made-up client addresses at the given --rate.
     Syn {
@@ -57,102 +54,49 @@ enum Command {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
-        asked: http::Options,
+        workload: http::Options,
     },
 }
 
-#[derive(Args)]
-struct Window {
-    /// Number of outstanding requests in a closed loop. A veth device queues 256 packets and drops
-    /// further packets.
-    #[arg(long, value_name = "N", default_value_t = 192)]
-    window: usize,
-}
-
-#[derive(Args)]
-#[group(required = true, multiple = false)]
-struct Names {
-    /// File with one name per line, optionally followed by a record type; the default type is A.
-    #[arg(long, value_name = "FILE")]
-    names: Option<PathBuf>,
-    /// Query the names host0 to host(N-1) of the zone bench.test.
-    #[arg(long, value_name = "N")]
-    hosts: Option<u32>,
-}
-
-/// Creates an [`Asker`].
-struct Ask<'a, Q> {
-    name: &'static str,
-    questions: Q,
-    window: usize,
-    options: &'a Options,
-}
-
-impl<Q: Questions> Start for Ask<'_, Q> {
-    type Generator<P: Port> = Asker<Q>;
-
-    fn start<P: Port>(self, place: &Place) -> Result<Asker<Q>, LoadError> {
-        let meter = self.options.meter();
-        let pace = self.options.pace();
-        Asker::new(self.name, self.questions, place, self.window, pace, meter)
-    }
-}
-
-/// Creates a [`Flood`].
-struct Knock<'a> {
-    options: &'a Options,
-}
-
-impl Start for Knock<'_> {
-    type Generator<P: Port> = Flood;
-
-    fn start<P: Port>(self, place: &Place) -> Result<Flood, LoadError> {
-        let options = self.options;
-        Flood::new(place, options.pace(), options.seed, options.meter())
-    }
-}
+/// Default number of outstanding requests.
+const WINDOW: usize = 192;
 
 fn run(command: Command) -> Result<Report, LoadError> {
-    let memory = MemoryPlan::default();
     match command {
         Command::Echo {
             options,
             size,
             window,
-        } => {
-            let start = Ask {
-                name: "load echo",
-                questions: Echo::new(size)?,
-                window: window.window,
-                options: &options,
-            };
-            link::run(&options, memory, start)
-        }
+        } => ask("load echo", Echo::new(size)?, window, &options),
         Command::Dns {
             options,
-            names,
-            zipf,
+            hosts,
             window,
-        } => {
-            let popularity = zipf.map_or(Popularity::Uniform, Popularity::Zipf);
-            let questions = match (&names.names, names.hosts) {
-                (Some(file), _) => Queries::of_file(file, popularity, options.seed)?,
-                (None, hosts) => Queries::of_hosts(hosts.unwrap_or(1), popularity, options.seed)?,
-            };
-            let start = Ask {
-                name: "load dns",
-                questions,
-                window: window.window,
-                options: &options,
-            };
-            link::run(&options, memory, start)
-        }
-        Command::Syn { options } => link::run(&options, memory, Knock { options: &options }),
-        Command::Http { options, asked } => {
-            let start = asked.start(&options)?;
-            link::run(&options, memory, start)
+        } => ask(
+            "load dns",
+            Queries::new(hosts, options.seed),
+            window,
+            &options,
+        ),
+        Command::Syn { options } => link::run(&options, |place| Flood::new(place, &options)),
+        Command::Http { options, workload } => {
+            let workload = workload.read(&options)?;
+            link::run(&options, |place| {
+                Client::new(place, &workload, options.meter())
+            })
         }
     }
+}
+
+fn ask(
+    name: &'static str,
+    questions: impl Questions,
+    window: usize,
+    options: &Options,
+) -> Result<Report, LoadError> {
+    link::run(options, |place| {
+        Asker::new(name, questions, place, window, options)
+    })
 }
 
 fn main() -> ExitCode {

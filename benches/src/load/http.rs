@@ -36,11 +36,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
-use nmio::Port;
 
 use super::LoadError;
-use super::link::{Place, Start};
-use super::meter::Meter;
 use super::pace::Pace;
 
 pub use client::Client;
@@ -106,7 +103,7 @@ impl Options {
     ///
     /// # Errors
     /// Fails when a file cannot be read or has an invalid line.
-    pub fn start(&self, common: &super::Options) -> Result<Ask, LoadError> {
+    pub fn read(&self, common: &super::Options) -> Result<Workload, LoadError> {
         let pages = match (&self.mix, &self.path) {
             (Some(mix), _) => site::read_mix(&self.site, mix)?,
             (None, path) => {
@@ -114,7 +111,7 @@ impl Options {
                 vec![Page::read(&self.site, path, 1.0)?]
             }
         };
-        let workload = Workload {
+        Ok(Workload {
             pages,
             connections: self.connections,
             requests: self.requests,
@@ -122,10 +119,6 @@ impl Options {
             pace: common.pace(),
             seed: common.seed,
             epoch: (SystemTime::now().duration_since(UNIX_EPOCH)).unwrap_or_default(),
-        };
-        Ok(Ask {
-            workload,
-            meter: common.meter(),
         })
     }
 }
@@ -146,23 +139,6 @@ mod error {
     pub(super) const SMALL_SEGMENTS: &str = "peer's MSS too small";
     pub(super) const CLOSE_TIMEOUT: &str = "close timeout";
     pub(super) const IDLE: &str = "idle connection failed";
-}
-
-/// Creates a [`Client`].
-#[derive(Debug)]
-pub struct Ask {
-    /// Configuration of the client.
-    pub workload: Workload,
-    /// Meter that the client uses.
-    pub meter: Meter,
-}
-
-impl Start for Ask {
-    type Generator<P: Port> = Client;
-
-    fn start<P: Port>(self, place: &Place) -> Result<Client, LoadError> {
-        Client::new(place, &self.workload, self.meter)
-    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum, value_parser};
-use eth::{ETHERTYPE_ARP, HEADER_LEN, Link, Mac, Station};
-use nmio::device::MemoryPlan;
+use clap::{Args, value_parser};
+use eth::{Link, Mac, Station};
+use etherparse::{ArpEthIpv4Packet, ArpOperation, NetSlice, PacketBuilder, SlicedPacket};
 use nmio::device::{
-    AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig, Offload, Queues,
+    AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig, MemoryPlan, Offload,
+    Queues,
 };
+use nmio::xdp::XdpPort;
 use nmio::{
     Batch, Clock, Fault, FaultConfig, Handler, LoopConfig, LoopState, MAX_BATCH, Pcap, PcapError,
     Port, TscClock, Wait,
@@ -66,10 +68,6 @@ pub struct Options {
           value_parser = value_parser!(u32).range(1..=1024))]
     pub burst: u32,
 
-    /// How to wait while there is no work.
-    #[arg(long, value_enum, default_value_t = WaitFor::Block)]
-    pub wait: WaitFor,
-
     /// Drop, duplicate, reorder or corrupt frames at random in both directions, as
     /// `drop=RATE,seed=N`.
     #[arg(long, value_name = "drop=RATE,seed=N")]
@@ -97,15 +95,6 @@ impl Options {
             Duration::from_secs_f64(self.seconds),
         )
     }
-}
-
-/// Values of `--wait`.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitFor {
-    /// Sleep in the kernel until a packet arrives or a request is due.
-    Block,
-    /// Poll without sleeping.
-    Spin,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -146,7 +135,7 @@ pub enum LoadError {
 }
 
 /// A [`Handler`] that generates load.
-pub trait Generator<P: Port>: Handler<P> {
+pub trait Generator {
     /// Returns the meter of the generator.
     fn meter(&mut self) -> &mut Meter;
     /// Returns the results.
@@ -159,7 +148,7 @@ pub trait Generator<P: Port>: Handler<P> {
 
     /// Closes the connections to the server after the measured phase. The caller repeats the call
     /// and a flush each millisecond until this returns true or a time limit passes.
-    fn finish(&mut self, _port: &mut P) -> bool {
+    fn finish<P: Port>(&mut self, _port: &mut P) -> bool {
         true
     }
 }
@@ -175,28 +164,17 @@ pub struct Place {
     pub target: (Ipv4Addr, u16),
 }
 
-/// Creates a generator once its port and addresses are known. This is a trait because a closure
-/// cannot be generic over ports.
-pub trait Start {
-    /// Type of the generator for a port of type `P`.
-    type Generator<P: Port>: Generator<P>;
-
-    /// Creates the generator.
-    ///
-    /// # Errors
-    /// Fails when the generator cannot work with these addresses.
-    fn start<P: Port>(self, place: &Place) -> Result<Self::Generator<P>, LoadError>;
-}
-
 /// Opens the interface, resolves the server's MAC address and runs a generator to its end.
 ///
 /// # Errors
 /// See [`LoadError`].
-pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<Report, LoadError> {
-    let wait = match options.wait {
-        WaitFor::Block => Wait::Block,
-        WaitFor::Spin => Wait::Spin,
-    };
+pub fn run<G>(
+    options: &Options,
+    start: impl FnOnce(&Place) -> Result<G, LoadError>,
+) -> Result<Report, LoadError>
+where
+    G: Generator + Handler<XdpPort> + Handler<Pcap<Fault<XdpPort>>>,
+{
     let interface = Interface::open(&InterfaceConfig {
         device: Device::Xdp {
             interface: options.interface.clone(),
@@ -210,31 +188,30 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
         own_addresses: options.addresses.clone(),
         services: Vec::new(),
         workers: Some(1),
-        wait,
+        wait: Wait::Block,
         program: "load",
     })?;
     let mac = Mac(interface.mac());
-    let AnyPort::Xdp(mut port) = interface.queue(0).open(memory)? else {
+    let AnyPort::Xdp(mut port) = interface.queue(0).open(MemoryPlan::default())? else {
         return Err(LoadError::Asked("the interface has no AF_XDP port".into()));
     };
     if options.fault.is_none() && options.pcap.is_none() {
-        return on_port(&mut port, mac, wait, options, start);
+        return on_port(&mut port, mac, options, start);
     }
     let port = Fault::new(port, options.fault.as_ref());
     let mut port = Pcap::new(port, options.pcap.as_deref())?;
-    let report = on_port(&mut port, mac, wait, options, start);
+    let report = on_port(&mut port, mac, options, start);
     if let Some(stopped) = port.finish().and_then(|summary| summary.stopped) {
         eprintln!("load: the capture ended early: {stopped}");
     }
     report
 }
 
-fn on_port<P: Port>(
+fn on_port<P: Port, G: Generator + Handler<P>>(
     port: &mut P,
     mac: Mac,
-    wait: Wait,
     options: &Options,
-    start: impl Start,
+    start: impl FnOnce(&Place) -> Result<G, LoadError>,
 ) -> Result<Report, LoadError> {
     let mut addresses = Vec::new();
     for address in &options.addresses {
@@ -260,27 +237,19 @@ fn on_port<P: Port>(
         addresses,
         target: (options.target, options.port),
     };
-    let mut generator = start.start::<P>(&place)?;
-    drive(port, &mut generator, &clock, wait)?;
+    let mut generator = start(&place)?;
+    drive(port, &mut generator, &clock)?;
     Ok(generator.report())
 }
 
 /// Runs a generator from the warm-up to its end. Reports on standard error when the measured phase
 /// begins and ends.
-///
-/// # Errors
-/// Fails when the interface was removed.
-pub fn drive<P: Port>(
+fn drive<P: Port, G: Generator + Handler<P>>(
     port: &mut P,
-    generator: &mut impl Generator<P>,
+    generator: &mut G,
     clock: &impl Clock,
-    wait: Wait,
 ) -> io::Result<()> {
-    let config = LoopConfig {
-        wait,
-        ..LoopConfig::default()
-    };
-    let mut turn = LoopState::new(&config, clock.now());
+    let mut turn = LoopState::new(&LoopConfig::default(), clock.now());
     loop {
         let now = clock.now();
         if generator.is_ready() && generator.meter().advance(now) {
@@ -303,7 +272,7 @@ pub fn drive<P: Port>(
 /// Lets a generator close its connections within [`FINISH_LIMIT`].
 fn finish<P: Port>(
     port: &mut P,
-    generator: &mut impl Generator<P>,
+    generator: &mut impl Generator,
     clock: &impl Clock,
 ) -> io::Result<()> {
     let start = clock.now();
@@ -353,34 +322,64 @@ fn resolve<P: Port>(
     Ok(None)
 }
 
-/// The first fields of an ARP packet: Ethernet, IPv4 and the lengths of their addresses.
-const ARP_BEGIN: [u8; 6] = [0, 1, 8, 0, 6, 4];
-const ARP_REQUEST: u8 = 1;
-const ARP_REPLY: u8 = 2;
-const ARP_LEN: usize = 28;
-
+/// Builds an ARP request for the MAC address of `target`.
 fn arp_request(own: Mac, own_address: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
-    let mut frame = vec![0; HEADER_LEN];
-    let link = Link {
-        peer: Mac::BROADCAST,
-        own,
-        vlan: None,
+    let packet = ArpEthIpv4Packet {
+        operation: ArpOperation::REQUEST,
+        sender_mac: own.0,
+        sender_ipv4: own_address.octets(),
+        target_mac: [0; 6],
+        target_ipv4: target.octets(),
     };
-    link.write(&mut frame, ETHERTYPE_ARP);
-    frame.extend_from_slice(&ARP_BEGIN);
-    frame.extend_from_slice(&[0, ARP_REQUEST]);
-    frame.extend_from_slice(&own.0);
-    frame.extend_from_slice(&own_address.octets());
-    frame.extend_from_slice(&[0; 6]);
-    frame.extend_from_slice(&target.octets());
+    let builder = PacketBuilder::ethernet2(own.0, Mac::BROADCAST.0).arp(packet.into());
+    let mut frame = Vec::with_capacity(builder.size());
+    builder
+        .write(&mut frame)
+        .expect("writing to a vector succeeds");
     frame
 }
 
 /// Returns the sender's MAC address if `frame` is an ARP reply from `target`.
 fn arp_reply(frame: &[u8], target: Ipv4Addr) -> Option<Mac> {
-    let header = eth::Header::parse(frame).filter(|header| header.ethertype == ETHERTYPE_ARP)?;
-    let arp: &[u8; ARP_LEN] = frame.get(header.len()..)?.first_chunk()?;
-    let right = arp[..6] == ARP_BEGIN && arp[7] == ARP_REPLY && arp[14..18] == target.octets();
-    let mac = arp[8..14].first_chunk().copied().map(Mac);
-    mac.filter(|_| right)
+    let Some(NetSlice::Arp(arp)) = SlicedPacket::from_ethernet(frame).ok()?.net else {
+        return None;
+    };
+    let is_reply = arp.operation() == ArpOperation::REPLY;
+    let is_right = is_reply && arp.sender_protocol_addr() == target.octets();
+    arp.sender_hw_addr()
+        .first_chunk()
+        .filter(|_| is_right)
+        .copied()
+        .map(Mac)
+}
+
+#[cfg(test)]
+impl Options {
+    /// Parses these options after those that every generator needs.
+    pub(super) fn of_tests(more: &[&str]) -> Self {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            options: Options,
+        }
+        let line = "load --interface lo --address 192.0.2.9/24 --target 192.0.2.1 --port 80";
+        let words = line.split(' ').chain(more.iter().copied());
+        <Cli as clap::Parser>::parse_from(words).options
+    }
+}
+
+#[cfg(test)]
+impl Place {
+    /// The addresses of `testkit`, and a second one of the client.
+    pub(super) fn of_tests() -> Self {
+        Self {
+            link: Link {
+                peer: Mac(testkit::SERVER_MAC),
+                own: Mac(testkit::CLIENT_MAC),
+                vlan: None,
+            },
+            addresses: vec![Ipv4Addr::new(192, 0, 2, 9), Ipv4Addr::new(192, 0, 2, 10)],
+            target: (Ipv4Addr::new(192, 0, 2, 1), 80),
+        }
+    }
 }

@@ -7,8 +7,10 @@
 mod ranges;
 mod slots;
 
-use eth::{ETHERTYPE_IPV4, HEADER_LEN as LINK_LEN};
+use eth::HEADER_LEN as LINK_LEN;
+use etherparse::{TcpOptionElement, TcpOptionsIterator};
 use ip::{Addresses, IPV4_HEADER_LEN, PROTOCOL_TCP, Path, Sum};
+use nmio::Port;
 
 use super::link::Place;
 
@@ -36,7 +38,6 @@ pub(super) const RST: u8 = 4;
 pub(super) const PSH: u8 = 8;
 pub(super) const ACK: u8 = 16;
 
-const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
 const OPTION_WINDOW_SCALE: u8 = 3;
@@ -106,34 +107,23 @@ pub(super) struct Negotiated {
 }
 
 impl Negotiated {
-    /// Parses the options of `header`, which ends where the data begins. Unknown options are
-    /// skipped. Parsing stops at an invalid option.
+    /// Parses the options of `header`, which ends where the data begins. Parsing stops at an
+    /// invalid or unknown option.
     pub(super) fn read(header: &[u8]) -> Self {
         let mut all = Self {
             mss: DEFAULT_MSS,
             window_scale: None,
             sack: false,
         };
-        let mut options = header.get(HEADER_LEN..).unwrap_or(&[]);
-        while let [kind, rest @ ..] = options {
-            match *kind {
-                OPTION_END => break,
-                OPTION_NOP => options = rest,
-                kind => {
-                    let len = usize::from(rest.first().copied().unwrap_or(0));
-                    let Some(option) = options.get(..len).filter(|_| len >= 2) else {
-                        break;
-                    };
-                    match (kind, option) {
-                        (OPTION_MSS, [_, _, a, b]) => all.mss = u16::from_be_bytes([*a, *b]),
-                        (OPTION_WINDOW_SCALE, [_, _, shift]) => {
-                            all.window_scale = Some((*shift).min(MAX_WINDOW_SCALE));
-                        }
-                        (OPTION_SACK_PERMITTED, [_, _]) => all.sack = true,
-                        _ => {}
-                    }
-                    options = &options[len..];
+        let options = header.get(HEADER_LEN..).unwrap_or(&[]);
+        for option in TcpOptionsIterator::from_slice(options).flatten() {
+            match option {
+                TcpOptionElement::MaximumSegmentSize(mss) => all.mss = mss,
+                TcpOptionElement::WindowScale(shift) => {
+                    all.window_scale = Some(shift.min(MAX_WINDOW_SCALE));
                 }
+                TcpOptionElement::SelectiveAcknowledgementPermitted => all.sack = true,
+                _ => {}
             }
         }
         all
@@ -225,6 +215,20 @@ impl Template {
     }
 }
 
+/// Sends a prepared packet. Returns false when the port has no room.
+#[inline(always)]
+pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) -> bool {
+    let Some(mut frame) = port.pool().take() else {
+        return false;
+    };
+    if packet.len() > frame.capacity() {
+        return false;
+    }
+    frame.set_len(packet.len());
+    packet.write(&mut frame, fields);
+    port.send(frame).is_ok()
+}
+
 /// The packets that every connection uses.
 #[derive(Clone, Debug)]
 pub(super) struct PacketTemplates {
@@ -258,7 +262,6 @@ impl PacketTemplates {
             Template::new(place, ACK, &options, &[])
         };
         debug_assert_eq!(place.link.header_len(), LINK_LEN);
-        debug_assert_eq!(ETHERTYPE_IPV4, 0x0800);
         Self {
             syn: Template::new(place, SYN, &syn, &[]),
             ack: bare(ACK),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ip::{Addresses, Host, Input, PROTOCOL_UDP, Packet, Path, Sum};
 use nmio::{Frame, Handler, Instant, Port};
 
-use super::link::{Generator, LoadError, Place};
+use super::link::{Generator, LoadError, Options, Place};
 use super::meter::{Meter, Report};
 use super::pace::Pace;
 
@@ -69,7 +69,7 @@ pub struct Asker<Q> {
 
 impl<Q: Questions> Asker<Q> {
     /// Creates a generator that sends `questions` from `place`. It runs a closed loop with `window`
-    /// outstanding requests, or an open loop if there is a `pace`.
+    /// outstanding requests, or an open loop if `options` have a rate.
     ///
     /// # Errors
     /// Fails when `window` is 0 or more than [`MAX_WINDOW`].
@@ -78,14 +78,14 @@ impl<Q: Questions> Asker<Q> {
         questions: Q,
         place: &Place,
         window: usize,
-        pace: Option<Pace>,
-        meter: Meter,
+        options: &Options,
     ) -> Result<Self, LoadError> {
         if window == 0 || window > MAX_WINDOW {
             return Err(LoadError::Asked(format!(
                 "a window of {window} requests is not possible: give 1 to {MAX_WINDOW}"
             )));
         }
+        let pace = options.pace();
         let src = place.addresses[0];
         let (dst, target_port) = place.target;
         let addresses = Addresses::V4 { src, dst };
@@ -116,7 +116,7 @@ impl<Q: Questions> Asker<Q> {
             free: (0..slots).map(|slot| slot as u16).collect(),
             pace,
             next_sweep: Instant::ZERO,
-            meter,
+            meter: options.meter(),
         })
     }
 
@@ -242,7 +242,7 @@ impl<P: Port, Q: Questions> Handler<P> for Asker<Q> {
     }
 }
 
-impl<P: Port, Q: Questions> Generator<P> for Asker<Q> {
+impl<Q: Questions> Generator for Asker<Q> {
     fn meter(&mut self) -> &mut Meter {
         &mut self.meter
     }

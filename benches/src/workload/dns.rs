@@ -8,6 +8,7 @@ use nmio::sim::Sink;
 use nmio::{Batch, Frame, Handler, Instant, Port};
 
 use super::{SECRET, Workload};
+use crate::load::dns::request;
 
 /// Distance between the names of two successive queries. It is coprime to the zone's size, so that
 /// every name is queried once before any name is queried twice.
@@ -82,12 +83,7 @@ fn zone_text(names: usize) -> String {
 }
 
 fn query(label: &str) -> Vec<u8> {
-    let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    for label in [label.as_bytes(), b"bench", b"test"] {
-        message.push(label.len() as u8);
-        message.extend_from_slice(label);
-    }
-    message.extend_from_slice(&[0, 0, 1, 0, 1]);
+    let message = [&[0x12, 0x34], request(label).as_slice()].concat();
     crate::datagram(4096, 53, &message)
 }
 

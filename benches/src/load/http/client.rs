@@ -1,5 +1,6 @@
 //! The client: input and output of frames, and timers.
 
+use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -7,16 +8,16 @@ use eth::Station;
 use ip::{Addresses, Host, Input, PROTOCOL_TCP};
 use nmio::{Batch, Frame, Handler, Instant, Port, TimerWheel};
 
-use super::connection::{Connection, Flags, NEVER, State, Troubles};
+use super::connection::{Connection, Flags, MAX_TROUBLES, NEVER, State, Trouble};
 use super::head::Remembered;
 use super::lanes::Lanes;
 use super::site::{Draw, MAX_PATHS, request};
 use super::{Workload, error};
 use crate::load::LoadError;
 use crate::load::link::{Generator, Place};
-use crate::load::meter::{Meter, Phase, Report};
+use crate::load::meter::{Meter, Report};
 use crate::load::tcp::{
-    ACK, CHECKSUM_AT, Fields, MSS, NOBODY, PSH, PacketTemplates, Segment, Slots, Template,
+    ACK, CHECKSUM_AT, MSS, NOBODY, PSH, PacketTemplates, Segment, Slots, Template, send,
 };
 
 /// First retransmission timeout in ms, which doubles after each retransmission. Linux has the same
@@ -64,7 +65,8 @@ pub struct Client {
     pub(super) connections: Vec<Connection>,
     pub(super) free: Vec<u32>,
     pub(super) slots: Slots,
-    pub(super) troubles: Troubles,
+    /// Additional state of the few connections that need it.
+    pub(super) troubles: HashMap<u32, Trouble>,
     timers: TimerWheel,
     /// Output list: connections that have something to send or that need a delayed ACK.
     out: Vec<u32>,
@@ -131,10 +133,10 @@ impl Client {
             pages,
             longest_request,
             draw: Draw::new(&workload.pages, workload.seed),
-            connections: vec![Connection::default(); capacity as usize],
+            connections: vec![Connection::free(); capacity as usize],
             free: (0..capacity).rev().collect(),
             slots,
-            troubles: Troubles::default(),
+            troubles: HashMap::new(),
             timers: TimerWheel::new(capacity, Instant::ZERO),
             out: Vec::with_capacity(capacity as usize),
             lanes: Lanes::new(workload),
@@ -190,13 +192,13 @@ impl Client {
 
     /// Adds a connection to the output list and sets these flags.
     #[inline(always)]
-    pub(super) fn queue(&mut self, id: u32, flags: u32) {
+    pub(super) fn queue(&mut self, id: u32, flags: Flags) {
         let connection = &mut self.connections[id as usize];
-        if !connection.flags.has(Flags::QUEUED) {
+        if !connection.flags.intersects(Flags::QUEUED) {
             // A connection is in the list at most once, so the list never reallocates.
             self.out.push(id);
         }
-        connection.flags.set(flags | Flags::QUEUED);
+        connection.flags.insert(flags | Flags::QUEUED);
     }
 
     /// Sends the pending segments of the connections in the output list.
@@ -207,7 +209,7 @@ impl Client {
             if !self.emit(port, id) {
                 break;
             }
-            self.connections[id as usize].flags.clear(Flags::QUEUED);
+            self.connections[id as usize].flags.remove(Flags::QUEUED);
             done += 1;
         }
         self.out.drain(..done);
@@ -217,15 +219,15 @@ impl Client {
     #[inline(always)]
     fn emit<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
-        if connection.flags.has(Flags::THIRD | Flags::SYN) && !self.emit_opening(port, id) {
+        if connection.flags.intersects(Flags::THIRD | Flags::SYN) && !self.emit_opening(port, id) {
             return false;
         }
         let connection = &mut self.connections[id as usize];
-        if connection.flags.has(Flags::REQUEST) {
+        if connection.flags.intersects(Flags::REQUEST) {
             let page = &self.pages[connection.page as usize];
-            let last = usize::from(connection.flags.has(Flags::LAST));
+            let last = usize::from(connection.flags.intersects(Flags::LAST));
             let len = page.request_lens[last];
-            if connection.snd_wnd < len && !connection.flags.has(Flags::PROBE) {
+            if connection.snd_wnd < len && !connection.flags.intersects(Flags::PROBE) {
                 // A window update or the retransmission timer tries again.
                 self.set_rto(id);
                 return true;
@@ -240,10 +242,10 @@ impl Client {
             self.set_rto(id);
             return true;
         }
-        if connection.flags.has(Flags::RESEND | Flags::FIN) {
+        if connection.flags.intersects(Flags::RESEND | Flags::FIN) {
             return self.emit_rarely(port, id);
         }
-        if connection.flags.has(Flags::ACK) || connection.unacknowledged() > u32::from(MSS) {
+        if connection.flags.intersects(Flags::ACK) || connection.unacknowledged() > u32::from(MSS) {
             let fields = connection.fields(&self.addresses, connection.snd_nxt);
             if !send(port, &self.packets.ack, &fields) {
                 return false;
@@ -252,8 +254,8 @@ impl Client {
             if self.connections[id as usize].is_over() {
                 self.release(id);
             }
-        } else if connection.unacknowledged() > 0 && !connection.flags.has(Flags::DELAYED) {
-            connection.flags.set(Flags::DELAYED);
+        } else if connection.unacknowledged() > 0 && !connection.flags.intersects(Flags::DELAYED) {
+            connection.flags.insert(Flags::DELAYED);
             connection.ack_at = self.now_ms + DELAYED_ACK;
             let at = connection.ack_at;
             self.arm(id, at);
@@ -268,13 +270,13 @@ impl Client {
         connection.rcv_acked = connection.rcv_nxt;
         connection
             .flags
-            .clear(Flags::REQUEST | Flags::ACK | Flags::DELAYED | Flags::PROBE);
+            .remove(Flags::REQUEST | Flags::ACK | Flags::DELAYED | Flags::PROBE);
     }
 
     /// Sends a SYN or the third segment of the handshake.
     fn emit_opening<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
-        let syn = connection.flags.has(Flags::SYN);
+        let syn = connection.flags.intersects(Flags::SYN);
         let (packet, seq) = if syn {
             (&self.packets.syn, connection.snd_una)
         } else {
@@ -283,7 +285,7 @@ impl Client {
         if !send(port, packet, &connection.fields(&self.addresses, seq)) {
             return false;
         }
-        connection.flags.clear(Flags::SYN | Flags::THIRD);
+        connection.flags.remove(Flags::SYN | Flags::THIRD);
         connection.rcv_acked = connection.rcv_nxt;
         if syn {
             self.set_rto(id);
@@ -294,15 +296,15 @@ impl Client {
     /// Sends a FIN or retransmits a request.
     fn emit_rarely<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
-        if connection.flags.has(Flags::FIN) {
-            connection.flags.set(Flags::FIN_SENT);
-            connection.flags.clear(Flags::FIN);
-            connection.flags.set(Flags::RESEND);
+        if connection.flags.intersects(Flags::FIN) {
+            connection.flags.insert(Flags::FIN_SENT);
+            connection.flags.remove(Flags::FIN);
+            connection.flags.insert(Flags::RESEND);
             connection.snd_nxt = connection.snd_nxt.wrapping_add(1);
         }
         let page = &self.pages[connection.page as usize];
-        let last = usize::from(connection.flags.has(Flags::LAST));
-        let (packet, len) = if connection.flags.has(Flags::FIN_SENT) {
+        let last = usize::from(connection.flags.intersects(Flags::LAST));
+        let (packet, len) = if connection.flags.intersects(Flags::FIN_SENT) {
             (&self.packets.fin, 1)
         } else {
             (&page.requests[last], page.request_lens[last])
@@ -311,7 +313,7 @@ impl Client {
         if !send(port, packet, &connection.fields(&self.addresses, seq)) {
             return false;
         }
-        connection.flags.clear(Flags::RESEND);
+        connection.flags.remove(Flags::RESEND);
         self.acknowledged(id);
         self.set_rto(id);
         true
@@ -320,8 +322,8 @@ impl Client {
     /// Sends an ACK at once, with SACK blocks for out-of-order data.
     pub(super) fn acknowledge_now<P: Port>(&mut self, port: &mut P, id: u32) {
         let connection = &self.connections[id as usize];
-        let blocks = (self.troubles.get(connection.trouble))
-            .filter(|_| connection.flags.has(Flags::SACK))
+        let blocks = (self.troubles.get(&id))
+            .filter(|_| connection.flags.intersects(Flags::SACK))
             .map(|trouble| trouble.ranges.blocks())
             .unwrap_or_default();
         let Some(mut frame) = port.pool().take() else {
@@ -337,7 +339,7 @@ impl Client {
         if port.send(frame).is_ok() {
             let connection = &mut self.connections[id as usize];
             connection.rcv_acked = connection.rcv_nxt;
-            connection.flags.clear(Flags::ACK | Flags::DELAYED);
+            connection.flags.remove(Flags::ACK | Flags::DELAYED);
         }
     }
 
@@ -377,12 +379,12 @@ impl Client {
         if connection.state == State::Closed {
             return;
         }
-        if connection.flags.has(Flags::DELAYED) && connection.ack_at <= now_ms {
-            connection.flags.clear(Flags::DELAYED);
+        if connection.flags.intersects(Flags::DELAYED) && connection.ack_at <= now_ms {
+            connection.flags.remove(Flags::DELAYED);
             self.queue(id, Flags::ACK);
         }
         let connection = &mut self.connections[id as usize];
-        let unsent = connection.flags.has(Flags::REQUEST);
+        let unsent = connection.flags.intersects(Flags::REQUEST);
         if (connection.in_flight() || unsent) && connection.rto_at <= now_ms {
             if connection.tries >= MAX_TRIES {
                 return self.give_up(port, id);
@@ -407,10 +409,10 @@ impl Client {
     pub(super) fn rearm(&mut self, id: u32) {
         let connection = &self.connections[id as usize];
         let mut next = NEVER;
-        if connection.flags.has(Flags::DELAYED) {
+        if connection.flags.intersects(Flags::DELAYED) {
             next = next.min(connection.ack_at);
         }
-        if connection.in_flight() || connection.flags.has(Flags::REQUEST) {
+        if connection.in_flight() || connection.flags.intersects(Flags::REQUEST) {
             next = next.min(connection.rto_at);
         }
         if is_limited(connection) {
@@ -422,7 +424,7 @@ impl Client {
         }
     }
 
-    /// Ends a connection after the last retransmission was not acknowledged.
+    /// Ends a connection on which the server has not acknowledged or responded in time.
     #[cold]
     fn give_up<P: Port>(&mut self, port: &mut P, id: u32) {
         match self.connections[id as usize].state {
@@ -440,17 +442,23 @@ impl Client {
     #[cold]
     fn handle_limit<P: Port>(&mut self, port: &mut P, id: u32) {
         let connection = &self.connections[id as usize];
-        if connection.state == State::Closing {
-            self.meter.error(error::CLOSE_TIMEOUT);
-            self.reset(port, id);
-            self.release(id);
-        } else if connection.flags.has(Flags::BUSY) {
-            self.fail(port, id, error::TIMEOUT);
+        if connection.state == State::Closing || connection.flags.intersects(Flags::BUSY) {
+            self.give_up(port, id);
         } else {
             // The server did not close, so the client does.
             self.close(id);
             self.rearm(id);
         }
+    }
+
+    /// Returns the additional state of a connection, and creates it if there is none. Returns
+    /// `None` if [`MAX_TROUBLES`] other connections have some.
+    pub(super) fn trouble(&mut self, id: u32) -> Option<&mut Trouble> {
+        if self.troubles.len() >= MAX_TROUBLES && !self.troubles.contains_key(&id) {
+            return None;
+        }
+        self.connections[id as usize].flags.insert(Flags::TROUBLE);
+        Some(self.troubles.entry(id).or_default())
     }
 
     /// Frees the entry of a connection.
@@ -459,13 +467,15 @@ impl Client {
         if connection.state == State::Closed {
             return;
         }
-        self.troubles.leave(&mut connection.trouble);
+        if connection.flags.intersects(Flags::TROUBLE) {
+            self.troubles.remove(&id);
+        }
         self.slots.free(connection.address, connection.port);
         // The output list and the timer wheel may still refer to this entry.
         *connection = Connection {
-            flags: connection.flags.only(Flags::QUEUED),
+            flags: connection.flags & Flags::QUEUED,
             armed: connection.armed,
-            ..Connection::default()
+            ..Connection::free()
         };
         self.free.push(id);
     }
@@ -483,21 +493,8 @@ fn rto(connection: &Connection) -> u32 {
 
 /// Returns whether `limit_at` applies to the connection.
 fn is_limited(connection: &Connection) -> bool {
-    connection.state == State::Closing || connection.flags.has(Flags::BUSY | Flags::EXPECT_FIN)
-}
-
-/// Sends a prepared packet. Returns false when the port has no room.
-#[inline(always)]
-pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) -> bool {
-    let Some(mut frame) = port.pool().take() else {
-        return false;
-    };
-    if packet.len() > frame.capacity() {
-        return false;
-    }
-    frame.set_len(packet.len());
-    packet.write(&mut frame, fields);
-    port.send(frame).is_ok()
+    connection.state == State::Closing
+        || connection.flags.intersects(Flags::BUSY | Flags::EXPECT_FIN)
 }
 
 impl<P: Port> Handler<P> for Client {
@@ -529,16 +526,12 @@ impl<P: Port> Handler<P> for Client {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let timers = self.timers.next_deadline();
-        let lanes = self.lanes.due();
-        match (timers, lanes) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (one, other) => one.or(other),
-        }
+        let deadlines = [self.timers.next_deadline(), self.lanes.due()];
+        deadlines.into_iter().flatten().min()
     }
 }
 
-impl<P: Port> Generator<P> for Client {
+impl Generator for Client {
     fn meter(&mut self) -> &mut Meter {
         &mut self.meter
     }
@@ -560,7 +553,7 @@ impl<P: Port> Generator<P> for Client {
 
     /// Resets all open connections. Without the resets, the server would keep them, and the next
     /// run would collide with them.
-    fn finish(&mut self, port: &mut P) -> bool {
+    fn finish<P: Port>(&mut self, port: &mut P) -> bool {
         let mut sent = 0;
         while self.finished < self.connections.len() {
             let open = self.connections[self.finished].state != State::Closed;
@@ -573,13 +566,5 @@ impl<P: Port> Generator<P> for Client {
             self.finished += 1;
         }
         true
-    }
-}
-
-impl Client {
-    /// Returns whether the run is in its measured phase.
-    #[inline(always)]
-    pub(super) fn measuring(&self) -> bool {
-        self.meter.phase() == Phase::Measuring
     }
 }

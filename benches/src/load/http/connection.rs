@@ -2,7 +2,6 @@
 
 use nmio::Instant;
 
-use super::head::MAX_HEAD;
 use crate::load::tcp::{Fields, NOBODY, Ranges, WINDOW_SCALE};
 
 /// Receive window that the client advertises with window scaling. Received data is not stored, so
@@ -16,7 +15,7 @@ pub(super) const NEVER: u32 = u32::MAX;
 pub(super) const ENDLESS: u32 = u32::MAX;
 /// Maximum number of connections with holes in the received data or with an incomplete head.
 /// Further connections drop out-of-order data.
-const MAX_TROUBLES: usize = 1 << 14;
+pub(super) const MAX_TROUBLES: usize = 1 << 14;
 
 const _: () = assert!(size_of::<Connection>() <= 128);
 const _: () = assert!(WINDOW >> WINDOW_SCALE <= PLAIN_WINDOW as u32);
@@ -36,71 +35,52 @@ pub(super) enum State {
     Closing,
 }
 
-/// Flags of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Flags(u32);
+bitflags::bitflags! {
+    /// Flags of a connection.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(super) struct Flags: u32 {
+        /// The connection is in the output list.
+        const QUEUED = 1;
+        /// What to send, in this order: a SYN, the third segment of the handshake, a request, a
+        /// retransmission, a FIN, an ACK.
+        const SYN = 1 << 1;
+        const THIRD = 1 << 2;
+        const REQUEST = 1 << 3;
+        const RESEND = 1 << 4;
+        const FIN = 1 << 5;
+        const ACK = 1 << 6;
+        /// The timer of the delayed ACK runs.
+        const DELAYED = 1 << 7;
+        /// Windows are scaled.
+        const SCALED = 1 << 8;
+        /// The peer supports SACK.
+        const SACK = 1 << 9;
+        /// The response to the present request is not complete.
+        const BUSY = 1 << 10;
+        /// The head of the response has been parsed.
+        const BODY = 1 << 11;
+        /// The head has another status or length than expected.
+        const BAD_STATUS = 1 << 12;
+        const BAD_LENGTH = 1 << 13;
+        /// The present request is the last on the connection.
+        const LAST = 1 << 14;
+        /// The server is expected to close.
+        const EXPECT_FIN = 1 << 15;
+        /// The client's FIN is in the sequence space.
+        const FIN_SENT = 1 << 16;
+        const FIN_RECEIVED = 1 << 17;
+        /// The request is sent as a zero-window probe.
+        const PROBE = 1 << 18;
+        /// The connection has an entry in the table of [`Trouble`].
+        const TROUBLE = 1 << 19;
 
-impl Flags {
-    /// The connection is in the output list.
-    pub(super) const QUEUED: u32 = 1;
-    /// What to send, in this order: a SYN, the third segment of the handshake, a request, a
-    /// retransmission, a FIN, an ACK.
-    pub(super) const SYN: u32 = 1 << 1;
-    pub(super) const THIRD: u32 = 1 << 2;
-    pub(super) const REQUEST: u32 = 1 << 3;
-    pub(super) const RESEND: u32 = 1 << 4;
-    pub(super) const FIN: u32 = 1 << 5;
-    pub(super) const ACK: u32 = 1 << 6;
-    /// The timer of the delayed ACK runs.
-    pub(super) const DELAYED: u32 = 1 << 7;
-    /// Windows are scaled.
-    pub(super) const SCALED: u32 = 1 << 8;
-    /// The peer supports SACK.
-    pub(super) const SACK: u32 = 1 << 9;
-    /// The response to the present request is not complete.
-    pub(super) const BUSY: u32 = 1 << 10;
-    /// The head of the response has been parsed.
-    pub(super) const BODY: u32 = 1 << 11;
-    /// The head has another status or length than expected.
-    pub(super) const BAD_STATUS: u32 = 1 << 12;
-    pub(super) const BAD_LENGTH: u32 = 1 << 13;
-    /// The present request is the last on the connection.
-    pub(super) const LAST: u32 = 1 << 14;
-    /// The server is expected to close.
-    pub(super) const EXPECT_FIN: u32 = 1 << 15;
-    /// The client's FIN is in the sequence space.
-    pub(super) const FIN_SENT: u32 = 1 << 16;
-    pub(super) const FIN_RECEIVED: u32 = 1 << 17;
-    /// The request is sent as a zero-window probe.
-    pub(super) const PROBE: u32 = 1 << 18;
-
-    /// The flags of one response.
-    pub(super) const RESPONSE: u32 = Self::BUSY | Self::BODY | Self::BAD_STATUS | Self::BAD_LENGTH;
-
-    #[inline(always)]
-    pub(super) const fn has(self, any: u32) -> bool {
-        self.0 & any != 0
-    }
-
-    #[inline(always)]
-    pub(super) const fn set(&mut self, flags: u32) {
-        self.0 |= flags;
-    }
-
-    #[inline(always)]
-    pub(super) const fn clear(&mut self, flags: u32) {
-        self.0 &= !flags;
-    }
-
-    /// Returns only those flags that are in `flags`.
-    #[inline(always)]
-    pub(super) const fn only(self, flags: u32) -> Self {
-        Self(self.0 & flags)
+        /// The flags of one response.
+        const RESPONSE = Self::BUSY.bits() | Self::BODY.bits() | Self::BAD_STATUS.bits() | Self::BAD_LENGTH.bits();
     }
 }
 
 /// State of a connection. Times are in ms on the client's clock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Connection {
     pub(super) state: State,
     /// Index of the local address.
@@ -124,8 +104,6 @@ pub(super) struct Connection {
     /// Number of missing bytes of the body, and the CRC of the received bytes.
     pub(super) body_left: u32,
     pub(super) crc: u32,
-    /// Index of its entry in [`Troubles`], or [`NOBODY`].
-    pub(super) trouble: u32,
     /// Lane that owns the connection, or [`NOBODY`] if the connection is idle or closing.
     pub(super) lane: u32,
     /// Deadline of the retransmission timer.
@@ -141,36 +119,20 @@ pub(super) struct Connection {
     pub(super) asked: Instant,
 }
 
-impl Default for Connection {
-    fn default() -> Self {
+impl Connection {
+    /// Returns a free entry.
+    pub(super) fn free() -> Self {
         Self {
-            state: State::Closed,
-            address: 0,
-            port: 0,
-            flags: Flags::default(),
-            snd_una: 0,
-            snd_nxt: 0,
-            rcv_nxt: 0,
-            rcv_acked: 0,
-            snd_wnd: 0,
-            window_scale: 0,
-            tries: 0,
-            page: 0,
             left: ENDLESS,
-            body_left: 0,
-            crc: 0,
-            trouble: NOBODY,
             lane: NOBODY,
             rto_at: NEVER,
             ack_at: NEVER,
             limit_at: NEVER,
             armed: NEVER,
-            asked: Instant::ZERO,
+            ..Self::default()
         }
     }
-}
 
-impl Connection {
     /// Returns whether a request, a SYN or a FIN is not acknowledged yet.
     #[inline(always)]
     pub(super) const fn in_flight(&self) -> bool {
@@ -187,15 +149,15 @@ impl Connection {
     #[inline(always)]
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Closing
-            && self.flags.has(Flags::FIN_RECEIVED)
-            && self.flags.has(Flags::FIN_SENT)
+            && self.flags.intersects(Flags::FIN_RECEIVED)
+            && self.flags.intersects(Flags::FIN_SENT)
             && !self.in_flight()
     }
 
     /// Returns the header fields of the next segment, which begins at `seq`.
     #[inline(always)]
     pub(super) fn fields(&self, addresses: &[u32], seq: u32) -> Fields {
-        let window = if self.flags.has(Flags::SCALED) {
+        let window = if self.flags.intersects(Flags::SCALED) {
             (WINDOW >> WINDOW_SCALE) as u16
         } else {
             PLAIN_WINDOW
@@ -219,51 +181,4 @@ pub(super) struct Trouble {
     pub(super) fin: Option<u32>,
     /// The received part of an incomplete head.
     pub(super) head: Vec<u8>,
-}
-
-/// A side table with the [`Trouble`] of the few connections that have one.
-#[derive(Debug, Default)]
-pub(super) struct Troubles {
-    entries: Vec<Trouble>,
-    free: Vec<u32>,
-}
-
-impl Troubles {
-    /// Returns the entry with the number `id`. If `id` is [`NOBODY`], allocates an entry first.
-    /// Returns `None` when the table is full.
-    pub(super) fn enter(&mut self, id: &mut u32) -> Option<&mut Trouble> {
-        if *id == NOBODY {
-            if let Some(free) = self.free.pop() {
-                *id = free;
-            } else if self.entries.len() < MAX_TROUBLES {
-                *id = self.entries.len() as u32;
-                self.entries.push(Trouble {
-                    head: Vec::with_capacity(MAX_HEAD),
-                    ..Trouble::default()
-                });
-            } else {
-                return None;
-            }
-        }
-        self.entries.get_mut(*id as usize)
-    }
-
-    pub(super) fn get(&self, id: u32) -> Option<&Trouble> {
-        self.entries.get(id as usize)
-    }
-
-    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Trouble> {
-        self.entries.get_mut(id as usize)
-    }
-
-    /// Frees the entry.
-    pub(super) fn leave(&mut self, id: &mut u32) {
-        if let Some(trouble) = self.entries.get_mut(*id as usize) {
-            trouble.ranges.clear();
-            trouble.fin = None;
-            trouble.head.clear();
-            self.free.push(*id);
-        }
-        *id = NOBODY;
-    }
 }

@@ -1,18 +1,19 @@
 //! Tests of the client against a server whose segments the test writes itself.
 
-use eth::HEADER_LEN as LINK_LEN;
-use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
+use std::time::Duration;
+
 use nmio::sim::Sink;
 use nmio::{Handler, Instant};
+use testkit::{ACK, FIN, Layout, Opt, PSH, RST, Received, Route, SYN, Segment, read_segment};
 
-use super::tests::{pages, place, report, workload};
+use super::tests::{body, workload};
 use super::{Client, Workload};
+use crate::load::link::{Generator, Place};
 use crate::load::meter::Meter;
-use crate::load::tcp::{ACK, FIN, PSH, RST, SYN};
 
-const TCP: usize = LINK_LEN + 20;
 /// Initial sequence number of the server. The sequence numbers wrap around soon.
 const ISS: u32 = u32::MAX - 500;
+const SACK: Opt = Opt::SackPermitted;
 
 /// The client under test, and the server's part played by the test.
 struct Hand {
@@ -22,27 +23,25 @@ struct Hand {
 }
 
 /// The segment that the client sent last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Sent {
     port: u16,
     seq: u32,
     ack: u32,
-    control: u8,
-    len: u32,
+    bits: u16,
+    /// Sequence number behind the segment.
+    end: u32,
+    sack: Vec<(u32, u32)>,
 }
 
 impl Hand {
     fn new(workload: &Workload) -> Self {
-        let mut meter = Meter::new(
-            std::time::Duration::ZERO,
-            std::time::Duration::from_hours(1),
-        );
+        let mut meter = Meter::new(Duration::ZERO, Duration::from_hours(1));
         meter.advance(Instant::ZERO);
         meter.advance(Instant::ZERO);
-        let client = Client::new(&place(), workload, meter).unwrap();
         let mut hand = Self {
             sink: Sink::new(1500, 256, 0),
-            client,
+            client: Client::new(&Place::of_tests(), workload, meter).unwrap(),
             now: Instant::ZERO,
         };
         hand.wait(0);
@@ -51,20 +50,24 @@ impl Hand {
 
     /// Advances the clock by `ms` milliseconds.
     fn wait(&mut self, ms: u64) {
-        self.now = self.now + std::time::Duration::from_millis(ms);
+        self.now = self.now + Duration::from_millis(ms);
         self.client.handle_timers(&mut self.sink, self.now);
     }
 
+    /// Advances the clock by `times` steps of 100 ms.
+    fn wait_long(&mut self, times: usize) {
+        (0..times).for_each(|_| self.wait(100));
+    }
+
     fn sent(&self) -> Sent {
-        let frame = self.sink.last();
-        let be32 = |at: usize| u32::from_be_bytes(*frame[at..].first_chunk().unwrap());
-        let header = u32::from(frame[TCP + 12] >> 4) * 4;
+        let Received { route, segment, .. } = read_segment(self.sink.last()).unwrap();
         Sent {
-            port: u16::from_be_bytes([frame[TCP], frame[TCP + 1]]),
-            seq: be32(TCP + 4),
-            ack: be32(TCP + 8),
-            control: frame[TCP + 13],
-            len: frame.len() as u32 - TCP as u32 - header,
+            port: route.src.port,
+            seq: segment.seq,
+            ack: segment.ack,
+            bits: segment.bits,
+            end: segment.seq.wrapping_add(segment.len()),
+            sack: segment.sack(),
         }
     }
 
@@ -73,57 +76,58 @@ impl Hand {
         nmio::Port::counters(&self.sink).tx_frames
     }
 
-    fn send(&mut self, port: u16, seq: u32, ack: u32, control: u8, options: &[u8], data: &[u8]) {
-        let place = place();
-        let path = Path {
-            link: eth::Link {
-                peer: place.link.own,
-                own: place.link.peer,
-                vlan: None,
-            },
-            addresses: Addresses::V4 {
-                src: place.target.0,
-                dst: place.addresses[0],
-            },
+    fn send(
+        &mut self,
+        port: u16,
+        (seq, ack): (u32, u32),
+        bits: u16,
+        options: Vec<Opt>,
+        data: &[u8],
+    ) {
+        let segment = Segment {
+            bits,
+            seq,
+            ack,
+            window: 65_000,
+            options,
+            data: data.to_vec(),
+            ..Segment::default()
         };
-        let mut tcp = vec![0; 20];
-        tcp[..2].copy_from_slice(&80u16.to_be_bytes());
-        tcp[2..4].copy_from_slice(&port.to_be_bytes());
-        tcp[4..8].copy_from_slice(&seq.to_be_bytes());
-        tcp[8..12].copy_from_slice(&ack.to_be_bytes());
-        tcp[12] = ((20 + options.len()) as u8 / 4) << 4;
-        tcp[13] = control;
-        tcp[14..16].copy_from_slice(&65_000u16.to_be_bytes());
-        tcp.extend_from_slice(options);
-        tcp.extend_from_slice(data);
-        let pseudo = path.addresses.pseudo_sum(PROTOCOL_TCP, tcp.len());
-        let sum = pseudo.add(Sum::of(&tcp)).finish();
-        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        let mut frame = vec![0; TCP];
-        path.write(&mut frame, PROTOCOL_TCP, tcp.len());
-        frame.extend_from_slice(&tcp);
+        let route = Route::to_server(false, port, 80).back();
+        let frame = route.segment(&segment, Layout::Dense);
         let frame = self.sink.frame_from(&frame);
         self.client.handle_frame(&mut self.sink, frame, self.now);
     }
 
+    /// Acknowledges a request, and sends data at `offset` of the server's stream.
+    fn reply(&mut self, request: &Sent, offset: u32, bits: u16, data: &[u8]) {
+        self.send(
+            request.port,
+            (at(offset), request.end),
+            bits,
+            Vec::new(),
+            data,
+        );
+    }
+
     /// Accepts the connection that the client opens, and returns the client's request.
-    fn accept(&mut self, options: &[u8]) -> Sent {
+    fn accept(&mut self, options: &[Opt]) -> Sent {
         let syn = self.sent();
-        assert_eq!(syn.control, SYN);
+        assert_eq!(syn.bits, SYN);
         let ack = syn.seq.wrapping_add(1);
-        self.send(syn.port, ISS, ack, SYN | ACK, options, &[]);
+        self.send(syn.port, (ISS, ack), SYN | ACK, options.to_vec(), &[]);
         let request = self.sent();
-        assert_eq!((request.control, request.seq), (PSH | ACK, ack));
-        assert_eq!(request.ack, ISS.wrapping_add(1));
+        assert_eq!((request.bits, request.seq), (PSH | ACK, ack));
+        assert_eq!(request.ack, at(0));
         request
     }
 
     fn errors(&self) -> Vec<(&'static str, u64)> {
-        report(&self.client).errors.into_iter().collect()
+        self.client.report().errors.into_iter().collect()
     }
 
     fn completed(&self) -> u64 {
-        report(&self.client).completed
+        self.client.report().completed
     }
 }
 
@@ -132,138 +136,97 @@ fn at(offset: u32) -> u32 {
     ISS.wrapping_add(1).wrapping_add(offset)
 }
 
-/// Returns the body of the only page.
-fn body() -> Vec<u8> {
-    (0..1100u32)
-        .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
-        .take(1100)
-        .collect()
-}
-
 fn response() -> Vec<u8> {
-    [
-        b"HTTP/1.1 200 OK\r\nContent-Length: 1100\r\n\r\n",
-        body().as_slice(),
-    ]
-    .concat()
-}
-
-/// A name, the bytes that the server sends, the control bits of the last segment, and the errors
-/// that the client must count.
-type Case = (&'static str, Vec<u8>, u8, &'static [(&'static str, u64)]);
-
-const SACK: &[u8] = &[4, 2, 1, 1];
-
-#[test]
-fn the_test_knows_the_page() {
-    assert_eq!(pages(&[1100])[0].crc, crc32fast::hash(&body()));
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1100\r\n\r\n";
+    [head, body(1100).as_slice()].concat()
 }
 
 #[test]
 fn responses_and_the_errors_they_cause() {
     let head = |text: &str| format!("HTTP/1.1 {text}\r\n\r\n").into_bytes();
     let long = head("200 OK\r\nContent-Length: 1101");
-    let cases: [Case; 10] = [
-        ("all right", response(), 0, &[]),
-        ("and closed", response(), FIN, &[]),
-        ("garbage", vec![0x16; 300], 0, &[("malformed head", 1)]),
+    let mut corrupt = response();
+    *corrupt.last_mut().unwrap() ^= 0x80;
+    // The bytes that the server sends, the control bits of the last segment, and the error that the
+    // client must count.
+    let cases = [
+        (response(), 0, ""),
+        (response(), FIN, ""),
+        (corrupt, 0, "wrong checksum"),
+        (vec![0x16; 300], 0, "malformed head"),
+        ([&long[..], &body(1100), b"x"].concat(), 0, "wrong length"),
+        ([&response()[..], b"x"].concat(), 0, "wrong length"),
         (
-            "too long",
-            [&long[..], &body(), b"x"].concat(),
-            0,
-            &[("wrong length", 1)],
-        ),
-        (
-            "more",
-            [&response()[..], b"x"].concat(),
-            0,
-            &[("wrong length", 1)],
-        ),
-        (
-            "not found",
             head("404 Not Found\r\nContent-Length: 0"),
             0,
-            &[("wrong status", 1)],
+            "wrong status",
         ),
-        ("no length", head("200 OK"), 0, &[("malformed head", 1)]),
-        (
-            "cut",
-            response()[..600].to_vec(),
-            FIN,
-            &[("closed early", 1)],
-        ),
-        ("nothing", Vec::new(), FIN, &[("closed early", 1)]),
-        (
-            "cut head",
-            b"HTTP/1.1 20".to_vec(),
-            FIN,
-            &[("closed early", 1)],
-        ),
+        (head("200 OK"), 0, "malformed head"),
+        (response()[..600].to_vec(), FIN, "closed early"),
+        (Vec::new(), FIN, "closed early"),
+        (b"HTTP/1.1 20".to_vec(), FIN, "closed early"),
     ];
-    for (name, bytes, control, errors) in cases {
+    for (number, (bytes, fin, error)) in cases.into_iter().enumerate() {
         let mut hand = Hand::new(&workload(&[1100], 1));
-        let request = hand.accept(SACK);
-        let ack = request.seq.wrapping_add(request.len);
-        let mut seq = at(0);
-        let chunks: Vec<&[u8]> = bytes.chunks(700).collect();
-        for (i, chunk) in chunks.iter().enumerate() {
-            let fin = if i + 1 == chunks.len() { control } else { 0 };
-            hand.send(request.port, seq, ack, ACK | fin, &[], chunk);
-            seq = seq.wrapping_add(chunk.len() as u32);
+        let request = hand.accept(&[SACK]);
+        let (first, last) = bytes.split_at(bytes.len().min(700));
+        if last.is_empty() {
+            hand.reply(&request, 0, ACK | fin, first);
+        } else {
+            hand.reply(&request, 0, ACK, first);
+            hand.reply(&request, first.len() as u32, ACK | fin, last);
         }
-        if chunks.is_empty() {
-            hand.send(request.port, seq, ack, ACK | control, &[], &[]);
-        }
-        assert_eq!(hand.errors(), errors, "{name}");
-        assert_eq!(hand.completed(), u64::from(errors.is_empty()), "{name}");
+        let expected: Vec<_> = (!error.is_empty())
+            .then_some((error, 1))
+            .into_iter()
+            .collect();
+        assert_eq!(hand.errors(), expected, "case {number}");
+        assert_eq!(
+            hand.completed(),
+            u64::from(error.is_empty()),
+            "case {number}"
+        );
         // The client continues after each of these responses.
         hand.wait(60);
         let next = hand.sent();
-        let continues = next.control == SYN || next.seq == ack;
-        assert!(continues, "{name}: {next:?}");
+        let continues = next.bits == SYN || next.seq == request.end;
+        assert!(continues, "case {number}: {next:?}");
     }
-}
-
-#[test]
-fn a_corrupt_body_has_a_wrong_checksum() {
-    let mut hand = Hand::new(&workload(&[1100], 1));
-    let request = hand.accept(&[]);
-    let mut bytes = response();
-    *bytes.last_mut().unwrap() ^= 0x80;
-    let ack = request.seq.wrapping_add(request.len);
-    hand.send(request.port, at(0), ack, ACK, &[], &bytes);
-    assert_eq!(hand.errors(), [("wrong checksum", 1)]);
 }
 
 #[test]
 fn refused_reset_and_silent_servers() {
     let mut hand = Hand::new(&workload(&[1100], 1));
     let syn = hand.sent();
-    hand.send(syn.port, 0, syn.seq, RST | ACK, &[], &[]);
+    hand.send(syn.port, (0, syn.seq), RST | ACK, Vec::new(), &[]);
     assert_eq!(hand.errors(), [], "the reset does not acknowledge this SYN");
-    hand.send(syn.port, 0, syn.seq.wrapping_add(1), RST | ACK, &[], &[]);
+    hand.send(
+        syn.port,
+        (0, syn.seq.wrapping_add(1)),
+        RST | ACK,
+        Vec::new(),
+        &[],
+    );
     assert_eq!(hand.errors(), [("refused", 1)]);
     hand.wait(60);
     let again = hand.sent();
-    assert_eq!(again.control, SYN);
+    assert_eq!(again.bits, SYN);
     assert_ne!(again.port, syn.port);
 
     let request = hand.accept(&[]);
-    hand.send(request.port, at(5), 0, RST, &[], &[]);
+    hand.reply(&request, 5, RST, &[]);
+    let errors = hand.errors().len();
     assert_eq!(
-        hand.errors().len(),
-        1,
+        errors, 1,
         "a reset elsewhere in the window gets a challenge ACK"
     );
-    assert_eq!(hand.sent().control, ACK);
-    hand.send(request.port, at(0), 0, RST, &[], &[]);
+    assert_eq!(hand.sent().bits, ACK);
+    hand.reply(&request, 0, RST, &[]);
     assert_eq!(hand.errors(), [("refused", 1), ("reset", 1)]);
 
     hand.wait(60);
     let before = hand.count();
-    for _ in 0..400 {
-        hand.wait(100);
-    }
+    hand.wait_long(400);
     let errors = hand.errors();
     assert!(errors.contains(&("connect timeout", 1)), "{errors:?}");
     assert!(
@@ -280,122 +243,89 @@ fn a_request_is_retransmitted_until_it_is_acknowledged() {
     assert_eq!(hand.count(), 3, "a SYN, an ACK and a request");
     for (wait, count) in [(2, 4), (399, 4), (2, 5)] {
         hand.wait(wait);
-        assert_eq!(hand.count(), count);
-        assert_eq!(hand.sent(), request);
+        assert_eq!((hand.count(), hand.sent()), (count, request.clone()));
     }
-    let ack = request.seq.wrapping_add(request.len);
-    hand.send(request.port, at(0), ack, ACK, &[], &[]);
-    for _ in 0..90 {
-        hand.wait(100);
-    }
-    assert_eq!(hand.count(), 5);
-    assert_eq!(hand.errors(), []);
-    for _ in 0..20 {
-        hand.wait(100);
-    }
+    hand.reply(&request, 0, ACK, &[]);
+    hand.wait_long(90);
+    assert_eq!((hand.count(), hand.errors()), (5, vec![]));
+    hand.wait_long(20);
     assert_eq!(hand.errors(), [("timeout", 1)], "no response arrived");
 }
 
 #[test]
 fn in_order_data_gets_a_delayed_ack_and_out_of_order_data_an_immediate_one() {
     let mut hand = Hand::new(&workload(&[1100], 1));
-    let request = hand.accept(SACK);
-    let ack = request.seq.wrapping_add(request.len);
+    let request = hand.accept(&[SACK]);
     let bytes = response();
-    hand.send(request.port, at(0), ack, ACK, &[], &bytes[..100]);
+    hand.reply(&request, 0, ACK, &bytes[..100]);
     let count = hand.count();
     hand.wait(39);
     assert_eq!(hand.count(), count);
     hand.wait(2);
     assert_eq!(hand.sent().ack, at(100));
     // The ACK reports the hole of 100 bytes and the data behind it.
-    hand.send(request.port, at(200), ack, ACK, &[], &bytes[200..300]);
-    assert_eq!(hand.sent().ack, at(100));
-    let option = &hand.sink.last()[TCP + 20..];
-    assert_eq!(option[..4], [1, 1, 5, 10]);
-    assert_eq!(option[4..8], at(200).to_be_bytes());
-    assert_eq!(option[8..12], at(300).to_be_bytes());
+    hand.reply(&request, 200, ACK, &bytes[200..300]);
+    let sent = hand.sent();
+    assert_eq!((sent.ack, sent.sack), (at(100), vec![(at(200), at(300))]));
     // The segment that fills the hole overlaps the data on both sides.
-    hand.send(request.port, at(50), ack, ACK, &[], &bytes[50..250]);
+    hand.reply(&request, 50, ACK, &bytes[50..250]);
     assert_eq!(hand.sent().ack, at(300));
-    hand.send(request.port, at(300), ack, ACK, &[], &bytes[300..]);
+    hand.reply(&request, 300, ACK, &bytes[300..]);
     assert_eq!((hand.completed(), hand.errors()), (1, vec![]));
-    assert_eq!(
-        hand.sent().control,
-        PSH | ACK,
-        "the next request acknowledges"
-    );
+    assert_eq!(hand.sent().bits, PSH | ACK, "the next request acknowledges");
     assert_eq!(hand.sent().ack, at(bytes.len() as u32));
 }
 
 /// Opens a connection for one request and answers it in one segment with these control bits.
-/// Returns the request, its acknowledgement number and the end of the response.
-fn answer_the_only_request(control: u8) -> (Hand, Sent, u32, u32) {
+/// Returns the request and the length of the response.
+fn answer_the_only_request(bits: u16) -> (Hand, Sent, u32) {
     let mut workload = workload(&[1100], 1);
     workload.requests = 1;
     let mut hand = Hand::new(&workload);
     let request = hand.accept(&[]);
-    let ack = request.seq.wrapping_add(request.len);
-    let bytes = response();
-    let end = at(bytes.len() as u32);
-    hand.send(request.port, at(0), ack, control, &[], &bytes);
-    (hand, request, ack, end)
+    hand.reply(&request, 0, bits, &response());
+    assert_eq!(hand.completed(), 1);
+    (hand, request, response().len() as u32)
 }
 
 #[test]
 fn both_sides_close() {
-    let (mut hand, request, ack, end) = answer_the_only_request(ACK | FIN);
-    assert_eq!(hand.completed(), 1);
+    let (mut hand, mut request, len) = answer_the_only_request(ACK | FIN);
     let first = hand.sent();
-    assert_eq!(first.control, FIN | ACK);
+    assert_eq!(first.bits, FIN | ACK);
     // The lane opens another connection, and the client retransmits the FIN.
     hand.wait(0);
-    assert_eq!(hand.sent().control, SYN);
+    assert_eq!(hand.sent().bits, SYN);
     hand.wait(150);
     let next = hand.accept(&[]);
     assert_ne!(next.port, request.port);
     hand.wait(60);
     let fin = hand.sent();
     assert_eq!(fin, first);
-    assert_eq!((fin.seq, fin.ack), (ack, end.wrapping_add(1)));
-    hand.send(
-        request.port,
-        end.wrapping_add(1),
-        ack.wrapping_add(1),
-        ACK,
-        &[],
-        &[],
-    );
-    let used = |hand: &Hand| hand.client.connections.len() - hand.client.free.len();
-    assert_eq!(used(&hand), 1);
+    assert_eq!((fin.seq, fin.ack), (request.end, at(len + 1)));
+    request.end = request.end.wrapping_add(1);
+    hand.reply(&request, len + 1, ACK, &[]);
+    let used = hand.client.connections.len() - hand.client.free.len();
+    assert_eq!(used, 1);
     // A late FIN is acknowledged as in TIME-WAIT.
-    hand.send(request.port, end, ack.wrapping_add(1), ACK | FIN, &[], &[]);
+    hand.reply(&request, len, ACK | FIN, &[]);
     let late = hand.sent();
-    assert_eq!((late.control, late.port), (ACK, request.port));
-    assert_eq!(
-        (late.seq, late.ack),
-        (ack.wrapping_add(1), end.wrapping_add(1))
-    );
+    assert_eq!((late.bits, late.port), (ACK, request.port));
+    assert_eq!((late.seq, late.ack), (request.end, at(len + 1)));
     assert_eq!(hand.errors(), []);
 }
 
 #[test]
 fn the_client_closes_if_the_server_does_not() {
-    let (mut hand, request, ack, end) = answer_the_only_request(ACK);
-    for _ in 0..11 {
-        hand.wait(100);
-    }
-    assert_eq!(
-        hand.sent().control,
-        SYN,
-        "the lane opens another connection"
-    );
-    let fin_ack = ack.wrapping_add(1);
-    hand.send(request.port, end, fin_ack, ACK, &[], &[]);
-    hand.send(request.port, end, fin_ack, ACK | FIN, &[], &[]);
+    let (mut hand, mut request, len) = answer_the_only_request(ACK);
+    hand.wait_long(11);
+    assert_eq!(hand.sent().bits, SYN, "the lane opens another connection");
+    request.end = request.end.wrapping_add(1);
+    hand.reply(&request, len, ACK, &[]);
+    hand.reply(&request, len, ACK | FIN, &[]);
     let last = hand.sent();
-    assert_eq!((last.control, last.seq), (ACK, fin_ack));
-    assert_eq!(last.ack, end.wrapping_add(1));
+    assert_eq!((last.bits, last.seq), (ACK, request.end));
+    assert_eq!(last.ack, at(len + 1));
     assert_eq!((hand.completed(), hand.errors()), (1, vec![]));
 }
 
@@ -435,20 +365,22 @@ fn random_segments_cause_no_panic_and_no_leak() {
             );
             let opening = connection.state == super::connection::State::Opening;
             let control = match rng.u8(..20) {
-                0 => rng.u8(..),
+                0 => rng.u8(..).into(),
                 1 => RST | ACK,
                 2 | 3 => ACK | FIN,
                 _ if opening => SYN | ACK,
                 _ => ACK,
             };
-            let mut options: Vec<u8> = (0..4 * rng.usize(..3)).map(|_| rng.u8(..6)).collect();
-            if opening && rng.bool() {
-                options = SACK.to_vec();
-            }
+            let random = (0..4 * rng.usize(..3)).map(|_| rng.u8(..6)).collect();
+            let options = if opening && rng.bool() {
+                SACK
+            } else {
+                Opt::Raw(random)
+            };
             let piece = pieces[rng.usize(..pieces.len())];
             let end = rng.usize(..=piece.len());
             let data = if rng.bool() { piece } else { &piece[..end] };
-            hand.send(port, seq, ack, control, &options, data);
+            hand.send(port, (seq, ack), control, vec![options], data);
             if rng.u8(..4) == 0 {
                 hand.wait(rng.u64(..120));
             }

@@ -278,7 +278,7 @@ impl Client {
         (self.connections.get(id as usize)).is_some_and(|connection| {
             connection.state == State::Open
                 && connection.lane == lane
-                && !connection.flags.has(Flags::BUSY | Flags::EXPECT_FIN)
+                && !connection.flags.intersects(Flags::BUSY | Flags::EXPECT_FIN)
         })
     }
 
@@ -316,7 +316,7 @@ impl Client {
             left: self.lanes.requests,
             lane,
             asked: now,
-            ..Connection::default()
+            ..Connection::free()
         };
         self.queue(id, Flags::SYN);
         Some(id)
@@ -363,7 +363,7 @@ impl Client {
         connection.rto_at = NEVER;
         connection.limit_at = limit_at;
         if connection.left == 1 {
-            connection.flags.set(Flags::LAST);
+            connection.flags.insert(Flags::LAST);
         }
         self.queue(id, Flags::REQUEST | Flags::BUSY);
     }
@@ -377,7 +377,7 @@ impl Client {
             connection.left -= 1;
         }
         if server_closes || connection.left == 0 {
-            connection.flags.set(Flags::EXPECT_FIN);
+            connection.flags.insert(Flags::EXPECT_FIN);
             connection.limit_at = now_ms + CLOSE_LIMIT;
             self.arm(id, now_ms + CLOSE_LIMIT);
         } else {
@@ -391,7 +391,7 @@ impl Client {
     pub(super) fn handle_fin(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];
         connection.rcv_nxt = connection.rcv_nxt.wrapping_add(1);
-        connection.flags.set(Flags::FIN_RECEIVED);
+        connection.flags.insert(Flags::FIN_RECEIVED);
         if connection.state == State::Closing {
             self.queue(id, Flags::ACK);
         } else {
@@ -411,13 +411,13 @@ impl Client {
         connection.limit_at = now_ms + CLOSE_LIMIT;
         connection
             .flags
-            .clear(Flags::RESPONSE | Flags::REQUEST | Flags::EXPECT_FIN);
+            .remove(Flags::RESPONSE | Flags::REQUEST | Flags::EXPECT_FIN);
         self.queue(id, Flags::FIN);
         if lane == NOBODY {
             self.lanes.idle.failed += 1;
-        } else if !flags.has(Flags::BUSY) {
+        } else if !flags.intersects(Flags::BUSY) {
             self.lanes.reopen(lane, Instant::FAR);
-        } else if flags.has(Flags::REQUEST) {
+        } else if flags.intersects(Flags::REQUEST) {
             self.lanes.reopen(lane, asked);
         } else {
             self.meter.error(error::CLOSED_EARLY);
@@ -449,8 +449,8 @@ impl Client {
             }
             return;
         }
-        let unsent = flags.has(Flags::REQUEST) && state == State::Open;
-        let asking = state == State::Opening || (flags.has(Flags::BUSY) && !unsent);
+        let unsent = flags.intersects(Flags::REQUEST) && state == State::Open;
+        let asking = state == State::Opening || (flags.intersects(Flags::BUSY) && !unsent);
         if asking || kind == error::UNASKED {
             self.meter.error(kind);
         }

@@ -2,10 +2,10 @@
 
 use nmio::{Instant, Port};
 
-use super::client::{Client, RESPONSE_LIMIT, send};
+use super::client::{Client, RESPONSE_LIMIT};
 use super::connection::{Flags, State, WINDOW};
 use super::error;
-use crate::load::tcp::{ACK, FIN, Fields, NOBODY, Negotiated, RST, SYN, Segment, before};
+use crate::load::tcp::{ACK, FIN, Fields, Negotiated, RST, SYN, Segment, before, send};
 
 impl Client {
     /// Handles a segment for connection `id` (RFC 9293, section 3.10.7). `payload` begins with the
@@ -33,7 +33,7 @@ impl Client {
             connection.snd_wnd = u32::from(segment.window) << connection.window_scale;
             if acked > 0 {
                 connection.tries = 0;
-            } else if connection.flags.has(Flags::REQUEST) {
+            } else if connection.flags.intersects(Flags::REQUEST) {
                 // The segment may have opened the window for which the request waits.
                 self.queue(id, Flags::REQUEST);
             }
@@ -46,7 +46,7 @@ impl Client {
             self.handle_data(port, id, segment, data, now);
         }
         let connection = &self.connections[id as usize];
-        if connection.is_over() && !connection.flags.has(Flags::ACK) {
+        if connection.is_over() && !connection.flags.intersects(Flags::ACK) {
             self.release(id);
         }
     }
@@ -87,10 +87,10 @@ impl Client {
         connection.rcv_acked = connection.rcv_nxt;
         if let Some(shift) = negotiated.window_scale {
             connection.window_scale = shift;
-            connection.flags.set(Flags::SCALED);
+            connection.flags.insert(Flags::SCALED);
         }
         if negotiated.sack {
-            connection.flags.set(Flags::SACK);
+            connection.flags.insert(Flags::SACK);
         }
         if u32::from(negotiated.mss) < self.longest_request {
             return self.fail(port, id, error::SMALL_SEGMENTS);
@@ -142,21 +142,21 @@ impl Client {
             // All data is duplicate, because the client's ACK was lost.
             return self.acknowledge_now(port, id);
         }
-        if connection.flags.has(Flags::BUSY) {
+        if connection.flags.intersects(Flags::BUSY) {
             connection.limit_at = limit_at;
         }
         let end = segment.seq.wrapping_add(segment.len);
         let data = &data[known as usize..];
-        let alive = if connection.trouble == NOBODY {
-            data.is_empty() || self.deliver(port, id, data, now)
-        } else {
+        let alive = if connection.flags.intersects(Flags::TROUBLE) {
             self.fill_hole(port, id, data, now)
+        } else {
+            data.is_empty() || self.deliver(port, id, data, now)
         };
         let connection = &self.connections[id as usize];
         if alive && fin && connection.state == State::Open && connection.rcv_nxt == end {
             self.handle_fin(id);
         } else if alive {
-            self.queue(id, 0);
+            self.queue(id, Flags::empty());
         }
     }
 
@@ -166,7 +166,7 @@ impl Client {
         let connection = &mut self.connections[id as usize];
         let end = segment.seq.wrapping_add(segment.len);
         let all_known = !before(connection.rcv_nxt, end);
-        if connection.flags.has(Flags::FIN_RECEIVED) || (all_known && !segment.has(FIN)) {
+        if connection.flags.intersects(Flags::FIN_RECEIVED) || (all_known && !segment.has(FIN)) {
             self.queue(id, Flags::ACK);
         } else if all_known && end == connection.rcv_nxt {
             self.handle_fin(id);
@@ -189,10 +189,10 @@ impl Client {
         let connection = &mut self.connections[id as usize];
         let start = segment.seq.wrapping_sub(connection.rcv_nxt);
         // The client can keep a checksum only for data of the present body.
-        let fits = connection.flags.has(Flags::BODY)
+        let fits = connection.flags.intersects(Flags::BODY)
             && start < WINDOW
             && u64::from(start) + u64::from(segment.len) <= u64::from(connection.body_left);
-        if fits && let Some(trouble) = self.troubles.enter(&mut connection.trouble) {
+        if fits && let Some(trouble) = self.trouble(id) {
             trouble.ranges.add(segment.seq, data);
             if segment.has(FIN) {
                 trouble.fin = Some(segment.seq.wrapping_add(segment.len));
@@ -207,7 +207,7 @@ impl Client {
     fn fill_hole<P: Port>(&mut self, port: &mut P, id: u32, mut data: &[u8], now: Instant) -> bool {
         loop {
             let connection = &mut self.connections[id as usize];
-            let Some(trouble) = self.troubles.get_mut(connection.trouble) else {
+            let Some(trouble) = self.troubles.get_mut(&id) else {
                 return data.is_empty() || self.deliver(port, id, data, now);
             };
             let rcv_nxt = connection.rcv_nxt;
@@ -223,7 +223,7 @@ impl Client {
                 let (piece, rest) = data.split_at(data.len().min(hole as usize));
                 data = rest;
                 // RFC 5681, section 4.2: data that fills a hole is acknowledged at once.
-                connection.flags.set(Flags::ACK);
+                connection.flags.insert(Flags::ACK);
                 if !self.deliver(port, id, piece, now) {
                     return false;
                 }
@@ -235,7 +235,7 @@ impl Client {
     /// last hole.
     fn leave_trouble(&mut self, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
-        let Some(trouble) = self.troubles.get(connection.trouble) else {
+        let Some(trouble) = self.troubles.get(&id) else {
             return true;
         };
         let rcv_nxt = connection.rcv_nxt;
@@ -244,7 +244,8 @@ impl Client {
             return true;
         }
         let fin = trouble.fin == Some(rcv_nxt);
-        self.troubles.leave(&mut connection.trouble);
+        self.troubles.remove(&id);
+        connection.flags.remove(Flags::TROUBLE);
         if fin {
             self.handle_fin(id);
         }

@@ -6,7 +6,8 @@ use super::client::Client;
 use super::connection::{Connection, Flags};
 use super::error;
 use super::head::{Head, Parsed, parse};
-use crate::load::tcp::{NOBODY, combined, continued};
+use crate::load::meter::Phase;
+use crate::load::tcp::{combined, continued};
 
 /// Result of parsing data before the body.
 enum Step {
@@ -30,7 +31,7 @@ impl Client {
     ) -> bool {
         let connection = &mut self.connections[id as usize];
         connection.rcv_nxt = connection.rcv_nxt.wrapping_add(data.len() as u32);
-        let body = if connection.flags.has(Flags::BODY) {
+        let body = if connection.flags.intersects(Flags::BODY) {
             data
         } else {
             match self.begin(port, id, data) {
@@ -67,7 +68,7 @@ impl Client {
     ) -> bool {
         let connection = &mut self.connections[id as usize];
         connection.rcv_nxt = connection.rcv_nxt.wrapping_add(len);
-        let in_body = connection.flags.has(Flags::BODY);
+        let in_body = connection.flags.intersects(Flags::BODY);
         let Some(left) = connection.body_left.checked_sub(len).filter(|_| in_body) else {
             self.fail(port, id, error::LENGTH);
             return false;
@@ -85,12 +86,13 @@ impl Client {
     fn begin<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
         let connection = &mut self.connections[id as usize];
         // There can be no response before the request has been sent.
-        if !connection.flags.has(Flags::BUSY) || connection.flags.has(Flags::REQUEST) {
+        if !connection.flags.intersects(Flags::BUSY) || connection.flags.intersects(Flags::REQUEST)
+        {
             self.fail(port, id, error::UNASKED);
             return Step::Failed;
         }
         let page = &self.pages[connection.page as usize];
-        if connection.trouble == NOBODY
+        if !connection.flags.intersects(Flags::TROUBLE)
             && let Some(head) = page.head.find(data)
         {
             accept(connection, &head, page.len);
@@ -104,7 +106,7 @@ impl Client {
     fn begin_slowly<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
         let connection = &mut self.connections[id as usize];
         let page = &mut self.pages[connection.page as usize];
-        let known = match self.troubles.get_mut(connection.trouble) {
+        let known = match self.troubles.get_mut(&id) {
             Some(trouble) if !trouble.head.is_empty() => {
                 let known = trouble.head.len();
                 trouble.head.extend_from_slice(data);
@@ -112,7 +114,7 @@ impl Client {
             }
             _ => 0,
         };
-        let parsed = match self.troubles.get(connection.trouble) {
+        let parsed = match self.troubles.get(&id) {
             Some(trouble) if known > 0 => parse(&trouble.head),
             _ => parse(data),
         };
@@ -120,8 +122,12 @@ impl Client {
             Parsed::Whole(head) => {
                 accept(connection, &head, page.len);
                 if known > 0 {
-                    self.troubles.leave(&mut connection.trouble);
-                } else if !connection.flags.has(Flags::BAD_STATUS | Flags::BAD_LENGTH) {
+                    self.troubles.remove(&id);
+                    connection.flags.remove(Flags::TROUBLE);
+                } else if !connection
+                    .flags
+                    .intersects(Flags::BAD_STATUS | Flags::BAD_LENGTH)
+                {
                     page.head.remember(head, data);
                 }
                 // This data completed the head.
@@ -129,7 +135,7 @@ impl Client {
             }
             Parsed::Part if known > 0 => Step::More,
             Parsed::Part => {
-                if let Some(trouble) = self.troubles.enter(&mut connection.trouble) {
+                if let Some(trouble) = self.trouble(id) {
                     trouble.head.extend_from_slice(data);
                     return Step::More;
                 }
@@ -146,14 +152,14 @@ impl Client {
     /// Checks a complete response and continues with the next request.
     #[inline(always)]
     fn complete(&mut self, id: u32, now: Instant) {
-        let measuring = self.measuring();
+        let measuring = self.meter.phase() == Phase::Measuring;
         let connection = &mut self.connections[id as usize];
         let flags = connection.flags;
-        connection.flags.clear(Flags::RESPONSE);
+        connection.flags.remove(Flags::RESPONSE);
         let page = &self.pages[connection.page as usize];
-        if flags.has(Flags::BAD_STATUS) {
+        if flags.intersects(Flags::BAD_STATUS) {
             self.meter.error(error::STATUS);
-        } else if flags.has(Flags::BAD_LENGTH) {
+        } else if flags.intersects(Flags::BAD_LENGTH) {
             self.meter.error(error::LENGTH);
         } else if connection.crc != page.crc {
             self.meter.error(error::CHECKSUM);
@@ -162,7 +168,7 @@ impl Client {
             self.meter.complete(asked, now, page.len as usize);
             self.lanes.count(lane);
         }
-        let server_closes = flags.has(Flags::EXPECT_FIN);
+        let server_closes = flags.intersects(Flags::EXPECT_FIN);
         self.after_response(id, server_closes, now);
     }
 }
@@ -170,14 +176,14 @@ impl Client {
 /// Records what a head says about the body.
 #[inline(always)]
 fn accept(connection: &mut Connection, head: &Head, expected_len: u32) {
-    connection.flags.set(Flags::BODY);
+    connection.flags.insert(Flags::BODY);
     if head.status != 200 {
-        connection.flags.set(Flags::BAD_STATUS);
+        connection.flags.insert(Flags::BAD_STATUS);
     } else if head.body_len != expected_len {
-        connection.flags.set(Flags::BAD_LENGTH);
+        connection.flags.insert(Flags::BAD_LENGTH);
     }
     if head.close {
-        connection.flags.set(Flags::EXPECT_FIN);
+        connection.flags.insert(Flags::EXPECT_FIN);
     }
     connection.body_left = head.body_len;
     connection.crc = 0;

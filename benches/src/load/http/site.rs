@@ -1,12 +1,9 @@
 //! The pages to request and the expected responses.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-
-use crc32fast::Hasher;
 
 use crate::load::LoadError;
 
@@ -14,8 +11,8 @@ use crate::load::LoadError;
 pub const MAX_PATHS: usize = 1 << 16;
 /// Maximum length of a request, so that it fits into one segment to any peer.
 const MAX_REQUEST: usize = crate::load::tcp::DEFAULT_MSS as usize;
-/// Number of bytes read from a file at a time.
-const BLOCK: usize = 1 << 18;
+/// Number of draws of pages, a power of two.
+const DRAWN: usize = 1 << 20;
 
 /// One file of the site.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,36 +56,18 @@ impl Page {
         if file.is_dir() {
             file.push("index.html");
         }
-        let (len, crc) =
-            checksum(&file).map_err(|error| asked(format!("{}: {error}", file.display())))?;
-        let len = u32::try_from(len).map_err(|_| asked("the file has 4 GiB or more".into()))?;
-        Ok(Self {
-            path: path.to_owned(),
-            weight,
-            len,
-            crc,
-        })
+        let body =
+            fs::read(&file).map_err(|error| asked(format!("{}: {error}", file.display())))?;
+        if u32::try_from(body.len()).is_err() {
+            return Err(asked("the file has 4 GiB or more".into()));
+        }
+        Ok(Self::of(path, weight, &body))
     }
 }
 
 /// Returns whether a path needs no percent-encoding of this byte (RFC 3986, section 3.3).
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte)
-}
-
-fn checksum(file: &Path) -> io::Result<(u64, u32)> {
-    let mut file = File::open(file)?;
-    let mut block = vec![0; BLOCK];
-    let (mut len, mut hasher) = (0, Hasher::new());
-    loop {
-        match file.read(&mut block)? {
-            0 => return Ok((len, hasher.finalize())),
-            n => {
-                len += n as u64;
-                hasher.update(&block[..n]);
-            }
-        }
-    }
 }
 
 /// Reads the pages of a mix. Each line of the file has a weight and a path.
@@ -145,55 +124,41 @@ pub(super) fn request(page: &Page, host: SocketAddrV4, last: bool) -> Result<Vec
     Ok(request.into_bytes())
 }
 
-/// Draws pages by their weights in constant time (the alias method).
+/// Pages drawn at random by their weights, in advance and then used in turn.
 #[derive(Debug)]
 pub(super) struct Draw {
-    /// For each column: the threshold as a fraction of 2^32, and the page that is drawn above it.
-    /// Below it, the column's own page is drawn.
-    columns: Vec<(u32, u32)>,
-    rng: fastrand::Rng,
+    pages: Box<[u32]>,
+    next: usize,
 }
 
 impl Draw {
     pub(super) fn new(pages: &[Page], seed: u64) -> Self {
-        let total: f64 = pages.iter().map(|page| page.weight).sum();
-        let mut parts: Vec<f64> = (pages.iter())
-            .map(|page| page.weight * pages.len() as f64 / total)
+        let mut sum = 0.0;
+        let up_to: Vec<f64> = (pages.iter())
+            .map(|page| {
+                sum += page.weight;
+                sum
+            })
             .collect();
-        let mut columns: Vec<(u32, u32)> = (0..pages.len() as u32).map(|i| (u32::MAX, i)).collect();
-        let (mut small, mut large): (Vec<usize>, Vec<usize>) =
-            (0..parts.len()).partition(|i| parts[*i] < 1.0);
-        while let (Some(&one), Some(&other)) = (small.last(), large.last()) {
-            small.pop();
-            // The small part is between 0 and 1.
-            #[allow(clippy::cast_sign_loss)]
-            let own = (parts[one] * f64::from(u32::MAX)) as u32;
-            columns[one] = (own, other as u32);
-            parts[other] -= 1.0 - parts[one];
-            if parts[other] < 1.0 {
-                large.pop();
-                small.push(other);
-            }
-        }
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut draw = |_| {
+            let at = rng.f64() * sum;
+            up_to
+                .partition_point(|upper| *upper <= at)
+                .min(pages.len() - 1) as u32
+        };
+        let count = if pages.len() == 1 { 1 } else { DRAWN };
         Self {
-            columns,
-            rng: fastrand::Rng::with_seed(seed),
+            pages: (0..count).map(&mut draw).collect(),
+            next: 0,
         }
     }
 
     #[inline(always)]
     pub(super) fn next(&mut self) -> u32 {
-        if self.columns.len() == 1 {
-            return 0;
-        }
-        let random = self.rng.u64(..);
-        let column = ((random >> 32) * self.columns.len() as u64) >> 32;
-        let (own, alias) = self.columns[column as usize];
-        if random as u32 <= own {
-            column as u32
-        } else {
-            alias
-        }
+        let page = self.pages[self.next];
+        self.next = (self.next + 1) & (self.pages.len() - 1);
+        page
     }
 }
 

@@ -1,42 +1,26 @@
 //! Tests of the client against Sandstorm on simulated links.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use eth::{Link, Mac, Station};
+use eth::{Mac, Station};
 use ip::Host;
-use nmio::sim::{self, EndConfig, LinkConfig, PathConfig, SimClock, SimPort};
+use nmio::sim::{EndConfig, LinkConfig, PathConfig};
 use nmio::{Batch, Clock, Instant, LoopConfig, LoopState, MAX_BATCH, Port};
 use sandstorm::{Builder, Http, Server, packets};
 use tcpip::{Config, SendMode};
+use testkit::{Link, SERVER, SERVER_MAC};
 
 use super::{Client, Page, Workload};
 use crate::load::link::{Generator, Place};
 use crate::load::meter::{Meter, Phase, Report};
 use crate::load::pace::Pace;
 
-const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 10)];
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const CLIENT_MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
-const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 /// Lengths of bodies around the end of the first segment, and of several segments.
 const SIZES: [usize; 8] = [0, 1, 1100, 1460, 1461, 5000, 65_536, 300_000];
 
-pub(super) fn place() -> Place {
-    Place {
-        link: Link {
-            peer: SERVER_MAC,
-            own: CLIENT_MAC,
-            vlan: None,
-        },
-        addresses: OWN.to_vec(),
-        target: (SERVER, 80),
-    }
-}
-
 /// Returns a body in which all segments differ.
-fn body(len: usize) -> Vec<u8> {
+pub(super) fn body(len: usize) -> Vec<u8> {
     (0..len as u32)
         .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
         .take(len)
@@ -47,7 +31,7 @@ fn path(len: usize) -> String {
     format!("/{len}.bin")
 }
 
-pub(super) fn pages(sizes: &[usize]) -> Vec<Page> {
+fn pages(sizes: &[usize]) -> Vec<Page> {
     (sizes.iter())
         .map(|len| Page::of(&path(*len), 1.0, &body(*len)))
         .collect()
@@ -98,90 +82,72 @@ impl World {
         });
         let site = Arc::new(builder.build());
         let mut config = LinkConfig::symmetric(self.path);
-        let residents = packets(&site, &[SERVER.into()], 1500).count as u32;
+        let address = SERVER[0];
         config.b = EndConfig {
-            resident_frames: residents + 512,
+            resident_frames: packets(&site, &[address], 1500).count as u32 + 512,
             rx_ring: 1024,
             ..EndConfig::default()
         };
-        let (mut client_port, mut server_port, clock) = sim::link(&config, self.seed);
+        let mut link = Link::new(&config, self.seed);
+        let config = Config {
+            mode: self.mode,
+            ..Config::on_ports(&[80])
+        };
+        let secret = [1, 2, 3, 4];
         let http = Http::new(
             site,
-            &[SERVER.into()],
-            &Config {
-                mode: self.mode,
-                ..Config::on_ports(&[80])
-            },
-            &server_port,
-            [1, 2, 3, 4],
+            &[address],
+            &config,
+            &link.server,
+            secret,
             Instant::ZERO,
-        )
-        .unwrap();
-        let station = Station::new(SERVER_MAC, &[SERVER.into()]);
-        let mut server = Server::new(Host::own(station), http);
+        );
+        let station = Station::new(Mac(SERVER_MAC), &[address]);
+        let mut server = Server::new(Host::own(station), http.unwrap());
         let meter = Meter::new(Duration::from_millis(10), self.measured);
-        let mut client = Client::new(&place(), workload, meter).unwrap();
-        let config = LoopConfig::default();
+        let mut client = Client::new(&Place::of_tests(), workload, meter).unwrap();
         // The test enters the phases itself, as `drive` does.
         loop {
-            let end = if Generator::<SimPort>::is_ready(&client) {
-                client.meter.advance(clock.now());
+            let end = if client.is_ready() {
+                client.meter.advance(link.clock.now());
                 if client.meter.phase() == Phase::Finished {
                     break;
                 }
                 client.meter.phase_end()
             } else {
-                clock.now() + Duration::from_millis(1)
+                link.clock.now() + Duration::from_millis(1)
             };
-            sim::run_until(
-                &clock,
-                (&mut client_port, &mut client),
-                (&mut server_port, &mut server),
-                &config,
-                end,
-                |_, _| false,
-            )
-            .unwrap();
-            clock.advance_to(end);
+            let longest = end.since(link.clock.now());
+            link.run(&mut client, &mut server, longest, |_, _| false);
+            link.clock.advance_to(end);
         }
-        assert_eq!(client_port.counters().bad_descriptors, 0);
-        Self::leave(
-            &clock,
-            (&mut client_port, &mut client),
-            (&mut server_port, &mut server),
-        );
+        assert_eq!(link.client.counters().bad_descriptors, 0);
+        leave(&mut link, &mut client, &mut server);
         // If no connection was closed, none is in TIME-WAIT.
         if self.path.loss == 0.0 && workload.requests == 0 {
             assert_eq!(server.transports.stack().connections(), 0, "all are reset");
         }
-        (report(&client), server, client)
-    }
-
-    /// Ends the run as `drive` does.
-    fn leave(
-        clock: &SimClock,
-        (client_port, client): (&mut SimPort, &mut Client),
-        (server_port, server): (&mut SimPort, &mut Server),
-    ) {
-        let mut batch = Batch::new();
-        let mut turn = LoopState::new(&LoopConfig::default(), clock.now());
-        let mut sent = false;
-        for _ in 0..1000 {
-            if !sent {
-                sent = client.finish(client_port);
-            }
-            client_port.flush().unwrap();
-            client_port.receive(&mut batch, MAX_BATCH).unwrap();
-            batch.clear();
-            while turn.pass(server_port, server, clock.now()).unwrap() {}
-            clock.advance(Duration::from_millis(1));
-        }
-        assert!(sent);
+        (client.report(), server, client)
     }
 }
 
-pub(super) fn report(client: &Client) -> Report {
-    Generator::<SimPort>::report(client)
+/// Ends the run as `drive` does.
+fn leave(link: &mut Link, client: &mut Client, server: &mut Server) {
+    let mut batch = Batch::new();
+    let mut turn = LoopState::new(&LoopConfig::default(), link.clock.now());
+    let mut sent = false;
+    for _ in 0..1000 {
+        sent = sent || client.finish(&mut link.client);
+        link.client.flush().unwrap();
+        link.client.receive(&mut batch, MAX_BATCH).unwrap();
+        batch.clear();
+        while turn
+            .pass(&mut link.server, server, link.clock.now())
+            .unwrap()
+        {}
+        link.clock.advance(Duration::from_millis(1));
+    }
+    assert!(sent);
 }
 
 #[test]
@@ -322,7 +288,7 @@ fn an_impossible_workload_is_refused() {
         let mut workload = workload(&[1], 1);
         change(&mut workload);
         let meter = Meter::new(Duration::ZERO, Duration::ZERO);
-        let client = Client::new(&place(), &workload, meter);
+        let client = Client::new(&Place::of_tests(), &workload, meter);
         client.err().map(|error| error.to_string()).unwrap()
     };
     assert!(refused(|w| w.connections = 0).contains("0 connections"));

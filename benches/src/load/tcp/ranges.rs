@@ -40,10 +40,6 @@ impl Ranges {
         self.ranges.is_empty()
     }
 
-    pub(in super::super) fn clear(&mut self) {
-        self.ranges.clear();
-    }
-
     /// Returns the start of the first range.
     pub(in super::super) fn first(&self) -> Option<u32> {
         self.ranges.first().map(|range| range.start)
