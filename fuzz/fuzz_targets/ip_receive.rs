@@ -237,7 +237,7 @@ fn counted(host: &Host) -> u64 {
 fn goes_back(sink: &Sink, packet: Packet, protocol: u8) {
     let sent = packet.payload().to_vec();
     let path = packet.path_back();
-    let reply = packet.turn_round(protocol);
+    let reply = packet.turn_around(protocol);
     assert_eq!(reply.len(), path.header_len() + sent.len());
     let mut peer = host_at(path.link.peer, path.addresses.dst());
     match peer.receive(sink.frame_from(&reply), Instant::ZERO) {

@@ -71,7 +71,7 @@ impl Service for Answering<'_> {
             .is_some_and(|a| a.len() <= datagram.max_reply());
         let tail = Tail::new(input.tail);
         let sent = match input.way {
-            Way::TurnRound => datagram.turn_round(head_len, tail, input.trail),
+            Way::TurnRound => datagram.turn_around(head_len, tail, input.trail),
             Way::Copy => datagram.send_copy(head_len, tail, input.trail),
             Way::Resident => datagram.send_resident(head_len, &mut self.copies, tail, input.trail),
         };

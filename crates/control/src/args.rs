@@ -39,7 +39,7 @@ pub struct ServeArgs {
     ///
     /// `generic` uses generic XDP in the kernel, for drivers without native XDP.
     ///
-    /// `partial-checksums` accepts packets whose checksum a veth peer left unfinished. It also lets
+    /// `partial-checksums` accepts packets with only a partial checksum, as a veth peer sends them. It also lets
     /// one corrupted packet in 65,536 pass.
     ///
     /// `offload` says whether runs of TCP segments are sent as super-segments: large packets that

@@ -185,7 +185,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         let first = self.first.counted(&both.0);
         let second = self.second.counted(&both.1);
         Counted {
-            unfinished_checksums: first.unfinished_checksums + second.unfinished_checksums,
+            partial_checksums: first.partial_checksums + second.partial_checksums,
             evicted: first.evicted + second.evicted,
         }
     }

@@ -167,7 +167,7 @@ mod tests {
             ..PortCounters::default()
         };
         let counted = Counted {
-            unfinished_checksums: 3,
+            partial_checksums: 3,
             evicted: 5,
         };
         let mut slot = published.try_write().unwrap();
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(now.tally().of("requests"), Some(7));
         assert_eq!(now.tally().drops()[0].to_string(), "fragment 2");
         let counted = published[0].counted();
-        assert_eq!((counted.unfinished_checksums, counted.evicted), (3, 5));
+        assert_eq!((counted.partial_checksums, counted.evicted), (3, 5));
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl WorkerContext {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Packets dropped because their senders left the checksum to a device.
-    pub unfinished_checksums: u64,
+    pub partial_checksums: u64,
     /// Connections that were evicted in favour of others.
     pub evicted: u64,
 }

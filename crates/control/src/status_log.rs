@@ -45,7 +45,7 @@ impl Growth {
 /// Writes the log of counts and changes, on the control thread.
 pub(crate) struct StatusLog<'a> {
     workers: &'a [Published],
-    unfinished: Growth,
+    partial_checksums: Growth,
     evicted: Growth,
     /// `None` after an error of the kernel.
     monitor: Option<Monitor>,
@@ -61,7 +61,7 @@ impl<'a> StatusLog<'a> {
     pub(crate) fn new(interface: &QueueAccess, workers: &'a [Published]) -> io::Result<Self> {
         Ok(Self {
             workers,
-            unfinished: Growth::default(),
+            partial_checksums: Growth::default(),
             evicted: Growth::default(),
             monitor: Some(interface.monitor()?),
             interface: interface.name().to_owned(),
@@ -106,12 +106,12 @@ impl<'a> StatusLog<'a> {
 
     fn log_counts(&mut self, now: Instant) {
         let counted = self.workers.iter().map(Published::counted);
-        let (unfinished, evicted) = counted.fold((0, 0), |(unfinished, evicted), one| {
-            (unfinished + one.unfinished_checksums, evicted + one.evicted)
+        let (partial, evicted) = counted.fold((0, 0), |(partial, evicted), one| {
+            (partial + one.partial_checksums, evicted + one.evicted)
         });
-        if let Some(packets) = self.unfinished.take(unfinished, now) {
+        if let Some(packets) = self.partial_checksums.take(partial, now) {
             tracing::warn!(
-                "packets dropped because of unfinished checksums: {packets}; their senders leave \
+                "packets dropped because of partial checksums: {packets}; their senders leave \
                  checksums to a device that does not compute them, such as a container's veth; run \
                  ethtool -K PEER tx off at the sender's end, or add partial-checksums to --device"
             );

@@ -120,7 +120,7 @@ where
     fn counted<P: Port>(&self, stack: &Stack<A>) -> Counted {
         let tcp = stack.counters();
         Counted {
-            unfinished_checksums: tcp.unfinished_checksum,
+            partial_checksums: tcp.partial_checksum,
             evicted: tcp.evicted,
         }
     }

@@ -90,7 +90,7 @@ where
 
     fn counted<P: Port>(&self, udp: &UdpPort<S>) -> Counted {
         Counted {
-            unfinished_checksums: udp.counters().unfinished_checksum,
+            partial_checksums: udp.counters().partial_checksum,
             ..Counted::default()
         }
     }

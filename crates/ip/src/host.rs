@@ -477,7 +477,7 @@ impl Host {
         }
         if self.own && icmp::turn_echo_round(&mut packet, protocol) {
             self.counters.echo_replies += 1;
-            return Input::Reply(packet.turn_round(protocol));
+            return Input::Reply(packet.turn_around(protocol));
         }
         match icmp::parse_error(packet.payload(), protocol) {
             Some(error) if self.station.addresses().contains(&error.addresses.src()) => {

@@ -28,7 +28,7 @@ fn a_reply_made_in_place_is_valid() {
         let Input::Tcp(packet) = host().receive(frame(&bytes), Instant::ZERO) else {
             panic!("not passed on")
         };
-        let reply = packet.turn_round(PROTOCOL_TCP);
+        let reply = packet.turn_around(PROTOCOL_TCP);
         let peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]))
             .receive(reply, Instant::ZERO);
         let Input::Tcp(packet) = peer else {
@@ -285,16 +285,16 @@ fn a_packet_without_payload_is_passed_on() {
 /// Tests that a checksum over only the pseudo-header is recognised; see
 /// [`nmio::Capabilities::partial_checksums`].
 #[test]
-fn an_unfinished_checksum_is_recognised() {
+fn a_partial_checksum_is_recognised() {
     for v6 in [false, true] {
         let mut udp = *b"\x30\x39\x00\x35\x00\x0c\x00\x00data";
         let pseudo = to_us(v6).addresses.pseudo_sum(PROTOCOL_UDP, udp.len());
         let finished = pseudo.add(Sum::of(&udp)).finish_udp();
-        let unfinished = pseudo.fold();
+        let partial = pseudo.fold();
         for (field, expected) in [
             (finished, [true, true, false]),
-            (unfinished, [false, true, true]),
-            (unfinished ^ 1, [false, false, false]),
+            (partial, [false, true, true]),
+            (partial ^ 1, [false, false, false]),
         ] {
             udp[6..8].copy_from_slice(&field.to_be_bytes());
             let bytes = packet(to_us(v6), PROTOCOL_UDP, &udp);
@@ -304,7 +304,7 @@ fn an_unfinished_checksum_is_recognised() {
                     panic!("not passed on")
                 };
                 let is_right = packet.checksum_ok(PROTOCOL_UDP, 6);
-                let left = packet.has_unfinished_checksum(PROTOCOL_UDP, 6);
+                let left = packet.has_partial_checksum(PROTOCOL_UDP, 6);
                 let error = host.refuse_udp(packet, Instant::ZERO);
                 assert_eq!(error.is_some(), is_right, "{field:x}");
                 (is_right, left)

@@ -30,8 +30,8 @@ const ROUTED: [u8; 24] = [
 fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     let mut host = host();
     let reply = match host.receive(frame(bytes), Instant::ZERO) {
-        Input::Tcp(packet) => Some(packet.turn_round(PROTOCOL_TCP)),
-        Input::Udp(packet) => Some(packet.turn_round(PROTOCOL_UDP)),
+        Input::Tcp(packet) => Some(packet.turn_around(PROTOCOL_TCP)),
+        Input::Udp(packet) => Some(packet.turn_around(PROTOCOL_UDP)),
         Input::Reply(frame) => Some(frame),
         Input::Error(_) | Input::Dropped => None,
     };

@@ -271,7 +271,7 @@ impl Packet {
     #[inline(always)]
     pub fn checksum_ok(&self, protocol: u8, field_at: usize) -> bool {
         self.checksum_is_whole(protocol)
-            || self.partial_checksum && self.has_unfinished_checksum(protocol, field_at)
+            || self.partial_checksum && self.has_partial_checksum(protocol, field_at)
     }
 
     /// Whether the checksum over pseudo-header and payload is correct.
@@ -290,7 +290,7 @@ impl Packet {
     /// rest to a device. Use it to classify packets that [`checksum_ok`](Self::checksum_ok) has
     /// refused.
     #[cold]
-    pub fn has_unfinished_checksum(&self, protocol: u8, field_at: usize) -> bool {
+    pub fn has_partial_checksum(&self, protocol: u8, field_at: usize) -> bool {
         let payload = self.payload();
         let pseudo = self.addresses().pseudo_sum(protocol, payload.len());
         u16::from_be_bytes([payload[field_at], payload[field_at + 1]]) == pseudo.fold()
@@ -309,7 +309,7 @@ impl Packet {
     /// Turns the packet into a reply: writes link and IP headers that lead back to the sender. The
     /// payload must already be that of the reply, with its checksum.
     #[inline(always)]
-    pub fn turn_round(mut self, protocol: u8) -> Frame {
+    pub fn turn_around(mut self, protocol: u8) -> Frame {
         let payload_len = self.frame.len() - usize::from(self.start);
         self.path_back()
             .write(&mut self.frame, protocol, payload_len);

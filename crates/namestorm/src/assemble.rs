@@ -15,13 +15,13 @@ use crate::tail::MAX_TCP_MESSAGE;
 
 /// The workspace for assembling replies. Each responder has one.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Assembler {
     wildcard: Key,
     scratch: Box<[u8]>,
     composer: Composer,
 }
 
-impl Desk {
+impl Assembler {
     /// Creates a workspace. If `has_hooked`, some names are hooked, so the memory for their records
     /// is reserved now.
     pub(crate) fn new(has_hooked: bool) -> Self {

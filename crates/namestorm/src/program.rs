@@ -384,7 +384,7 @@ where
     fn counted<P: Port>(&self, server: &UdpAndTcp<H>) -> Counted {
         let (udp, tcp) = (server.udp().counters(), server.tcp().counters());
         Counted {
-            unfinished_checksums: udp.unfinished_checksum + tcp.unfinished_checksum,
+            partial_checksums: udp.partial_checksum + tcp.partial_checksum,
             evicted: tcp.evicted,
         }
     }

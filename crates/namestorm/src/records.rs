@@ -306,7 +306,7 @@ impl Records<'_> {
     /// is refused.
     pub fn add_rrset(&mut self, rrset: &Rrset) -> Result<(), RecordError> {
         self.composer.write(Section::Answer, rrset.count, |writer| {
-            writer.composed(&rrset.bytes).is_ok()
+            writer.write_composed(&rrset.bytes).is_ok()
         })
     }
 

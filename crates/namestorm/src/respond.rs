@@ -7,7 +7,7 @@ use nmio::Instant;
 use udpip::Tail;
 
 use crate::answers::Answers;
-use crate::assemble::Desk;
+use crate::assemble::Assembler;
 use crate::body::Body;
 use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
@@ -80,7 +80,7 @@ pub struct Responder {
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
     opt: [u8; OPT_LEN],
-    desk: Desk,
+    assembler: Assembler,
 }
 
 /// A parsed query, with the limit on its reply.
@@ -96,7 +96,7 @@ impl Responder {
     /// Creates a responder that replies from `answers`.
     pub fn new(answers: Arc<Answers>) -> Self {
         Self {
-            desk: Desk::new(answers.has_hooked()),
+            assembler: Assembler::new(answers.has_hooked()),
             answers,
             counters: Counters::default(),
             asked: HashedQuestion::new(),
@@ -171,7 +171,7 @@ impl Responder {
             expanded,
             head,
             opt,
-            desk,
+            assembler,
         } = self;
         counters.queries += 1;
         let Some(header) = Header::parse(message) else {
@@ -204,7 +204,7 @@ impl Responder {
                         &message[QUESTION_AT..][..question.name_len]
                     };
                     let question = (name, question.qtype);
-                    desk.assemble(answers, question, key, asking, counters)?
+                    assembler.assemble(answers, question, key, asking, counters)?
                 }
             }
         };

@@ -125,7 +125,7 @@ impl Dns {
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
         // The UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
-            (ReplyMode::Turnaround, _) => datagram.turn_round(head_len, tail, trail),
+            (ReplyMode::Turnaround, _) => datagram.turn_around(head_len, tail, trail),
             (ReplyMode::PreCopy, Some(at)) => {
                 if let Some(copies) = self.copies.get_mut(&at) {
                     datagram.send_resident(head_len, copies, tail, trail)

@@ -192,7 +192,7 @@ impl TailWriter {
     ///
     /// # Errors
     /// Returns an error, and writes nothing, if the message would become too long.
-    pub(crate) fn composed(&mut self, records: &[u8]) -> Result<(), TooLong> {
+    pub(crate) fn write_composed(&mut self, records: &[u8]) -> Result<(), TooLong> {
         if self.message_len() + records.len() > MAX_TCP_MESSAGE {
             return Err(TooLong);
         }

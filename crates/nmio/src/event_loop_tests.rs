@@ -57,7 +57,7 @@ impl Port for Scripted {
     }
 
     fn send_super(&mut self, _packet: crate::SuperSegment) -> Result<(), SendError> {
-        panic!("{}", crate::super_segment::TAKES_NONE)
+        panic!("{}", crate::super_segment::NO_SUPER_SEGMENTS)
     }
 
     fn room(&mut self) -> usize {

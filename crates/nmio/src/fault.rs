@@ -174,7 +174,11 @@ impl<P: Port> Port for Fault<P> {
     }
 
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
-        assert!(self.faults.is_none(), "{}", super_segment::TAKES_NONE);
+        assert!(
+            self.faults.is_none(),
+            "{}",
+            super_segment::NO_SUPER_SEGMENTS
+        );
         self.inner.send_super(packet)
     }
 

@@ -404,7 +404,10 @@ impl Port for SimPort {
 
     /// Segments the packet at once, and takes one ring slot per segment.
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
-        let how = self.config.segmentation.expect(super_segment::TAKES_NONE);
+        let how = self
+            .config
+            .segmentation
+            .expect(super_segment::NO_SUPER_SEGMENTS);
         let segments = packet.segments();
         let available = self.pool.available() as usize;
         if self.reap() < segments || available < segments {

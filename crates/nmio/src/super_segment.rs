@@ -26,7 +26,7 @@ pub const MAX_PATCH: usize = 256;
 pub const MAX_OVER_V6: usize = 65_535 - 14;
 
 /// The panic message of a port that accepts no super-segments.
-pub(crate) const TAKES_NONE: &str =
+pub(crate) const NO_SUPER_SEGMENTS: &str =
     "this port accepts no super-segments; check Capabilities::segmentation first";
 
 /// The kind of segmentation (Linux's `gso_type`), determined by the IP version and the transport

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 pub(crate) use control::Control;
 pub(crate) use packet::{
-    FINISHED, Gather, MAX_PACKETS, VNET_HEADER, bypass_queueing, packet_sender, read_packet,
-    send_packets, unfinished_checksum, vnet_header, write_packet,
+    FINISHED, Gather, MAX_PACKETS, VNET_HEADER, bypass_queueing, packet_sender, partial_checksum,
+    read_packet, send_packets, vnet_header, write_packet,
 };
 pub(crate) use queues::Channels;
 use socket::{bind, check, socket};

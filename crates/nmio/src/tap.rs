@@ -190,8 +190,8 @@ impl Port for TapPort {
             match sys::read_packet(self.file.as_fd(), &mut frame) {
                 Ok((vnet, len)) if len >= ETHERNET_HEADER => {
                     frame.set_len(len);
-                    if let Some(unfinished) = sys::unfinished_checksum(vnet)
-                        && !finish_checksum(&mut frame, unfinished)
+                    if let Some(partial) = sys::partial_checksum(vnet)
+                        && !finish_checksum(&mut frame, partial)
                     {
                         self.counters.bad_descriptors += 1;
                         continue;

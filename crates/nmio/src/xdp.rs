@@ -298,7 +298,7 @@ impl XdpPort {
     fn packets(&mut self) -> &mut PacketSocket {
         match &mut self.runs {
             Runs::Supers(packets) => packets,
-            Runs::Frames(_) => panic!("{}", super_segment::TAKES_NONE),
+            Runs::Frames(_) => panic!("{}", super_segment::NO_SUPER_SEGMENTS),
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn load(
     let mut told = Instant::now();
     let (mut count, mut named) = (0_u64, Vec::new());
     let outcome = Site::load_with_fields(folder, limits, fields, |progress| match progress {
-        Progress::Loaded(totals) => tell(totals, &mut told),
+        Progress::Loaded(totals) => report_progress(totals, &mut told),
         Progress::Skipped(skipped) => {
             count += 1;
             match (count <= MAX_NAMED, strict) {
@@ -80,7 +80,7 @@ pub(crate) fn load(
 }
 
 /// Prints a progress message if the last one is old enough.
-fn tell(totals: &Totals, told: &mut Instant) {
+fn report_progress(totals: &Totals, told: &mut Instant) {
     if told.elapsed() >= PROGRESS_INTERVAL {
         *told = Instant::now();
         eprintln!(

@@ -67,10 +67,10 @@ pub(crate) enum Phase {
     /// Waits for more of a streamed response, of which a part has been sent.
     Stream(Stream),
     /// Waits for nothing: it was evicted, and its client must still be told.
-    GaveWay(Option<Busy>),
+    Evicted(Option<Busy>),
 }
 
-/// How an evicted request is answered. `None` in [`Phase::GaveWay`] means that its response was
+/// How an evicted request is answered. `None` in [`Phase::Evicted`] means that its response was
 /// lost and no other can be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Busy {
@@ -243,7 +243,7 @@ impl Pending {
             if freed >= needed {
                 break;
             }
-            freed += self.give_way(place);
+            freed += self.evict(place);
         }
         if freed < needed {
             return Err(Exhausted);
@@ -296,15 +296,15 @@ impl Pending {
     }
 
     /// Evicts a request and returns how many bytes this frees.
-    fn give_way(&mut self, place: Place) -> usize {
+    fn evict(&mut self, place: Place) -> usize {
         let bytes = self.take_bytes(place);
         let head_only = bytes.starts_with(b"HEAD ");
         let busy = |close| Busy { head_only, close };
         let entry = self.entry(place);
         entry.phase = match entry.phase {
-            Some(Phase::Body(_)) => Some(Phase::GaveWay(Some(busy(true)))),
-            Some(Phase::Answer { close, .. }) => Some(Phase::GaveWay(Some(busy(close)))),
-            _ => Some(Phase::GaveWay(None)),
+            Some(Phase::Body(_)) => Some(Phase::Evicted(Some(busy(true)))),
+            Some(Phase::Answer { close, .. }) => Some(Phase::Evicted(Some(busy(close)))),
+            _ => Some(Phase::Evicted(None)),
         };
         bytes.capacity()
     }

@@ -24,8 +24,8 @@ const BODY: Body = Body {
 };
 
 /// Whether this request was evicted.
-fn gave_way(pending: &mut Pending, place: Place) -> bool {
-    matches!(pending.phase(place), Some(Phase::GaveWay(_)))
+fn was_evicted(pending: &mut Pending, place: Place) -> bool {
+    matches!(pending.phase(place), Some(Phase::Evicted(_)))
 }
 
 /// Adds requests of 128 KiB each, from `clients` clients in turn, until there is no memory for
@@ -112,9 +112,9 @@ fn requests_of_an_address_beyond_its_share_are_evicted() {
     let others = pending.take(answer(), &bytes, peer(9), NOW).unwrap();
     let gone = places
         .iter()
-        .filter(|place| gave_way(&mut pending, **place));
+        .filter(|place| was_evicted(&mut pending, **place));
     assert!([7, 8].contains(&gone.count()), "no more than needed");
-    assert!(!gave_way(&mut pending, others));
+    assert!(!was_evicted(&mut pending, others));
     assert!(pending.memory <= MAX_PENDING_BYTES);
     // Addresses of the same network count as one client.
     let mut pending = Pending::default();
@@ -154,14 +154,14 @@ fn a_request_with_a_slow_body_is_evicted() {
         assert!(pending.memory <= MAX_PENDING_BYTES);
     }
     for (number, place) in places.iter().enumerate() {
-        assert_eq!(gave_way(&mut pending, *place), number != 7, "{number}");
+        assert_eq!(was_evicted(&mut pending, *place), number != 7, "{number}");
     }
     let told = Busy {
         head_only: false,
         close: true,
     };
     let phase = pending.phase(places[8]);
-    assert!(matches!(phase, Some(Phase::GaveWay(Some(busy))) if *busy == told));
+    assert!(matches!(phase, Some(Phase::Evicted(Some(busy))) if *busy == told));
     // Progress gets at most two seconds ahead of time.
     pending.update_body(places[7], BODY, 10_000_000, at(5_000));
     let entry = &pending.entries[places[7].0 as usize];
@@ -186,6 +186,6 @@ fn a_client_that_does_not_read_loses_its_response() {
     assert!(pending.take(answer(), &bytes, peer(200), late).is_ok());
     let gone = places
         .iter()
-        .filter(|place| matches!(pending.phase(**place), Some(Phase::GaveWay(None))));
+        .filter(|place| matches!(pending.phase(**place), Some(Phase::Evicted(None))));
     assert!(gone.count() > 0);
 }

@@ -259,7 +259,7 @@ where
     fn counted<P: Port>(&self, http: &Http<A, C>) -> Counted {
         let tcp = http.stack().counters();
         Counted {
-            unfinished_checksums: tcp.unfinished_checksum,
+            partial_checksums: tcp.partial_checksum,
             evicted: tcp.evicted,
         }
     }

@@ -146,7 +146,7 @@ impl<A: App> Web<A> {
 
     /// Number of pending requests: those that wait for their body, for an answer of the
     /// application, or for room in the send stream.
-    pub fn under_way(&self) -> usize {
+    pub fn in_progress(&self) -> usize {
         self.core.pending.len()
     }
 
@@ -181,7 +181,7 @@ impl<A: App> Application for Web<A> {
             conn.close();
         } else if self.core.waits_for_application(conn) {
             conn.state().has_ended = true;
-        } else if self.core.has_given_way(conn) {
+        } else if self.core.was_evicted(conn) {
             conn.state().has_ended = true;
             self.core.give_up(conn);
         } else {

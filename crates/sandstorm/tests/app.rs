@@ -487,7 +487,7 @@ fn a_waiting_request_of_an_address_beyond_its_share_is_evicted() {
             .count()
     };
     assert_eq!((is_answered(true), is_answered(false)), (5, 1));
-    assert_eq!(app.under_way(), 0);
+    assert_eq!(app.in_progress(), 0);
 }
 
 #[test]
@@ -558,7 +558,7 @@ fn an_answer_to_a_client_that_has_gone_is_dropped() {
     assert_eq!(web.counters().of_app, [1, 0, 0, 0]);
     assert_eq!(web.app().answered, [false, true, false]);
     assert_eq!(web.app().closed, 3);
-    assert_eq!(web.under_way(), 0);
+    assert_eq!(web.in_progress(), 0);
     assert_eq!(server.transports.stack().connections(), 0);
 }
 

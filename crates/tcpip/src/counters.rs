@@ -124,8 +124,8 @@ pub struct Counters {
     /// Dropped: wrong checksum.
     pub bad_checksum: u64,
     /// Dropped: checksum that the sender left to an offloading device
-    /// ([`Packet::has_unfinished_checksum`](ip::Packet::has_unfinished_checksum)).
-    pub unfinished_checksum: u64,
+    /// ([`Packet::has_partial_checksum`](ip::Packet::has_partial_checksum)).
+    pub partial_checksum: u64,
     /// Dropped: no such connection, and not answered.
     pub no_connection: u64,
     /// Dropped: SYN beyond the limit of half-open connections.
@@ -164,7 +164,7 @@ impl Counters {
         [
             ("malformed TCP header", self.malformed),
             ("bad TCP checksum", self.bad_checksum),
-            ("unfinished TCP checksum", self.unfinished_checksum),
+            ("partial TCP checksum", self.partial_checksum),
             ("no connection", self.no_connection),
             ("too many half-open connections", self.half_open_full),
             ("too many connections", self.connections_full),

@@ -323,7 +323,7 @@ pub(crate) fn send_control<P: Port>(
 
 /// Writes a segment without data into the received frame, and sends the frame back.
 #[inline(always)]
-pub(crate) fn turn_round<P: Port>(
+pub(crate) fn turn_around<P: Port>(
     port: &mut P,
     mut packet: Packet,
     header: &Header,
@@ -345,5 +345,5 @@ pub(crate) fn turn_round<P: Port>(
         payload[header.len()..].copy_from_slice(options);
     }
     header.write(payload, (own_port, peer_port), sum.finish(), options.len());
-    port.send(packet.turn_round(PROTOCOL_TCP))
+    port.send(packet.turn_around(PROTOCOL_TCP))
 }

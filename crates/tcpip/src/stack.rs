@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
 use crate::connection::{CloseReason, Conn, Context, Flags, Plan, Record, SendInfo, State, Tcb};
 use crate::content::{Contents, Family, NO_CLASS};
-use crate::emit::{Emitter, NoRoom, send_control, turn_round};
+use crate::emit::{Emitter, NoRoom, send_control, turn_around};
 use crate::outcome::ControlSegment;
 use crate::pools::{NONE, Owner, Peers, Pool};
 use crate::stream::{Lists, Source};
@@ -643,7 +643,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let mut conn = self.conn(id);
         let (header, options) = conn.control_segment(segment, now);
         let fits = packet.payload_capacity() >= header.len() + options.bytes().len();
-        if fits && turn_round(port, packet, &header, &options, conn.tcb.ports()).is_ok() {
+        if fits && turn_around(port, packet, &header, &options, conn.tcb.ports()).is_ok() {
             conn.has_sent_control(segment, &header);
             self.cx.counters.segments_sent += 1;
             self.cx.counters.turned_round += 1;

@@ -12,8 +12,8 @@ pub struct Counters {
     /// Datagrams dropped because the checksum is wrong, or is absent over IPv6.
     pub bad_checksum: u64,
     /// Datagrams dropped because the sender left the checksum to a device
-    /// ([`ip::Packet::has_unfinished_checksum`]).
-    pub unfinished_checksum: u64,
+    /// ([`ip::Packet::has_partial_checksum`]).
+    pub partial_checksum: u64,
     /// Datagrams dropped because the source port is 0, so no reply is possible.
     pub bad_source: u64,
     /// Answers not sent because the TX ring was full.
@@ -30,7 +30,7 @@ impl Counters {
         [
             ("malformed UDP header", self.malformed),
             ("bad UDP checksum", self.bad_checksum),
-            ("unfinished UDP checksum", self.unfinished_checksum),
+            ("partial UDP checksum", self.partial_checksum),
             ("UDP source port 0", self.bad_source),
             ("TX ring full", self.ring_full),
             ("answer too long", self.too_long),

@@ -160,7 +160,7 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// current payload, then `tail`, then `trail`. Returns `false` and counts the reason if the
     /// answer is too long or the TX ring is full.
     #[inline(always)]
-    pub fn turn_round(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
+    pub fn turn_around(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
             return false;
         };
@@ -176,11 +176,11 @@ impl<'p, P: Port> Datagram<'p, P> {
             trail,
         };
         body.write_header(udp, ports, &reversed);
-        let frame = self.packet.turn_round(PROTOCOL_UDP);
+        let frame = self.packet.turn_around(PROTOCOL_UDP);
         count(self.counters, self.port.send(frame))
     }
 
-    /// Sends the answer in a scratch frame. Otherwise like [`Datagram::turn_round`].
+    /// Sends the answer in a scratch frame. Otherwise like [`Datagram::turn_around`].
     #[inline(always)]
     pub fn send_copy(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -330,8 +330,8 @@ pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     }
     if packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT) {
         Ok(())
-    } else if packet.has_unfinished_checksum(PROTOCOL_UDP, CHECKSUM_AT) {
-        Err(Malformed::Unfinished)
+    } else if packet.has_partial_checksum(PROTOCOL_UDP, CHECKSUM_AT) {
+        Err(Malformed::PartialChecksum)
     } else {
         Err(Malformed::Checksum)
     }
@@ -343,5 +343,5 @@ pub(crate) enum Malformed {
     Length,
     Checksum,
     /// The sender left the checksum to a device.
-    Unfinished,
+    PartialChecksum,
 }

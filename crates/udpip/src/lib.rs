@@ -7,7 +7,7 @@
 //!
 //! | method | frame sent | cost |
 //! |---|---|---|
-//! | [`Datagram::turn_round`] | the received frame | copies the tail, needs no new frame |
+//! | [`Datagram::turn_around`] | the received frame | copies the tail, needs no new frame |
 //! | [`Datagram::send_copy`] | a scratch frame | copies head and tail |
 //! | [`Datagram::send_resident`] | a resident packet of the port | copies only the head |
 //!
@@ -25,7 +25,7 @@
 //!
 //!     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
 //!         let len = datagram.payload().len();
-//!         datagram.turn_round(len, Tail::EMPTY, &[]);
+//!         datagram.turn_around(len, Tail::EMPTY, &[]);
 //!     }
 //! }
 //! ```

@@ -106,7 +106,7 @@ impl<S: Service> Udp<S> {
         match verify(&mut packet) {
             Err(Malformed::Length) => self.counters.malformed += 1,
             Err(Malformed::Checksum) => self.counters.bad_checksum += 1,
-            Err(Malformed::Unfinished) => self.counters.unfinished_checksum += 1,
+            Err(Malformed::PartialChecksum) => self.counters.partial_checksum += 1,
             Ok(()) => {
                 let header = packet.payload();
                 let src_port = u16::from_be_bytes([header[0], header[1]]);

@@ -93,7 +93,7 @@ impl Service for Answerer {
         }
         let (len, tail) = (self.head_len, Tail::new(&self.tail));
         match self.way {
-            Way::TurnRound => datagram.turn_round(len, tail, &self.trail),
+            Way::TurnRound => datagram.turn_around(len, tail, &self.trail),
             Way::Copy => datagram.send_copy(len, tail, &self.trail),
             Way::Resident => datagram.send_resident(len, &mut self.copies, tail, &self.trail),
         };
@@ -279,7 +279,7 @@ fn a_head_longer_than_the_payload_is_counted_as_too_long() {
 
         fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
             let len = datagram.payload().len() + 1;
-            assert!(!datagram.turn_round(len, Tail::EMPTY, b""));
+            assert!(!datagram.turn_around(len, Tail::EMPTY, b""));
         }
     }
     let (mut server, mut sink) = (Server::new(host(), Udp::new(PORT, Greedy)), sink(0));
@@ -418,7 +418,7 @@ fn source_port_0_is_dropped_and_counted() {
 
 /// Builds a datagram whose checksum covers only the pseudo-header, as from a peer that left it to a
 /// device. The second datagram has a slightly different checksum.
-fn unfinished() -> [Vec<u8>; 2] {
+fn partial_checksums() -> [Vec<u8>; 2] {
     let (route, mut datagram) = (Peer::V4.route(), Peer::V4.datagram(b"hello"));
     let [high, low] = route.partial_checksum(UDP, HEADER_LEN + 5);
     [low, low ^ 1].map(|low| {
@@ -429,7 +429,7 @@ fn unfinished() -> [Vec<u8>; 2] {
 
 #[test]
 fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
-    for (datagram, accepted) in unfinished().iter().zip([true, false]) {
+    for (datagram, accepted) in partial_checksums().iter().zip([true, false]) {
         let answerer = answerer(Way::TurnRound, 0, b"tail", b"");
         let mut server = Server::new(
             host().with_partial_checksums(true),
@@ -442,13 +442,13 @@ fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
 
 #[test]
 fn a_checksum_left_to_a_device_has_its_own_counter() {
-    for (datagram, (unfinished, bad)) in unfinished().iter().zip([(1, 0), (0, 1)]) {
+    for (datagram, (partial, bad)) in partial_checksums().iter().zip([(1, 0), (0, 1)]) {
         let (mut server, mut sink) = (server(Way::Copy, 0, b"", b""), sink(0));
         assert!(handle(&mut server, &mut sink, datagram).is_none());
         let counters = count(&server);
         assert_eq!(
-            (counters.unfinished_checksum, counters.bad_checksum),
-            (unfinished, bad)
+            (counters.partial_checksum, counters.bad_checksum),
+            (partial, bad)
         );
     }
 }

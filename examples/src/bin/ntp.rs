@@ -61,7 +61,7 @@ impl Service for Ntp {
         packet[16..24].copy_from_slice(&received.to_be_bytes());
         packet[32..40].copy_from_slice(&received.to_be_bytes());
         packet[40..48].copy_from_slice(&time_of_day().to_be_bytes());
-        datagram.turn_round(LEN, Tail::EMPTY, &[]);
+        datagram.turn_around(LEN, Tail::EMPTY, &[]);
     }
 }
 

@@ -24,7 +24,7 @@ const IPV6: [usize; 3] = [20, 22, 54];
 struct Reflect;
 
 #[inline(always)]
-fn turn_round(frame: &mut [u8]) -> bool {
+fn turn_around(frame: &mut [u8]) -> bool {
     let [protocol, addresses, ports] = match frame.get(ETHERTYPE..ETHERTYPE + 3) {
         Some([0x08, 0x00, 0x45]) => IPV4,
         Some([0x86, 0xdd, _]) => IPV6,
@@ -51,7 +51,7 @@ impl<P: Port> Transports<P> for Reflect {
 
     #[inline(always)]
     fn intercept(&mut self, port: &mut P, mut frame: Frame, _now: Instant) -> Option<Frame> {
-        if !turn_round(&mut frame) {
+        if !turn_around(&mut frame) {
             return Some(frame);
         }
         // If the ring is full, the packet is lost. The summary shows the number of such packets.

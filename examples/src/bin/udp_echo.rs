@@ -21,7 +21,7 @@ impl Service for Echo {
         // The answer is the whole received payload, in the frame in which it came, without a
         // prepared tail. If the TX ring is full, the loss is counted.
         let len = datagram.payload().len();
-        datagram.turn_round(len, Tail::EMPTY, &[]);
+        datagram.turn_around(len, Tail::EMPTY, &[]);
     }
 }
 

@@ -203,10 +203,10 @@ pub(super) fn refuse_taken(
 }
 
 /// Refuses duplicate addresses, because an address belongs to only one network.
-pub(super) fn refuse_twice(own: &[AddressPrefix]) -> Result<(), DeviceError> {
+pub(super) fn refuse_duplicates(own: &[AddressPrefix]) -> Result<(), DeviceError> {
     for (at, one) in own.iter().enumerate() {
         if own[..at].iter().any(|before| before.address == one.address) {
-            return Err(DeviceError::AddressTwice {
+            return Err(DeviceError::DuplicateAddress {
                 address: one.address,
             });
         }
@@ -226,7 +226,7 @@ mod tests {
     fn duplicate_addresses_are_refused() {
         let refuse = |texts: &[&str]| {
             let own: Vec<_> = texts.iter().map(|text| prefix(text)).collect();
-            refuse_twice(&own).map_err(|error| error.to_string())
+            refuse_duplicates(&own).map_err(|error| error.to_string())
         };
         let twice = "--address 10.7.0.2 is given twice; leave one out";
         for second in ["10.7.0.2/24", "10.7.0.2/16"] {

@@ -293,7 +293,7 @@ pub enum DeviceError {
     },
     /// The same address is given twice with `--address`.
     #[error("--address {address} is given twice; leave one out")]
-    AddressTwice {
+    DuplicateAddress {
         /// The IP address.
         address: IpAddr,
     },

@@ -108,7 +108,7 @@ pub enum ParseDeviceError {
     Option(String),
     /// An option occurs twice.
     #[error("{0} is given twice; leave one out")]
-    Twice(String),
+    Duplicate(String),
     /// The number of queues is invalid.
     #[error("{0:?} is not a number of queues; write queues=1 to queues={MAX_QUEUES}")]
     Queues(String),
@@ -170,7 +170,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
         }
         let name = word.split('=').next().unwrap_or_default();
         if seen.contains(&name) {
-            return Err(ParseDeviceError::Twice(name.to_owned()));
+            return Err(ParseDeviceError::Duplicate(name.to_owned()));
         }
         seen.push(name);
         match word.split_once('=') {
@@ -209,7 +209,7 @@ fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
     let number = id.parse().ok().filter(|_| !id.starts_with('+'));
     match number {
         Some(number) if vlans.contains(&number) => {
-            return Err(ParseDeviceError::Twice(format!("VLAN {number}")));
+            return Err(ParseDeviceError::Duplicate(format!("VLAN {number}")));
         }
         Some(number @ 0..=MAX_VLAN_ID) => vlans.push(number),
         _ => return Err(ParseDeviceError::Vlan(id.to_owned())),
@@ -424,10 +424,10 @@ mod tests {
             assert_eq!(error(text), ParseDeviceError::Option("20".into()));
         }
         for text in ["xdp:eth0,vlan=10,10", "xdp:eth0,vlan=10,010"] {
-            assert_eq!(error(text), ParseDeviceError::Twice("VLAN 10".into()));
+            assert_eq!(error(text), ParseDeviceError::Duplicate("VLAN 10".into()));
         }
         let twice = "xdp:eth0,vlan=10,vlan=20";
-        assert_eq!(error(twice), ParseDeviceError::Twice("vlan".into()));
+        assert_eq!(error(twice), ParseDeviceError::Duplicate("vlan".into()));
         let many = |count| {
             let ids: Vec<_> = (1..=count).map(|id: usize| id.to_string()).collect();
             format!("xdp:eth0,vlan={}", ids.join(","))
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_wrong_word() {
-        use ParseDeviceError::{Kind, Name, Option, Partial, Queues, Twice};
+        use ParseDeviceError::{Duplicate, Kind, Name, Option, Partial, Queues};
         let error = |text: &str| text.parse::<Device>().unwrap_err();
         assert_eq!(error("eth0"), Kind("eth0".into()));
         assert_eq!(error(""), Kind(String::new()));
@@ -451,9 +451,12 @@ mod tests {
         assert_eq!(error("xdp:eth0,native"), Option("native".into()));
         assert_eq!(error("xdp:eth0,queues"), Option("queues".into()));
         assert_eq!(error("xdp:eth0,offload=yes"), Option("offload=yes".into()));
-        assert_eq!(error("xdp:eth0,generic,generic"), Twice("generic".into()));
+        assert_eq!(
+            error("xdp:eth0,generic,generic"),
+            Duplicate("generic".into())
+        );
         let offload = "xdp:eth0,offload=on,queues=1,offload=off";
-        assert_eq!(error(offload), Twice("offload".into()));
+        assert_eq!(error(offload), Duplicate("offload".into()));
         assert_eq!(error("xdp:eth0,partial"), Partial);
         assert_eq!(error("xdp:eth0,partial=2"), Option("partial=2".into()));
         assert_eq!(error("xdp:eth0,queues=0"), Queues("0".into()));

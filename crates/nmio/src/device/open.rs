@@ -1,12 +1,12 @@
 //! Opens an interface from its configuration.
 
-use super::addressing::refuse_twice;
+use super::addressing::refuse_duplicates;
 use super::ready::{XdpReady, XdpWanted};
 use super::{Device, DeviceError, Interface, InterfaceConfig, MAX_QUEUES, Queues, auto};
 use crate::xdp::steer;
 
 /// The summary's advice for a veth interface that refuses partial checksums.
-const VETH_CHECKSUMS: &str = "packets with unfinished TCP or UDP checksums are dropped; if the peer \
+const VETH_CHECKSUMS: &str = "packets with partial TCP or UDP checksums are dropped; if the peer \
     offloads checksums (see: ethtool -k PEER), turn that off with: ethtool -K PEER tx off, or add \
     partial-checksums to --device";
 
@@ -21,7 +21,7 @@ impl Interface {
             config.own_addresses.len(),
             steer::MAX_ADDRESSES,
         )?;
-        refuse_twice(&config.own_addresses)?;
+        refuse_duplicates(&config.own_addresses)?;
         DeviceError::check_count("ports", config.services.len(), steer::MAX_SERVICES)?;
         let queues = config.wire_queues() as usize;
         DeviceError::check_count("queues", queues, MAX_QUEUES as usize)?;
@@ -87,7 +87,10 @@ mod tests {
             program: "test",
         };
         let error = Interface::open(&config).err().unwrap();
-        assert!(matches!(error, DeviceError::AddressTwice { .. }), "{error}");
+        assert!(
+            matches!(error, DeviceError::DuplicateAddress { .. }),
+            "{error}"
+        );
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl XdpReady {
         if wanted.partial_checksums {
             lines.push((
                 "checksums",
-                "unfinished TCP and UDP checksums (pseudo-header only) are accepted".to_owned(),
+                "partial TCP and UDP checksums (pseudo-header only) are accepted".to_owned(),
             ));
         }
         check_sockets()?;

@@ -118,7 +118,7 @@ impl Port for Sink {
     }
 
     fn send_super(&mut self, _packet: SuperSegment) -> Result<(), SendError> {
-        panic!("{}", super_segment::TAKES_NONE)
+        panic!("{}", super_segment::NO_SUPER_SEGMENTS)
     }
 
     #[inline(always)]

@@ -51,7 +51,7 @@ struct Block {
 impl Control {
     /// Returns true if the device segments TCP over both IP versions (TSO). Such a device also
     /// computes checksums and gathers fragments.
-    pub(crate) fn cuts_segments(&self, name: &str) -> bool {
+    pub(crate) fn segments_tcp(&self, name: &str) -> bool {
         let kinds = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
         self.has_features(name, &kinds).unwrap_or(false)
     }

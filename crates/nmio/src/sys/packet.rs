@@ -160,7 +160,7 @@ pub(crate) fn read_packet(
 ///
 /// The first number is the offset where the checksum's coverage starts. The second is the offset of
 /// the checksum field from there.
-pub(crate) fn unfinished_checksum(vnet: [u8; VNET_HEADER]) -> Option<(usize, usize)> {
+pub(crate) fn partial_checksum(vnet: [u8; VNET_HEADER]) -> Option<(usize, usize)> {
     let u16_at = |at: usize| usize::from(u16::from_ne_bytes([vnet[at], vnet[at + 1]]));
     (vnet[0] & NEEDS_CHECKSUM != 0).then(|| (u16_at(6), u16_at(8)))
 }

@@ -128,7 +128,7 @@ impl Runs {
             return refuse("zero-copy needs no copy of frames, and keeps their order".to_owned());
         }
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
-        let cuts = control.cuts_segments(config.interface);
+        let cuts = control.segments_tcp(config.interface);
         if !cuts && config.offload == Offload::Auto {
             return refuse(format!(
                 "{} does not segment TCP itself (see ethtool -k: tx-tcp-segmentation, \
@@ -208,8 +208,8 @@ impl Device {
         channels.is_some_and(|has| has.tx == 1)
     }
 
-    fn cuts(&self) -> bool {
-        self.control.cuts_segments(&self.name)
+    fn segments(&self) -> bool {
+        self.control.segments_tcp(&self.name)
     }
 
     /// Returns the longest super-segment that the device accepts, as bytes of an IP packet.
@@ -250,9 +250,9 @@ impl PacketSocket {
     /// Attaching an XDP program to the peer of a veth pair stops that. The kernel then segments,
     /// which requires the queueing discipline.
     #[cold]
-    fn still_cuts(&mut self) -> bool {
+    fn still_segments(&mut self) -> bool {
         self.device_cuts =
-            self.device.cuts() && self.device.largest().is_ok_and(|now| now >= self.largest);
+            self.device.segments() && self.device.largest().is_ok_and(|now| now >= self.largest);
         if !self.device_cuts {
             tracing::warn!(
                 target: "nmio::xdp",
@@ -275,10 +275,10 @@ impl PacketSocket {
             return false;
         }
         self.tries += 1;
-        if self.tries % ASK == 1 && self.device_cuts && !self.still_cuts() {
+        if self.tries % ASK == 1 && self.device_cuts && !self.still_segments() {
             return true;
         }
-        if self.tries >= GIVE_UP && (self.shorten() || self.leave_cutting()) {
+        if self.tries >= GIVE_UP && (self.shorten() || self.stop_segmenting()) {
             return true;
         }
         // A firewall rule may refuse this packet forever.
@@ -295,7 +295,7 @@ impl PacketSocket {
     /// Lets the kernel segment, because the device refuses packets that it claims to segment, such
     /// as UDP. Returns false if the kernel already does.
     #[cold]
-    fn leave_cutting(&mut self) -> bool {
+    fn stop_segmenting(&mut self) -> bool {
         if !self.device_cuts || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {
             return false;
         }

@@ -196,7 +196,7 @@ pub(crate) struct Reflector {
 const ETHERNET: usize = 14;
 
 impl Reflector {
-    fn turn_round(&self, frame: &mut [u8]) -> Option<usize> {
+    fn turn_around(&self, frame: &mut [u8]) -> Option<usize> {
         let (dst, rest) = frame.split_at_mut(6);
         dst.copy_from_slice(&rest[..6]);
         rest[..6].copy_from_slice(&self.mac);
@@ -224,7 +224,7 @@ impl Reflector {
 impl<P: Port> Handler<P> for Reflector {
     fn handle_frame(&mut self, port: &mut P, mut frame: Frame, _: Instant) {
         self.seen.fetch_add(1, Ordering::Relaxed);
-        let Some(payload) = self.turn_round(&mut frame) else {
+        let Some(payload) = self.turn_around(&mut frame) else {
             return;
         };
         let text = String::from_utf8_lossy(&frame[payload.min(frame.len())..]).into_owned();

@@ -442,9 +442,9 @@ impl Core {
     }
 
     /// Whether the connection's request was evicted.
-    pub(super) fn has_given_way<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+    pub(super) fn was_evicted<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
-        matches!(self.pending.phase(place), Some(Phase::GaveWay(_)))
+        matches!(self.pending.phase(place), Some(Phase::Evicted(_)))
     }
 
     /// Whether the connection waits for the application.
@@ -481,7 +481,7 @@ impl Core {
     /// Answers an evicted request. Returns `None` if the request was not evicted.
     pub(super) fn turn_away<S>(&mut self, conn: &mut Conn<'_, S>) -> Option<After> {
         let place = conn.state().place;
-        let Some(Phase::GaveWay(busy)) = self.pending.phase(place) else {
+        let Some(Phase::Evicted(busy)) = self.pending.phase(place) else {
             return None;
         };
         let Some(Busy { head_only, close }) = *busy else {
@@ -523,7 +523,7 @@ impl Core {
                 return;
             }
             Some(Phase::Answer { .. } | Phase::Stream(_)) => return,
-            Some(Phase::GaveWay(_)) => {
+            Some(Phase::Evicted(_)) => {
                 self.give_up(conn);
                 return;
             }
@@ -562,7 +562,7 @@ impl Core {
     }
 
     /// Sends `100 Continue`, or remembers to send it when the send stream has room.
-    pub(super) fn tell_to_go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
+    pub(super) fn send_continue<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         if let Some(Phase::Body(body)) = self.pending.phase(place) {
             body.owes_continue = conn.write_bytes(CONTINUE).is_err();

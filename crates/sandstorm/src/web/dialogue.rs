@@ -57,7 +57,7 @@ impl<A: App> Web<A> {
                     let body = *body;
                     self.read_body(conn, place, body, rest)
                 }
-                Some(Phase::GaveWay(_)) => match self.core.turn_away(conn) {
+                Some(Phase::Evicted(_)) => match self.core.turn_away(conn) {
                     Some(after) => Progress::after(after, 0),
                     None => return at,
                 },
@@ -197,7 +197,7 @@ impl<A: App> Web<A> {
         conn.state().unread = 0;
         core.expect_more(conn);
         if waits_to_go_on {
-            core.tell_to_go_on(conn);
+            core.send_continue(conn);
         }
         Progress::On(request.head_len())
     }

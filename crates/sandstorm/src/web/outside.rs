@@ -40,7 +40,7 @@ impl<S: Default, C: CongestionControl> Clients<S> for AllClients<'_, '_, S, C> {
         let place = conn.state().place;
         let is_read = match self.core.pending.phase(place) {
             Some(Phase::Answer { serial, close }) if *serial == ticket.serial => !*close,
-            Some(Phase::GaveWay(_)) => {
+            Some(Phase::Evicted(_)) => {
                 self.core.give_up(&mut conn);
                 return false;
             }

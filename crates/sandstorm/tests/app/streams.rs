@@ -90,7 +90,10 @@ fn many_clients_get_streams_over_a_bad_link_or_with_little_memory() {
             assert!(outcome.received == stream(30, 3_000) + &stream(30, 300));
         }
         let web = server.transports.stack().app();
-        assert_eq!((web.under_way(), web.counters().of_app), (0, [80, 0, 0, 0]));
+        assert_eq!(
+            (web.in_progress(), web.counters().of_app),
+            (0, [80, 0, 0, 0])
+        );
     }
 }
 
@@ -103,5 +106,5 @@ fn a_client_may_leave_during_a_streamed_response() {
     };
     let (_, server) = visits::<true>(&config(), &[visit]);
     let web = server.transports.stack().app();
-    assert_eq!((web.under_way(), web.app().closed), (0, 1));
+    assert_eq!((web.in_progress(), web.app().closed), (0, 1));
 }

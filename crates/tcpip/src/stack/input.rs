@@ -44,8 +44,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     #[cold]
     fn count_bad_checksum(&mut self, packet: &Packet) {
-        if packet.has_unfinished_checksum(PROTOCOL_TCP, CHECKSUM_AT) {
-            self.cx.counters.unfinished_checksum += 1;
+        if packet.has_partial_checksum(PROTOCOL_TCP, CHECKSUM_AT) {
+            self.cx.counters.partial_checksum += 1;
         } else {
             self.cx.counters.bad_checksum += 1;
         }
@@ -203,7 +203,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let pace = self.pace;
         self.housekeeping[id as usize].advance(acked, pace, now);
         if self.retire(id) {
-            self.tell_sent(port, id, now);
+            self.report_sent(port, id, now);
         }
         if !self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
             return AfterFin::Open;
@@ -345,7 +345,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Tells the application that the stream has room again, or that all data has been
     /// acknowledged.
     #[inline(always)]
-    fn tell_sent<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+    fn report_sent<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.flags.intersects(Flags::WANTS_ROOM) {
             self.offer_again(port, id, now);
@@ -377,7 +377,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Offers all unconsumed data that is in order. Then reports the peer's FIN, if it follows.
     pub(super) fn offer_rest<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.offer_buffered(port, id, now);
-        self.tell_half_close(port, id, now);
+        self.report_half_close(port, id, now);
     }
 
     /// Offers all unconsumed data that is in order, like [`offer`](Self::offer).
@@ -416,12 +416,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if self.conn(id).on_fin(now) {
             self.enter_time_wait(id);
         } else {
-            self.tell_half_close(port, id, now);
+            self.report_half_close(port, id, now);
         }
     }
 
     /// Tells the application that the peer has closed, after all earlier data was offered.
-    fn tell_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+    fn report_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if !self.housekeeping[id as usize].is_parked && self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
             app.on_half_close(&mut connection);

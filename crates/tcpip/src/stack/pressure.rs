@@ -74,7 +74,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// with the largest lack. An asker whose address has reached its share takes nothing from other
     /// addresses, except slots in TIME-WAIT.
     #[cold]
-    fn who_gives_way(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
+    fn find_victim(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
         if self.samplers[pool as usize].has_refused(asker, now) {
             return None;
         }
@@ -176,7 +176,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             owner: Owner { id: NONE, peer },
             lack: 0,
         };
-        let victim = self.who_gives_way(Pool::Connections, asker, now);
+        let victim = self.find_victim(Pool::Connections, asker, now);
         if let Some(id) = victim {
             self.evict(port, id, now);
         }
@@ -190,7 +190,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         let asker = self.asker(id, now);
-        let Some(victim) = self.who_gives_way(Pool::RecvBuffers, asker, now) else {
+        let Some(victim) = self.find_victim(Pool::RecvBuffers, asker, now) else {
             return;
         };
         if self.conn(victim).give_up_buffer() {
@@ -223,7 +223,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return false;
         }
-        let Some(victim) = self.who_gives_way(pool, asker, now) else {
+        let Some(victim) = self.find_victim(pool, asker, now) else {
             return false;
         };
         self.evict(port, victim, now);
@@ -247,7 +247,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let asker = self.asker(id, now);
         let mut victims = larger
             .iter()
-            .filter_map(|pool| self.who_gives_way(*pool, asker, now));
+            .filter_map(|pool| self.find_victim(*pool, asker, now));
         if let Some(victim) = victims.next() {
             self.conn(victim).give_up_board();
             let grown = self.conn(id).grow_board(owner);

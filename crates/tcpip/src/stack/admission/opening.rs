@@ -10,7 +10,7 @@ use super::{Admitted, Stack, half_open};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::content::Family;
-use crate::emit::turn_round;
+use crate::emit::turn_around;
 use crate::outcome::ControlSegment;
 use crate::stack::Application;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
@@ -79,7 +79,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         };
         let ports = (segment.dst_port, segment.src_port);
-        if turn_round(port, packet, &header, &Written::default(), ports).is_ok() {
+        if turn_around(port, packet, &header, &Written::default(), ports).is_ok() {
             self.cx.counters.segments_sent += 1;
             self.cx.counters.turned_round += 1;
             self.cx.counters.resets_sent += 1;

@@ -26,7 +26,7 @@ fn answers_follow_the_peers_link() {
 }
 
 /// Builds a SYN whose checksum covers only the pseudo-header.
-fn unfinished_syn(rig: &Rig) -> Vec<u8> {
+fn partial_checksum_syn(rig: &Rig) -> Vec<u8> {
     let mut packet = rig.packet(rig.irs, 0, "S", b"", None);
     let at = rig.route.header_len();
     let partial = rig.route.partial_checksum(TCP, packet.len() - at);
@@ -38,18 +38,15 @@ fn unfinished_syn(rig: &Rig) -> Vec<u8> {
 fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
     let mut rig = Rig::new(&Config::default());
     rig.host = Host::own(rig.host.station().clone()).with_partial_checksums(true);
-    rig.input(&unfinished_syn(&rig));
+    rig.input(&partial_checksum_syn(&rig));
     rig.sent(0, 1, "SA", b"");
 }
 
 #[test]
 fn a_checksum_left_to_a_device_has_its_own_counter() {
     let mut rig = Rig::new(&Config::default());
-    rig.input(&unfinished_syn(&rig));
+    rig.input(&partial_checksum_syn(&rig));
     rig.sent_nothing();
     let counters = rig.stack.counters();
-    assert_eq!(
-        (counters.unfinished_checksum, counters.bad_checksum),
-        (1, 0)
-    );
+    assert_eq!((counters.partial_checksum, counters.bad_checksum), (1, 0));
 }

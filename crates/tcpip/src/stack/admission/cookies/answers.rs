@@ -8,7 +8,7 @@ use super::{Bearer, Terms};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::content::Family;
-use crate::emit::turn_round;
+use crate::emit::turn_around;
 use crate::mss::OwnMss;
 use crate::outcome::ControlSegment;
 use crate::stack::{Application, Stack};
@@ -47,7 +47,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if packet.payload_capacity() < header.len() + more.bytes().len() {
             return;
         }
-        if turn_round(port, packet, &header, &more, tcb.ports()).is_ok() {
+        if turn_around(port, packet, &header, &more, tcb.ports()).is_ok() {
             self.flood.has_baked(now);
             self.cx.counters.cookies_sent += 1;
             self.cx.counters.segments_sent += 1;
