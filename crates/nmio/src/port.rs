@@ -120,7 +120,7 @@ pub struct PortCounters {
     pub tx_ring_full: u64,
     /// Received frames that were lost before the port took them, as far as the kernel reports them.
     pub rx_lost: u64,
-    /// Sent frames that the driver never returned, and that the port took back.
+    /// Sent frames that the driver dropped, as far as the kernel reports them, or never returned.
     pub tx_lost: u64,
     /// Descriptors that the kernel returned or refused against its contract.
     pub bad_descriptors: u64,

@@ -94,6 +94,8 @@ pub struct XdpPort {
     busy_poll_questions: u32,
     /// Packets that one wakeup sends in copy mode.
     tx_budget: u32,
+    /// Frames that the driver dropped, as wakeups in copy mode reported.
+    dropped: u64,
     /// Some packets are staged, or in the TX ring and not taken by the kernel.
     unflushed: bool,
     /// Number of frames of `counters.tx_frames` that were flushed.
@@ -150,6 +152,7 @@ impl XdpPort {
             busy_polling,
             busy_poll_questions: 0,
             tx_budget,
+            dropped: 0,
             unflushed: false,
             handed_over: 0,
             empty_looks: 0,
@@ -234,6 +237,8 @@ impl XdpPort {
                 return Ok(true);
             };
             match error.raw_os_error() {
+                // In copy mode the driver has dropped the frame that it took last.
+                Some(libc::EBUSY) if !self.capabilities.zero_copy => self.dropped += 1,
                 // The budget is spent, or the device or the completion ring is full.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
                 // The interface is down and may come up again.
@@ -530,7 +535,7 @@ impl Port for XdpPort {
         };
         PortCounters {
             rx_lost: lost,
-            tx_lost: self.rings.lost(),
+            tx_lost: self.dropped + self.rings.lost(),
             bad_descriptors: self.rings.bad() + invalid + refused,
             tx_wakeups: self.counters.tx_wakeups + calls,
             ..self.counters

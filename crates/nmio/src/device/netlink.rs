@@ -140,6 +140,12 @@ pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
     }))
 }
 
+/// Returns whether interface number `index` has no queue for packets that it cannot send at once.
+pub(super) fn is_without_queue(index: u32) -> io::Result<bool> {
+    let attributes = link_attributes(&sys::route_socket()?, index)?;
+    Ok(text(&attributes, libc::IFLA_QDISC).is_some_and(|kind| kind == "noqueue"))
+}
+
 /// Asks for the attributes of interface number `index`.
 fn link_attributes(socket: &File, index: u32) -> io::Result<Vec<u8>> {
     let answer = ask(socket, libc::RTM_GETLINK, 0, &interface(index), &[])?;

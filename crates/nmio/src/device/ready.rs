@@ -82,6 +82,16 @@ impl XdpReady {
                 "partial TCP and UDP checksums (pseudo-header only) are accepted".to_owned(),
             ));
         }
+        let is_veth = control.is_veth(name);
+        if is_veth && netlink::is_without_queue(link.index).map_err(asking(name))? {
+            lines.push((
+                "TX queue",
+                format!(
+                    "{name} drops packets while its peer's ring is full; to make senders wait \
+                     instead, run: tc qdisc add dev {name} root pfifo limit 1000"
+                ),
+            ));
+        }
         check_sockets()?;
         let rules = Rules {
             own: !wanted.own.is_empty(),
@@ -97,7 +107,7 @@ impl XdpReady {
             held,
             mac: link.mac,
             mtu: link.mtu,
-            is_veth: control.is_veth(name),
+            is_veth,
             queues,
             addresses: networks,
             lines,

@@ -38,3 +38,34 @@ fn a_burst_raises_the_fill_level_for_the_next_burst() {
         assert_eq!(take(&mut server, BURST).len(), BURST, "{mode}");
     }
 }
+
+#[test]
+fn frames_that_the_driver_drops_are_counted() {
+    const FRAMES: u64 = 10;
+    for mode in MODES {
+        let rig = Rig::new(1);
+        let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
+        // Without a carrier the kernel drops each frame.
+        rig.client.run(|| run("ip link set cli down"));
+        for _ in 0..FRAMES {
+            let mut frame = server.pool().take().unwrap();
+            frame.set_len(60);
+            server.send(frame).unwrap();
+        }
+        server.flush().unwrap();
+        assert_eq!(server.counters().tx_lost, FRAMES, "{mode}");
+    }
+}
+
+#[test]
+fn the_summary_warns_of_a_veth_without_a_queue() {
+    let _rig = Rig::new(1);
+    let is_mentioned = || {
+        let (interface, _server) = open("xdp:srv", &["10.9.0.9/24"]);
+        let mut lines = interface.summary().iter();
+        lines.any(|(_, value)| value.contains("tc qdisc add dev srv root pfifo"))
+    };
+    assert!(is_mentioned());
+    run("tc qdisc add dev srv root pfifo limit 1000");
+    assert!(!is_mentioned());
+}
