@@ -14,6 +14,7 @@ use benches::workload::udp::Reflect;
 use clap::Parser;
 use namestorm::Form;
 use namestorm::ReplyMode::{MemCopy, PreCopy, Turnaround};
+use tcpip::SendMode;
 
 /// Runs a workload a given number of times and checks the results.
 #[derive(Parser, Debug)]
@@ -34,59 +35,31 @@ struct Cli {
 /// Name of a workload, and the function that runs it for a given number of requests.
 type Entry = (&'static str, fn(u64));
 
-const WORKLOADS: &[Entry] = &[
-    ("reflect-64", |n| repeat(Reflect::new(22), n)),
-    ("reflect-1442", |n| repeat(Reflect::new(1400), n)),
-    ("dns-turnaround-100", |n| {
-        repeat(Zone::new(100, Form::Wire).answer(Turnaround), n);
-    }),
-    ("dns-memcopy-100", |n| {
-        repeat(Zone::new(100, Form::Wire).answer(MemCopy), n);
-    }),
-    ("dns-precopy-100", |n| {
-        repeat(Zone::new(100, Form::Wire).answer(PreCopy), n);
-    }),
-    ("dns-fqdn-100", |n| {
-        repeat(Zone::new(100, Form::Fqdn).answer(Turnaround), n);
-    }),
-    ("dns-turnaround-10000", |n| {
-        repeat(Zone::new(10_000, Form::Wire).answer(Turnaround), n);
-    }),
-    ("dns-batch-64", |n| {
-        // With so many names the server prefetches for the queries of a batch.
-        repeat(Zone::new(30_000, Form::Wire).batch::<64>(Turnaround), n);
-    }),
-    ("dns-nxdomain", |n| {
-        repeat(Zone::new(100, Form::Wire).no_such_name(Turnaround), n);
-    }),
-    ("ack-to-segment-memcopy", |n| {
-        repeat(AckToSegment::new(tcpip::SendMode::MemCopy), n);
-    }),
-    ("ack-to-segment-precopy", |n| {
-        repeat(AckToSegment::new(tcpip::SendMode::PreCopy), n);
-    }),
-    ("http-get-1k-memcopy", |n| {
-        repeat(KeepAlive::page(tcpip::SendMode::MemCopy), n);
-    }),
-    ("http-get-1k-precopy", |n| {
-        repeat(KeepAlive::page(tcpip::SendMode::PreCopy), n);
-    }),
-    ("http-get-1000-pages", |n| {
-        repeat(KeepAlive::pages(tcpip::SendMode::MemCopy), n);
-    }),
-    ("http-get-strangers", |n| {
-        repeat(KeepAlive::strangers(tcpip::SendMode::MemCopy), n);
-    }),
-    ("http-not-found", |n| {
-        repeat(KeepAlive::not_found(tcpip::SendMode::MemCopy), n);
-    }),
-    ("http-new-1k-memcopy", |n| {
-        repeat(OwnConnection::new(tcpip::SendMode::MemCopy), n);
-    }),
-    ("http-new-1k-precopy", |n| {
-        repeat(OwnConnection::new(tcpip::SendMode::PreCopy), n);
-    }),
-];
+macro_rules! workloads {
+    ($($name:literal $workload:expr;)*) => { &[$(($name, |n| repeat($workload, n))),*] };
+}
+
+const WORKLOADS: &[Entry] = workloads! {
+    "reflect-64" Reflect::new(22);
+    "reflect-1442" Reflect::new(1400);
+    "dns-turnaround-100" Zone::new(100, Form::Wire).answer(Turnaround);
+    "dns-memcopy-100" Zone::new(100, Form::Wire).answer(MemCopy);
+    "dns-precopy-100" Zone::new(100, Form::Wire).answer(PreCopy);
+    "dns-fqdn-100" Zone::new(100, Form::Fqdn).answer(Turnaround);
+    "dns-turnaround-10000" Zone::new(10_000, Form::Wire).answer(Turnaround);
+    // With so many names the server prefetches for the queries of a batch.
+    "dns-batch-64" Zone::new(30_000, Form::Wire).batch::<64>(Turnaround);
+    "dns-nxdomain" Zone::new(100, Form::Wire).no_such_name(Turnaround);
+    "ack-to-segment-memcopy" AckToSegment::new(SendMode::MemCopy);
+    "ack-to-segment-precopy" AckToSegment::new(SendMode::PreCopy);
+    "http-get-1k-memcopy" KeepAlive::page(SendMode::MemCopy);
+    "http-get-1k-precopy" KeepAlive::page(SendMode::PreCopy);
+    "http-get-1000-pages" KeepAlive::pages(SendMode::MemCopy);
+    "http-get-strangers" KeepAlive::strangers(SendMode::MemCopy);
+    "http-not-found" KeepAlive::not_found(SendMode::MemCopy);
+    "http-new-1k-memcopy" OwnConnection::new(SendMode::MemCopy);
+    "http-new-1k-precopy" OwnConnection::new(SendMode::PreCopy);
+};
 
 fn repeat<W: Workload>(mut work: W, requests: u64) {
     for _ in 0..requests.div_ceil(W::REQUESTS) {

@@ -10,7 +10,7 @@ mod slots;
 use eth::HEADER_LEN as LINK_LEN;
 use etherparse::{TcpOptionElement, TcpOptionsIterator};
 use ip::{Addresses, IPV4_HEADER_LEN, PROTOCOL_TCP, Path, Sum};
-use nmio::Port;
+use nmio::{Frame, Port};
 
 use super::link::Place;
 
@@ -215,16 +215,20 @@ impl Template {
     }
 }
 
+/// Takes a free frame of this length from the port's pool.
+#[inline(always)]
+fn take<P: Port>(port: &mut P, len: usize) -> Option<Frame> {
+    let mut frame = port.pool().take().filter(|frame| len <= frame.capacity())?;
+    frame.set_len(len);
+    Some(frame)
+}
+
 /// Sends a prepared packet. Returns false when the port has no room.
 #[inline(always)]
 pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) -> bool {
-    let Some(mut frame) = port.pool().take() else {
+    let Some(mut frame) = take(port, packet.len()) else {
         return false;
     };
-    if packet.len() > frame.capacity() {
-        return false;
-    }
-    frame.set_len(packet.len());
     packet.write(&mut frame, fields);
     port.send(frame).is_ok()
 }
@@ -233,12 +237,11 @@ pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) ->
 #[derive(Clone, Debug)]
 pub(super) struct PacketTemplates {
     pub(super) syn: Template,
-    pub(super) ack: Template,
     pub(super) fin: Template,
     pub(super) reset: Template,
     pub(super) reset_ack: Template,
-    /// ACKs with 1 to [`MAX_SACK_BLOCKS`] SACK blocks, in which the blocks are zero.
-    sack: [Template; MAX_SACK_BLOCKS],
+    /// ACKs with 0 to [`MAX_SACK_BLOCKS`] SACK blocks, in which the blocks are zero.
+    pub(super) acks: [Template; MAX_SACK_BLOCKS + 1],
 }
 
 impl PacketTemplates {
@@ -251,50 +254,40 @@ impl PacketTemplates {
             OPTION_NOP, OPTION_WINDOW_SCALE, 3, WINDOW_SCALE,
         ];
         let bare = |control| Template::new(place, control, &[], &[]);
-        let sack = |blocks: usize| {
-            let mut options = vec![0; 4 + 8 * blocks];
-            options[..4].copy_from_slice(&[
-                OPTION_NOP,
-                OPTION_NOP,
-                OPTION_SACK,
-                2 + 8 * blocks as u8,
-            ]);
-            Template::new(place, ACK, &options, &[])
+        let ack = |blocks: usize| {
+            let mut options = vec![OPTION_NOP, OPTION_NOP, OPTION_SACK, 2 + 8 * blocks as u8];
+            options.resize(4 + 8 * blocks, 0);
+            Template::new(place, ACK, if blocks == 0 { &[] } else { &options }, &[])
         };
         debug_assert_eq!(place.link.header_len(), LINK_LEN);
         Self {
             syn: Template::new(place, SYN, &syn, &[]),
-            ack: bare(ACK),
             fin: bare(FIN | ACK),
             reset: bare(RST),
             reset_ack: bare(RST | ACK),
-            sack: std::array::from_fn(|i| sack(i + 1)),
+            acks: std::array::from_fn(ack),
         }
     }
 
-    /// Returns the frame length of an ACK with this number of SACK blocks.
-    pub(super) fn sack_len(&self, blocks: usize) -> usize {
-        match blocks.checked_sub(1) {
-            Some(i) => self.sack[i].len(),
-            None => self.ack.len(),
-        }
-    }
-
-    /// Writes an ACK with these SACK blocks to `frame`, whose length must be
-    /// [`PacketTemplates::sack_len`].
-    pub(super) fn write_sack(&self, frame: &mut [u8], fields: &Fields, blocks: &[(u32, u32)]) {
-        let Some(i) = blocks.len().checked_sub(1) else {
-            return self.ack.write(frame, fields);
+    /// Sends an ACK with these SACK blocks. Returns false when the port has no room.
+    pub(super) fn send_ack<P: Port>(
+        &self,
+        port: &mut P,
+        fields: &Fields,
+        blocks: &[(u32, u32)],
+    ) -> bool {
+        let packet = &self.acks[blocks.len()];
+        let Some(mut frame) = take(port, packet.len()) else {
+            return false;
         };
-        let sum = blocks
-            .iter()
-            .fold(Sum::ZERO, |sum, (start, end)| sum.dword(*start).dword(*end));
-        self.sack[i].write_with(frame, fields, sum);
-        let (_, at) = frame.split_at_mut(frame.len() - 8 * blocks.len());
-        for (option, (start, end)) in at.chunks_exact_mut(8).zip(blocks) {
+        let sum = |sum: Sum, (start, end): &(u32, u32)| sum.dword(*start).dword(*end);
+        packet.write_with(&mut frame, fields, blocks.iter().fold(Sum::ZERO, sum));
+        let at = frame.len() - 8 * blocks.len();
+        for (option, (start, end)) in frame[at..].chunks_exact_mut(8).zip(blocks) {
             option[..4].copy_from_slice(&start.to_be_bytes());
             option[4..].copy_from_slice(&end.to_be_bytes());
         }
+        port.send(frame).is_ok()
     }
 }
 

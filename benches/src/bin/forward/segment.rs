@@ -1,6 +1,6 @@
 //! The fields of a TCP segment that the forwarder needs.
 
-use etherparse::{LinkSlice, NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
+use etherparse::{IpSlice, LinkSlice, NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
 use testkit::{ACK, End, FIN, RST, Route, SYN};
 
 /// A TCP segment without its payload.
@@ -33,30 +33,12 @@ impl Segment {
         let TransportSlice::Tcp(tcp) = packet.transport? else {
             return None;
         };
-        let (src, dst) = match packet.net? {
-            NetSlice::Ipv4(ip) => {
-                let header = ip.header();
-                (
-                    header.source_addr().into(),
-                    header.destination_addr().into(),
-                )
-            }
-            NetSlice::Ipv6(ip) => {
-                let header = ip.header();
-                (
-                    header.source_addr().into(),
-                    header.destination_addr().into(),
-                )
-            }
+        let ip = match packet.net? {
+            NetSlice::Ipv4(ip) => IpSlice::Ipv4(ip),
+            NetSlice::Ipv6(ip) => IpSlice::Ipv6(ip),
             NetSlice::Arp(_) => return None,
         };
         let end = |mac, ip, port| End { mac, ip, port };
-        let bits = [
-            (tcp.syn(), SYN),
-            (tcp.fin(), FIN),
-            (tcp.rst(), RST),
-            (tcp.ack(), ACK),
-        ];
         let mut sack = Vec::new();
         for option in tcp.options_iterator().flatten() {
             if let TcpOptionElement::SelectiveAcknowledgement(first, others) = option {
@@ -66,11 +48,15 @@ impl Segment {
         }
         Some(Self {
             route: Route {
-                src: end(link.source(), src, tcp.source_port()),
-                dst: end(link.destination(), dst, tcp.destination_port()),
+                src: end(link.source(), ip.source_addr(), tcp.source_port()),
+                dst: end(
+                    link.destination(),
+                    ip.destination_addr(),
+                    tcp.destination_port(),
+                ),
                 vlan: None,
             },
-            bits: bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum(),
+            bits: u16::from(tcp.slice()[13]) & (SYN | FIN | RST | ACK),
             seq: tcp.sequence_number(),
             ack: tcp.acknowledgment_number(),
             window: tcp.window_size(),

@@ -1,20 +1,23 @@
 //! Raw packet sockets, which receive and send whole frames of an interface.
 #![allow(unsafe_code)]
-// In C these integers have one type, in Rust two.
-#![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
+#![allow(clippy::cast_possible_wrap)]
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
-use std::ptr;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 /// Largest frame at an MTU of 1,500 bytes with a VLAN tag.
 const MAX_FRAME: usize = 1_522;
 /// Size of the socket's receive buffer in bytes.
-const RECEIVE_BUFFER: libc::c_int = 64 << 20;
+const RECEIVE_BUFFER: usize = 64 << 20;
 
 // From linux/if_packet.h.
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
@@ -27,40 +30,29 @@ pub(crate) struct PacketSocket {
     buffer: [u8; MAX_FRAME + 1],
 }
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
-        Ok(result)
+        Ok(())
     }
 }
 
 impl PacketSocket {
     /// Opens a socket on the interface with this name. Needs `CAP_NET_RAW`.
     pub(crate) fn open(interface: &str) -> io::Result<Self> {
-        let name = CString::new(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: the string is live and ends with a zero byte.
-        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        if index == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // With protocol 0 the socket receives nothing before it is bound.
-        // SAFETY: no pointers are passed. A non-negative descriptor is new and has no other owner.
-        let socket = unsafe { File::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
-        set(
-            &socket,
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUFFORCE,
-            RECEIVE_BUFFER,
-        )?;
-        set(&socket, libc::SOL_PACKET, PACKET_QDISC_BYPASS, 1)?;
-        set(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // Without a protocol the socket receives nothing before it is bound.
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+        set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)?;
+        let socket = File::from(socket);
+        set(&socket, PACKET_QDISC_BYPASS)?;
+        set(&socket, PACKET_IGNORE_OUTGOING)?;
         // SAFETY: the address consists of integers, for which zero is valid.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        address.sll_ifindex = index as i32;
+        address.sll_ifindex = netdevice::name_to_index(&socket, interface)? as i32;
         let len = mem::size_of_val(&address) as libc::socklen_t;
         // SAFETY: the pointer and the length belong to the live address.
         check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
@@ -119,13 +111,12 @@ impl AsFd for PacketSocket {
     }
 }
 
-fn set(socket: &File, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    let (fd, len) = (
-        socket.as_raw_fd(),
-        mem::size_of_val(&value) as libc::socklen_t,
-    );
+/// Turns on an option of packet sockets.
+fn set(socket: &File, option: libc::c_int) -> io::Result<()> {
+    let (fd, on) = (socket.as_raw_fd(), 1_i32);
+    let len = mem::size_of_val(&on) as libc::socklen_t;
     // SAFETY: the pointer and the length belong to a live integer.
-    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) }).map(drop)
+    check(unsafe { libc::setsockopt(fd, libc::SOL_PACKET, option, (&raw const on).cast(), len) })
 }
 
 /// Returns whether the call may succeed later.
@@ -137,27 +128,17 @@ fn is_temporary(error: &io::Error) -> bool {
 }
 
 /// Waits until a descriptor is readable, `timeout` has passed or a signal arrives.
-pub(crate) fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Duration) -> io::Result<()> {
-    let mut polled = fds.map(|fd| libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    let (fds, n) = (polled.as_mut_ptr(), N as libc::nfds_t);
-    // SAFETY: the call gets N live `pollfd` structs, a live timeout and no signal mask.
-    match check(unsafe { libc::ppoll(fds, n, &raw const timeout, ptr::null()) }) {
-        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-        _ => Ok(()),
+pub(crate) fn wait(fds: [BorrowedFd<'_>; 2], timeout: Duration) -> io::Result<()> {
+    let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Turns off the timer slack of this thread. With it, the kernel may wake the thread up to 50 µs
 /// late.
 pub(crate) fn wake_exactly() -> io::Result<()> {
-    // SAFETY: no pointers are passed, and only this thread is affected.
-    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) }).map(drop)
+    Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
 }

@@ -247,7 +247,7 @@ impl Client {
         }
         if connection.flags.intersects(Flags::ACK) || connection.unacknowledged() > u32::from(MSS) {
             let fields = connection.fields(&self.addresses, connection.snd_nxt);
-            if !send(port, &self.packets.ack, &fields) {
+            if !send(port, &self.packets.acks[0], &fields) {
                 return false;
             }
             self.acknowledged(id);
@@ -280,7 +280,7 @@ impl Client {
         let (packet, seq) = if syn {
             (&self.packets.syn, connection.snd_una)
         } else {
-            (&self.packets.ack, connection.snd_nxt)
+            (&self.packets.acks[0], connection.snd_nxt)
         };
         if !send(port, packet, &connection.fields(&self.addresses, seq)) {
             return false;
@@ -326,17 +326,8 @@ impl Client {
             .filter(|_| connection.flags.intersects(Flags::SACK))
             .map(|trouble| trouble.ranges.blocks())
             .unwrap_or_default();
-        let Some(mut frame) = port.pool().take() else {
-            return;
-        };
-        let len = self.packets.sack_len(blocks.len());
-        if len > frame.capacity() {
-            return;
-        }
-        frame.set_len(len);
         let fields = connection.fields(&self.addresses, connection.snd_nxt);
-        self.packets.write_sack(&mut frame, &fields, &blocks);
-        if port.send(frame).is_ok() {
+        if self.packets.send_ack(port, &fields, &blocks) {
             let connection = &mut self.connections[id as usize];
             connection.rcv_acked = connection.rcv_nxt;
             connection.flags.remove(Flags::ACK | Flags::DELAYED);

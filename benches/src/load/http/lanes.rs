@@ -60,14 +60,14 @@ pub(super) struct Lanes {
 }
 
 /// The idle connections, which send no requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Idle {
     wanted: u32,
     /// Numbers of connections begun, of handshakes under way, and of failures so far.
     begun: u32,
     opening: u32,
     failed: u32,
-    pace: Option<Pace>,
+    pace: Pace,
 }
 
 impl Idle {
@@ -102,8 +102,10 @@ impl Lanes {
             pace: workload.pace,
             idle: Idle {
                 wanted: workload.idle,
-                pace: (workload.idle > 0).then(|| Pace::new(IDLE_RATE, 1)),
-                ..Idle::default()
+                begun: 0,
+                opening: 0,
+                failed: 0,
+                pace: Pace::new(IDLE_RATE, 1),
             },
             started: false,
         }
@@ -121,7 +123,7 @@ impl Lanes {
             (self.resting.front()).map(|(until, _)| Instant::from_millis(u64::from(*until)));
         let pace = self.pace.and_then(|pace| pace.due());
         let idle = if self.idle.begun < self.idle.wanted && self.idle.opening < IDLE_OPENING {
-            self.idle.pace.and_then(|pace| pace.due())
+            self.idle.pace.due()
         } else {
             None
         };
@@ -233,7 +235,7 @@ impl Client {
         while self.lanes.idle.begun < self.lanes.idle.wanted
             && self.lanes.idle.opening < IDLE_OPENING
             && self.lanes.idle.failed <= IDLE_FAILURES
-            && (self.lanes.idle.pace.as_mut()).is_some_and(|pace| pace.take(now).is_some())
+            && self.lanes.idle.pace.take(now).is_some()
         {
             if self.open(NOBODY, now).is_none() {
                 break;

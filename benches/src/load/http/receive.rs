@@ -256,31 +256,25 @@ impl Client {
     /// as in TIME-WAIT, because this client has no such state.
     #[cold]
     pub(super) fn handle_stray<P: Port>(&self, port: &mut P, address: usize, segment: &Segment) {
-        let fields = Fields {
+        let controls = u32::from(segment.has(FIN)) + u32::from(segment.has(SYN));
+        let mut fields = Fields {
             src: self.addresses[address],
             src_port: segment.dst_port,
             seq: segment.ack,
-            ack: (segment.seq)
-                .wrapping_add(segment.len)
-                .wrapping_add(u32::from(segment.has(FIN)))
-                .wrapping_add(u32::from(segment.has(SYN))),
+            ack: segment.seq.wrapping_add(segment.len + controls),
             window: 0,
         };
-        if segment.has(RST) {
-            return;
-        }
-        let packet = if segment.control & (FIN | SYN | ACK) == FIN | ACK {
-            &self.packets.ack
-        } else if segment.len == 0 && !segment.has(SYN) {
+        let packet = if segment.control & (FIN | SYN | ACK | RST) == FIN | ACK {
+            &self.packets.acks[0]
+        } else if segment.has(RST) || (segment.len == 0 && !segment.has(SYN)) {
             return;
         } else if segment.has(ACK) {
-            let fields = Fields { ack: 0, ..fields };
-            send(port, &self.packets.reset, &fields);
-            return;
+            fields.ack = 0;
+            &self.packets.reset
         } else {
+            fields.seq = 0;
             &self.packets.reset_ack
         };
-        let seq = if segment.has(ACK) { fields.seq } else { 0 };
-        send(port, packet, &Fields { seq, ..fields });
+        send(port, packet, &fields);
     }
 }

@@ -1,0 +1,66 @@
+//! Measures the time of the workloads: echoed UDP datagrams, ACKs that release segments, whole
+//! connections, GET requests and DNS answers, in the modes of sending.
+#![allow(missing_docs)]
+
+use benches::workload::Workload;
+use benches::workload::dns::Zone;
+use benches::workload::http::{KeepAlive, OwnConnection};
+use benches::workload::tcp::{AckToSegment, ShortConnection};
+use benches::workload::udp::Reflect;
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use namestorm::{Form, ReplyMode};
+use tcpip::SendMode;
+
+fn reflect(c: &mut Criterion) {
+    let mut group = c.benchmark_group("reflect");
+    for payload in [22, 1400] {
+        let mut work = Reflect::new(payload);
+        let name = format!("{} B", work.frame_len());
+        group.bench_function(name, |b| b.iter(|| work.run()));
+        work.check();
+    }
+    group.finish();
+}
+
+fn in_both_modes<W: Workload>(c: &mut Criterion, group: &str, name: &str, new: fn(SendMode) -> W) {
+    let mut group = c.benchmark_group(group);
+    for (mode, send) in [
+        ("memcopy", SendMode::MemCopy),
+        ("pre-copy", SendMode::PreCopy),
+    ] {
+        let mut work = new(send);
+        group.bench_function(format!("{name}{mode}"), |b| b.iter(|| work.run()));
+        work.check();
+    }
+    group.finish();
+}
+
+fn tcp(c: &mut Criterion) {
+    in_both_modes(c, "ACK to segment", "", AckToSegment::new);
+    in_both_modes(c, "connection", "1 KB, ", ShortConnection::new);
+    in_both_modes(c, "GET 1 KB, keep-alive", "", KeepAlive::page);
+    in_both_modes(c, "GET 1 KB, own connection", "", OwnConnection::new);
+}
+
+fn dns(c: &mut Criterion) {
+    let mut group = c.benchmark_group("DNS answer");
+    for names in [1, 10_000, 1_000_000] {
+        for (hash, form) in [("wire", Form::Wire), ("fqdn", Form::Fqdn)] {
+            let zone = Zone::new(names, form);
+            for mode in [
+                ReplyMode::Turnaround,
+                ReplyMode::MemCopy,
+                ReplyMode::PreCopy,
+            ] {
+                let mut work = zone.answer(mode);
+                let id = BenchmarkId::new(format!("{hash}, {mode}"), names);
+                group.bench_function(id, |b| b.iter(|| work.run()));
+                work.check();
+            }
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, reflect, tcp, dns);
+criterion_main!(benches);
