@@ -7,7 +7,7 @@ use super::udp::Questions;
 
 /// Length of a message's header, including the identifier (RFC 1035, section 4.1.1).
 const HEADER_LEN: usize = 12;
-/// Header of a query behind the identifier: no flag, one question.
+/// Header of a query after the identifier: no flags, one question.
 const REQUEST: [u8; 10] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 const QR: u8 = 0x80;
 const RCODE: u8 = 0x0f;
@@ -20,7 +20,7 @@ const DRAWN: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Queries {
     messages: Vec<u8>,
-    /// End offset of each message, and its checksum sum.
+    /// End offset of each message in `messages`, and the message's sum for the Internet checksum.
     ends: Vec<(u32, Sum)>,
     next: u32,
 }

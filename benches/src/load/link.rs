@@ -156,7 +156,7 @@ pub trait Generator {
 /// Addresses that a generator needs.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Link header fields from the generator to the server.
+    /// Link header of frames from the generator to the server.
     pub link: Link,
     /// IP addresses of the generator.
     pub addresses: Vec<Ipv4Addr>,
@@ -381,5 +381,39 @@ impl Place {
             addresses: vec![Ipv4Addr::new(192, 0, 2, 9), Ipv4Addr::new(192, 0, 2, 10)],
             target: (Ipv4Addr::new(192, 0, 2, 1), 80),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ip::{Host, Input};
+
+    use super::*;
+
+    #[test]
+    fn a_station_answers_the_arp_request() {
+        let Place {
+            link,
+            addresses,
+            target: (target, _),
+        } = Place::of_tests();
+        let mut server = Host::own(Station::new(link.peer, &[target.into()]));
+        let sink = nmio::sim::Sink::new(1500, 4, 0);
+        let request = arp_request(link.own, addresses[0], target);
+        let Input::Reply(reply) = server.receive(sink.frame_from(&request), nmio::Instant::ZERO)
+        else {
+            panic!("no reply to {request:x?}");
+        };
+        assert_eq!(arp_reply(&reply, target), Some(link.peer));
+        assert_eq!(
+            arp_reply(&reply, addresses[0]),
+            None,
+            "another host replied"
+        );
+        assert_eq!(
+            arp_reply(&request, addresses[0]),
+            None,
+            "a request is not a reply"
+        );
     }
 }

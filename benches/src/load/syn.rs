@@ -19,8 +19,8 @@ const BLOCK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const BLOCK_BITS: u32 = 17;
 /// Lowest source port.
 const FIRST_PORT: u16 = 1024;
-/// These options: MSS 1460, SACK-permitted, timestamps, no operation, window scale 7 (RFC 9293,
-/// section 3.1; RFC 7323; RFC 2018).
+/// TCP options of the SYN: MSS 1460, SACK-permitted, timestamps, no operation, window scale 7 (RFC
+/// 9293, section 3.1; RFC 7323; RFC 2018).
 const OPTIONS: [u8; 20] = [
     2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 3, 9, 0, 0, 0, 0, 1, 3, 3, 7,
 ];

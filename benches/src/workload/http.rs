@@ -70,6 +70,15 @@ fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
     len
 }
 
+/// Builds the requests for the further pages with these user agents.
+fn page_requests(agent: fn(usize) -> String) -> Vec<Vec<u8>> {
+    let request = |n| {
+        let request = String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
+        request.replace("bench", &agent(n)).into_bytes()
+    };
+    (0..PAGES).map(request).collect()
+}
+
 /// A workload of requests on one persistent connection.
 pub struct KeepAlive {
     sink: Sink,
@@ -101,19 +110,13 @@ impl KeepAlive {
 
     /// Requests a thousand pages of 1 KB in turn.
     pub fn pages(mode: SendMode) -> Self {
-        let one = |n| String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
-        let requests: Vec<Vec<u8>> = (0..PAGES).map(|n| one(n).into_bytes()).collect();
-        Self::new(mode, PAGES, &requests, Status::Ok)
+        Self::new(mode, PAGES, &page_requests(|_| "bench".into()), Status::Ok)
     }
 
     /// Requests a thousand pages in turn, each with another user agent.
     pub fn strangers(mode: SendMode) -> Self {
-        let one = |n| {
-            let request = String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
-            request.replace("bench", &format!("b{n:04}"))
-        };
-        let requests: Vec<Vec<u8>> = (0..PAGES).map(|n| one(n).into_bytes()).collect();
-        Self::new(mode, PAGES, &requests, Status::Ok)
+        let agent = |n| format!("b{n:04}");
+        Self::new(mode, PAGES, &page_requests(agent), Status::Ok)
     }
 
     /// Requests a page that does not exist.

@@ -36,8 +36,8 @@ const MIN_LINGERING: u32 = 1024;
 /// them.
 const FINISH_BURST: usize = 200;
 /// Nanoseconds per step of the initial sequence number. Sequence numbers advance faster than any
-/// stream of requests. They need more than two minutes, the time that a server may remember, for
-/// half of their space.
+/// stream of requests. They take more than two minutes to pass through half of their space. A
+/// server may remember old numbers for two minutes.
 const ISN_STEP: u128 = 64;
 
 /// A page with its prepared requests.

@@ -124,7 +124,7 @@ pub(super) fn request(page: &Page, host: SocketAddrV4, last: bool) -> Result<Vec
     Ok(request.into_bytes())
 }
 
-/// Pages drawn at random by their weights, in advance and then used in turn.
+/// Page numbers drawn in advance at random by weight, and used in turn.
 #[derive(Debug)]
 pub(super) struct Draw {
     pages: Box<[u32]>,

@@ -125,7 +125,11 @@ impl World {
         leave(&mut link, &mut client, &mut server);
         // If no connection was closed, none is in TIME-WAIT.
         if self.path.loss == 0.0 && workload.requests == 0 {
-            assert_eq!(server.transports.stack().connections(), 0, "all are reset");
+            assert_eq!(
+                server.transports.stack().connections(),
+                0,
+                "all connections are reset"
+            );
         }
         (client.report(), server, client)
     }

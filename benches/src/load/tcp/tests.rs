@@ -3,7 +3,7 @@ use testkit::{Opt, Received, read_segment};
 
 use super::*;
 
-/// Sends a packet with random fields, and parses it as strictly as the server does.
+/// Sends a packet with random fields, and parses and verifies it.
 fn sent(
     rng: &mut fastrand::Rng,
     send: impl FnOnce(&mut Sink, &Fields) -> bool,
