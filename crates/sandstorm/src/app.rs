@@ -9,35 +9,35 @@ use crate::prepared::Replies;
 use crate::request::Request;
 use crate::verdict::{Intake, More, Sees, Verdict};
 
-/// The longest request body that is collected by default.
+/// Maximum length of a collected request body, by default.
 pub const BODY_LIMIT: usize = 64 << 10;
 
-/// An application in a web server. It answers requests together with the site, or instead of it.
-/// Each worker has its own application.
+/// An application in a web server. It answers requests besides the site, or in its place. Each
+/// worker runs its own instance.
 ///
 /// Callbacks must not block, because all clients of the worker would wait. Each callback is called
 /// only once for a request, even when its response must wait until the send stream has room.
 pub trait App {
-    /// What the application remembers of one connection. Starts as the default value.
+    /// The application's state for one connection. It starts as the default value.
     type State: Default;
-    /// Messages from other threads, which arrive by a mailbox
+    /// Messages from other threads, delivered through a mailbox
     /// ([`Http::with_mailbox`](crate::Http::with_mailbox)). Use `()` if there are none.
     type Message: Send;
 
-    /// Which requests the application sees.
+    /// Which requests reach the application.
     const SEES: Sees = Sees::Everything;
 
-    /// The longest request body that is collected, unless [`on_head`](Self::on_head) decides
-    /// otherwise. A request with a longer body is refused with 413.
+    /// Maximum length of a collected request body, unless [`on_head`](Self::on_head) decides
+    /// otherwise. Longer bodies are refused with 413.
     const BODY_LIMIT: usize = BODY_LIMIT;
 
-    /// Called when the worker has started, before the first client. Here the application can set
-    /// its first [timers](Clients::set_timer). Does nothing by default.
+    /// Called when the worker has started, before the first client connects. The application can
+    /// set its first [timers](Clients::set_timer) here. Does nothing by default.
     fn on_start(&mut self, clients: &mut impl Clients<Self::State>) {
         let _ = clients;
     }
 
-    /// Called when a request is complete, including its body. Decides how it is answered.
+    /// Called when a request is complete, including its body. Decides how to answer it.
     fn on_request(
         &mut self,
         request: &Request<'_>,
@@ -51,9 +51,9 @@ pub trait App {
         Intake::Whole(Self::BODY_LIMIT)
     }
 
-    /// Called for each piece of a body that is taken in [pieces](Intake::Pieces). If it returns a
-    /// verdict, the request is answered at once, and the rest of the body is [not
-    /// read](Intake::Unread).
+    /// Called for each piece of a body that is received in [pieces](Intake::Pieces). If it returns
+    /// a verdict, the server answers immediately and does [not read](Intake::Unread) the remaining
+    /// body.
     fn on_body(
         &mut self,
         piece: &[u8],
@@ -64,8 +64,8 @@ pub trait App {
     }
 
     /// Called when the send stream has room for the next piece of a [streamed](Verdict::Stream)
-    /// response. The callback writes the piece to the body of the exchange's response; status and
-    /// fields are ignored now. A piece should have a few kilobytes.
+    /// response. The callback writes the piece to the body of the exchange's response. Its status
+    /// and fields have no effect at this point. A piece should be a few kilobytes long.
     fn on_more(&mut self, exchange: &mut Exchange<'_, Self::State>) -> More {
         let _ = exchange;
         More::Last
@@ -81,31 +81,31 @@ pub trait App {
         let _ = (timer, clients);
     }
 
-    /// Called when a connection has ended. Answers that were still pending for it are not sent.
+    /// Called when a connection has ended. Its pending answers are discarded.
     fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
         let _ = (state, reason);
     }
 }
 
-/// All clients of a worker, for callbacks that do not belong to one request.
+/// Access to all clients of a worker, for callbacks that do not belong to a single request.
 pub trait Clients<S> {
-    /// Answers a request that was deferred with [`Verdict::Later`]. `answer` gets the request as
-    /// [`App::on_request`] does. If it returns [`Verdict::Later`], the request waits again, with a
-    /// fresh timeout.
+    /// Answers a request that was deferred with [`Verdict::Later`]. `answer` receives the request
+    /// like [`App::on_request`]. If it returns [`Verdict::Later`], the request is deferred again
+    /// with a new timeout.
     ///
-    /// Returns `false` if the request no longer waits for an answer. Then the client has gone, or
-    /// the request has timed out or was evicted to free memory.
+    /// Returns `false` if the request no longer waits for an answer: its client has disconnected,
+    /// it has timed out, or it was evicted to free memory.
     fn answer(
         &mut self,
         ticket: Ticket,
         answer: impl FnOnce(&Request<'_>, &mut Exchange<'_, S>) -> Verdict,
     ) -> bool;
 
-    /// Continues a streamed response that [waits](More::Wait): [`App::on_more`] is called when the
-    /// present callback has returned. Returns `false` if the response is no longer being sent.
+    /// Continues a streamed response that [waits](More::Wait): [`App::on_more`] is called after the
+    /// current callback returns. Returns `false` if the response is no longer being sent.
     fn resume(&mut self, ticket: Ticket) -> bool;
 
-    /// Makes replies that are sent often.
+    /// Prepares replies that will be sent many times.
     fn replies(&mut self) -> Replies<'_>;
 
     /// Calls [`App::on_timer`] once, after the duration `after`. Restarts the timer if it is
@@ -113,7 +113,7 @@ pub trait Clients<S> {
     fn set_timer(&mut self, timer: Timer, after: Duration);
 }
 
-/// The absence of an application: the site answers everything.
+/// No application: the site answers all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteOnly;
 

@@ -1,10 +1,10 @@
 //! Parsing of request bodies, piece by piece as they arrive (RFC 9112, sections 6 and 7.1).
 
-/// The most bytes of chunk extensions in one body. Clients practically never send any.
+/// Maximum total length of the chunk extensions in one body. Real clients hardly ever send any.
 pub(crate) const MAX_EXTENSIONS: u32 = 1_024;
-/// The most bytes of trailer fields after one body.
+/// Maximum total length of the trailer fields after one body.
 pub(crate) const MAX_TRAILERS: u32 = 8_192;
-/// The most digits of a chunk size, which allow sizes of 60 bits.
+/// Maximum number of digits in a chunk size, which allows sizes of up to 60 bits.
 const MAX_SIZE_DIGITS: u8 = 15;
 
 /// The length of a request's body, according to its head.
@@ -28,15 +28,15 @@ impl BodyLength {
 pub(crate) enum Part<'d> {
     /// Bytes of the body, at least one.
     Piece(&'d [u8]),
-    /// All available bytes were read, and the body is incomplete.
+    /// The body is incomplete: more bytes are needed.
     More,
     /// The body is complete. The remaining bytes belong to the next request.
     End,
-    /// The chunks are invalid, so the next request cannot be found.
+    /// The chunks are invalid, so the start of the next request is unknown.
     Malformed,
 }
 
-/// Reads one body. Bytes that it has taken are not needed again.
+/// Incremental parser of one body. It never looks at a byte twice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyReader {
     state: State,
@@ -89,7 +89,7 @@ impl BodyReader {
         }
     }
 
-    /// The number of bytes that a body of known length still has.
+    /// Number of bytes still missing from a body of known length.
     pub(crate) const fn known_left(&self) -> Option<u64> {
         match self.state {
             State::Known(left) => Some(left),
@@ -97,7 +97,7 @@ impl BodyReader {
         }
     }
 
-    /// Takes the next part of the body off the start of `data`.
+    /// Removes the next part of the body from the front of `data`, and returns it.
     pub(crate) fn next<'d>(&mut self, data: &mut &'d [u8]) -> Part<'d> {
         loop {
             match &mut self.state {
@@ -125,7 +125,8 @@ impl BodyReader {
         }
     }
 
-    /// Returns the state after a byte of the chunked coding. `None` if the byte is invalid here.
+    /// Returns the state after a byte of the chunked coding, or `None` if the byte is invalid in
+    /// this state.
     fn after(&mut self, byte: u8) -> Option<State> {
         match (self.state, byte) {
             (State::Size { digits: 1.., size } | State::Extension { size }, b'\r') => {
@@ -158,8 +159,8 @@ impl BodyReader {
         }
     }
 
-    /// Returns the state after a byte of a trailer field. Only the end of the trailer matters; its
-    /// fields are dropped.
+    /// Returns the state after a byte of a trailer field. The fields are discarded; only the end of
+    /// the trailer matters.
     fn in_trailer(&self, byte: u8) -> Option<State> {
         match self.state {
             State::TrailerName if byte == b':' => Some(State::TrailerValue),
@@ -173,7 +174,7 @@ impl BodyReader {
     }
 }
 
-/// Whether a line may contain this byte: no control character except the tab.
+/// Whether a line may contain this byte: anything but control characters, except for the tab.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

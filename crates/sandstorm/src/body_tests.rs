@@ -1,10 +1,10 @@
-//! Valid and malformed bodies, cut into pieces anywhere.
+//! Valid and malformed bodies, split at arbitrary positions.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The result of reading a body. `Whole` has the body and the bytes that follow it.
+/// Result of parsing a body. `Whole` holds the body and the bytes that follow it.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Whole(Vec<u8>, Vec<u8>),
@@ -47,7 +47,7 @@ fn read<'d>(length: BodyLength, pieces: impl IntoIterator<Item = &'d [u8]>) -> O
 fn chunked(bytes: &str) -> Outcome {
     let whole = read(BodyLength::Chunked, [bytes.as_bytes()]);
     let single = read(BodyLength::Chunked, bytes.as_bytes().chunks(1));
-    // The result must not depend on where the bytes are cut.
+    // The result must not depend on where the input is split.
     assert_eq!(single, whole, "{bytes:?}");
     whole
 }
@@ -100,7 +100,7 @@ fn hostile_chunks_are_malformed() {
     ] {
         assert_eq!(chunked(bytes), Outcome::Malformed, "{bytes:?}");
     }
-    // Exactly the longest size that is accepted.
+    // The longest chunk size that is still accepted.
     assert_eq!(chunked("00000000000000a\r\n"), Outcome::Half);
     assert_eq!(chunked("fffffffffffffff\r\nx"), Outcome::Half);
 }
@@ -110,11 +110,11 @@ fn extensions_and_trailers_have_a_maximum_length() {
     let extension = |len: u32| chunked(&format!("1;{}\r\n", "x".repeat(len as usize)));
     assert_eq!(extension(MAX_EXTENSIONS), Outcome::Half);
     assert_eq!(extension(MAX_EXTENSIONS + 1), Outcome::Malformed);
-    // The bytes of all extensions of a body count together.
+    // The limit applies to the sum of all extensions of a body.
     let many = "1;xxxxxxx\r\na\r\n".repeat(MAX_EXTENSIONS as usize / 7 + 1);
     assert_eq!(chunked(&many), Outcome::Malformed);
     let trailer = |len: u32| chunked(&format!("0\r\nA:{}\r\n", "x".repeat(len as usize - 2)));
-    // The CR counts, too.
+    // The CR counts towards the limit, too.
     assert_eq!(trailer(MAX_TRAILERS - 1), Outcome::Half);
     assert_eq!(trailer(MAX_TRAILERS + 1), Outcome::Malformed);
 }
@@ -129,7 +129,7 @@ fn a_body_of_known_length_ends_there() {
 }
 
 proptest! {
-    /// How the bytes are cut into pieces does not change the result.
+    /// The result does not depend on how the input is split.
     #[test]
     fn the_cut_into_pieces_does_not_matter(
         bytes in prop_oneof![
@@ -148,7 +148,7 @@ proptest! {
         prop_assert_eq!(read(length, pieces), read(length, [bytes]));
     }
 
-    /// The pieces of a chunked body are put together again.
+    /// The chunks are reassembled into the original body.
     #[test]
     fn a_chunked_body_is_decoded(chunks in prop::collection::vec("[ -~\r\n]{1,20}", 0..6)) {
         let each = chunks.iter().map(|c| format!("{:x}\r\n{c}\r\n", c.len()));

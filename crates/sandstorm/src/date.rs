@@ -2,8 +2,8 @@
 //! clients.
 //!
 //! The rest of a response is prepared once, when the site is loaded. The slot lies directly after
-//! the status line and always has the same length. So one prepared response serves all clients:
-//! HTTP/1.0 and 1.1, keep-alive and close.
+//! the status line and always has the same length. Therefore one prepared response serves all
+//! clients: HTTP/1.0 and 1.1, keep-alive and close.
 
 use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -31,7 +31,8 @@ pub(crate) const SLOT_FIELD: &str = "Date: ";
 /// 9999-12-31T23:59:59Z, the latest time that fits the date format.
 const MAX_SECONDS: u64 = 253_402_300_799;
 
-/// What a slot says, in 64 bits: a second, and whether the connection closes.
+/// The content of a slot, packed into 64 bits: a time in seconds, and whether the connection
+/// closes.
 ///
 /// The same stamp always gives the same bytes, so a segment can be retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +53,7 @@ impl Stamp {
         Self(bits)
     }
 
-    /// The stamp as a number, which the TCP stack can store.
+    /// Packs the stamp into a number, which the TCP stack can store.
     #[inline(always)]
     pub const fn as_u64(self) -> u64 {
         self.0
@@ -68,8 +69,8 @@ impl Stamp {
     }
 }
 
-/// Writes slots. Keeps the text of the last second, because nearly all responses are for the same
-/// second.
+/// Writes slots. It caches the text of the last second, because consecutive responses usually share
+/// it.
 #[derive(Clone, Debug)]
 pub struct SlotWriter {
     seconds: u64,
@@ -88,7 +89,7 @@ impl SlotWriter {
         writer
     }
 
-    /// Writes the slot for `stamp`. If `slot` is shorter than [`SLOT_LEN`], the text is cut off.
+    /// Writes the slot for `stamp`. If `slot` is shorter than [`SLOT_LEN`], the text is truncated.
     #[inline]
     pub fn write(&mut self, stamp: Stamp, slot: &mut [u8]) {
         if stamp.seconds() != self.seconds {

@@ -1,4 +1,4 @@
-//! One request and its response, as a callback sees them.
+//! One request and its response, as passed to a callback.
 
 use std::fmt::{Arguments, Debug, Display};
 use std::net::SocketAddr;
@@ -12,15 +12,16 @@ use crate::response::Response;
 use crate::status::StatusCode;
 use crate::verdict::Verdict;
 
-/// Identifies one request that is answered later. It is unique, and any thread may keep it.
+/// Identifies a request that will be answered later. It is never reused, and any thread may hold
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub(crate) connection: ConnectionId,
     pub(crate) serial: u64,
 }
 
-/// What a callback gets for a request, in addition to the request itself: the client's address, the
-/// state of the connection, and a response. The response is new for each callback.
+/// Context of a request that a callback receives: the client's address, the state of the
+/// connection, and an empty response. Each callback gets a new response.
 pub struct Exchange<'a, S> {
     pub(crate) ticket: Ticket,
     pub(crate) peer: SocketAddr,
@@ -32,8 +33,8 @@ pub struct Exchange<'a, S> {
 }
 
 impl<S> Exchange<'_, S> {
-    /// Makes a plain-text response. Its status is 200 unless [`set_status`](Self::set_status) was
-    /// called.
+    /// Makes a plain-text response. Its status is 200, unless [`set_status`](Self::set_status) was
+    /// called before.
     pub fn text(&mut self, text: Arguments<'_>) -> Verdict {
         if !self.response.fields().has("content-type") {
             // Cannot fail: the field is short and valid.
@@ -45,7 +46,7 @@ impl<S> Exchange<'_, S> {
         Verdict::Made
     }
 
-    /// The response to be filled, for [`Verdict::Made`].
+    /// The response to fill in, for [`Verdict::Made`].
     pub fn response(&mut self) -> &mut Response {
         self.response
     }
@@ -55,15 +56,14 @@ impl<S> Exchange<'_, S> {
         self.response.set_status(status);
     }
 
-    /// Adds a field to the response, no matter which verdict answers the request.
+    /// Adds a field to the response, whichever verdict answers the request.
     ///
-    /// # Errors
-    /// [`FieldError`] if the field is refused; then nothing is added.
+    /// # Errors [`FieldError`] if the field is refused. Nothing is added in that case.
     pub fn add_field(&mut self, name: &str, value: impl Display) -> Result<(), FieldError> {
         self.response.add_field(name, value)
     }
 
-    /// Makes replies that are sent often.
+    /// Prepares replies that will be sent many times.
     pub fn replies(&mut self) -> Replies<'_> {
         Replies::new(self.contents, self.common)
     }

@@ -1,8 +1,8 @@
-//! Response fields, checked when they are added.
+//! Response header fields, validated as they are added.
 
 use std::fmt::{Display, Write as _};
 
-/// The longest text of one [`Fields`], in bytes, including line ends.
+/// Maximum length of one [`Fields`], in bytes, including line endings.
 pub const MAX_FIELDS_LEN: usize = 8_192;
 
 /// Fields that the server writes itself: message framing, the connection option, and the date.
@@ -16,7 +16,7 @@ const OURS: [&str; 7] = [
     "upgrade",
 ];
 
-/// Fields that the response of every file already has.
+/// Fields that every file's response already contains.
 const OF_FILES: [&str; 6] = [
     "accept-ranges",
     "allow",
@@ -50,13 +50,13 @@ pub enum FieldError {
         /// The field's name.
         name: String,
     },
-    /// The responses of files already have a field of this name.
+    /// The responses of files already contain a field of this name.
     #[error("the responses of files have a {name} of their own; add it to single responses")]
     OfFiles {
         /// The field's name.
         name: String,
     },
-    /// The fields are too long together.
+    /// The total length of the fields exceeds the limit.
     #[error(
         "with {name} the fields have more than {MAX_FIELDS_LEN} bytes; add fewer or shorter ones"
     )]
@@ -66,8 +66,8 @@ pub enum FieldError {
     },
 }
 
-/// Response fields, in order. Each field is checked when it is added, so that no name or value can
-/// end its line or the head.
+/// Response fields, in order. Each field is validated when it is added, so that no name or value
+/// can inject a line.
 ///
 /// ```
 /// use sandstorm::Fields;
@@ -82,12 +82,12 @@ pub enum FieldError {
 pub struct Fields(String);
 
 impl Fields {
-    /// Makes an empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(String::new())
     }
 
-    /// Makes the fields that all responses of a server have.
+    /// Makes the fields that all responses of a server contain.
     ///
     /// # Errors
     /// The errors of [`add`](Self::add), and [`FieldError::OfFiles`].
@@ -104,7 +104,7 @@ impl Fields {
         Ok(all)
     }
 
-    /// Adds a field. Existing fields of the same name stay.
+    /// Adds a field. Existing fields of the same name are kept.
     ///
     /// # Errors
     /// [`FieldError`] if the field is refused; then nothing is added.
@@ -140,8 +140,7 @@ impl Fields {
 
     /// Appends the fields of `other`.
     ///
-    /// # Errors
-    /// [`FieldError::TooLong`] if they do not fit; then nothing is added.
+    /// # Errors [`FieldError::TooLong`] if they do not fit. Nothing is added in that case.
     pub fn extend(&mut self, other: &Self) -> Result<(), FieldError> {
         if self.0.len() + other.0.len() > MAX_FIELDS_LEN {
             let name = other.iter().next().map_or("", |line| line.0).to_owned();
@@ -151,7 +150,7 @@ impl Fields {
         Ok(())
     }
 
-    /// The lines as they are sent, each with its line end.
+    /// The lines in wire format, each with its line ending.
     pub fn lines(&self) -> &str {
         &self.0
     }
@@ -176,14 +175,14 @@ impl Fields {
         self.0.clear();
     }
 
-    /// Returns the name and the whole line, with its line end, of each field.
+    /// Returns the name and the complete line of each field, including the line ending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .split_inclusive("\r\n")
             .map(|line| (line.split(':').next().unwrap_or(line), line))
     }
 
-    /// Writes the fields whose name does not occur in `own`.
+    /// Writes the fields whose names do not occur in `own`.
     pub(crate) fn write_beside(&self, own: &Self, out: &mut Vec<u8>) {
         if own.is_empty() {
             out.extend_from_slice(self.0.as_bytes());
@@ -279,7 +278,7 @@ mod tests {
     }
 
     proptest! {
-        /// A parser finds exactly the fields that were added.
+        /// A parser finds exactly the added fields.
         #[test]
         fn a_parser_finds_what_was_added(
             given in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\r\n\t]{0,8}"), 0..5),

@@ -1,5 +1,5 @@
-//! What the fields of a request say about the message itself: its host, its body, its expectation,
-//! and whether the connection stays open.
+//! Fields that control the message itself: host, body length, expectation, and persistence of the
+//! connection.
 
 use httparse::Header;
 
@@ -7,20 +7,20 @@ use crate::body::BodyLength;
 use crate::host::is_host;
 use crate::reply::Status;
 
-/// What the fields of a request say about the message itself.
+/// The parsed values of a request's framing fields.
 pub(crate) struct Framing {
-    /// The client permits the connection to stay open after the answer.
+    /// The client allows the connection to stay open after the response.
     pub(crate) persistent: bool,
     /// The length of the body.
     pub(crate) body: BodyLength,
-    /// The client waits for `100 Continue` before it sends the body.
+    /// The client waits for `100 Continue` before sending the body.
     pub(crate) continues: bool,
-    /// The request has a precondition.
+    /// The request contains a precondition.
     pub(crate) conditional: bool,
 }
 
 impl Framing {
-    /// The value for a refused head.
+    /// Placeholder for a refused head.
     pub(crate) const NOTHING: Self = Self {
         persistent: false,
         body: BodyLength::Known(0),
@@ -28,7 +28,7 @@ impl Framing {
         conditional: false,
     };
 
-    /// Evaluates all fields in one pass. `minor` is the minor version of HTTP.
+    /// Evaluates all fields in one pass. `minor` is the request's HTTP minor version.
     #[inline(always)]
     pub(crate) fn of(fields: &[Header<'_>], minor: u8) -> Result<Self, Status> {
         let mut hosts = 0;
@@ -40,7 +40,7 @@ impl Framing {
         let mut expected = true;
         let mut continues = false;
         for Header { name, value } in fields {
-            // The length of its name rules out most other fields.
+            // The length of the name excludes most other fields cheaply.
             match name.len() {
                 4 if name.eq_ignore_ascii_case("host") => {
                     hosts += 1;
@@ -101,9 +101,9 @@ impl Framing {
 struct TransferCodings {
     /// The field is present, even if it is empty.
     present: bool,
-    /// How often `chunked` is in the list. The count stops at 2.
+    /// Number of times that `chunked` occurs in the list, capped at 2.
     chunked: u8,
-    /// There are codings other than `chunked`.
+    /// The list contains codings other than `chunked`.
     others: bool,
     /// The last coding is `chunked`.
     chunked_last: bool,
@@ -123,8 +123,8 @@ impl TransferCodings {
         }
     }
 
-    /// Whether the body is chunked. An error if the end of the request is ambiguous, or if it has
-    /// an unknown coding.
+    /// Returns whether the body is chunked, or an error if the end of the body is ambiguous or a
+    /// coding is unknown.
     #[inline(always)]
     fn are_chunked(&self, minor: u8, has_length: bool) -> Result<bool, Status> {
         if !self.present {

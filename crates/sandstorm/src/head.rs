@@ -1,8 +1,8 @@
 //! Strict parsing of request heads (RFC 9112).
 //!
-//! A request that another program on the way might parse differently is refused, and its connection
-//! closed. So no request can hide in another (request smuggling). Examples are bare line feeds,
-//! folded fields, `Transfer-Encoding` beside `Content-Length`, and more than one length or host.
+//! A request that an intermediary might parse differently is refused, and its connection is closed.
+//! This prevents request smuggling. Examples are bare line feeds, folded fields,
+//! `Transfer-Encoding` beside `Content-Length`, and more than one length or host.
 
 use std::mem::MaybeUninit;
 
@@ -14,9 +14,9 @@ use crate::host::is_host;
 use crate::reply::ETag;
 use crate::status::Status;
 
-/// The longest head of a request, in bytes, including its empty line.
+/// Maximum length of a request head in bytes, including the empty line.
 pub const HEAD_LIMIT: usize = 8_192;
-/// The most fields in a request.
+/// Maximum number of fields in a request.
 pub const MAX_FIELDS: usize = 128;
 
 /// The buffer into which [`parse`] writes the fields.
@@ -27,7 +27,7 @@ pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
     [const { MaybeUninit::uninit() }; MAX_FIELDS]
 }
 
-/// Why [`parse`] found no valid request.
+/// Why [`parse`] did not return a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRead {
     /// The request is answered with an error.
@@ -70,15 +70,15 @@ impl Method {
     }
 }
 
-/// A complete and valid head, with what the site needs for an answer. [`Request`](crate::Request)
-/// has the rest.
+/// A complete and valid head, reduced to what the site needs. [`Request`](crate::Request) gives
+/// access to the other fields.
 #[derive(Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a str,
     pub(crate) fields: &'a [Header<'a>],
-    /// The connection stays open after the answer: the client permits it, and no body is left
-    /// unread.
+    /// The connection stays open after the response, because the client allows it and no unread
+    /// body remains.
     pub(crate) keep_alive: bool,
     conditional: bool,
     pub(crate) minor: u8,
@@ -86,8 +86,8 @@ pub(crate) struct Head<'a> {
     pub(crate) len: usize,
 }
 
-/// Parses the request head at the start of `data`. Returns `None` if the head is incomplete, which
-/// cannot happen when `data` has [`HEAD_LIMIT`] bytes or more.
+/// Parses the request head at the start of `data`. Returns `None` if the head is incomplete. This
+/// cannot happen if `data` holds at least [`HEAD_LIMIT`] bytes.
 #[inline]
 pub(crate) fn parse<'f, 'd>(
     data: &'d [u8],
@@ -136,8 +136,7 @@ pub(crate) fn parse<'f, 'd>(
     }
 }
 
-/// The meaning of the fields of an HTTP/1.1 request without preconditions, including the empty
-/// line.
+/// Cached result of parsing the fields of an HTTP/1.1 request without preconditions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     keep_alive: bool,
@@ -147,14 +146,15 @@ pub(crate) struct Fields {
 
 const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
-/// The length of the first line of `data`, with its line end. `None` if the line is incomplete.
+/// Length of the first line of `data` including its line ending, or `None` if the line is
+/// incomplete.
 #[inline]
 pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', data).map(|at| at + 1)
 }
 
-/// Does what [`parse`] does, for a request line whose fields are already known. Returns `None` for
-/// an unusual line; the caller must then parse the whole request.
+/// Parses only the request line, for fields that are already known. Returns `None` for an unusual
+/// line, which the caller must parse with [`parse`].
 #[inline]
 pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     const VERSION: &[u8] = b" HTTP/1.1\r\n";
@@ -180,9 +180,9 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     })
 }
 
-/// Whether any line of a parsed head ends with a bare LF. RFC 9112, section 2.2, permits us to
-/// accept this, but others might then see different requests than we do. A line ends before each
-/// field, and two lines end the head.
+/// Whether any line of a parsed head ends with a bare LF. RFC 9112, section 2.2, allows servers to
+/// accept this, but an intermediary might then see other requests than we do. A line ends before
+/// each field, and two lines end the head.
 fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
     let follows_crlf = |field: &Header<'_>| {
         let at = field.name.as_ptr().addr() - head.as_ptr().addr();
@@ -191,8 +191,7 @@ fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
     head.starts_with(b"\n") || !head.ends_with(b"\r\n\r\n") || !fields.iter().all(follows_crlf)
 }
 
-/// The status for a request line with a version other than HTTP/1.0 and HTTP/1.1 (RFC 9112, section
-/// 2.3).
+/// Returns the status for a request line with an unsupported version (RFC 9112, section 2.3).
 #[cold]
 fn other_version(head: &[u8]) -> Result<Status, NotRead> {
     const MAJOR_1: &[u8] = b"HTTP/1.";
@@ -220,8 +219,8 @@ pub(crate) struct Target<'d> {
 }
 
 impl<'a> Head<'a> {
-    /// Returns what to remember of the fields, which begin after `line_len` bytes. `None` if they
-    /// have preconditions or the version is not 1.1.
+    /// Returns a cacheable result for the fields, which begin after `line_len` bytes. Returns
+    /// `None` if they contain preconditions or the version is not 1.1.
     #[inline]
     pub(crate) fn known_fields(&self, line_len: usize) -> Option<Fields> {
         let len = self.len.checked_sub(line_len)?;
@@ -250,8 +249,8 @@ impl<'a> Head<'a> {
         Some(Target { path, query })
     }
 
-    /// Evaluates the preconditions (RFC 9110, section 13.2.2) for a representation with this tag,
-    /// last modified at this second if that is known. Returns the status to answer with, or `None`
+    /// Evaluates the preconditions for a representation with this tag and modification time in
+    /// seconds, if known (RFC 9110, section 13.2.2). Returns the status of the response, or `None`
     /// to send the representation.
     #[inline]
     pub(crate) fn precondition(&self, tag: ETag, modified: Option<u64>) -> Option<Status> {
@@ -265,8 +264,8 @@ impl<'a> Head<'a> {
     #[inline(never)]
     fn evaluate(&self, tag: ETag, modified: Option<u64>) -> Option<Status> {
         let is_unmodified = |name| {
-            // An invalid date is ignored (RFC 9110, section 13.1.3). If the field occurs twice, the
-            // first one counts.
+            // An invalid date is ignored (RFC 9110, section 13.1.3). If the field is repeated, the
+            // first value counts.
             let value = self.values(name).next()?;
             Some(modified? <= seconds(value)?)
         };
@@ -291,7 +290,7 @@ impl<'a> Head<'a> {
             .map(|field| field.value)
     }
 
-    /// Whether the field lists this tag. `None` if the field is absent.
+    /// Returns whether the field lists this tag, or `None` if the field is absent.
     fn names_tag(&self, name: &str, tag: ETag, how: Comparison) -> Option<bool> {
         self.values(name)
             .map(|value| names_tag(value, tag, how))
@@ -310,7 +309,8 @@ fn names_tag(value: &[u8], ours: ETag, how: Comparison) -> bool {
     if value == b"*" {
         return true;
     }
-    // A tag may contain a comma, but ours never do. So the pieces of such a tag match none of ours.
+    // A foreign tag may contain a comma and be split here. Its pieces cannot match our tags, which
+    // contain no comma.
     list(value).any(|tag| match tag.strip_prefix(b"W/") {
         Some(tag) => how == Comparison::Weak && ours.is(tag),
         None => ours.is(tag),
@@ -325,7 +325,7 @@ fn seconds(value: &[u8]) -> Option<u64> {
 }
 
 /// Returns what follows the authority of an absolute URI (RFC 9112, section 3.2.2). The host does
-/// not matter, because the server answers alike for all hosts.
+/// not matter, because the server gives the same answers for all hosts.
 #[cold]
 fn absolute_form(target: &str) -> Option<&str> {
     let after = |scheme: &str| {

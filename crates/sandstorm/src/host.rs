@@ -1,4 +1,4 @@
-//! The host and port that a request names (RFC 9110, section 7.2).
+//! Validation of the host and port in a request (RFC 9110, section 7.2).
 
 use std::net::Ipv6Addr;
 
@@ -29,7 +29,7 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     value.iter().all(|b| IN_NAME[usize::from(*b)]) || is_other_host(value)
 }
 
-/// Does what [`is_host`] does, for values that contain other bytes than a name.
+/// The slow path of [`is_host`], for values that contain bytes which names do not.
 #[inline(never)]
 fn is_other_host(value: &[u8]) -> bool {
     if let [b'[', rest @ ..] = value {
@@ -40,7 +40,7 @@ fn is_other_host(value: &[u8]) -> bool {
     !name.is_empty() && is_registered_name(name) && is_port(port)
 }
 
-/// Whether `name` is a valid `reg-name`. Every IPv4 address is one, too.
+/// Whether `name` is a valid `reg-name`, which every IPv4 address is, too.
 fn is_registered_name(name: &[u8]) -> bool {
     let mut rest = name;
     while let [first, more @ ..] = rest {

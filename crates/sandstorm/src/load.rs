@@ -1,4 +1,4 @@
-//! Loading a folder: every file in it except those that cannot be served.
+//! Loads a folder: all its files, except those that cannot be served.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,19 +17,19 @@ use crate::skipped::{Reason, Skipped, unreadable};
 /// The only name with a leading dot that is served (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// The deepest nesting of folders, including the served folder.
+/// Maximum depth of nested folders, counting the served folder.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// Upper limits on what is loaded.
+/// Limits on what is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most files: 1,000,000 by default.
+    /// Maximum number of files; 1,000,000 by default.
     pub files: u64,
-    /// The most bytes of all files together: 16 GiB by default. The server keeps all of them in
+    /// Maximum total size of the files in bytes; 16 GiB by default. The server keeps all files in
     /// memory.
     pub bytes: u64,
-    /// The most folders that are searched: 1,000,000 by default. A folder counts once for each path
-    /// to it, because a few links can make very many paths.
+    /// Maximum number of folders to search; 1,000,000 by default. A folder counts once per path
+    /// that leads to it, because a few links can create a huge number of paths.
     pub folders: u64,
 }
 
@@ -46,7 +46,7 @@ impl Default for Limits {
 /// Events while a folder is loaded.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// A file was loaded. The totals include it.
+    /// A file was loaded. It is included in the totals.
     Loaded(&'a Totals),
     /// An entry was left out.
     Skipped(Skipped),
@@ -87,7 +87,7 @@ pub enum LoadError {
     AllSkipped {
         /// The folder.
         path: PathBuf,
-        /// How many entries were left out.
+        /// Number of entries that were left out.
         skipped: u64,
     },
 }
@@ -109,7 +109,7 @@ impl Site {
         Self::load_with_fields(folder, limits, Fields::new(), progress)
     }
 
-    /// Does what [`load`](Self::load) does, with `fields` in all responses; see
+    /// Same as [`load`](Self::load), but adds `fields` to all responses; see
     /// [`Builder::with_fields`].
     ///
     /// # Errors
@@ -160,9 +160,9 @@ fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".") && name != WELL_KNOWN
 }
 
-/// The folder that is being loaded at one level of nesting.
+/// One level of the folders that are being loaded.
 struct Folder {
-    /// The path that clients ask for, relative to the served folder.
+    /// The path in URLs, relative to the served folder.
     path: PathBuf,
     /// The real path relative to the served folder, without symbolic links.
     real: PathBuf,
@@ -188,9 +188,9 @@ struct Loader<'a, P> {
     root: &'a Root,
     limits: &'a Limits,
     site: Builder,
-    /// The folders that lead to the present entry. The served folder comes first.
+    /// The folders that lead to the current entry, starting with the served folder.
     open: Vec<Folder>,
-    /// How many folders have been searched.
+    /// Number of folders searched so far.
     folders: u64,
     progress: P,
 }
@@ -225,8 +225,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    /// Loads one entry. Clients know it as `path`, and its real path is `real`. If it is a folder,
-    /// its entries come next.
+    /// Loads one entry. URLs contain `path`; `real` is the path without links. If the entry is a
+    /// folder, its contents are loaded next.
     fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
         let mut kind = file_type(&self.root.look(&real).map_err(unreadable)?);
         if kind == FileType::Symlink {
@@ -290,8 +290,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 }
 
-/// Reads a file into `place`. Fails unless the file has exactly this length and the modification
-/// time `modified`.
+/// Reads a file into `place`. Fails if the length differs or the modification time is not
+/// `modified`.
 fn read_exactly(file: &mut File, place: &mut [u8], modified: SystemTime) -> Result<(), Reason> {
     file.read_exact(place).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Reason::Changed,

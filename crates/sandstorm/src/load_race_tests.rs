@@ -1,4 +1,4 @@
-//! Loading a folder while an attacker with write access exchanges its entries.
+//! Loads a folder while an attacker with write access keeps swapping its entries.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -8,11 +8,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// How often the folder is loaded in one race. The attacker needs to win only once.
+/// Number of times the folder is loaded in one race. The attacker needs to win only once.
 const LOADS: usize = 3_000;
 
-/// Loads `site` many times while its entries `left` and `right` are exchanged continuously. A GET
-/// of `paths` must never return the content of the secret file.
+/// Loads `site` many times while its entries `left` and `right` are swapped continuously. A GET of
+/// `paths` must never return the content of the secret file.
 fn never_published(site: &Path, [left, right]: [&str; 2], paths: &[&str]) {
     let (left, right) = (&site.join(left), &site.join(right));
     let stop = AtomicBool::new(false);

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Makes a folder with these files. The content of a file is its name. A name that ends with a
-/// slash makes a folder.
+/// Creates a folder with these files, each of which contains its own name. A name with a trailing
+/// slash creates a folder.
 fn folder(names: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in names {
@@ -170,7 +170,7 @@ fn links_that_lead_out_are_left_out() {
         assert_skipped(&site, &[("link", "leads out of the folder")]);
         fs::remove_file(&link).unwrap();
     }
-    // The link leads out through another link, which stays inside.
+    // This link leaves the folder through another link, which points inside.
     symlink("link", site.join("way")).unwrap();
     symlink("../secret.txt", &link).unwrap();
     assert_skipped(
@@ -312,7 +312,7 @@ fn files_beyond_the_limits_are_left_out() {
     };
     let (site, lines) = load(4, 7);
     assert_eq!((site.totals().files, lines.len()), (4, 0));
-    // Smaller files after the one that does not fit are still loaded.
+    // A file that does not fit does not keep smaller files from being loaded.
     let (site, lines) = load(4, 2);
     assert_eq!(body(&site, b"/c").unwrap(), b"c");
     assert_eq!((site.totals().files, lines.len()), (2, 2));
@@ -348,7 +348,7 @@ fn a_file_too_long_for_one_response_is_left_out() {
 fn folders_nested_too_deeply_are_left_out() {
     let deep = |depth: usize| folder(&[&*("d/".repeat(depth) + "file"), "a"]);
     let loaded = |depth| load_with(deep(depth).path(), &Limits::default());
-    // The file is nested one level deeper than its folder.
+    // A file is one level deeper than its folder.
     let (site, lines) = loaded(MAX_DEPTH - 1);
     assert_eq!((site.totals().files, lines.len()), (2, 0));
     let (site, lines) = loaded(MAX_DEPTH);
@@ -358,7 +358,7 @@ fn folders_nested_too_deeply_are_left_out() {
 
 #[test]
 fn the_number_of_paths_to_folders_is_limited() {
-    // Each folder has two links to the next one, so there are about 2^40 paths.
+    // Each folder contains two links to the next folder, which makes about 2^40 paths.
     let folder = folder(&["a"]);
     let path = |name: String| folder.path().join(name);
     for n in 0..40 {

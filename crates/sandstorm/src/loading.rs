@@ -1,4 +1,4 @@
-//! Loading a folder for an operator: progress, warnings, and `--strict`.
+//! Loads a folder for an operator, with progress messages, warnings, and `--strict`.
 
 use std::fmt;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::load::{Limits, LoadError, Progress};
 use crate::site::{Site, Totals};
 use crate::skipped::Skipped;
 
-/// The interval between progress messages.
+/// Interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
-/// The most entries that are named in warnings or errors. Further entries are only counted.
+/// Maximum number of entries named in warnings or errors. Other entries are only counted.
 const MAX_NAMED: u64 = 100;
 
-/// Why the folder is not served, as a message for the operator.
+/// Why the folder is not served. The message is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum NotLoaded {
     /// The folder cannot be loaded.
@@ -25,14 +25,14 @@ pub enum NotLoaded {
     /// A field for all responses is invalid.
     #[error("a field for all responses: {0}")]
     Field(#[from] FieldError),
-    /// With `--strict`, some entries cannot be served. The message lists the first of them, one a
-    /// line.
+    /// Some entries cannot be served, and `--strict` is set. The message lists the first ones, one
+    /// per line.
     #[error(
         "entries that cannot be served: {}; mend them, or leave out --strict to serve the rest{}",
         report::count(*count), Lines(named)
     )]
     Strict {
-        /// How many entries cannot be served.
+        /// Number of entries that cannot be served.
         count: u64,
         /// The first of these entries.
         named: Vec<Skipped>,
@@ -48,8 +48,8 @@ impl fmt::Display for Lines<'_> {
     }
 }
 
-/// Loads the folder. Entries that cannot be served are left out, each with a warning; with `strict`
-/// they are an error. All responses have `fields`.
+/// Loads the folder. An entry that cannot be served causes a warning, or an error if `strict` is
+/// set. All responses contain `fields`.
 pub(crate) fn load(
     folder: &Path,
     limits: &Limits,

@@ -1,5 +1,5 @@
-//! Pending requests: their body is incomplete, their answer comes later, or the send stream has no
-//! room for their response.
+//! Pending requests. A request is pending while its body is incomplete, its answer is deferred, or
+//! the send stream has no room for its response.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,26 +13,27 @@ use tcpip::ContentId;
 use crate::body::BodyReader;
 use crate::date::Stamp;
 
-/// The most memory for the pending requests of one worker, in bytes. It holds their entries, heads
+/// Maximum memory for the pending requests of one worker, in bytes. It covers their entries, heads
 /// and collected bodies.
 pub const MAX_PENDING_BYTES: usize = 64 << 20;
-/// The largest buffer that a free place keeps for the next request, in bytes.
+/// Maximum size of the buffer that a free place keeps for its next request, in bytes.
 const KEPT_BYTES: usize = 2_048;
 
-/// How many places are examined when memory runs short. The next search continues after them.
+/// Number of places to examine when memory runs short. The next search continues where this one
+/// stopped.
 const SAMPLE: usize = 128;
 type Sample = ArrayVec<Place, SAMPLE>;
-/// One client address may have 1/`SHARE` of the memory while other addresses ask for memory.
+/// While other addresses need memory, one client address may hold 1/`SHARE` of it.
 const SHARE: usize = 8;
-/// A request whose lag is shorter is not evicted for another address while its own address is
+/// Minimum lag of a request that may be evicted for another address, while its own address is
 /// within its share.
 const MIN_LACK: Duration = Duration::from_secs(1);
-/// What each received byte of a body adds to its request's progress. At 16,000 bytes a second,
-/// progress keeps up with time.
+/// Time by which each received body byte advances the request's virtual clock. At 16,000 bytes a
+/// second, this clock keeps up with real time.
 const PROGRESS_OF_BYTE: Duration = Duration::from_nanos(62_500);
-/// How far the progress of a client may be ahead of time.
+/// Maximum time by which a request's virtual clock may run ahead.
 const CREDIT: Duration = Duration::from_secs(2);
-/// The prefix length by which IPv6 addresses count as one client. It equals the default of
+/// IPv6 addresses with a common prefix of this length count as one client. It equals the default of
 /// [`tcpip::Config::ipv6_prefix`].
 const IPV6_PREFIX: u32 = 64;
 
@@ -41,7 +42,7 @@ const IPV6_PREFIX: u32 = 64;
 pub(crate) struct Place(u32);
 
 impl Place {
-    /// The index of no place.
+    /// The absence of a place.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
@@ -54,7 +55,7 @@ impl Default for Place {
 /// What a pending request waits for.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// Waits for the rest of its body.
+    /// Waits for the remaining body.
     Body(Body),
     /// Waits for the application's answer. `serial` is the serial number of the request.
     Answer {
@@ -64,14 +65,14 @@ pub(crate) enum Phase {
     },
     /// Waits for room in the connection's send stream.
     Room(Outgoing),
-    /// Waits for more of a streamed response, of which a part has been sent.
+    /// A part of a streamed response has been sent; waits for the next piece.
     Stream(Stream),
-    /// Waits for nothing: it was evicted, and its client must still be told.
+    /// The request was evicted, and its client has not been informed yet.
     Evicted(Option<Busy>),
 }
 
-/// How an evicted request is answered. `None` in [`Phase::Evicted`] means that its response was
-/// lost and no other can be sent.
+/// How to answer an evicted request. `None` in [`Phase::Evicted`] means that its response is lost
+/// and cannot be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Busy {
     pub(crate) head_only: bool,
@@ -82,25 +83,25 @@ pub(crate) struct Busy {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body {
     pub(crate) reader: BodyReader,
-    /// The most bytes that the body may still have.
+    /// Maximum number of bytes that may still arrive.
     pub(crate) left: u64,
-    /// The application gets the body in pieces.
+    /// The application receives the body in pieces.
     pub(crate) in_pieces: bool,
-    /// The client has sent `Expect: 100-continue` and was not answered yet.
+    /// The client has sent `Expect: 100-continue` and still waits for the interim response.
     pub(crate) owes_continue: bool,
 }
 
-/// What is sent after the bytes that were written into the output buffer.
+/// The part of a response that follows the bytes in the output buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) content: Option<(ContentId, Range<u32>)>,
     pub(crate) stamp: Stamp,
-    /// If present, more pieces of the response follow.
+    /// If present, the response continues with more pieces.
     pub(crate) stream: Option<Stream>,
 }
 
 impl Outgoing {
-    /// Makes the outgoing part of a response that ends here.
+    /// Creates the outgoing part of a response without further pieces.
     pub(crate) fn new(content: Option<(ContentId, Range<u32>)>, stamp: Stamp) -> Self {
         Self {
             content,
@@ -109,7 +110,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns the same value, followed by more pieces.
+    /// Adds more pieces to the response.
     pub(crate) fn followed_by(self, stream: Option<Stream>) -> Self {
         Self { stream, ..self }
     }
@@ -124,7 +125,7 @@ pub(crate) struct Stream {
     pub(crate) chunked: bool,
     /// The connection closes after the response.
     pub(crate) close: bool,
-    /// The application has no more data for now.
+    /// The application has no data at the moment.
     pub(crate) waits: bool,
 }
 
@@ -133,11 +134,11 @@ pub(crate) struct Stream {
 struct Entry {
     /// `None` if the place is free.
     phase: Option<Phase>,
-    /// A time that each received byte of the body advances. If bytes arrive slowly, it falls behind
-    /// `now`.
+    /// A virtual clock. Each received body byte advances it by [`PROGRESS_OF_BYTE`], so it falls
+    /// behind `now` if the client sends too slowly.
     progress: Instant,
     client: IpAddr,
-    /// The head and the part of the body collected so far, or the response bytes to be sent.
+    /// The head and the body bytes collected so far, or the response bytes to send.
     bytes: Vec<u8>,
 }
 
@@ -146,18 +147,18 @@ struct Entry {
 pub(crate) struct Pending {
     entries: Vec<Entry>,
     free: Vec<Place>,
-    /// The memory that the entries and their buffers use, in bytes.
+    /// Memory used by the entries and their buffers, in bytes.
     memory: usize,
-    /// The place at which the next search for memory begins.
+    /// Index at which the next search for memory begins.
     hand: usize,
 }
 
-/// There is no memory for the request.
+/// No memory is left for the request.
 #[derive(Debug)]
 pub(crate) struct Exhausted;
 
 impl Pending {
-    /// Takes a place for a request of `peer`, and stores `bytes` there.
+    /// Allocates a place for a request of `peer`, and stores `bytes` there.
     pub(crate) fn take(
         &mut self,
         phase: Phase,
@@ -190,14 +191,14 @@ impl Pending {
         self.entries.len() - self.free.len()
     }
 
-    /// Returns what a request waits for. `None` for [`Place::NONE`].
+    /// Returns what a request waits for, or `None` for [`Place::NONE`].
     #[inline]
     pub(crate) fn phase(&mut self, place: Place) -> Option<&mut Phase> {
         let entry = self.entries.get_mut(place.0 as usize)?;
         entry.phase.as_mut()
     }
 
-    /// Appends to the request's bytes. Other requests may be evicted for this.
+    /// Appends to the request's bytes. This may evict other requests.
     pub(crate) fn append(
         &mut self,
         place: Place,
@@ -221,13 +222,13 @@ impl Pending {
         Ok(())
     }
 
-    /// Examines some places and frees `needed` bytes for the request at `asker`. It first takes the
-    /// buffers that free places keep, and then evicts requests.
+    /// Frees `needed` bytes for the request at `asker`. It first takes the buffers of free places,
+    /// and then evicts requests.
     ///
-    /// The order is that of the TCP stack. Requests of an address that holds more than its
-    /// [`SHARE`] go first, then the requests that lag most because their client sends or reads
-    /// slowly. A request that waits for the application does not lag. If the asker's address
-    /// already holds its share, no other address loses a request.
+    /// The order is that of the TCP stack. Requests of an address beyond its [`SHARE`] go first.
+    /// Then follow the requests with the largest lag, whose clients send or read too slowly. A
+    /// request that waits for the application does not lag. If the asker's address already holds
+    /// its share, no other address loses a request.
     #[cold]
     fn make_way(&mut self, asker: Place, needed: usize, now: Instant) -> Result<(), Exhausted> {
         let sample = self.sample();
@@ -251,14 +252,14 @@ impl Pending {
         Ok(())
     }
 
-    /// Returns the requests of a sample that may be evicted for `asker`, in the order of eviction.
+    /// Returns those requests of a sample that may be evicted for `asker`, in eviction order.
     fn ranked(&self, mut sample: Sample, asker: Place, now: Instant) -> Sample {
         let entry = |place: &Place| &self.entries[place.0 as usize];
         let memory = |places: &[Place]| -> usize {
             let each = places.iter().map(|place| entry(place).bytes.capacity());
             each.sum()
         };
-        // The memory of the sample, but not less than an average sample has.
+        // Memory of the sample, or of an average sample if that is more.
         let average = self.memory / self.entries.len() * sample.len();
         let share = memory(&sample).max(average) / SHARE;
         let client = entry(&asker).client;
@@ -286,7 +287,7 @@ impl Pending {
         places.collect()
     }
 
-    /// Returns the places to be examined next.
+    /// Returns the places to examine next.
     fn sample(&mut self) -> Sample {
         let len = self.entries.len();
         let sample = (0..len.min(SAMPLE)).map(|at| Place(((self.hand + at) % len) as u32));
@@ -309,7 +310,7 @@ impl Pending {
         bytes.capacity()
     }
 
-    /// Takes the request's bytes out. The caller drops them, or returns them with
+    /// Removes and returns the request's bytes. The caller drops them, or returns them with
     /// [`keep`](Self::keep).
     pub(crate) fn take_bytes(&mut self, place: Place) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.entry(place).bytes);
@@ -317,7 +318,7 @@ impl Pending {
         bytes
     }
 
-    /// Stores bytes in a place that has none.
+    /// Stores bytes in a place that holds none.
     fn put_bytes(&mut self, place: Place, bytes: Vec<u8>) {
         self.memory += bytes.capacity();
         self.entry(place).bytes = bytes;
@@ -331,14 +332,14 @@ impl Pending {
         entry.progress = (entry.progress + gained).min(now + CREDIT);
     }
 
-    /// Makes the request wait for something else.
+    /// Changes what the request waits for.
     pub(crate) fn set_phase(&mut self, place: Place, phase: Phase, now: Instant) {
         let entry = self.entry(place);
         entry.phase = Some(phase);
         entry.progress = now;
     }
 
-    /// Removes a request that is finished.
+    /// Removes a finished request.
     pub(crate) fn release(&mut self, place: Place) {
         let Some(entry) = self.entries.get_mut(place.0 as usize) else {
             return;
@@ -350,8 +351,8 @@ impl Pending {
         self.tidy(place);
     }
 
-    /// Returns bytes that were [taken out](Self::take_bytes) for an answer. They are stored only if
-    /// the request still waits for an answer.
+    /// Puts bytes back that were [removed](Self::take_bytes) to make an answer. They are dropped if
+    /// the request no longer waits for an answer.
     pub(crate) fn keep(&mut self, place: Place, bytes: Vec<u8>) {
         match self.entry(place).phase {
             Some(Phase::Answer { .. }) => self.put_bytes(place, bytes),
@@ -363,7 +364,7 @@ impl Pending {
         }
     }
 
-    /// Frees the memory of a free place, except for a small buffer that the next request can use.
+    /// Frees the memory of a free place, except for a small buffer for the next request.
     fn tidy(&mut self, place: Place) {
         let memory = self.memory;
         let entry = self.entry(place);

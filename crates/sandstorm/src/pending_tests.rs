@@ -1,4 +1,4 @@
-//! Places and memory of pending requests, and which of them are evicted when memory runs short.
+//! Places and memory of pending requests, and the order of eviction when memory runs short.
 
 use super::*;
 use crate::body::{BodyLength, BodyReader};
@@ -28,7 +28,7 @@ fn was_evicted(pending: &mut Pending, place: Place) -> bool {
     matches!(pending.phase(place), Some(Phase::Evicted(_)))
 }
 
-/// Adds requests of 128 KiB each, from `clients` clients in turn, until there is no memory for
+/// Adds requests of 128 KiB each, cycling through `clients` clients, until no memory is left for
 /// another.
 fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<Place> {
     let bytes = vec![b'x'; 128 << 10];
@@ -50,7 +50,7 @@ fn released_places_are_used_again() {
     pending.release(places[3]);
     assert!(pending.phase(places[3]).is_none());
     assert_eq!(take(&mut pending), places[3]);
-    // Releasing a place twice, or no place, has no effect.
+    // Releasing a free place or [`Place::NONE`] has no effect.
     pending.release(places[5]);
     pending.release(places[5]);
     pending.release(Place::NONE);
@@ -107,7 +107,7 @@ fn requests_of_an_address_beyond_its_share_are_evicted() {
     let mut pending = Pending::default();
     let places = fill(&mut pending, &answer, 1);
     let bytes = vec![b'x'; 1 << 20];
-    // Its requests wait for the application, so they are evicted only for other addresses.
+    // These requests wait for the application, so only other addresses can evict them.
     assert!(pending.take(answer(), &bytes, peer(0), NOW).is_err());
     let others = pending.take(answer(), &bytes, peer(9), NOW).unwrap();
     let gone = places
@@ -116,7 +116,7 @@ fn requests_of_an_address_beyond_its_share_are_evicted() {
     assert!([7, 8].contains(&gone.count()), "no more than needed");
     assert!(!was_evicted(&mut pending, others));
     assert!(pending.memory <= MAX_PENDING_BYTES);
-    // Addresses of the same network count as one client.
+    // Addresses in the same IPv6 network count as one client.
     let mut pending = Pending::default();
     let [one, other] = ["2001:db8::1", "2001:db8::2:0:0:1"].map(|ip| ip.parse().unwrap());
     let large = vec![b'x'; MAX_PENDING_BYTES - 10_000];
@@ -141,9 +141,9 @@ fn a_request_with_a_slow_body_is_evicted() {
     let places = fill(&mut pending, &|| Phase::Body(BODY), 100);
     let bytes = vec![b'x'; 256 << 10];
     let at = |millis| NOW + Duration::from_millis(millis);
-    // No request lags by more than 900 ms yet.
+    // At this point no request lags by more than 900 ms.
     assert!(pending.take(answer(), &bytes, peer(200), at(900)).is_err());
-    // One body arrives just fast enough. Another one is as slow as the rest.
+    // One body arrives just fast enough, another is as slow as all others.
     for second in 1..=4 {
         pending.update_body(places[7], BODY, 16_000, at(second * 1_000));
         pending.update_body(places[8], BODY, 8_000, at(second * 1_000));
@@ -162,7 +162,7 @@ fn a_request_with_a_slow_body_is_evicted() {
     };
     let phase = pending.phase(places[8]);
     assert!(matches!(phase, Some(Phase::Evicted(Some(busy))) if *busy == told));
-    // Progress gets at most two seconds ahead of time.
+    // The virtual clock runs at most two seconds ahead.
     pending.update_body(places[7], BODY, 10_000_000, at(5_000));
     let entry = &pending.entries[places[7].0 as usize];
     assert_eq!(entry.lack(at(7_000)), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! An application's replies that are prepared once and sent often.
+//! Replies that an application prepares once and sends many times.
 
 use tcpip::{ContentError, ContentId, Contents, Slot};
 
@@ -8,8 +8,7 @@ use crate::reply::ETag;
 use crate::response::Response;
 use crate::status::{Status, StatusCode};
 
-/// Identifies a reply that was [prepared](Replies::add). It is sent from prepared packets, as a
-/// file is.
+/// Identifies a [prepared](Replies::add) reply, which is sent from prepared packets like a file.
 #[derive(Clone, Copy, Debug)]
 pub struct PreparedId {
     pub(crate) content: ContentId,
@@ -19,7 +18,7 @@ pub struct PreparedId {
     pub(crate) unchanged: Option<Unchanged>,
 }
 
-/// What is sent to a client that already has the reply.
+/// The 304 response to a client that already has the reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unchanged {
     pub(crate) tag: ETag,
@@ -27,8 +26,8 @@ pub(crate) struct Unchanged {
     pub(crate) slot_at: u32,
 }
 
-/// Prepares replies that are sent often. It is available when the application is created and in all
-/// of its callbacks.
+/// Prepares replies that will be sent many times. It is available in all callbacks and when the
+/// application is created.
 #[derive(Debug)]
 pub struct Replies<'a> {
     contents: &'a mut Contents,
@@ -40,8 +39,8 @@ impl<'a> Replies<'a> {
         Self { contents, common }
     }
 
-    /// Prepares a reply for GET and HEAD. If the status is 200 and there is no `ETag`, one is
-    /// added. A client that already has the reply then gets 304.
+    /// Prepares a reply for GET and HEAD. A 200 reply without an `ETag` gets one, so that a client
+    /// that already has the reply receives 304.
     ///
     /// # Errors
     /// [`ContentError`] if the reply is longer than the TCP stack accepts, or there are too many
@@ -84,7 +83,7 @@ impl<'a> Replies<'a> {
     ) -> Result<Unchanged, ContentError> {
         let mut unchanged = Response::new();
         unchanged.set_status(Status::NotModified.into());
-        // Cannot fail: these are some of the fields that already fitted.
+        // Cannot fail: this is a subset of fields that already fitted.
         let _ = unchanged.add_fields(&response.lines_without_body());
         let mut bytes = Vec::new();
         let head = unchanged.write_head(self.common, line, true, &mut bytes);
@@ -96,8 +95,8 @@ impl<'a> Replies<'a> {
         })
     }
 
-    /// Removes a reply. Responses that are being sent keep its bytes. Returns `false` if the reply
-    /// was already removed.
+    /// Removes a reply. Responses in flight are not affected. Returns `false` if the reply was
+    /// already removed.
     pub fn remove(&mut self, prepared: PreparedId) -> bool {
         if let Some(unchanged) = prepared.unchanged {
             self.contents.remove(unchanged.content);

@@ -1,4 +1,4 @@
-//! The web server as a program that `control` runs.
+//! Runs the web server as a `control` program.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;
@@ -22,19 +22,19 @@ use crate::server::{Http, PacketTotals, packets};
 use crate::site::Site;
 use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 
-/// The default port of HTTP.
+/// The default port for HTTP.
 const HTTP_PORT: u16 = 80;
 
-/// The most resident packets of one worker: 1 GiB of memory at the usual MTU. The remaining packets
-/// are copied when they are sent.
+/// Maximum number of resident packets per worker, which take 1 GiB at the usual MTU. Packets beyond
+/// it are copied when sent.
 const MAX_RESIDENTS: u64 = 1 << 19;
-/// Additional resident packets, for packets of which several copies are being sent at the same
-/// time. A TX ring has as many slots.
+/// Number of additional resident packets, for packets that are in flight several times. It equals
+/// the slots of two TX rings.
 const SPARE_RESIDENTS: u64 = 4_096;
-/// Scratch frames in which packets are assembled. Received frames are never kept.
+/// Number of scratch frames for assembling packets. Received frames are never retained.
 const SCRATCH_FRAMES: u32 = 64;
 
-/// The type of the function that creates no application.
+/// Type of the function that creates [`SiteOnly`].
 type MakeNone = fn(&mut NewWorker<()>, &mut Replies<'_>) -> Result<SiteOnly, StartError>;
 
 impl Named for SiteOnly {
@@ -70,8 +70,8 @@ where
     A: App + Named,
     F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
 {
-    /// Does what [`new`](Sandstorm::new) does, with an application in each worker. `make` is called
-    /// for each worker before privileges are dropped. It may open the worker's mailbox and prepare
+    /// Same as [`new`](Sandstorm::new), with an application in each worker. `make` is called for
+    /// each worker before privileges are dropped. It may open the worker's mailbox and prepare
     /// replies.
     pub fn with_app(site: Site, folder: &Path, tcp: Config, make: F) -> Self {
         Self {
@@ -85,7 +85,7 @@ where
         }
     }
 
-    /// Replaces CUBIC by the congestion control `D`.
+    /// Selects the congestion control `D` instead of CUBIC.
     #[must_use]
     pub fn with_congestion<D: CongestionControl>(self) -> Sandstorm<A, F, D> {
         Sandstorm {
@@ -101,7 +101,7 @@ where
 }
 
 impl<A, F, C> Sandstorm<A, F, C> {
-    /// Sets how long a request may take from its first byte on.
+    /// Sets the maximum time for receiving a request, counted from its first byte.
     #[must_use]
     pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         }
     }
 
-    /// Sets how long the application may take for a deferred answer.
+    /// Sets the maximum time for a deferred answer.
     #[must_use]
     pub fn with_answer_timeout(self, answer_timeout: Duration) -> Self {
         Self {
@@ -344,14 +344,14 @@ mod tests {
 
     #[test]
     fn the_port_gets_memory_for_every_packet_in_both_families() {
-        // Both heads fit into the last segment together with the rest of the body.
+        // Each head fits into the last segment, after the end of the body.
         let (_folder, program) = sandstorm(SendMode::PreCopy, 9 * 1_400);
         let v4 = program.packets(&context(&["10.0.0.1/24"]));
         let both = program.packets(&context(&["10.0.0.1/24", "fd00::1/64"]));
         let small = program.site.totals().replies - 1;
         assert_eq!(v4.count, small + 9);
         assert_eq!(both.count, 2 * v4.count);
-        // The headers leave room for TCP timestamps.
+        // Header lengths, with room for TCP timestamps.
         let headers = 2 * (14 + 32) + 20 + 40;
         assert_eq!(
             both.bytes,

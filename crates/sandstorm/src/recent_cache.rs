@@ -1,15 +1,14 @@
 //! A cache from recently received bytes to their meaning.
 //!
-//! Clients repeat the same bytes in their requests, and many clients send the same bytes. The
-//! answer to a request depends only on its bytes and the site, and the meaning of its fields only
-//! on their bytes. So known bytes need no parsing: a hash and a comparison suffice.
+//! Clients repeat the same bytes in their requests, and many clients send the same bytes. An answer
+//! depends only on the request's bytes and on the site. So known bytes need no parsing: a hash and
+//! a comparison suffice.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Number of entries, a power of two. They fit into a core's second-level cache together with
-/// packets.
+/// Number of entries, a power of two. They leave room for packets in a core's second-level cache.
 const ENTRIES: usize = 128;
-/// The longest key. Requests of browsers are about this long.
+/// Maximum length of a key, about that of a browser's request.
 const MAX_LEN: usize = 480;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +22,11 @@ struct Entry<T> {
 
 const _: () = assert!(size_of::<Entry<crate::session::Answer>>() == 512);
 
-/// The cache of one worker. A new key replaces the key that has the same hash bucket.
+/// The cache of one worker. A new key replaces the key in its hash bucket.
 #[derive(Debug)]
 pub(crate) struct RecentCache<T>(Box<[Entry<T>]>);
 
-/// The entry to which a key belongs; see [`RecentCache::find`].
+/// The entry for a key; see [`RecentCache::find`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(usize);
 
@@ -41,8 +40,8 @@ impl<T: Copy> RecentCache<T> {
         Self(vec![none; ENTRIES].into())
     }
 
-    /// Returns the value for `bytes`, or else the place where to remember it. There is no place for
-    /// empty keys and for keys that are too long.
+    /// Returns the value for `bytes`, or else the entry in which to store it. Empty and overlong
+    /// keys have no entry.
     #[inline(always)]
     pub(crate) fn find(&self, bytes: &[u8]) -> Result<T, Option<Place>> {
         if !(1..=MAX_LEN).contains(&bytes.len()) {
@@ -56,7 +55,7 @@ impl<T: Copy> RecentCache<T> {
         }
     }
 
-    /// Remembers a value for `bytes`, at the place that [`find`](Self::find) returned.
+    /// Stores a value for `bytes` in the entry that [`find`](Self::find) returned.
     #[inline]
     pub(crate) fn remember(&mut self, place: Option<Place>, bytes: &[u8], value: T) {
         let Some(place) = place else { return };

@@ -1,4 +1,4 @@
-//! Prepared responses: status line, fields and body in one piece.
+//! Prepared responses, each with status line, fields and body in one buffer.
 
 use std::fmt::{self, Display, Write as _};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ pub use crate::status::Status;
 /// The text before the value of a redirect's `Location`.
 const LOCATION: &[u8] = b"\r\nLocation: ";
 
-/// The bytes of a query that a redirect encodes because URLs cannot contain them. The percent sign
-/// is not among them, so nothing is encoded twice.
+/// Bytes that a redirect percent-encodes in a query because URLs cannot contain them. The percent
+/// sign is not one of them, so encoded bytes stay as they are.
 const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
-/// A complete response, except for its slot (see [`crate::date`]).
+/// A complete response, except for the content of its slot (see [`crate::date`]).
 #[derive(Clone, Debug)]
 pub struct Reply {
     bytes: Arc<[u8]>,
@@ -26,7 +26,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The bytes of the response. The bytes of the slot are placeholders.
+    /// The bytes of the response, with placeholders in the slot.
     pub fn bytes(&self) -> &Arc<[u8]> {
         &self.bytes
     }
@@ -66,8 +66,8 @@ impl Reply {
         slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
     }
 
-    /// Finds the end of a redirect's `Location` value. It is not stored, because redirects with a
-    /// query are rare.
+    /// Finds the end of a redirect's `Location` value. It is searched for each time, because
+    /// redirects with a query are rare.
     fn location_end(&self) -> usize {
         let find = |text: &[u8], from: usize| {
             let rest = &self.bytes[from..];
@@ -78,8 +78,8 @@ impl Reply {
     }
 }
 
-/// A strong entity tag (RFC 9110, section 8.8.1). It depends only on the content, so it is the same
-/// on every server and after every start.
+/// A strong entity tag (RFC 9110, section 8.8.1). It depends only on the content, so all servers
+/// produce the same tag, even after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ETag(u64);
 
@@ -91,12 +91,12 @@ impl ETag {
         Self(xxh3_64(content))
     }
 
-    /// Whether `text`, including its quotes, is this tag.
+    /// Whether `text`, including its quotes, equals this tag.
     pub(crate) fn is(self, text: &[u8]) -> bool {
         let [b'"', digits @ .., b'"'] = text else {
             return false;
         };
-        // Only the exact form that `Display` writes is accepted.
+        // Accept only the exact form that `Display` writes.
         let lower = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
         digits.len() == 16
             && digits.iter().all(lower)
@@ -106,7 +106,7 @@ impl ETag {
 }
 
 impl Display for ETag {
-    /// Writes the tag with its quotes, always 18 bytes.
+    /// Writes the tag with its quotes. The length is always 18 bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{:016x}\"", self.0)
     }
@@ -119,8 +119,8 @@ struct Head {
 }
 
 impl Head {
-    /// Writes the status line, the slot's fields and the fields of all responses. The version is
-    /// always ours, not the client's (RFC 9110, section 2.5).
+    /// Writes the status line, the slot's fields and the common fields. The version is the
+    /// server's, not the client's (RFC 9110, section 2.5).
     fn new(status: Status, common: &Fields) -> Self {
         let mut text = format!("HTTP/1.1 {status}\r\n{SLOT_FIELD}");
         let slot_at = text.len() as u32;
@@ -151,7 +151,7 @@ impl Head {
     }
 }
 
-/// Makes the same response for GET and for HEAD.
+/// Makes a response for GET and the matching response for HEAD.
 fn with_body(status: Status, head: impl Fn() -> Head, body: &str) -> [Reply; 2] {
     let head = || {
         head()
@@ -164,7 +164,7 @@ fn with_body(status: Status, head: impl Fn() -> Head, body: &str) -> [Reply; 2] 
     [whole.reply(status), head().reply(status)]
 }
 
-/// The media type of our own pages.
+/// The media type of pages that the server generates.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
 /// Makes the page that explains a status to a person.
@@ -181,16 +181,16 @@ pub(crate) fn page(status: impl Display, explanation: &str) -> String {
 /// Makes the page about an error status, for GET and for HEAD.
 pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     let head = || match status {
-        // RFC 9110, section 15.5.6: a 405 must name the methods.
+        // A 405 must list the allowed methods (RFC 9110, section 15.5.6).
         Status::MethodNotAllowed => Head::new(status, common).field("Allow", "GET, HEAD"),
         _ => Head::new(status, common),
     };
     with_body(status, head, &page(status, status.explanation()))
 }
 
-/// Makes a redirect to `location`, for GET and for HEAD. The path must be encoded so that HTML
-/// needs no escapes. The link in the page is for clients that ignore `Location`; it never has a
-/// query.
+/// Makes a redirect to `location`, for GET and for HEAD. The path must be percent-encoded so that
+/// HTML needs no escapes. The page contains a link without the query, for clients that ignore
+/// `Location`.
 pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
     let status = Status::MovedPermanently;
     let text = format!("It is <a href=\"{location}\">here</a>.");
@@ -202,15 +202,15 @@ pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileFields<'a> {
     pub(crate) media_type: &'a str,
-    /// The media type to use if the content is not valid UTF-8. `None` if that makes no difference.
+    /// The media type to use if the content is not valid UTF-8, or `None` if it is the same.
     pub(crate) media_type_if_not_utf8: Option<&'a str>,
     /// The modification time, as an HTTP date.
     pub(crate) last_modified: &'a str,
-    /// The fields of all responses.
+    /// The fields common to all responses.
     pub(crate) common: &'a Fields,
 }
 
-/// The responses for one file: to GET, to HEAD, and 304.
+/// The responses for one file: for GET, for HEAD, and 304.
 #[derive(Debug)]
 pub(crate) struct FileReplies {
     pub(crate) replies: [Reply; 3],
@@ -225,8 +225,8 @@ impl FileReplies {
         len: usize,
         read: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Self, E> {
-        // All tags have the same length. So the head's length is known before the tag, which
-        // depends on the content.
+        // All tags have the same length, so the head's length is known before the tag is computed
+        // from the content.
         let head_len = file_head(fields.media_type, fields, len, ETag::BLANK)
             .finish()
             .text
@@ -275,6 +275,6 @@ fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -
         .field("Content-Length", len)
         .field("Last-Modified", fields.last_modified)
         .field("ETag", tag)
-        // RFC 9110, section 14.3: this tells clients not to ask for ranges.
+        // Tells clients not to request ranges (RFC 9110, section 14.3).
         .field("Accept-Ranges", "none")
 }

@@ -1,4 +1,4 @@
-//! Requests as an application sees them.
+//! Requests as passed to an application.
 
 use crate::body::BodyLength;
 use crate::framing::Framing;
@@ -12,7 +12,7 @@ pub struct Request<'a> {
     body: &'a [u8],
     body_len: BodyLength,
     waits_to_go_on: bool,
-    /// The client permits the connection to stay open.
+    /// The client allows the connection to stay open.
     persistent: bool,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Request<'a> {
     pub(crate) fn new(head: Head<'a>, bytes: &'a [u8]) -> Self {
         let end = bytes.iter().position(|byte| *byte == b' ');
         let method = std::str::from_utf8(&bytes[..end.unwrap_or(0)]).unwrap_or_default();
-        // Cannot fail: the head was parsed before.
+        // Cannot fail: the head has already been parsed successfully.
         let framing = Framing::of(head.fields, head.minor).ok();
         let framing = framing.unwrap_or(Framing::NOTHING);
         Self {
@@ -39,13 +39,13 @@ impl<'a> Request<'a> {
         self.method
     }
 
-    /// The target as it was received, with its query.
+    /// The target as received, including the query.
     pub fn target(&self) -> &'a str {
         self.head.target
     }
 
-    /// The path of the target, with its leading slash, as it was received and without decoding. For
-    /// the target `*` the path is `*`.
+    /// The path of the target as received, with its leading slash, not decoded. For the target `*`
+    /// the path is `*`.
     pub fn path(&self) -> &'a str {
         let page = self.head.page();
         page.map_or(self.head.target, |target| target.path)
@@ -56,7 +56,7 @@ impl<'a> Request<'a> {
         self.head.page()?.query
     }
 
-    /// The value of the first field of this name. Case does not matter.
+    /// The value of the first field with this name, ignoring case.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.head.values(name).next()
     }
@@ -67,14 +67,14 @@ impl<'a> Request<'a> {
         fields.map(|field| (field.name, field.value))
     }
 
-    /// The body. It is empty if there is none, if it has not been read yet, and if the application
-    /// takes it in [pieces](crate::Intake::Pieces).
+    /// The body. It is empty if the request has none, if it has not been read yet, or if the
+    /// application receives it in [pieces](crate::Intake::Pieces).
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// The length of the body that the client has announced; 0 if there is no body. `None` for a
-    /// chunked body, whose length is not announced.
+    /// The length of the body as announced by the client, or 0 if there is no body. `None` for a
+    /// chunked body, which has no announced length.
     pub fn announced_len(&self) -> Option<u64> {
         match self.body_len {
             BodyLength::Known(len) => Some(len),
@@ -86,7 +86,7 @@ impl<'a> Request<'a> {
         self.body_len
     }
 
-    /// Whether the client waits for `100 Continue` before it sends the body.
+    /// Whether the client waits for `100 Continue` before sending the body.
     pub(crate) fn waits_to_go_on(&self) -> bool {
         self.waits_to_go_on
     }
@@ -99,7 +99,7 @@ impl<'a> Request<'a> {
         matches!(self.head.method, Method::Get | Method::Head)
     }
 
-    /// Whether the connection stays open after the answer.
+    /// Whether the connection stays open after the response.
     pub(crate) fn keep_alive(&self) -> bool {
         self.head.keep_alive
     }
@@ -114,15 +114,15 @@ impl<'a> Request<'a> {
         self.head.len
     }
 
-    /// Adds the body. `is_read` says whether the body was read to its end, so that the next request
-    /// can be found.
+    /// Adds the body. `is_read` says whether the entire body was read, so that the start of the
+    /// next request is known.
     pub(crate) fn with_body(mut self, body: &'a [u8], is_read: bool) -> Self {
         self.body = body;
         self.head.keep_alive = self.persistent && is_read;
         self
     }
 
-    /// Records that the body is discarded, so that the next request can be found.
+    /// Records that the body was discarded, so that the start of the next request is known.
     pub(crate) fn with_body_discarded(mut self) -> Self {
         self.head.keep_alive = self.persistent;
         self

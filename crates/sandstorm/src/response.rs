@@ -1,4 +1,4 @@
-//! Responses that an application makes: status, fields and body.
+//! Responses made by an application: status, fields and body.
 
 use std::fmt::{Arguments, Write as _};
 use std::io::Write as _;
@@ -33,7 +33,7 @@ impl Response {
         self
     }
 
-    /// Adds a field. It replaces a field of the same name that all responses have.
+    /// Adds a field. It replaces a common field of the same name.
     ///
     /// # Errors
     /// [`FieldError`] if the field is refused; then nothing is added.
@@ -88,7 +88,7 @@ impl Response {
         self.body.clear();
     }
 
-    /// Turns the response into a page about a status. Its fields stay.
+    /// Turns the response into a page about a status, keeping its fields.
     pub(crate) fn set_page(&mut self, status: StatusCode) {
         let ours = Status::ALL.iter().find(|one| one.code() == status.code());
         self.status = status;
@@ -98,13 +98,13 @@ impl Response {
             self.body.extend_from_slice(page.as_bytes());
         }
         if !self.fields.has("content-type") {
-            // Without a content type, clients would guess it from the page.
+            // Without a content type, clients would guess.
             let _ = self.fields.add("Content-Type", HTML);
         }
     }
 
-    /// Writes the head, with the fields of all responses and the lines `more`. The head states the
-    /// length only if the body `is_whole`.
+    /// Writes the head, with the common fields and the lines `more`. It includes the length only if
+    /// the body `is_whole`.
     pub(crate) fn write_head(
         &self,
         common: &Fields,
@@ -147,8 +147,8 @@ impl Response {
         }
     }
 
-    /// Returns the fields that a 304 response for this one has: all that do not describe the body
-    /// (RFC 9110, section 15.4.5).
+    /// Returns the fields for a 304 response: those that do not describe the body (RFC 9110,
+    /// section 15.4.5).
     pub(crate) fn lines_without_body(&self) -> Fields {
         let mut kept = String::new();
         for (name, line) in self.fields.iter() {
@@ -174,8 +174,8 @@ pub(crate) struct Head {
     pub(crate) len: usize,
 }
 
-/// Writes the complete `head`, whose slot is at `slot_at`. The fields `extra` replace fields of the
-/// same name.
+/// Writes the complete `head`, whose slot is at offset `slot_at`. The fields `extra` replace fields
+/// of the same name.
 pub(crate) fn write_head_with(
     head: &[u8],
     slot_at: usize,
@@ -189,7 +189,7 @@ pub(crate) fn write_head_with(
     let (start, rest) = head.split_at(slot_end + 2);
     out.extend_from_slice(start);
     slots.write(stamp, &mut out[from + slot_at..from + slot_end]);
-    // The empty line is written at the end.
+    // The empty line is written last.
     let lines = rest.strip_suffix(b"\r\n").unwrap_or(rest);
     for line in lines.split_inclusive(|b| *b == b'\n') {
         let name = line.split(|b| *b == b':').next().unwrap_or(line);

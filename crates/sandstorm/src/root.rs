@@ -1,9 +1,8 @@
-//! Access to the served folder through its descriptor. Only entries inside the folder can be
-//! opened.
+//! Opens entries of the served folder through its descriptor, and none outside the folder.
 //!
-//! Anyone with write access to the folder could replace entries while it is loaded. So every entry
-//! is opened relative to the folder's descriptor, and the kernel follows no link in its path. All
-//! checks apply to the opened file, not to the path.
+//! Anyone with write access to the folder could replace entries during loading. Therefore every
+//! entry is opened relative to the folder's descriptor, and the kernel follows no link in its path.
+//! All checks apply to the opened file, not to its path.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -20,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::skipped::{Reason, unreadable};
 
-/// The most links that are followed in a row. The kernel has the same limit.
+/// Maximum number of consecutive links to follow, the same as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// An open folder, which gives access to everything below it.
@@ -32,7 +31,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens a folder. If the path is a link, it is followed, because the operator has chosen it.
+    /// Opens a folder. Follows the path if it is a link, because the operator chose it.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.canonicalize()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -40,13 +39,13 @@ impl Root {
         Ok(Self { descriptor, path })
     }
 
-    /// Returns the status of `path`. A link is not followed. Nothing is opened for reading, because
-    /// that can have effects on a device.
+    /// Returns the status of `path` without following links. It does not open the entry for
+    /// reading, because that can have side effects on a device.
     pub(crate) fn look(&self, path: &Path) -> io::Result<Stat> {
         Ok(fstat(self.open_below(path, OFlags::PATH)?)?)
     }
 
-    /// Opens a file for reading. This never blocks, not even for a named pipe without a writer.
+    /// Opens a file for reading. Never blocks, not even on a named pipe without a writer.
     pub(crate) fn file(&self, path: &Path) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         Ok(self.open_below(path, flags)?.into())
@@ -67,8 +66,8 @@ impl Root {
         Ok((stat, names))
     }
 
-    /// Resolves the link at `link` to a path below the root that contains no link. Relative and
-    /// absolute links are followed as long as they stay inside the root.
+    /// Resolves the link at `link` to a path without links. Follows relative and absolute links as
+    /// long as they stay inside the root.
     pub(crate) fn follow(&self, link: &Path) -> Result<PathBuf, Reason> {
         let mut real = PathBuf::new();
         let mut rest: VecDeque<OsString> = link.iter().map(OsStr::to_owned).collect();
@@ -140,7 +139,7 @@ impl Root {
     }
 }
 
-/// Returns the type of the file that a status describes.
+/// Returns the file type in a status.
 pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }

@@ -15,13 +15,13 @@ use crate::prepared::Replies;
 use crate::program::Sandstorm;
 use crate::web::REQUEST_TIMEOUT;
 
-/// Serves the folder named on the command line, with one application for each worker. A whole
-/// `main` is one call of this function. [`SiteArgs`] defines the command line. All responses have
-/// `fields`, which are names and values.
+/// Serves the folder named on the command line, with one application per worker. A complete `main`
+/// consists of one call of this function. [`SiteArgs`] defines the command line. All responses
+/// contain `fields`, given as names and values.
 ///
 /// `make` is called for each worker before privileges are dropped. It may prepare
-/// [replies](Replies::add). It may also [open a mailbox](NewWorker::open_mailbox), by which other
-/// threads reach the application.
+/// [replies](Replies::add). It may also [open a mailbox](NewWorker::open_mailbox), through which
+/// other threads send messages.
 pub fn serve<A: App + Named>(
     fields: &[(&str, &str)],
     make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
@@ -38,8 +38,8 @@ struct Cli {
     site: SiteArgs,
 }
 
-/// The command-line arguments of a program that serves a folder, for `#[command(flatten)]`: the
-/// folder, and how it is loaded and served.
+/// Command-line arguments of a program that serves a folder, for `#[command(flatten)]`: the folder,
+/// and the options for loading and serving it.
 #[derive(Args, Debug)]
 pub struct SiteArgs {
     /// Folder with the files to serve.
@@ -89,8 +89,8 @@ enum ModeArg {
 }
 
 impl SiteArgs {
-    /// Loads the folder and serves it until SIGINT or SIGTERM. All responses have `fields`. `make`
-    /// creates the application of each worker, before privileges are dropped.
+    /// Loads the folder and serves it until SIGINT or SIGTERM. All responses contain `fields`.
+    /// `make` creates the application of each worker, before privileges are dropped.
     pub fn serve<A: App + Named>(
         &self,
         fields: &[(&str, &str)],
@@ -99,7 +99,7 @@ impl SiteArgs {
         self.serve_with::<Cubic, A>(fields, make)
     }
 
-    /// Does what [`serve`](Self::serve) does, with the congestion control `C`.
+    /// Same as [`serve`](Self::serve), with the congestion control `C`.
     pub fn serve_with<C: CongestionControl, A: App + Named>(
         &self,
         fields: &[(&str, &str)],
@@ -126,7 +126,7 @@ impl SiteOptions {
         self.load_with(folder, connections, &[], |_, _| Ok(SiteOnly))
     }
 
-    /// Does what [`load`](Self::load) does, with fields for all responses and an application.
+    /// Same as [`load`](Self::load), with fields for all responses and an application.
     fn load_with<A: App + Named, F>(
         &self,
         folder: &Path,

@@ -1,4 +1,4 @@
-//! The complete server: a site and an application on the network.
+//! The complete server: a site and an application, served on the network.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,9 +24,9 @@ pub type WallClock = fn() -> SystemTime;
 /// A complete web server. Pass it to [`nmio::run`].
 pub type Server<A = SiteOnly, C = Cubic> = ip::Server<Http<A, C>>;
 
-/// HTTP over TCP on a host.
+/// The HTTP service of a host, over TCP.
 ///
-/// The time of day is read at most once a second: with the first packet, message or timer of a new
+/// The wall clock is read at most once per second: with the first packet, message or timer of a new
 /// second. `Date` shows this second.
 pub struct Http<A: App = SiteOnly, C = Cubic> {
     stack: Stack<Web<A>, C>,
@@ -37,8 +37,8 @@ pub struct Http<A: App = SiteOnly, C = Cubic> {
 
 impl<C: CongestionControl> Http<SiteOnly, C> {
     /// Serves `site` at `addresses`. All replies are segmented for `port`. With
-    /// [`tcpip::SendMode::PreCopy`] they become resident packets as far as the port has memory; the
-    /// smallest replies come first.
+    /// [`tcpip::SendMode::PreCopy`] they become resident packets, smallest replies first, until the
+    /// port's memory is used up.
     ///
     /// `secret` must be random; see [`Stack::new`]. `now` is the start of the event loop's clock.
     ///
@@ -57,8 +57,8 @@ impl<C: CongestionControl> Http<SiteOnly, C> {
 }
 
 impl<A: App, C: CongestionControl> Http<A, C> {
-    /// Does what [`new`](Http::new) does, with the application that `make` creates. `make` may
-    /// prepare replies before the first client comes.
+    /// Same as [`new`](Http::new), with the application that `make` creates. `make` may prepare
+    /// replies before the first client connects.
     ///
     /// # Errors
     /// The errors of [`new`](Http::new), and those of `make`.
@@ -97,31 +97,31 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         })
     }
 
-    /// Sets how long a request, including its body, may take from its first byte on. After this
-    /// time the connection is closed.
+    /// Sets the maximum time for receiving a request and its body, counted from its first byte.
+    /// After this time the connection is closed.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.stack.app_mut().set_request_timeout(timeout);
         self
     }
 
-    /// Sets how long the application may take for a deferred answer. After this time the client
-    /// gets 504. If [`tcpip::Config::idle_timeout`] is shorter, a silent client is closed earlier.
+    /// Sets the maximum time for a deferred answer. After this time the client receives 504. If
+    /// [`tcpip::Config::idle_timeout`] is shorter, an idle connection is closed earlier.
     #[must_use]
     pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
         self.stack.app_mut().set_answer_timeout(timeout);
         self
     }
 
-    /// Passes the messages from `mailbox` to [`App::on_message`]. The event loop must know the
-    /// mailbox's [bell](ip::Server::with_bell).
+    /// Passes messages from `mailbox` to [`App::on_message`]. The mailbox's
+    /// [bell](ip::Server::with_bell) must be registered with the server.
     #[must_use]
     pub fn with_mailbox(mut self, mailbox: Mailbox<A::Message>) -> Self {
         self.stack.set_mailbox(mailbox);
         self
     }
 
-    /// Reads the wall clock if the present second has ended.
+    /// Reads the wall clock if the current second has ended.
     #[inline(always)]
     fn keep_time(&mut self, now: Instant) {
         if now >= self.second_ends {
@@ -132,7 +132,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
     #[cold]
     fn read_wall_clock(&mut self, now: Instant) {
         let time = (self.wall_clock)().duration_since(UNIX_EPOCH);
-        // A clock that shows a time before 1970 has not been set.
+        // A time before 1970 means that the clock has not been set.
         let time = time.unwrap_or_default();
         self.stack.app_mut().set_second(time.as_secs());
         let rest = NANOS_PER_SECOND - u64::from(time.subsec_nanos());
@@ -141,13 +141,13 @@ impl<A: App, C: CongestionControl> Http<A, C> {
 }
 
 impl<A: App, C> Http<A, C> {
-    /// Replaces the source of the time of day.
+    /// Replaces the wall clock.
     #[must_use]
     pub fn with_wall_clock(self, wall_clock: WallClock) -> Self {
         Self { wall_clock, ..self }
     }
 
-    /// The memory that a server reserves for its connections, in bytes; see
+    /// The memory that a server reserves for its connections in bytes; see
     /// [`Stack::reserved_bytes`].
     pub fn reserved_bytes(config: &tcpip::Config) -> usize {
         Stack::<Web<A>, C>::reserved_bytes(config)
@@ -239,9 +239,8 @@ pub struct PacketTotals {
     pub bytes: u64,
 }
 
-/// Counts the packets into which all replies of `site` are segmented, for clients of `addresses`
-/// over links with this `mtu`. To serve everything in place, the port needs as many resident
-/// packets.
+/// Counts the packets of all replies of `site`, for clients of `addresses` over links with this
+/// `mtu`. To serve all replies in place, the port needs this number of resident packets.
 pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> PacketTotals {
     let mut packets = PacketTotals::default();
     for family in families(addresses) {

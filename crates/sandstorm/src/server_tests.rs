@@ -1,11 +1,11 @@
-//! The server's clock, and its counts of packets.
+//! The server's wall clock, and its packet counts.
 
 use nmio::sim::{self, LinkConfig, PathConfig};
 
 use super::*;
 use crate::site::Builder;
 
-/// Makes a site whose only file, `/a`, has `len` bytes.
+/// Makes a site with a single file `/a` of `len` bytes.
 fn site(len: usize) -> Arc<Site> {
     let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &vec![b'x'; len]);
     Arc::new(site.build())
@@ -15,7 +15,7 @@ fn addresses() -> [IpAddr; 2] {
     ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap())
 }
 
-/// The middle of the second 1,795,249,777.
+/// A time half a second after 1,795,249,777.
 fn half_past() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
 }

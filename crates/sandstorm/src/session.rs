@@ -1,4 +1,4 @@
-//! HTTP for one connection, independent of the network: bytes in, replies out.
+//! The HTTP protocol of one connection, independent of the network: bytes in, replies out.
 
 use arrayvec::ArrayVec;
 
@@ -15,8 +15,8 @@ use crate::status::Status;
 /// What to do with the bytes that a client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is no complete request yet. The caller discards the first `consumed` bytes, and offers
-    /// the rest again when more bytes have arrived.
+    /// No complete request has arrived yet. The caller discards the first `consumed` bytes, and
+    /// passes the remaining bytes again together with new ones.
     More {
         /// Number of bytes that are no longer needed.
         consumed: usize,
@@ -34,28 +34,27 @@ pub struct Answer {
     pub close: bool,
     /// Length of the request, including empty lines before it.
     pub consumed: usize,
-    /// Distance from the start of the request's query to the end of the consumed bytes. Used by a
-    /// redirect that keeps the query; 0 if there is none.
+    /// Distance in bytes from the start of the query to the end of the consumed bytes, or 0 without
+    /// a query. A redirect that keeps the query needs it.
     query_from_end: u16,
 }
 
-/// The state of a connection between two arrivals of bytes.
+/// The state of a connection between calls.
 ///
-/// # Calling contract
-/// Call [`next`](Self::next) with all bytes that were received and not consumed, repeatedly until
-/// it returns [`Step::More`]. Consume the bytes of an answered request only when the answer has
-/// been accepted for sending. If it could not be sent yet, call again later with the same bytes.
-/// After an answer that closes the connection, do not call again.
+/// # Calling contract Call [`next`](Self::next) with all received bytes that were not consumed,
+/// until it returns [`Step::More`]. Consume the bytes of a request only after its answer was
+/// accepted for sending. Otherwise call again later with the same bytes. Do not call again after an
+/// answer that closes the connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Session {
-    /// Number of unconsumed bytes that were already searched and contain no complete request.
+    /// Number of unconsumed bytes that were already searched without finding a complete request.
     searched: u16,
 }
 
 const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
 impl Session {
-    /// Whether no unconsumed bytes were offered before. If so, the next step depends only on the
+    /// Whether no unconsumed bytes were passed before. If so, the next step depends only on the
     /// site and the bytes.
     #[inline(always)]
     pub(crate) fn is_fresh(self) -> bool {
@@ -68,8 +67,8 @@ impl Session {
         self.read(site, data, |_| ())
     }
 
-    /// Does what [`next`](Self::next) does for a [fresh](Self::is_fresh) session, with a cache of
-    /// parsed fields. Most requests of a client have the same fields.
+    /// Same as [`next`](Self::next) for a [fresh](Self::is_fresh) session, with a cache of parsed
+    /// fields. Most requests of a client contain the same fields.
     #[inline]
     pub(crate) fn next_by(
         &mut self,
@@ -100,7 +99,7 @@ impl Session {
         let mut fields = field_buffer();
         match self.find(data, &mut fields) {
             Found::Head { head, skipped } => {
-                // After an empty line, the cache would mistake the request line for fields.
+                // After an empty line, the cache would take the request line for fields.
                 if skipped == 0 {
                     learn(&head);
                 }
@@ -122,7 +121,7 @@ impl Session {
         data: &'d [u8],
         fields: &'f mut FieldBuffer<'d>,
     ) -> Found<'f> {
-        // RFC 9112, section 2.2: empty lines before a request are ignored.
+        // Empty lines before a request are ignored (RFC 9112, section 2.2).
         let mut skipped = 0;
         while data[skipped..].starts_with(b"\r\n") {
             skipped += 2;
@@ -131,8 +130,8 @@ impl Session {
         let searched = usize::from(self.searched).saturating_sub(skipped);
         let news = data.get(searched..).unwrap_or_default();
         let more = Found::More { consumed: skipped };
-        // A request can only become complete with the end of a line. So the head of a client that
-        // sends byte by byte is not parsed again for each byte.
+        // Only the end of a line can complete a head. So a head that arrives byte by byte is not
+        // parsed again for each byte.
         if searched > 0 && data.len() < HEAD_LIMIT && !news.contains(&b'\n') {
             self.searched = data.len() as u16;
             return more;
@@ -159,13 +158,13 @@ impl Session {
 
 /// The result of looking for a head.
 pub(crate) enum Found<'f> {
-    /// There is no complete head yet. The first `consumed` bytes can be discarded.
+    /// No complete head has arrived yet. The first `consumed` bytes can be discarded.
     More { consumed: usize },
     /// A head, after `skipped` bytes of empty lines.
     Head { head: Head<'f>, skipped: usize },
     /// An invalid request, to be answered with an error.
     Refused(Refusal),
-    /// A head that must be read again as HTTP/1.1, with [`as_1_1`].
+    /// A head of a later minor version, which must be parsed again with [`as_1_1`].
     LaterMinor { skipped: usize, digit_at: usize },
 }
 
@@ -252,20 +251,20 @@ fn query_from_end(len: usize, query: &str, data: &[u8]) -> u16 {
 }
 
 impl Answer {
-    /// The reply as it was prepared. A redirect may be sent with the request's query added.
+    /// The prepared reply. A redirect is sent with the request's query added.
     pub fn of<'s>(&self, site: &'s Site) -> &'s Reply {
         site.reply(self.reply)
     }
 
-    /// Whether the reply is a redirect that must keep the request's query. Such a reply cannot be
-    /// sent as it was prepared.
+    /// Whether the reply is a redirect that must keep the request's query, so that the prepared
+    /// reply is not enough.
     #[inline(always)]
     pub(crate) fn keeps_query(&self) -> bool {
         self.query_from_end != 0
     }
 
     /// Appends the complete response to `out`, with `stamp` in its slot. `data` are the bytes that
-    /// [`Session::next`] was called with.
+    /// were passed to [`Session::next`].
     pub fn write(
         &self,
         site: &Site,

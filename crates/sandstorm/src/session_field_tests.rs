@@ -1,9 +1,9 @@
-//! Heads, fields and versions that make a request valid or invalid, and the query that a redirect
-//! keeps.
+//! Heads, fields and versions that make a request valid or invalid, and redirects that keep a
+//! query.
 
 use super::*;
 
-/// The outcome of a GET in HTTP/1.`minor` with these fields. Each field has its line end.
+/// Returns the outcome of a GET in HTTP/1.`minor` with these fields, each with its line ending.
 fn of_fields(minor: u8, fields: &str) -> Option<(u16, bool)> {
     outcome(format!("GET / HTTP/1.{minor}\r\n{fields}\r\n"))
 }
@@ -46,8 +46,8 @@ fn an_invalid_host_is_refused() {
     assert_eq!(of_fields(1, "Host:\r\nHost:\r\n"), Some((400, true)));
 }
 
-/// Each value would be refused, or would close the connection, in a known field whose name has the
-/// same length.
+/// In a known field with a name of the same length, each of these values would be refused or close
+/// the connection.
 #[test]
 fn a_field_with_a_name_of_the_same_length_is_not_confused() {
     for field in [
@@ -63,7 +63,7 @@ fn a_field_with_a_name_of_the_same_length_is_not_confused() {
         let found = of_fields(1, &format!("Host: a\r\n{field}\r\n"));
         assert_eq!(found, Some((200, false)), "{field}");
     }
-    // Such a field is not taken for a host, and does not keep the connection open either.
+    // Such a field neither counts as a host nor keeps the connection open.
     assert_eq!(of_fields(1, "Date: a\r\n"), Some((400, true)));
     let old = "User-Agent: keep-alive\r\n";
     assert_eq!(of_fields(0, old), Some((200, true)));
@@ -163,7 +163,7 @@ fn a_head_may_be_as_long_as_the_limit() {
     assert_eq!(request(HEAD_LIMIT).len(), HEAD_LIMIT);
     assert_eq!(outcome(request(HEAD_LIMIT)), Some((200, false)));
     assert_eq!(outcome(request(HEAD_LIMIT + 1)), Some((431, true)));
-    // The next request in the same buffer does not count.
+    // The next request in the same buffer does not count towards the limit.
     let twice = request(HEAD_LIMIT).repeat(2);
     let (sent, closes) = talk(&site(), [twice.as_bytes()]);
     assert!(!closes);
@@ -184,8 +184,8 @@ fn an_incomplete_head_that_reaches_the_limit_is_refused_at_once() {
 
 #[test]
 fn a_head_is_parsed_again_only_when_a_line_has_ended() {
-    // Otherwise a client that sends byte by byte would cost much. So the invalid byte is found only
-    // with the line feed.
+    // Parsing after each byte would be expensive. So the invalid byte is detected only with the
+    // line feed.
     let pieces = [&b"GET /"[..], b"\0", b"x", b"\n"];
     assert_eq!(talk(&site(), pieces[..3].to_vec()), (Vec::new(), false));
     let (sent, closes) = talk(&site(), pieces);
@@ -218,7 +218,8 @@ fn later_versions_of_http_1_are_answered_as_1_1() {
         outcome("\nGET / HTTP/1.2\r\nHost: a\r\n\r\n"),
         Some((400, true))
     );
-    // With empty lines before the request, another request after it, and cut after each byte.
+    // Input with empty lines before the request and another request after it, split after each
+    // byte.
     let two = format!("\r\n\r\n{}{}", later(get("/docs?a", "")), get("/", ""));
     let whole = talk(&site(), [two.as_bytes()]);
     assert!(!whole.1);
@@ -258,7 +259,7 @@ fn a_redirect_keeps_the_query_byte_for_byte() {
         let head = ask(&get(target, "Connection: close\r\n").replace("GET", "HEAD"));
         assert!(whole.starts_with(&head) && head.ends_with("\r\n\r\n"));
     }
-    // Redirects with queries keep their order among other responses.
+    // Redirects with queries stay in order with other responses.
     let requests: String = ["/docs?1", "/", "/docs", "/docs?22"]
         .map(|path| get(path, ""))
         .concat();

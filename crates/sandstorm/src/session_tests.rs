@@ -33,7 +33,7 @@ fn site() -> Site {
         .build()
 }
 
-/// Returns everything that is sent in answer to `pieces`, and whether the connection closes.
+/// Returns all bytes sent in answer to `pieces`, and whether the connection closes.
 fn talk<'a>(site: &Site, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
     let mut session = Session::default();
     let mut slots = SlotWriter::new();
@@ -186,7 +186,7 @@ fn paths_are_exact_bytes() {
         ("/style.css?v=%zz", 200),
         ("/style.css?", 200),
         ("/%64ocs/", 200),
-        // The bytes differ from those of any path.
+        // No path has exactly these bytes.
         ("/Style.css", 404),
         ("/style.css/", 404),
         ("/style.css.", 404),
@@ -389,7 +389,7 @@ fn invalid_requests_are_refused() {
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\x00c\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\rc\r\n\r\n", 400),
         ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}", 400),
-        // Other programs may parse these lines differently.
+        // An intermediary may parse these lines differently.
         ("GET / HTTP/1.1\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\n\n", 400),
@@ -511,7 +511,7 @@ fn unconsumed_bytes_get_the_same_answer_again() {
     assert!(matches!(first, Step::Answer(answer) if answer.consumed == request.len()));
 }
 
-/// Parses responses and checks each as a client would. `methods` has a letter for each request, H
+/// Parses responses and checks each like a client. `methods` contains a letter per request, with H
 /// for HEAD. Returns status and body of each response.
 fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
     let mut methods = methods.chars();
@@ -532,7 +532,7 @@ fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
         assert!(["close", "keep-alive"].contains(&value("Connection").unwrap()));
         let length = value("Content-Length").map(|n| n.parse::<usize>().unwrap());
         assert_eq!(length.is_none(), code == 304);
-        // Beyond the end of `methods` no method is HEAD. This covers answers to invalid requests.
+        // Requests beyond the end of `methods` are not HEAD. They are answers to invalid requests.
         let is_head = methods.next() == Some('H');
         let len = if is_head { 0 } else { length.unwrap_or(0) };
         responses.push((code, bytes[head..head + len].to_vec()));
@@ -541,7 +541,7 @@ fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
     responses
 }
 
-/// A fragment of a request, so that random input comes close to valid requests.
+/// Generates fragments of requests, so that random input resembles valid requests.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "GET ",
@@ -595,11 +595,10 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let site = site();
-        // A line end makes the server report an error at the latest.
+        // A line ending makes the server report a pending error.
         let bytes = [fragments.concat(), b"\n".to_vec()].concat();
         let (sent, closes) = talk(&site, [&*bytes]);
-        // The responses do not say which of them answer HEAD. These end where the next response
-        // begins.
+        // Responses to HEAD cannot be recognised as such. They end where the next response begins.
         let mut rest = &*sent;
         while !rest.is_empty() {
             prop_assert!(rest.starts_with(b"HTTP/1.1 "));
@@ -612,7 +611,7 @@ proptest! {
         }
         prop_assert!(!closes || !sent.is_empty());
 
-        // How the bytes are cut into segments does not matter.
+        // The result must not depend on how the bytes are split into segments.
         let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         at.extend([0, bytes.len()]);
         at.sort_unstable();

@@ -1,4 +1,4 @@
-//! A site: all its responses, found by path.
+//! A site: all its responses, indexed by path.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher as _};
@@ -14,11 +14,11 @@ use crate::head::HEAD_LIMIT;
 use crate::reply::{ETag, FileFields, FileReplies, Reply, redirect, status_page};
 use crate::status::Status;
 
-/// The file that answers for its folder.
+/// The file that is served for its folder.
 const INDEX: &[u8] = b"index.html";
 
-/// The characters that are percent-encoded in our own paths: all except the slash and the
-/// unreserved characters (RFC 3986, section 2.3).
+/// Characters to percent-encode in the server's own paths: all except the slash and the unreserved
+/// characters (RFC 3986, section 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -38,7 +38,7 @@ impl ReplyId {
     }
 }
 
-/// What a path leads to. The replies for one path are adjacent.
+/// The target of a path. All replies for one path are adjacent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Page {
     File(FilePage),
@@ -46,7 +46,7 @@ pub(crate) enum Page {
     Redirect(ReplyId),
 }
 
-/// A file's replies, and the values for evaluating preconditions.
+/// The prepared replies for a file, and the validators for preconditions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilePage {
     first: ReplyId,
@@ -66,7 +66,7 @@ impl FilePage {
     }
 }
 
-/// Returns the reply for a path that is redirected.
+/// Returns the redirect for a path.
 pub(crate) fn redirect_reply(first: ReplyId, head_only: bool) -> ReplyId {
     ReplyId(first.0 + u32::from(head_only))
 }
@@ -90,23 +90,23 @@ pub struct Totals {
     pub reply_bytes: u64,
 }
 
-/// Everything that is served. All workers share it, and nothing changes it.
+/// All content of a server. It is immutable and shared by all workers.
 ///
-/// A request's path must match the path of a file exactly. Requests never cause access to the file
-/// system, so no path can lead out of the loaded folder.
+/// A request's path must match the path of a file exactly. Requests never access the file system,
+/// so no path can escape the loaded folder.
 #[derive(Debug)]
 pub struct Site {
     /// The key is the decoded path.
     pages: HashMap<Box<[u8]>, Page, RandomState>,
     replies: Vec<Reply>,
-    /// The fields of all responses.
+    /// The fields common to all responses.
     fields: Fields,
     totals: Totals,
 }
 
 impl Site {
-    /// Finds the page for the path of a request target. The path has its leading slash, may be
-    /// percent-encoded, and has no query.
+    /// Finds the page for the path of a request target. The path includes its leading slash, may be
+    /// percent-encoded, and excludes the query.
     #[inline]
     pub(crate) fn find(&self, path: &[u8]) -> Result<&Page, NoPage> {
         if path.contains(&b'%') {
@@ -128,9 +128,9 @@ impl Site {
                 };
                 byte = (hex(*high)? << 4) | hex(*low)?;
                 rest = more;
-                // An encoded slash is part of a name, and no file name contains a slash. If it
-                // separated names, a file would have additional paths, unknown to programs that
-                // filter requests by path.
+                // An encoded slash is part of a name, and no file name contains a slash. As a
+                // separator it would give files more paths, which filters in front of the server do
+                // not know.
                 if byte == b'/' {
                     return Err(NoPage::Unknown);
                 }
@@ -142,7 +142,7 @@ impl Site {
         self.pages.get(&*decoded).ok_or(NoPage::Unknown)
     }
 
-    /// Returns the reply for `status` that belongs to no path.
+    /// Returns the shared reply for `status`.
     #[inline]
     pub(crate) fn shared(status: Status, head_only: bool) -> ReplyId {
         let index = SHARED.iter().position(|s| *s == status).unwrap_or(0);
@@ -156,14 +156,14 @@ impl Site {
 
     /// The reply with this id.
     ///
-    /// # Panics
-    /// Panics if the index of `id` is out of range, which can happen with an id of another site.
+    /// # Panics Panics if the index of `id` is out of range, which can happen if the id belongs to
+    /// another site.
     #[inline(always)]
     pub fn reply(&self, id: ReplyId) -> &Reply {
         &self.replies[id.index()]
     }
 
-    /// The fields that all responses have.
+    /// The fields common to all responses.
     pub fn fields(&self) -> &Fields {
         &self.fields
     }
@@ -181,8 +181,8 @@ impl Site {
             .filter_map(|(path, _)| path.strip_prefix(b"/"))
     }
 
-    /// The path of one file, percent-encoded, for trying out the server. This is the shortest path
-    /// of all, so `/` if it exists.
+    /// A percent-encoded path for trying out the server. It is the shortest path of all files, so
+    /// `/` if the root has an index.
     pub fn some_path(&self) -> String {
         let shortest = self
             .pages
@@ -213,8 +213,8 @@ fn hex(digit: u8) -> Result<u8, NoPage> {
     Ok(value as u8)
 }
 
-/// The statuses of the replies that belong to no path. They are the first in [`Site::replies`],
-/// with two replies for each status, for GET and for HEAD.
+/// The statuses of the shared replies, which belong to no path. [`Site::replies`] begins with them:
+/// two for each status, for GET and for HEAD.
 const SHARED: [Status; 9] = [
     Status::BadRequest,
     Status::NotFound,
@@ -227,8 +227,7 @@ const SHARED: [Status; 9] = [
     Status::VersionNotSupported,
 ];
 
-/// The longest file that can be served. With its head it must fit into one content of the TCP
-/// stack.
+/// Maximum length of a file. Together with its head it must fit into one content of the TCP stack.
 pub const MAX_FILE_LEN: u64 = (tcpip::MAX_CONTENT_LEN - MAX_HEAD_LEN) as u64;
 /// An upper bound for the length of a file's head.
 const MAX_HEAD_LEN: usize = 4_096 + MAX_FIELDS_LEN;
@@ -247,11 +246,11 @@ impl Builder {
         Self::with_fields(now, Fields::new())
     }
 
-    /// Does what [`new`](Self::new) does, with `fields` in all responses, including those of an
-    /// application. They are written once for each prepared reply, so they cost nothing for a
+    /// Same as [`new`](Self::new), with `fields` in all responses, including those of an
+    /// application. They are written once into each prepared reply, so they cost nothing per
     /// request.
     pub fn with_fields(now: SystemTime, fields: Fields) -> Self {
-        // The standard library is our source of random keys from the system.
+        // The standard library provides random keys from the system.
         let random = std::hash::RandomState::new();
         let key = |n: usize| {
             let mut hasher = random.build_hasher();
@@ -261,9 +260,9 @@ impl Builder {
         Self::with_keys(now, fields, std::array::from_fn(key))
     }
 
-    /// Does what [`new`](Self::new) does, with fixed keys for the hash of paths. This makes runs
-    /// reproducible, for example when instructions are counted. An attacker who knows the keys can
-    /// ask for paths that are slow to find.
+    /// Same as [`new`](Self::new), with fixed keys for the hash of paths. This makes runs
+    /// reproducible, for example to count instructions. An attacker who knows the keys can request
+    /// paths that collide.
     pub fn keyed(now: SystemTime, keys: [u64; 4]) -> Self {
         Self::with_keys(now, Fields::new(), keys)
     }
@@ -338,7 +337,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Makes the file the page of `folder`, which ends with a slash.
+    /// Makes the file the index of `folder`, which ends with a slash.
     fn add_index(&mut self, folder: &[u8], page: Page) {
         self.site.totals.indexes += 1;
         self.site.pages.insert(folder.into(), page);
@@ -383,7 +382,7 @@ const LAST_HTTP_SECOND: u64 = 253_402_300_799;
 
 struct MediaType {
     name: String,
-    /// The name without a charset, for a text type whose content may not be UTF-8.
+    /// The name without a charset, for a text type that may contain other encodings than UTF-8.
     without_charset: Option<&'static str>,
 }
 

@@ -29,7 +29,7 @@ impl Display for Skipped {
     }
 }
 
-/// Why an entry is left out. The message continues a sentence that begins with the entry.
+/// Why an entry is left out. The message completes a sentence that begins with the entry's path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -39,10 +39,10 @@ pub enum Reason {
     /// A symbolic link leads out of the folder.
     #[error("leads out of the folder that is served, to {target:?}; put a copy in its place")]
     LeadsOut {
-        /// The target of the link that leads out. It may be another link, to which this one leads.
+        /// The target of the link. It may belong to another link, to which this one leads.
         target: PathBuf,
     },
-    /// A symbolic link leads to nothing.
+    /// The target of a symbolic link does not exist.
     #[error("is a link to {target:?}, which does not exist; remove the link, or mend it")]
     Dangling {
         /// The missing target.
@@ -100,7 +100,7 @@ pub enum Reason {
 /// Maps an error from opening or reading a listed entry to a reason.
 pub(crate) fn unreadable(error: io::Error) -> Reason {
     match Errno::from_io_error(&error) {
-        // The entry has been removed or replaced by a link, or its path has.
+        // The entry or a folder in its path was removed or replaced by a link.
         Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Reason::Changed,
         _ => Reason::Unreadable(error),
     }
