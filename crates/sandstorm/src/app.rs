@@ -93,8 +93,8 @@ pub trait Clients<S> {
     /// like [`App::on_request`]. If it returns [`Verdict::Later`], the request is deferred again
     /// with a new timeout.
     ///
-    /// Returns `false` if the request no longer waits for an answer: its client has disconnected,
-    /// it has timed out, or it was evicted to free memory.
+    /// Returns `false` if the request no longer waits: its client has disconnected, it has timed
+    /// out, or it was evicted to free memory.
     fn answer(
         &mut self,
         ticket: Ticket,

@@ -1,4 +1,4 @@
-//! Statuses: those that the server sends itself, and those that an application can send.
+//! Status codes: those that the server itself sends, and those available to an application.
 
 use std::fmt::{self, Display};
 
@@ -24,11 +24,11 @@ pub enum Status {
     ContentTooLarge,
     /// The request line is too long.
     UriTooLong,
-    /// `Expect` asks for something other than `100-continue`.
+    /// `Expect` contains something other than `100-continue`.
     ExpectationFailed,
     /// There are too many fields, or they are too long.
     HeadTooLarge,
-    /// The application's answer cannot be sent.
+    /// The application's response cannot be sent.
     InternalServerError,
     /// The method or a transfer coding is unknown.
     NotImplemented,
@@ -125,8 +125,8 @@ impl StatusCode {
     /// The code 200.
     pub const OK: Self = Self(200);
 
-    /// Makes a status from a three-digit code. `None` unless it is the code of a final response
-    /// (RFC 9110, section 15).
+    /// Makes a status from a three-digit code. Returns `None` unless a final response can have this
+    /// code (RFC 9110, section 15).
     pub const fn new(code: u16) -> Option<Self> {
         match code {
             200..=599 => Some(Self(code)),
@@ -158,8 +158,8 @@ impl Display for StatusCode {
     }
 }
 
-/// Returns the reason phrase of a code (RFC 9110, section 15; RFC 6585). Empty for codes that are
-/// not registered.
+/// Returns the reason phrase of a code, or an empty string for unregistered codes (RFC 9110,
+/// section 15; RFC 6585).
 const fn reason(code: u16) -> &'static str {
     match code {
         200 => "OK",

@@ -1,4 +1,4 @@
-//! A site and an application as the application of the TCP stack.
+//! Joins a site and an application into an application for the TCP stack.
 
 mod conversation;
 mod core;
@@ -63,12 +63,12 @@ impl<A: App> Web<A> {
         })
     }
 
-    /// Sets the present second, since 1970. `Date` shows it from now on.
+    /// Sets the current time in seconds since 1970, for `Date`.
     pub fn set_second(&mut self, second: u64) {
         self.core.second = second;
     }
 
-    /// The present second that was last set.
+    /// The time that was last set, in seconds since 1970.
     pub fn second(&self) -> u64 {
         self.core.second
     }
@@ -86,7 +86,7 @@ impl<A: App> Web<A> {
         &self.core.prepared
     }
 
-    /// Does what [`Session::next`] does, with the caches.
+    /// Same as [`Session::next`], but uses the caches.
     #[inline]
     fn next(&mut self, session: &mut Session, data: &[u8]) -> Step {
         if !session.is_fresh() {
@@ -119,7 +119,7 @@ impl<A: App> Web<A> {
             conn.clear_deadline();
             match self.core.send(conn, &answer, &data[consumed..]) {
                 Ok(()) => {}
-                // The stack offers the request again when the client has acknowledged something.
+                // The stack passes the request again when the client has acknowledged data.
                 Err(WriteError::Full) => return consumed,
                 Err(_) => {
                     conn.abort();
@@ -150,7 +150,7 @@ impl<A: App> Web<A> {
         self.core.pending.len()
     }
 
-    /// Counts of what has been answered.
+    /// Counts of answers.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }

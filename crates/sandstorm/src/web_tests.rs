@@ -1,4 +1,4 @@
-//! The caches that a worker keeps of requests.
+//! A worker's caches of requests.
 
 use std::time::UNIX_EPOCH;
 
@@ -67,7 +67,7 @@ fn a_request_in_two_pieces_leaves_no_state_behind() {
 fn a_cached_request_is_not_parsed_again() {
     let mut web = web();
     let request = get("/a");
-    // The remembered answer is wrong, to show that it is used.
+    // The cached answer is deliberately wrong, to show that the cache is used.
     let step = web.next(&mut Session::default(), &get("/none"));
     let Step::Answer(mut missing) = step else {
         panic!("the request is whole")
@@ -103,7 +103,7 @@ fn cached_fields_do_not_change_the_answers() {
         let request = closing(path, conditional);
         assert_eq!(next(&request), (status, false, request.len()), "{path}");
     }
-    // The same fields mean something else in another version of HTTP.
+    // The same fields have another meaning in HTTP/1.0.
     let old = b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n";
     assert_eq!(next(old), (Status::Ok, true, old.len()));
     assert!(!next(&get("/a")).1);

@@ -182,7 +182,8 @@ fn answers_keep_their_order_when_the_send_stream_is_full() {
     let (outcomes, _) = visits::<true>(&config_of_two, &[visit]);
     let expected = (file("") + &file("X-Extra: yes\r\n")).repeat(10);
     assert_eq!(without_tags(&outcomes[0].received), expected);
-    // Few connections may write at once. The application must still get each request only once.
+    // Only a few connections can write at the same time. The application must still receive each
+    // request only once.
     let config = Config {
         max_write_buffers: 1,
         ..config()
@@ -535,7 +536,7 @@ fn an_answer_that_never_comes_is_504() {
         "The answer did not come in time.",
     );
     assert_eq!(received, late.clone() + &text("1\n"));
-    // The answer that comes too late is not taken for the answer to the next request.
+    // A late answer must not be taken for the answer to the next request.
     let received = talk([get("/never"), get("/later?1")].concat());
     assert_eq!(received, late + &text("later 1"));
 }
@@ -674,7 +675,7 @@ fn any_exchange() -> impl Strategy<Value = (String, String)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// The answers do not depend on how the stream is cut into segments.
+    /// The answers do not depend on how the stream is split into segments.
     #[test]
     fn the_cut_into_segments_does_not_matter(
         exchanges in prop::collection::vec(any_exchange(), 1..8),
@@ -683,7 +684,8 @@ proptest! {
     ) {
         let sent: String = exchanges.iter().map(|exchange| &*exchange.0).collect();
         let expected: String = exchanges.iter().map(|exchange| &*exchange.1).collect();
-        // 60 consecutive bytes are sent one by one, and the stream is also cut at other places.
+        // 60 consecutive bytes are sent one by one, and the stream is also split at other
+        // positions.
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % sent.len()).collect();
         cuts.extend(single..single + 60);
         let received = talk_cut(sent.as_bytes(), cuts);

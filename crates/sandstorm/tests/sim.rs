@@ -110,7 +110,7 @@ impl Exchange {
     }
 }
 
-/// Takes one response off the start of `bytes`. Returns its status, head and body.
+/// Removes one response from the front of `bytes`. Returns its status, head and body.
 fn take_response<'b>(bytes: &mut &'b [u8]) -> (u16, &'b [u8], &'b [u8]) {
     let mut fields = [httparse::EMPTY_HEADER; 16];
     let mut response = httparse::Response::new(&mut fields);
@@ -159,7 +159,7 @@ struct World {
     client_mtu: usize,
     path: PathConfig,
     seed: u64,
-    /// Resident packets that do not fit into the port's memory.
+    /// Number of resident packets that do not fit into the port's memory.
     residents_missing: u32,
 }
 
@@ -236,7 +236,7 @@ impl World {
     }
 }
 
-/// The length of the answer to a request, as the library gives it without a network.
+/// Length of the answer to a request, as computed by the library without a network.
 fn answer_len(site: &Site, exchange: &Exchange) -> usize {
     match sandstorm::Session::default().next(site, &exchange.request) {
         sandstorm::Step::Answer(answer) => {
@@ -283,8 +283,7 @@ fn a_connection_is_kept_alive() {
             .copied()
             .map(Exchange::of)
             .collect();
-        // All requests have the same length. So each one is sent when the one before is
-        // acknowledged.
+        // All requests have the same length, so each is sent when the previous one is acknowledged.
         let piece = exchanges[0].request.len();
         World::new(mode).exchange(&site, &exchanges, piece);
     }

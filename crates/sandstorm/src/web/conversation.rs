@@ -1,11 +1,11 @@
-//! The state of a connection between two arrivals of bytes.
+//! The state of a connection.
 
 use tcpip::Connection;
 
 use crate::pending::Place;
 use crate::session::Session;
 
-/// A connection as a callback gets it.
+/// A connection, as passed to a callback of the stack.
 pub(super) type Conn<'a, S> = Connection<'a, Conversation<S>>;
 
 /// The server's state for one connection.
@@ -16,10 +16,10 @@ pub struct Conversation<S> {
     pub(super) place: Place,
     /// The client has closed its sending side.
     pub(super) has_ended: bool,
-    /// Number of body bytes that will be discarded as they arrive. Nobody reads this body, and its
-    /// request is answered regardless of it.
+    /// Number of body bytes to discard as they arrive. They belong to an unread body, whose request
+    /// is answered without it.
     pub(super) unread: u32,
-    /// A request stays unconsumed until the send stream has room for its answer.
+    /// A request was left unconsumed because the send stream has no room for its answer.
     pub(super) wants_room: bool,
     /// The application's own state.
     pub(super) state: S,

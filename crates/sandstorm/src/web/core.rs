@@ -1,4 +1,4 @@
-//! Sending answers, and what happens when the send stream has no room for them.
+//! Sends answers, and holds them back while the send stream has no room.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,21 +24,21 @@ use crate::site::Site;
 use crate::status::{Status, StatusCode};
 use crate::verdict::Verdict;
 
-// A redirect contains the path twice and the query once. Each byte can become three when encoded.
+// A redirect contains the path twice and the query once. Percent-encoding can triple each byte.
 const _: () = assert!(2 * 3 * HEAD_LIMIT + MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_LEN);
 
 /// The answer to `Expect: 100-continue` (RFC 9110, section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The default time that a request may take. Change it with
+/// Default maximum time for receiving a request. Change it with
 /// [`Server::with_request_timeout`](crate::Http::with_request_timeout).
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest unread body that is discarded to keep the connection open. After a longer one the
-/// connection closes.
+/// Maximum length of an unread body that is discarded to keep the connection open. After a longer
+/// body the connection closes.
 pub const UNREAD_LIMIT: u64 = 64 << 10;
 
-/// The default time that an application may take for a deferred answer. Change it with
+/// Default maximum time for a deferred answer. Change it with
 /// [`Server::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -71,17 +71,18 @@ pub(super) struct Core {
     pub(super) slots: SlotWriter,
     /// The buffer in which an answer is assembled.
     pub(super) out: Vec<u8>,
-    /// The response that the application fills.
+    /// The response that the application fills in.
     pub(super) response: Response,
     pub(super) pending: Pending,
     /// Number of exchanges so far.
     exchanges: u64,
     pub(super) serial: u64,
-    /// Connections whose streamed response the application has resumed outside of their own events.
+    /// Connections whose streamed responses were resumed from a callback of another connection, a
+    /// message or a timer.
     pub(super) resumed: Vec<ConnectionId>,
     pub(super) request_timeout: Duration,
     pub(super) answer_timeout: Duration,
-    /// The present second, since 1970.
+    /// The current time, in seconds since 1970.
     pub(super) second: u64,
     pub(super) counters: Counters,
 }
@@ -125,8 +126,7 @@ impl Core {
         }
     }
 
-    /// Sends the site's answer to the request at the start of `data`. On an error nothing has been
-    /// sent.
+    /// Sends the site's answer to the request at the start of `data`. Sends nothing on an error.
     #[inline(always)]
     pub(super) fn send<S>(
         &mut self,
@@ -163,8 +163,8 @@ impl Core {
         conn.write_bytes(&self.out)
     }
 
-    /// Whether the site cannot serve a request, so that the application may answer it. Refused
-    /// requests can have these statuses, too.
+    /// Whether a status means that the site cannot serve a request, which the application may then
+    /// answer. Refused requests can have the same statuses.
     #[inline]
     pub(super) fn may_be_for_application(&self, answer: &Answer) -> bool {
         let reply = self.prepared.get(answer.reply.index());
@@ -186,7 +186,7 @@ impl Core {
         self.exchange_of(conn, self.exchanges, ask)
     }
 
-    /// Does what [`exchange`](Self::exchange) does, for a request that already has a serial number.
+    /// Same as [`exchange`](Self::exchange), for a request that already has a serial number.
     pub(super) fn exchange_of<S: Default, R>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -211,8 +211,8 @@ impl Core {
         result
     }
 
-    /// Answers `request`, which is at the start of `bytes`, by the application's verdict. The
-    /// response is that of the last exchange.
+    /// Answers `request`, which is at the start of `bytes`, according to the application's verdict.
+    /// Uses the response of the last exchange.
     pub(super) fn answer<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -236,7 +236,7 @@ impl Core {
             }
             Verdict::Made if self.response.body().len() <= MAX_BODY => {}
             Verdict::Refuse(status) => self.response.set_page(status),
-            // A removed reply or a body that is too long cannot be sent.
+            // The reply has been removed, or the body is too long.
             Verdict::Made | Verdict::Prepared(_) => {
                 return self.answer_page(conn, Status::InternalServerError, request);
             }
@@ -362,7 +362,7 @@ impl Core {
         self.deliver(conn, Outgoing::new(content, stamp))
     }
 
-    /// Makes a request wait for the application's answer.
+    /// Makes a request wait for a deferred answer.
     fn wait<S>(&mut self, conn: &mut Conn<'_, S>, request: &Request<'_>, bytes: &[u8]) -> After {
         let phase = Phase::Answer {
             serial: self.serial,
@@ -382,15 +382,15 @@ impl Core {
         After::Waits
     }
 
-    /// Sends the bytes of `out` and the outgoing content. If the send stream has no room, keeps
-    /// both until it has, so that the application is asked only once.
+    /// Sends the bytes of `out` and the outgoing content. If the send stream has no room, holds
+    /// both back, so that the application is not called again.
     pub(super) fn deliver<S>(&mut self, conn: &mut Conn<'_, S>, outgoing: Outgoing) -> After {
         conn.clear_deadline();
         let place = conn.state().place;
         match write(conn, &self.out, &outgoing) {
             Ok(()) => {
                 if let Some(stream) = outgoing.stream {
-                    // Cannot fail: without bytes it takes no memory.
+                    // Cannot fail: without bytes it needs no memory.
                     let _ = self.hold(conn, Phase::Stream(stream), false);
                     return After::Streams;
                 }
@@ -421,8 +421,8 @@ impl Core {
         }
     }
 
-    /// Makes the connection's request wait in `phase`. The bytes of `out` replace its own bytes, or
-    /// none do.
+    /// Makes the connection's request wait in `phase`. Replaces its bytes by those of `out`, or by
+    /// none.
     fn hold<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -432,7 +432,7 @@ impl Core {
         let (place, now) = (conn.state().place, conn.now());
         let bytes = if has_bytes { &self.out[..] } else { &[] };
         if self.pending.phase(place).is_some() {
-            // The old bytes may already have been taken out.
+            // The old bytes may already have been removed.
             drop(self.pending.take_bytes(place));
             self.pending.set_phase(place, phase, now);
             return self.pending.append(place, bytes, now);
@@ -454,8 +454,8 @@ impl Core {
         matches!(phase, Some(Phase::Answer { .. } | Phase::Stream(_)))
     }
 
-    /// Answers the pending request at `place` with the function `answer`. `is_read` says whether
-    /// its body was read to the end.
+    /// Answers the pending request at `place` by calling `answer`. `is_read` says whether the
+    /// entire body was read.
     pub(super) fn answer_pending<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -512,7 +512,7 @@ impl Core {
         true
     }
 
-    /// Continues what may have been waiting for room in the send stream.
+    /// Continues whatever was waiting for room in the send stream.
     pub(super) fn go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
@@ -541,7 +541,7 @@ impl Core {
         }
     }
 
-    /// Marks the rest of a body to be discarded. Returns `false` if it is too long or its length is
+    /// Marks the remaining body for discarding. Returns `false` if it is too long or its length is
     /// unknown.
     pub(super) fn discard<S>(conn: &mut Conn<'_, S>, left: Option<u64>) -> bool {
         let left = left.filter(|left| *left <= UNREAD_LIMIT);
@@ -549,7 +549,7 @@ impl Core {
         left.is_some()
     }
 
-    /// Discards bytes of an unread body. Returns how many.
+    /// Discards bytes of an unread body. Returns their number.
     pub(super) fn skip_unread<S>(&mut self, conn: &mut Conn<'_, S>, data: &[u8]) -> usize {
         let unread = &mut conn.state().unread;
         let len = data.len().min(*unread as usize);
@@ -570,7 +570,8 @@ impl Core {
     }
 }
 
-/// The longest body of a made response. With its head it must fit into one content.
+/// Maximum length of a body in a response made by the application. Together with its head it must
+/// fit into one content.
 const MAX_BODY: usize = tcpip::MAX_CONTENT_LEN - 2 * MAX_FIELDS_LEN;
 
 /// Writes `made` and then part of a content. Writes both or neither.

@@ -1,4 +1,4 @@
-//! Passing requests to the application.
+//! Passes requests to the application.
 
 use tcpip::WriteError;
 
@@ -14,7 +14,7 @@ use crate::session::{self, Answer, Found, Step, as_1_1, refuse};
 use crate::status::Status;
 use crate::verdict::{Intake, Sees};
 
-/// How far processing has come in the received bytes.
+/// How far the received bytes have been processed.
 #[derive(Clone, Copy, Debug)]
 enum Progress {
     /// This many bytes are consumed, and the next ones can be processed.
@@ -164,7 +164,7 @@ impl<A: App> Web<A> {
         }
         let intake = core.exchange(conn, |exchange| app.on_head(&request, exchange));
         let waits_to_go_on = request.waits_to_go_on() && data.len() == request.head_len();
-        // A client that waits for `100 Continue` may send the body or leave it out.
+        // A client that waits for `100 Continue` may or may not send the body.
         let len = request.announced_len().filter(|_| !waits_to_go_on);
         if Core::discard(conn, len) {
             request = request.with_body_discarded();

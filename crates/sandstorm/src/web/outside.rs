@@ -1,4 +1,4 @@
-//! Access to all clients, for callbacks about a message, a timer or the start.
+//! Access to all clients, for callbacks on a message, a timer or the start.
 
 use std::time::Duration;
 

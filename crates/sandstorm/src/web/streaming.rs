@@ -1,4 +1,4 @@
-//! Streamed responses: their length is not known when they begin.
+//! Streamed responses, whose length is unknown when they begin.
 
 use std::io::Write as _;
 
@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::response::Head;
 use crate::verdict::More;
 
-/// How many pieces are made at once. The next ones follow when these have been acknowledged.
+/// Number of pieces to make at a time. The next pieces follow when these have been acknowledged.
 const PIECES_AT_A_TIME: usize = 4;
 
 impl<A: App> Web<A> {
