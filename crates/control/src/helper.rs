@@ -1,8 +1,8 @@
 //! The helper process opens the interface, keeps it ready, and removes at the end what it made.
 //!
-//! Threads share memory, so only a process is a boundary for rights. The helper is forked before
-//! there is any thread or content. It knows the command line and answers the [`Request`]s below. It
-//! never gets a byte from the network.
+//! Threads share memory, so only a process is a privilege boundary. The helper is forked before any
+//! thread starts or content is loaded. It knows the command line and answers the [`Request`]s
+//! below. It never gets a byte from the network.
 //!
 //! ```text
 //!   server                              helper

@@ -1,6 +1,6 @@
 //! Alias chains that begin at a DNAME.
 //!
-//! Any number of names can lie below a DNAME, so their answers cannot be prepared. The chain is
+//! Any number of names can exist below a DNAME, so their answers cannot be prepared. The chain is
 //! followed for each query (RFC 1034, section 4.3.2, as updated by RFC 6672, section 3.2). Each
 //! step copies prepared records and writes the CNAME that is synthesized from the DNAME. The end of
 //! the chain is a prepared answer too. Its compression pointers are adjusted to its new place in
@@ -33,7 +33,7 @@ enum Stop {
     Open,
 }
 
-/// Answers a query for `qtype` at `qname`, which lies below `dname`.
+/// Answers a query for `qtype` at `qname`, which is below `dname`.
 #[cold]
 pub(crate) fn follow<'a>(
     answers: &Answers,
@@ -135,7 +135,7 @@ impl<'a, 'q> Chain<'a, 'q> {
         QUESTION_AT + self.qname.len() + QUESTION_REST
     }
 
-    /// Replaces the chain's name, which lies below `dname`, with its substitute. Writes the DNAME,
+    /// Replaces the chain's name, which is below `dname`, with its substitute. Writes the DNAME,
     /// unless it is already in the answer, and the synthesized CNAME with the DNAME's TTL (RFC
     /// 6672, section 3.1).
     fn substitute(&mut self, answers: &Answers, dname: &Answer<'_>) -> Result<(), Stop> {

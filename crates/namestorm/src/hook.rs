@@ -60,19 +60,21 @@ pub trait Hook {
 /// A hook's decision about a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The client gets the added records. Without any records this is the same as
+    /// The client receives the added records. Without any records this is the same as
     /// [`NoData`](Self::NoData).
     Records,
-    /// The client gets the zone's own answer: the records of the name, those of a matching
+    /// The client receives the zone's own answer: the records of the name, those of a matching
     /// wildcard, or a negative answer.
     Zone,
-    /// NODATA: the name exists, but has no such records. The client gets the zone's SOA (RFC 2308).
+    /// NODATA: the name exists, but has no such records. The client receives the zone's SOA (RFC
+    /// 2308).
     NoData,
-    /// NXDOMAIN: the name does not exist. The client gets the zone's SOA (RFC 2308).
+    /// NXDOMAIN: the name does not exist. The client receives the zone's SOA (RFC 2308).
     NxDomain,
-    /// The client gets REFUSED.
+    /// The client receives REFUSED.
     Refused,
-    /// The client gets no reply. A TCP connection is closed after the replies to earlier queries.
+    /// The client receives no reply. A TCP connection is closed after the replies to earlier
+    /// queries.
     Drop,
 }
 

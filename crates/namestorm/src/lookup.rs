@@ -16,7 +16,7 @@ pub enum Resolution<'a> {
     NoData(Answer<'a>),
     /// NXDOMAIN: the name does not exist. The answer holds the zone's SOA.
     NxDomain(Answer<'a>),
-    /// The name lies below the DNAME in this answer.
+    /// The name is below the DNAME in this answer.
     Substitution(Answer<'a>),
     /// The name is outside our zones.
     Refused,

@@ -66,7 +66,7 @@ pub(crate) fn eq(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
-/// Whether `name` is `apex` or lies below it.
+/// Whether `name` is `apex` or below it.
 pub(crate) fn is_within(name: &[u8], apex: &[u8]) -> bool {
     let Some(cut) = name.len().checked_sub(apex.len()) else {
         return false;
@@ -80,7 +80,7 @@ pub(crate) fn is_wildcard(name: &[u8]) -> bool {
     name.starts_with(WILDCARD)
 }
 
-/// Appends the sort key of `name`, which lies within `apex`. Sort keys order names canonically (RFC
+/// Appends the sort key of `name`, which is within `apex`. Sort keys order names canonically (RFC
 /// 4034, section 6.1).
 ///
 /// A key holds the labels below the apex in lower case, rightmost first, each followed by a zero

@@ -240,8 +240,9 @@ impl Composer {
 /// The answer to one question, to which a hook adds records.
 ///
 /// Each record is checked and composed when it is added. Names are compressed where allowed. If the
-/// answer is too long for the client's UDP limit, the client gets a truncated reply without records
-/// and asks again over TCP. An answer that is too long for any message causes a [`RecordError`].
+/// answer is too long for the client's UDP limit, the client receives a truncated reply without
+/// records and asks again over TCP. An answer that is too long for any message causes a
+/// [`RecordError`].
 #[derive(Debug)]
 pub struct Records<'r> {
     composer: &'r mut Composer,

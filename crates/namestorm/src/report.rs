@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::zone::Place;
 
-/// Maximum number of errors reported for one zone. Further errors are only counted.
+/// Maximum number of errors reported for one zone. Additional errors are only counted.
 pub(crate) const MAX_ERRORS: usize = 50;
-/// Maximum number of warnings reported for one zone. Further warnings are only counted.
+/// Maximum number of warnings reported for one zone. Additional warnings are only counted.
 pub(crate) const MAX_WARNINGS: usize = 50;
 
 /// How serious a finding is.

@@ -122,7 +122,7 @@ impl Responder {
     }
 
     /// Answers one message. Writes the reply's head over the start of `message`, unless the reply
-    /// has a rewritten head. Returns `None`, and counts it, if the message gets no reply.
+    /// has a rewritten head. Returns `None`, and counts it, if the message receives no reply.
     #[inline(always)]
     pub fn respond(&mut self, message: &mut [u8], transport: Transport) -> Option<Reply<'_>> {
         let asking = Asking {

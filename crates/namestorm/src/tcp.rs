@@ -117,8 +117,8 @@ impl<H: Hook> DnsOverTcp<H> {
         &mut self.hook
     }
 
-    /// Builds the reply to one message, with its length field. Returns `false` if the message gets
-    /// no reply.
+    /// Builds the reply to one message, with its length field. Returns `false` if the message
+    /// receives no reply.
     fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> bool {
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);

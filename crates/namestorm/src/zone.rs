@@ -40,10 +40,9 @@ pub enum NameStatus {
     /// The name is a zone cut, the apex of a delegated zone. This zone has only its DS records and
     /// the referral.
     Cut,
-    /// The name lies below a zone cut. Its addresses are glue, and its other records are not
-    /// served.
+    /// The name is below a zone cut. Its addresses are glue, and its other records are not served.
     BelowCut,
-    /// The name lies below a DNAME, so it is never found.
+    /// The name is below a DNAME, so it is never found.
     BelowDname,
 }
 
@@ -244,7 +243,7 @@ impl Zone {
             .map(|index| NameRef { zone: self, index })
     }
 
-    /// Whether an owner name has this sort key or lies below it.
+    /// Whether an owner name has this sort key or is below it.
     pub fn exists(&self, key: &[u8]) -> bool {
         match self.find(key) {
             Ok(_) => true,
@@ -255,7 +254,7 @@ impl Zone {
         }
     }
 
-    /// Whether `name` or a name below it exists. `name` must lie within the zone.
+    /// Whether `name` or a name below it exists. `name` must be within the zone.
     pub(crate) fn exists_name(&self, name: &[u8]) -> bool {
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, &self.apex);

@@ -17,9 +17,9 @@ pub enum Found<'z> {
     Name(NameRef<'z>),
     /// The name has no records, but names below it have.
     EmptyNonTerminal(&'z Zone),
-    /// The name lies at or below this zone cut.
+    /// The name is at or below this zone cut.
     Cut(NameRef<'z>),
-    /// The name lies below this DNAME.
+    /// The name is below this DNAME.
     Dname(NameRef<'z>),
     /// The name does not exist, but this wildcard matches it.
     Wildcard(NameRef<'z>),
@@ -50,12 +50,12 @@ pub enum HookNameError {
         "{0} lies in none of the zones: give a zone for it, which needs only SOA and NS records"
     )]
     Outside(Name),
-    /// The name lies at or below a zone cut.
+    /// The name is at or below a zone cut.
     #[error(
         "{0} lies in a delegated zone: remove the delegation, or use a hook in the zone's own server"
     )]
     Delegated(Name),
-    /// The name lies below a DNAME.
+    /// The name is below a DNAME.
     #[error("{0} lies below a DNAME: hook the name that the DNAME leads to")]
     Substituted(Name),
 }

@@ -384,7 +384,7 @@ impl Pending {
 }
 
 impl Entry {
-    /// How far a client's progress lies behind `now`. Zero while the request waits for the
+    /// How far a client's progress is behind `now`. Zero while the request waits for the
     /// application.
     fn lack(&self, now: Instant) -> Duration {
         match self.phase {

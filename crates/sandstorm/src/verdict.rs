@@ -19,7 +19,7 @@ pub enum Verdict {
     Stream,
     /// The answer is given later by calling [`Clients::answer`](crate::Clients::answer) with the
     /// exchange's [ticket](crate::Exchange::ticket). Later requests on the connection wait until
-    /// then. The client gets 504 after the server's [answer
+    /// then. The client receives 504 after the server's [answer
     /// timeout](crate::Http::with_answer_timeout). Fields that were added to this exchange are
     /// lost.
     Later,

@@ -22,7 +22,7 @@ pub struct Event {
     /// Bytes in flight before the event: sent, not acknowledged (cumulatively or
     /// selectively), and not lost.
     pub in_flight: u32,
-    /// Most bytes of data in a segment, up to 65,535.
+    /// Maximum payload of a segment, in bytes, up to 65,535.
     pub mss: u32,
     /// Smoothed round-trip time in microseconds; 0 before the first sample.
     pub srtt: u32,

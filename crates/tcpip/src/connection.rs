@@ -221,7 +221,7 @@ pub(crate) struct Tcb {
     peer_port: u16,
     /// Folded sum of the addresses, ports and protocol, which is part of every checksum.
     pub(crate) sum: u16,
-    /// Most bytes of data in a segment.
+    /// Maximum payload of a segment, in bytes.
     pub(crate) mss: u16,
     /// Class of the prepared segments, or [`NO_CLASS`].
     pub(crate) class: u8,

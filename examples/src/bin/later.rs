@@ -17,7 +17,7 @@ use std::time::Duration;
 use nmio::mailbox::Sender;
 use tcpip::{Application, CongestionControl, Connection, ConnectionId, Connections};
 
-/// The most lines that wait for the thread, and the most answers that wait for a worker.
+/// Maximum number of lines that wait for the thread, and of answers that wait for a worker.
 const MOST: usize = 1_024;
 /// The longest line in bytes, including its end.
 const MAX_LINE: usize = 256;

@@ -24,7 +24,7 @@ use tcpip::{ContentId, Contents};
 
 const MAX_LINE: usize = 1_024;
 const MAX_VALUE: usize = 1 << 20;
-/// The most bytes that one worker stores.
+/// Maximum number of bytes that one worker stores.
 const MAX_STORED: u64 = 1 << 30;
 /// The limit for one worker. Each connection has at most one request in progress, so no mailbox can
 /// be full.

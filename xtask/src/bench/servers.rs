@@ -234,7 +234,7 @@ impl Spec {
 }
 
 impl Serves {
-    /// Whether a client gets an answer.
+    /// Whether a client receives an answer.
     fn answers(self, rig: &Rig) -> bool {
         let probe = match self {
             Self::Echo => return true,

@@ -129,7 +129,7 @@ fn serve<P: Program>(
         stop: &stop,
     };
     let outcome = thread::scope(|scope| {
-        // An error means that nobody watches any more. Then the gates are dropped as well.
+        // An error means that the watching thread has ended. Then the gates are dropped as well.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
         let mut workers = launch.start(scope, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&rights, ready), ready);

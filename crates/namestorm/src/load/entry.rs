@@ -71,7 +71,7 @@ impl EntryParser {
         Some(origin.as_slice().to_vec())
     }
 
-    /// Returns the present state, for an included file.
+    /// Returns the current state, for an included file.
     pub(super) fn state(&self, origin: Option<Vec<u8>>) -> State {
         State {
             origin: origin.or_else(|| self.origin()),

@@ -217,7 +217,7 @@ bitflags! {
     struct Flags: u16 {
         /// The pipe has been full at least once.
         const FULL_BW_REACHED = 1;
-        /// The present probe has found the pipe full.
+        /// The current probe has found the pipe full.
         const FULL_BW_NOW = 1 << 1;
         /// Samples belong to a bandwidth probe.
         const PROBE_SAMPLE = 1 << 2;

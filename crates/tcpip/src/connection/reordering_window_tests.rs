@@ -35,7 +35,7 @@ fn the_window_is_reset_after_fifteen_recoveries() {
     }
     reo_wnd.decay();
     assert_eq!(reo_wnd, ReorderingWindow::new());
-    // Further recoveries change nothing.
+    // More recoveries have no effect.
     reo_wnd.decay();
     assert_eq!(reo_wnd, ReorderingWindow::new());
 }

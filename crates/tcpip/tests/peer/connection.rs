@@ -19,7 +19,7 @@ const MAX_RTO: Duration = Duration::from_mins(1);
 const READ_INTERVAL: Duration = Duration::from_millis(10);
 /// The MSS for a client that sends no MSS option, over IPv4 and IPv6 (RFC 9293, section 3.7.1).
 const DEFAULT_MSS: [u16; 2] = [536, 1220];
-/// Most SACK blocks in a header (RFC 2018, section 3).
+/// Maximum number of SACK blocks in a header (RFC 2018, section 3).
 const MAX_SACK_BLOCKS: usize = 4;
 /// First value of the timestamp clock, which soon wraps.
 const FIRST_TIMESTAMP: u32 = u32::MAX - 1_000;
@@ -578,7 +578,7 @@ impl Connection {
         self.irs.wrapping_add(1).wrapping_add(offset as u32)
     }
 
-    /// Returns a segment without data, with the present ACK, window, timestamps and SACK blocks.
+    /// Returns a segment without data, with the current ACK, window, timestamps and SACK blocks.
     fn header(&mut self, now: Instant) -> Segment {
         let next = self.received.next();
         self.told = next;

@@ -314,7 +314,7 @@ impl<C: CongestionControl> Runner<C> {
         self.turn()
     }
 
-    /// Does what an event loop does after each batch.
+    /// Does the work of an event loop after each batch.
     fn turn(&mut self) -> Result<(), String> {
         Handler::<Outbox>::handle_timers(&mut self.server, &mut self.port, self.now);
         while let Some(packet) = self.port.sent.pop_front() {

@@ -101,7 +101,7 @@ struct HyStart {
     css_rounds: u8,
     /// Start of the round, in ticks.
     round_start: u16,
-    /// Time of the last ACK of the present ACK train, in ticks.
+    /// Time of the last ACK of the current ACK train, in ticks.
     train_end: u16,
 }
 
@@ -263,7 +263,7 @@ impl Cubic {
         self.phase = Phase::Avoidance(Curve::new(w_max));
     }
 
-    /// Ends slow start at the present window, without congestion (RFC 9438, section 4.10).
+    /// Ends slow start at the current window, without congestion (RFC 9438, section 4.10).
     #[cold]
     fn exit_slow_start(&mut self) {
         self.ssthresh = self.cwnd;

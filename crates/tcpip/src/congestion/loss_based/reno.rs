@@ -48,7 +48,7 @@ impl Reno {
         }
     }
 
-    /// Raises the threshold, so that slow start returns to near the present window. In the first
+    /// Raises the threshold, so that slow start returns to near the current window. In the first
     /// slow start the threshold is still unlimited.
     fn remember(&mut self) {
         self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));

@@ -24,7 +24,7 @@ pub struct Info {
     pub min_rtt: Duration,
     /// Timeouts since the peer last acknowledged new data.
     pub retries: u8,
-    /// Most bytes of data in a segment.
+    /// Maximum payload of a segment, in bytes.
     pub mss: u16,
     /// Congestion window, in bytes.
     pub cwnd: u32,

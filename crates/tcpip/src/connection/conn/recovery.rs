@@ -94,7 +94,7 @@ struct Scoreboard {
     ranges: VecDeque<Range>,
     /// Capacity in ranges.
     limit: usize,
-    /// Number of this scoreboard among those of its size.
+    /// Index of this scoreboard in the pool for its size.
     slot: u32,
     /// Bytes in SACKed ranges.
     sacked: u32,
@@ -108,7 +108,7 @@ impl Scoreboard {
         Self::numbered(limit, 0)
     }
 
-    /// An empty scoreboard with number `slot` among those of its size.
+    /// Creates an empty scoreboard with index `slot` in the pool for its size.
     fn numbered(limit: usize, slot: u32) -> Self {
         Self {
             ranges: VecDeque::with_capacity(limit),
@@ -130,7 +130,7 @@ impl Scoreboard {
         SIZES.partition_point(|size| *size < self.limit)
     }
 
-    /// Number of this scoreboard among those of its size.
+    /// Index of this scoreboard in the pool for its size.
     fn slot(&self) -> u32 {
         self.slot
     }
@@ -299,7 +299,7 @@ struct Flight {
     una: Seq,
     /// SND.NXT.
     nxt: Seq,
-    /// Most bytes of data in a segment.
+    /// Maximum payload of a segment, in bytes.
     mss: u32,
     /// Whether all written data was sent.
     all_sent: bool,

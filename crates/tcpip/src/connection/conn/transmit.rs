@@ -21,7 +21,7 @@ pub(crate) struct Burst {
     usable: u32,
     rate: Option<u64>,
     is_paced: bool,
-    /// Most bytes of data in a super-segment; 0 if the port takes none.
+    /// Maximum payload of a super-segment in bytes; 0 if the port supports none.
     max_run: u32,
     window: u16,
     ecn: Ecn,
@@ -314,7 +314,7 @@ impl Tcb {
     }
 }
 
-/// Most bytes of data in a super-segment to this peer; 0 if none may be sent.
+/// Maximum payload of a super-segment to this peer, in bytes; 0 if super-segments are not possible.
 ///
 /// `segmentation` is the limit of the whole packet over IPv4. On links with a VLAN tag, each
 /// segment is sent in its own frame, because not every device can segment tagged packets.

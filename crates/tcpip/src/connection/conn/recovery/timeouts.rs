@@ -53,7 +53,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         now.millis.wrapping_sub(recovery.stalled_at)
     }
 
-    /// The RTO in milliseconds, limited by the rest of the user timeout.
+    /// The RTO in milliseconds, capped at the time left until the user timeout.
     fn rto_within_user_timeout(&self, now: Moment) -> u32 {
         let rto = self.rto();
         match self.recovery() {
