@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// Run a few cells, once each.
     #[arg(long)]
     quick: bool,
-    /// Seed of the first repeat.
+    /// Seed of the first run of each cell. Each further run adds one.
     #[arg(long, value_name = "N", default_value_t = FIRST_SEED)]
     seed: u64,
     /// Seeds for each cell. Default: 3, or 1 with --quick.

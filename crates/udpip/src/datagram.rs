@@ -268,7 +268,7 @@ impl<'p, P: Port> Datagram<'p, P> {
     }
 }
 
-/// The three parts of an answer.
+/// The head, tail and trail of an answer.
 struct Body<'a> {
     head_len: usize,
     tail: Tail<'a>,

@@ -191,7 +191,7 @@ impl End {
     }
 
     /// Starts the command in a session of its own, like a service. Otherwise a scheduler that
-    /// groups by session would give server and generator one share of the cores.
+    /// groups processes by session would make server and generator split one share of the CPU time.
     fn command(&self, program: &OsStr) -> Command {
         let mut command = self.namespace.command("setsid");
         command.args(["taskset", "-c", &self.core.to_string(), "prlimit"]);

@@ -38,7 +38,7 @@ pub(crate) struct Outcome {
     /// connections.
     pub(crate) first_byte: Duration,
     pub(crate) last_byte: Duration,
-    /// Time from the SYN to the last byte, the mean of all connections.
+    /// Mean time from the SYN to the last byte, over all connections.
     pub(crate) mean: Duration,
     /// Time from the first SYN to the last byte of all connections.
     pub(crate) all: Duration,

@@ -133,7 +133,7 @@ impl Tcb {
     /// Returns a new connection in SYN-RECEIVED, which is not in the table yet.
     ///
     /// `segment` is a SYN, or the third segment of a handshake with a SYN cookie. `timestamps` are
-    /// that segment's. `mss` is the most bytes of data in a segment. `iss` is our initial sequence
+    /// that segment's. `mss` is the maximum payload of a segment. `iss` is our initial sequence
     /// number, and `ts_offset` the offset of our timestamps from the clock's milliseconds.
     #[inline(always)]
     pub(crate) fn half_open(

@@ -32,7 +32,7 @@ use crate::wire::{Block, Seq};
 /// retransmitted. The largest size is for a queue that overflows in slow start and drops
 /// every second segment of a window.
 const SIZES: [usize; 3] = [16, 128, 8_192];
-/// Most ranges of a scoreboard that are reserved for losses. Up to this limit, a quarter of its
+/// Maximum number of ranges reserved for losses in a scoreboard. Up to this limit, a quarter of its
 /// capacity is reserved, and SACK blocks may not use it.
 const MAX_RESERVE: usize = 32;
 

@@ -132,7 +132,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         })
     }
 
-    /// Records that the port has taken a plan of [`next_segment`](Self::next_segment).
+    /// Records that the port has accepted the segment planned by
+    /// [`next_segment`](Self::next_segment).
     #[inline(always)]
     pub(crate) fn has_sent_segment(&mut self, burst: &mut Burst, plan: Plan, now: Moment) {
         let (seq, end) = plan.range();
@@ -150,7 +151,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Ends a pass that sends new data. Returns whether the pass must continue when the TX ring has
     /// room again.
     ///
-    /// `is_refused` tells whether the port has refused the last plan.
+    /// `is_refused` tells whether the port has refused the segment planned last.
     #[inline(always)]
     pub(crate) fn end_burst(&mut self, burst: &Burst, is_refused: bool, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
