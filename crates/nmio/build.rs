@@ -1,8 +1,8 @@
 //! Checks for the system packages that the build needs, and compiles the steering program to BPF.
 //!
 //! The build scripts of libbpf and libxdp need most of these packages too, but their error messages
-//! are poor. Cargo may run those scripts first and show their messages instead. The README has the
-//! full list.
+//! do not name the package. If Cargo runs those scripts first, it shows their messages instead. The
+//! README has the full list.
 
 use std::env;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const SOURCE: &str = "bpf/steer.bpf.c";
 
-/// Programs that the build runs, with their Debian packages.
+/// Programs that the build runs, each with the Debian package that contains it.
 const PROGRAMS: [(&str, &str); 5] = [
     ("make", "build-essential"),
     ("pkg-config", "pkg-config"),
@@ -19,7 +19,7 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("llvm-strip", "llvm"),
     ("m4", "m4"),
 ];
-/// Headers that the build reads, with their Debian packages.
+/// Headers that the build reads, each with the Debian package that contains it.
 const HEADERS: [(&str, &str); 3] = [
     ("libelf.h", "libelf-dev"),
     ("zlib.h", "zlib1g-dev"),
@@ -48,9 +48,10 @@ fn main() {
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
     let status = Command::new(&clang)
         .args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf"])
-        // Makes the object independent of the directory.
+        // Keeps the path of the build directory out of the object file.
         .arg("-fdebug-compilation-dir=.")
-        // Debian keeps <asm/types.h> here; elsewhere clang ignores the option.
+        // Debian keeps <asm/types.h> in this directory. If it does not exist, clang ignores the
+        // option.
         .arg(format!("-I/usr/include/{machine}-linux-gnu"))
         .args(["-c", SOURCE, "-o"])
         .arg(&object)
@@ -87,8 +88,8 @@ fn is_program(name: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Returns true if the C compiler finds the header. Without a compiler, `make` is missing too and
-/// is reported.
+/// Returns true if the C compiler finds the header, or if there is no compiler. In that case `make`
+/// is missing too and is reported.
 fn is_header(name: &str) -> bool {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut command = Command::new(compiler);

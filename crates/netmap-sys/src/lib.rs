@@ -1,12 +1,12 @@
 //! Bindings to the netmap API, version 14.
 //!
-//! netmap maps the rings and buffers of a network interface into a program's memory. It is built
-//! into FreeBSD, and is a module on Linux.
+//! netmap maps the rings and buffers of a network interface into a program's memory. FreeBSD
+//! includes netmap; Linux can load it as a module.
 //!
-//! This crate has the structures, constants and `ioctl` numbers of the public headers
-//! `net/netmap.h` and `net/netmap_user.h`, under their own names. It covers what a port for one
-//! ring pair needs. Current kernels require API 14 or later. In that API everything except the two
-//! sync calls goes through one `ioctl`, [`NIOCCTRL`].
+//! This crate declares the structures, constants and `ioctl` numbers of the public headers
+//! `net/netmap.h` and `net/netmap_user.h`, under their original names. It covers what a port that
+//! binds one ring pair needs. Current kernels require API 14 or later. In that API everything
+//! except the two sync calls goes through one `ioctl`, [`NIOCCTRL`].
 //!
 //! No port uses this crate yet. The crate itself loads no module, opens no device and makes no
 //! system call.
@@ -15,8 +15,8 @@
 //! 1. Open `/dev/netmap`.
 //! 2. Call `ioctl(fd, NIOCCTRL, &header)` with a [`nmreq_header`] of type [`NETMAP_REQ_REGISTER`].
 //!    Its body is a [`nmreq_register`] with [`NR_REG_ONE_NIC`] and a ring number.
-//! 3. Map `nr_memsize` bytes of the device as shared memory. The [`netmap_if`] is at `nr_offset`.
-//!    [`netmap_txring`] and [`netmap_rxring`] find the rings from it.
+//! 3. Map `nr_memsize` bytes of the device as shared memory. The [`netmap_if`] starts at
+//!   `nr_offset`. [`netmap_txring`] and [`netmap_rxring`] locate the rings from it.
 //! 4. The program owns the slots from `head` up to, but not including, `tail`. Fill or empty them,
 //!    and advance `head` and `cur`. Then call `ioctl` with [`NIOCTXSYNC`] or [`NIOCRXSYNC`], or
 //!    call `poll`. The kernel changes `tail` only in those calls.
@@ -37,7 +37,7 @@ pub const NETMAP_API: u16 = 14;
 /// Maximum size of a port name in a request, in bytes, including the terminating zero.
 pub const NETMAP_REQ_IFNAMSIZ: usize = 64;
 
-/// `ioctl` for a request. Its argument is a [`nmreq_header`].
+/// `ioctl` that carries out a request. Its argument is a [`nmreq_header`].
 pub const NIOCCTRL: c_ulong = iowr(151, size_of::<nmreq_header>());
 /// `ioctl` that hands the TX slots before `head` to the kernel and updates `tail`. No argument.
 pub const NIOCTXSYNC: c_ulong = io(148);
@@ -46,13 +46,13 @@ pub const NIOCRXSYNC: c_ulong = io(149);
 
 /// The group letter of netmap's `ioctl` numbers.
 const IOC_GROUP: c_ulong = b'i' as c_ulong;
-/// Direction bits of an `ioctl` without an argument. Linux has none.
+/// Direction bits of an `ioctl` without an argument. They are zero on Linux.
 const IOC_VOID: c_ulong = if cfg!(target_os = "linux") {
     0
 } else {
     0x2000_0000
 };
-/// Direction bits of an `ioctl` whose argument is read and written.
+/// Direction bits of an `ioctl` whose argument the kernel both reads and writes.
 const IOC_INOUT: c_ulong = 0xc000_0000;
 
 const fn io(number: c_ulong) -> c_ulong {
@@ -88,11 +88,11 @@ pub const NR_REG_ALL_NIC: u32 = 1;
 pub const NR_REG_SW: u32 = 2;
 /// Binding mode: all rings of the NIC and of the host's stack.
 pub const NR_REG_NIC_SW: u32 = 3;
-/// Binding mode: the NIC's ring pair with number [`nmreq_register::nr_ringid`].
+/// Binding mode: the NIC's ring pair with index [`nmreq_register::nr_ringid`].
 pub const NR_REG_ONE_NIC: u32 = 4;
 /// Binding mode: no rings.
 pub const NR_REG_NULL: u32 = 7;
-/// Binding mode: the host stack's ring pair with number [`nmreq_register::nr_ringid`].
+/// Binding mode: the host stack's ring pair with index [`nmreq_register::nr_ringid`].
 pub const NR_REG_ONE_SW: u32 = 8;
 
 /// Binding flag ([`nmreq_register::nr_flags`]): monitor the TX rings.
@@ -107,36 +107,35 @@ pub const NR_EXCLUSIVE: u64 = 0x800;
 pub const NR_RX_RINGS_ONLY: u64 = 0x2000;
 /// Binding flag: bind only TX rings.
 pub const NR_TX_RINGS_ONLY: u64 = 0x4000;
-/// Binding flag: accept frames with a virtio-net header before them.
+/// Binding flag: accept frames that are preceded by a virtio-net header.
 pub const NR_ACCEPT_VNET_HDR: u64 = 0x8000;
 /// Binding flag: `poll` syncs the RX rings even without `POLLIN`.
 pub const NR_DO_RX_POLL: u64 = 0x1_0000;
 /// Binding flag: `poll` syncs the TX rings only with `POLLOUT`.
 pub const NR_NO_TX_POLL: u64 = 0x2_0000;
 
-/// Slot flag ([`netmap_slot::flags`]): `buf_idx` was changed. A program that changes it must set
-/// this flag.
+/// Slot flag ([`netmap_slot::flags`]): tells the kernel that the program has changed `buf_idx`.
 pub const NS_BUF_CHANGED: u16 = 0x0001;
-/// Slot flag: report soon when this slot has been sent.
+/// Slot flag: report promptly when this slot has been sent.
 pub const NS_REPORT: u16 = 0x0002;
 /// Slot flag: forward the packet between NIC and host (with [`NR_FORWARD`]).
 pub const NS_FORWARD: u16 = 0x0004;
-/// Slot flag: a VALE switch does not learn from this packet.
+/// Slot flag: a VALE switch does not learn this packet's source address.
 pub const NS_NO_LEARN: u16 = 0x0008;
-/// Slot flag: the data is at `ptr` (TX rings of VALE ports).
+/// Slot flag: the packet's data is at the address in `ptr` (only in TX rings of VALE ports).
 pub const NS_INDIRECT: u16 = 0x0010;
 /// Slot flag: the packet continues in the next slot.
 pub const NS_MOREFRAG: u16 = 0x0020;
-/// Slot flag: the packet was on the TX ring of a monitored port.
+/// Slot flag: a monitor copied this packet from a TX ring.
 pub const NS_TXMON: u16 = 0x0040;
-/// Position of the VALE port number in a slot's flags.
+/// Position of the lowest bit of the VALE port number in a slot's flags.
 pub const NS_PORT_SHIFT: u16 = 8;
-/// Maximum number of slots of one packet.
+/// Maximum number of slots that one packet may occupy.
 pub const NETMAP_MAX_FRAGS: usize = 64;
 
 /// Ring flag ([`netmap_ring::flags`]): update `ts` at each sync.
 pub const NR_TIMESTAMP: u32 = 0x0002;
-/// Ring flag: obey [`NS_FORWARD`].
+/// Ring flag: forward packets whose slots set [`NS_FORWARD`].
 pub const NR_FORWARD: u32 = 0x0004;
 
 /// Interface flag ([`netmap_if::ni_flags`]): the port has a private memory region.
@@ -146,22 +145,22 @@ pub const NI_PRIV_MEM: u32 = 0x1;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct nmreq_header {
-    /// The API version, [`NETMAP_API`]. The kernel writes its own version here.
+    /// The caller's API version, [`NETMAP_API`]. The kernel may replace it with its own version.
     pub nr_version: u16,
     /// Request type, one of `NETMAP_REQ_*`.
     pub nr_reqtype: u16,
     /// Reserved; zero.
     pub nr_reserved: u32,
-    /// Name of the port with a terminating zero: an interface's name, or `valeX:Y`.
+    /// Zero-terminated name of the port: an interface name, or `valeX:Y`.
     pub nr_name: [c_char; NETMAP_REQ_IFNAMSIZ],
     /// Address of the first option; zero if there is none.
     pub nr_options: u64,
-    /// Address of the body for the request type.
+    /// Address of the request's body, whose structure depends on the request type.
     pub nr_body: u64,
 }
 
 impl nmreq_header {
-    /// Creates a request about the port `name`, with its body at address `body`.
+    /// Creates a request for the port `name`, with its body at address `body`.
     ///
     /// Returns `None` if the name is too long or contains a zero byte.
     pub fn new(reqtype: u16, name: &str, body: u64) -> Option<Self> {
@@ -185,7 +184,8 @@ impl nmreq_header {
 
 /// Body of [`NETMAP_REQ_REGISTER`].
 ///
-/// If a size is zero, the kernel chooses it, and writes the actual size.
+/// The kernel chooses each number of slots or rings that is zero, and writes back the actual
+/// numbers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct nmreq_register {
@@ -193,26 +193,26 @@ pub struct nmreq_register {
     pub nr_offset: u64,
     /// Out: size of the region in bytes.
     pub nr_memsize: u64,
-    /// Number of slots of a TX ring.
+    /// Number of slots in each TX ring.
     pub nr_tx_slots: u32,
-    /// Number of slots of an RX ring.
+    /// Number of slots in each RX ring.
     pub nr_rx_slots: u32,
-    /// Number of the NIC's TX rings.
+    /// Number of TX rings of the NIC.
     pub nr_tx_rings: u16,
-    /// Number of the NIC's RX rings.
+    /// Number of RX rings of the NIC.
     pub nr_rx_rings: u16,
-    /// Number of the host stack's TX rings.
+    /// Number of TX rings of the host stack.
     pub nr_host_tx_rings: u16,
-    /// Number of the host stack's RX rings.
+    /// Number of RX rings of the host stack.
     pub nr_host_rx_rings: u16,
-    /// The memory region. 0 lets the kernel choose; 1 is the common region.
+    /// Identifier of the memory region. 0 lets the kernel choose; 1 selects the common region.
     pub nr_mem_id: u16,
-    /// Number of the ring pair, for the modes that bind only one.
+    /// Index of the ring pair, for the modes that bind a single pair.
     pub nr_ringid: u16,
     /// Binding mode, one of `NR_REG_*`.
     pub nr_mode: u32,
-    /// Number of spare buffers. In: requested. Out: allocated; [`netmap_if::ni_bufs_head`] starts
-    /// their list.
+    /// Number of spare buffers. In: number requested. Out: number allocated; their list starts at
+    /// [`netmap_if::ni_bufs_head`].
     pub nr_extra_bufs: u32,
     /// Binding flags, such as [`NR_EXCLUSIVE`].
     pub nr_flags: u64,
@@ -224,27 +224,28 @@ pub struct nmreq_register {
 pub struct nmreq_port_info_get {
     /// Size of the memory region in bytes.
     pub nr_memsize: u64,
-    /// Number of slots of a TX ring.
+    /// Number of slots in each TX ring.
     pub nr_tx_slots: u32,
-    /// Number of slots of an RX ring.
+    /// Number of slots in each RX ring.
     pub nr_rx_slots: u32,
-    /// Number of the NIC's TX rings.
+    /// Number of TX rings of the NIC.
     pub nr_tx_rings: u16,
-    /// Number of the NIC's RX rings.
+    /// Number of RX rings of the NIC.
     pub nr_rx_rings: u16,
-    /// Number of the host stack's TX rings.
+    /// Number of TX rings of the host stack.
     pub nr_host_tx_rings: u16,
-    /// Number of the host stack's RX rings.
+    /// Number of RX rings of the host stack.
     pub nr_host_rx_rings: u16,
-    /// The memory region; also read by the kernel.
+    /// Identifier of the memory region. The kernel also reads this field.
     pub nr_mem_id: u16,
     /// Padding.
     pub pad: [u16; 3],
 }
 
-/// Describes in the mapped region what a descriptor has bound.
+/// Describes a bound port and its rings. The kernel places this structure in the mapped region.
 ///
-/// Read-only except for `ni_bufs_head`. The offsets of the rings follow it; see [`netmap_txring`].
+/// Read-only except for `ni_bufs_head`. The offsets of the rings follow the structure; see
+/// [`netmap_txring`].
 #[repr(C)]
 #[derive(Debug)]
 pub struct netmap_if {
@@ -254,16 +255,16 @@ pub struct netmap_if {
     pub ni_version: u32,
     /// Interface flags: [`NI_PRIV_MEM`] or 0.
     pub ni_flags: u32,
-    /// Number of the NIC's TX rings.
+    /// Number of TX rings of the NIC.
     pub ni_tx_rings: u32,
-    /// Number of the NIC's RX rings.
+    /// Number of RX rings of the NIC.
     pub ni_rx_rings: u32,
-    /// Index of the first spare buffer. Each spare buffer holds the index of the next in its first
-    /// four bytes; 0 ends the list.
+    /// Index of the first spare buffer. The first four bytes of each spare buffer hold the index of
+    /// the next one; 0 ends the list.
     pub ni_bufs_head: u32,
-    /// Number of the host stack's TX rings.
+    /// Number of TX rings of the host stack.
     pub ni_host_tx_rings: u32,
-    /// Number of the host stack's RX rings.
+    /// Number of RX rings of the host stack.
     pub ni_host_rx_rings: u32,
     /// Unused.
     pub ni_spare1: [u32; 3],
@@ -281,38 +282,38 @@ pub struct netmap_ring {
     pub buf_ofs: i64,
     /// Number of slots.
     pub num_slots: u32,
-    /// Size of a buffer in bytes.
+    /// Size of each buffer, in bytes.
     pub nr_buf_size: u32,
-    /// Number of the ring.
+    /// Index of the ring.
     pub ringid: u16,
     /// Direction. 0: TX, 1: RX.
     pub dir: u16,
     /// Index of the first slot that the program owns.
     pub head: u32,
-    /// `poll` wakes when `tail` passes this slot.
+    /// Index of the slot that `tail` must pass before `poll` returns.
     pub cur: u32,
     /// Index of the first slot that the kernel owns.
     pub tail: u32,
     /// Ring flags: [`NR_TIMESTAMP`], [`NR_FORWARD`].
     pub flags: u32,
-    /// Time of the last sync.
+    /// Time of the last sync, if [`NR_TIMESTAMP`] is set.
     pub ts: timeval,
-    /// Bits of [`netmap_slot::ptr`] that hold the packet's offset in its buffer. 0 unless offsets
-    /// were requested.
+    /// Mask for the bits of [`netmap_slot::ptr`] that hold the packet's offset in its buffer. 0
+    /// unless offsets were requested.
     pub offset_mask: u64,
     /// Required alignment of packets in buffers, in bytes.
     pub buf_align: u64,
     /// Private data of the kernel.
     pub sem: netmap_sem,
-    /// The `num_slots` slots follow here.
+    /// The ring's `num_slots` slots start here.
     pub slot: [netmap_slot; 0],
 }
 
-/// Private data of the kernel in a [`netmap_ring`], on separate cache lines.
+/// The kernel's private data in a [`netmap_ring`], on separate cache lines.
 #[repr(C, align(128))]
 pub struct netmap_sem(pub [u8; 128]);
 
-/// A slot of a ring.
+/// A slot of a ring: describes one buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct netmap_slot {
@@ -322,7 +323,8 @@ pub struct netmap_slot {
     pub len: u16,
     /// Slot flags, any of `NS_*`.
     pub flags: u16,
-    /// An address (with [`NS_INDIRECT`]), or the packet's offset in its buffer.
+    /// With [`NS_INDIRECT`], address of the packet's data; otherwise, the packet's offset in its
+    /// buffer.
     pub ptr: u64,
 }
 

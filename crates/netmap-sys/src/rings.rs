@@ -1,19 +1,18 @@
-//! Finds rings and buffers, and computes ring positions.
+//! Locates rings and buffers, and computes slot indices.
 #![allow(unsafe_code)]
 
 use super::{netmap_if, netmap_ring};
 
-/// Returns the TX ring with this index. The host's rings follow the NIC's.
+/// Returns the TX ring `index`. The NIC's rings come first, followed by the host's.
 ///
-/// # Safety
-/// `nifp` points into a region that netmap has mapped, at the offset from the registration. `index`
-/// is below `ni_tx_rings + ni_host_tx_rings`.
+/// # Safety `nifp` points into a region mapped from netmap, at the offset that the registration
+/// returned. `index` is below `ni_tx_rings + ni_host_tx_rings`.
 pub unsafe fn netmap_txring(nifp: *mut netmap_if, index: u32) -> *mut netmap_ring {
-    // SAFETY: the caller guarantees the same.
+    // SAFETY: the caller guarantees a valid `nifp` and an existing entry.
     unsafe { ring_at(nifp, index as usize) }
 }
 
-/// Returns the RX ring with this index. The host's rings follow the NIC's.
+/// Returns the RX ring `index`. The NIC's rings come first, followed by the host's.
 ///
 /// # Safety
 /// As for [`netmap_txring`], with `index` below `ni_rx_rings + ni_host_rx_rings`.
@@ -27,23 +26,21 @@ pub unsafe fn netmap_rxring(nifp: *mut netmap_if, index: u32) -> *mut netmap_rin
 
 /// Returns the ring whose offset is entry `entry` of `ring_ofs`.
 ///
-/// # Safety
-/// `nifp` points into a region that netmap has mapped, and the entry exists.
+/// # Safety `nifp` points to a `netmap_if` in a region mapped from netmap, and the entry exists.
 unsafe fn ring_at(nifp: *mut netmap_if, entry: usize) -> *mut netmap_ring {
-    // SAFETY: the kernel has put this entry behind the netmap_if. A ring lies at that offset in the
-    // same region, correctly aligned.
+    // SAFETY: the kernel has written this entry after the netmap_if. A ring lies at that offset in
+    // the same region, correctly aligned.
     unsafe {
         let ring_ofs = (&raw const (*nifp).ring_ofs).cast::<isize>();
         nifp.byte_offset(*ring_ofs.add(entry)).cast()
     }
 }
 
-/// Returns the start of buffer `index`, which comes from [`super::netmap_slot::buf_idx`] or the
+/// Returns the start of buffer `index`. The index comes from [`super::netmap_slot::buf_idx`] or the
 /// list of spare buffers.
 ///
-/// # Safety
-/// `ring` points to a ring in a region that netmap has mapped, and `index` belongs to a buffer in
-/// it.
+/// # Safety `ring` points to a ring in a region mapped from netmap, and `index` identifies a buffer
+/// in that region.
 pub unsafe fn netmap_buf(ring: *mut netmap_ring, index: u32) -> *mut u8 {
     // SAFETY: buffers of `nr_buf_size` bytes start at `buf_ofs` from the ring, in the same region.
     unsafe {
@@ -54,7 +51,7 @@ pub unsafe fn netmap_buf(ring: *mut netmap_ring, index: u32) -> *mut u8 {
     }
 }
 
-/// Returns the slot after slot `i`.
+/// Returns the index of the slot after slot `i`, wrapping around at the end of the ring.
 #[inline]
 pub const fn nm_ring_next(ring: &netmap_ring, i: u32) -> u32 {
     let next = i.wrapping_add(1);

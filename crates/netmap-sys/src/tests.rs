@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use super::*;
 
-// The layout that a C compiler gives the structures of API 14 on 64-bit machines.
+// The sizes and offsets that a C compiler computes for the structures of API 14 on 64-bit machines.
 const _: () = {
     assert!(size_of::<nmreq_header>() == 88);
     assert!(offset_of!(nmreq_header, nr_reqtype) == 2);
@@ -76,7 +76,7 @@ fn a_request_contains_a_name_that_fits() {
     assert!(nmreq_header::new(1, "a\0b", 0).is_none());
 }
 
-/// A page as netmap would map it, aligned for rings.
+/// A memory region as netmap would map it, aligned for rings.
 #[repr(C, align(128))]
 struct Region([u8; 4096]);
 

@@ -2,21 +2,21 @@
 
 /// A one's complement sum of big-endian 16-bit words, not yet folded.
 ///
-/// The sum adds words in memory order, because the result does not depend on byte order (RFC 1071,
-/// section 2B). Only the folded sum is swapped.
+/// Words are added in the machine's byte order, because byte order does not affect the sum except
+/// to swap its bytes (RFC 1071, section 2B). Only the folded sum is converted.
 ///
 /// The sums of parts add up to the sum of the whole if each part starts at an even offset.
 /// [`Sum::add_at`] adds a part that starts at an odd offset.
 ///
 /// A prepared packet keeps the sum of its constant bytes, and the sum of the variable bytes is
-/// added to it. This is RFC 1624's equation 3, with zero for the old fields.
+/// added to it. This is RFC 1624's equation 3, with old field values of zero.
 ///
-/// At least 2^30 additions lose no carry.
+/// At least 2^30 additions are possible before a carry is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
 impl Sum {
-    /// The sum of no bytes.
+    /// The sum of zero bytes of data.
     pub const ZERO: Self = Self(0);
 
     /// Returns the sum of `bytes`, padded with a zero byte to an even length.
@@ -52,7 +52,7 @@ impl Sum {
         if let [last] = *tail {
             end += u64::from(u16::from_ne_bytes([last, 0]));
         }
-        // 2^32 and 2^64 count as 1 in the folded sum.
+        // 2^32 and 2^64 both contribute 1 to the folded sum, so a carry can be added as 1.
         let (carries, sum) = ((sum >> 64) as u64, sum as u64);
         Self((sum >> 32) + u64::from(sum as u32) + carries + end)
     }
@@ -70,7 +70,7 @@ impl Sum {
         Self(self.0 + word.to_be() as u64)
     }
 
-    /// Adds a 32-bit word. Folding later adds its halves.
+    /// Adds a 32-bit word. Folding adds the word's two halves later.
     #[inline(always)]
     #[must_use]
     pub const fn dword(self, dword: u32) -> Self {
@@ -97,7 +97,7 @@ impl Sum {
         Self(self.0 + turned as u64)
     }
 
-    /// Returns the sum in 16 bits, without the final complement.
+    /// Folds the sum to 16 bits, without the final complement.
     #[inline(always)]
     pub const fn fold(self) -> u16 {
         u16::from_be(fold(self.0))
@@ -117,7 +117,7 @@ impl Sum {
         if field == 0 { 0xffff } else { field }
     }
 
-    /// Returns true if a sum that includes the checksum field is correct.
+    /// Returns true if the checksum is correct, for a sum that includes the checksum field.
     #[inline(always)]
     pub const fn is_valid(self) -> bool {
         fold(self.0) == 0xffff
@@ -135,8 +135,8 @@ const BLOCK: usize = 64;
 
 /// Sums 64-bit words and counts their carries.
 ///
-/// Summing 64-bit words takes fewer instructions than vectors of 16-bit words, which must be
-/// widened first. Two independent sums hide the latency of the additions.
+/// Summing 64-bit words takes fewer instructions than summing vectors of 16-bit words, which would
+/// have to be widened first. Two independent sums hide the latency of the additions.
 #[inline(never)]
 fn sum_of_blocks(blocks: &[[u8; BLOCK]]) -> u128 {
     let (mut even, mut odd) = (0, 0);
@@ -153,7 +153,7 @@ fn sum_of_blocks(blocks: &[[u8; BLOCK]]) -> u128 {
 
 #[inline(always)]
 const fn fold(sum: u64) -> u16 {
-    // Add the halves, and the carry last (RFC 1071, section 2).
+    // Add the halves, then the carry (RFC 1071, section 2).
     let (sum, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
     let sum = sum + carry as u32;
     let (sum, carry) = (sum as u16).overflowing_add((sum >> 16) as u16);

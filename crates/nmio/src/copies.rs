@@ -4,16 +4,16 @@ use crate::frame::Resident;
 
 /// The copies of one prepared packet.
 ///
-/// While a copy is in the TX ring, another one is used. If all copies are in the ring, one more is
-/// created and kept, up to the high-water mark.
+/// While a copy is in the TX ring, another copy is used. If all copies are in the ring, a new one
+/// is created and kept, so their number grows to the high-water mark.
 ///
-/// The TX ring completes in order, and the copies are used in turn, so finding a free copy needs no
-/// search. If the copy used last is not in flight, no copy is. The copy after it is the oldest in
-/// flight. If that one is in flight too, all copies are.
+/// The copies are used round-robin and the TX ring completes packets in order, so finding a free
+/// copy needs no search. If the most recently used copy is not in flight, none is. If it is, the
+/// copy after it was used longest ago. If that copy is also in flight, all copies are.
 #[derive(Debug, Default)]
 pub struct Copies {
     packets: Vec<Resident>,
-    /// Index of the copy used last.
+    /// Index of the most recently used copy.
     last: usize,
 }
 
@@ -30,8 +30,8 @@ impl Copies {
 
     /// Returns a copy that is not in flight, for patching and sending.
     ///
-    /// If all are in flight, `make` creates another copy. Returns `None` if `make` fails, because
-    /// the port has no memory for more.
+    /// If all copies are in flight, `make` creates another one. Returns `None` if `make` fails
+    /// because the port has no memory left.
     ///
     /// If the caller does not send the copy, the next call returns it again.
     #[inline(always)]
@@ -42,7 +42,7 @@ impl Copies {
         self.packets.get_mut(self.last)
     }
 
-    /// Moves on to the next copy, or creates one.
+    /// Selects the next copy, or creates one if all copies are in flight.
     #[inline(always)]
     fn turn(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
         let behind = (self.last + 1).min(self.packets.len());
@@ -81,7 +81,7 @@ mod tests {
         })
     }
 
-    /// Sends a free copy, if there is one. Dropping the result completes it.
+    /// Sends a free copy, if there is one. Dropping the returned value completes the packet.
     fn send(copies: &mut Copies, pool: &Pool) -> Option<Sending> {
         copies.free(|| pool.make_resident(b"packet"))?.send(pool)
     }
@@ -101,7 +101,7 @@ mod tests {
         let sending = send(&mut copies, &pool);
         assert!(sending.is_some());
         for _ in 0..10 {
-            // An unsent copy stays free, so no further copy is created.
+            // A copy that was not sent stays free, so no other copy is created.
             assert!(copies.free(|| pool.make_resident(b"packet")).is_some());
         }
         assert_eq!(copies.len(), 2);
@@ -117,8 +117,8 @@ mod tests {
     }
 
     proptest! {
-        /// The number of copies is the maximum in flight at once, plus one for a copy that was
-        /// returned but not sent. A returned copy is never in flight.
+        /// The number of copies equals the maximum number in use at the same time. A copy is in use
+        /// if it is in flight, or was returned but not sent. A returned copy is never in flight.
         #[test]
         fn copies_grow_to_the_high_water_mark(
             steps in prop::collection::vec(

@@ -1,10 +1,11 @@
 //! The event loop: the paper's Figure 3.
 //!
-//! Each pass receives a batch and handles each packet to completion. It flushes the TX ring if δt
-//! has passed or the RX ring is empty. Then it runs timers, and waits if it received no packets.
+//! Each pass receives a batch and handles each packet to completion. It flushes the TX ring if the
+//! flush interval δt has passed or the RX ring is empty. Then it runs timers, and waits if it
+//! received no packets.
 //!
-//! Under load the RX ring is rarely empty, so packets gather in the TX ring until δt. System calls
-//! therefore become rarer when the server is busier.
+//! Under load the RX ring is rarely empty, so packets accumulate in the TX ring until δt has
+//! passed. A busier server therefore makes fewer system calls.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +21,8 @@ use crate::time::{Clock, Instant};
 /// A server's callbacks for frames, timers and messages. They correspond to the paper's
 /// `netmap_input_set_cb()`, but a trait lets the compiler inline them.
 pub trait Handler<P: Port> {
-    /// Handles one received frame to completion. When this returns, all packets that it causes are
-    /// in the TX ring.
+    /// Handles one received frame to completion. When this returns, all packets sent in response
+    /// are in the TX ring.
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant);
 
     /// Handles and empties a batch, oldest frame first.
@@ -35,8 +36,8 @@ pub trait Handler<P: Port> {
         }
     }
 
-    /// Runs timers that have expired by `now`, and continues sends that a full ring stopped. The
-    /// loop calls this once per pass.
+    /// Runs timers that have expired by `now`, and resumes sending that a full TX ring interrupted.
+    /// The loop calls this once per pass.
     fn handle_timers(&mut self, port: &mut P, now: Instant);
 
     /// Handles all messages in the [mailboxes](crate::Mailbox). The default does nothing.
@@ -45,7 +46,8 @@ pub trait Handler<P: Port> {
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// Returns the bell of the handler's mailboxes, which wakes the loop. The default has none.
+    /// Returns the bell that wakes the loop when one of the handler's mailboxes receives a message.
+    /// By default there is no bell.
     #[inline(always)]
     fn bell(&self) -> Option<&Bell> {
         None
@@ -55,8 +57,8 @@ pub trait Handler<P: Port> {
     /// `None` means that there is no work until a packet arrives.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Returns true if polling is cheaper now than waking up for each packet, as in a flood of
-    /// worthless packets. The default is false.
+    /// Returns true if polling is cheaper now than waking up for each packet, for example in a
+    /// flood of packets that need no reply. The default is false.
     #[inline(always)]
     fn is_flooded(&self, _now: Instant) -> bool {
         false
@@ -64,7 +66,7 @@ pub trait Handler<P: Port> {
 
     /// Closes open connections when the loop stops. Returns true if all connections are closed.
     ///
-    /// While connections are open, the loop flushes and calls this again, for at most a second.
+    /// While connections remain open, the loop flushes and calls this again, for at most a second.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
@@ -76,8 +78,8 @@ pub struct LoopConfig {
     /// Maximum time between two flushes while packets keep arriving (δt). The default is the
     /// paper's 80 µs.
     pub flush_interval: Duration,
-    /// Maximum number of frames between two readings of the clock: 1 to [`MAX_BATCH`], 64 by
-    /// default.
+    /// Maximum number of frames handled between two readings of the clock: 1 to [`MAX_BATCH`], by
+    /// default 64.
     pub batch: usize,
     /// How an idle loop waits.
     pub wait: Wait,
@@ -96,10 +98,10 @@ impl Default for LoopConfig {
     }
 }
 
-/// Maximum time for closing connections when the loop stops.
+/// Maximum time to wait for connections to close when the loop stops.
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
-/// Serves until `stop` is set: the paper's `netmap_input()`.
+/// Runs the event loop until `stop` is set. This is the paper's `netmap_input()`.
 ///
 /// # Errors
 /// If the port is gone.
@@ -154,7 +156,7 @@ impl LoopState {
         }
     }
 
-    /// Makes one pass of the loop: steps 1 to 10 of the paper's Figure 3.
+    /// Performs one pass of the loop: steps 1 to 10 of the paper's Figure 3.
     ///
     /// Returns `true` if it received packets. The loop then polls again before it waits, because
     /// more packets may have arrived.
@@ -184,10 +186,11 @@ impl LoopState {
         Ok(received > 0)
     }
 
-    /// Spins, yields or sleeps after a pass at `now` without packets, until `latest` at most.
+    /// Spins, yields or sleeps until `latest` at the latest, after a pass at `now` that received no
+    /// packets.
     ///
-    /// [`LoopConfig::wait`], [`Port::hints`] and the handler decide which of these it does. Nothing
-    /// else in a loop sleeps.
+    /// [`LoopConfig::wait`], [`Port::hints`] and the handler decide which of these it does. The
+    /// loop sleeps nowhere else.
     ///
     /// # Errors
     /// If the port is gone.
@@ -220,7 +223,7 @@ impl LoopState {
         }
     }
 
-    /// Returns the maximum time to sleep after a pass at `now`.
+    /// Returns the maximum time to sleep after a pass at `now`, if the next timer expires at `due`.
     pub fn timeout(&self, due: Option<Instant>, now: Instant) -> Duration {
         self.idle.timeout(due, self.flushed, now)
     }

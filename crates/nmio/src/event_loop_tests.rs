@@ -27,7 +27,7 @@ struct Scripted {
     /// Result of each flush, in order. Later flushes return `true`.
     flushes: VecDeque<bool>,
     calls: Rc<RefCell<Vec<Call>>>,
-    /// Set at the end of the script.
+    /// Set when the script ends, which stops the loop.
     stop: Rc<AtomicBool>,
 }
 
@@ -97,7 +97,7 @@ impl Scripted {
     }
 }
 
-/// A clock that advances with each reading.
+/// A clock that advances by a fixed step with each reading.
 struct Ticking(std::cell::Cell<Instant>, Duration);
 
 impl Clock for Ticking {
@@ -107,15 +107,15 @@ impl Clock for Ticking {
     }
 }
 
-/// Counts frames.
+/// Counts frames, and simulates connections that take time to close.
 #[derive(Default)]
 struct Counting {
     frames: usize,
     due: Option<Instant>,
     flooded_until: Option<Instant>,
-    /// Number of calls of `handle_stop` until connections are closed.
+    /// Number of `handle_stop` calls after which all connections are closed.
     stops: usize,
-    /// Number of flushes after that which leave packets queued.
+    /// Number of flushes after the connections close that still leave packets queued.
     late: usize,
 }
 
@@ -283,7 +283,7 @@ fn a_loop_with_a_flooded_handler_does_not_sleep() {
             Flush
         ]
     );
-    // A loop that can poll the device continues to poll it.
+    // A loop that can poll the device keeps polling it instead of sleeping.
     for (can_poll, rest) in [(true, Poll), (false, Waits(STOP_CHECK))] {
         let hints = PortHints {
             can_poll,

@@ -1,10 +1,10 @@
-//! Packet memory: a [`Pool`] of equal frames, and the values that own them.
+//! Packet memory: a [`Pool`] of frames of equal size, and the types that own them.
 //!
 //! A frame is owned by exactly one value or by the kernel, and the pool's state table records
 //! which. Every change of owner goes through that table.
 //!
-//! So nobody can write a frame that the kernel holds, and a frame is in the TX ring at most once.
-//! The table refuses a descriptor that returns twice, or from the wrong ring.
+//! So no code can write a frame that the kernel owns, and a frame is in the TX ring at most once. A
+//! descriptor that the kernel returns twice, or through the wrong ring, is rejected.
 //!
 //! ```text
 //!              take            offer                claim
@@ -16,8 +16,8 @@
 //!                                       ◀─────────── complete
 //! ```
 //!
-//! A frame is OFFERED in the fill ring and SENDING in the TX ring. Each of the two
-//! SENDING states has a twin, OVERDUE, for a frame that `take_overdue` has seen once.
+//! A frame in the fill ring is OFFERED; a frame in the TX ring is SENDING. The first call of
+//! `take_overdue` that finds a frame in a SENDING state changes it to an OVERDUE state.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -43,24 +43,24 @@ enum State {
     ResidentOverdue,
 }
 
-/// Alignment of frame 0 in a pool in ordinary memory: a cache line.
+/// Alignment of frame 0 in a pool on the heap, in bytes: one cache line.
 const ALIGN: usize = 64;
 
 /// The layout of a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLayout {
-    /// Bytes from the start of one frame's data to the next one's.
+    /// Distance from the start of one frame's data to the start of the next frame's, in bytes.
     pub stride: usize,
-    /// Usable data bytes in a frame, at most `stride`.
+    /// Number of usable data bytes in each frame, at most `stride`.
     pub capacity: usize,
-    /// Frames for receiving and for scratch.
+    /// Number of frames for received packets and scratch frames.
     pub io_frames: u32,
-    /// Frames that may become resident packets, in addition to `io_frames`.
+    /// Number of frames reserved for resident packets, in addition to `io_frames`.
     pub resident_frames: u32,
 }
 
 impl PoolLayout {
-    /// Returns the number of frames of the pool.
+    /// Returns the number of frames in the pool.
     pub fn frames(&self) -> u32 {
         self.io_frames + self.resident_frames
     }
@@ -94,13 +94,13 @@ impl Shared {
     #[inline(always)]
     unsafe fn data(&self, index: u32) -> NonNull<u8> {
         debug_assert!(index < self.layout.frames());
-        // SAFETY: the constructor's contract guarantees `capacity` bytes behind `base + index *
+        // SAFETY: the constructor's contract guarantees `capacity` bytes from `base + index *
         // stride`, in one allocation.
         unsafe { self.base.add(index as usize * self.layout.stride) }
     }
 }
 
-/// The frames of one port. Clones are cheap and refer to the same pool.
+/// The frames of one port. Cloning is cheap, and all clones refer to the same pool.
 ///
 /// A pool belongs to one thread, like everything on the data path.
 #[derive(Clone)]
@@ -109,12 +109,11 @@ pub struct Pool(Rc<Shared>);
 impl Pool {
     /// Creates a pool over the caller's memory, for ports that share memory with the kernel.
     ///
-    /// # Safety
-    /// `base` points to the data of frame 0, and its provenance covers every frame. For each `i`
-    /// below [`PoolLayout::frames`], `capacity` bytes from `base + i * stride` are valid for reads
-    /// and writes. They are initialised, and nobody else uses them while `memory` lives. The kernel
-    /// may write a frame only between [`Frame::offer`] and [`Pool::claim`]. It may read a frame
-    /// only between [`Frame::send`] or [`Resident::send`] and [`Pool::complete`].
+    /// # Safety `base` points to the data of frame 0, and its provenance covers every frame. For
+    /// each `i` below [`PoolLayout::frames`], `capacity` bytes from `base + i * stride` are valid
+    /// for reads and writes. They are initialised, and no other code uses them while `memory`
+    /// lives. The kernel may write a frame only between [`Frame::offer`] and [`Pool::claim`]. It
+    /// may read a frame only between [`Frame::send`] or [`Resident::send`] and [`Pool::complete`].
     pub(crate) unsafe fn from_raw(
         base: NonNull<u8>,
         layout: PoolLayout,
@@ -125,8 +124,7 @@ impl Pool {
             "the stride must cover a frame's capacity, so that frames do not overlap"
         );
         let frames = layout.frames();
-        // Frames are taken from the end of the stack. Low indices come first, which keeps the
-        // working set small.
+        // Frames are taken from the end of the stack, so low indices are used first.
         Self(Rc::new(Shared {
             base,
             layout,
@@ -138,18 +136,18 @@ impl Pool {
         }))
     }
 
-    /// Creates a pool in ordinary memory, for ports that copy anyway.
+    /// Creates a pool on the heap, for ports that copy packets anyway.
     ///
     /// # Panics
     /// If `capacity` is larger than `stride`.
     pub fn on_heap(layout: PoolLayout) -> Self {
         let bytes = layout.stride * layout.frames() as usize;
-        // Use a vector, because moving a boxed slice asserts that no other pointer into it is used.
+        // Use a vector, because moving a boxed slice would invalidate `base`.
         let mut memory = vec![0u8; bytes + ALIGN];
         let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
         let base = NonNull::from(&mut memory[start..]).cast();
-        // SAFETY: `frames * stride` zeroed bytes lie behind `base`. They stay in place when the
-        // vector moves, and nobody else uses them.
+        // SAFETY: `frames * stride` zeroed bytes start at `base`. They stay in place when the
+        // vector moves, and no other code uses them.
         unsafe { Self::from_raw(base, layout, Box::new(memory)) }
     }
 
@@ -158,14 +156,14 @@ impl Pool {
         &self.0.layout
     }
 
-    /// Takes a free frame of length 0. Returns `None` if all frames are in use.
+    /// Takes a free frame and sets its length to 0. Returns `None` if all frames are in use.
     ///
     /// The frame still holds the bytes of its last user.
     #[inline(always)]
     pub fn take(&self) -> Option<Frame> {
         let shared = &*self.0;
         let len = shared.free_len.get().checked_sub(1)?;
-        // Frames reserved for residents are not available for others.
+        // Keep the frames that are reserved for residents.
         if len < shared.residents_left.get() {
             return None;
         }
@@ -187,7 +185,7 @@ impl Pool {
 
     /// Creates a resident packet with a copy of `packet`.
     ///
-    /// Returns `None` if all frames for residents are in use or the packet does not fit a frame.
+    /// Returns `None` if all frames for residents are in use or the packet does not fit in a frame.
     pub fn make_resident(&self, packet: &[u8]) -> Option<Resident> {
         let shared = &*self.0;
         let left = shared.residents_left.get().checked_sub(1)?;
@@ -220,7 +218,7 @@ impl Pool {
 
     /// Takes back an offered frame with `len` received bytes.
     ///
-    /// The kernel's descriptor is not trusted. Returns `None` if the frame was not offered or is
+    /// The kernel's descriptor is not trusted: returns `None` if the frame was not offered or is
     /// shorter than `len`.
     ///
     /// # Safety
@@ -261,11 +259,10 @@ impl Pool {
         true
     }
 
-    /// Takes back all frames that were already being sent at the previous call, like
-    /// [`Pool::complete`]. Returns their number.
+    /// Takes back, like [`Pool::complete`], all frames that were already in flight at the previous
+    /// call. Returns the number of these frames.
     ///
-    /// # Safety
-    /// The kernel no longer reads any of those frames, and no [`Sending`] owns one.
+    /// # Safety The kernel no longer reads these frames, and no [`Sending`] owns any of them.
     #[cold]
     pub(crate) unsafe fn take_overdue(&self) -> u32 {
         let mut taken = 0;
@@ -274,7 +271,7 @@ impl Pool {
                 State::Sending => state.set(State::Overdue),
                 State::ResidentSending => state.set(State::ResidentOverdue),
                 State::Overdue | State::ResidentOverdue => {
-                    // SAFETY: the caller guarantees the same for this frame.
+                    // SAFETY: the caller guarantees what `complete` requires.
                     taken += u32::from(unsafe { self.complete(index) });
                 }
                 State::Free | State::Held | State::Offered | State::Resident => {}
@@ -326,7 +323,7 @@ impl Frame {
         self.len = len as u32;
     }
 
-    /// Panics if the frame does not belong to `pool`, where its index would name another frame.
+    /// Panics if the frame does not belong to `pool`: its index would identify another frame there.
     #[inline(always)]
     pub(crate) fn assert_of(&self, pool: &Pool) {
         if !Rc::ptr_eq(&self.pool.0, &pool.0) {
@@ -352,7 +349,7 @@ impl Frame {
         Sending { pool, index, len }
     }
 
-    /// Takes the value apart. The returned parts own the frame.
+    /// Splits the value into its parts, which then own the frame.
     #[inline(always)]
     fn leave(self, state: State) -> (Pool, u32, u32) {
         self.pool.0.state[self.index as usize].set(state);
@@ -409,7 +406,7 @@ impl fmt::Debug for Frame {
 
 /// A packet that is being sent. Its bytes can be read but not written.
 ///
-/// Dropping it completes the packet. If the kernel sends the packet, the port takes the index
+/// Dropping it completes the packet. If the kernel is to send the packet, the port takes the index
 /// instead, and later calls [`Pool::complete`].
 pub(crate) struct Sending {
     pool: Pool,
@@ -418,7 +415,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Leaves the frame to the kernel until [`Pool::complete`].
+    /// Returns the index, and leaves the frame to the kernel until [`Pool::complete`].
     #[inline(always)]
     pub(crate) fn into_index(self) -> u32 {
         let this = ManuallyDrop::new(self);
@@ -459,10 +456,10 @@ impl fmt::Debug for Sending {
 /// A packet that stays in the port's memory, is patched in place, and is sent many times
 /// (*pre-copy*).
 ///
-/// The bytes of a resident are inaccessible while it is in the TX ring. During that time, send
-/// another copy.
+/// The bytes of a resident are inaccessible while it is in the TX ring. Meanwhile, send another
+/// copy.
 pub struct Resident {
-    /// Dropped manually, because the frame may be in the TX ring at that time.
+    /// Dropped manually, because a frame in the TX ring must not return to the pool yet.
     frame: ManuallyDrop<Frame>,
 }
 
@@ -529,12 +526,12 @@ impl Resident {
 impl Drop for Resident {
     fn drop(&mut self) {
         let shared = &*self.frame.pool.0;
-        // The frame can become another resident packet.
+        // Makes the frame available for another resident packet.
         shared.residents_left.set(shared.residents_left.get() + 1);
         if self.in_flight() {
             self.state().set(State::Sending);
-            // SAFETY: the kernel has the frame, so the frame's own drop must not run. Only its pool
-            // handle is dropped, and only once, because `self.frame` is not used again.
+            // SAFETY: the kernel owns the frame, so the frame's own drop must not run. Only its
+            // pool handle is dropped, and only once, because `self.frame` is not used again.
             unsafe { ptr::drop_in_place(&raw mut self.frame.pool) };
         } else {
             // SAFETY: `self.frame` is not used again.
@@ -591,16 +588,16 @@ mod tests {
         assert!(pool.make_resident(b"c").is_some());
     }
 
-    /// Completes a frame like the kernel.
+    /// Completes a frame, as if the kernel had returned it.
     fn complete(pool: &Pool, index: u32) -> bool {
-        // SAFETY: no kernel uses the frames of these tests, and each `Sending` was turned into an
-        // index.
+        // SAFETY: these tests share no frames with the kernel, and each `Sending` was turned into
+        // an index.
         unsafe { pool.complete(index) }
     }
 
-    /// Claims a received frame like a port.
+    /// Claims an offered frame, as a port does when the kernel returns it.
     fn claim(pool: &Pool, index: u32, len: usize) -> Option<Frame> {
-        // SAFETY: no kernel uses the frames of these tests.
+        // SAFETY: these tests share no frames with the kernel.
         unsafe { pool.claim(index, len) }
     }
 
@@ -676,7 +673,7 @@ mod tests {
     #[test]
     fn a_frame_that_never_completes_is_taken_back() {
         let pool = pool(3, 1);
-        // SAFETY: no kernel uses the frames of this test, and each `Sending` was turned into an
+        // SAFETY: this test shares no frames with the kernel, and each `Sending` was turned into an
         // index.
         let take_overdue = || unsafe { pool.take_overdue() };
         let lost = pool.take().unwrap().send(&pool).into_index();

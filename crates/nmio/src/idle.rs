@@ -1,10 +1,9 @@
-//! Decides when and how a loop sleeps. No other code makes that decision.
+//! Decides when and how an event loop sleeps. No other code makes that decision.
 //!
-//! The port and the handler give hints, [`Idle`] decides, and the loop acts. The policy knows no
-//! device and reads no clock. The first matching line applies:
+//! The port and the handler give hints, [`Idle`] decides, and the loop acts. The policy accesses
+//! neither a device nor a clock. The first matching line applies:
 //!
-//! | hints | rest |
-//! |---|---|
+//! | condition | action | |---|---|
 //! | [`Wait::Spin`], available frames, or a message | spin |
 //! | a flood, with [`Wait::Block`] | yield: polling is cheaper than a wake-up |
 //! | an expired timer | spin |
@@ -19,10 +18,10 @@ use crate::time::Instant;
 
 /// Maximum time until a blocked loop checks its stop flag.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
-/// Number of useless wake-ups in a row after which packets gather before the next wake-up. A single
+/// Number of useless wake-ups in a row after which the loop lets packets accumulate. A single
 /// connection causes two or three between two requests.
 const USELESS_WAKEUPS: u32 = 4;
-/// Time for which packets gather. The kernel may extend it up to twice.
+/// Time for which the loop lets packets accumulate. The kernel may sleep for up to twice as long.
 const GATHERING: Duration = Duration::from_micros(50);
 
 /// The state of the handler and the last flush.
@@ -32,7 +31,7 @@ pub(crate) struct LoopStatus {
     pub(crate) due: Option<Instant>,
     /// Packets arrive faster than the loop can wake up.
     pub(crate) flooded: bool,
-    /// The kernel has taken all queued packets.
+    /// The last flush handed all queued packets to the kernel.
     pub(crate) flushed: bool,
     /// The handler's bell is rung.
     pub(crate) has_messages: bool,
@@ -41,7 +40,7 @@ pub(crate) struct LoopStatus {
 /// What a loop does before it polls again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleAction {
-    /// Polls again at once.
+    /// Polls again immediately.
     Spin,
     /// Lets other threads run first.
     Yield,
@@ -58,26 +57,25 @@ pub(crate) enum IdleAction {
 
 /// Decides how a loop waits after a pass without packets.
 ///
-/// # Useless wake-ups
-/// A client that reads a long response acknowledges each piece, and sends its next request only
-/// after the last one. Each such ACK wakes a server that has nothing to send, which costs as much
-/// as a response. So after four wake-ups in a row without a sent packet, packets gather for 50 to
-/// 100 µs before the next.
+/// # Useless wake-ups A client that reads a long response acknowledges each piece, and sends its
+/// next request only after the last one. Each such ACK wakes a server that has nothing to send, and
+/// a wake-up costs as much as a response. So after four wake-ups in a row without a sent packet,
+/// packets accumulate for 50 to 100 µs before the next wake-up.
 #[derive(Debug)]
 pub(crate) struct Idle {
     wait: Wait,
     straggler: Duration,
-    /// Packets arrived since the last sleep.
+    /// Whether packets have arrived since the last sleep.
     received: bool,
-    /// [`PortHints::sent`] before the last sleep.
+    /// Value of [`PortHints::sent`] before the last sleep.
     sent: u64,
     /// Number of wake-ups in a row without a sent packet.
     useless_wakeups: u32,
 }
 
 impl Idle {
-    /// Creates the policy of a loop that waits as `wait` says. It flushes packets that a full ring
-    /// left behind again after `straggler`.
+    /// Creates the policy of a loop that waits as `wait` specifies. If a flush leaves packets
+    /// queued, the loop flushes again after `straggler`.
     pub(crate) fn new(wait: Wait, straggler: Duration) -> Self {
         Self {
             wait,
@@ -88,7 +86,7 @@ impl Idle {
         }
     }
 
-    /// Records a pass. `received` says whether it received packets.
+    /// Records a pass. `received` tells whether the pass received packets.
     #[inline(always)]
     pub(crate) fn note_pass(&mut self, received: bool) {
         self.received |= received;
@@ -133,7 +131,7 @@ impl Idle {
     /// so far.
     fn count_useless_wakeups(&mut self, sent: u64) -> bool {
         let useless_wakeups = mem::take(&mut self.received) && sent == self.sent;
-        // A higher count would make no difference.
+        // A higher count would have no effect.
         let count = (self.useless_wakeups + 1).min(USELESS_WAKEUPS);
         self.useless_wakeups = if useless_wakeups { count } else { 0 };
         self.sent = sent;

@@ -5,7 +5,7 @@ use super::*;
 const STRAGGLER: Duration = Duration::from_millis(5);
 const NOW: Instant = Instant::from_millis(1_000);
 const MICRO: Duration = Duration::from_micros(1);
-/// A port whose packets gather in a ring while the loop sleeps.
+/// A port whose packets accumulate in a ring while the loop sleeps.
 const GATHERS: PortHints = PortHints {
     ready: false,
     can_poll: false,
@@ -46,7 +46,7 @@ fn block(timeout: Duration) -> IdleAction {
     }
 }
 
-/// Returns the decision of a new policy.
+/// Returns what a newly created policy decides.
 fn action(wait: Wait, port: PortHints, status: LoopStatus) -> IdleAction {
     idle(wait).action(port, status, NOW)
 }
@@ -117,7 +117,7 @@ fn a_flooded_loop_yields_instead_of_sleeping() {
         ..FLOODED
     };
     assert_eq!(action(Wait::Block, GATHERS, status), IdleAction::Yield);
-    // A loop that waits by polling the device must continue to poll it.
+    // A busy-polling loop must keep polling the device, even during a flood.
     assert_eq!(action(Wait::BusyPoll, POLLS, FLOODED), IdleAction::Poll);
 }
 
@@ -129,10 +129,10 @@ fn busy_polling_blocks_if_the_port_cannot_poll() {
     assert_eq!(action(Wait::BusyPoll, POLLS, due(NOW)), IdleAction::Spin);
 }
 
-/// Returns for each sleep whether packets gather first.
+/// Returns for each sleep whether the loop first lets packets accumulate.
 ///
-/// `sleeps` has, for each sleep, whether packets ended the sleep before, and how many frames were
-/// sent then.
+/// For each sleep, `sleeps` tells whether packets ended the previous sleep, and how many frames
+/// were sent afterwards.
 fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<bool> {
     let mut idle = idle(Wait::Block);
     let mut sent = 0;
@@ -164,7 +164,8 @@ fn packets_gather_after_useless_wakeups_until_a_packet_is_sent() {
             false, false, false, false, false, false, false, true, true, false, false
         ]
     );
-    // Packets do not gather on other ports, or behind a full ring.
+    // The loop does not let packets accumulate if the port has no ring, or while unsent packets
+    // wait for a flush.
     assert_eq!(gatherings(PortHints::default(), true, &sleeps), [false; 11]);
     assert_eq!(gatherings(GATHERS, false, &sleeps), [false; 11]);
 }
@@ -201,12 +202,12 @@ fn packets_do_not_gather_beyond_a_timer() {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Served {
     sleeps: usize,
-    /// Maximum time from a packet's arrival to the pass that took it.
+    /// Maximum time from a packet's arrival to the pass that received it.
     latest: Duration,
 }
 
-/// Handles packets that arrive `apart` from each other on virtual time. A pass takes a microsecond,
-/// and so does a wake-up.
+/// Simulates a loop that receives one packet every `apart`, on virtual time. A pass and a wake-up
+/// take one microsecond each.
 fn serve(wait: Wait, apart: Duration, answered: bool, flooded: bool) -> Served {
     const PACKETS: u32 = 1_000;
     let arrivals: Vec<Instant> = (1..=PACKETS).map(|n| NOW + apart * n).collect();
@@ -242,7 +243,7 @@ fn requests_are_answered_at_once_and_pure_acks_rarely_cause_wakeups() {
     let acks = serve(Wait::Block, apart, false, false);
     assert!((160..200).contains(&acks.sleeps), "{acks:?}");
     assert!(acks.latest <= GATHERING, "{acks:?}");
-    // Rare packets are handled at once. Some arrive after the gathering time.
+    // Packets that arrive only after the loop has finished accumulating are handled without delay.
     let rare = serve(Wait::Block, GATHERING * 3, false, false);
     assert_eq!((rare.sleeps, rare.latest), (1_000, MICRO));
 }

@@ -1,24 +1,24 @@
 //! Packet I/O for servers that bring their own network stack: ports, frames, the event loop and
-//! timers. This crate knows no protocol.
+//! timers. This crate implements no protocol.
 //!
-//! This crate is the `libnmio` of *Network Stack Specialization for Performance* (SIGCOMM 2014), on
-//! `AF_XDP` instead of netmap.
+//! This crate implements the `libnmio` of *Network Stack Specialization for Performance* (SIGCOMM
+//! 2014). It uses `AF_XDP` instead of netmap.
 //!
-//! # The idea
-//! A [`Port`] is one RX/TX queue pair, owned by one thread. It receives and sends [`Frame`]s and
-//! [`Resident`]s. Each of these owns a piece of the memory that the port shares with the kernel.
-//! Nothing copies a packet unless the caller does. A server can answer in three ways:
+//! # The idea A [`Port`] is one RX/TX queue pair, owned by one thread. It receives and sends
+//! [`Frame`]s and [`Resident`]s. Each frame or resident owns a piece of the memory that the port
+//! shares with the kernel. Nothing copies a packet unless the caller does. A server can answer in
+//! three ways:
 //!
 //! - *turnaround*: rewrite the received frame and give it to [`Port::send`];
 //! - *memcopy*: fill a scratch frame from [`Pool::take`] and send it;
 //! - *pre-copy*: build a [`Resident`] in advance, and for each answer patch it in place and give it
 //!   to [`Port::send_resident`].
 //!
-//! A run of segments may leave as one packet, a [`SuperSegment`]
-//! ([`Port::send_super`]), if the port's [`Capabilities`] allow it.
+//! A run of segments can be sent as one packet, a [`SuperSegment`], if the port's [`Capabilities`]
+//! allow it. See [`Port::send_super`].
 //!
-//! The TX ring is the only output queue. [`run`] drives a port and a
-//! [`Handler`] through the paper's Figure 3.
+//! The TX ring is the only output queue. [`run`] is the event loop of the paper's Figure 3, which
+//! connects a port with a [`Handler`].
 //!
 //! # Calling order
 //! ```no_run
@@ -71,7 +71,7 @@
 //! |---|---|
 //! | [`xdp`] | `AF_XDP`: rings shared with the kernel, native or generic, zero-copy or copy |
 //! | [`tap`] | the portable fallback, one system call per packet or super-segment |
-//! | [`sim`] | two ends in one process on virtual time |
+//! | [`sim`] | two connected ports in one process, on virtual time |
 //! | [`pcap`] | wraps a port and captures its packets, for Wireshark |
 //! | [`fault`] | wraps a port and drops, duplicates, reorders or corrupts frames |
 //!
@@ -89,14 +89,14 @@
 //! | adaptive TX batching | [`LoopConfig::flush_interval`] and [`LoopConfig::straggler`] |
 //!
 //! # Absent on purpose
-//! - No protocol, not even Ethernet. Only the steering program parses packets, in the
-//!   kernel, to find those of the server.
-//! - No sharing between threads: no locks and no atomics, and `Rc` in a [`Pool`].
-//! - No queue except the TX ring, no allocation, and no system call per packet. Exceptions are the
-//!   ring's wakeup, and [`tap`].
-//! - No packet in several frames: an MTU above a page is refused.
-//! - No explicit cleanup. Descriptors hold everything that this crate opens, so the kernel removes
-//!   it when the process ends in any way.
+//! - No protocol, not even Ethernet. Only the steering program in the kernel parses packets, to
+//!   find those for the server.
+//! - No ports shared between threads: they need no locks or atomics, and a [`Pool`] uses `Rc`.
+//! - No queue except the TX ring, no allocation, and no system call per packet. The exceptions are
+//!   the wakeup of the TX ring, and [`tap`].
+//! - No packet that spans several frames: an MTU larger than a page is refused.
+//! - No explicit cleanup. File descriptors keep everything that this crate sets up alive, so the
+//!   kernel removes it however the process ends.
 pub mod checksum;
 pub mod copies;
 pub mod device;

@@ -1,4 +1,4 @@
-//! Large pages for memory with random access.
+//! Large pages for memory that is accessed at random.
 #![allow(unsafe_code)]
 
 use std::mem::size_of_val;
@@ -6,14 +6,15 @@ use std::mem::size_of_val;
 /// Size of a large page on x86-64, and on aarch64 with pages of 4 KiB. Elsewhere the kernel rounds
 /// the range.
 const LARGE_PAGE: usize = 2 << 20;
-/// Defined in linux/mman.h; libc lacks it for some targets.
+/// Defined in linux/mman.h. The libc crate does not define it for every target.
 const MADV_COLLAPSE: i32 = 25;
 
 /// Asks the kernel to move `memory` to large pages. A lookup in a table of many megabytes then
 /// costs one cache miss, without a page table walk.
 ///
-/// Call it once the table is full, because it moves the existing pages, which takes some ms for 100
-/// MB. It is only a hint. It does nothing without kernel support, or for less than one large page.
+/// Call this function once the table is full. It moves the existing pages, which takes a few
+/// milliseconds per 100 MB. The call is only a hint. It has no effect without kernel support, or if
+/// `memory` is smaller than one large page.
 pub fn prefer_large_pages<T>(memory: &[T]) {
     let start = memory.as_ptr() as usize;
     let first = start.next_multiple_of(LARGE_PAGE);
@@ -23,8 +24,8 @@ pub fn prefer_large_pages<T>(memory: &[T]) {
     }
     let whole = memory.as_ptr().cast::<u8>().wrapping_add(first - start);
     for advice in [libc::MADV_HUGEPAGE, MADV_COLLAPSE] {
-        // SAFETY: the range lies within `memory`, which stays mapped while it is borrowed. Both
-        // kinds of advice keep its content and its protection.
+        // SAFETY: the range lies within `memory`, which stays mapped while it is borrowed. Neither
+        // kind of advice changes its content or protection.
         unsafe { libc::madvise(whole.cast_mut().cast(), end - first, advice) };
     }
 }

@@ -11,24 +11,24 @@ use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::super_segment::SuperSegment;
 
-/// Maximum number of frames from one call of [`Port::receive`].
+/// Maximum number of frames that one call of [`Port::receive`] returns.
 pub const MAX_BATCH: usize = 256;
 
-/// Frames received together, oldest first.
+/// The frames returned by one call of [`Port::receive`], oldest first.
 pub type Batch = ArrayVec<Frame, MAX_BATCH>;
 
-/// Capabilities of a port. The layers above adapt to them, whatever the kind of port.
+/// Capabilities of a port. The layers above adapt to these instead of to the kind of port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The largest IP packet, in bytes (the link's MTU).
+    /// Maximum length of an IP packet, in bytes (the link's MTU).
     pub mtu: usize,
-    /// The device itself reads and writes the pool's memory.
+    /// Whether the device reads and writes the pool's memory directly.
     pub zero_copy: bool,
-    /// Accepts a TCP or UDP checksum that covers only the pseudo-header. Off by
-    /// default, because about one corrupted packet in 65,536 then passes.
+    /// Whether a received TCP or UDP checksum may cover only the pseudo-header. Off by default,
+    /// because about one corrupted packet in 65,536 would then be accepted.
     pub partial_checksums: bool,
-    /// Largest super-segment over IPv4 that [`Port::send_super`] accepts, as bytes of its IP
-    /// packet. 0: none. Over IPv6 the limit is at most
+    /// Maximum IP packet length, in bytes, of a super-segment over IPv4 that [`Port::send_super`]
+    /// accepts. 0 means that super-segments are not supported. Over IPv6 the limit is at most
     /// [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
     /// Number of resident packets that the port's memory can hold.
@@ -55,13 +55,13 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// Numbers of batches by size, in classes that double: 1 frame, 2 to 3, 4 to 7, and so
-/// on. The last class has all batches of [`MAX_BATCH`] frames or more.
+/// Histogram of batch sizes. Each class is twice as wide as the one before: 1 frame, 2 to 3, 4 to
+/// 7, and so on. The last class counts all batches of [`MAX_BATCH`] frames or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchSizes([u64; Self::CLASSES]);
 
 impl BatchSizes {
-    /// Number of classes.
+    /// Number of classes of the histogram.
     pub const CLASSES: usize = MAX_BATCH.ilog2() as usize + 1;
 
     /// Counts a batch, unless it is empty.
@@ -77,7 +77,7 @@ impl BatchSizes {
         &self.0
     }
 
-    /// Adds the counts of another port.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum += more;
@@ -85,8 +85,7 @@ impl BatchSizes {
     }
 }
 
-/// Shows the sizes and the count of each class, without empty classes, as in
-/// `1: 12, 2-3: 4, 256: 1`.
+/// Lists the sizes and the count of each non-empty class, for example `1: 12, 2-3: 4, 256: 1`.
 impl fmt::Display for BatchSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
@@ -103,7 +102,7 @@ impl fmt::Display for BatchSizes {
     }
 }
 
-/// Counters of a port since it was opened.
+/// What a port has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Frames received.
@@ -118,19 +117,20 @@ pub struct PortCounters {
     pub tx_supers: u64,
     /// Packets that could not be queued because the TX ring was full.
     pub tx_ring_full: u64,
-    /// Received frames that were lost before the port took them, as far as the kernel reports them.
+    /// Received frames that were lost before they reached the port, as far as the kernel reports
+    /// this.
     pub rx_lost: u64,
-    /// Sent frames that the driver dropped, as far as the kernel reports them, or never returned.
+    /// Sent frames that the driver dropped, as far as the kernel reports this, or never returned.
     pub tx_lost: u64,
-    /// Descriptors that the kernel returned or refused against its contract.
+    /// Descriptors that the kernel returned or refused in violation of its contract.
     pub bad_descriptors: u64,
     /// System calls made for sending.
     pub tx_wakeups: u64,
     /// System calls made for waiting.
     pub waits: u64,
-    /// Sizes of received batches.
+    /// Histogram of the sizes of received batches.
     pub rx_batches: BatchSizes,
-    /// Sizes of flushed batches.
+    /// Histogram of the sizes of flushed batches.
     pub tx_batches: BatchSizes,
 }
 
@@ -139,9 +139,9 @@ pub struct PortCounters {
 pub enum Wait {
     /// Sleep in the kernel until a packet arrives or a timer expires.
     ///
-    /// While a handler [is flooded](crate::Handler::is_flooded), the loop only yields. After
-    /// several packets in a row without a reply, a loop on `AF_XDP` first sleeps for 50 to 100 µs,
-    /// so that packets gather.
+    /// While the handler [is flooded](crate::Handler::is_flooded), the loop yields the CPU instead
+    /// of sleeping. After several wake-ups in a row without a reply, a loop on `AF_XDP` first
+    /// sleeps for 50 to 100 µs, so that packets accumulate.
     #[default]
     Block,
     /// Poll the ring without pauses.
@@ -151,15 +151,15 @@ pub enum Wait {
     BusyPoll,
 }
 
-/// Facts about a port that decide how an idle loop waits. The default is a port that
+/// Properties of a port that determine how an idle loop waits. The default describes a port that
 /// can only sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortHints {
-    /// Frames are available that would not end a [`wait`](Port::wait).
+    /// Frames can be received immediately, but would not end a [`wait`](Port::wait).
     pub ready: bool,
-    /// [`Port::poll_device`] makes the kernel poll the device.
+    /// [`Port::poll_device`] is supported: it makes the kernel poll the device.
     pub can_poll: bool,
-    /// Packets gather in a ring while the loop sleeps outside the port.
+    /// Packets accumulate in a ring while the loop sleeps without calling the port.
     pub gathers: bool,
     /// Frames queued for sending since the port was opened; 0 unless `gathers` is set.
     pub sent: u64,
@@ -173,21 +173,20 @@ pub struct PortHints {
 /// [`flush`](Port::flush), which hands the packets to the kernel.
 ///
 /// Call [`wait`](Port::wait) or [`poll_device`](Port::poll_device) only after an empty `receive`
-/// and a `flush`. If `flush` returned `false`, wait only for a short time. [`run`](crate::run) does
-/// all this.
+/// and a `flush`. If `flush` returned `false`, keep the wait short, so that it is soon called
+/// again. [`run`](crate::run) does all this.
 ///
 /// A frame or resident can be sent only through the port whose [`pool`](Port::pool) it belongs to.
 /// To send a packet of another port, copy it to a frame of this one.
 ///
-/// # Panics
-/// `send` and `send_resident` panic on a packet of another port's pool.
+/// # Panics `send` and `send_resident` panic if the packet belongs to another port's pool.
 ///
 /// In the paper's Table 1, `netmap_init()` is a port's constructor and
 /// `netmap_output()` is `send` (turnaround and memcopy) and `send_resident`
 /// (zero copy).
 pub trait Port {
-    /// Returns the port's capabilities. Only [`segmentation`](Capabilities::segmentation) may
-    /// change, and only to a lower value.
+    /// Returns the port's capabilities. They stay constant, except that
+    /// [`segmentation`](Capabilities::segmentation) may decrease.
     fn capabilities(&self) -> Capabilities;
 
     /// Returns the port's memory, for scratch frames and residents.
@@ -214,7 +213,8 @@ pub trait Port {
     /// already in it.
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError>;
 
-    /// Queues a run of segments as one packet, in order with frames and residents.
+    /// Queues a run of segments as one packet. Packets of all kinds are sent in the order in which
+    /// they were queued.
     ///
     /// # Errors
     /// [`SendError::RingFull`] if the TX ring is full.
@@ -223,8 +223,8 @@ pub trait Port {
     /// If the port accepts no super-segments (see [`Capabilities::segmentation`]).
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError>;
 
-    /// Returns the number of free slots in the TX ring: this many sends will succeed now. The ring
-    /// is the only output queue, so this is the only back-pressure.
+    /// Returns the number of free slots in the TX ring, which is the number of sends that will
+    /// succeed now. The ring is the only output queue, so this is the only source of backpressure.
     fn room(&mut self) -> usize;
 
     /// Hands queued packets to the kernel. Returns `false` if some remain queued for a later flush.
@@ -233,7 +233,7 @@ pub trait Port {
     /// If the port is gone.
     fn flush(&mut self) -> io::Result<bool>;
 
-    /// Returns facts that decide how an idle loop waits.
+    /// Returns the properties that determine how an idle loop waits.
     fn hints(&self) -> PortHints;
 
     /// Sleeps until a packet arrives or `bell` is rung, for at most `timeout`.
@@ -242,7 +242,7 @@ pub trait Port {
     /// If the port is gone. An interrupted wait is not an error.
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()>;
 
-    /// Makes the kernel poll the device for some microseconds. Call it only if
+    /// Makes the kernel poll the device for a few microseconds. Call it only if
     /// [`PortHints::can_poll`] is set. The default does nothing.
     ///
     /// # Errors

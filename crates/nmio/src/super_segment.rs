@@ -1,12 +1,12 @@
-//! Super-segments: runs of segments that leave as one packet, which the kernel or the device
-//! segments (GSO, TSO).
+//! Super-segments: runs of segments that are sent as one packet, which the kernel or the device
+//! then segments (GSO, TSO).
 //!
-//! Consecutive segments differ only in sequence number, length and checksum. So they can leave as
-//! one packet with one set of headers. The network card segments it. If the receiver is on the same
-//! host, it stays whole.
+//! Consecutive segments differ only in sequence number, length and checksum. So they can be sent as
+//! one packet with one set of headers. The network card splits this packet into segments. If the
+//! receiver is on the same host, the packet stays whole.
 //!
-//! A [`SuperSegment`] consists of patched headers and a range of shared bytes, which are not copied
-//! here.
+//! A [`SuperSegment`] consists of its own headers and a range of shared payload bytes, which are
+//! not copied.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,9 +20,9 @@ pub const MAX_HEADERS: usize = 18 + 40 + 60;
 /// Maximum number of payload bytes that a patch replaces.
 pub const MAX_PATCH: usize = 256;
 
-/// Maximum length of an IP packet over IPv6, in bytes. This is Linux's default limit, which
-/// includes an Ethernet header. For longer packets, some kernels require a hop-by-hop option, and
-/// others forbid it.
+/// Maximum length of a super-segment's IP packet over IPv6, in bytes. This is Linux's default
+/// limit, which includes an Ethernet header. For longer packets, some kernels require a hop-by-hop
+/// option, and others forbid it.
 pub const MAX_OVER_V6: usize = 65_535 - 14;
 
 /// The panic message of a port that accepts no super-segments.
@@ -43,12 +43,12 @@ pub enum GsoType {
 
 /// A run of segments as one packet; see [`Port::send_super`](crate::Port::send_super).
 ///
-/// The headers are those of the first segment, except that lengths are those of the whole run. The
-/// transport checksum field holds the sum of the run's pseudo-header, not complemented.
+/// The headers are those of the first segment, except that the length fields cover the whole run.
+/// The transport checksum field holds the sum of the run's pseudo-header, not complemented.
 /// Segmentation corrects lengths and checksums. PSH and FIN apply to the last segment.
 ///
-/// A segment with CWR (RFC 3168) must leave as a frame, because some devices cannot segment such a
-/// run.
+/// A segment with CWR (RFC 3168) must be sent as an ordinary frame, because some devices cannot
+/// segment a run with CWR.
 #[derive(Clone)]
 pub struct SuperSegment {
     gso_type: GsoType,
@@ -64,12 +64,11 @@ pub struct SuperSegment {
 
 impl SuperSegment {
     /// Creates a run with the payload `bytes[range]`, in segments of `segment_len` bytes. The
-    /// `headers` bytes of headers are zero, and the caller must write them. The transport header
-    /// begins at `transport_at`.
+    /// headers occupy `headers` bytes, which are initially zero and which the caller must write.
+    /// The transport header begins at `transport_at`.
     ///
-    /// # Panics
-    /// If `headers` exceeds [`MAX_HEADERS`], if `transport_at` is not below `headers`, or if
-    /// `range` is outside of `bytes`.
+    /// # Panics If `headers` exceeds [`MAX_HEADERS`], if `transport_at` is not below `headers`, or
+    /// if `range` is not within `bytes`.
     pub fn new(
         gso_type: GsoType,
         segment_len: u16,
@@ -104,8 +103,8 @@ impl SuperSegment {
         &mut self.headers
     }
 
-    /// Sets the run's only patch, and returns it for writing. It replaces `len` payload bytes from
-    /// offset `at`.
+    /// Sets the run's only patch, and returns it for writing. The patch replaces `len` payload
+    /// bytes from offset `at`.
     ///
     /// # Panics
     /// If `len` exceeds [`MAX_PATCH`] or the patch reaches beyond the payload.
@@ -155,7 +154,7 @@ impl SuperSegment {
         self.headers.len() + self.range.len()
     }
 
-    /// Returns the total length of all segments as frames, in bytes.
+    /// Returns the total number of bytes that all segments occupy on the wire, with their headers.
     pub fn wire_len(&self) -> usize {
         self.headers.len() * self.segments() + self.range.len()
     }
