@@ -1,16 +1,16 @@
-//! The time that connections use.
+//! The current time in the formats that connections use.
 
 use nmio::Instant;
 
-/// A moment on the clocks of a TCB. The clocks wrap, so a difference must be less than half their
-/// range: 35 minutes in microseconds, 24 days in milliseconds.
+/// A point in time. The 32-bit clocks wrap, so two times must be less than half the range apart: 35
+/// minutes in microseconds, 24 days in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// Microseconds, for round-trip times.
+    /// Time in microseconds, for round-trip times. Wraps.
     pub(crate) micros: u32,
-    /// Milliseconds, for deadlines.
+    /// Time in milliseconds, for deadlines. Wraps.
     pub(crate) millis: u32,
-    /// Microseconds that do not wrap.
+    /// Time in microseconds as 64 bits, which never wraps.
     pub(crate) whole_micros: u64,
 }
 
@@ -27,7 +27,8 @@ impl From<Instant> for Moment {
 }
 
 impl Moment {
-    /// Returns the moment of a deadline in milliseconds, or now if it has passed.
+    /// Converts a deadline in milliseconds to an [`Instant`]. Returns the current time if the
+    /// deadline has passed.
     #[inline]
     pub(crate) fn instant(self, deadline: u32) -> Instant {
         let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);

@@ -5,35 +5,35 @@ use std::time::Duration;
 use crate::content::SendMode;
 use crate::rto::MIN_RTO_MS;
 
-/// What happens to a new connection when the connection table is full.
+/// How a new connection is handled when the connection table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum WhenFull {
     /// Drops the SYN of the new connection.
     Refuse,
-    /// Another connection gives way. The stack takes the first of these that exists:
+    /// Another connection gives way. The stack evicts the first of these that exists:
     ///
     /// - a connection in TIME-WAIT, which is forgotten;
     /// - a connection of an address that holds more than an eighth of the table, which is reset;
-    /// - the connection with the least progress ([`Config::min_rate`]), in any state, if it lacks
-    ///   at least one second of progress.
+    /// - the connection with the least progress ([`Config::min_rate`]), in any state, if it lags at
+    ///   least one second behind.
     ///
-    /// [`on_close`](crate::Application::on_close) gets
-    /// [`CloseReason::Evicted`](crate::CloseReason::Evicted). An address that holds an eighth of
-    /// the table replaces only its own connections and those in TIME-WAIT.
+    /// The application's [`on_close`](crate::Application::on_close) is called with
+    /// [`CloseReason::Evicted`](crate::CloseReason::Evicted). An address that already holds an
+    /// eighth of the table can only replace its own connections and those in TIME-WAIT.
     ///
-    /// Choosing a victim keeps no sorted list, which would slow down all connections. Each decision
-    /// examines the next 64 connections of the table and the 16 best candidates found earlier.
-    /// Among a thousand connections it finds the right victim after it has examined each connection
-    /// once.
+    /// The connections are not kept sorted by progress, because that would slow down all of them.
+    /// Each decision examines the next 64 connections of the table and the 16 best candidates found
+    /// earlier. So among a thousand connections the right victim is found once each connection has
+    /// been examined.
     #[default]
     Evict,
 }
 
-/// When a stack answers a SYN with a cookie, and so keeps no state for it.
+/// When a stack answers a SYN with a cookie, so that it need not keep state for the SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum SynCookies {
     /// When [`Config::max_half_open`] is reached. With [`WhenFull::Evict`] also when the table is
-    /// full: then only a peer that proves its address replaces another connection.
+    /// full, so that only a peer that has proved its address can replace another connection.
     #[default]
     Auto,
     /// For every SYN.
@@ -44,110 +44,111 @@ pub enum SynCookies {
 
 /// Settings of a [`Stack`](crate::Stack).
 ///
-/// Times are counted in whole milliseconds. A time below 1 ms, also 0, means 1 ms. A time above
-/// [`MAX_TIME`](Self::MAX_TIME) means [`MAX_TIME`](Self::MAX_TIME).
+/// Times are truncated to whole milliseconds, and clamped to the range from 1 ms to
+/// [`MAX_TIME`](Self::MAX_TIME).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Ports on which the stack accepts connections.
     pub ports: Vec<u16>,
-    /// How prepared segments are sent. [`SendMode::MemCopy`] by default.
+    /// How prepared segments are sent: [`SendMode::MemCopy`] by default.
     pub mode: SendMode,
     /// Maximum number of connections, including those in TIME-WAIT: 1 to
-    /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. An open connection takes
-    /// about 340 bytes, and up to about 900 while acknowledgements are missing. The stack reserves
-    /// [`Stack::reserved_bytes`](crate::Stack::reserved_bytes) of address space, and touches memory
-    /// only when it is first used.
+    /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. An open connection uses about
+    /// 340 bytes of memory, and up to about 900 during loss recovery. The stack reserves
+    /// [`Stack::reserved_bytes`](crate::Stack::reserved_bytes) of address space, but physical
+    /// memory is used only as connections need it.
     pub max_connections: u32,
     /// What happens to a new connection beyond [`max_connections`](Self::max_connections):
     /// [`WhenFull::Evict`] by default.
     pub when_full: WhenFull,
     /// Maximum number of connections with an incomplete handshake, 4,096 by default. A SYN beyond
     /// this limit gets a cookie, or is dropped if [`syn_cookies`](Self::syn_cookies) is
-    /// [`SynCookies::Never`]. With 0 every SYN is beyond the limit. With `u32::MAX` only
-    /// [`max_connections`](Self::max_connections) limits them.
+    /// [`SynCookies::Never`]. With 0 every SYN is beyond the limit. With `u32::MAX` the number is
+    /// limited only by [`max_connections`](Self::max_connections).
     pub max_half_open: u32,
-    /// When the stack answers SYNs with cookies (RFC 4987, section 3.6), which take no memory:
-    /// [`SynCookies::Auto`] by default. A connection opened by a cookie has window scaling, SACK
-    /// and ECN only if the client sends timestamps. Its MSS is rounded down to one of eight values.
-    /// A cookie is valid for one to two minutes.
+    /// When the stack answers SYNs with cookies (RFC 4987, section 3.6), which need no memory per
+    /// SYN: [`SynCookies::Auto`] by default. A connection opened by a cookie uses window scaling,
+    /// SACK and ECN only if the client sends timestamps. Its MSS is rounded down to one of eight
+    /// values. A cookie is valid for one to two minutes.
     pub syn_cookies: SynCookies,
     /// Maximum number of connections of one client address, `None` (no limit) by default.
-    /// Connections in TIME-WAIT do not count. Half-open ones do not count either, as anybody can
-    /// open them in a client's name. A SYN beyond the limit is dropped. With `Some(0)` every SYN is
+    /// Connections in TIME-WAIT do not count, and neither do half-open ones, as anybody can open
+    /// them with a spoofed address. A SYN beyond the limit is dropped. With `Some(0)` every SYN is
     /// dropped.
     pub max_per_address: Option<u32>,
-    /// Prefix length by which IPv6 addresses count as one client address, 64 by default. A client
-    /// with one address of a /64 network can use all its addresses. At most 128.
+    /// IPv6 addresses that share a prefix of this length, in bits, count as one client address: 64
+    /// by default, at most 128. A client in a /64 network can usually use all addresses of that
+    /// network.
     pub ipv6_prefix: u8,
-    /// The rate in bytes a second at which a connection makes full progress, 16,000 by default. The
+    /// Minimum data rate that counts as full progress, in bytes per second, 16,000 by default. The
     /// rate is averaged over at least 20 s. A slower connection stays open until connections,
     /// receive buffers, write buffers, entry lists or scoreboards run short. Then the connection
-    /// with the least progress by this measure gives way. Answering a request while nothing else is
-    /// pending counts as full progress. All values are valid; 0 means 1.
+    /// that has fallen furthest behind this rate gives way. Answering a request while nothing else
+    /// is pending counts as full progress. 0 is treated as 1.
     pub min_rate: u32,
     /// Maximum number of connections in TIME-WAIT, 32,768 by default. Beyond this limit a closed
-    /// connection is forgotten at once. With 0 there is no TIME-WAIT.
+    /// connection is forgotten immediately. With 0 there is no TIME-WAIT.
     pub max_time_wait: u32,
-    /// Bytes of a receive buffer, which is also the advertised window: 536 to 16 MiB, 16,384 by
-    /// default. Only clients with window scaling see more than 65,535 bytes of it. An application
-    /// gets at most this many bytes in one call.
+    /// Size of a receive buffer, which is also the largest window advertised: 536 bytes to 16 MiB,
+    /// 16,384 bytes by default. Clients without window scaling see at most 65,535 bytes. An
+    /// application receives at most this many bytes in one call.
     pub recv_buffer: usize,
     /// Maximum number of receive buffers, 4,096 by default. Only connections with out-of-order or
     /// unconsumed data need a buffer. When none is free, the connection with the least progress
     /// gives way. If no connection can give way, the data is dropped, and the client retransmits
-    /// it. With 0 there are no buffers, and such data is always dropped. Each buffer takes
-    /// [`recv_buffer`](Self::recv_buffer) bytes of memory from its first use on.
+    /// it. With 0 such data is always dropped. Each buffer occupies
+    /// [`recv_buffer`](Self::recv_buffer) bytes of memory once it has been used.
     pub max_recv_buffers: u32,
     /// Maximum number of buffers for [`write_bytes`](crate::Connection::write_bytes), 4,096 by
     /// default. Each stream entry that is not a content needs one. When none is free, the
     /// connection with the least progress gives way. If no connection can give way, the write fails
     /// with [`WriteError::Full`](crate::WriteError::Full). With 0 every such write fails. A buffer
-    /// takes as much memory as its bytes, at most [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN).
+    /// grows to the length of its data, at most [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN).
     pub max_write_buffers: u32,
     /// Maximum number of lists of stream entries, 4,096 by default. Only connections with more than
     /// two entries need one. When none is free, the connection with the least progress gives way.
     /// If no connection can give way, writes fail with
     /// [`WriteError::Full`](crate::WriteError::Full) until one of the two entries in the TCB is
-    /// free. With 0 there are no lists. Each list takes 1,280 bytes of memory from its first use
-    /// on.
+    /// free. With 0 there are no lists. Each list occupies 1,280 bytes of memory once it has been
+    /// used.
     pub max_entry_lists: u32,
-    /// Bytes of memory for segments of classes whose maximum segment size is not ours, 64 MiB by
-    /// default. Beyond this limit the segments of such clients are assembled and summed when they
-    /// are sent.
+    /// Memory for the segments of classes with a maximum segment size other than ours, in bytes, 64
+    /// MiB by default. Beyond this limit such segments are assembled and summed when they are sent.
     pub class_budget: usize,
     /// Number of SYN-ACK retransmissions, 3 by default: after 1, 3 and 7 seconds. The connection is
     /// forgotten after 15 seconds.
     pub syn_ack_retries: u8,
-    /// Number of retransmissions of data before the connection is given up, 10 by default. That
-    /// takes one to several minutes (RFC 9293, section 3.8.3: R2 is at least 100 s).
+    /// Number of retransmissions of the same data before the connection is given up, 10 by default.
+    /// That takes one to several minutes (RFC 9293, section 3.8.3: R2 should be at least 100 s).
     pub retries: u8,
     /// Number of unanswered zero window probes or keep-alives before the connection is given up, 10
-    /// by default. A peer that answers may keep its window at zero until resources run short (RFC
-    /// 6429).
+    /// by default. A peer that answers the probes may keep its window at zero until resources run
+    /// short (RFC 6429).
     pub probes: u8,
-    /// Time in TIME-WAIT. RFC 9293, section 3.4.2, asks for 2 MSL. The default is 10 s, which is
-    /// how long segments survive in real networks.
+    /// Duration of TIME-WAIT, 10 s by default. RFC 9293, section 3.4.2, specifies 2 MSL, but
+    /// segments do not survive for longer than 10 s in real networks.
     pub time_wait: Duration,
-    /// How long a connection may stay half-closed after our close, 30 s by default.
+    /// How long to wait for the peer's FIN after our own FIN was acknowledged, 30 s by default.
     pub fin_wait: Duration,
     /// How long a connection may be silent before the stack closes it with a FIN, as the
-    /// application would. 60 s by default. It cannot be turned off: 0 means 1 ms.
+    /// application would: 60 s by default. The timeout cannot be disabled: 0 means 1 ms.
     pub idle_timeout: Duration,
     /// How long a peer may leave data or zero window probes unanswered before the connection is
     /// given up, 120 s by default. This is the user timeout of RFC 9293, section 3.9.1, without the
-    /// option of RFC 5482. With `None`, [`retries`](Self::retries) and [`probes`](Self::probes)
-    /// decide.
+    /// option of RFC 5482. With `None`, only [`retries`](Self::retries) and
+    /// [`probes`](Self::probes) end the connection.
     pub user_timeout: Option<Duration>,
     /// Interval of keep-alives to a silent client (RFC 1122, section 4.2.3.6). After
     /// [`probes`](Self::probes) unanswered keep-alives the connection is given up. The idle timeout
     /// still applies, so a value of at least [`idle_timeout`](Self::idle_timeout) has no effect.
     /// `Some(Duration::ZERO)` means 1 ms. `None`, the default, sends no keep-alives.
     pub keep_alive: Option<Duration>,
-    /// Whether segments are spread over the round trip instead of leaving in bursts. Timers tick
-    /// once a millisecond, so the segments of one millisecond still leave together. Off by default:
-    /// the ACK is the clock. Algorithms that set a rate ([`Bbr`](crate::Bbr)) are always paced.
+    /// Whether segments are spread over the round trip instead of being sent in bursts. Timers tick
+    /// once per millisecond, so the segments due in one millisecond are still sent together. Off by
+    /// default, since ACKs clock the transmission. Algorithms that set a rate ([`Bbr`](crate::Bbr))
+    /// are always paced.
     pub pacing: bool,
-    /// Minimum retransmission timeout, 200 ms by default. RFC 6298, section 2.4, asks for one
+    /// Minimum retransmission timeout, 200 ms by default. RFC 6298, section 2.4, recommends one
     /// second.
     pub min_rto: Duration,
     /// Whether connections use SACK if the client offers it (RFC 2018). On by default.
@@ -161,19 +162,20 @@ pub struct Config {
     /// Whether connections use explicit congestion notification if the client offers it (RFC 3168).
     /// On by default.
     pub ecn: bool,
-    /// Whether the stack answers a segment without a connection by a reset (RFC 9293, section
-    /// 3.10.7.1). On by default. If off, such segments are dropped.
+    /// Whether the stack sends a reset in reply to a segment that belongs to no connection (RFC
+    /// 9293, section 3.10.7.1). On by default. If off, such segments are silently dropped.
     pub reset_unknown: bool,
 }
 
 impl Config {
-    /// Maximum number of connections. The hash table has twice as many places.
+    /// Maximum value of [`max_connections`](Self::max_connections). The hash table has at least
+    /// twice as many slots.
     pub const MAX_CONNECTIONS: u32 = 1 << 28;
-    /// Minimum receive buffer: one segment of the smallest default size.
+    /// Minimum size of a receive buffer, in bytes: one segment of the default IPv4 MSS.
     pub const MIN_RECV_BUFFER: usize = 536;
-    /// Maximum receive buffer.
+    /// Maximum size of a receive buffer, in bytes.
     pub const MAX_RECV_BUFFER: usize = 16 << 20;
-    /// Maximum time: a longer one means this one, because deadlines wrap.
+    /// Maximum time. Longer times are reduced to this one, because 32-bit deadlines wrap.
     pub const MAX_TIME: Duration = Duration::from_hours(7 * 24);
 
     /// Returns the default settings for `ports`.

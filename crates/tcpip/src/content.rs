@@ -1,5 +1,5 @@
-//! Contents: bytes that are sent many times. They are cut into segments once for each class of
-//! clients. Payload sums and resident packets are kept.
+//! Contents: bytes that are sent to many clients. The stack cuts a content into segments once for
+//! each class of clients, and caches payload checksums and resident packets.
 
 mod contents;
 
@@ -16,23 +16,23 @@ use nmio::Copies;
 
 use crate::wire::{HEADER_LEN, TIMESTAMPED_HEADER_LEN};
 
-/// Maximum length of a content's slot, in bytes.
+/// Maximum length of a slot, the variable part of a content, in bytes.
 pub const MAX_SLOT_LEN: usize = 256;
 
-/// How prepared segments are sent: one mode for each of the paper's two stacks.
+/// How prepared segments are sent. The two modes correspond to the paper's two stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendMode {
-    /// Packets live in the port's memory, and are patched and sent in place. A packet that is still
-    /// in flight gets another copy, which is kept. When the port has no more memory for residents,
-    /// like [`SendMode::MemCopy`].
+    /// Stores whole packets in the port's memory, patches their headers and sends them in place. If
+    /// a packet is still in the TX ring, the stack makes another copy of it and keeps both. When
+    /// the port has no more memory for residents, sends as in [`SendMode::MemCopy`].
     PreCopy,
-    /// Each send copies the original to a scratch frame.
+    /// Copies the payload to a new frame for each send.
     #[default]
     MemCopy,
 }
 
-/// A range of a content that differs from one response to the next, for example a date. The
-/// content's own bytes in this range are ignored. When a segment with this range is sent,
+/// A range of a content that differs between responses, for example a date. The content's own bytes
+/// in this range are ignored. When the stack sends a segment that overlaps the range,
 /// [`Application::render`](crate::Application::render) writes the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -42,7 +42,7 @@ pub struct Slot {
     pub len: u32,
 }
 
-/// An IP family.
+/// The IP version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// IPv4.
@@ -52,7 +52,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Returns the family of a packet's addresses.
+    /// Returns the family of these addresses.
     #[inline(always)]
     pub(crate) const fn of(addresses: &Addresses) -> Self {
         match addresses {
@@ -61,7 +61,7 @@ impl Family {
         }
     }
 
-    /// Returns the length of the IP and TCP headers, in bytes.
+    /// Returns the total length of the IP and TCP headers without options, in bytes.
     #[inline(always)]
     pub(crate) const fn headers(self) -> usize {
         match self {
@@ -70,7 +70,7 @@ impl Family {
         }
     }
 
-    /// Returns a path with the header fields that are equal in all packets, and zeros elsewhere.
+    /// Returns a path of this family with all addresses zero, for the headers of prepared packets.
     const fn blank_path(self) -> Path {
         Path {
             link: Link {
@@ -92,17 +92,19 @@ impl Family {
     }
 }
 
-/// A class: all connections whose segments are cut at the same boundaries.
+/// A class: all connections with the same IP family and MSS, whose segments have the same
+/// boundaries.
 #[derive(Debug)]
 struct Class {
     family: Family,
     /// Bytes of payload in a full segment.
     mss: u16,
-    /// Number of connections that use the class now.
+    /// Number of open connections in the class.
     connections: u32,
-    /// When a connection last started or stopped using the class, as counted by `Contents::uses`.
+    /// Value of `Contents::uses` when a connection last joined or left the class.
     used: u64,
-    /// Contents that have segments in this class; empty for the two permanent classes.
+    /// Indices of the contents segmented for this class. Empty for the two permanent classes, whose
+    /// segments are never evicted.
     contents: Vec<u32>,
 }
 
@@ -117,8 +119,8 @@ impl Class {
         }
     }
 
-    /// Writes the whole packet of one segment of `bytes` to `packet`. Fields that differ between
-    /// connections are zero.
+    /// Writes the complete packet for segment number `segment` of `bytes` to `packet`. Header
+    /// fields that differ between connections are zero.
     #[cold]
     fn write_packet<'a>(&self, packet: &'a mut Vec<u8>, bytes: &[u8], segment: u32) -> &'a [u8] {
         let start = segment as usize * usize::from(self.mss);
@@ -133,17 +135,17 @@ impl Class {
     }
 }
 
-/// Marks a sum that is not known yet. No sum needs this value: in one's complement zero can also be
-/// written as all ones.
+/// Marks a checksum that is not computed yet. A computed sum of zero is stored as all ones, which
+/// is the same number in one's complement.
 const UNKNOWN: u16 = 0;
 
-/// The segments of one content in one class. Empty if they were not created.
+/// The segments of one content in one class. Empty until they are first needed.
 #[derive(Debug, Default)]
 struct Segments {
     sums: Box<[u16]>,
-    /// As long as `sums` in pre-copy mode, otherwise empty.
+    /// Resident packets of each segment, parallel to `sums`. Empty unless in pre-copy mode.
     copies: Box<[Copies]>,
-    /// Position of the content in its class's list of contents.
+    /// Index of the content in `Class::contents`.
     place: usize,
 }
 
@@ -160,7 +162,7 @@ impl Segments {
         }
     }
 
-    /// Returns the bytes of memory for `count` segments.
+    /// Returns the memory that `count` segments need, in bytes.
     fn memory_of(count: usize, mode: SendMode) -> usize {
         let each = match mode {
             SendMode::PreCopy => size_of::<u16>() + size_of::<Copies>(),
@@ -187,13 +189,14 @@ impl Segments {
         (sum != UNKNOWN).then_some(sum)
     }
 
-    /// Returns the copies of one segment in pre-copy mode.
+    /// Returns the resident copies of one segment, or `None` unless in pre-copy mode.
     #[inline(always)]
     fn copies(&mut self, segment: u32) -> Option<&mut Copies> {
         self.copies.get_mut(segment as usize)
     }
 
-    /// Sums a segment of `bytes`, with zeros in place of the slot.
+    /// Computes and stores the checksum of a segment of `bytes`, counting the slot's bytes as
+    /// zeros.
     fn add_sum(&mut self, bytes: &[u8], slot: Option<Slot>, mss: u32, segment: u32) -> u16 {
         let start = segment as usize * mss as usize;
         let end = bytes.len().min(start + mss as usize);
@@ -206,7 +209,7 @@ impl Segments {
     }
 }
 
-/// Returns the sum of `bytes[start..end]`, with zeros in place of the slot.
+/// Returns the checksum of `bytes[start..end]`, counting the slot's bytes as zeros.
 pub(crate) fn payload_sum(bytes: &[u8], slot: Option<Slot>, start: usize, end: usize) -> Sum {
     let Some((from, to)) = slot.and_then(|slot| slot.within(start, end)) else {
         return Sum::of(&bytes[start..end]);
@@ -215,7 +218,7 @@ pub(crate) fn payload_sum(bytes: &[u8], slot: Option<Slot>, start: usize, end: u
 }
 
 impl Slot {
-    /// Returns the part of the slot within `start..end` of the content.
+    /// Returns the overlap of the slot with the content's bytes `start..end`, if there is any.
     #[inline(always)]
     pub(crate) fn within(self, start: usize, end: usize) -> Option<(usize, usize)> {
         let from = (self.offset as usize).max(start);

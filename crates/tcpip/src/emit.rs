@@ -1,8 +1,8 @@
 //! Segment construction: the hot path.
 //!
-//! A [`Plan`] names a range of the send stream, for new data and retransmissions alike. A whole
-//! prepared segment only needs patched headers. Its payload is copied ([`SendMode::MemCopy`]) or
-//! sent in place ([`SendMode::PreCopy`]), and need not be summed again.
+//! A [`Plan`] describes the next packet: its header fields and a range of the send stream, new or
+//! retransmitted. If the range is a whole prepared segment, the payload checksum is already known.
+//! Its payload is copied ([`SendMode::MemCopy`]) or sent in place ([`SendMode::PreCopy`]).
 
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::{Port, SendError, SuperSegment, super_segment};
@@ -13,9 +13,10 @@ use crate::counters::Counters;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
 
-/// No-operation options, which replace the timestamps in a prepared segment without them.
+/// No-operation options, which fill the space for timestamps in a resident packet when timestamps
+/// are off.
 const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [1; TIMESTAMPS_LEN];
-/// The checksum of these options.
+/// The checksum of [`NO_OPERATIONS`].
 const NO_OPERATIONS_SUM: Sum = Sum::from_folded(0x0101 * (TIMESTAMPS_LEN / 2) as u16);
 
 /// Writes the bytes of a slot: see [`Application::render`](crate::Application::render).
@@ -23,11 +24,11 @@ pub(crate) trait Render {
     fn render(&mut self, params: u64, slot: &mut [u8]);
 }
 
-/// The TX ring or the frame pool has no room; the caller retries later.
+/// The TX ring is full or the frame pool is empty; the caller retries later.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
-/// The parts of the stack that are needed for sending, without the connection.
+/// The parts of the stack that sending a segment borrows, apart from the connection.
 pub(crate) struct Emitter<'a, R> {
     app: &'a mut R,
     contents: &'a mut Contents,
@@ -36,7 +37,7 @@ pub(crate) struct Emitter<'a, R> {
 }
 
 /// Returns the checksum of a segment of `tcb`. `options_len` is the length of the options after the
-/// header. `rest` is the sum of these options and the data.
+/// header, `len` that of the data. `rest` is the sum of these options and the data.
 #[inline(always)]
 fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Sum) -> u16 {
     Sum::from_folded(tcb.sum)
@@ -46,8 +47,8 @@ fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Su
         .finish()
 }
 
-/// Renders the part of the slot that lies in `payload`, which starts at `start` of the content.
-/// Returns the sum of that part.
+/// Renders the part of the slot that overlaps `payload`, whose first byte is at offset `start` of
+/// the content. Returns the checksum of the rendered bytes.
 #[inline(always)]
 fn render<R: Render>(
     app: &mut R,
@@ -73,7 +74,7 @@ fn join_params([upper, lower]: [u32; 2]) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
 }
 
-/// Renders the part of a slot that starts at `from` in its content.
+/// Renders the part of a slot that starts at offset `from` of the content.
 #[inline(always)]
 fn render_at<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     if part.len() == slot.len as usize {
@@ -83,7 +84,7 @@ fn render_at<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, 
     }
 }
 
-/// Renders a part of the slot, not the whole.
+/// Renders the whole slot to a temporary buffer, and copies the requested part.
 #[cold]
 fn render_part<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
@@ -107,8 +108,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         }
     }
 
-    /// Returns the same emitter for a call that is not inlined, so that `self` can stay in
-    /// registers.
+    /// Reborrows the emitter for a call that is not inlined, so that `self` can stay in registers.
     #[inline(always)]
     fn reborrow(&mut self) -> Emitter<'_, R> {
         Emitter {
@@ -119,7 +119,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         }
     }
 
-    /// Sends a planned segment or run, and counts it.
+    /// Sends the planned segment or run of segments, and updates the counters.
     #[inline(always)]
     pub(crate) fn send<P: Port>(
         &mut self,
@@ -165,7 +165,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         Ok(())
     }
 
-    /// Sends a run of segments as one packet, without reading or copying the payload.
+    /// Sends a run of segments as one super-segment, without reading or copying the payload.
     #[inline(never)]
     fn send_run<P: Port>(
         self,
@@ -199,7 +199,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
         counters.sent_runs += 1;
-        // `send` already counts the run as one segment.
+        // `send` counts the run as one segment, so add the others here.
         counters.segments_sent += segments - 1;
         Ok(())
     }
@@ -230,7 +230,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
         let start = plan.slice.from as usize;
         let mut sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
-        // Without timestamps, no-operations fill their room.
+        // Without timestamps, no-operation options fill the reserved space.
         let mut options_len = 0;
         if plan.header.timestamps.is_none() {
             options_len = TIMESTAMPS_LEN;
@@ -272,7 +272,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         Ok(())
     }
 
-    /// Sends any range of any source on any link.
+    /// Assembles and sends a segment from any range of a content or write buffer, on any link.
     #[inline(never)]
     fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: Plan) -> Result<(), NoRoom> {
         let (bytes, slot) = if let Some(buffer) = plan.slice.source.buffer() {

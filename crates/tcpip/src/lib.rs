@@ -1,9 +1,10 @@
 //! Pre-packetized TCP: the paper's `libtcpip`.
 //!
-//! An [`Application`] gets callbacks and answers through a [`Connection`]. A [`Stack`] holds all
-//! connections of one port. A [`Server`] adds the lower layers, and is ready for [`nmio::run`].
-//! (The crate `control` turns an application into a complete program.) In this example the port
-//! discards the packets sent and remembers the last one. A few hand-made segments play the client:
+//! A [`Stack`] handles all connections of one port. It calls an [`Application`], which responds
+//! through a [`Connection`]. A [`Server`] adds the lower layers, and can be passed to
+//! [`nmio::run`]. (The crate `control` turns an application into a complete program.) In this
+//! example the port discards all packets sent, but remembers the last one. A few hand-made segments
+//! play the client:
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -87,17 +88,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Many clients of a server get the same bytes, so the server prepares them once. The bytes are a
-//! *content* ([`Contents::add`]). A class of clients is an IP family and a maximum segment size.
-//! The stack cuts a content into segments for each class, and sums the payload of each segment. In
-//! pre-copy mode each segment is also a whole packet in the port's memory.
+//! Many clients of a server get the same bytes, so the server prepares these bytes once, as a
+//! *content* ([`Contents::add`]). A *class* of clients shares an IP family and a maximum segment
+//! size. The stack cuts a content into segments for each class, and computes the payload checksum
+//! of each segment. In pre-copy mode it also keeps each segment as a whole packet in the port's
+//! memory.
 //!
 //! A connection's send stream is a short list of slices of contents, in the order of sequence
-//! numbers. So the stack finds each segment by its offset, also for a retransmission. To send a
-//! prepared segment it patches addresses, ports, sequence numbers and checksum, and does not read
-//! the payload. Nothing is buffered for retransmission, the ACK is the clock, and the TX ring is
-//! the only output queue. Where the port takes super-segments
-//! ([`nmio::Capabilities::segmentation`]), a run of new segments leaves as one packet: one set of
+//! numbers. So the stack finds the data of any segment by its offset, including retransmissions. To
+//! send a prepared segment, the stack patches addresses, ports, sequence numbers and checksum,
+//! without reading the payload. Nothing is buffered for retransmission, transmission is
+//! ACK-clocked, and the TX ring is the only output queue. If the port supports super-segments
+//! ([`nmio::Capabilities::segmentation`]), a run of new segments is sent as one packet: one set of
 //! headers and the content's own bytes.
 //!
 //! # The paper's Table 1
@@ -111,9 +113,9 @@
 //! | `tcp_close()` | [`Connection::close`] |
 //!
 //! The paper's calls work on a connection at any time. Here a connection is usable only inside a
-//! callback. [`Application::on_message`] and [`Application::on_timer`] can reach any connection by
-//! its name ([`Connection::id`]): when another thread sends a message, or when a timer expires.
-//! Until then a connection may be [parked](Connection::park).
+//! callback. [`Application::on_message`] (another thread has sent a message) and
+//! [`Application::on_timer`] can access any connection by its id ([`Connection::id`]). Until then a
+//! connection may be [parked](Connection::park).
 //!
 //! # Standards
 //! - RFC 9293 for a server: passive open, all later states, half-close, simultaneous close, resets,
@@ -124,27 +126,28 @@
 //! - Loss: a scoreboard (RFC 6675), RACK and tail loss probes (RFC 8985), `NewReno` for peers
 //!   without SACK (RFC 6582).
 //! - Limited transmit (RFC 3042) and proportional rate reduction (RFC 6937).
-//! - Timeouts (RFC 6298), and undoing spurious window reductions (RFC 3522, RFC 3708, RFC 5682).
+//! - Retransmission timeouts (RFC 6298), and undoing spurious window reductions (RFC 3522, RFC
+//!   3708, RFC 5682).
 //! - Congestion: [`Cubic`] (RFC 9438) with `HyStart++` (RFC 9406), [`NewReno`], the paper's
 //!   [`Reno`], and [`Bbr`].
 //! - An initial window of ten segments (RFC 6928), congestion window validation (RFC 7661), ECN
 //!   (RFC 3168), and optional pacing.
-//! - Path MTU: routers' reports (RFC 1191, RFC 8201) where plausible (RFC 5927), and our own probes
-//!   (RFC 4821, RFC 8899).
-//! - Attacks: SYN cookies (RFC 4987), initial sequence numbers (RFC 6528), challenge ACKs (RFC
-//!   5961). There are limits for half-open, open and closed connections, and for one address. Where
-//!   connections, buffers, lists or scoreboards run short, the connection with the least progress
-//!   gives way.
+//! - Path MTU: plausible ICMP errors (RFC 1191, RFC 8201, RFC 5927), and our own probes (RFC 4821,
+//!   RFC 8899).
+//! - Attacks: SYN cookies (RFC 4987), unpredictable initial sequence numbers (RFC 6528), challenge
+//!   ACKs (RFC 5961). The numbers of half-open, open and closed connections, and of connections per
+//!   address, are limited. When connections, buffers, lists or scoreboards run short, the
+//!   connection with the least progress is evicted.
 //!
-//! The state of losses, late segments and reordering is kept beside the TCBs, in a pool that only
-//! connections in trouble use. Without losses, recovery costs one comparison per segment. Every
-//! segment reserves the room of the timestamps option, even if the client sends no timestamps. So a
-//! content is cut the same way for all clients.
+//! State for loss recovery and reordering is kept outside the TCBs, in a pool that only connections
+//! with losses use. Without losses, recovery costs one comparison per segment. Every segment
+//! reserves space for the timestamps option, even if the client sends no timestamps. So a content
+//! is cut the same way for all clients of a class.
 //!
 //! Deliberately absent:
 //! - Active open, urgent data, IP options and TCP Fast Open.
-//! - Delayed acknowledgements: an answer carries the acknowledgement, and without an answer the
-//!   acknowledgement leaves at once.
+//! - Delayed acknowledgements: an answer carries the acknowledgement. Without an answer, the
+//!   acknowledgement is sent immediately.
 //! - A reset for data that arrives after our close (RFC 9293, section 3.6.1): the stack
 //!   acknowledges and discards such data.
 

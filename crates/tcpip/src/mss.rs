@@ -3,13 +3,14 @@
 use crate::content::Family;
 use crate::wire::TIMESTAMPS_LEN;
 
-/// Minimum MSS that we use, whatever a peer advertises. It includes 12 bytes for timestamps.
+/// Minimum MSS that we use, even if a peer advertises less. It includes 12 bytes for timestamps.
 ///
-/// Smaller segments would only cost work. RFC 9293, section 3.7.1, leaves the minimum open.
+/// Smaller segments would only cost more work per byte. RFC 9293, section 3.7.1, defines no
+/// minimum.
 pub const MIN_MSS: u16 = 88;
-/// MSS of an IPv4 peer that does not advertise one (RFC 9293, section 3.7.1).
+/// MSS assumed for an IPv4 peer that advertises none (RFC 9293, section 3.7.1).
 pub const DEFAULT_MSS_V4: u16 = 536;
-/// MSS of an IPv6 peer that does not advertise one.
+/// MSS assumed for an IPv6 peer that advertises none (RFC 9293, section 3.7.1).
 pub const DEFAULT_MSS_V6: u16 = 1220;
 /// Length of the longest link header in bytes: Ethernet with a VLAN tag.
 const LINK_HEADER: usize = eth::TAGGED_HEADER_LEN;
@@ -40,8 +41,8 @@ impl OwnMss {
         }
     }
 
-    /// Returns the MSS that a peer `advertised` in its SYN, or the default (RFC 9293, section
-    /// 3.7.1).
+    /// Returns the MSS that a peer `advertised` in its SYN, or the family's default (RFC 9293,
+    /// section 3.7.1).
     pub(crate) fn advertised_or_default(family: Family, advertised: Option<u16>) -> u16 {
         advertised.unwrap_or(match family {
             Family::V4 => DEFAULT_MSS_V4,
@@ -49,11 +50,11 @@ impl OwnMss {
         })
     }
 
-    /// Returns the maximum data in a segment to a peer, in bytes. Returns `None` if a frame of the
-    /// port is too small for any segment.
+    /// Returns the maximum number of data bytes in a segment to a peer. Returns `None` if the
+    /// port's frames are too small for any segment.
     ///
-    /// Room for timestamps is reserved even if they are not used, so that one segmentation of a
-    /// content serves all peers. (RFC 6691 reserves it only if they are used.)
+    /// Space for timestamps is always reserved, so that peers with and without timestamps share the
+    /// same segments of a content. (RFC 6691 subtracts this space only if timestamps are used.)
     pub(crate) fn effective(
         self,
         family: Family,

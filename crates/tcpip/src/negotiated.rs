@@ -1,8 +1,8 @@
-//! What both sides agreed on in the handshake.
+//! The TCP features negotiated in the handshake.
 
 use std::fmt;
 
-/// TCP options and ECN that both sides agreed on in the handshake.
+/// TCP options and ECN support negotiated in the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Negotiated(u8);
 
@@ -12,7 +12,8 @@ impl Negotiated {
     const SCALED: u8 = 1 << 6;
     const ECN: u8 = 1 << 7;
 
-    /// `peer_scale` is the shift of the peer's windows, 0 to 14, if windows are scaled.
+    /// `peer_scale` is the shift count of the peer's window field, 0 to 14, or `None` without
+    /// window scaling.
     pub(crate) const fn new(
         sack: bool,
         timestamps: bool,
@@ -55,7 +56,8 @@ impl Negotiated {
         self.0 & Self::ECN != 0
     }
 
-    /// Returns the shift of the peer's windows, 0 to 14 (RFC 7323); 0 if windows are not scaled.
+    /// Returns the shift count of the peer's window field, 0 to 14 (RFC 7323); 0 without window
+    /// scaling.
     #[inline(always)]
     pub const fn peer_scale(self) -> u8 {
         self.0 & 0x0f

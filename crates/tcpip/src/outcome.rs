@@ -1,34 +1,34 @@
-//! Results of a connection's methods, which tell the stack what to do.
+//! Results of a connection's methods, which tell the stack what to do next.
 
 use crate::connection::Plan;
 use crate::wire::Segment;
 
-/// What to do with an unexpected segment.
+/// What to do with a segment that the fast path did not expect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Process the segment, trimmed to the window.
     Process(Segment),
-    /// Process the segment, trimmed to the window; it completes the handshake.
+    /// Process the segment, trimmed to the window, which completes the handshake.
     Establish(Segment),
     Drop,
     /// Answer with an ACK.
     Acknowledge,
     /// Retransmit the SYN-ACK.
     SynAck,
-    /// Answer with a reset, as if there were no connection.
+    /// Answer with a reset, as if the connection did not exist.
     Reset,
-    /// Open a new connection in place of this one.
+    /// Replace this connection by a new one, which the segment opens.
     Reopen,
     /// Forget the connection. The application does not know it, or knows that it has ended.
     Forget,
-    /// The peer has reset the connection.
+    /// Close the connection, because the peer has reset it.
     Close,
 }
 
-/// Effect of an acknowledgement of our FIN.
+/// State of the connection after an acknowledgement that may cover our FIN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterFin {
-    /// The connection continues.
+    /// The connection stays open.
     Open,
     /// Both sides have closed; TIME-WAIT begins.
     TimeWait,
@@ -36,23 +36,24 @@ pub(crate) enum AfterFin {
     Finished,
 }
 
-/// What happens to a segment's data.
+/// What the stack does with a segment's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
-    /// Drop the data: nobody reads it.
+    /// Drop the data, because the application no longer reads it.
     Dropped,
     /// Offer the data to the application: it is next in order.
     Offered,
-    /// Store the data in the receive buffer: it is out of order, or earlier data is not consumed.
+    /// Store the data in the receive buffer: it is out of order, or earlier data has not been
+    /// consumed.
     Buffered,
 }
 
 /// What to do when a connection's deadline has passed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expiry {
-    /// Transmit what the windows allow.
+    /// Transmit as much data as the windows allow.
     Transmit,
-    /// Do nothing yet.
+    /// Do nothing; the deadline has been moved.
     Wait,
     /// Retransmit the SYN-ACK.
     SynAck,
@@ -62,13 +63,13 @@ pub(crate) enum Expiry {
     ProbeWindow(Plan),
     /// Send a keep-alive.
     KeepAlive,
-    /// Offer data again to an application that found no room before.
+    /// Offer data again to an application whose last write failed for lack of room.
     OfferAgain,
     /// Close our side: the connection was idle for too long.
     CloseIdle,
-    /// Give the connection up: the peer does not answer.
+    /// Give up the connection, because the peer does not answer.
     TimeOut,
-    /// Reset the connection and give it up.
+    /// Give up the connection and send a reset.
     Reset,
     /// Forget the connection. The application does not know it, or knows that it has ended.
     Forget,
@@ -79,12 +80,12 @@ pub(crate) enum Expiry {
 pub(crate) enum ControlSegment {
     /// Acknowledges the received data.
     Ack,
-    /// Starts one before the sequence number that the peer expects, so that the peer must answer
+    /// Repeats the last sequence number before the next expected one, so that the peer must answer
     /// (RFC 1122, section 4.2.3.6).
     KeepAlive,
     SynAck,
-    /// Closes our side after the written data.
+    /// Closes our side after all written data.
     Fin,
-    /// Resets the connection, with a sequence number that the peer accepts.
+    /// Resets the connection, using a sequence number that the peer accepts.
     Reset,
 }

@@ -1,26 +1,27 @@
-//! Bounded pools, the connections that hold their slots, and the slots held by each client address.
+//! Bounded pools of slots, and accounting: which connection holds each slot, and how many slots
+//! each client address holds.
 
 use std::ops::{Index, IndexMut};
 
 use crate::table::Table;
 
-/// An index that refers to no slot.
+/// Marks the absence of an index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A bounded pool, whose slots are held by connections.
+/// A kind of bounded pool, whose slots are held by connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pool {
     /// Places in the connection table.
     Connections,
     /// Receive buffers.
     RecvBuffers,
-    /// Write buffers: bytes that belong to no content.
+    /// Buffers for written bytes that belong to no content.
     WriteBuffers,
     /// Lists of stream entries.
     EntryLists,
-    /// Scoreboards of the second size.
+    /// Scoreboards of the middle one of three sizes.
     Boards,
-    /// Scoreboards of the third size.
+    /// Scoreboards of the largest size.
     LargeBoards,
 }
 
@@ -31,36 +32,37 @@ impl Pool {
 /// A client address, or an IPv6 network that counts as one address.
 #[derive(Debug)]
 struct Peer {
-    /// From [`Keys::hash_peer`](crate::table::Keys::hash_peer). Peers with equal hashes count as
-    /// one.
+    /// Hash from [`Keys::hash_peer`](crate::table::Keys::hash_peer). Peers with equal hashes count
+    /// as one.
     hash: u64,
-    /// Number of slots held in each pool. If there are none of [`Pool::Connections`], the entry is
-    /// free.
+    /// Number of slots held in each pool. The entry is free if the number for [`Pool::Connections`]
+    /// is 0.
     held: [u32; Pool::COUNT],
 }
 
-/// Client addresses with established connections.
+/// Client addresses with established connections, and the slots that they hold.
 ///
-/// The list never moves its entries; the table holds their indices.
+/// Entries never move, so the hash table can store their indices.
 #[derive(Debug)]
 pub(crate) struct Peers {
     table: Table,
     list: Vec<Peer>,
     free: Vec<u32>,
-    /// Number of slots of each pool.
+    /// Total number of slots of each pool.
     sizes: [u32; Pool::COUNT],
-    /// The holders of each pool's slots. [`Pool::Connections`] has no list.
+    /// The holder of each slot, by pool. The list of [`Pool::Connections`] is unused.
     owners: [Vec<Owner>; Pool::COUNT],
 }
 
 impl Peers {
-    /// Returns the bytes of memory for `connections` connections.
+    /// Returns the memory needed for `connections` connections, in bytes.
     pub(crate) fn bytes(connections: u32) -> usize {
         let each = size_of::<Peer>() + size_of::<u32>();
         Table::bytes(connections) + connections as usize * each
     }
 
-    /// Makes an empty collection for pools of these sizes. Memory is touched on first use.
+    /// Creates an empty collection for pools of these sizes. Physical memory is used only as
+    /// entries are added.
     pub(crate) fn new(sizes: [u32; Pool::COUNT]) -> Self {
         let connections = sizes[Pool::Connections as usize];
         Self {
@@ -72,14 +74,14 @@ impl Peers {
         }
     }
 
-    /// Returns the peer with this hash, if it has connections.
+    /// Returns the index of the peer with this hash, if it has connections.
     pub(crate) fn find(&self, hash: u64) -> Option<u32> {
         let is_it = |index: u32| self.list[index as usize].hash == hash;
         self.table.find(hash as u32, is_it)
     }
 
-    /// Adds a connection of the peer with this hash. There is always a free entry, because peers
-    /// never outnumber connections.
+    /// Adds a connection of the peer with this hash, and returns the peer's index. A free entry
+    /// always exists, because peers never outnumber connections.
     pub(crate) fn join(&mut self, hash: u64) -> u32 {
         let index = self.find(hash).unwrap_or_else(|| self.add(hash));
         self.count(index, Pool::Connections);
@@ -99,7 +101,7 @@ impl Peers {
         index
     }
 
-    /// Removes a connection, which has already released all its slots.
+    /// Removes a connection of the peer. The connection must have released all its other slots.
     pub(crate) fn leave(&mut self, index: u32) {
         self.discount(index, Pool::Connections);
         if self.held(index, Pool::Connections) == 0 {
@@ -111,14 +113,14 @@ impl Peers {
         }
     }
 
-    /// Counts a slot of `pool` taken by a connection of the peer.
+    /// Counts a slot of `pool` that a connection of the peer has taken.
     fn count(&mut self, index: u32, pool: Pool) {
         if let Some(peer) = self.list.get_mut(index as usize) {
             peer.held[pool as usize] += 1;
         }
     }
 
-    /// Subtracts a slot of `pool` released by a connection of the peer.
+    /// Subtracts a slot of `pool` that a connection of the peer has released.
     fn discount(&mut self, index: u32, pool: Pool) {
         if let Some(peer) = self.list.get_mut(index as usize) {
             let held = &mut peer.held[pool as usize];
@@ -127,18 +129,18 @@ impl Peers {
         }
     }
 
-    /// Returns how many slots of `pool` the peer holds; 0 for [`NONE`].
+    /// Returns the number of slots of `pool` that the peer holds; 0 for [`NONE`].
     pub(crate) fn held(&self, index: u32, pool: Pool) -> u32 {
         let peer = self.list.get(index as usize);
         peer.map_or(0, |peer| peer.held[pool as usize])
     }
 
-    /// Returns the number of slots of a pool.
+    /// Returns the total number of slots of a pool.
     pub(crate) fn size(&self, pool: Pool) -> u32 {
         self.sizes[pool as usize]
     }
 
-    /// Returns the number of slots of a pool that were ever held.
+    /// Returns the number of slots of a pool that have been used so far.
     pub(crate) fn slots(&self, pool: Pool) -> usize {
         self.owners[pool as usize].len()
     }
@@ -168,8 +170,8 @@ impl Peers {
         self.discount(peer, pool);
     }
 
-    /// Returns the number of peers with connections, and the number of slots they hold in each
-    /// pool.
+    /// Returns the number of peers with connections, and the total number of slots they hold in
+    /// each pool.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn totals(&self) -> (usize, [u32; Pool::COUNT]) {
         let mut held = [0; Pool::COUNT];
@@ -183,25 +185,25 @@ impl Peers {
     }
 }
 
-/// A connection that holds a slot of a pool, or asks for one.
+/// A connection that holds or requests a slot of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
-    /// Index of its TCB, or [`NONE`].
+    /// Index of the connection's TCB, or [`NONE`].
     pub(crate) id: u32,
-    /// Its client's entry in [`Peers`], or [`NONE`].
+    /// Index of the client in [`Peers`], or [`NONE`].
     pub(crate) peer: u32,
 }
 
-/// Number of slots that always keep their memory.
+/// Number of slots whose memory is never freed.
 const MIN_KEPT: usize = 64;
 
-/// What a slot of a lending pool holds.
+/// A resource that a [`LendingPool`] can lend.
 pub(crate) trait Lendable: Default {
-    /// Empties the slot for its next holder, and keeps its memory.
+    /// Empties the resource for the next holder, but keeps its memory.
     fn clear(&mut self);
 }
 
-/// A bounded pool that lends its slots.
+/// A bounded pool that lends its slots to connections.
 ///
 /// A released slot keeps its memory until [`trim`](Self::trim), so that a steady state needs no
 /// allocations.
@@ -229,7 +231,7 @@ impl<T> IndexMut<u32> for LendingPool<T> {
 }
 
 impl<T: Lendable> LendingPool<T> {
-    /// Makes a pool of at most `limit` slots.
+    /// Creates a pool of at most `limit` slots.
     pub(crate) fn new(pool: Pool, limit: u32) -> Self {
         Self {
             list: Vec::new(),
@@ -239,7 +241,8 @@ impl<T: Lendable> LendingPool<T> {
         }
     }
 
-    /// Takes an empty slot, which may have no memory yet. Returns `None` if all slots are in use.
+    /// Lends an empty slot to `owner`; its memory may not be allocated yet. Returns `None` if all
+    /// slots are in use.
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -254,7 +257,7 @@ impl<T: Lendable> LendingPool<T> {
         Some(index)
     }
 
-    /// Releases a slot.
+    /// Takes a slot back from its holder.
     pub(crate) fn release(&mut self, index: u32, peers: &mut Peers) {
         self.list[index as usize].clear();
         peers.give_back(self.pool, index);
@@ -266,13 +269,14 @@ impl<T: Lendable> LendingPool<T> {
         !self.free.is_empty() || self.list.len() < self.limit as usize
     }
 
-    /// Returns whether [`trim`](Self::trim) may soon find memory to free.
+    /// Returns whether it is worthwhile to call [`trim`](Self::trim) regularly.
     #[inline]
     pub(crate) fn has_surplus(&self) -> bool {
         self.free.has_surplus()
     }
 
-    /// Frees the memory of one slot that was unused for a while. Returns whether there was one.
+    /// Frees the memory of one slot that was not needed since the last
+    /// [`reset_peak`](Self::reset_peak). Returns whether there was such a slot.
     pub(crate) fn trim(&mut self) -> bool {
         let slot = self.free.next_surplus();
         if let Some(slot) = slot {
@@ -281,7 +285,7 @@ impl<T: Lendable> LendingPool<T> {
         slot.is_some()
     }
 
-    /// Starts a new measurement of the peak.
+    /// Restarts the measurement of the peak number of slots in use.
     pub(crate) fn reset_peak(&mut self) {
         self.free.reset_peak();
     }
@@ -292,28 +296,28 @@ impl<T: Lendable> LendingPool<T> {
         self.free.in_use()
     }
 
-    /// Returns all slots that were ever used.
+    /// Returns all slots that have been used so far.
     #[cfg(test)]
     pub(crate) fn all(&self) -> &[T] {
         &self.list
     }
 }
 
-/// The free slots of a pool. The last slot released is taken first.
+/// The free slots of a pool. The slot released last is reused first.
 ///
-/// Memory is freed at the other end, from the slots that were unused for longest.
+/// Memory is freed at the other end, starting with the slots that have been free for longest.
 #[derive(Debug, Default)]
 struct FreeList {
     slots: Vec<u32>,
-    /// Number of slots at the front of `slots` whose memory is freed.
+    /// Number of slots at the front of `slots` whose memory has been freed.
     without_memory: usize,
     in_use: usize,
-    /// Maximum number of slots in use at once since [`reset_peak`](Self::reset_peak).
+    /// Maximum number of slots in use at the same time since [`reset_peak`](Self::reset_peak).
     peak: usize,
 }
 
 impl FreeList {
-    /// Takes a free slot.
+    /// Removes and returns the slot released last.
     fn pop(&mut self) -> Option<u32> {
         let slot = self.slots.pop()?;
         self.without_memory = self.without_memory.min(self.slots.len());
@@ -327,7 +331,7 @@ impl FreeList {
         self.peak = self.peak.max(self.in_use);
     }
 
-    /// Returns a slot.
+    /// Adds a released slot.
     fn push(&mut self, slot: u32) {
         self.slots.push(slot);
         self.in_use -= 1;
@@ -344,14 +348,14 @@ impl FreeList {
         self.in_use
     }
 
-    /// Returns whether [`next_surplus`](Self::next_surplus) may soon return a slot.
+    /// Returns whether more free slots hold memory than [`MIN_KEPT`].
     #[inline]
     fn has_surplus(&self) -> bool {
         self.slots.len() > self.without_memory + MIN_KEPT
     }
 
-    /// Returns a free slot whose memory can be freed: it was unused since the last reset of the
-    /// peak.
+    /// Returns a free slot whose memory can be freed, because even the peak since the last reset
+    /// did not need it.
     fn next_surplus(&mut self) -> Option<u32> {
         let with_memory = self.in_use + self.slots.len() - self.without_memory;
         if with_memory <= self.peak.max(MIN_KEPT) {
@@ -362,7 +366,7 @@ impl FreeList {
         slot
     }
 
-    /// Starts a new measurement of the peak.
+    /// Restarts the measurement of the peak number of slots in use.
     fn reset_peak(&mut self) {
         self.peak = self.in_use;
     }
@@ -381,7 +385,7 @@ mod tests {
         fn peers_agree_with_a_hash_map(steps in prop::collection::vec((any::<bool>(), 0u64..12), 1..300)) {
             let mut peers = Peers::new([20; Pool::COUNT]);
             let mut map: HashMap<u64, (u32, u32)> = HashMap::new();
-            // Hashes near the end of the table, so that probing wraps.
+            // Use hashes near the end of the table, so that probing wraps around.
             let hash_of = |peer: u64| peer / 3 + 61;
             let mut connections = 0;
             for (joins, peer) in steps {
@@ -421,10 +425,10 @@ mod tests {
         assert_eq!(list.next_surplus(), None, "all slots were in use just now");
         list.reset_peak();
         let given_back: Vec<u32> = std::iter::from_fn(|| list.next_surplus()).collect();
-        // These slots were free for longest.
+        // The slots released first lose their memory.
         assert!(given_back.into_iter().eq(0..936));
         assert!(!list.has_surplus());
-        // Slots with memory are taken first.
+        // Slots that still have memory are reused first.
         for slot in (936..1_000).rev() {
             assert_eq!(list.pop(), Some(slot));
         }

@@ -6,22 +6,23 @@ pub const INITIAL_RTO_MS: u32 = 1_000;
 pub const INITIAL_RTO_AFTER_LOSS_MS: u32 = 3_000;
 /// Default minimum timeout in milliseconds, as in Linux.
 ///
-/// RFC 6298, section 2.4, asks for one second because clocks were coarse. Current systems use less.
+/// RFC 6298, section 2.4, recommends one second because clocks were coarse. Current systems use
+/// less.
 pub const MIN_RTO_MS: u32 = 200;
 /// Maximum timeout (RFC 6298, section 2.5), in milliseconds.
 pub const MAX_RTO_MS: u32 = 60_000;
 
-/// Clock granularity (G of RFC 6298) in microseconds: one tick of the timers.
+/// Clock granularity (G in RFC 6298) in microseconds: one timer tick.
 const GRANULARITY: u32 = 1_000;
 /// Maximum RTT sample in microseconds; longer samples are clamped.
 const MAX_RTT: u32 = 60_000_000;
-/// Maximum number of doublings: with more the timeout stays at its maximum.
+/// Maximum number of doublings. Beyond it the timeout would exceed its maximum anyway.
 const MAX_BACKOFF: u32 = 10;
 
 const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
 const _: () = assert!(MAX_RTO_MS <= u16::MAX as u32);
 
-/// Smoothed round-trip time and its variation.
+/// Round-trip time statistics of a connection, and the timeout derived from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rtt {
     /// Smoothed RTT in microseconds; 0 before the first sample.
@@ -30,7 +31,7 @@ pub(crate) struct Rtt {
     rttvar: u32,
     /// Minimum RTT in microseconds; 0 before the first sample.
     min: u32,
-    /// Timeout that follows from these values, in milliseconds, at most [`MAX_RTO_MS`]; 0 before
+    /// Timeout computed from `srtt` and `rttvar`, in milliseconds, at most [`MAX_RTO_MS`]; 0 before
     /// the first sample.
     timeout: u16,
 }
@@ -63,7 +64,7 @@ impl Rtt {
             self.min = rtt;
         } else {
             self.min = self.min.min(rtt);
-            // RTTVAR has weight 1/4 and SRTT 1/8 for the new sample: beta and alpha in the RFC.
+            // The new sample has weight 1/4 in RTTVAR and 1/8 in SRTT: beta and alpha in the RFC.
             let deviation = self.srtt.abs_diff(rtt);
             self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
             self.srtt = (self.srtt - self.srtt / 8 + rtt / 8).max(1);
@@ -73,9 +74,10 @@ impl Rtt {
         self.timeout = micros.div_ceil(1000).min(MAX_RTO_MS) as u16;
     }
 
-    /// Returns the timeout in milliseconds. It is at least `min_rto_ms`, doubled `backoff` times.
+    /// Returns the timeout in milliseconds: at least `min_rto_ms`, then doubled `backoff` times, at
+    /// most [`MAX_RTO_MS`].
     ///
-    /// `after_loss` means that the SYN-ACK was retransmitted.
+    /// `after_loss` is set if the SYN-ACK was retransmitted.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
         let base = match self.timeout {

@@ -1,4 +1,4 @@
-//! A stack as the transport of a host.
+//! Connects a TCP stack to the IP layer of a host.
 
 use ip::{IcmpError, PROTOCOL_TCP, Packet, Transports};
 use nmio::{Instant, Port};
@@ -6,10 +6,10 @@ use nmio::{Instant, Port};
 use crate::congestion::{CongestionControl, Cubic};
 use crate::stack::{Application, Stack};
 
-/// A complete server for applications that use only TCP.
+/// An IP host with TCP as its only transport, ready for an event loop.
 pub type Server<A, C = Cubic> = ip::Server<Stack<A, C>>;
 
-/// A stack handles every TCP segment, including those without a connection.
+/// The stack handles every TCP segment, including those that belong to no connection.
 impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C> {
     #[inline(always)]
     fn serves(&self, protocol: u8, port: u16) -> bool {

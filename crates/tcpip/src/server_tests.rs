@@ -24,7 +24,7 @@ fn answer(server: &mut Server<App, NewReno>, packet: &[u8]) -> Option<Vec<u8>> {
 /// The route from the peer to us.
 const ROUTE: Route = Route::to_server(false, 12_345, 53);
 
-/// Builds a "port unreachable" error about a packet that we sent with this protocol.
+/// Builds an ICMP "port unreachable" error about a packet that we sent with this protocol number.
 fn unreachable(protocol: u8) -> Vec<u8> {
     let ours = ROUTE.back().packet(protocol, &[0; 8]);
     ROUTE.icmp_error(IcmpError::Unreachable(3), &ours)

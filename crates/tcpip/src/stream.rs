@@ -1,4 +1,5 @@
-//! The send stream: a list of the written data, in the order of sequence numbers.
+//! The send stream: the list of data written but not yet acknowledged, in the order of sequence
+//! numbers.
 
 use std::collections::VecDeque;
 
@@ -11,22 +12,22 @@ use crate::wire::Seq;
 /// With 66 entries a response can have 32 parts: two entries for each part, one for the head and
 /// one for the end.
 pub const STREAM_ENTRIES: usize = OWN_ENTRIES + LIST_ENTRIES;
-/// Number of entries inside every connection.
+/// Number of entries stored inside every connection.
 const OWN_ENTRIES: usize = 2;
-/// Number of entries in a list that a connection borrows when it needs more.
+/// Number of entries in the list that a connection borrows when it needs more than its own.
 const LIST_ENTRIES: usize = 64;
 
-/// The source of a stream entry's bytes: a content or a write buffer.
+/// The source of a stream entry's bytes: the index of a content or a write buffer, with flag bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Source(u32);
 
 impl Source {
     const BUFFER: u32 = 1 << 31;
-    /// Marks an entry that ends before its content does.
+    /// Flag of an entry that ends before the end of its content.
     const SHORT: u32 = 1 << 30;
 
-    /// Makes the source of a slice of a content. `is_short` means that the content continues after
-    /// it.
+    /// Makes the source of a slice of a content. `is_short` tells that the slice ends before the
+    /// content does.
     #[inline(always)]
     pub(crate) const fn content(index: u32, is_short: bool) -> Self {
         Self(if is_short { index | Self::SHORT } else { index })
@@ -36,7 +37,7 @@ impl Source {
         Self(index | Self::BUFFER)
     }
 
-    /// Returns the index of the write buffer, if the source is one.
+    /// Returns the index of the write buffer, or `None` for a content.
     #[inline(always)]
     pub(crate) const fn buffer(self) -> Option<u32> {
         if self.0 & Self::BUFFER == 0 {
@@ -61,25 +62,26 @@ impl Source {
 
 const _: () = assert!(crate::content::MAX_CONTENTS <= 1 << 30);
 
-/// A range of a source.
+/// A range of bytes in a content or write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Slice {
     pub(crate) source: Source,
     /// Offset of the range in the source, in bytes.
     pub(crate) from: u32,
-    /// Length in bytes; 0 only in a segment without data.
+    /// Length of the range in bytes; 0 only in a segment without data.
     pub(crate) len: u32,
     /// Parameters of the response, for [`Application::render`](crate::Application::render).
     pub(crate) params: Params,
 }
 
-/// Parameters of a response: the upper half, then the lower half. Two words avoid padding.
+/// A response's 64-bit parameters, as upper and lower half. Two 32-bit words avoid padding.
 type Params = [u32; 2];
 
 /// One entry of the send stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// End of the entry in the stream. `until` is its end in the source.
+    /// Sequence number after the entry's last byte. `until` is the offset of the entry's end in the
+    /// source.
     end: Seq,
     until: u32,
     source: Source,
@@ -87,7 +89,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// An unused entry.
+    /// Fills the unused entries of a connection.
     const NONE: Self = Self {
         end: Seq(0),
         until: 0,
@@ -95,7 +97,7 @@ impl Entry {
         params: [0; 2],
     };
 
-    /// Returns the part of the entry from `seq` on.
+    /// Returns the slice from `seq` to the end of the entry.
     #[inline(always)]
     fn rest(&self, seq: Seq) -> Slice {
         let len = self.end.since(seq);
@@ -108,7 +110,7 @@ impl Entry {
     }
 }
 
-/// The pool of entry lists, for connections that need more entries than their own.
+/// The pool of entry lists, for connections that need more than [`OWN_ENTRIES`] entries.
 pub(crate) type Lists = LendingPool<VecDeque<Entry>>;
 
 impl Lendable for VecDeque<Entry> {
@@ -119,14 +121,14 @@ impl Lendable for VecDeque<Entry> {
 
 /// A connection's send stream.
 ///
-/// The first two entries are stored inside the TCB, so that a short response needs no list. The
-/// others are in a borrowed list.
+/// The first two entries are stored inside the TCB, so that a short response needs no list. All
+/// later entries are in a borrowed list.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     own: [Entry; OWN_ENTRIES],
-    /// First byte of the first entry.
+    /// Sequence number of the first entry's first byte.
     start: Seq,
-    /// End of the last entry.
+    /// Sequence number after the last entry's last byte.
     end: Seq,
     /// Index of the borrowed list, or [`NONE`].
     list: u32,
@@ -143,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// Returns the sequence number after the written data, which is that of a FIN.
+    /// Returns the sequence number after the last written byte, which is also that of our FIN.
     #[inline(always)]
     pub(crate) fn end(&self) -> Seq {
         self.end
@@ -154,8 +156,8 @@ impl Stream {
         self.start == self.end
     }
 
-    /// Returns the number of entries for which the stream has room. `has_list` assumes that a list
-    /// is free.
+    /// Returns how many more entries the stream can hold. If `has_list` is set, assumes that the
+    /// connection can borrow a list.
     pub(crate) fn room(&self, lists: &Lists, has_list: bool) -> usize {
         let used = self.entries(lists).count();
         if self.list != NONE || has_list || lists.has_free() {
@@ -165,7 +167,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether distances in the stream still fit 32 bits after a write of `len` bytes.
+    /// Returns whether the stream still spans less than 4 GiB after a write of `len` bytes.
     #[inline(always)]
     fn has_span(&self, len: u32) -> bool {
         // One sequence number is reserved for the FIN.
@@ -175,18 +177,18 @@ impl Stream {
             .is_some_and(|span| span < u32::MAX)
     }
 
-    /// Returns whether another entry fits without a list.
+    /// Returns whether another entry fits in the TCB, without a list.
     #[inline(always)]
     fn has_own_place(&self) -> bool {
         self.is_empty() || self.own[0].end == self.end
     }
 
-    /// Appends an entry. If the connection's own two entries are used, it goes to a list borrowed
-    /// for `owner`.
+    /// Appends an entry. If both entries in the TCB are used, borrows a list for `owner`, and
+    /// appends the entry there.
     ///
     /// # Errors
-    /// The stream is full or would span 4 GiB, and is unchanged. The error names the pool if no
-    /// list was free.
+    /// The stream is full or would span 4 GiB. The stream is then unchanged. If no list was free,
+    /// the error contains the pool.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -232,7 +234,8 @@ impl Stream {
         }
     }
 
-    /// Extends the last entry if it is a write buffer that `fits` accepts. Returns that buffer.
+    /// Extends the last entry by `len` bytes if it is a write buffer that `fits` accepts. Returns
+    /// the buffer's index.
     pub(crate) fn extend(
         &mut self,
         len: u32,
@@ -257,7 +260,8 @@ impl Stream {
         self.end = end;
     }
 
-    /// Merges a slice into the last entry, if it continues that entry. Returns whether it did.
+    /// Merges a slice into the last entry if it continues where that entry ends. Returns whether
+    /// the slice was merged.
     pub(crate) fn merge(&mut self, slice: Slice, lists: &mut Lists) -> bool {
         let has_span = self.has_span(slice.len);
         let Some(last) = self.last(lists) else {
@@ -274,7 +278,7 @@ impl Stream {
         goes_on
     }
 
-    /// Returns the number of write buffers in the stream.
+    /// Returns the number of write buffers to which the stream refers.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn write_buffers(&self, lists: &Lists) -> usize {
         let entries = self.entries(lists);
@@ -294,8 +298,8 @@ impl Stream {
         self.own[..own].iter().chain(list.into_iter().flatten())
     }
 
-    /// Returns the bytes from `seq` to the end of its entry, or `None` at or after the end of the
-    /// stream. `seq` must not be before the first entry.
+    /// Returns the slice from `seq` to the end of its entry, or `None` if `seq` is at or after the
+    /// stream's end. `seq` must not be before the first entry.
     #[inline(always)]
     pub(crate) fn locate(&self, seq: Seq, lists: &Lists) -> Option<Slice> {
         let at = seq.since(self.start);
@@ -313,8 +317,8 @@ impl Stream {
         })
     }
 
-    /// Returns the start of the entry that contains `seq`. The same rule for `seq` applies as for
-    /// [`locate`](Self::locate).
+    /// Returns the sequence number at which the entry that contains `seq` starts. `seq` must not be
+    /// before the first entry.
     pub(crate) fn entry_start(&self, seq: Seq, lists: &Lists) -> Seq {
         let at = seq.since(self.start);
         let ends = self.entries(lists).map(|entry| entry.end);
@@ -322,7 +326,8 @@ impl Stream {
         before.last().unwrap_or(self.start)
     }
 
-    /// Removes the first entry if it ends at or before `una`. Returns its source.
+    /// Removes the first entry if it ends at or before `una`, that is, if it is acknowledged.
+    /// Returns its source.
     #[inline(always)]
     pub(crate) fn retire(
         &mut self,
@@ -348,7 +353,8 @@ impl Stream {
         first.source
     }
 
-    /// Removes the oldest entry of the borrowed list. Returns an empty list to the pool.
+    /// Removes and returns the oldest entry of the borrowed list. Gives the list back to the pool
+    /// when it is empty.
     #[cold]
     fn take_from_list(&mut self, lists: &mut Lists, peers: &mut Peers) -> Entry {
         let list = &mut lists[self.list];
@@ -360,7 +366,7 @@ impl Stream {
     }
 }
 
-/// Appends an entry to a list. The first entry allocates the whole list.
+/// Appends an entry to a list. The list is allocated at its full capacity with the first entry.
 #[cold]
 fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>> {
     if list.len() == LIST_ENTRIES {
@@ -371,7 +377,8 @@ fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>>
     Ok(())
 }
 
-/// Finds `seq` in a list of consecutive entries. One of them must contain it.
+/// Returns the slice from `seq` to the end of its entry in a list of consecutive entries. One entry
+/// must contain `seq`.
 #[cold]
 fn locate_in(list: &VecDeque<Entry>, start: Seq, seq: Seq) -> Slice {
     let at = seq.since(start);

@@ -42,12 +42,12 @@ impl Rig {
     }
 }
 
-/// Returns a slice of a whole content.
+/// Returns a slice that covers a whole content of `len` bytes.
 fn whole(index: u32, len: u32) -> Slice {
     slice(index, 0..len, len)
 }
 
-/// Returns a slice of a content of `len` bytes. Its parameters need more than 32 bits.
+/// Returns the slice `range` of a content of `len` bytes. Its parameters use both 32-bit halves.
 fn slice(index: u32, range: std::ops::Range<u32>, len: u32) -> Slice {
     let source = Source::content(index, range.end < len);
     let params = u64::from(index) << 33 | 5;
@@ -100,7 +100,7 @@ fn distances_in_the_stream_fit_32_bits() {
     rig.push(whole(1, 1 << 31)).unwrap();
     assert!(rig.stream.has_span((1 << 31) - 2));
     assert!(!rig.stream.has_span((1 << 31) - 1));
-    // The longest entry can be located up to its last byte.
+    // Every byte of the longest possible entry can be located.
     let mut rig = Rig::new(0, 0);
     rig.push(whole(1, u32::MAX - 1)).unwrap();
     let place = rig.locate(u32::MAX - 2).unwrap();
@@ -187,8 +187,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Compares the stream with a plain list of bytes, which has the content and offset of each
-    /// byte.
+    /// Compares the stream with a simple model: a list with the content and offset of each byte.
     #[test]
     fn the_stream_agrees_with_a_list(
         start: u32,
@@ -198,7 +197,7 @@ proptest! {
         let mut rig = Rig::new(start, max_lists);
         let mut una = Seq(start);
         let mut list: Vec<(u32, u32)> = Vec::new();
-        // Content and length of each entry. `last` is where the last slice ends.
+        // Model of the entries: content and length of each. `last` is the end of the last slice.
         let mut entries: VecDeque<(u32, usize)> = VecDeque::new();
         let mut last = None;
         for (number, step) in steps.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The connection table: it finds a TCB by addresses and ports, with a keyed hash.
+//! The connection table: finds a TCB by a keyed hash of addresses and ports.
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::wire::Seq;
 
-/// Computes hashes of connections with secret keys.
+/// The secret keys for all hashes of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     table: RandomState,
@@ -21,13 +21,12 @@ impl Keys {
         let [a, b, c, d] = secret;
         Self {
             table: RandomState::with_seeds(a, b, c, d),
-            // Separate keys, so that information leaked by one hash does not help against the
-            // other.
+            // Separate keys, so that a leak through one hash does not help to attack the other.
             sequence: (a ^ c.rotate_left(17), b ^ d.rotate_left(43)),
         }
     }
 
-    /// Returns the hash of a connection. In `addresses` the peer is the source.
+    /// Returns the hash of a connection for the table. In `addresses` the peer is the source.
     #[inline(always)]
     pub(crate) fn hash(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> u32 {
         let mut hasher = self.table.build_hasher();
@@ -51,9 +50,9 @@ impl Keys {
         }
     }
 
-    /// Returns two secret numbers of a connection: a part of its initial sequence number, and its
-    /// timestamp offset (RFC 7323, section 5.4). So timestamps do not reveal our uptime, and a
-    /// later connection between the same ports has later timestamps.
+    /// Returns two secret offsets of a connection, one for its initial sequence number and one for
+    /// its timestamps (RFC 7323, section 5.4). So timestamps do not reveal our uptime, but still
+    /// increase between successive connections of the same addresses and ports.
     pub(crate) fn offsets(
         &self,
         addresses: &Addresses,
@@ -66,7 +65,7 @@ impl Keys {
         (Seq(secret as u32), (secret >> 32) as u32)
     }
 
-    /// Returns a keyed hash of a connection and of `about`. Its input is longer than that of
+    /// Returns a keyed hash of a connection and of `about`. The input is longer than that of
     /// [`offsets`](Self::offsets), so neither result reveals the other.
     pub(crate) fn mac(
         &self,
@@ -81,8 +80,9 @@ impl Keys {
         hasher.finish()
     }
 
-    /// Returns the hash of the owner of an address. Over IPv4 this is one host. Over IPv6 it is a
-    /// network of `ipv6_prefix` bits, because its owner can use all its addresses.
+    /// Returns the hash that identifies a client. Over IPv4 it covers the whole address. Over IPv6
+    /// it covers the first `ipv6_prefix` bits, because a client can usually use all addresses of
+    /// its network.
     pub(crate) fn hash_peer(&self, peer: IpAddr, ipv6_prefix: u8) -> u64 {
         let mut hasher = self.table.build_hasher();
         match peer {
@@ -97,31 +97,33 @@ impl Keys {
     }
 }
 
-/// An open-addressed table of hashes and TCBs, at most half full, with linear probing. Removing an
-/// entry closes its gap. So a long-used table is as fast as a new one, and is never rebuilt.
+/// An open-addressed hash table of TCBs, at most half full, with linear probing. Removal moves
+/// later entries back instead of leaving tombstones. So an old table is as fast as a new one, and
+/// is never rebuilt.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Hash and TCB of each place; TCB 0 means free.
+    /// Hash and TCB index plus one of each place; [`FREE`] marks a free place.
     places: Box<[(u32, u32)]>,
     mask: usize,
     len: u32,
 }
 
-/// TCB indices are stored plus one, so that zeroed memory is an empty table.
+/// Marks a free place. TCB indices are stored plus one, so that zeroed memory is an empty table.
 const FREE: u32 = 0;
 
-/// Returns the number of places of a table for `capacity` TCBs, which is at most half full.
+/// Returns the number of places in a table for `capacity` TCBs: a power of two, at least twice
+/// `capacity`.
 fn places(capacity: u32) -> usize {
     (capacity as usize * 2).next_power_of_two().max(2)
 }
 
 impl Table {
-    /// Returns the bytes of a table for `capacity` TCBs.
+    /// Returns the size of a table for `capacity` TCBs, in bytes.
     pub(crate) fn bytes(capacity: u32) -> usize {
         places(capacity) * size_of::<(u32, u32)>()
     }
 
-    /// Makes a table for `capacity` TCBs. Memory is touched on first use.
+    /// Creates a table for `capacity` TCBs. Physical memory is used only as places are filled.
     pub(crate) fn new(capacity: u32) -> Self {
         let places = places(capacity);
         Self {
@@ -137,7 +139,7 @@ impl Table {
         self.len
     }
 
-    /// Finds a TCB by its hash. `is_it` returns whether a candidate is the right one.
+    /// Finds a TCB by its hash. `is_it` tells whether a TCB with that hash is the one wanted.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = hash as usize & self.mask;
@@ -155,7 +157,7 @@ impl Table {
 
     /// Adds a TCB that is not yet in the table.
     pub(crate) fn insert(&mut self, hash: u32, id: u32) {
-        // Every search needs a free place at which it ends.
+        // Searches end at a free place, so there must always be one.
         assert!((self.len as usize) < self.mask, "the table is full");
         let mut at = hash as usize & self.mask;
         while self.places[at].1 != FREE {
@@ -174,8 +176,8 @@ impl Table {
             }
             gap = (gap + 1) & self.mask;
         }
-        // Move a later entry into the gap if a search could no longer reach it. Then close the gap
-        // that it leaves.
+        // Move a later entry into the gap if a search would otherwise stop before it. Then continue
+        // with the gap that the entry leaves.
         let mut at = gap;
         loop {
             at = (at + 1) & self.mask;

@@ -65,7 +65,7 @@ proptest! {
     ) {
         let mut table = Table::new(capacity);
         let mut map = HashMap::new();
-        // Few different hashes near the end of the table make long runs that wrap.
+        // A few hashes near the end of the table cause long probe sequences that wrap around.
         let hash_of = |hash: u32| hash.wrapping_mul(0x1111_1111).wrapping_sub(6);
         for (insert, id, hash) in steps {
             let id = id % capacity;

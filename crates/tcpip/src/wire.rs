@@ -1,8 +1,9 @@
 //! The TCP header and its options in packets (RFC 9293, section 3.1; RFC 2018; RFC 7323).
 //!
 //! [`Segment::parse`] parses a received header. For any input it returns `None` or a segment whose
-//! data lies in the packet. It reads timestamps in their usual place. [`Options::read`] reads all
-//! other options, which are rare. [`Header`] and [`Written`] are headers and options that we send.
+//! data lies within the packet. It also reads timestamps at their usual position. [`Options::read`]
+//! reads all other options, which are rare. [`Header`] and [`Written`] encode the headers and
+//! options that we send.
 //!
 //! ```
 //! use tcpip::wire::{Control, Header, Options, Segment, Seq, Written};
@@ -30,7 +31,7 @@
 //! ```
 //!
 //! Deliberately absent: urgent data, and options that a content server does not need (fast open,
-//! multipath, authentication). They are skipped.
+//! multipath, authentication). The parser skips such options.
 
 mod header;
 mod options;

@@ -1,9 +1,9 @@
-//! Write buffers: bytes that are written only once and are not a content.
+//! Write buffers: bytes written for a single response, which do not belong to a content.
 
 use crate::pools::{Lendable, LendingPool};
 
-/// Maximum length of one [`write_bytes`](crate::Connection::write_bytes), in bytes. It fits a DNS
-/// message over TCP with its length field.
+/// Maximum length of one [`write_bytes`](crate::Connection::write_bytes), in bytes. The largest DNS
+/// message over TCP fits, including its length field.
 pub const MAX_WRITE_LEN: usize = 2 + 65_535;
 
 /// The pool of write buffers.

@@ -1,4 +1,4 @@
-//! All contents of a stack, and the classes for which they are segmented.
+//! The contents of a stack, and the client classes for which they are cut into segments.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use nmio::{Pool, Resident};
 
 use super::{Class, Family, MAX_SLOT_LEN, Segments, SendMode, Slot};
 
-/// Maximum length of a content in bytes. Distances in a stream have 32 bits, and a write buffer may
-/// precede the content.
+/// Maximum length of a content in bytes. Stream offsets have 32 bits, so this leaves room for write
+/// buffers before the content.
 pub const MAX_CONTENT_LEN: usize = (u32::MAX - (1 << 20)) as usize;
 /// Maximum number of contents.
 pub const MAX_CONTENTS: usize = 1 << 30;
-/// Maximum number of classes at a time. A class is an IP family and a maximum segment size.
-/// Segments for connections without a class are assembled when they are sent.
+/// Maximum number of classes that exist at the same time. A class is an IP family and a maximum
+/// segment size. Segments for connections without a class are assembled when they are sent.
 pub const MAX_CLASSES: usize = 32;
-/// The class of a connection that has none.
+/// Class index of a connection that belongs to no class.
 pub(crate) const NO_CLASS: u8 = u8::MAX;
-/// Number of permanent classes: our own MSS for IPv4 and IPv6.
+/// Number of permanent classes: one for IPv4 and one for IPv6, both with our own MSS.
 const PINNED_CLASSES: usize = 2;
 
 const _: () = assert!(MAX_CLASSES < NO_CLASS as usize);
 
-/// The name of a content in one [`Contents`]. A `Contents` never reuses an id, but different
-/// `Contents` use the same ids.
+/// Identifies a content within one [`Contents`], which never reuses an id. Two `Contents` may
+/// assign the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentId {
     index: u32,
     generation: u32,
 }
 
-/// Why a content was not added.
+/// Why a content could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// Longer than [`MAX_CONTENT_LEN`].
+    /// The content is longer than [`MAX_CONTENT_LEN`].
     #[error("a content of {len} bytes is longer than {MAX_CONTENT_LEN}; serve it in parts")]
     TooLong {
         /// Length in bytes.
@@ -44,7 +44,7 @@ pub enum ContentError {
         slot.len, slot.offset
     )]
     BadSlot {
-        /// The slot.
+        /// The rejected slot.
         slot: Slot,
         /// Length of the content in bytes.
         len: usize,
@@ -54,35 +54,38 @@ pub enum ContentError {
     TooMany,
 }
 
-/// Size of the loaded contents, for reports.
+/// Number and size of the loaded contents, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Number of contents.
     pub contents: u64,
-    /// Length of all contents in bytes. Bytes shared by several contents count for each of them.
+    /// Total length of all contents in bytes. Bytes shared by several contents count once for each
+    /// content.
     pub bytes: u64,
-    /// Number of prepared segments, including those whose sum is not yet known.
+    /// Number of prepared segments, including those whose checksum is not yet computed.
     pub packets: u64,
-    /// Number of packets in the port's memory.
+    /// Number of resident packets in the port's memory.
     pub residents: u64,
-    /// Bytes of memory for sums and packet bookkeeping, without the contents and the port's memory.
+    /// Memory for checksums and bookkeeping of packets, in bytes. Excludes the contents and the
+    /// port's memory.
     pub memory: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Live,
-    /// Removed, but streams still refer to it.
+    /// The content was removed, but send streams still refer to it.
     Leaving,
     Free,
 }
 
-/// One content, and its segments in each class.
+/// A content and its segments in each class.
 #[derive(Debug)]
 struct Content {
     bytes: Arc<[u8]>,
     slot: Option<Slot>,
-    /// Indexed by class; as long as the highest class needed so far.
+    /// Segments of the content, indexed by class. Grows to the highest class that has used the
+    /// content.
     segments: Vec<Segments>,
     /// Number of stream entries that refer to the content.
     refs: u32,
@@ -92,17 +95,18 @@ struct Content {
 
 /// All contents of one [`Stack`](crate::Stack), with their segments.
 ///
-/// The stacks of several cores share the bytes ([`Arc`]). The packets made of them belong to one
-/// stack and its port.
+/// The stacks of several cores share the contents' bytes ([`Arc`]). Each stack and its port have
+/// their own packets.
 #[derive(Debug)]
 pub struct Contents {
     mode: SendMode,
     list: Vec<Content>,
     free: Vec<u32>,
     classes: Vec<Class>,
-    /// Counts uses of classes, to find the least recently used class.
+    /// Logical clock that ticks when a connection joins or leaves a class, to find the least
+    /// recently used class.
     uses: u64,
-    /// Bytes that on-demand classes may take. `on_demand` is what they take now.
+    /// Maximum memory of on-demand classes, in bytes. `on_demand` is their current memory.
     budget: usize,
     on_demand: usize,
     totals: Totals,
@@ -111,8 +115,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Makes an empty collection. `mss_v4` and `mss_v6` are our own maximum segment sizes. `budget`
-    /// limits the memory of other classes.
+    /// Creates an empty collection. `mss_v4` and `mss_v6` are our own maximum segment sizes.
+    /// `budget` limits the memory for classes with other segment sizes, in bytes.
     pub(crate) fn new(mode: SendMode, mss_v4: u16, mss_v6: u16, budget: usize) -> Self {
         Self {
             mode,
@@ -130,7 +134,7 @@ impl Contents {
         }
     }
 
-    /// Adds a content, without segmenting it yet: see [`prepare`](Self::prepare).
+    /// Adds a content. It is not segmented yet: see [`prepare`](Self::prepare).
     ///
     /// # Errors
     /// [`ContentError`]. Nothing is added then.
@@ -172,12 +176,13 @@ impl Contents {
         })
     }
 
-    /// Segments a content in advance for clients of one family, so that its first client need not
-    /// wait. This covers clients that accept our own maximum segment size, as nearly all do. Sums
-    /// every segment and, in [`SendMode::PreCopy`], makes a resident packet of each while the port
-    /// has memory for residents. Returns the number of residents made.
+    /// Segments a content in advance for clients of one family, so that the first client need not
+    /// wait. This covers clients that accept our own maximum segment size, as nearly all do.
+    /// Computes the checksum of every segment. In [`SendMode::PreCopy`] also makes a resident
+    /// packet of each, as long as the port has memory for residents. Returns the number of
+    /// residents made.
     ///
-    /// Everything else is prepared when it is first sent.
+    /// Segments for other clients are prepared when they are first sent.
     pub fn prepare(&mut self, id: ContentId, pool: &Pool, family: Family) -> u32 {
         let Some((index, len)) = self.lookup(id) else {
             return 0;
@@ -205,13 +210,13 @@ impl Contents {
     pub fn prepare_all(&mut self, pool: &Pool, family: Family) {
         for index in 0..self.list.len() as u32 {
             let generation = self.list[index as usize].generation;
-            // The id of a removed content is not found.
+            // `prepare` ignores the id of a removed content.
             self.prepare(ContentId { index, generation }, pool, family);
         }
     }
 
-    /// Removes a content: nobody can write it any more. Its memory is freed when no stream refers
-    /// to it. Returns `false` if it was already removed.
+    /// Removes a content, so that it can no longer be written. Its memory is freed when no stream
+    /// refers to it. Returns `false` if it was already removed.
     pub fn remove(&mut self, id: ContentId) -> bool {
         let Some((index, _)) = self.lookup(id) else {
             return false;
@@ -224,7 +229,7 @@ impl Contents {
         true
     }
 
-    /// Returns the size of the loaded contents.
+    /// Returns the number and size of the loaded contents.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -235,7 +240,7 @@ impl Contents {
         Some(&self.list[index as usize].bytes)
     }
 
-    /// Returns index and length of a content that can be written.
+    /// Returns the index and length of a content, unless it was removed.
     #[inline(always)]
     pub(crate) fn lookup(&self, id: ContentId) -> Option<(u32, u32)> {
         let content = self.list.get(id.index as usize)?;
@@ -256,7 +261,7 @@ impl Contents {
         self.list[index as usize].refs += 1;
     }
 
-    /// Removes the reference of a stream entry.
+    /// Drops a stream entry's reference, and frees a removed content after the last one.
     #[inline(always)]
     pub(crate) fn release(&mut self, index: u32) {
         let content = &mut self.list[index as usize];
@@ -281,14 +286,16 @@ impl Contents {
         content.slot = None;
         content.segments = Vec::new();
         content.life = Life::Free;
-        // Ids must not be reused, so an index whose generations are used up stays unused.
+        // Ids must not be reused, so an index is retired when its generation counter would
+        // overflow.
         if let Some(next) = content.generation.checked_add(1) {
             content.generation = next;
             self.free.push(index);
         }
     }
 
-    /// Returns a class for a connection, or [`NO_CLASS`] if all classes are in use.
+    /// Adds a connection to the class of `family` and `mss`, which is created if necessary. Returns
+    /// [`NO_CLASS`] if all other classes are in use.
     pub(crate) fn acquire_class(&mut self, family: Family, mss: u16) -> u8 {
         self.uses += 1;
         let known = self
@@ -326,7 +333,7 @@ impl Contents {
         }
     }
 
-    /// Returns the least recently used class that is not in use and not permanent.
+    /// Returns the least recently used on-demand class without connections.
     fn idle_class(&self) -> Option<usize> {
         (PINNED_CLASSES..self.classes.len())
             .filter(|class| self.classes[*class].connections == 0)
@@ -340,7 +347,7 @@ impl Contents {
         }
     }
 
-    /// Frees a content's segments in one class. Returns `false` if it had none.
+    /// Frees a content's segments in one class. Returns `false` if there were none.
     fn drop_segments(&mut self, index: u32, class: usize) -> bool {
         let segments = std::mem::take(&mut self.list[index as usize].segments[class]);
         if segments.len() == 0 {
@@ -355,7 +362,7 @@ impl Contents {
         true
     }
 
-    /// Removes a content from the list of an on-demand class.
+    /// Removes the content at index `place` from the list of an on-demand class.
     fn unlist(&mut self, class: usize, place: usize) {
         let list = &mut self.classes[class].contents;
         list.swap_remove(place);
@@ -364,8 +371,8 @@ impl Contents {
         }
     }
 
-    /// Allocates the segments of a content in a class, without sums. Returns `false` if the budget
-    /// does not allow it.
+    /// Allocates the segments of a content in a class, without computing checksums. Returns `false`
+    /// if that would exceed the budget.
     #[cold]
     fn ensure_segments(&mut self, index: u32, class: u8) -> bool {
         if class == NO_CLASS {
@@ -407,8 +414,8 @@ impl Contents {
         true
     }
 
-    /// Returns the payload sum of a segment, with zeros in place of the slot. `None` if there is no
-    /// memory for the segments of its class.
+    /// Returns the payload checksum of a segment, counting the slot's bytes as zeros. Returns
+    /// `None` if there is no memory for the segments of its class.
     #[inline(always)]
     pub(crate) fn sum(&mut self, index: u32, class: u8, segment: u32) -> Option<u16> {
         let segments = &self.list[index as usize].segments;
@@ -421,23 +428,23 @@ impl Contents {
         }
     }
 
-    /// Sums a segment that is sent for the first time in its class.
+    /// Computes the checksum of a segment when it is first sent in its class.
     #[cold]
     fn first_sum(&mut self, index: u32, class: u8, segment: u32) -> Option<u16> {
         self.ensure_segments(index, class)
             .then(|| self.add_sum(index, class, segment))
     }
 
-    /// Sums a segment whose entry was allocated before.
+    /// Computes and stores the checksum of a segment that is already allocated.
     fn add_sum(&mut self, index: u32, class: u8, segment: u32) -> u16 {
         let mss = u32::from(self.classes[usize::from(class)].mss);
         let content = &mut self.list[index as usize];
         content.segments[usize::from(class)].add_sum(&content.bytes, content.slot, mss, segment)
     }
 
-    /// Returns a resident packet of a segment that is not in flight, to be patched and sent, and
-    /// the content's slot. Makes another packet if all are in flight. Returns `None` if the port
-    /// has no memory for it. The segment's entry must be allocated.
+    /// Returns a resident packet of a segment that is not in the TX ring, and the content's slot.
+    /// The caller patches and sends the packet. Makes another packet if all are in the TX ring.
+    /// Returns `None` if the port has no memory for it. The segment must already be allocated.
     #[inline(always)]
     pub(crate) fn resident(
         &mut self,

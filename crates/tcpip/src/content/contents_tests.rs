@@ -124,7 +124,7 @@ fn the_least_recently_used_class_without_connections_is_replaced_first() {
 
 #[test]
 fn the_budget_is_freed_from_unused_classes_only() {
-    // 100 segments of 100 bytes need 200 bytes for sums.
+    // 100 segments need 200 bytes for checksums, so the budget allows two classes of this content.
     let mut all = contents(SendMode::MemCopy, 500);
     let id = add(&mut all, 10_000);
     let (index, _) = all.lookup(id).unwrap();

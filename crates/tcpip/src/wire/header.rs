@@ -12,24 +12,25 @@ pub const HEADER_LEN: usize = 20;
 pub const CHECKSUM_AT: usize = 16;
 
 /// Length of the timestamps option with its padding, in bytes (RFC 7323, appendix A). Prepared
-/// segments reserve this room. So they are equal for clients with and without the option.
+/// segments reserve this space, so clients with and without timestamps share the same segments.
 pub const TIMESTAMPS_LEN: usize = 12;
-/// Length of the TCP header in a prepared segment, with room for timestamps.
+/// Length of the TCP header in a prepared segment, including the space for timestamps, in bytes.
 pub const TIMESTAMPED_HEADER_LEN: usize = HEADER_LEN + TIMESTAMPS_LEN;
-/// Two no-operations, then the option's kind and length.
+/// First word of the padded timestamps option: two no-operations, then the option's kind and
+/// length.
 const TIMESTAMPS_WORD: u32 = 0x0101_080a;
 
 /// The timestamps option (RFC 7323, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Timestamps {
-    /// The sender's clock.
+    /// The sender's clock (TSval).
     pub value: u32,
-    /// The other side's last timestamp that the sender has received.
+    /// The last timestamp that the sender has received from the other side (TSecr).
     pub echo: u32,
 }
 
 impl Timestamps {
-    /// Reads timestamps at the start of the options, in the form that RFC 7323 recommends.
+    /// Reads timestamps at the start of the options, in the layout that RFC 7323 recommends.
     #[inline(always)]
     fn read_aligned(options: &[u8]) -> Option<Self> {
         let option: &[u8; TIMESTAMPS_LEN] = options.first_chunk()?;
@@ -50,19 +51,19 @@ pub struct Control(pub u8);
 impl Control {
     /// The sender has no more data.
     pub const FIN: Self = Self(1);
-    /// The sender starts its sequence numbers.
+    /// The segment carries the sender's initial sequence number.
     pub const SYN: Self = Self(2);
-    /// The connection is reset.
+    /// The sender resets the connection.
     pub const RST: Self = Self(4);
-    /// The receiver should pass the data to the application at once.
+    /// The receiver should pass the data to the application immediately.
     pub const PSH: Self = Self(8);
     /// The acknowledgement number is valid.
     pub const ACK: Self = Self(16);
-    /// Echoes a congestion mark (RFC 3168, section 6.1).
+    /// The receiver echoes a congestion mark (RFC 3168, section 6.1).
     pub const ECE: Self = Self(64);
-    /// The congestion window was reduced (RFC 3168, section 6.1).
+    /// The sender has reduced its congestion window (RFC 3168, section 6.1).
     pub const CWR: Self = Self(128);
-    /// The bits that determine the kind of a segment.
+    /// The bits that determine how a segment is processed.
     pub const KIND: Self = Self(Self::FIN.0 | Self::SYN.0 | Self::RST.0 | Self::ACK.0);
 
     /// Returns whether any of `bits` is set.
@@ -88,8 +89,9 @@ impl BitAnd for Control {
     }
 }
 
-/// The fields of a received segment. Its data follows the header in the packet, at
-/// `payload[data_at..][..len]`. It is passed by value, so that it normally stays in registers.
+/// The header fields of a received segment. Its data follows the header in the IP payload, at
+/// `payload[data_at..][..len]`. The struct is passed by value, so that it normally stays in
+/// registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The sender's port.
@@ -104,19 +106,19 @@ pub struct Segment {
     pub control: Control,
     /// The window field, not yet scaled (RFC 7323, section 2.2).
     pub window: u16,
-    /// Offset of the data from the start of the header.
+    /// Offset of the data from the start of the TCP header, in bytes.
     pub data_at: u16,
     /// Length of the data in bytes.
     pub len: u16,
-    /// The timestamps option, if it is the only option and in the usual form. Otherwise
-    /// [`Options`](super::Options) has it.
+    /// The timestamps option, if it is the only option and has the recommended layout. In all other
+    /// cases use [`Options::read`](super::Options::read).
     pub timestamps: Option<Timestamps>,
 }
 
 impl Segment {
-    /// Parses the header at the start of any IP payload. Returns `None` if the header is truncated,
-    /// if its data offset is invalid, or if the payload exceeds an IP packet. Does not check the
-    /// checksum.
+    /// Parses the TCP header at the start of an IP payload, without verifying the checksum. Returns
+    /// `None` if the header is truncated, the data offset is invalid, or the data is longer than an
+    /// IP packet allows.
     #[inline(always)]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER_LEN] = payload.first_chunk()?;
@@ -147,14 +149,15 @@ impl Segment {
         })
     }
 
-    /// Returns whether there are options that are not yet read.
+    /// Returns whether the header contains options that were not read yet.
     #[inline(always)]
     pub fn has_more_options(&self) -> bool {
         usize::from(self.data_at) > HEADER_LEN && self.timestamps.is_none()
             || usize::from(self.data_at) > TIMESTAMPED_HEADER_LEN
     }
 
-    /// Returns the length of the segment in sequence space: data, SYN and FIN.
+    /// Returns the sequence numbers that the segment occupies: its data bytes, plus one each for
+    /// SYN and FIN.
     #[inline(always)]
     pub fn sequence_len(&self) -> u32 {
         u32::from(self.len)
@@ -163,8 +166,8 @@ impl Segment {
     }
 }
 
-/// The fields of a header that we send. Ports, checksum and other options than timestamps are
-/// separate.
+/// The fields of a TCP header that we send, without ports, checksum and options other than
+/// timestamps.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     /// Sequence number of the first byte of data, or of the SYN.
@@ -175,13 +178,13 @@ pub struct Header {
     pub control: Control,
     /// The window field, already scaled.
     pub window: u16,
-    /// Timestamps to write after the fixed part, if any.
+    /// The timestamps option to write after the fixed header, if any.
     pub timestamps: Option<Timestamps>,
 }
 
 #[expect(clippy::len_without_is_empty, reason = "no header is empty")]
 impl Header {
-    /// Returns the length of the header with timestamps but without other options, in bytes.
+    /// Returns the length of the header in bytes, including timestamps but no other options.
     #[inline(always)]
     pub const fn len(&self) -> usize {
         if self.timestamps.is_some() {
@@ -191,14 +194,14 @@ impl Header {
         }
     }
 
-    /// Returns data offset and control bits for a header of `len` bytes: octets 12 and 13.
+    /// Returns octets 12 and 13 for a header of `len` bytes: the data offset and the control bits.
     #[inline(always)]
     const fn offset_and_control(&self, len: usize) -> u16 {
         ((len / 4) as u16) << 12 | self.control.0 as u16
     }
 
-    /// Returns the header's part of the checksum, without the ports. `more` is the length of other
-    /// options, which are not summed here.
+    /// Returns the header's contribution to the checksum, without the ports. `more` is the length
+    /// of other options, in bytes; the caller adds their sum.
     #[inline(always)]
     pub fn sum(&self, more: usize) -> Sum {
         let sum = Sum::ZERO
@@ -215,8 +218,8 @@ impl Header {
         }
     }
 
-    /// Writes the header to the start of `segment`. `more` is the length of other options that
-    /// follow it.
+    /// Writes the header to the start of `segment`. `more` is the length in bytes of the options
+    /// that follow.
     ///
     /// # Panics
     /// If `segment` is shorter than the header.

@@ -48,7 +48,7 @@ proptest! {
         prop_assert_eq!((ours.seq, ours.ack, ours.control), (Seq(seq), Seq(ack), control));
         prop_assert_eq!(ours.timestamps, timestamps);
         prop_assert!(!ours.has_more_options());
-        // The sum does not include ports and checksum.
+        // `Header::sum` does not cover the ports and the checksum field.
         let whole = Sum::of(&bytes[..header.len()]).fold();
         let sum = header.sum(0).word(80).word(40_000).word(0x1234).fold();
         prop_assert_eq!(sum % 0xffff, whole % 0xffff);

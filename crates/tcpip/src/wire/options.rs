@@ -1,6 +1,6 @@
-//! TCP options: reads those of a peer, and writes ours.
+//! TCP options: decodes a peer's options and encodes ours.
 //!
-//! Timestamps in their usual place are read and written with the header.
+//! Timestamps at their usual position are read and written together with the header.
 
 use arrayvec::ArrayVec;
 
@@ -14,33 +14,34 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// Maximum window shift; a larger one means this one (RFC 7323, section 2.3).
+/// Maximum window shift; larger values are treated as this one (RFC 7323, section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
 /// Maximum number of SACK blocks in one header (RFC 2018, section 3).
 pub const MAX_SACK_BLOCKS: usize = 4;
 /// Maximum length of the options in one header, in bytes.
 const MAX_OPTIONS_LEN: usize = 40;
 
-/// A range of received data: its first sequence number, and the one after its last.
+/// A SACK block: a range of received data, from its first sequence number to the one after its
+/// last.
 pub type Block = (Seq, Seq);
 
-/// The options of a segment.
+/// The options of a received segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// In a SYN: the largest segment that the sender accepts, in bytes of data.
+    /// In a SYN: the maximum segment size that the sender accepts, in bytes of data.
     pub mss: Option<u16>,
-    /// In a SYN: the shift of the sender's windows, 0 to 14.
+    /// In a SYN: the shift count of the sender's window field, 0 to 14.
     pub window_scale: Option<u8>,
     /// In a SYN: whether the sender accepts selective acknowledgements.
     pub sack_permitted: bool,
-    /// Timestamps at any place in the options.
+    /// The timestamps option, at any position.
     pub timestamps: Option<Timestamps>,
-    /// Ranges that have arrived after a gap, and duplicates (RFC 2883).
+    /// SACK blocks: ranges received out of order, and duplicates (RFC 2883).
     pub sack: ArrayVec<Block, MAX_SACK_BLOCKS>,
 }
 
 impl Options {
-    /// Reads the options of a `header`, which ends where the data starts. Skips unknown options by
+    /// Reads the options of `header`, a whole TCP header without the data. Skips unknown options by
     /// their length (RFC 9293, section 3.2). Stops at an invalid option.
     #[cold]
     pub fn read(header: &[u8]) -> Self {
@@ -51,7 +52,7 @@ impl Options {
                 rest = behind;
                 continue;
             }
-            // The length includes the kind and the length itself.
+            // The length field counts the kind and length octets too.
             let Some(len) = behind.first().map(|len| usize::from(*len)) else {
                 break;
             };
@@ -88,13 +89,13 @@ impl Options {
     }
 }
 
-/// Encoded options that follow a header and its timestamps.
+/// Encoded options, to be sent after a header and its timestamps.
 #[derive(Clone, Debug, Default)]
 pub struct Written(ArrayVec<u8, MAX_OPTIONS_LEN>);
 
 impl Written {
-    /// Encodes the options of a SYN-ACK other than timestamps: our MSS, the shift of our windows,
-    /// and whether we accept selective acknowledgements.
+    /// Encodes the options of a SYN-ACK other than timestamps: our MSS, our window scale, and
+    /// whether we accept selective acknowledgements.
     pub fn syn_ack(mss: u16, window_scale: Option<u8>, sack_permitted: bool) -> Self {
         let mut bytes = ArrayVec::new();
         let [high, low] = mss.to_be_bytes();
@@ -108,8 +109,8 @@ impl Written {
         Self(bytes)
     }
 
-    /// Encodes selective acknowledgements, the most important first. Encodes as many as fit, with
-    /// or without timestamps.
+    /// Encodes the SACK option with as many blocks as fit, from the first on. `timestamps` tells
+    /// whether the header also carries timestamps.
     pub fn sack(blocks: &[Block], timestamps: bool) -> Self {
         let mut bytes = ArrayVec::new();
         let most = MAX_SACK_BLOCKS - usize::from(timestamps);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Reads the options in a header with these bytes after its fixed part.
+/// Reads the options of a header whose fixed part is followed by `bytes`.
 fn read(bytes: &[u8]) -> Options {
     let mut header = vec![0; HEADER_LEN];
     header.extend_from_slice(bytes);
@@ -13,7 +13,7 @@ fn read(bytes: &[u8]) -> Options {
 fn options_are_found_at_any_place() {
     assert_eq!(read(&[]), Options::default());
     assert_eq!(read(&[2, 4, 5, 0xb4]).mss, Some(1460));
-    // The options of Linux: MSS, SACK permitted, timestamps, NOP, window scale.
+    // The options of a Linux SYN: MSS, SACK permitted, timestamps, NOP, window scale.
     let linux = [
         2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 9, 1, 3, 3, 7,
     ];
@@ -44,7 +44,7 @@ fn an_invalid_option_ends_the_search() {
 
 #[test]
 fn a_shift_is_at_most_fourteen() {
-    // RFC 7323, section 2.3: a larger shift counts as 14.
+    // RFC 7323, section 2.3: larger shifts are treated as 14.
     assert_eq!(read(&[3, 3, 14]).window_scale, Some(14));
     assert_eq!(read(&[3, 3, 15]).window_scale, Some(14));
     assert_eq!(read(&[3, 3, 255]).window_scale, Some(14));
