@@ -29,12 +29,14 @@ pub(crate) use socket::{is_errno, option, set_option};
 
 /// `SOL_XDP` options that libc does not define for every target (`linux/if_xdp.h`).
 pub(crate) const XDP_OPTIONS: i32 = 8;
-/// Bit of `XDP_OPTIONS` that says that the socket is in zero-copy mode.
+/// Bit of `XDP_OPTIONS` that is set if the socket is in zero-copy mode.
 pub(crate) const XDP_OPTIONS_ZEROCOPY: i32 = 1;
-/// Maximum number of packets that one wakeup sends in copy mode, from 32 to the ring's size.
+/// Option for the maximum number of packets that one wakeup sends in copy mode, from 32 to the TX
+/// ring's size.
 pub(crate) const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// Makes the kernel continue to send from the TX ring of an `AF_XDP` socket. Never blocks.
+/// Wakes the kernel so that it sends the packets in the TX ring of an `AF_XDP` socket. Never
+/// blocks.
 pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the call gets no buffer and no address.
     let sent = unsafe {
@@ -50,8 +52,8 @@ pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(sent as i32).map(drop)
 }
 
-/// Makes the kernel continue to receive into an `AF_XDP` socket. Never blocks. With active busy
-/// polling, the kernel receives inside this call.
+/// Wakes the kernel so that it continues receiving into an `AF_XDP` socket. Never blocks. With
+/// active busy polling, the kernel receives packets during this call.
 pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the call gets no buffer and no address.
     let received = unsafe {
@@ -89,7 +91,8 @@ pub(crate) fn poll(
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let count = fds.len() as libc::nfds_t;
-    // SAFETY: `count` pollfds and the timeout live through the call; the signal mask is null.
+    // SAFETY: `count` pollfds and the timeout stay valid during the call; a null signal mask is
+    // allowed.
     let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, ptr::null()) };
     match check(ready) {
         Ok(_) => Ok(fds[0].revents),
@@ -98,7 +101,7 @@ pub(crate) fn poll(
     }
 }
 
-/// Returns the bytes of memory that can be allocated without swapping, or `None` if unknown.
+/// Returns how much memory can be allocated without swapping, in bytes, or `None` if unknown.
 pub(crate) fn available_memory() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info
@@ -108,15 +111,15 @@ pub(crate) fn available_memory() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Removes the limit on locked memory if permitted. The kernel would refuse a large UMEM above that
-/// limit.
+/// Removes the limit on locked memory if permitted. Otherwise the kernel would refuse a UMEM larger
+/// than that limit.
 pub(crate) fn lift_memory_lock_limit() {
     let unlimited = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
     };
-    // SAFETY: the rlimit lives through the call. If it fails, registering the memory reports the
-    // error.
+    // SAFETY: the rlimit stays valid during the call. An error is ignored here, because registering
+    // the memory reports it.
     let _ = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) };
 }
 
@@ -128,11 +131,11 @@ pub(crate) struct InterfaceAddress {
     pub(crate) prefix: u8,
 }
 
-/// Returns the names of all interfaces and all IP addresses, in the calling thread's network
+/// Returns the names of all interfaces, and all IP addresses, of the calling thread's network
 /// namespace.
 pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
     let mut list = ptr::null_mut();
-    // SAFETY: on success the call stores a list, which is freed below.
+    // SAFETY: on success the call stores a pointer to a list, which is freed below.
     check(unsafe { libc::getifaddrs(&raw mut list) })?;
     let mut names: Vec<String> = Vec::new();
     let mut addresses = Vec::new();
@@ -168,7 +171,8 @@ pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
     Ok((names, addresses))
 }
 
-/// Returns the IP address in a socket address; `None` for other families.
+/// Returns the IP address in a socket address, or `None` if the pointer is null or the family is
+/// not IP.
 ///
 /// # Safety
 /// `address` is null or points to a complete address of the family that it names.
@@ -192,11 +196,11 @@ unsafe fn socket_ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Opens a socket that reserves `address` without listening. No other program gets the port while
-/// the socket is open.
+/// Opens a socket that reserves `address` without listening. No other program can use the port
+/// while the socket is open.
 ///
-/// `scope` is the interface number. Connections of an earlier program in TIME-WAIT do not prevent
-/// the reservation.
+/// `scope` is the interface index, which IPv6 link-local addresses require. TIME-WAIT connections
+/// of an earlier program do not prevent the reservation.
 pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Result<OwnedFd> {
     let kind = if tcp {
         libc::SOCK_STREAM
@@ -226,7 +230,7 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
             bind(socket.as_fd(), &sockaddr)?;
         }
         SocketAddr::V6(v6) => {
-            // Freebind works even for an address whose duplicate address detection is still
+            // Freebind allows binding to an address whose duplicate address detection is still
             // running.
             set_option(socket.as_fd(), libc::SOL_IPV6, libc::IPV6_FREEBIND, 1)?;
             let sockaddr = libc::sockaddr_in6 {
@@ -242,16 +246,17 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
         }
     }
     if tcp {
-        // From here on, no other socket can listen on this port, whatever its options.
+        // After this call, no other socket can listen on this port, regardless of its options.
         share(0)?;
     }
     Ok(socket)
 }
 
-/// Opens a socket that makes interface number `index` accept frames to the Ethernet multicast
-/// addresses `groups`.
+/// Opens a socket that makes the interface with index `index` accept frames to the Ethernet
+/// multicast addresses `groups`.
 ///
-/// The socket itself receives nothing. The interface accepts the groups while it is open.
+/// The socket itself receives no packets. The interface accepts these frames while the socket is
+/// open.
 pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd> {
     let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     for group in groups {
@@ -276,7 +281,7 @@ pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd>
     Ok(socket)
 }
 
-/// Opens a routing netlink socket for requests and their answers.
+/// Opens a routing netlink socket for requests and responses.
 pub(crate) fn route_socket() -> io::Result<File> {
     let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     Ok(socket.into())
@@ -297,7 +302,8 @@ pub(crate) fn route_monitor() -> io::Result<File> {
     Ok(socket.into())
 }
 
-/// Opens an `AF_XDP` socket without memory or queue, to check that this is permitted.
+/// Opens an `AF_XDP` socket without memory or a queue, to check that this process may open such
+/// sockets.
 pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_XDP, libc::SOCK_RAW, 0)
 }
@@ -317,26 +323,26 @@ pub(crate) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
 /// How to open a tap device.
 #[derive(Clone, Copy)]
 pub(crate) struct TapFlags {
-    /// The device has several queues.
+    /// Whether the device has several queues.
     pub(crate) multi_queue: bool,
-    /// The device must not exist yet.
+    /// Whether opening fails if the device already exists.
     pub(crate) exclusive: bool,
 }
 
-// Offloads that the reader of a tap device accepts (linux/if_tun.h).
+// Flags for the offloads that the reader of a tap device accepts (linux/if_tun.h).
 const TUN_F_CSUM: libc::c_ulong = 1;
 const TUN_F_TSO4: libc::c_ulong = 2;
 const TUN_F_TSO6: libc::c_ulong = 4;
 const TUN_F_TSO_ECN: libc::c_ulong = 8;
 
-/// Lets the kernel write frames with partial checksums to a tap device, and TCP super-segments if
-/// `supers`.
+/// Allows the kernel to pass frames with partial checksums to the reader of a tap device. If
+/// `supers` is set, also allows TCP super-segments.
 pub(crate) fn offer_offload(tap: BorrowedFd<'_>, supers: bool) -> io::Result<()> {
     let mut offers = TUN_F_CSUM;
     if supers {
         offers |= TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
     }
-    // SAFETY: this request takes a number.
+    // SAFETY: the argument of this request is a number.
     check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETOFFLOAD as _, offers) }).map(drop)
 }
 
@@ -355,7 +361,8 @@ pub(crate) fn attach_tap(tun: &File, name: &str, how: TapFlags) -> io::Result<()
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: this request reads and writes one live ifreq.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
-    // An existing device keeps the header size that another program has set, so set it again.
+    // An existing device keeps the header size that another program may have set, so set the size
+    // again.
     let header = VNET_HEADER as i32;
     // SAFETY: this request reads one live int.
     check(unsafe {

@@ -1,15 +1,17 @@
-//! The tap port: Ethernet frames through a file, one system call per packet.
+//! The tap port: reads and writes Ethernet frames through a file descriptor, with one system call
+//! per packet.
 //!
 //! The tap port is the portable fallback. It needs no XDP and works inside a user namespace. A send
-//! completes at once, so resident packets are never in flight, and `flush` has nothing to do.
+//! completes immediately, so resident packets are never in flight, and `flush` sends nothing.
 //!
-//! Super-segments pass whole in both directions, because nothing between here and this host's
-//! kernel needs single segments.
+//! Super-segments pass unsegmented in both directions, because packets travel only between the
+//! server and this host's kernel.
 //!
 //! Packets from the kernel may have partial checksums, which this port completes.
 //!
-//! Received super-segments need frames of 64 KB. Resident packets use frames of the same size, so
-//! with residents the kernel segments received packets instead.
+//! Receiving super-segments requires frames of 64 KB. Resident packets use frames of the same size,
+//! which would waste memory. So if there are residents, the kernel segments packets before this
+//! port receives them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,15 +26,16 @@ use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints,
 use crate::super_segment::SuperSegment;
 use crate::sys::{self, FINISHED, Gather};
 
-/// Frames for callers that hold some in addition to a batch.
+/// Number of spare frames, for callers that hold more than one batch.
 const RESERVE: u32 = 256;
-/// Size of the Ethernet header with one 802.1Q tag.
+/// Size of the Ethernet header with one 802.1Q tag, in bytes.
 const LINK_HEADER: usize = 18;
 /// Size of an Ethernet header. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
-/// A tap device takes each packet at once, so there is always room for a full pass.
+/// Value of [`Port::room`]. A tap device takes each packet immediately, so there is always room for
+/// a full pass.
 const ROOM: usize = MAX_BATCH;
-/// Size of the largest IP packet.
+/// Maximum length of an IP packet, in bytes.
 const MAX_PACKET: usize = 65_535;
 /// Frames start on cache-line boundaries.
 const CACHE_LINE: usize = 64;
@@ -56,7 +59,7 @@ pub struct TapPort {
 }
 
 impl TapPort {
-    /// Serves the queue of the nonblocking descriptor `file`.
+    /// Creates the port for the queue of the nonblocking descriptor `file`.
     pub(crate) fn new(file: Arc<OwnedFd>, config: TapConfig) -> Result<Self, DeviceError> {
         let supers = config.memory.resident_frames == 0;
         let largest = if supers { MAX_PACKET } else { config.mtu };
@@ -138,8 +141,8 @@ impl TapPort {
                 self.counters.tx_bytes += bytes as u64;
             }
             Err(error) if is_gone(&error) => self.gone = Some(error),
-            // The device is down (EIO) or the kernel has no memory. The packet is lost, as if on
-            // the wire.
+            // The device is down (EIO) or the kernel is out of memory. The packet is lost, as if
+            // the network had dropped it.
             Err(_) => self.counters.tx_ring_full += 1,
         }
     }
@@ -147,8 +150,8 @@ impl TapPort {
 
 /// Completes a partial checksum.
 ///
-/// The checksum covers `packet` from offset `start`. Its field, `field` bytes further, holds the
-/// pseudo-header's sum. Returns `false` if the field is outside the packet.
+/// The checksum covers `packet` from offset `start`. The checksum field is `field` bytes after
+/// `start` and holds the pseudo-header's sum. Returns `false` if the field is outside the packet.
 fn finish_checksum(packet: &mut [u8], (start, field): (usize, usize)) -> bool {
     let Some(rest) = packet.get_mut(start..) else {
         return false;
@@ -203,7 +206,7 @@ impl Port for TapPort {
                 Ok(_) => self.counters.bad_descriptors += 1,
                 Err(error) if is_gone(&error) => return Err(error),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The device has no packet, or is down and may come up again.
+                // No packet is available, or the device is down and may come up again.
                 Err(_) => break,
             }
         }
@@ -212,7 +215,8 @@ impl Port for TapPort {
     }
 
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
-        // A packet of another pool would do no harm here, but every other port refuses it.
+        // This port could send a packet from another pool. It panics nevertheless, like every other
+        // port.
         frame.assert_of(&self.pool);
         self.write(&frame);
         Ok(())
@@ -272,10 +276,11 @@ mod tests {
 
     #[test]
     fn a_partial_checksum_is_completed() {
-        // Four other bytes, then a header with a partial sum in the field at offset 2.
+        // Four uncovered bytes, then a header whose field at offset 2 holds a partial sum.
         let mut packet = [9, 9, 9, 9, 0x12, 0x34, 0x00, 0x07, 0x56, 0x78];
         assert!(finish_checksum(&mut packet, (4, 2)));
-        // The complete sum is the complement of the partial sum that the field held.
+        // With the completed field, the sum over the header is the complement of the field's
+        // original value.
         assert_eq!(Sum::of(&packet[4..]).fold(), !0x0007);
         assert_eq!(packet[..6], [9, 9, 9, 9, 0x12, 0x34]);
     }

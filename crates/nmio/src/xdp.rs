@@ -4,13 +4,14 @@
 //! queue. An [`XdpPort`] owns that ring and a TX ring.
 //!
 //! If the driver supports zero-copy, the device reads and writes frames directly; otherwise the
-//! kernel copies them. [`XdpPort::summary`] and [`Capabilities::zero_copy`] tell which.
+//! kernel copies them. [`XdpPort::summary`] and [`Capabilities::zero_copy`] report which mode is
+//! active.
 //!
-//! Runs of segments may leave as super-segments that bypass the ring: see [`Port::send_super`] and
-//! [`Offload`](crate::device::Offload).
+//! Runs of segments can be sent as super-segments, which bypass the TX ring: see
+//! [`Port::send_super`] and [`Offload`](crate::device::Offload).
 //!
-//! Packets in several buffers (`XDP_USE_SG`) are deliberately not supported, so the MTU is limited
-//! to what fits one page. TX metadata (checksum and timestamp requests) is not used either, because
+//! Packets that span several buffers (`XDP_USE_SG`) are deliberately not supported, so each frame
+//! must fit in one page. TX metadata (checksum and timestamp requests) is not used either, because
 //! the server computes all checksums when it builds packets. Queues do not share a UMEM, because
 //! workers share nothing.
 
@@ -40,22 +41,23 @@ use rings::{Copying, Rings};
 
 /// Size of an Ethernet header. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
-/// Packets that one wakeup sends in copy mode, unless the kernel granted more.
+/// Number of packets that one wakeup sends in copy mode, unless the kernel accepts a larger budget.
 const DEFAULT_BUDGET: u32 = 32;
-/// Maximum number of wakeups in one flush, more than a full ring needs with the default budget.
+/// Maximum number of wakeups in one flush: twice as many as a full ring needs with the default
+/// budget.
 const MAX_KICKS: u32 = rings::TX_RING / DEFAULT_BUDGET * 2;
-/// Kernel memory for packets being sent, in bytes. Enough for a full TX ring, because each packet
-/// is charged at most one page.
+/// Limit on the kernel memory for packets in flight, in bytes. It suffices for a full TX ring,
+/// because each packet is charged at most one page.
 const SEND_BUFFER: u32 = rings::TX_RING * 4096;
-/// Number of empty looks at the RX ring after which a spinning port checks that its interface still
-/// exists.
+/// Number of times that a spinning port finds the RX ring empty before it checks that its interface
+/// still exists.
 const LOOKS_UNTIL_CHECK: u32 = 1 << 16;
 /// Maximum number of packets that one busy-polling call handles.
 const BUSY_POLL_BUDGET: u32 = 64;
 /// Time that one busy-polling call may spin in the kernel, in µs.
 const BUSY_POLL_TIME: u32 = 20;
-/// Number of waits after which a port stops asking for the NAPI id. The kernel sets the id with the
-/// first packet at the latest.
+/// Number of waits after which a port stops querying its queue's NAPI id. The kernel sets the id
+/// with the first packet at the latest.
 const BUSY_POLL_QUESTIONS: u32 = 8;
 
 // Options from linux/socket.h that libc does not define for every target.
@@ -71,12 +73,12 @@ pub enum BusyPolling {
     Off,
     /// The kernel refused the socket options.
     Refused,
-    /// The options are set but have no effect yet, because the queue has no NAPI id. Waiting blocks
-    /// in `poll`.
+    /// The options are set but have no effect yet, because the queue's NAPI id is unknown. Waiting
+    /// blocks in `poll`.
     ///
-    /// Drivers that copy set the id with the first packets.
+    /// In copy mode, the kernel learns the id from the first packets.
     Inert,
-    /// Waiting polls the device's queue inside the system call.
+    /// Waiting polls the device's queue inside the kernel.
     Active,
 }
 
@@ -86,19 +88,19 @@ pub struct XdpPort {
     rings: Rings,
     /// How to send runs of segments.
     runs: Runs,
-    /// All packets currently go through the packet socket, to keep their order.
+    /// All packets currently go through the packet socket, to keep them in order.
     detoured: bool,
     capabilities: Capabilities,
     counters: PortCounters,
     busy_polling: BusyPolling,
     busy_poll_questions: u32,
-    /// Packets that one wakeup sends in copy mode.
+    /// Number of packets that one wakeup sends in copy mode.
     tx_budget: u32,
-    /// Frames that the driver dropped, as wakeups in copy mode reported.
+    /// Number of dropped frames that wakeups in copy mode reported.
     dropped: u64,
-    /// Some packets are staged, or in the TX ring and not taken by the kernel.
+    /// Some packets are staged, or are in the TX ring but not yet taken by the kernel.
     unflushed: bool,
-    /// Number of frames of `counters.tx_frames` that were flushed.
+    /// Number of frames flushed so far, out of `counters.tx_frames`.
     handed_over: u64,
     empty_looks: u32,
 }
@@ -120,7 +122,7 @@ impl XdpPort {
             DEFAULT_BUDGET
         };
         // The default limit allows only about 90 packets in flight. The first option needs
-        // CAP_NET_ADMIN; the kernel caps the second.
+        // CAP_NET_ADMIN. The second needs no capability, but the kernel caps its value.
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
         }
@@ -138,7 +140,7 @@ impl XdpPort {
             segmentation: 0,
             resident_frames: config.memory.resident_frames,
         };
-        // Packets arrive from here on.
+        // From this call on, packets arrive at the socket.
         steer::join(config.xsks, config.queue, fd).map_err(|source| DeviceError::Steering {
             step: "register the AF_XDP socket of a queue with the steering program",
             source,
@@ -218,8 +220,8 @@ impl XdpPort {
         lines
     }
 
-    /// Returns whether waiting polls the device. May become [`Active`](BusyPolling::Active) with
-    /// the first packets.
+    /// Returns the state of busy polling. The state may change to [`Active`](BusyPolling::Active)
+    /// when the first packets arrive.
     pub fn busy_polling(&self) -> BusyPolling {
         self.busy_polling
     }
@@ -237,9 +239,9 @@ impl XdpPort {
                 return Ok(true);
             };
             match error.raw_os_error() {
-                // In copy mode the driver has dropped the frame that it took last.
+                // In copy mode this means that the driver has dropped the last frame it took.
                 Some(libc::EBUSY) if !self.capabilities.zero_copy => self.dropped += 1,
-                // The budget is spent, or the device or the completion ring is full.
+                // The wakeup's budget is used up, or the device or the completion ring is full.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
                 // The interface is down and may come up again.
                 Some(libc::ENETDOWN) => return Ok(false),
@@ -258,7 +260,8 @@ impl XdpPort {
         Ok(false)
     }
 
-    /// Returns the error that ends the port: the socket's pending error, or else `error`.
+    /// Returns the error that made the port unusable: the socket's pending error if there is one,
+    /// otherwise `error`.
     fn gone(&self, error: io::Error) -> io::Error {
         let cause = sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR);
         match cause {
@@ -274,7 +277,8 @@ impl XdpPort {
         }
     }
 
-    /// Makes room for one more packet by flushing, or fails if the ring stays full.
+    /// Ensures that there is room for one more packet. Flushes if necessary, and fails if the ring
+    /// stays full.
     #[inline(always)]
     fn make_room(&mut self) -> Result<(), SendError> {
         if self.rings.room() > 0 {
@@ -307,13 +311,14 @@ impl XdpPort {
         }
     }
 
-    /// Sends a frame through the packet socket, behind super-segments.
+    /// Sends a frame through the packet socket, so that it stays behind earlier super-segments.
     #[cold]
     fn send_behind(&mut self, frame: Frame) -> Result<(), SendError> {
         frame.assert_of(self.rings.pool());
         self.flush_for(Self::packet_room)?;
         if !self.detoured {
-            // The flush has sent all earlier packets, so the ring is in order again.
+            // The flush has sent all earlier packets, so the ring can be used again without
+            // reordering.
             return self.send(frame);
         }
         self.counters.tx_frames += 1;
@@ -322,7 +327,7 @@ impl XdpPort {
         Ok(())
     }
 
-    /// Returns how many packets the packet socket can take now.
+    /// Returns the number of packets that the packet socket's queue still has room for.
     fn packet_room(&self) -> usize {
         match &self.runs {
             Runs::Supers(packets) => packets.room(),
@@ -408,7 +413,7 @@ impl Port for XdpPort {
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
         let len = frame.len();
         if len < ETHERNET_HEADER {
-            // The kernel would refuse such a short frame and never complete it.
+            // The kernel would reject such a short frame and never complete it.
             self.rings.note_bad();
             return Ok(());
         }
@@ -430,8 +435,8 @@ impl Port for XdpPort {
             return Ok(());
         }
         if self.detoured {
-            // The ring sends residents in place, but the packet socket needs a copy in order behind
-            // other packets.
+            // The ring sends residents in place. The packet socket queues packets, so it needs a
+            // copy.
             let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
             frame.set_len(len);
             frame.copy_from_slice(bytes);
@@ -498,7 +503,7 @@ impl Port for XdpPort {
 
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
-        // `poll` also wakes the sender, so unfinished flushes continue here.
+        // `poll` also makes the kernel send, which continues unfinished flushes.
         let events = sys::poll(
             self.rings.fd(),
             libc::POLLIN,

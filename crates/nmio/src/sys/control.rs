@@ -1,4 +1,4 @@
-//! Reads and changes the settings of interfaces by `ioctl`.
+//! Reads and changes the settings of interfaces with `ioctl`.
 
 use std::io;
 use std::mem;
@@ -17,7 +17,7 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// `struct ethtool_drvinfo`: what `ethtool -i` shows.
+/// `struct ethtool_drvinfo`: the driver information that `ethtool -i` shows.
 #[repr(C)]
 struct EthtoolDriver {
     cmd: u32,
@@ -33,7 +33,8 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_STXCSUM: u32 = 0x17;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
-/// Flags for hardware VLAN tagging, which keeps tags outside of sent and received frames.
+/// Flags for hardware VLAN tagging, which strips tags from received frames and adds them to sent
+/// frames.
 const ETH_FLAG_TXVLAN: u32 = 1 << 7;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
@@ -56,7 +57,7 @@ impl Control {
         Ok(request)
     }
 
-    /// Makes a request about an interface.
+    /// Sends a request about an interface to the kernel.
     ///
     /// # Safety
     /// The request `code` reads and writes one `ifreq`, and follows no pointer in it.
@@ -69,7 +70,7 @@ impl Control {
 
     /// Returns the interface flags (`IFF_UP` and so on).
     pub(crate) fn flags(&self, name: &str) -> io::Result<i32> {
-        // SAFETY: the code takes one ifreq without pointers.
+        // SAFETY: this request accesses one ifreq and follows no pointer in it.
         let answer = unsafe { self.ask(name, libc::SIOCGIFFLAGS) }?;
         // SAFETY: this request fills in the flags.
         Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
@@ -91,9 +92,9 @@ impl Control {
             .map(drop)
     }
 
-    /// Returns the size of the largest IP packet, in bytes.
+    /// Returns the MTU: the length of the largest IP packet, in bytes.
     pub(crate) fn mtu(&self, name: &str) -> io::Result<usize> {
-        // SAFETY: the code takes one ifreq without pointers.
+        // SAFETY: this request accesses one ifreq and follows no pointer in it.
         let answer = unsafe { self.ask(name, libc::SIOCGIFMTU) }?;
         // SAFETY: this request fills in the MTU.
         Ok(unsafe { answer.ifr_ifru.ifru_mtu }.try_into().unwrap_or(0))
@@ -101,7 +102,7 @@ impl Control {
 
     /// Returns the Ethernet address, or `None` if the interface is not Ethernet.
     pub(crate) fn mac(&self, name: &str) -> io::Result<Option<[u8; 6]>> {
-        // SAFETY: the code takes one ifreq without pointers.
+        // SAFETY: this request accesses one ifreq and follows no pointer in it.
         let answer = unsafe { self.ask(name, libc::SIOCGIFHWADDR) }?;
         // SAFETY: this request fills in the hardware address.
         let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
@@ -115,9 +116,9 @@ impl Control {
         Ok(Some(mac))
     }
 
-    /// Returns the interface number in this namespace.
+    /// Returns the interface's index in this network namespace.
     pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
-        // SAFETY: the code takes one ifreq without pointers.
+        // SAFETY: this request accesses one ifreq and follows no pointer in it.
         let answer = unsafe { self.ask(name, libc::SIOCGIFINDEX) }?;
         // SAFETY: this request fills in the index.
         Ok(unsafe { answer.ifr_ifru.ifru_ifindex } as u32)
@@ -125,8 +126,7 @@ impl Control {
 
     /// Executes an ethtool command.
     ///
-    /// # Safety
-    /// `T` is the structure that belongs to the command in its first word, and has room for all
+    /// # Safety `T` is the structure for the command in its first word, and has room for everything
     /// that the kernel writes.
     pub(super) unsafe fn ethtool<T>(&self, name: &str, command: &mut T) -> io::Result<()> {
         let mut request = Self::request(name)?;
@@ -142,8 +142,8 @@ impl Control {
             .is_ok_and(|info| info.driver.starts_with(b"veth\0"))
     }
 
-    /// Returns true for a tap device. The same driver also makes tun devices, which carry no
-    /// Ethernet frames.
+    /// Returns true if the interface is a tap device. The same driver also creates tun devices,
+    /// which carry no Ethernet frames.
     pub(crate) fn is_tap(&self, name: &str) -> bool {
         self.driver(name)
             .is_ok_and(|info| info.driver.starts_with(b"tun\0") && info.bus.starts_with(b"tap\0"))
@@ -157,22 +157,23 @@ impl Control {
             bus: [0; 32],
             _rest: [0; 64],
         };
-        // SAFETY: the structure belongs to the command in its first word.
+        // SAFETY: the structure is the one for the command in its first word.
         unsafe { self.ethtool(name, &mut info) }?;
         Ok(info)
     }
 
-    /// Turns hardware VLAN tagging off, so that 802.1Q tags stay in the frames where XDP sees them.
+    /// Turns off hardware VLAN tagging, so that 802.1Q tags stay in the frames, where XDP programs
+    /// see them.
     pub(crate) fn keep_tags(&self, name: &str) -> io::Result<()> {
         let mut flags = EthtoolValue {
             cmd: ETHTOOL_GFLAGS,
             data: 0,
         };
-        // SAFETY: the structure belongs to the command in its first word.
+        // SAFETY: the structure is the one for the command in its first word.
         unsafe { self.ethtool(name, &mut flags) }?;
         flags.cmd = ETHTOOL_SFLAGS;
         flags.data &= !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN);
-        // SAFETY: the structure belongs to the command in its first word.
+        // SAFETY: the structure is the one for the command in its first word.
         unsafe { self.ethtool(name, &mut flags) }
     }
 
@@ -182,7 +183,7 @@ impl Control {
             cmd: ETHTOOL_STXCSUM,
             data: 0,
         };
-        // SAFETY: the structure belongs to the command in its first word.
+        // SAFETY: the structure is the one for the command in its first word.
         unsafe { self.ethtool(name, &mut value) }
     }
 }

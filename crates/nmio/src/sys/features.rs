@@ -1,4 +1,4 @@
-//! Reads the offload features of a device, by their names in `ethtool -k`.
+//! Reads the offload features of a device, identified by their names in `ethtool -k`.
 
 use std::io;
 
@@ -50,7 +50,7 @@ struct Block {
 
 impl Control {
     /// Returns true if the device segments TCP over both IP versions (TSO). Such a device also
-    /// computes checksums and gathers fragments.
+    /// computes checksums and supports scatter-gather.
     pub(crate) fn segments_tcp(&self, name: &str) -> bool {
         let kinds = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
         self.has_features(name, &kinds).unwrap_or(false)
@@ -65,7 +65,7 @@ impl Control {
             .unwrap_or(false)
     }
 
-    /// Returns true if the interface has all features in `wanted` and they are on.
+    /// Returns true if the interface supports all features in `wanted` and they are enabled.
     fn has_features(&self, name: &str, wanted: &[&str]) -> io::Result<bool> {
         let mut info = SetInfo {
             cmd: ETHTOOL_GSSET_INFO,
@@ -76,7 +76,7 @@ impl Control {
         // SAFETY: the structure belongs to the command in its first word, and has room for all that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut info) }?;
-        // The kernel writes as many names as the set has.
+        // The kernel writes one name per feature in the set, so `MOST` must suffice.
         if info.mask == 0 || info.count as usize > MOST {
             return Err(io::ErrorKind::Unsupported.into());
         }

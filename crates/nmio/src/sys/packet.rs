@@ -1,4 +1,4 @@
-//! Packet sockets and tap devices with a `virtio_net_hdr` before each packet.
+//! Packet sockets and tap devices that put a `virtio_net_hdr` before each packet.
 //!
 //! The header tells the receiver which checksum and segmentation work remains.
 
@@ -14,7 +14,7 @@ use crate::super_segment::{GsoType, SuperSegment};
 
 /// Size of a `virtio_net_hdr` (`linux/virtio_net.h`) in bytes.
 pub(crate) const VNET_HEADER: usize = 10;
-/// Maximum number of packets in one system call.
+/// Maximum number of packets that one system call sends.
 pub(crate) const MAX_PACKETS: usize = 64;
 
 // Options from linux/if_packet.h that libc does not define for every target.
@@ -26,14 +26,14 @@ const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
-/// Offset of the checksum field in the transport header.
+/// Offset of the checksum field in the transport header, in bytes.
 const TCP_CHECKSUM_AT: u16 = 16;
 const UDP_CHECKSUM_AT: u16 = 6;
 
-/// Header of a packet that needs no more work.
+/// Header of a packet that needs neither checksumming nor segmentation.
 pub(crate) const FINISHED: [u8; VNET_HEADER] = [0; VNET_HEADER];
 
-/// Builds the header of a super-segment.
+/// Builds the `virtio_net_hdr` of a super-segment.
 pub(crate) fn vnet_header(packet: &SuperSegment) -> [u8; VNET_HEADER] {
     let (gso, checksum_at) = match packet.gso_type() {
         GsoType::TcpV4 => (GSO_TCP_V4, TCP_CHECKSUM_AT),
@@ -61,7 +61,7 @@ pub(crate) fn vnet_header(packet: &SuperSegment) -> [u8; VNET_HEADER] {
     ]
 }
 
-/// A packet to send: its `virtio_net_hdr`, and its bytes in several pieces.
+/// A packet to send: its `virtio_net_hdr`, followed by its bytes in several pieces.
 pub(crate) struct Gather<'a> {
     pub(crate) vnet: [u8; VNET_HEADER],
     pub(crate) stretches: [&'a [u8]; 4],
@@ -96,8 +96,8 @@ pub(crate) fn bypass_queueing(socket: BorrowedFd<'_>, bypass: bool) -> io::Resul
     set_option(socket, libc::SOL_PACKET, PACKET_QDISC_BYPASS, bypass)
 }
 
-/// Sends up to [`MAX_PACKETS`] packets in one system call that never blocks. Returns how many were
-/// sent, at least one.
+/// Sends up to [`MAX_PACKETS`] packets in one system call that never blocks. Returns the number of
+/// packets sent, which is at least one.
 pub(crate) fn send_packets<'a>(
     socket: BorrowedFd<'_>,
     packets: impl Iterator<Item = Gather<'a>>,
@@ -120,7 +120,7 @@ pub(crate) fn send_packets<'a>(
         })
         .collect();
     // SAFETY: the messages point to `slices`, and the slices to bytes that `packets` borrows. All
-    // of them live through the call, which only reads them.
+    // of them stay valid during the call, which only reads them.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
@@ -140,7 +140,8 @@ pub(crate) fn write_packet(tap: BorrowedFd<'_>, packet: &Gather<'_>) -> io::Resu
     check(written.clamp(-1, 0) as i32).map(drop)
 }
 
-/// Reads one packet from such a tap device. Returns its `virtio_net_hdr` and its length.
+/// Reads one packet from a tap device that provides a `virtio_net_hdr`. Returns its
+/// `virtio_net_hdr` and its length.
 pub(crate) fn read_packet(
     tap: BorrowedFd<'_>,
     packet: &mut [u8],
@@ -150,7 +151,7 @@ pub(crate) fn read_packet(
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     });
-    // SAFETY: the slices are two live buffers that nobody else uses.
+    // SAFETY: the slices are two live buffers that no other code uses.
     let read = unsafe { libc::readv(tap.as_raw_fd(), slices.as_ptr(), slices.len() as i32) };
     check(read.clamp(-1, 0) as i32)?;
     Ok((vnet, (read as usize).saturating_sub(VNET_HEADER)))
@@ -158,8 +159,8 @@ pub(crate) fn read_packet(
 
 /// Returns the position of a partial checksum, or `None` if the checksum is complete.
 ///
-/// The first number is the offset where the checksum's coverage starts. The second is the offset of
-/// the checksum field from there.
+/// The first number is the offset of the first byte that the checksum covers. The second is the
+/// offset of the checksum field relative to that byte.
 pub(crate) fn partial_checksum(vnet: [u8; VNET_HEADER]) -> Option<(usize, usize)> {
     let u16_at = |at: usize| usize::from(u16::from_ne_bytes([vnet[at], vnet[at + 1]]));
     (vnet[0] & NEEDS_CHECKSUM != 0).then(|| (u16_at(6), u16_at(8)))

@@ -7,19 +7,21 @@ use super::control::Control;
 
 const ETHTOOL_GRXFHINDIR: u32 = 0x38;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
-/// Number of entries of the largest supported flow table. Drivers have up to 2,048.
+/// Maximum number of entries in a flow table that this code can read. Known drivers use at most
+/// 2,048.
 const MAX_FLOW_TABLE: usize = 4096;
 
 /// Queues of a device, as shown by `ethtool -l`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Channels {
-    /// RX queues in use.
+    /// Number of RX queues in use.
     pub(crate) rx: u32,
-    /// TX queues in use.
+    /// Number of TX queues in use.
     pub(crate) tx: u32,
-    /// Maximum number of queue pairs of the device.
+    /// Maximum number of queue pairs that the device supports.
     pub(crate) most: u32,
-    /// The device has combined queues, changed by `ethtool -L IFACE combined N`.
+    /// Whether the device has combined RX/TX queues, whose number `ethtool -L IFACE combined N`
+    /// changes.
     pub(crate) combined: bool,
 }
 
@@ -63,7 +65,7 @@ impl Control {
         } else {
             told.max_rx.min(told.max_tx)
         };
-        // A tap device that no program has open reports 0.
+        // A tap device reports 0 while no program has it open.
         (rx > 0).then_some(Channels {
             rx,
             tx,
@@ -75,7 +77,7 @@ impl Control {
     /// Returns the numbers of RX and TX queues from sysfs, for drivers that do not report them to
     /// ethtool.
     ///
-    /// `None` also if `/sys` shows another network namespace.
+    /// Also returns `None` if `/sys` shows another network namespace.
     pub(crate) fn listed_queues(&self, name: &str) -> Option<(u32, u32)> {
         let folder = PathBuf::from("/sys/class/net").join(name);
         let listed = fs::read_to_string(folder.join("ifindex")).ok()?;
@@ -96,7 +98,7 @@ impl Control {
 
     /// Returns the device's flow table (`ethtool -x`): the RX queue for each hash value.
     ///
-    /// `None` if the driver has no table or a table that is too large.
+    /// Returns `None` if the driver reports no table, or a table that is too large.
     pub(crate) fn flow_table(&self, name: &str) -> Option<Vec<u32>> {
         let mut table = Box::new(FlowTable {
             cmd: ETHTOOL_GRXFHINDIR,

@@ -20,7 +20,7 @@ pub(super) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, protocol))?) })
 }
 
-/// Returns true if `error` has the system's error number `errno`.
+/// Returns true if `error` is the system error `errno`.
 pub(crate) fn is_errno(error: &io::Error, errno: i32) -> bool {
     error.raw_os_error() == Some(errno)
 }

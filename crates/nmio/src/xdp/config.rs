@@ -15,6 +15,6 @@ pub(crate) struct XdpConfig<'a> {
     pub(crate) offload: Offload,
     pub(crate) wait: Wait,
     pub(crate) memory: MemoryPlan,
-    /// The steering program's socket table.
+    /// The steering program's map from queues to sockets.
     pub(crate) xsks: BorrowedFd<'a>,
 }

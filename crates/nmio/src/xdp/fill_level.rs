@@ -1,16 +1,16 @@
-//! Chooses how many frames to keep in the fill ring: few while the worker keeps up, and all during
-//! bursts.
+//! Chooses how many frames to keep in the fill ring: a few while the worker keeps up, and a full
+//! ring during bursts.
 //!
-//! The kernel uses the frames in turn. A few frames stay in the cache. Many frames survive a burst
-//! that arrives while the worker does not run.
+//! The kernel uses the frames round-robin. With only a few, all of them stay in the processor's
+//! cache. With many, a burst that arrives while the worker is not running loses no packets.
 //!
-//! A burst that nearly empties the fill ring raises the level. `CALM` received frames without
-//! another burst lower it. A queue that never drains counts as one burst, so its level falls again.
-//! More frames would only delay each packet.
+//! A burst that nearly empties the fill ring raises the level. After `CALM` received frames without
+//! another burst, the level falls. A queue that never drains counts as a single burst, so its level
+//! falls too. There, more frames would only delay each packet.
 
-/// Slots of the fill ring, which is also its level during bursts.
+/// Number of slots in the fill ring. This is also the level during bursts.
 pub(super) const FILL_RING: u32 = 8192;
-/// The level without bursts.
+/// The level outside bursts, in frames.
 const FEW: u32 = 2048;
 /// Number of received frames without a burst after which the level falls.
 const CALM: u32 = 64 * FILL_RING;
@@ -19,9 +19,9 @@ const CALM: u32 = 64 * FILL_RING;
 #[derive(Debug)]
 pub(super) struct FillLevel {
     frames: u32,
-    /// The RX ring was empty at least once since the last burst.
+    /// Whether the RX ring has been empty since the last burst.
     drained: bool,
-    /// Frames received since the last burst.
+    /// Number of frames received since the last burst.
     calm: u32,
 }
 
@@ -41,10 +41,10 @@ impl FillLevel {
         self.frames
     }
 
-    /// Updates the level after a look at the RX ring.
+    /// Updates the level after a read of the RX ring.
     ///
-    /// The look took `received` frames and left `left` frames in the fill ring. `wait` says that
-    /// more frames are in the RX ring.
+    /// The read returned `received` frames. Now the fill ring holds `left` frames, and `wait` tells
+    /// whether the RX ring still holds frames.
     #[inline(always)]
     pub(super) fn look(&mut self, received: u32, wait: bool, left: u32) {
         self.calm = self.calm.saturating_add(received);

@@ -1,4 +1,4 @@
-//! Attaches an XDP program in a chosen mode, so that it disappears with its owner.
+//! Attaches an XDP program in a chosen mode, so that the kernel detaches it when its owner exits.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 
-/// Attaches `program` to interface number `interface` as a BPF link (`BPF_LINK_CREATE`). The
-/// program stays attached while the returned descriptor is open in some process.
+/// Attaches `program` to the interface with index `interface`, as a BPF link (`BPF_LINK_CREATE`).
+/// The program stays attached while the returned descriptor is open in some process.
 pub(super) fn attach(
     program: BorrowedFd<'_>,
     interface: u32,
@@ -23,7 +23,7 @@ pub(super) fn attach(
         libbpf_sys::XDP_FLAGS_DRV_MODE
     };
     // SAFETY: the program descriptor is live, and the options are live and have the size that they
-    // state. Interface numbers are positive.
+    // state. Interface indices are positive.
     let link = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_raw_fd(),
@@ -35,14 +35,13 @@ pub(super) fn attach(
     if link < 0 {
         return Err(io::Error::from_raw_os_error(-link));
     }
-    // SAFETY: the call has created this descriptor, and nobody else owns it.
+    // SAFETY: the call has created this descriptor, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
 /// Writes one element of a map with 4-byte keys and values.
 ///
-/// # Errors
-/// The kernel's error, or `EINVAL` for a map with other sizes.
+/// # Errors The kernel's error, or `EINVAL` if the map's keys or values have other sizes.
 pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     if sizes(map)? != (4, 4) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));

@@ -1,42 +1,41 @@
 //! Sends super-segments through a packet socket that bypasses the TX ring.
 //!
 //! `AF_XDP` sends single frames only. A packet socket accepts a run of segments as one packet with
-//! a `virtio_net_hdr`. The device segments it. If the receiver is on this host, it stays whole.
+//! a `virtio_net_hdr`. The device segments the packet. If the receiver is on this host, the packet
+//! stays whole.
 //!
-//! A flush is one `sendmmsg`. The socket only sends. Received packets come through the rings, which
-//! do not say whether a checksum is complete.
+//! A flush is one `sendmmsg`. The socket is used only for sending. Packets are received through the
+//! rings, which do not tell whether a checksum is complete.
 //!
-//! # Order
-//! Packets queued before the first super-segment leave through the ring. All later packets go
-//! through the packet socket until its queue is empty. Then the ring is used again, with two
-//! exceptions. If the kernel segments, packets may wait in the queueing discipline. If the device
-//! has several TX queues, packets may wait in another queue than the ring's. In both cases,
-//! everything goes through the packet socket permanently after its first use.
+//! # Order Packets queued before the first super-segment are sent through the ring. All later
+//! packets go through the packet socket until its queue is empty. Then the ring is used again, with
+//! two exceptions. If the kernel segments, packets may wait in the queueing discipline. If the
+//! device has several TX queues, packets may wait in a queue other than the ring's. In these two
+//! cases, all packets go through the packet socket permanently after its first use.
 //!
-//! # A packet that nobody takes
-//! A packet that the kernel has no room for (`EAGAIN`, `ENOBUFS`) stays first in the queue. The
-//! full queue stops the sender like a full ring. After 1,024 tries with a carrier, the kernel
-//! segments instead of the device. After 64 more tries the packet is dropped, because a firewall
-//! rule may refuse packets to one client.
+//! # A packet that is never accepted A packet that the kernel has no room for (`EAGAIN`, `ENOBUFS`)
+//! stays at the head of the queue. A full queue creates backpressure, like a full ring. After 1,024
+//! tries with a carrier, segmentation moves from the device to the kernel. After 64 more tries the
+//! packet is dropped, because a firewall rule may reject all packets to one client.
 //!
 //! # Length
 //! A super-segment may be as long as the device allows (`gso_max_size`, and `gso_ipv4_max_size` for
 //! IPv4). The default is 64 KB. Since Linux 6.3 the IPv4 limit can be raised to 256 KB; the length
 //! field of the IP header is then 0.
 //!
-//! Packet sockets accept more than 64 KB since Linux 6.6. They gather a packet in 16 pieces of at
-//! most 32 KB, so fragmented memory may make them refuse a long packet. Then the packet is dropped,
-//! the limit falls to 64 KB, and a warning is logged.
+//! Packet sockets accept more than 64 KB since Linux 6.6. They store a packet in 16 pieces of at
+//! most 32 KB, so they may refuse a long packet if kernel memory is fragmented. Then the packet is
+//! dropped, the limit falls to 64 KB, and a warning is logged.
 //!
-//! # When super-segments are used
-//! `offload=auto` uses super-segments if the device segments TCP over IPv4 and IPv6 and the rings
-//! copy anyway.
+//! # When super-segments are used `offload=auto` uses super-segments if the device segments TCP
+//! over IPv4 and IPv6 and the port is in copy mode anyway.
 //!
 //! With zero-copy, frames are better because they are not copied. The device also empties its ring
 //! on its own schedule, so using both paths would reorder packets.
 //!
 //! A device may stop segmenting while the server runs. For example, veth stops when an XDP program
-//! is attached to its peer. The device then refuses packets, and the kernel segments from then on.
+//! is attached to its peer. The device then refuses super-segments, and the kernel segments from
+//! then on.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -52,24 +51,26 @@ use crate::sys::{self, Control, FINISHED, Gather, MAX_PACKETS};
 
 /// Size of an Ethernet header, which the device's limits include.
 const ETHERNET_HEADER: usize = 14;
-/// Largest super-segment in bytes, even if the device accepts more. The kernel gathers a packet in
-/// 16 pieces of at most 32 KB, and in smaller pieces if memory is fragmented.
+/// Maximum length of a super-segment in bytes, even if the device accepts more. The kernel stores a
+/// packet in 16 pieces of at most 32 KB, or in smaller pieces if memory is fragmented.
 pub(crate) const MOST_BYTES: usize = 256 << 10;
-/// Largest IP packet, in bytes, that the kernel can gather in single pages.
+/// Maximum length, in bytes, of an IP packet that the kernel can store in separate pages.
 const SURE_BYTES: usize = MAX_OVER_V6;
-/// Number of failed tries in a row between two queries of the device's features. The first failure
-/// also queries them.
+/// Number of consecutive failed tries between two queries of the device's features. The features
+/// are also queried after the first failure.
 const ASK: u32 = 64;
-/// Number of failed tries in a row after which long super-segments, or segmentation by the device,
-/// are given up.
+/// Number of consecutive failed tries after which the socket stops using long super-segments, or
+/// segmentation by the device.
 const GIVE_UP: u32 = 1_024;
 /// Maximum number of packets that wait for a flush: two calls of `sendmmsg`.
 const MOST: usize = 2 * MAX_PACKETS;
-/// Kernel memory, in bytes, for packets that the device or the receiver has not taken yet.
+/// Limit on the kernel memory, in bytes, for packets that the device or the receiver has not taken
+/// yet.
 const SEND_BUFFER: u32 = 8 << 20;
 
 /// A packet in the queue.
-// The queue is allocated once, and most packets are super-segments.
+// The size difference wastes little memory: the queue is allocated once, and most packets are
+// super-segments.
 #[allow(clippy::large_enum_variant)]
 enum Waiting {
     Frame(Frame),
@@ -77,7 +78,7 @@ enum Waiting {
 }
 
 impl Waiting {
-    /// Returns true if some kernels refuse a packet of this length.
+    /// Returns true if the packet is so long that some kernels refuse it.
     fn is_long(&self) -> bool {
         matches!(self, Self::Super(packet) if packet.len() > SURE_BYTES + ETHERNET_HEADER)
     }
@@ -87,16 +88,16 @@ impl Waiting {
 pub(super) struct PacketSocket {
     socket: OwnedFd,
     queue: VecDeque<Waiting>,
-    /// Largest super-segment over IPv4, as bytes of its IP packet.
+    /// Maximum length of a super-segment over IPv4, in bytes of its IP packet.
     pub(super) largest: usize,
     /// Whether the device segmented TCP when it was last queried.
     device_cuts: bool,
-    /// Tries in a row that failed for lack of room.
+    /// Number of consecutive tries that failed because there was no room.
     tries: u32,
-    /// The device has only one TX queue, which the ring also uses.
+    /// Whether the device has only one TX queue, so that the ring and the packet socket share it.
     one_queue: bool,
     device: Device,
-    /// Number of system calls.
+    /// Number of system calls made to send packets.
     pub(super) calls: u64,
     /// Number of packets that the kernel refused permanently.
     pub(super) refused: u64,
@@ -110,7 +111,8 @@ pub(super) enum Runs {
 }
 
 impl Runs {
-    /// Opens the requested way to send runs, as far as the device and the mode allow.
+    /// Chooses how to send runs, as requested by `offload=` and as far as the device and the mode
+    /// allow.
     pub(super) fn open(config: &XdpConfig<'_>, copying: &Copying) -> Result<Self, DeviceError> {
         let refuse = |why: String| match config.offload {
             Offload::On => Err(DeviceError::Offload {
@@ -123,8 +125,8 @@ impl Runs {
             return refuse("offload=off was given".to_owned());
         }
         if matches!(copying, Copying::Never) {
-            // Zero-copy frames need no copy. The device empties its ring on its own schedule, so
-            // packets that bypass it would overtake others.
+            // In zero-copy mode, frames need no copy. The device empties its ring on its own
+            // schedule, so packets that bypass the ring would be sent out of order.
             return refuse("zero-copy needs no copy of frames, and keeps their order".to_owned());
         }
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
@@ -151,7 +153,8 @@ impl Runs {
             Ok(socket) => socket,
             Err(error) => return refuse(format!("the kernel refuses a packet socket: {error}")),
         };
-        // The first option needs CAP_NET_ADMIN; the kernel caps the second.
+        // The first option needs CAP_NET_ADMIN. The second needs no capability, but the kernel caps
+        // its value.
         let fd = socket.as_fd();
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
@@ -184,8 +187,8 @@ impl Runs {
     }
 }
 
-/// Descriptors to query the device's features. They stay open because a running worker may not be
-/// permitted to open them.
+/// Descriptors for querying the device's features. They stay open because a running worker may lack
+/// the permission to open new ones.
 struct Device {
     control: Control,
     route: File,
@@ -212,9 +215,11 @@ impl Device {
         self.control.segments_tcp(&self.name)
     }
 
-    /// Returns the longest super-segment that the device accepts, as bytes of an IP packet.
+    /// Returns the length of the longest super-segment that the device accepts, in bytes of its IP
+    /// packet.
     ///
-    /// If the device's limit for IPv6 is below the protocol's, it applies to both IP versions.
+    /// If the device's IPv6 limit is below that of the IPv6 protocol, it applies to both IP
+    /// versions.
     fn largest(&self) -> io::Result<usize> {
         let limits = longest_supers(&self.route, self.index)?;
         let bytes = |limit: usize| limit.min(MOST_BYTES - 1).saturating_sub(ETHERNET_HEADER);
@@ -224,7 +229,7 @@ impl Device {
 }
 
 impl PacketSocket {
-    /// Describes who segments, and the effect on other packets.
+    /// Describes whether the device or the kernel segments, and how this affects other packets.
     pub(super) fn describe(&self) -> &'static str {
         match (self.device_cuts, self.one_queue) {
             (true, true) => "segmented by the device if necessary",
@@ -239,7 +244,7 @@ impl PacketSocket {
         }
     }
 
-    /// Returns true if the ring may be used again once this queue is empty, without reordering
+    /// Returns true if, once this queue is empty, the ring can be used again without reordering
     /// packets.
     pub(super) fn may_return(&self) -> bool {
         self.device_cuts && self.one_queue
@@ -247,8 +252,8 @@ impl PacketSocket {
 
     /// Queries whether the device still segments packets of this length.
     ///
-    /// Attaching an XDP program to the peer of a veth pair stops that. The kernel then segments,
-    /// which requires the queueing discipline.
+    /// For example, a veth device stops segmenting when an XDP program is attached to its peer. The
+    /// kernel then segments, which requires the queueing discipline.
     #[cold]
     fn still_segments(&mut self) -> bool {
         self.device_cuts =
@@ -260,18 +265,18 @@ impl PacketSocket {
                  through the packet socket",
                 self.device.name
             );
-            // If this fails, it is tried again. Until then the queue counts as full.
+            // If this call fails, it is repeated later. Until then the queue counts as full.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
         }
         self.device_cuts
     }
 
-    /// Handles a refusal for lack of room, in the device's queue or for long packets. Returns true
-    /// if sending should be tried again at once.
+    /// Handles a refusal because the device's queue is full or memory for a long packet is missing.
+    /// Returns true if sending should be retried immediately.
     #[cold]
     fn finds_no_room(&mut self) -> bool {
         if !self.device.control.is_running(&self.device.name) {
-            // Without a carrier no packet can leave, so wait.
+            // Without a carrier no packet can be sent, so wait.
             return false;
         }
         self.tries += 1;
@@ -281,7 +286,7 @@ impl PacketSocket {
         if self.tries >= GIVE_UP && (self.shorten() || self.stop_segmenting()) {
             return true;
         }
-        // A firewall rule may refuse this packet forever.
+        // A firewall rule may reject this packet on every try.
         let most = if self.device_cuts { GIVE_UP } else { ASK };
         if self.tries < most {
             return false;
@@ -292,8 +297,8 @@ impl PacketSocket {
         true
     }
 
-    /// Lets the kernel segment, because the device refuses packets that it claims to segment, such
-    /// as UDP. Returns false if the kernel already does.
+    /// Moves segmentation to the kernel, because the device refuses packets that it claims to
+    /// segment, such as UDP. Returns false if the kernel already segments.
     #[cold]
     fn stop_segmenting(&mut self) -> bool {
         if !self.device_cuts || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {
@@ -311,7 +316,7 @@ impl PacketSocket {
     }
 
     /// Permanently stops using long super-segments, and drops those in the queue. Returns false if
-    /// none were in use.
+    /// long super-segments were not in use.
     #[cold]
     fn shorten(&mut self) -> bool {
         if self.largest <= SURE_BYTES {
@@ -325,7 +330,7 @@ impl PacketSocket {
         self.largest = SURE_BYTES;
         let waiting = self.queue.len();
         self.queue.retain(|packet| !packet.is_long());
-        // These packets are lost, as if on the wire.
+        // These packets are lost, as if the network had dropped them.
         self.refused += (waiting - self.queue.len()) as u64;
         true
     }
@@ -338,12 +343,12 @@ impl PacketSocket {
         MOST - self.queue.len()
     }
 
-    /// Queues a frame behind super-segments. There must be room.
+    /// Queues a frame behind earlier super-segments. The queue must have room.
     pub(super) fn push_frame(&mut self, frame: Frame) {
         self.queue.push_back(Waiting::Frame(frame));
     }
 
-    /// Queues a super-segment. There must be room.
+    /// Queues a super-segment. The queue must have room.
     pub(super) fn push_super(&mut self, packet: SuperSegment) {
         self.queue.push_back(Waiting::Super(packet));
     }
@@ -363,7 +368,7 @@ impl PacketSocket {
                         return Ok(false);
                     }
                     Some(libc::ENODEV | libc::ENXIO | libc::EBADF) => return Err(error),
-                    // The kernel would refuse this packet again.
+                    // The kernel would refuse this packet on every try.
                     _ => {
                         self.refused += 1;
                         1

@@ -1,12 +1,12 @@
-//! Retries steps that a server which has just exited may still block.
+//! Retries steps that can fail for a short time after another server has exited.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time of the first try.
+/// The time of the first try, which starts the time limit.
 ///
-/// A server that has just exited holds its queue for 20 to 40 ms more. It holds its program until
-/// the kernel has closed its last handle.
+/// After a server exits, its queue stays in use for another 20 to 40 ms. Its program stays attached
+/// until the kernel has closed the last handle.
 pub(super) struct Retry(Instant);
 
 impl Retry {

@@ -5,8 +5,8 @@
 //!   Frame ── TX ring ──▶ kernel ── completion ring ──▶ pool
 //! ```
 //!
-//! Each descriptor from the kernel is checked against the pool's state table. Descriptors move in
-//! batches, through arrays of fixed size.
+//! Each descriptor from the kernel is checked against the pool's state table. Descriptors are moved
+//! in batches, through arrays of fixed size.
 #![allow(unsafe_code)]
 
 use std::error::Error as _;
@@ -31,24 +31,25 @@ use crate::frame::{Frame, Pool, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};
 use crate::sys;
 
-/// Slots of the RX ring. It has room for all frames offered through the fill ring, so it never
-/// overflows.
+/// Number of slots in the RX ring. It has room for all frames offered through the fill ring, so it
+/// never overflows.
 pub(super) const RX_RING: u32 = FILL_RING;
-/// Maximum number of frames being sent: staged, in the TX ring, or not completed yet.
+/// Maximum number of frames in flight: staged, in the TX ring, or not completed yet. Also the
+/// number of slots in the TX ring.
 pub(super) const TX_RING: u32 = 2048;
-/// Slots of the completion ring. Each frame being sent has a slot.
+/// Number of slots in the completion ring: one for each frame in flight.
 const COMPLETION_RING: u32 = TX_RING;
-/// Frames for callers that hold some in addition to a batch.
+/// Number of spare frames, for callers that hold more than one batch.
 const RESERVE: u32 = 256;
-/// Frames that the port itself needs.
+/// Number of frames that the port itself needs.
 const OWN_FRAMES: u32 = RX_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
 /// Maximum number of descriptors moved to or from a ring at once.
 const MOVE: usize = 64;
-/// Size of a chunk for the common MTU, in bytes.
+/// Size in bytes of a chunk that holds a frame of the common MTU.
 const SMALL_CHUNK: u32 = 2048;
-/// Size of a chunk for a larger MTU. The kernel allows at most a page.
+/// Size in bytes of a chunk for larger MTUs. The kernel allows at most a page.
 const LARGE_CHUNK: u32 = 4096;
-/// Size of the Ethernet header with one 802.1Q tag.
+/// Size of the Ethernet header with one 802.1Q tag, in bytes.
 const LINK_HEADER: usize = 18;
 
 const _: () = assert!(
@@ -56,21 +57,22 @@ const _: () = assert!(
     "the completion ring must hold all frames being sent"
 );
 
-/// Whether the kernel copies between frames and the device.
+/// Whether the kernel copies packets between frames and the device.
 #[derive(Debug)]
 pub(super) enum Copying {
-    /// Zero-copy: the kernel does not copy.
+    /// The kernel does not copy packets (zero-copy).
     Never,
-    /// Generic mode always copies.
+    /// The kernel copies packets, because generic mode always does.
     Generic,
-    /// The driver refuses zero-copy.
+    /// The kernel copies packets, because the driver refused zero-copy with this error.
     Refused(io::Error),
 }
 
 pub(super) struct Rings {
     pool: Pool,
     umem: Umem,
-    /// The descriptor of each chunk. Only `Umem::new` can create these addresses.
+    /// The descriptor of each chunk, from `Umem::new`. Descriptors cannot be created in another
+    /// way.
     chunks: Box<[FrameDesc]>,
     chunk_shift: u32,
     tx: TxQueue,
@@ -80,9 +82,9 @@ pub(super) struct Rings {
     received: Box<[FrameDesc; MAX_BATCH]>,
     completed: Box<[FrameDesc; MOVE]>,
     staged: ArrayVec<FrameDesc, MOVE>,
-    /// Frames staged, in the TX ring, or sent but not completed.
+    /// Number of frames staged, in the TX ring, or sent but not completed.
     in_flight: u32,
-    /// Frames that the kernel holds for receiving, or has received but not returned. At most
+    /// Number of frames offered to the kernel and not yet taken from the RX ring. At most
     /// `RX_RING`, so that the RX ring never overflows.
     offered: u32,
     fill_level: FillLevel,
@@ -94,7 +96,7 @@ pub(super) struct Rings {
 
 impl Rings {
     /// Registers the memory and binds the socket to its queue. Prefers zero-copy, and falls back to
-    /// copy.
+    /// copy mode.
     pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
         let chunk = chunk_size(config.mtu);
         let umem_config = UmemConfig::builder()
@@ -118,9 +120,9 @@ impl Rings {
         })?;
         let base = data_of_first(&umem, &chunks);
         // SAFETY: chunk i's data starts at `base + i * chunk` (as its descriptor says, see
-        // `Umem::new`) and has `mtu()` bytes. `base` may reach the whole mapping, which the kernel
-        // has zeroed. The mapping lives as long as the handle given here. `Rings` gives frames to
-        // the kernel, and takes them back, only through the pool's state table.
+        // `Umem::new`) and has `mtu()` bytes. The provenance of `base` covers the whole mapping,
+        // which the kernel has zeroed. The mapping lives as long as the handle passed here. `Rings`
+        // hands frames to the kernel, and takes them back, only through the pool's state table.
         let pool = unsafe { Pool::from_raw(base, layout, Box::new(umem.clone())) };
         let ((tx, rx, fill, completion), copying) = bind(config, &umem)?;
         let mut rings = Self {
@@ -160,7 +162,7 @@ impl Rings {
         &self.copying
     }
 
-    /// Returns the number of invalid descriptors.
+    /// Returns the number of invalid descriptors so far.
     pub(super) fn bad(&self) -> u64 {
         self.bad
     }
@@ -176,12 +178,11 @@ impl Rings {
 
     /// Returns the kernel's own counts of lost frames and of invalid descriptors.
     ///
-    /// Frames are lost without a free frame in the fill ring, with a full RX ring, or for other
-    /// reasons.
+    /// Frames are lost if the fill ring is empty, if the RX ring is full, or for other reasons.
     pub(super) fn kernel_counts(&self) -> (u64, u64) {
         self.rx.fd().xdp_statistics().map_or((0, 0), |s| {
-            // In copy mode, `rx_dropped` counts each packet that found no frame.
-            // `rx_fill_ring_empty_descs` counts lookups instead, so it is not added.
+            // In copy mode, `rx_dropped` already counts each packet lost because the fill ring was
+            // empty. `rx_fill_ring_empty_descs` counts lookups instead, so it is not added.
             (
                 s.rx_dropped() + s.rx_ring_full(),
                 s.rx_invalid_descs() + s.tx_invalid_descs(),
@@ -209,9 +210,8 @@ impl Rings {
                     self.bad += 1;
                 }
                 None => {
-                    // The frame is too long, or was never offered. A frame that is too long returns
-                    // to the pool here.
-                    // SAFETY: as above.
+                    // The packet is too long, or its frame was never offered. The frame of a packet
+                    // that is too long returns to the pool here. SAFETY: as above.
                     drop(unsafe { self.pool.claim(index, 0) });
                     self.bad += 1;
                 }
@@ -225,7 +225,8 @@ impl Rings {
         }
     }
 
-    /// Refills the fill ring, which has `left` frames, to its level, as far as the pool has frames.
+    /// Refills the fill ring, which holds `left` frames, to the chosen level, or until the pool is
+    /// empty.
     #[inline(always)]
     fn refill(&mut self, left: u32) {
         let lacking = self.fill_level.frames().saturating_sub(left);
@@ -266,29 +267,29 @@ impl Rings {
         TX_RING.saturating_sub(self.in_flight)
     }
 
-    /// Stages a frame for the TX ring. There must be room.
+    /// Stages a frame for the TX ring, which must have room.
     #[inline(always)]
     pub(super) fn send(&mut self, frame: Frame) {
         let packet = frame.send(&self.pool);
         self.stage(packet);
     }
 
-    /// Stages a resident packet for the TX ring. Returns false if it is already in flight. There
-    /// must be room.
+    /// Stages a resident packet for the TX ring, which must have room. Returns false if the packet
+    /// is already in flight.
     #[inline(always)]
     pub(super) fn send_resident(&mut self, packet: &mut Resident) -> bool {
         let packet = packet.send(&self.pool);
         packet.map(|packet| self.stage(packet)).is_some()
     }
 
-    /// Stages a packet of this port's pool.
+    /// Stages a packet from this port's pool.
     #[inline(always)]
     fn stage(&mut self, packet: Sending) {
         debug_assert!(self.room() > 0);
         let len = packet.len();
         let mut desc = self.chunks[packet.into_index() as usize];
-        // SAFETY: the chunk belongs to this UMEM. Its frame is being sent, so no Frame or Resident
-        // gives access to it, and the kernel does not know of it yet.
+        // SAFETY: the chunk belongs to this UMEM. Its frame is marked as being sent, so no Frame or
+        // Resident gives access to it. The kernel has not received the descriptor yet.
         unsafe { self.umem.data_mut(&mut desc) }
             .cursor()
             .set_pos(len);
@@ -314,7 +315,7 @@ impl Rings {
             self.in_flight -= self.staged.len() as u32;
             for desc in &self.staged {
                 let index = (desc.addr() >> self.chunk_shift) as u32;
-                // SAFETY: the kernel did not get this packet.
+                // SAFETY: the kernel never received this packet's descriptor.
                 unsafe { self.pool.complete(index) };
             }
         }
@@ -330,8 +331,8 @@ impl Rings {
     #[inline(always)]
     pub(super) fn reap(&mut self) {
         while self.in_flight > 0 {
-            // SAFETY: all frames of this queue belong to this UMEM, and only written entries are
-            // read.
+            // SAFETY: all frames of this queue belong to this UMEM, and only entries that the call
+            // has written are read.
             let count = unsafe { self.completion.consume(&mut self.completed[..]) };
             for desc in &self.completed[..count] {
                 let index = (desc.addr() >> self.chunk_shift) as u32;
@@ -352,12 +353,12 @@ impl Rings {
         }
     }
 
-    /// Takes back frames that the kernel never completed.
+    /// Reclaims frames that the kernel never completed.
     #[cold]
     fn take_overdue(&mut self) {
-        // SAFETY: the kernel completes packets nearly in the order of sending. It has skipped these
-        // for `Overdue::AFTER` completions and for `Overdue::PATIENCE`, so it does not use them any
-        // more. `stage` turns each packet into its index.
+        // SAFETY: the kernel completes packets nearly in the order of sending. These have stayed
+        // incomplete for `Overdue::AFTER` completions and for `Overdue::PATIENCE`, so the kernel no
+        // longer uses them. `stage` turns each packet into its index.
         let lost = unsafe { self.pool.take_overdue() };
         if lost == 0 {
             return;
@@ -382,35 +383,35 @@ impl Rings {
     }
 }
 
-/// Returns a pointer to the first chunk's data that may also access the other chunks.
+/// Returns a pointer to the first chunk's data, with provenance for the whole mapping.
 fn data_of_first(umem: &Umem, chunks: &[FrameDesc]) -> NonNull<u8> {
     // SAFETY: the chunk belongs to this UMEM, and the kernel has no chunk yet.
     let first = unsafe { umem.data(&chunks[0]) }.contents().as_ptr();
-    // A slice of the first chunk must not be used to reach the second one. `Umem::new` has passed
-    // the mapping's own pointer to C, so its provenance is exposed.
+    // The pointer `first` has provenance only for the first chunk. `Umem::new` has passed the
+    // mapping's pointer to C, which exposed the provenance of the whole mapping.
     NonNull::new(ptr::with_exposed_provenance_mut(first.addr()))
         .expect("mapped memory has an address")
 }
 
-/// Decides when to look for frames that the kernel never completed.
+/// Decides when to search for frames that the kernel never completed.
 ///
-/// Two looks in a row must find a frame before it is taken back.
+/// A frame is reclaimed only if two consecutive searches find it still in flight.
 #[derive(Debug, Default)]
 struct Overdue {
-    /// Completions since the last look.
+    /// Number of completions since the last search.
     completed: usize,
-    /// Time of the last look.
+    /// Time of the last search.
     looked: Option<Instant>,
 }
 
 impl Overdue {
-    /// Minimum number of completions between two looks. Nearly all of them overtake a frame that
-    /// was in the ring at the first look.
+    /// Minimum number of completions between two searches. A frame that is in the ring at the first
+    /// search normally completes long before this number is reached.
     const AFTER: usize = 16 * TX_RING as usize;
-    /// Minimum time between two looks. No device queue holds a packet for this long.
+    /// Minimum time between two searches. No device queue delays a packet this long.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Counts completions. Returns true if it is time for a look.
+    /// Counts completions. Returns true if a search is due.
     #[inline(always)]
     fn is_due(&mut self, completed: usize) -> bool {
         self.completed += completed;
@@ -432,7 +433,7 @@ fn ring_size(slots: u32) -> QueueSize {
     QueueSize::new(slots).expect("ring sizes are powers of two")
 }
 
-/// Returns the largest MTU whose frames fit a chunk, in bytes.
+/// Returns the largest MTU whose frames fit in a chunk of `chunk` bytes.
 const fn largest_mtu(chunk: u32) -> usize {
     // The kernel reserves this headroom in each chunk for XDP programs.
     const HEADROOM: usize = 256;
@@ -442,7 +443,7 @@ const fn largest_mtu(chunk: u32) -> usize {
 /// The largest supported MTU, in bytes.
 pub(crate) const MAX_MTU: usize = largest_mtu(LARGE_CHUNK);
 
-/// Returns the size of the smallest chunk that holds a whole frame.
+/// Returns the size in bytes of the smallest chunk that can hold a frame of this MTU.
 fn chunk_size(mtu: usize) -> u32 {
     if mtu <= largest_mtu(SMALL_CHUNK) {
         SMALL_CHUNK
@@ -479,7 +480,7 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), Device
             .xdp_flags(XdpFlags::empty())
             .bind_flags(flag | BindFlags::XDP_USE_NEED_WAKEUP)
             .build();
-        // SAFETY: the UMEM is bound to this one queue only, and libxdp loads no program.
+        // SAFETY: the UMEM is bound only to this queue, and libxdp loads no program.
         let error = match unsafe { Socket::new(socket_config, umem, &interface, config.queue) } {
             Ok((tx, rx, Some((fill, completion)))) => {
                 return Ok(((tx, rx, fill, completion), copying));
@@ -489,8 +490,8 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), Device
         };
         match error.raw_os_error() {
             Some(libc::EBUSY) if retry.wait() => {}
-            // Drivers refuse zero-copy with various errors. If something else is wrong, copy mode
-            // fails too and reports it.
+            // Drivers refuse zero-copy with various errors. If the cause is unrelated to zero-copy,
+            // copy mode fails too and reports the error.
             _ if zero_copy => copying = Copying::Refused(error),
             _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
         }

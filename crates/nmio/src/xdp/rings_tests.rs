@@ -1,4 +1,4 @@
-//! Tests of the rings on a loopback interface in a private namespace. Needs root.
+//! Tests of the rings on a loopback interface in a private network namespace. They need root.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
@@ -8,8 +8,8 @@ use crate::device::{MemoryPlan, Offload};
 use crate::port::Wait;
 use crate::sys::Control;
 
-/// Runs `test` on rings that the kernel sends from. The network namespace exists only during the
-/// test.
+/// Runs `test` on rings that are bound to a loopback interface. Its network namespace exists only
+/// during the test.
 fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -51,7 +51,8 @@ fn flush(rings: &mut Rings) {
     rings.reap();
 }
 
-/// Makes a look for overdue frames due, and sends enough frames to trigger it.
+/// Sets the counters so that a search for overdue frames is due, then sends frames to trigger the
+/// search.
 fn look_for_overdue(rings: &mut Rings) {
     rings.overdue.looked = None;
     while rings.overdue.looked.is_none() {
@@ -62,8 +63,8 @@ fn look_for_overdue(rings: &mut Rings) {
     }
 }
 
-/// The kernel frees a fill ring slot shortly after it shows the received frame. So the ring may be
-/// full although it lacks a frame.
+/// The kernel frees a fill ring slot only some time after it returns the received frame. Until then
+/// the ring appears full, so the port must refill it later.
 #[test]
 fn a_fill_ring_that_is_still_full_gets_its_frame_later() {
     on_loopback(|rings| {

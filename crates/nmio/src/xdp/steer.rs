@@ -22,20 +22,20 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"))
 
 /// Rules that decide which packets go to the server.
 pub(crate) struct Rules<'a> {
-    /// Own mode: all packets to the addresses go to the server.
+    /// Whether the server is in own mode, where it gets all packets to its addresses.
     pub(crate) own: bool,
-    /// The interface's MAC address. Frames to other stations are passed to the kernel.
+    /// The interface's MAC address. Frames to other MAC addresses are passed to the kernel.
     pub(crate) mac: [u8; 6],
-    /// VLANs whose tagged frames go to the server too.
+    /// VLANs whose tagged frames also go to the server.
     pub(crate) vlans: &'a [u16],
     pub(crate) addresses: &'a [IpAddr],
     pub(crate) services: &'a [(Transport, u16)],
-    /// The MTU, for the error that a driver may return.
+    /// The interface's MTU in bytes, for the error message if the driver does not support it.
     pub(crate) mtu: usize,
 }
 
-/// The attached program. Dropping it detaches the program. The kernel does the same when the
-/// process ends.
+/// The attached program. Dropping this value detaches the program. The kernel also detaches it when
+/// the process ends.
 pub(crate) struct Steering {
     _link: OwnedFd,
     xsks: Arc<OwnedFd>,
@@ -75,13 +75,14 @@ impl Steering {
         })
     }
 
-    /// Returns the map for [`join`].
+    /// Returns the map from queues to sockets, for [`join`].
     pub(crate) fn xsks(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.xsks)
     }
 }
 
-/// Makes `socket` receive the packets of `queue`. The kernel removes a closed socket from the map.
+/// Makes `socket` receive the packets of `queue`. When the socket is closed, the kernel removes it
+/// from the map.
 pub(crate) fn join(xsks: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     link::update(xsks, queue, socket.as_raw_fd().cast_unsigned())
 }
@@ -139,7 +140,8 @@ fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
 
 const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
 
-/// Offset of the set of VLANs in the program's constant `rules`, and the constant's size.
+/// Offset of the set of VLANs in the program's constant `rules`, in bytes. `CONSTANT` is the size
+/// of `rules`.
 const VLANS_AT: usize = 20;
 const CONSTANT: usize = VLANS_AT + 4096 / 8;
 
@@ -163,7 +165,7 @@ fn constant(rules: &Rules<'_>) -> [u8; CONSTANT] {
     bytes
 }
 
-/// Builds a `struct address`.
+/// Builds the program's `struct address`, a map key.
 fn address_key(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -172,7 +174,7 @@ fn address_key(address: IpAddr) -> [u8; 16] {
     .octets()
 }
 
-/// Builds a `struct service`.
+/// Builds the program's `struct service`, a map key.
 fn service_key(transport: Transport, port: u16) -> [u8; 4] {
     let protocol = transport.protocol().to_ne_bytes();
     let port = port.to_be_bytes();

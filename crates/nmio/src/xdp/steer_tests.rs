@@ -1,6 +1,7 @@
-//! Tests of the steering program, which the kernel runs on test packets (`BPF_PROG_TEST_RUN`).
+//! Tests of the steering program. The kernel runs it on test packets (`BPF_PROG_TEST_RUN`).
 //!
-//! The tests check which packets go to the ring and which pass to the kernel. They need root.
+//! The tests check which packets the program redirects to the ring and which it passes to the
+//! kernel. They need root.
 
 use std::os::fd::OwnedFd;
 
@@ -15,7 +16,7 @@ const OURS_V6: [u8; 16] = [
     0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xab, 0xcd, 0xef,
 ];
 const PEER_V6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
-/// The solicited-node group of `OURS_V6`.
+/// The solicited-node multicast address of `OURS_V6`.
 const GROUP: [u8; 16] = [
     0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xab, 0xcd, 0xef,
 ];
@@ -28,7 +29,8 @@ const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// The loaded program with rules, and a socket on queue 0, where all test packets arrive.
+/// The loaded program with its rules, and the socket of queue 0. All test packets arrive on that
+/// queue.
 struct Program {
     object: Object,
     #[allow(dead_code)] // open is what it is for
@@ -51,7 +53,7 @@ impl Program {
         Self { object, socket }
     }
 
-    /// Returns true if the program sends the packet to the ring.
+    /// Returns true if the program redirects the packet to the ring.
     fn steers(&self, packet: &[u8]) -> bool {
         const XDP_PASS: u32 = 2;
         const XDP_REDIRECT: u32 = 4;
@@ -72,13 +74,13 @@ fn ethernet(protocol: u16, payload: &[u8]) -> Vec<u8> {
     [&MAC[..], &PEER_MAC, &protocol.to_be_bytes(), payload].concat()
 }
 
-/// Returns the frame with destination address `mac`.
+/// Returns the frame with its destination address replaced by `mac`.
 fn to(mac: [u8; 6], mut frame: Vec<u8>) -> Vec<u8> {
     frame[..6].copy_from_slice(&mac);
     frame
 }
 
-/// Returns the frame with the VLAN tag replaced.
+/// Returns the frame with its VLAN tag replaced by `tag`.
 fn with_tag(tag: u16, mut frame: Vec<u8>) -> Vec<u8> {
     frame[14..16].copy_from_slice(&tag.to_be_bytes());
     frame
@@ -160,7 +162,7 @@ fn tagged(protocol: u16, tag_protocol: u16, packet: &[u8]) -> Vec<u8> {
     ethernet(tag_protocol, &[&tag[..], packet].concat())
 }
 
-/// Builds an extension header of `units` times 8 bytes.
+/// Builds an IPv6 extension header with a length of `units` times 8 bytes.
 fn extension(next: u8, units: u8) -> Vec<u8> {
     let mut header = vec![0; usize::from(units) * 8];
     header[0] = next;
@@ -498,7 +500,7 @@ fn without_a_socket_on_the_queue_packets_pass() {
 #[test]
 fn a_truncated_packet_passes() {
     let program = Program::load(false);
-    // Each packet, with the length up to which it must have its headers.
+    // Each packet is paired with the minimum length at which the program can still recognise it.
     for (packet, needed) in [
         (ip4(&v4(OURS, TCP, &ports(1, 80))), 14 + 20 + 4),
         (
@@ -520,7 +522,7 @@ fn a_truncated_packet_passes() {
     }
 }
 
-/// Generates packets that look real up to some byte.
+/// Generates packets that are valid up to a random byte.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let real = prop::sample::select(vec![
         ip4(&v4(OURS, TCP, &ports(1, 80))),
@@ -540,7 +542,7 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
             let place = place.index(packet.len());
             packet[place] = byte;
         }
-        // The kernel runs no program on less than an Ethernet header.
+        // The kernel refuses to run a program on a packet shorter than an Ethernet header.
         packet.truncate(14 + end.index(packet.len() - 13));
         packet
     })
