@@ -1,7 +1,8 @@
-//! A port that drops, duplicates, reorders and corrupts frames on purpose.
+//! A port that deliberately drops, duplicates, reorders and corrupts frames.
 //!
-//! [`Fault`] wraps any port, to test the layers above on a bad network that the kernel cannot
-//! emulate. A seed determines the faults of each frame. The rates can be given as text:
+//! [`Fault`] wraps any port. It tests the layers above on a bad network, even where the kernel
+//! cannot emulate one. A seed determines the faults that affect each frame. The rates can be given
+//! as text:
 //!
 //! ```
 //! use nmio::FaultConfig;
@@ -15,9 +16,9 @@
 //! # Ok::<(), nmio::FaultError>(())
 //! ```
 //!
-//! To the layers above, a fault looks as if it happened on the wire. A frame that is dropped on
-//! sending counts as sent. A dropped resident packet is not in flight. Corruption and reordering
-//! affect a copy of a resident packet, never the packet itself.
+//! To the layers above, a fault looks as if it happened on the wire. A frame that is dropped while
+//! being sent still counts as sent. A resident packet that is dropped is not in flight. Corruption
+//! and reordering affect a copy of a resident packet, never the packet itself.
 //!
 //! `Fault<Pcap<P>>` records the frames on the wire. `Pcap<Fault<P>>` records the frames that the
 //! layers above see.
@@ -35,11 +36,11 @@ use crate::super_segment::{self, SuperSegment};
 
 pub use config::{FaultConfig, FaultError, FaultRates};
 
-/// Maximum number of frames held back per direction, and of duplicates of sent frames that wait for
-/// a flush.
+/// Maximum number of frames held back in each direction. Also the maximum number of duplicates of
+/// sent frames that wait for a flush.
 const MAX_HELD: usize = 32;
-/// Maximum number of received frames that are ready for the layers above. They are the rest of one
-/// batch, and another batch in which each frame is duplicated.
+/// Maximum number of received frames that are ready for the layers above. These are what remains of
+/// one batch, another batch with each frame duplicated, and the released held-back frames.
 const MAX_READY: usize = MAX_BATCH + 2 * MAX_BATCH + MAX_HELD;
 
 /// Counters of the faults in one direction.
@@ -71,22 +72,23 @@ pub struct Fault<P> {
 struct Faults {
     received: Direction,
     sent: Direction,
-    /// Received frames after their faults, oldest first.
+    /// Received frames to which faults have been applied, oldest first.
     ready: VecDeque<Frame>,
-    /// Duplicates of sent frames. A flush sends them if slots are free then. They must not use
-    /// slots that [`Port::room`] has already reported.
+    /// Duplicates of sent frames. Each flush sends them if slots are free then. Before the flush
+    /// they must not use slots, because [`Port::room`] may already have promised these to the
+    /// caller.
     duplicates: Vec<Frame>,
     /// Number of sends refused because held-back frames need the last slots.
     ring_full: u64,
 }
 
-/// The random generator of one direction, and the frames that it holds back.
+/// The state of one direction: its random generator, and the frames held back.
 #[derive(Debug)]
 struct Direction {
     rates: FaultRates,
     rng: fastrand::Rng,
     hold: u32,
-    /// Each held-back frame, with the number of frames that must still pass it.
+    /// Each held-back frame, with the number of frames that must still overtake it.
     held: VecDeque<(Frame, u32)>,
     counters: FaultCounters,
 }
@@ -101,7 +103,7 @@ struct FrameFaults {
 }
 
 impl<P: Port> Fault<P> {
-    /// Wraps a port. `None` means no faults.
+    /// Wraps a port. If `config` is `None`, no faults occur.
     pub fn new(inner: P, config: Option<&FaultConfig>) -> Self {
         let faults = config.map(|config| {
             let mut seeds = fastrand::Rng::with_seed(config.seed);
@@ -121,12 +123,12 @@ impl<P: Port> Fault<P> {
         &self.inner
     }
 
-    /// Returns the inner port for changes.
+    /// Returns the inner port for modification.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.inner
     }
 
-    /// Returns the counters of faults of received and of sent frames.
+    /// Returns the fault counters for received frames and for sent frames.
     pub fn fault_counters(&self) -> (FaultCounters, FaultCounters) {
         self.faults
             .as_ref()
@@ -135,7 +137,8 @@ impl<P: Port> Fault<P> {
 }
 
 impl<P: Port> Port for Fault<P> {
-    /// With faults, the port accepts no super-segments, because faults affect single frames.
+    /// With faults configured, the port accepts no super-segments, because faults apply to single
+    /// frames.
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         if self.faults.is_some() {
@@ -201,7 +204,7 @@ impl<P: Port> Port for Fault<P> {
     #[inline(always)]
     fn hints(&self) -> PortHints {
         let hints = self.inner.hints();
-        // A held-back frame is like a frame in the ring, so the loop must not wait.
+        // A held-back frame counts as a frame in the RX ring, so the loop must not wait.
         let has_received = self.faults.as_ref().is_some_and(|f| f.has_received());
         PortHints {
             ready: hints.ready || has_received,
@@ -235,12 +238,12 @@ impl Faults {
         batch: &mut Batch,
         limit: usize,
     ) -> io::Result<()> {
-        // After this test, `ready` holds less than a batch of old frames, so it never grows beyond
-        // MAX_READY.
+        // If this condition holds, `ready` contains less than a batch of older frames, so it never
+        // grows beyond MAX_READY.
         if self.ready.len() < limit.min(MAX_BATCH) {
             inner.receive(batch, limit)?;
             if batch.is_empty() {
-                // In a pause, release all held-back frames.
+                // No frames arrived, so release all held-back frames.
                 self.ready
                     .extend(self.received.held.drain(..).map(|(frame, _)| frame));
             }
@@ -278,7 +281,8 @@ impl Faults {
         !self.ready.is_empty() || !self.received.held.is_empty()
     }
 
-    /// Returns the free slots, without those for held-back frames, which already count as sent.
+    /// Returns the number of free slots. Slots for held-back frames are not free, because these
+    /// frames already count as sent.
     fn room<P: Port>(&self, inner: &mut P) -> usize {
         inner.room().saturating_sub(self.sent.held.len())
     }
@@ -327,7 +331,8 @@ impl Faults {
             return Ok(());
         }
         // Corruption and reordering use a copy, because the resident packet itself must not be
-        // changed or kept. Without a scratch frame for the copy, the fault does not happen.
+        // changed or held back. If no scratch frame is free for the copy, the fault does not
+        // happen.
         let mut stand_in = None;
         if faults.corrupt || faults.reorder {
             stand_in = copy(inner.pool(), bytes);
@@ -354,7 +359,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Keeps a duplicate of a sent packet for the flush.
+    /// Stores a duplicate of a sent packet until the flush.
     fn duplicate(&mut self, pool: &Pool, packet: &[u8]) {
         if self.duplicates.len() < MAX_HELD
             && let Some(frame) = copy(pool, packet)
@@ -364,7 +369,7 @@ impl Faults {
         }
     }
 
-    /// Sends the frames that enough later frames have passed.
+    /// Sends the held-back frames that enough later frames have overtaken.
     fn age_sent<P: Port>(&mut self, inner: &mut P) {
         // `room` has reserved their slots, so no send is refused.
         self.sent.age(|frame| {
@@ -422,7 +427,7 @@ impl Direction {
         self.counters.corrupted += 1;
     }
 
-    /// Holds a frame back, or returns it if too many frames are held.
+    /// Holds a frame back, or returns the frame if too many frames are already held back.
     fn hold(&mut self, frame: Frame) -> Result<(), Frame> {
         if self.held.len() >= MAX_HELD {
             return Err(frame);
@@ -432,10 +437,10 @@ impl Direction {
         Ok(())
     }
 
-    /// Counts a frame that passes the held-back frames. Releases those that enough frames have
-    /// passed.
+    /// Counts a frame that overtakes all held-back frames. Releases the held-back frames that
+    /// enough frames have overtaken.
     ///
-    /// All held-back frames wait for the same number of frames, so the oldest is released first.
+    /// Every held-back frame waits for the same number of frames, so the oldest is released first.
     fn age(&mut self, mut release: impl FnMut(Frame)) {
         for (_, left) in &mut self.held {
             *left -= 1;

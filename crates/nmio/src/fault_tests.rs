@@ -1,5 +1,5 @@
-//! The rates of faults, their effect on frames and residents, and the event loop with all faults at
-//! once.
+//! Tests of the fault rates, of their effect on frames and residents, and of the event loop with
+//! all faults combined.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,12 +33,12 @@ fn frame<P: Port>(port: &P, number: u32) -> Frame {
     copy(port.pool(), &number.to_be_bytes()).unwrap()
 }
 
-/// Receives frames in batches of 16 until none are left, and returns their numbers.
+/// Receives frames in batches of 16 until no more arrive, and returns their numbers.
 fn receive<P: Port>(port: &mut P) -> Vec<u32> {
     let mut numbers = Vec::new();
     let mut batch = Batch::new();
     let mut empty = 0;
-    // A batch is also empty if all its frames were dropped.
+    // An empty batch does not prove that no frames are left: all its frames may have been dropped.
     while empty < 40 {
         port.receive(&mut batch, 16).unwrap();
         assert!(batch.len() <= 16);
@@ -50,7 +50,8 @@ fn receive<P: Port>(port: &mut P) -> Vec<u32> {
     numbers
 }
 
-/// Sends 4000 numbered frames to the port with faults. Returns the numbers that it delivers.
+/// Sends 4000 numbered frames to the port with faults. Returns the numbers of the frames that the
+/// port delivers.
 fn received(faults: &str) -> (Vec<u32>, FaultCounters) {
     let (mut a, mut b, _) = link(faults);
     let free = a.pool().available();
@@ -64,8 +65,8 @@ fn received(faults: &str) -> (Vec<u32>, FaultCounters) {
     (numbers, a.fault_counters().0)
 }
 
-/// Sends 4000 numbered frames from the port with faults, ten per flush. Returns the numbers that
-/// arrive.
+/// Sends 4000 numbered frames from the port with faults, ten per flush. Returns the numbers of the
+/// frames that arrive.
 fn sent(faults: &str) -> (Vec<u32>, FaultCounters) {
     let (mut a, mut b, _) = link(faults);
     let free = a.pool().available();
@@ -82,7 +83,8 @@ fn sent(faults: &str) -> (Vec<u32>, FaultCounters) {
     (receive(&mut b), a.fault_counters().1)
 }
 
-/// The expected count of 4000 draws at 0.1, plus or minus five standard deviations.
+/// Range for the number of events in 4000 draws with probability 0.1: the mean plus or minus five
+/// standard deviations.
 const ABOUT_400: std::ops::Range<u64> = 305..495;
 
 #[test]
@@ -283,7 +285,7 @@ fn without_faults_everything_is_forwarded() {
     assert_eq!(a.fault_counters(), Default::default());
 }
 
-/// Echoes every undamaged request, which is a number and its complement.
+/// Echoes every intact request. A request consists of a number and the number's complement.
 #[derive(Default)]
 struct Echo {
     answered: u32,

@@ -1,4 +1,4 @@
-//! Compares the pool with a model that knows only the place and the content of each frame.
+//! Compares the pool with a model that tracks only the location and content of each frame.
 #![allow(unsafe_code)]
 
 use proptest::prelude::*;
@@ -16,12 +16,13 @@ const FRAMES: usize = 7;
 #[derive(Clone, Debug)]
 enum Step {
     Take,
-    /// Overwrites an owned frame with this number (modulo their count), up to this length.
+    /// Overwrites an owned frame. The fields are its number (modulo the number of owned frames),
+    /// the length, and the byte to write.
     Write(usize, usize, u8),
     DropFrame(usize),
     OfferFrame(usize),
     SendFrame(usize),
-    /// Any index and length, as from a faulty kernel.
+    /// Claims a frame with an arbitrary index and length, as if a faulty kernel had returned them.
     Claim(u32, usize),
     Complete(u32),
     MakeResident(usize, u8),
@@ -57,12 +58,12 @@ fn step() -> impl Strategy<Value = Step> {
 enum Place {
     Free,
     Hand,
-    /// In the fill ring.
+    /// The frame is in the fill ring.
     Fill,
-    /// In the TX ring.
+    /// The frame is in the TX ring.
     Tx,
     Resident,
-    /// Resident, and in the TX ring.
+    /// The frame is a resident and is in the TX ring.
     ResidentTx,
 }
 
@@ -72,9 +73,9 @@ struct World {
     frames: Vec<Frame>,
     residents: Vec<Resident>,
     places: [Place; FRAMES],
-    /// Frames in the TX ring that the last search for overdue frames has seen.
+    /// Frames in the TX ring that the last search for overdue frames has already found.
     seen: [bool; FRAMES],
-    /// All bytes of each frame that is not free.
+    /// Expected bytes of each frame that is not free.
     bytes: [[u8; LAYOUT.capacity]; FRAMES],
     free: u32,
     residents_left: u32,
@@ -195,7 +196,7 @@ impl World {
         if let Some(mut frame) = frame {
             assert_eq!(frame.len(), 0);
             self.leaves_the_free(frame.index, Place::Hand);
-            // The last user's bytes are undefined for the model, so overwrite them.
+            // The model does not track bytes left by the last user, so overwrite them.
             frame.set_len(LAYOUT.capacity);
             frame.fill(0);
             self.frames.push(frame);
@@ -230,7 +231,7 @@ impl World {
     }
 
     fn claim(&mut self, index: u32, len: usize) {
-        // SAFETY: no kernel uses the frames.
+        // SAFETY: the frames are not shared with the kernel.
         let frame = unsafe { self.pool.claim(index, len) };
         let offered = self.places.get(index as usize) == Some(&Place::Fill);
         assert_eq!(frame.is_some(), offered && len <= LAYOUT.capacity);
@@ -242,7 +243,7 @@ impl World {
     }
 
     fn complete(&mut self, index: u32) {
-        // SAFETY: no kernel uses the frames, and no `Sending` outlives its step.
+        // SAFETY: the frames are not shared with the kernel, and no `Sending` outlives its step.
         let completed = unsafe { self.pool.complete(index) };
         assert_eq!(completed, self.completes(index as usize));
     }
@@ -271,11 +272,11 @@ impl World {
                 self.seen[index] = matches!(self.places[index], Place::Tx | Place::ResidentTx);
             }
         }
-        // SAFETY: no kernel uses the frames, and no `Sending` outlives its step.
+        // SAFETY: the frames are not shared with the kernel, and no `Sending` outlives its step.
         assert_eq!(unsafe { self.pool.take_overdue() }, overdue);
     }
 
-    /// Checks that pool and model agree, and that every frame is in only one place.
+    /// Checks that the pool and the model agree, and that every frame has exactly one owner.
     fn check(&mut self) {
         assert_eq!(self.pool.residents_left(), self.residents_left);
         let available = self.free.saturating_sub(self.residents_left);
@@ -309,12 +310,12 @@ impl World {
         assert_eq!(free, self.free as usize);
     }
 
-    /// Returns all frames, and checks that the pool is as after its creation.
+    /// Returns all frames to the pool, and checks that the pool is then in its initial state.
     fn end(mut self) {
         self.frames.clear();
         self.residents.clear();
         for index in 0..FRAMES as u32 {
-            // SAFETY: no kernel uses the frames, and no `Sending` outlives its step.
+            // SAFETY: the frames are not shared with the kernel, and no `Sending` outlives its step.
             unsafe {
                 self.pool.complete(index);
                 drop(self.pool.claim(index, 0));
@@ -335,7 +336,8 @@ impl World {
 }
 
 proptest! {
-    // Miri is a thousand times slower. It checks accesses rather than states, so few runs suffice.
+    // Under Miri the test runs a thousand times slower. Miri checks memory accesses rather than
+    // states, so a few runs suffice.
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 3 } else { 1000 },
         failure_persistence: None,

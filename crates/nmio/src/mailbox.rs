@@ -1,7 +1,7 @@
-//! Bounded mailboxes, the only way to reach a worker from outside.
+//! Bounded mailboxes, the only way for other threads to communicate with a worker.
 //!
-//! Any thread can send. The worker handles messages between two batches, and a bell wakes it if it
-//! sleeps. While the worker is busy, a message costs no system call.
+//! Any thread can send. The worker handles messages between two batches. A bell wakes the worker if
+//! it sleeps. While the worker is busy, a message costs no system call.
 //!
 //! ```
 //! let (sender, mut mailbox) = nmio::mailbox(2)?;
@@ -34,8 +34,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 /// Creates a mailbox for `capacity` messages with its own bell (see [`Bell::mailbox`]).
 ///
-/// # Errors
-/// If the process has no file descriptor left for the bell.
+/// # Errors If the process has no free file descriptor for the bell.
 pub fn mailbox<M: Send>(capacity: usize) -> io::Result<(Sender<M>, Mailbox<M>)> {
     Ok(Bell::new()?.mailbox(capacity))
 }
@@ -49,15 +48,15 @@ pub struct Bell(Arc<Inner>);
 struct Inner {
     /// The eventfd of the bell.
     event: OwnedFd,
-    /// A message was sent since the bell was last silenced, so senders need not ring again.
+    /// Whether a message was sent since the bell was last silenced. If so, senders need not ring
+    /// again.
     is_rung: AtomicBool,
 }
 
 impl Bell {
     /// Creates a bell without mailboxes.
     ///
-    /// # Errors
-    /// If the process has no file descriptor left.
+    /// # Errors If the process has no free file descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -66,7 +65,7 @@ impl Bell {
     }
 
     /// Creates a mailbox for `capacity` messages (at least 1) that rings this bell, and a sender to
-    /// it. It allocates memory for all messages at once.
+    /// it. Memory for all messages is allocated now.
     pub fn mailbox<M: Send>(&self, capacity: usize) -> (Sender<M>, Mailbox<M>) {
         let capacity = capacity.max(1);
         let (sender, receiver) = sync_channel(capacity);
@@ -82,14 +81,14 @@ impl Bell {
         (sender, mailbox)
     }
 
-    /// Returns true if there may be a message.
+    /// Returns true if the bell was rung, so a message may be waiting.
     #[inline(always)]
     pub fn is_rung(&self) -> bool {
         self.0.is_rung.load(Ordering::Relaxed)
     }
 
-    /// Returns the eventfd, which is readable while the bell is rung. A port waits for it together
-    /// with its device.
+    /// Returns the eventfd, which is readable while the bell is rung. A port waits for the eventfd
+    /// and its device at the same time.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
@@ -97,15 +96,15 @@ impl Bell {
     fn ring(&self) {
         // Release ordering: a thread that sees the bell rung also sees the message.
         if !self.0.is_rung.swap(true, Ordering::AcqRel) {
-            // The write fails only after 2^64 writes without a read.
+            // The write can fail only after 2^64 writes without a read.
             let _ = rustix::io::write(self.event(), &1u64.to_ne_bytes());
         }
     }
 
     /// Silences the bell, so that the next message rings it again. Returns true if it was rung.
     ///
-    /// The caller must then take all messages, because the bell does not ring again for them. For a
-    /// silent bell this costs one load.
+    /// The caller must then take all messages, because the bell does not ring again for them. If
+    /// the bell was not rung, this call costs one load.
     #[inline(always)]
     pub fn silence(&self) -> bool {
         self.is_rung() && self.silence_rung()
@@ -113,7 +112,7 @@ impl Bell {
 
     #[cold]
     fn silence_rung(&self) -> bool {
-        // Read before the swap, so that a later ring is not lost.
+        // Read the eventfd before the swap, so that a ring after the swap is not lost.
         let _ = rustix::io::read(self.event(), &mut [0u8; 8]);
         self.0.is_rung.swap(false, Ordering::AcqRel)
     }
@@ -136,11 +135,10 @@ impl<M> Clone for Sender<M> {
 }
 
 impl<M> Sender<M> {
-    /// Sends a message without waiting. Messages of one thread arrive in order.
+    /// Sends a message without blocking. Messages from one thread arrive in order.
     ///
-    /// # Errors
-    /// [`SendMessageError::Full`] if the mailbox is full, and [`SendMessageError::Closed`] if the
-    /// worker has ended. Both return the message.
+    /// # Errors [`SendMessageError::Full`] if the mailbox is full, and [`SendMessageError::Closed`]
+    /// if the worker has ended. Both errors contain the message.
     pub fn send(&self, message: M) -> Result<(), SendMessageError<M>> {
         self.messages
             .try_send(message)
@@ -194,7 +192,7 @@ impl<M> std::error::Error for SendMessageError<M> {}
 /// The worker's end of a [`mailbox`].
 #[derive(Debug)]
 pub struct Mailbox<M> {
-    /// Neither end ever blocks, so this takes no lock.
+    /// The receiving end of the channel. No call on the channel blocks, so none takes a lock.
     messages: Receiver<M>,
     capacity: usize,
     bell: Bell,
@@ -207,10 +205,10 @@ impl<M> Mailbox<M> {
         &self.bell
     }
 
-    /// Takes all messages, oldest first. Messages that arrive meanwhile may wait for the next call,
-    /// so senders cannot keep a worker from its packets.
+    /// Takes all messages, oldest first, and passes them to `handle`. Messages that arrive during
+    /// the call may wait for the next call, so senders cannot starve the worker's packets.
     pub fn take_all(&mut self, mut handle: impl FnMut(M)) {
-        // No more than `capacity` messages were waiting when the bell was silenced.
+        // At most `capacity` messages were waiting when the bell was silenced.
         for message in self.messages.try_iter().take(self.capacity) {
             handle(message);
         }

@@ -44,7 +44,7 @@ fn the_bell_rings_once_until_the_mailbox_is_emptied() {
     assert!(!is_readable(mailbox.bell()));
     sender.send(1).unwrap();
     assert!(is_readable(mailbox.bell()));
-    // A second message makes no system call, so the eventfd still counts one.
+    // Sending a second message makes no system call, so the eventfd's count stays at one.
     sender.send(2).unwrap();
     let mut count = [0; 8];
     rustix::io::read(mailbox.bell().event(), &mut count).unwrap();
@@ -80,7 +80,7 @@ fn mailboxes_can_share_a_bell() {
     assert!(!first.bell().silence() && !second.bell().silence());
     let mut taken = Vec::new();
     first.take_all(|message| taken.push(message));
-    // This message arrives while the worker takes messages, and rings again.
+    // This message arrives while the worker takes messages, and rings the bell again.
     to_first.send(3).unwrap();
     second.take_all(|message| taken.push(message));
     assert_eq!(taken, [1, 2]);
@@ -89,7 +89,8 @@ fn mailboxes_can_share_a_bell() {
     assert_eq!(taken, [1, 2, 3]);
 }
 
-/// Two threads send as fast as they can. No message is lost or stays behind a silent bell.
+/// Two threads send as fast as they can. Every message arrives, and each one rings the bell if it
+/// is silent.
 #[test]
 fn every_message_is_received() {
     const EACH: u32 = 20_000;

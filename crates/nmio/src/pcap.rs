@@ -1,7 +1,8 @@
 //! A port that captures packets to a file for Wireshark and tcpdump.
 //!
-//! [`Pcap`] wraps any port. It records received frames when the port returns them, and sent frames
-//! when the port gets them. Time stamps come from the wall clock, in nanoseconds.
+//! [`Pcap`] wraps any port. It records received frames when the inner port returns them, and sent
+//! frames when they are passed to the inner port. Time stamps come from the wall clock, in
+//! nanoseconds.
 //!
 //! ```
 //! use nmio::{Pcap, Port, sim};
@@ -16,7 +17,7 @@
 //! # Ok::<(), nmio::PcapError>(())
 //! ```
 //!
-//! The file has the classic libpcap format with the magic number for nanoseconds
+//! The file uses the classic libpcap format with the magic number for nanoseconds
 //! (draft-ietf-opsawg-pcap).
 
 use std::fs::{File, OpenOptions};
@@ -34,17 +35,19 @@ use crate::super_segment::SuperSegment;
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const VERSION_MAJOR: u16 = 2;
 const VERSION_MINOR: u16 = 4;
-/// The largest snapshot length that readers accept. Frames are recorded whole.
+/// Value of the snapshot length in the file header: the largest that readers accept. Frames are
+/// never truncated.
 const SNAPLEN: u32 = 262_144;
 const LINKTYPE_ETHERNET: u32 = 1;
 
-/// Size of a record header: seconds, nanoseconds, and two lengths.
+/// Size of a record header in bytes: seconds, nanoseconds, and two lengths of 4 bytes each.
 const RECORD_HEADER: usize = 16;
-/// Bytes to buffer before a write.
+/// Number of bytes to buffer before they are written to the file.
 const BUFFER: usize = 256 * 1024;
 /// Maximum size of a file, so that a forgotten capture does not fill the disk.
 pub const MAX_FILE_BYTES: u64 = 4 << 30;
-/// Interval between writes under continuous traffic. The file is at most this far behind.
+/// Maximum time between writes under continuous traffic, and so the maximum age of a buffered
+/// record.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a capture could not start.
@@ -56,7 +59,7 @@ pub enum PcapError {
         /// Path of the link.
         path: PathBuf,
     },
-    /// The path leads to a pipe, a device, a socket or a directory.
+    /// The path names a pipe, a device, a socket or a directory.
     #[error("the capture file {} exists and is not a regular file; give another path", path.display())]
     NotRegular {
         /// The refused path.
@@ -81,14 +84,14 @@ pub struct PcapSummary {
     pub packets: u64,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// Why recording stopped early, as text for people. `None` if it did not.
+    /// Human-readable reason why recording stopped early, or `None` if it did not stop.
     pub stopped: Option<String>,
 }
 
-/// A port that records all frames. With recording off, it costs one branch per call.
+/// A port that records all frames. With recording off, the wrapper costs one branch per call.
 ///
-/// Recording stops if writing fails or the file reaches [`MAX_FILE_BYTES`]; the port itself
-/// continues. [`finish`](Pcap::finish) returns the reason.
+/// Recording stops if writing fails or the file reaches [`MAX_FILE_BYTES`], but the port continues
+/// to work. [`finish`](Pcap::finish) returns the reason.
 #[derive(Debug)]
 pub struct Pcap<P> {
     inner: P,
@@ -96,11 +99,12 @@ pub struct Pcap<P> {
 }
 
 impl<P: Port> Pcap<P> {
-    /// Wraps a port. With a path, the port records to a new file there, and overwrites an existing
-    /// one.
+    /// Wraps a port. If a path is given, the port records to that file, and overwrites an existing
+    /// file.
     ///
-    /// Links are not followed, because a link could make a process with root rights overwrite any
-    /// file. Pipes and devices are refused, because a full pipe would block the server.
+    /// Symbolic links are not followed, because a link could make a process with root privileges
+    /// overwrite any file. Pipes and devices are refused, because a full pipe would block the
+    /// server.
     ///
     /// # Errors
     /// If the path is a link or not a regular file, or if the file cannot be created or written.
@@ -114,7 +118,7 @@ impl<P: Port> Pcap<P> {
         &self.inner
     }
 
-    /// Returns the wrapped port for changes.
+    /// Returns the wrapped port for modification.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.inner
     }
@@ -153,7 +157,8 @@ impl<P: Port> Port for Pcap<P> {
     #[inline(always)]
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
         if let Some(recorder) = &mut self.recorder {
-            // The port will refuse this frame if the ring is full, so do not record it.
+            // If the ring is full, the port will refuse this frame, so record it only if there is
+            // room.
             if self.inner.room() > 0 {
                 recorder.record(&frame);
             }
@@ -224,7 +229,7 @@ impl<P: Port> Port for Pcap<P> {
 /// The capture file and its state.
 #[derive(Debug)]
 struct Recorder {
-    /// `None` once recording has stopped.
+    /// The open file, or `None` once recording has stopped.
     file: Option<BufWriter<File>>,
     written: std::time::Instant,
     summary: PcapSummary,
@@ -236,7 +241,8 @@ impl Recorder {
             let path = path.to_owned();
             match source.raw_os_error() {
                 Some(libc::ELOOP) => PcapError::Link { path },
-                // A pipe without a reader or a socket gives ENXIO; a directory gives EISDIR.
+                // Opening a socket, or a pipe without a reader, fails with ENXIO. Opening a
+                // directory fails with EISDIR.
                 Some(libc::ENXIO | libc::EISDIR) => PcapError::NotRegular { path },
                 _ => PcapError::Create { path, source },
             }
@@ -267,7 +273,7 @@ impl Recorder {
         })
     }
 
-    /// Kept out of line, so that recording costs the fast path only a branch.
+    /// Not inlined, so that recording adds only a branch to the fast path.
     #[cold]
     #[inline(never)]
     fn record(&mut self, packet: &[u8]) {
@@ -311,7 +317,7 @@ impl Recorder {
 
     fn stop(&mut self, why: String) {
         if let Some(file) = self.file.take() {
-            // Dropping the writer would try to write again, so take it apart instead.
+            // Dropping the writer would try to write again, so split it into its parts instead.
             let _ = file.into_parts();
             let path = self.summary.path.display();
             tracing::warn!(target: "nmio::pcap", "the capture to {path} stops, but the server continues: {why}");
@@ -332,7 +338,8 @@ fn file_header() -> [u8; 24] {
     header
 }
 
-/// Builds the header of a record. The seconds have 32 unsigned bits, so they overflow in 2106.
+/// Builds the header of a record. The seconds are an unsigned 32-bit number, which overflows in
+/// 2106.
 fn record_header(at: SystemTime, len: u32) -> [u8; RECORD_HEADER] {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut header = [0; RECORD_HEADER];

@@ -1,11 +1,11 @@
-//! The capture file's bytes, its reading by tshark, and errors.
+//! Tests of the capture file's bytes, of reading the file with tshark, and of errors.
 
 use std::process::Command;
 
 use super::*;
 use crate::sim::{self, EndConfig, LinkConfig, SimPort};
 
-/// A file for one test, removed when the test ends.
+/// A temporary file for one test, which is removed when the test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -40,7 +40,8 @@ fn send<P: Port>(port: &mut P, packet: &[u8]) -> Result<(), SendError> {
     port.send(frame)
 }
 
-/// Parses a file's records: time stamp in seconds and nanoseconds, and bytes.
+/// Parses a file's records. For each, returns the time stamp in seconds and nanoseconds, and the
+/// frame's bytes.
 fn records(file: &[u8]) -> Vec<((u32, u32), Vec<u8>)> {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let mut records = Vec::new();
@@ -252,7 +253,7 @@ fn a_capture_goes_to_regular_files_only() {
     let made = Command::new("mkfifo").arg(&pipe.0).status().unwrap();
     assert!(made.success());
     refusal(&pipe.0);
-    // Opening for reading and writing does not wait for another end.
+    // Opening a pipe for both reading and writing does not wait for another process.
     let reader = File::options().read(true).write(true).open(&pipe.0);
     refusal(&pipe.0);
     drop(reader);

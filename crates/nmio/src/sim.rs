@@ -1,13 +1,13 @@
 //! Ports without a kernel: a simulated link on virtual time, and a sink.
 //!
-//! [`link`] creates two ports in one process, joined by a simulated wire. Time stands still until
-//! the caller moves the [`SimClock`].
+//! [`link`] creates two ports in one process, joined by a simulated wire. Time does not pass until
+//! the caller advances the [`SimClock`].
 //!
 //! Delay, rate, queue, loss, reordering and duplication are configured for each direction. Random
-//! events depend only on a seed, so a run can be repeated exactly.
+//! events depend only on a seed, so a run can be reproduced exactly.
 //!
-//! [`run_until`] drives a [`Handler`] at each end and jumps from event to event. So simulating a
-//! minute takes only as long as handling the packets.
+//! [`run_until`] drives a [`Handler`] at each end and jumps from event to event. So a simulated
+//! minute takes no more real time than handling its packets.
 //!
 //! ```
 //! use std::time::Duration;
@@ -84,37 +84,38 @@ pub use sink::Sink;
 
 /// Space for link headers in addition to the IP packet: Ethernet and one VLAN tag.
 const LINK_HEADERS: usize = 18;
-/// Frames start on cache-line boundaries.
+/// Alignment of frames, in bytes: one cache line.
 const FRAME_ALIGN: usize = 64;
 
 /// Configuration of one end of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct EndConfig {
-    /// The largest IP packet, in bytes.
+    /// Maximum length of an IP packet, in bytes.
     pub mtu: usize,
-    /// Frames for receiving and for scratch. A frame that arrives while all are in use is lost.
+    /// Number of frames for received packets and scratch frames. A frame that arrives while all of
+    /// them are in use is lost.
     pub io_frames: u32,
-    /// Frames that may become resident packets.
+    /// Number of frames reserved for resident packets.
     pub resident_frames: u32,
-    /// Slots of the TX ring. A sent frame occupies a slot until it has left at
-    /// [`PathConfig::line_rate`].
+    /// Number of slots in the TX ring. A sent frame occupies a slot until it has been transmitted
+    /// at [`PathConfig::line_rate`].
     pub tx_ring: usize,
-    /// Slots of the RX ring. A frame that arrives while all are full is lost.
+    /// Number of slots in the RX ring. A frame that arrives while the ring is full is lost.
     pub rx_ring: usize,
-    /// Maximum number of frames that one flush hands over, like a kernel's limit per wakeup. 0:
-    /// unlimited.
+    /// Maximum number of frames that one flush transmits, which simulates a kernel's limit per
+    /// wakeup. 0: unlimited.
     pub flush_budget: usize,
-    /// Whether the end accepts partial checksums; see [`Capabilities::partial_checksums`].
+    /// Value of [`Capabilities::partial_checksums`].
     pub partial_checksums: bool,
-    /// How super-segments are segmented; `None` if the port takes none.
+    /// How super-segments are segmented, or `None` if the port does not support super-segments.
     pub segmentation: Option<Segmentation>,
 }
 
-/// How an end segments super-segments. The link knows no protocol, so the caller provides
+/// How an end segments super-segments. The link does not know the protocol, so the caller provides
 /// the function.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmentation {
-    /// Size of the largest super-segment; see [`Capabilities::segmentation`].
+    /// Maximum length of a super-segment, in bytes; see [`Capabilities::segmentation`].
     pub largest: usize,
     /// Writes segment number `index` of a super-segment, with its headers, to an empty
     /// vector.
@@ -142,7 +143,7 @@ impl EndConfig {
     }
 }
 
-/// The layout of a pool for packets up to `mtu`.
+/// Returns the layout of a pool whose frames hold IP packets of up to `mtu` bytes.
 fn frame_layout(mtu: usize, io_frames: u32, resident_frames: u32) -> PoolLayout {
     let capacity = mtu + LINK_HEADERS;
     PoolLayout {
@@ -160,9 +161,9 @@ pub struct LinkConfig {
     pub a: EndConfig,
     /// Configuration of the second port.
     pub b: EndConfig,
-    /// The path from the first to the second.
+    /// The path from the first port to the second.
     pub a_to_b: PathConfig,
-    /// The path from the second to the first.
+    /// The path from the second port to the first.
     pub b_to_a: PathConfig,
 }
 
@@ -179,7 +180,7 @@ impl LinkConfig {
 
 /// Creates a link with its own clock, which starts at [`Instant::ZERO`].
 ///
-/// The same configuration, seed and calls give the same events.
+/// The same configuration, seed and calls always produce the same events.
 pub fn link(config: &LinkConfig, seed: u64) -> (SimPort, SimPort, SimClock) {
     let clock = SimClock::new();
     let (a, b) = link_on(&clock, config, seed);
@@ -202,7 +203,7 @@ pub fn link_on(clock: &SimClock, config: &LinkConfig, seed: u64) -> (SimPort, Si
     )
 }
 
-/// A virtual clock that moves only on request. All clones share one time.
+/// A virtual clock that advances only on request. All clones show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock(Rc<ClockState>);
 
@@ -223,13 +224,14 @@ impl SimClock {
         self.0.now.set(self.now() + by);
     }
 
-    /// Advances time to `at`. It never goes back.
+    /// Advances time to `at`. Does nothing if `at` is in the past.
     pub fn advance_to(&self, at: Instant) {
         self.0.now.set(self.now().max(at));
     }
 
     /// Returns the time of the next event on the clock's links: a frame arrives or leaves a TX
-    /// ring. A past time means that a port has frames now. `None` means that nothing is pending.
+    /// ring. If the time is not in the future, a port has received frames. `None` means that
+    /// nothing is pending.
     pub fn next_event(&self) -> Option<Instant> {
         let paths = self.0.paths.borrow();
         paths
@@ -261,20 +263,20 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 /// A sent frame is inaccessible until it has left the TX ring. The port reclaims it at the next
 /// [`receive`](Port::receive), [`send`](Port::send) or [`room`](Port::room).
 ///
-/// [`wait`](Port::wait) moves the clock to the port's next event or to the end of the timeout. So
-/// the ordinary event loop, [`run`](crate::run), works on virtual time. The exception is
-/// [`Wait::Spin`](crate::Wait::Spin), which never moves the clock.
+/// [`wait`](Port::wait) advances the clock to the port's next event or to the end of the timeout.
+/// So the ordinary event loop, [`run`](crate::run), works on virtual time. This does not apply to
+/// [`Wait::Spin`](crate::Wait::Spin), which never advances the clock.
 #[derive(Debug)]
 pub struct SimPort {
     config: EndConfig,
     pool: Pool,
     clock: SimClock,
-    /// Packets that were sent but not flushed.
+    /// Packets that were queued but not flushed yet.
     queued: VecDeque<Sending>,
     outbound: Rc<RefCell<Path>>,
     inbound: Rc<RefCell<Path>>,
     counters: PortCounters,
-    /// Number of frames of `counters.tx_frames` that were flushed.
+    /// Number of frames flushed so far, out of `counters.tx_frames`.
     handed_over: u64,
 }
 
@@ -402,7 +404,7 @@ impl Port for SimPort {
         Ok(())
     }
 
-    /// Segments the packet at once, and takes one ring slot per segment.
+    /// Segments the packet immediately. Each segment occupies one slot of the ring.
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
         let how = self
             .config
@@ -483,8 +485,9 @@ impl Port for SimPort {
 /// Returns `true` when `done` returns true, and `false` when the clock reaches `deadline`. `done`
 /// is called after each pass.
 ///
-/// After a pass of both ends, time jumps to the next event of a link, a handler's timer, or the
-/// straggler flush. Time moves by 1 µs if one of these is already due or a mailbox has a message.
+/// After a pass of both ends, time jumps to the next link event, handler timer or straggler flush,
+/// whichever is first. If one of these is already due or a message waits in a mailbox, time
+/// advances by 1 µs.
 ///
 /// The ports may be wrapped, for example in a [`Pcap`](crate::Pcap).
 ///

@@ -1,4 +1,4 @@
-//! The simulated link: times, losses, rings, and both ways to drive it.
+//! Tests of the simulated link: times, losses, rings, and the two event loops that can drive it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -319,7 +319,7 @@ fn a_bounded_flush_leaves_the_rest_queued() {
     assert_eq!(received.to_string(), "1: 1, 2-3: 1");
 }
 
-/// Echoes frames, and ends the loop after `left` of them.
+/// Echoes frames, and stops the loop after `left` frames.
 struct Echo<'a> {
     left: u32,
     stop: &'a AtomicBool,
@@ -436,7 +436,7 @@ fn the_driver_jumps_from_event_to_event() {
 
 #[test]
 fn the_driver_ends_at_its_deadline_even_if_a_timer_is_always_due() {
-    /// A handler that always has something due.
+    /// A handler whose timer is always due.
     struct Restless;
     impl Handler<SimPort> for Restless {
         fn handle_frame(&mut self, _port: &mut SimPort, _frame: Frame, _now: Instant) {}
@@ -482,7 +482,8 @@ fn several_links_share_a_clock() {
     assert_eq!(clock.now(), Instant::from_millis(4), "time never goes back");
 }
 
-/// Returns the lengths of the gaps in the numbers of the frames that arrived, of `n` sent.
+/// Returns the lengths of the gaps in the sequence of frame numbers that arrived, after `n` frames
+/// were sent.
 fn gaps(arrived: &[(Instant, u32)], n: u32) -> Vec<u32> {
     let mut gaps = Vec::new();
     let mut expected = 0;

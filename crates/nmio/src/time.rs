@@ -1,18 +1,19 @@
-//! Time in nanoseconds on a monotonic clock, which the loop reads once per batch.
+//! Time in nanoseconds on a monotonic clock. The event loop reads the clock once per batch.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A moment on the port's clock, in nanoseconds since the clock was created.
+/// A point in time, in nanoseconds since the clock was created.
 ///
-/// Protocol crates get it as an argument and never read a clock, so they also work on virtual time.
+/// Protocol crates receive the current time as an argument and never read a clock, so they also
+/// work on virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The origin of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than any time that a clock returns.
+    /// The latest possible time, which no clock ever reaches.
     pub const FAR: Self = Self(u64::MAX);
 
     /// Returns the time `nanos` nanoseconds after the origin.
@@ -39,7 +40,7 @@ impl Instant {
         self.0 / 1_000
     }
 
-    /// Returns the time since `earlier`, or zero if that is in the future.
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later than this time.
     #[inline(always)]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -80,7 +81,7 @@ pub struct TscClock {
 
 impl TscClock {
     /// Creates a clock that starts at [`Instant::ZERO`]. The first clock in a process calibrates
-    /// the counter, which takes some milliseconds.
+    /// the counter, which takes several milliseconds.
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
         let origin = clock.raw();

@@ -2,7 +2,7 @@
 //!
 //! A server sets and clears timers far more often than a timer expires, because each ACK moves a
 //! retransmission timer. So [`TimerWheel`] keeps one timer per id, such as a connection's index, in
-//! preallocated arrays. It links them into the slots of a wheel:
+//! preallocated arrays. Linked lists connect the timers in each slot of the wheel:
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,27 +19,28 @@
 //! assert_eq!(wheel.pop_expired(start + Duration::from_millis(200)), None);
 //! ```
 //!
-//! # How it works
-//! A time in ticks is a number of eight digits in base 64. A timer is at the level of the highest
-//! digit in which its deadline differs from the wheel's current time. That digit of the deadline is
-//! its slot. Three things follow:
+//! # How it works A time in ticks is a number of eight digits in base 64. A timer is at the level
+//! of the highest digit in which its deadline differs from the wheel's current time. That digit of
+//! the deadline is the timer's slot. This has three consequences:
 //!
 //! - A timer's slot follows from its deadline and the current time, so it is not stored. Timers
 //!   that expire in the same tick are in one slot, in the order in which they were scheduled.
 //! - All timers of a lower level expire before those of a higher one, and within a level the lowest
 //!   occupied slot is first. Two bit scans find the next timer, or the next time at which a slot
-//!   must be distributed to lower levels. A jump in time costs the same however far it is.
+//!   must be distributed to lower levels. So the cost of a jump in time does not depend on its
+//!   length.
 //! - Eight levels cover every [`Instant`], so no overflow list is needed.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// The wheel's resolution. Deadlines are rounded up to it, never down.
+/// The wheel's resolution. Deadlines are rounded up to a multiple of it, so no timer expires early.
 pub const TICK: Duration = Duration::from_millis(1);
 
 const TICK_NANOS: u64 = TICK.as_nanos() as u64;
-/// Number of bits of a digit. It makes a level's occupancy fit one machine word.
+/// Number of bits in a digit. With 6 bits, the occupancy of a level's 64 slots fits in one machine
+/// word.
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 8;
@@ -47,27 +48,28 @@ const LEVELS: usize = 8;
 // Eight levels must cover every `Instant`.
 const _: () = assert!((u64::MAX / TICK_NANOS + 1) >> (SLOT_BITS * LEVELS as u32) == 0);
 
-/// One timer: the deadline in ticks plus one (0: not scheduled), and the next and previous id in
-/// the slot's ring.
+/// One timer. The fields are the deadline in ticks plus one (0: not scheduled), and the next and
+/// previous id in the slot's circular list.
 ///
-/// An entry is a tuple, because the standard library allocates zeroed tuples without touching their
-/// pages. So a wheel for a million ids uses memory only for ids that ever had a timer.
+/// The type is a tuple, because the standard library allocates zeroed tuples without touching their
+/// pages. So a wheel for a million ids uses memory only for ids that have been scheduled at least
+/// once.
 type Entry = (u64, u32, u32);
 
 const _: () = assert!(size_of::<Entry>() == 16);
 
-/// At most one timer for each id below a capacity.
+/// A timing wheel with at most one timer for each id below a fixed capacity.
 ///
 /// Nothing is allocated after [`TimerWheel::new`].
 #[derive(Debug)]
 pub struct TimerWheel {
-    /// The wheel's current time in ticks. No timer expires earlier.
+    /// The wheel's current time in ticks. No scheduled timer expires before it.
     elapsed: u64,
-    /// Bit `l` is set when level `l` has an occupied slot.
+    /// Bit `l` is set if level `l` has an occupied slot.
     levels: u64,
-    /// Bit `s` of word `l` is set when slot `s` of level `l` has a timer.
+    /// Bit `s` of word `l` is set if slot `s` of level `l` contains a timer.
     occupied: [u64; LEVELS],
-    /// The oldest timer of each occupied slot.
+    /// The id of the timer that was scheduled first, for each occupied slot.
     heads: [[u32; SLOTS]; LEVELS],
     entries: Vec<Entry>,
 }
@@ -75,7 +77,8 @@ pub struct TimerWheel {
 impl TimerWheel {
     /// Creates a wheel for the ids `0..capacity` that starts at `now`.
     ///
-    /// The wheel takes 2 KiB, and 16 bytes per id, which are touched when the id is first used.
+    /// The wheel occupies 2 KiB, plus 16 bytes per id. The bytes of an id are touched only when the
+    /// id is first used.
     pub fn new(capacity: u32, now: Instant) -> Self {
         Self {
             elapsed: now.as_nanos() / TICK_NANOS,
@@ -86,14 +89,15 @@ impl TimerWheel {
         }
     }
 
-    /// Returns the number of ids.
+    /// Returns the number of ids: valid ids are below it.
     pub fn capacity(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Sets the timer of `id`, replacing an earlier setting.
+    /// Sets the timer of `id`, and replaces its earlier deadline if there was one.
     ///
-    /// A deadline in the past expires at the next [`pop_expired`](Self::pop_expired).
+    /// A timer whose deadline is in the past expires at the next
+    /// [`pop_expired`](Self::pop_expired).
     ///
     /// # Panics
     /// If `id` is not below the capacity.
@@ -129,7 +133,8 @@ impl TimerWheel {
         true
     }
 
-    /// Returns the expiry of the timer of `id`, rounded up to the tick.
+    /// Returns the deadline of the timer of `id`, rounded up to a whole tick, or `None` if it is
+    /// not set.
     ///
     /// # Panics
     /// If `id` is not below the capacity.
@@ -137,16 +142,16 @@ impl TimerWheel {
         self.entries[id as usize].0.checked_sub(1).map(instant)
     }
 
-    /// Removes and returns one expired timer: its deadline, rounded up to the tick, is `now` or
-    /// earlier.
+    /// Removes one expired timer and returns its id. A timer has expired if its deadline, rounded
+    /// up to a whole tick, is `now` or earlier.
     ///
-    /// The earliest timer comes first, and within a tick the one scheduled first. Call this until
-    /// it returns `None`.
+    /// The earliest timer comes first. Within a tick, the timer scheduled first comes first. Call
+    /// this until it returns `None`.
     ///
-    /// Expiry also distributes slots to lower levels. A timer moves at most seven times in its
-    /// life, and typically two or three times in a server. Each slot is distributed at once. So
-    /// with a million timers in the next minute, one call every four seconds takes some
-    /// milliseconds.
+    /// This call also distributes slots to lower levels. A timer moves at most seven times before
+    /// it expires, and in a server typically two or three times. A slot is always distributed as a
+    /// whole. So with a million timers in the next minute, one call every four seconds takes
+    /// several milliseconds.
     #[inline]
     pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos() / TICK_NANOS;
@@ -154,7 +159,7 @@ impl TimerWheel {
             if start > now {
                 break;
             }
-            // No timer expires before `start`, so the wheel may advance to it.
+            // No timer expires before `start`, so the wheel can advance to that time.
             self.elapsed = start;
             if level == 0 {
                 let id = self.heads[0][slot];
@@ -170,13 +175,13 @@ impl TimerWheel {
     /// Returns the time for the next call of [`pop_expired`](Self::pop_expired), or `None` if no
     /// timer is set.
     ///
-    /// The time is never later than the next deadline rounded up to the tick. It is exact if that
-    /// deadline lies in the current turn of 64 ticks. Otherwise it is the start of the timer's
-    /// slot. This is less than 64 ticks early for deadlines within 4 s, and less than 4,096 ticks
-    /// early within 4 minutes.
+    /// The time is never later than the next deadline, rounded up to a whole tick. It is exact if
+    /// that deadline lies in the current rotation of 64 ticks. Otherwise it is the start of the
+    /// timer's slot. The start is less than 64 ticks early for deadlines within 4 s, and less than
+    /// 4,096 ticks early within 4 minutes.
     ///
-    /// A caller that sleeps until this time wakes once per level, and finds an expired timer only
-    /// the last time.
+    /// A caller that sleeps until this time wakes at most once per level, and finds an expired
+    /// timer only at the last wake-up.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.first().map(|(_, _, start)| instant(start))
@@ -198,7 +203,8 @@ impl TimerWheel {
         (level as usize, slot)
     }
 
-    /// Returns the level and slot that come first in time, and the tick at which the slot begins.
+    /// Returns the level and index of the occupied slot that is first in time, and the tick at
+    /// which that slot begins.
     #[inline]
     fn first(&self) -> Option<(usize, usize, u64)> {
         if self.levels == 0 {
@@ -207,7 +213,8 @@ impl TimerWheel {
         let level = self.levels.trailing_zeros();
         let slot = self.occupied[level as usize].trailing_zeros();
         let shift = level * SLOT_BITS;
-        // Digits above this level equal those of the current time. Digits below are 0.
+        // The slot's first tick has the same higher digits as the current time, and zeroes as its
+        // lower digits.
         let above = self.elapsed >> (shift + SLOT_BITS) << (shift + SLOT_BITS);
         Some((
             level as usize,
@@ -216,7 +223,7 @@ impl TimerWheel {
         ))
     }
 
-    /// Appends `id` to the ring of its slot.
+    /// Appends `id` to the circular list of its slot.
     #[inline]
     fn link(&mut self, id: u32, deadline: u64) {
         let (level, slot) = self.place(deadline);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The reference: timers by tick and order of scheduling.
+/// The reference implementation: timers sorted by tick and then by order of scheduling.
 struct Oracle {
     elapsed: u64,
     sequence: u64,
@@ -64,9 +64,9 @@ impl Oracle {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Schedules an id this many nanoseconds from now.
+    /// Schedules an id to expire the given number of nanoseconds from now.
     Schedule(u32, u64),
-    /// Schedules an id at any time, mostly in the past or in the far future.
+    /// Schedules an id to expire at the given time, usually in the past or in the far future.
     ScheduleAt(u32, u64),
     Cancel(u32),
     /// Advances time and pops all expired timers.
@@ -250,7 +250,8 @@ fn memory_is_touched_only_for_used_ids() {
     for id in (0..IDS).step_by(1 << 20) {
         wheel.schedule(id, millis(u64::from(id)));
     }
-    // There are 256 MiB of entries. Other tests run at the same time.
+    // The entries occupy 256 MiB. The limit leaves room for memory used by tests that run at the
+    // same time.
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes were touched");
 }

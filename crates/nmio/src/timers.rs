@@ -9,12 +9,12 @@ use crate::Instant;
 pub struct Timers<const N: usize> {
     /// Expiry of each timer; [`Instant::FAR`] if it is not set.
     due: [Instant; N],
-    /// The earliest expiry.
+    /// The earliest expiry of all timers.
     next: Instant,
 }
 
 impl<const N: usize> Timers<N> {
-    /// Creates `N` timers that are not set.
+    /// Creates `N` timers, none of which is set.
     pub const fn new() -> Self {
         Self {
             due: [Instant::FAR; N],
@@ -22,7 +22,7 @@ impl<const N: usize> Timers<N> {
         }
     }
 
-    /// Sets a timer to expire at `due`, replacing an earlier setting.
+    /// Sets a timer to expire at `due`, and replaces its earlier expiry time.
     ///
     /// # Panics
     /// If `timer` is not below `N`.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Default number of frames that pass a held-back frame.
+/// Default number of frames that overtake a held-back frame.
 const DEFAULT_HOLD: u32 = 3;
 
 /// The probability of each fault, from 0 (never) to 1 (always).
@@ -13,8 +13,8 @@ pub struct FaultRates {
     pub drop: f64,
     /// The frame is duplicated.
     pub duplicate: f64,
-    /// The frame is held back until [`FaultConfig::hold`] later frames have passed it, or until a
-    /// pause. A pause is an empty ring when receiving, and a flush when sending.
+    /// The frame is held back until [`FaultConfig::hold`] later frames have overtaken it, or until
+    /// a pause. A pause is an empty ring when receiving, and a flush when sending.
     pub reorder: f64,
     /// One bit of the frame, link header included, is flipped.
     pub corrupt: f64,
@@ -32,7 +32,7 @@ pub struct FaultConfig {
     pub received: FaultRates,
     /// Faults of sent frames.
     pub sent: FaultRates,
-    /// Number of later frames that pass a held-back frame, at least 1.
+    /// Number of later frames that overtake a held-back frame, at least 1.
     pub hold: u32,
     /// The seed of the random generator. The same seed causes the same faults.
     pub seed: u64,
@@ -49,7 +49,7 @@ impl Default for FaultConfig {
     }
 }
 
-/// Why a text is not a [`FaultConfig`].
+/// Why a text could not be parsed as a [`FaultConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// The word is unknown.
@@ -58,10 +58,10 @@ pub enum FaultError {
          (with the prefix rx- or tx- for one direction), hold and seed"
     )]
     UnknownWord(String),
-    /// A word without `=`.
+    /// A word has no `=` and value.
     #[error("fault `{0}` has no value; write {0}=VALUE")]
     NoValue(String),
-    /// A rate that is not a number from 0 to 1.
+    /// A rate is not a number from 0 to 1.
     #[error("fault `{word}` is `{value}`; give a probability from 0 to 1, such as {word}=0.01")]
     NoProbability {
         /// The word whose value is wrong.
@@ -69,7 +69,7 @@ pub enum FaultError {
         /// The given value.
         value: String,
     },
-    /// A value that is not a number, or is out of range.
+    /// The value of `hold` or `seed` is not a number, or is out of range.
     #[error("fault `{word}` is `{value}`; give a whole number from {least}")]
     NoNumber {
         /// The word whose value is wrong.
@@ -167,7 +167,7 @@ impl fmt::Display for FaultConfig {
         for ((word, received), (_, sent)) in
             self.received.words().into_iter().zip(self.sent.words())
         {
-            // Compare bits, because equal text needs equal bits.
+            // Compare bits, because the text is the same only if the bits are.
             if received.to_bits() == sent.to_bits() {
                 if received != 0.0 {
                     write!(f, "{word}={received},")?;

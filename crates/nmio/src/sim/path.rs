@@ -6,46 +6,49 @@ use std::time::Duration;
 use crate::frame::{Frame, Sending};
 use crate::time::Instant;
 
-/// Minimum virtual time of one pass of both event loops. Without it, a handler that always has
-/// something due would stop time.
+/// Minimum virtual time of one pass of both event loops. Without this minimum, time would not
+/// advance if a handler's timer was always due.
 pub(super) const PASS_TIME: Duration = Duration::from_micros(1);
 /// Maximum number of wire buffers kept for reuse.
 const MAX_SPARE: usize = 4096;
 
 /// Configuration of one direction.
 ///
-/// Frames pass these stages in order: the sender's line, the length limit, a bottleneck with its
-/// queue, loss, delay, reordering, duplication.
+/// Each frame passes these stages in order: the sender's line, the length limit, a bottleneck with
+/// a queue, loss, delay, reordering and duplication.
 ///
-/// Probabilities are from 0 (never) to 1 (always).
+/// Probabilities range from 0 (never) to 1 (always).
 #[derive(Clone, Copy, Debug)]
 pub struct PathConfig {
-    /// Rate at which the sender's TX ring empties, in bits of frames per second. 0: at once.
+    /// Rate at which the sender's TX ring empties, in bits per second. 0: the ring empties
+    /// immediately.
     pub line_rate: u64,
     /// Length limit of the path in bytes, including the link header. Longer frames are lost
     /// silently. 0: no limit.
     pub max_frame: usize,
-    /// Rate of the bottleneck, in bits of frames per second. 0: unlimited.
+    /// Rate of the bottleneck, in bits per second. 0: unlimited.
     pub rate: u64,
-    /// Maximum number of frames in the bottleneck's queue, including the one being sent. Further
-    /// frames are dropped (drop-tail). Without a rate there is no queue.
+    /// Maximum number of frames in the bottleneck's queue, including the one being sent. Frames
+    /// that arrive at a full queue are dropped (drop-tail). If the rate is unlimited, there is no
+    /// queue.
     pub queue: usize,
     /// Maximum number of bytes in the bottleneck's queue, in addition to the limit on frames. 0: no
     /// limit.
     pub queue_bytes: usize,
-    /// Marking of frames that had to wait in the queue.
+    /// How to mark frames that waited in the queue, as active queue management does. `None`: no
+    /// marking.
     pub mark: Option<Mark>,
-    /// One-way delay, in addition to the times at the two rates.
+    /// One-way delay, in addition to the serialisation times at `line_rate` and `rate`.
     pub delay: Duration,
     /// Probability that a frame is lost.
     pub loss: f64,
-    /// Loses each frame whose number, counted from 1, is a multiple of this. 0: none.
+    /// Every n-th frame is lost, where n is this value. 0: no frames.
     pub lose_every: u64,
-    /// Losses in bursts.
+    /// Losses in bursts, in addition to other losses.
     pub bursts: Bursts,
-    /// Probability that a frame is delayed so that later frames overtake it.
+    /// Probability that a frame gets an extra delay, so that later frames may overtake it.
     pub reorder: f64,
-    /// Extra delay of such a frame.
+    /// Extra delay of a reordered frame.
     pub reorder_delay: Duration,
     /// Probability that a frame is duplicated.
     pub duplicate: f64,
@@ -72,8 +75,8 @@ impl Default for PathConfig {
     }
 }
 
-/// Losses in bursts: the Gilbert-Elliott model, in time instead of frames. So a sender that waits
-/// can outlast a burst.
+/// Losses in bursts: a Gilbert-Elliott model whose periods are measured in time instead of frames.
+/// So a burst ends even if the sender waits.
 ///
 /// The path alternates between good and bad periods, and starts with a good one. The length of a
 /// period is uniformly distributed from zero to twice its mean.
@@ -87,18 +90,19 @@ pub struct Bursts {
     pub loss: f64,
 }
 
-/// Marking by an active queue instead of dropping.
+/// Active queue management that marks frames instead of dropping them.
 ///
-/// The link knows no protocol, so the caller provides the function.
+/// The link does not know the protocol, so the caller provides the function.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// Frames that waited longer than this are marked.
+    /// Waiting time in the queue above which a frame is marked.
     pub above: Duration,
-    /// Marks a frame. Returns `false` if the frame cannot be marked; then it is lost.
+    /// Function that marks a frame. It returns `false` if the frame cannot be marked, and the frame
+    /// is then lost.
     pub with: fn(&mut [u8]) -> bool,
 }
 
-/// Counters of one direction. Except for `sent`, each counts a subset of the sent frames.
+/// Counters of one direction. Each counter except `sent` counts a subset of the sent frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounters {
     /// Frames that left the sender.
@@ -120,25 +124,28 @@ pub struct PathCounters {
 
 /// State of one direction.
 ///
-/// All times are computed when a frame is flushed, so the simulation runs no code in between.
+/// All event times of a frame are computed when it is flushed, so no code runs between events.
 #[derive(Debug)]
 pub(super) struct Path {
     config: PathConfig,
     rng: fastrand::Rng,
     counters: PathCounters,
-    /// Time from which the sender's line can take the next frame.
+    /// Time at which the sender's line can transmit the next frame.
     line_free: Instant,
-    /// Flushed frames in the sender's TX ring, with the times when they leave it, in order.
+    /// Flushed frames in the sender's TX ring, each with the time at which it leaves the ring, in
+    /// order of time.
     completions: VecDeque<(Instant, Sending)>,
-    /// Frames in the bottleneck's queue: when each leaves it, in order, and its length.
+    /// For each frame in the bottleneck's queue, the time at which it leaves the queue and its
+    /// length in bytes, in order of time.
     departures: VecDeque<(Instant, usize)>,
-    /// Bytes of frames in the bottleneck's queue.
+    /// Total number of bytes in the bottleneck's queue.
     queued: usize,
-    /// Whether the current period of [`Bursts`] is bad, and when it ends.
+    /// Whether the current period of [`Bursts`] is bad. `until` is the time at which the period
+    /// ends.
     bad: bool,
     until: Instant,
     burst_rng: fastrand::Rng,
-    /// Frames on the way, by arrival time and sending order.
+    /// Frames in flight, sorted by arrival time and then by sending order.
     arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
     sequence: u64,
     spare: Vec<Vec<u8>>,
@@ -183,7 +190,7 @@ impl Path {
         self.completions.push_back((left, packet));
     }
 
-    /// Applies the path to a frame that has left the sender.
+    /// Subjects a frame that left the sender at `left` to the stages of the path.
     fn deliver(&mut self, left: Instant, bytes: &[u8]) {
         if self.config.max_frame != 0 && bytes.len() > self.config.max_frame {
             self.counters.too_long += 1;
@@ -261,7 +268,7 @@ impl Path {
             self.bad = !self.bad;
             let mean = if self.bad { bad } else { good };
             let lasting = mean.mul_f64(2.0 * self.burst_rng.f64());
-            // A minimum length makes this loop end.
+            // Periods have a minimum length, so that this loop ends.
             self.until = self.until + lasting.max(PASS_TIME);
         }
         self.burst_rng.f64() < loss && self.bad
@@ -271,7 +278,7 @@ impl Path {
         self.rng.f64() < probability
     }
 
-    /// Returns a buffer with a copy of `bytes`.
+    /// Returns a copy of `bytes`, in a recycled buffer if possible.
     fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
@@ -314,8 +321,8 @@ impl Path {
         self.completions.front().map(|&(left, _)| left)
     }
 
-    /// Returns the time when the receiver can take the next frame; [`Instant::ZERO`] if it already
-    /// has one.
+    /// Returns the time at which the next frame arrives, or [`Instant::ZERO`] if a frame is already
+    /// in the receiver's ring.
     pub(super) fn next_arrival(&self) -> Option<Instant> {
         if !self.ring.is_empty() {
             return Some(Instant::ZERO);

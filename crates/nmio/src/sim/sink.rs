@@ -13,25 +13,25 @@ use crate::super_segment::{self, SuperSegment};
 /// The constant result of [`Port::room`].
 const ROOM: usize = 1 << 16;
 
-/// A port that never receives, and completes each packet at once.
+/// A port that never receives a frame, and completes each sent packet immediately.
 ///
-/// A benchmark over it measures only the sender and the pool.
+/// A benchmark on this port measures only the sender and the pool.
 ///
 /// The last sent packet can be read with [`Sink::last`].
 #[derive(Debug)]
 pub struct Sink {
     pool: Pool,
     mtu: usize,
-    /// The last packet if it was a frame.
+    /// The last sent packet, if it was a frame.
     frame: Option<Frame>,
-    /// A copy of the last packet if it was a resident and copying is on.
+    /// A copy of the last sent packet, if it was a resident and copying is enabled.
     copy: Option<Vec<u8>>,
     counters: PortCounters,
 }
 
 impl Sink {
-    /// Creates a sink for packets up to `mtu` bytes, with these numbers of scratch frames and
-    /// resident packets. The sink keeps one scratch frame itself.
+    /// Creates a sink for packets of up to `mtu` bytes. Its pool holds `io_frames` scratch frames
+    /// and `resident_frames` resident packets. The sink itself keeps one scratch frame.
     pub fn new(mtu: usize, io_frames: u32, resident_frames: u32) -> Self {
         Self {
             pool: Pool::on_heap(frame_layout(mtu, io_frames + 1, resident_frames)),
@@ -44,15 +44,16 @@ impl Sink {
 
     /// Sets whether to copy a sent resident packet, so that [`Sink::last`] returns it.
     ///
-    /// Off by default, because a real port does no such copy. Tests turn it on; benchmarks do not.
+    /// Copying is off by default, because a real port does not copy. Tests enable it; benchmarks do
+    /// not.
     pub fn copy_residents(&mut self, on: bool) {
         self.copy = on.then(Vec::new);
     }
 
-    /// Returns the last sent packet, or nothing if none was sent.
+    /// Returns the last sent packet, or an empty slice if no packet was sent.
     ///
-    /// The result is also empty for a resident if [`Sink::copy_residents`] is off. The sender owns
-    /// a resident again and may change it.
+    /// The result is also empty for a resident without [`Sink::copy_residents`]. The sender already
+    /// owns the resident again and may change it.
     pub fn last(&self) -> &[u8] {
         match (&self.frame, &self.copy) {
             (Some(frame), _) => frame,
