@@ -37,10 +37,10 @@ use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::writes::Writes;
 
-/// Slots that a sampler keeps as candidates, because their holders lacked the most progress.
+/// Maximum number of candidates that a sampler keeps: the slots whose holders had the largest lag.
 const CANDIDATES: usize = 16;
 
-/// The search for a victim in one pool: where it goes on, and what it found so far.
+/// State of the search for victims in one pool: where the next sample starts, and earlier results.
 #[derive(Clone, Debug, Default)]
 struct Sampler {
     hand: usize,
@@ -48,8 +48,8 @@ struct Sampler {
     refused: Option<Refused>,
 }
 
-/// The last asker for whom no victim was found. Thousands may ask at once. So in the same
-/// millisecond, askers of that address with at least this lack are refused without a search.
+/// The last asker for whom no victim was found. In the same millisecond, askers of that address
+/// with at least this lag are refused without a search, because thousands may ask together.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     at: u32,
@@ -57,61 +57,61 @@ struct Refused {
     lack: u32,
 }
 
-/// A connection that asks for a slot of a pool.
+/// A connection that asks for a slot of a pool, and its lag in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     owner: Owner,
     lack: u32,
 }
 
-/// How far progress may lie ahead of now, in milliseconds: the credit of a fast reader.
+/// How far a fast reader's virtual clock may run ahead of the real time, in milliseconds.
 const CREDIT_MS: u32 = 20_000;
 
 /// 15 days in milliseconds: beyond any deadline (7 days), and below the clock's wrap (49 days).
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
-/// Milliseconds that one byte takes at a given rate, as a fixed-point number with 20 binary places.
+/// A data rate, converted to milliseconds per byte as a fixed-point number with 20 fractional bits.
 #[derive(Clone, Copy, Debug)]
 struct Pace(u64);
 
 impl Pace {
-    /// Converts a rate in bytes a second; 0 means 1.
+    /// Converts a rate in bytes per second; 0 is treated as 1.
     const fn of(rate: u32) -> Self {
         let rate = if rate == 0 { 1 } else { rate };
         Self((1_000 << 20) / rate as u64)
     }
 
-    /// Returns the milliseconds that `bytes` take.
+    /// Returns the milliseconds that `bytes` take at this rate.
     #[inline(always)]
     const fn millis(self, bytes: u32) -> u64 {
         (bytes as u64 * self.0) >> 20
     }
 }
 
-/// Per-connection state of the stack beside the TCB. Its progress decides who must give way.
+/// Per-connection state of the stack outside the TCB. Its progress decides which connection is
+/// evicted.
 ///
-/// A connection's *progress* is a moment in virtual time. It is set to now when the connection
-/// opens, and when the application answers a request while nothing else is pending. Each byte that
-/// the peer acknowledges or the application consumes advances it by the time of a byte at
-/// [`Config::min_rate`](crate::Config::min_rate). It never runs more than [`CREDIT_MS`] ahead of
-/// now. The connection's *lack* is its distance behind now.
+/// A connection's *progress* is a virtual clock. It is set to the real time when the connection
+/// opens, and when the application answers a request while nothing else is pending. Each byte
+/// acknowledged by the peer or consumed by the application advances the clock by the time per byte
+/// at [`Config::min_rate`](crate::Config::min_rate), up to [`CREDIT_MS`] ahead of the real time. A
+/// connection's *lag* (`lack` in the code) is how far its clock is behind the real time.
 ///
-/// A reader at that rate or above does not age. Idle connections, requests that arrive byte by
-/// byte, zero windows and much slower readers age at nearly real time. The rate is averaged over at
-/// least [`CREDIT_MS`]. When a pool runs short, the connection with the largest lack gives way (see
-/// `pressure.rs`).
+/// A client that reads at this rate or faster does not lag. For idle connections, requests that
+/// arrive byte by byte, zero windows and much slower readers, the lag grows nearly in real time.
+/// When a pool runs short, the connection with the largest lag gives way (see `pressure.rs`).
 #[derive(Clone, Copy, Debug)]
 struct Housekeeping {
-    /// In milliseconds, as [`Moment::millis`]. It wraps: a lack of more than 24 days counts as
-    /// none.
+    /// The virtual clock in milliseconds, comparable to [`Moment::millis`]. It wraps: a lag of more
+    /// than 24 days counts as none.
     progress: u32,
-    /// The client's entry in [`Peers`], or [`NONE`] if the connection does not count for its
+    /// Index of the client in [`Peers`], or [`NONE`] if the connection is not counted for its
     /// address.
     peer: u32,
-    /// When the entry in the timer wheel expires, in milliseconds. Not later than the connection's
-    /// deadline and the application's deadline.
+    /// When the timer wheel's entry expires, in milliseconds: no later than the deadlines of the
+    /// connection and the application.
     scheduled: u32,
-    /// The application's deadline, and its purpose.
+    /// The application's deadline; `due_for` is its purpose.
     alarm: Alarm,
     due_for: Deadline,
     /// Whether the connection is in the queue for the TX ring.
@@ -121,17 +121,17 @@ struct Housekeeping {
     /// Whether the connection is parked: nothing is offered until it is resumed.
     is_parked: bool,
     accessed: Accessed,
-    /// Serial number of the connection, see [`ConnectionId`].
+    /// Serial number of the connection: see [`ConnectionId`].
     serial: u64,
 }
 
-/// Whether the application got the connection from [`Connections::get`] in this callback.
+/// Whether the current callback has got the connection from [`Connections::get`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Accessed {
     No,
-    /// Yes, and its send stream was empty before.
+    /// The callback has got it, and its send stream was empty before.
     Idle,
-    /// Yes, and its send stream was not empty before.
+    /// The callback has got it, and its send stream was not empty.
     Busy,
 }
 
@@ -141,19 +141,19 @@ const _: () = assert!(size_of::<Housekeeping>() == 32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Alarm {
     Off,
-    /// Newly set: it starts at the end of the callback, and runs this long.
+    /// Newly set: expires this long after the end of the callback.
     New(u32),
-    /// It expires at this [`Moment::millis`].
+    /// Running: expires at this [`Moment::millis`].
     At(u32),
 }
 
 impl Housekeeping {
-    /// Returns the state of a connection that opens at `now`.
+    /// Returns the initial state of a connection that opens at `now`.
     const fn new(now: Moment) -> Self {
         Self {
             progress: now.millis,
             peer: NONE,
-            // The wheel has no entry yet.
+            // Later than any deadline, because the wheel has no entry yet.
             scheduled: now.millis.wrapping_add(BEYOND_MS),
             alarm: Alarm::Off,
             due_for: Deadline::Request,
@@ -165,7 +165,7 @@ impl Housekeeping {
         }
     }
 
-    /// Advances progress by `bytes` that were acknowledged or consumed.
+    /// Advances the virtual clock for `bytes` that were acknowledged or consumed.
     #[inline(always)]
     fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
         let most = now
@@ -176,7 +176,7 @@ impl Housekeeping {
         self.progress = self.progress.wrapping_add(gained);
     }
 
-    /// Brings progress up to now: a request was answered while nothing else was pending.
+    /// Advances the virtual clock to `now`: a request was answered while nothing else was pending.
     #[inline(always)]
     fn renew(&mut self, now: Moment) {
         if now.millis.wrapping_sub(self.progress).cast_signed() > 0 {
@@ -184,7 +184,7 @@ impl Housekeeping {
         }
     }
 
-    /// Returns the milliseconds by which progress lies behind `now`.
+    /// Returns the lag in milliseconds: how far the virtual clock is behind `now`.
     #[inline]
     fn lack(self, now: Moment) -> u32 {
         let lack = now.millis.wrapping_sub(self.progress).cast_signed();
@@ -192,44 +192,44 @@ impl Housekeeping {
     }
 }
 
-/// Requests of a callback to the stack itself.
+/// What the current callback requests from the stack.
 #[derive(Debug, Default)]
 struct Asked {
-    /// The pool in which the current callback found no free slot.
+    /// The pool that had no free slot for the current callback.
     refused: Option<Pool>,
     timers: Timers<{ Timer::COUNT }>,
 }
 
-/// The time and rate of the SYN cookies sent.
+/// When and how fast SYN cookies were sent, to detect floods.
 #[derive(Debug, Default)]
 struct Flood {
-    /// When the last cookie was sent, in microseconds.
+    /// Time when the last cookie was sent, in microseconds.
     baked_at: Option<u64>,
-    /// Whether the last two cookies were sent shortly after each other.
+    /// Whether the last two cookies were sent in quick succession.
     floods: bool,
 }
 
-/// The callbacks of a server: the paper's Table 1 (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`),
-/// joined in one trait so that they inline.
+/// The callbacks of a server, as in the paper's Table 1 (`tcp_accept()`, `tcp_recv()`,
+/// `tcp_sent()`). They are methods of one trait so that the compiler can inline them.
 ///
-/// A write in a callback only queues. The stack sends the data when the callback returns, as far as
-/// the windows and the TX ring allow.
+/// Writes only queue data. When the callback returns, the stack sends as much of it as the windows
+/// and the TX ring allow.
 pub trait Application {
-    /// The application's state of one connection. It starts as the default, and is dropped when the
-    /// connection has closed.
+    /// The application's state for each connection. It starts as the default, and is dropped when
+    /// the connection has closed.
     type State: Default;
-    /// Messages from other threads, which come through a mailbox ([`Stack::set_mailbox`]). `()` if
-    /// there are none.
+    /// Type of messages from other threads, delivered through a mailbox ([`Stack::set_mailbox`]).
+    /// Use `()` for none.
     type Message: Send;
 
-    /// Called once when the stack is made, before the first connection. The application can set its
-    /// first [timers](Connections::set_timer) here. Does nothing by default.
+    /// Called once when the stack is created, before the first connection. The application can set
+    /// its first [timers](Connections::set_timer) here. Does nothing by default.
     fn on_start<C: CongestionControl>(&mut self, all: &mut Connections<'_, Self::State, C>) {
         let _ = all;
     }
 
-    /// A connection has opened: the third segment of the handshake has proved the peer's address.
-    /// `false` refuses the connection with a reset, without [`on_close`](Self::on_close).
+    /// A connection has opened: the final ACK of the handshake has proved the peer's address.
+    /// Return `false` to refuse the connection with a reset, without [`on_close`](Self::on_close).
     fn on_accept(&mut self, conn: &mut Connection<'_, Self::State>) -> bool {
         let _ = conn;
         true
@@ -238,9 +238,9 @@ pub trait Application {
     /// Data has arrived: `data` is everything received in order and not yet consumed. Returns the
     /// number of bytes consumed, 0 to `data.len()` (a larger number means `data.len()`).
     ///
-    /// Unconsumed data stays in the connection's bounded receive buffer, so the peer's window
-    /// shrinks. The stack offers it again together with the next data that arrives. After a
-    /// [`WriteError::Full`] it also offers it again when the stream has room.
+    /// Unconsumed data stays in the connection's bounded receive buffer, so the window advertised
+    /// to the peer shrinks. The stack offers the data again when more data arrives, and, after a
+    /// [`WriteError::Full`], when the stream has room.
     ///
     /// Not called after [`Connection::close`] or [`Connection::abort`]: later data is acknowledged
     /// and discarded.
@@ -252,7 +252,7 @@ pub trait Application {
         let _ = conn;
     }
 
-    /// The peer has closed its side, and all its data has been offered. Closes our side too by
+    /// The peer has closed its side, and all its data has been offered. Also closes our side by
     /// default.
     fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
         conn.close();
@@ -260,16 +260,16 @@ pub trait Application {
 
     /// A [deadline](Connection::set_deadline) has passed. Closes our side by default.
     ///
-    /// [`Connection::close`] does not end the connection at once. First the peer must acknowledge
-    /// all written data; then it has [`Config::fin_wait`](crate::Config::fin_wait) to close its
-    /// side. [`Connection::abort`] ends the connection at once, with a reset.
+    /// [`Connection::close`] does not end the connection immediately. First the peer must
+    /// acknowledge all written data; then it has [`Config::fin_wait`](crate::Config::fin_wait) to
+    /// close its side. [`Connection::abort`] ends the connection immediately, with a reset.
     fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, deadline: Deadline) {
         let _ = deadline;
         conn.close();
     }
 
-    /// A [timer](Connections::set_timer) of the application has expired. The application can reach
-    /// any of its connections here. Does nothing by default.
+    /// One of the application's [timers](Connections::set_timer) has expired. The application can
+    /// access any of its connections through `connections`. Does nothing by default.
     fn on_timer<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Self::State, C>,
@@ -278,7 +278,7 @@ pub trait Application {
         let _ = (connections, timer);
     }
 
-    /// A message has come from another thread. The application can reach any of its connections
+    /// A message from another thread has arrived. The application can access any of its connections
     /// through `connections`. Does nothing by default.
     fn on_message<C: CongestionControl>(
         &mut self,
@@ -288,7 +288,7 @@ pub trait Application {
         let _ = (connections, message);
     }
 
-    /// The connection with this [name](Connection::id) has ended. Called once for each connection
+    /// The connection with this [id](Connection::id) has ended. Called once for each connection
     /// that [`on_accept`](Self::on_accept) accepted.
     fn on_close(&mut self, id: ConnectionId, state: &mut Self::State, reason: CloseReason) {
         let _ = (id, state, reason);
@@ -297,20 +297,20 @@ pub trait Application {
     /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the parameters given to
     /// [`Connection::write`] or [`Connection::write_slice`].
     ///
-    /// The same parameters must give the same bytes for the whole connection, because segments may
-    /// be retransmitted. `slot` has arbitrary content at first: write all of its bytes.
+    /// The same parameters must always produce the same bytes during a connection, because segments
+    /// may be retransmitted. `slot` contains arbitrary bytes at first, so write all of them.
     fn render(&mut self, params: u64, slot: &mut [u8]) {
         let _ = params;
         slot.fill(b' ');
     }
 }
 
-/// The name of one connection. No later connection of the stack has the same name, so an
-/// application can keep it as long as it likes.
+/// Identifies a connection. The stack never reuses an id, so an application can keep it as long as
+/// it likes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId {
     index: u32,
-    /// Number of connections the stack had opened, including this one.
+    /// Number of connections that the stack had opened so far, including this one.
     serial: u64,
 }
 
@@ -327,7 +327,7 @@ pub struct Connections<'a, S, C> {
     now: Instant,
 }
 
-/// A connection, as a callback sees it.
+/// A connection, as passed to a callback or returned by [`Connections::get`].
 pub struct Connection<'a, S> {
     tcb: &'a mut Tcb,
     state: &'a mut S,
@@ -342,23 +342,23 @@ pub struct Connection<'a, S> {
     send_info: SendInfo,
 }
 
-/// All TCP connections of one port. It does no I/O except that it fills the TX ring.
+/// All TCP connections of one port. The stack does no I/O itself; it only places packets in the TX
+/// ring.
 ///
-/// # Calling contract
-/// Pass each received segment to [`handle_segment`](Self::handle_segment). Call
-/// [`handle_timers`](Self::handle_timers) once per batch, and at the latest at
-/// [`poll_timeout`](Self::poll_timeout). `now` must not decrease between calls. Always use the same
-/// port. A [`Server`](crate::Server) does all this.
+/// # Calling contract Pass each received segment to [`handle_segment`](Self::handle_segment). Call
+/// [`handle_timers`](Self::handle_timers) once per batch of segments, and no later than
+/// [`poll_timeout`](Self::poll_timeout) says. `now` must not decrease between calls. Always use the
+/// same port. A [`Server`](crate::Server) does all this.
 ///
-/// `C` is the congestion control of every connection.
+/// `C` is the congestion control algorithm of all connections.
 pub struct Stack<A: Application, C = Cubic> {
     app: A,
-    /// The application's state of each connection, with the same index as `records`.
+    /// The application's state for each connection, indexed like `records`.
     states: Vec<A::State>,
-    /// The stack's state of each connection, with the same index as `records`.
+    /// The stack's state for each connection, indexed like `records`.
     housekeeping: Vec<Housekeeping>,
     records: Vec<Record<C>>,
-    /// Used TCBs that are free again.
+    /// Indices of TCBs that were used and are free again.
     free: Vec<u32>,
     table: Table,
     keys: Keys,
@@ -369,31 +369,30 @@ pub struct Stack<A: Application, C = Cubic> {
     mailbox: Option<Mailbox<A::Message>>,
     cx: Context<C>,
     config: Config,
-    /// The pace of [`Config::min_rate`].
+    /// [`Config::min_rate`], converted to the time per byte.
     pace: Pace,
     half_open: u32,
     time_waits: u32,
-    /// Connections opened so far, including half-open ones.
+    /// Number of connections opened so far, including half-open ones.
     opened: u64,
-    /// Connections the application got from [`Connections::get`], to be processed after its
-    /// callback.
+    /// Connections that a callback got from [`Connections::get`], to be processed after it.
     accessed: Vec<u32>,
     flood: Flood,
     samplers: [Sampler; Pool::COUNT],
     /// Connections that wait for room in the TX ring, in order of arrival.
     blocked: VecDeque<u32>,
-    /// Number of records already shut down, see [`shut_down`](Self::shut_down).
+    /// Number of records that [`shut_down`](Self::shut_down) has already processed.
     shut_down_records: usize,
-    /// When the pools are next checked for unused memory.
+    /// Time of the next check of the pools for unused memory.
     trim_at: Instant,
-    /// Time of the last call.
+    /// The `now` of the last call.
     now: Instant,
     #[cfg(any(test, fuzzing))]
     flights: Vec<invariants::Flight>,
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Returns a connection as a callback gets it, and the application.
+    /// Returns the application, and the connection in the form in which a callback gets it.
     #[inline(always)]
     fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
         let send_info = self.conn(id).send_info();
@@ -413,7 +412,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         (&mut self.app, connection)
     }
 
-    /// Returns a connection's TCB and congestion control with the shared state.
+    /// Returns a connection's TCB and congestion control, together with the state that all
+    /// connections share.
     #[inline(always)]
     fn conn(&mut self, id: u32) -> Conn<'_, C> {
         Conn::new(&mut self.records[id as usize], &mut self.cx)
@@ -426,7 +426,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.forget(id);
     }
 
-    /// Ends the application's part of a connection.
+    /// Tells the application that a connection has ended, and drops the application's state.
     fn finish(&mut self, id: u32, reason: CloseReason) {
         let counter = match reason {
             CloseReason::Finished => &mut self.cx.counters.finished,
@@ -445,7 +445,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.release_all(id);
     }
 
-    /// Releases everything that a connection holds except its TCB.
+    /// Releases all resources of a connection except its TCB.
     fn release_all(&mut self, id: u32) {
         let end = self.records[id as usize].tcb.stream.end();
         while let Some(source) =
@@ -472,7 +472,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Frees a TCB that holds no resources any more.
+    /// Frees a TCB whose resources have been released.
     fn forget(&mut self, id: u32) {
         let tcb = &mut self.records[id as usize].tcb;
         match tcb.state {
@@ -491,15 +491,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.free.push(id);
     }
 
-    /// Asks for a larger scoreboard if the connection's own is nearly full.
+    /// Tries to borrow a larger scoreboard if the connection's current one is nearly full.
     fn ensure_space(&mut self, id: u32) {
         if self.conn(id).needs_larger_board(None) {
             self.lend_larger_board(id);
         }
     }
 
-    /// Releases what loss recovery no longer needs. If the segment size has changed, also finds a
-    /// new class.
+    /// Releases resources that loss recovery no longer needs. If the segment size has changed, also
+    /// moves the connection to another class.
     fn settle_losses(&mut self, id: u32) {
         if let Some(left) = self.conn(id).release_unused() {
             self.contents.release_class(left);
@@ -507,14 +507,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Finds a class for a connection's segments.
+    /// Assigns a connection to the class for its segment size.
     fn find_class(&mut self, id: u32) {
         let tcb = &mut self.records[id as usize].tcb;
         let family = Family::of(&tcb.path.addresses);
         tcb.class = self.contents.acquire_class(family, tcb.mss);
     }
 
-    /// Reschedules the wheel's entry if it would expire after the connection's deadline.
+    /// Reschedules the timer wheel's entry if it would expire after the connection's deadline.
     #[inline(always)]
     fn keep_time(&mut self, id: u32, now: Moment) {
         let deadline = self.records[id as usize].tcb.deadline;
@@ -524,8 +524,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sets the wheel's entry to the connection's deadline or the application's, if that is
-    /// earlier.
+    /// Schedules the timer wheel's entry for the connection's or the application's deadline,
+    /// whichever is earlier.
     #[inline(never)]
     fn schedule(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -544,8 +544,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.wheel.schedule(id, now.instant(housekeeping.scheduled));
     }
 
-    /// Appends a connection to the queue for the TX ring. A TCB that is freed meanwhile stays
-    /// queued, and is skipped later.
+    /// Appends a connection to the queue for the TX ring. If its TCB is freed before its turn, the
+    /// entry is skipped.
     #[cold]
     fn block(&mut self, id: u32) {
         let is_blocked = &mut self.housekeeping[id as usize].is_blocked;
@@ -553,11 +553,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         self.cx.counters.blocked += 1;
-        // A connection is queued at most once, so this does not allocate.
+        // Each TCB is queued at most once, so the reserved capacity suffices.
         self.blocked.push_back(id);
     }
 
-    /// Stops counting a connection for its address: it has ended, or is in TIME-WAIT.
+    /// Stops counting a connection for its client's address, because it has ended or is in
+    /// TIME-WAIT.
     #[inline]
     fn count_out(&mut self, id: u32) {
         let peer = std::mem::replace(&mut self.housekeeping[id as usize].peer, NONE);
@@ -575,7 +576,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         if let Some(plan) = self.conn(id).next_mtu_probe(now) {
-            // Without room in the TX ring the probe leaves another time.
+            // If the TX ring is full, a later call sends the probe.
             let _ = self.send(port, id, &plan, now);
         }
         let segmentation = port.capabilities().segmentation;
@@ -611,7 +612,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sends a segment other than the next new data.
+    /// Sends a planned segment other than new data: a retransmission or a probe.
     #[cold]
     #[inline(never)]
     fn send<P: Port>(
@@ -651,7 +652,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             conn.tcb.flags |= Flags::ACK_PENDING;
             self.block(id);
         } else {
-            // The retransmission timer sends it again.
+            // The retransmission timer will send this segment.
             self.cx.counters.blocked += 1;
         }
     }
@@ -673,7 +674,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Sends a reset, and does not wait if the TX ring is full.
+    /// Sends a reset, which is dropped if the TX ring is full.
     #[cold]
     fn send_reset<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let sent = self.send_control(port, id, ControlSegment::Reset, now);

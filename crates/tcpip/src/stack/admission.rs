@@ -22,30 +22,30 @@ use crate::pools::{NONE, Pool};
 use crate::stack::Application;
 use crate::wire::{Control, Options, Segment, Seq};
 
-/// A cookie is valid in the period in which it was sent and in the next one, so for one to two
-/// times this duration. In microseconds.
+/// Length of a cookie period in microseconds. A cookie is valid in the period in which it was sent
+/// and in the next one.
 const PERIOD_MICROS: u64 = 64_000_000;
 /// Number of periods in which a cookie is valid.
 const GOOD_PERIODS: u32 = 2;
-/// No cookie is valid for longer than this, in microseconds.
+/// Maximum lifetime of a cookie, in microseconds.
 const LIFE_MICROS: u64 = GOOD_PERIODS as u64 * PERIOD_MICROS;
 
-/// Cookies with at most this gap between them are a flood, in microseconds.
+/// Maximum time between two cookies that counts as a flood, in microseconds.
 const FLOOD_GAP_MICROS: u64 = 1_000;
 
 /// The decision about a SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Admitted {
-    /// This TCB takes the connection.
+    /// Accept the SYN, and use this TCB for the connection.
     Keep(u32),
     /// Answer the SYN with a cookie.
     Bake,
-    /// Drop the SYN, which has been counted.
+    /// Drop the SYN, which has already been counted.
     Drop,
 }
 
 impl Flood {
-    /// Notes that a cookie has been sent.
+    /// Records that a cookie was sent at `now`.
     fn has_baked(&mut self, now: Moment) {
         self.floods = self.baked_within(FLOOD_GAP_MICROS, now);
         self.baked_at = Some(now.whole_micros);
@@ -57,7 +57,7 @@ impl Flood {
         self.baked_within(LIFE_MICROS, now)
     }
 
-    /// Returns whether more than a thousand cookies a second are being sent.
+    /// Returns whether more than a thousand cookies per second are being sent.
     #[inline]
     fn is_on(&self, now: Moment) -> bool {
         self.floods && self.baked_within(FLOOD_GAP_MICROS, now)
@@ -71,7 +71,7 @@ impl Flood {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Returns a free TCB, or `None` if all are in use.
+    /// Takes a free TCB, or a new one below the limit. Returns `None` if all are in use.
     fn take_tcb(&mut self) -> Option<u32> {
         if let Some(id) = self.free.pop() {
             return Some(id);
@@ -86,14 +86,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Some(self.records.len() as u32 - 1)
     }
 
-    /// Returns whether a SYN beyond a limit gets a cookie.
+    /// Returns whether SYN cookies are enabled.
     fn bakes_cookies(&self) -> bool {
         self.config.syn_cookies != SynCookies::Never
     }
 
-    /// Decides about a SYN from `peer`, whose address may be spoofed. So with cookies enabled a SYN
-    /// never evicts a connection. A SYN that `reopens` a connection reuses the freed TCB, and gets
-    /// no cookie in [`SynCookies::Always`] mode.
+    /// Decides how to handle a SYN from `peer`. Its address may be spoofed, so with cookies enabled
+    /// a SYN never evicts a connection. If the SYN `reopens` a connection, [`SynCookies::Always`]
+    /// does not apply, because the old TCB can be reused.
     fn admit_syn<P: Port>(
         &mut self,
         port: &mut P,
@@ -126,8 +126,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Returns a TCB for `peer`. When all are in use, another connection gives way if
-    /// [`WhenFull::Evict`] is configured.
+    /// Takes a TCB for a connection from `peer`. When all TCBs are in use and [`WhenFull::Evict`]
+    /// is configured, tries to evict another connection.
     fn take_tcb_or_evict<P: Port>(
         &mut self,
         port: &mut P,
@@ -152,18 +152,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.flood.awaits_cookies(now)
     }
 
-    /// Returns whether there is a flood of SYNs: more than a thousand cookies a second at this
-    /// moment.
+    /// Returns whether a SYN flood is in progress: more than a thousand cookies per second are
+    /// being sent.
     pub fn is_flooded(&self, now: Instant) -> bool {
         self.flood.is_on(Moment::from(now))
     }
 
-    /// Returns the hash of a client's address.
+    /// Returns the hash that identifies a client by its address.
     fn hash_of(&self, peer: IpAddr) -> u64 {
         self.keys.hash_peer(peer, self.config.ipv6_prefix)
     }
 
-    /// Returns whether an address has as many connections as the limit allows.
+    /// Returns whether the address has reached the limit of connections per address.
     #[inline]
     fn has_too_many(&self, peer: IpAddr) -> bool {
         let Some(most) = self.config.max_per_address else {
@@ -185,7 +185,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
         self.conn(id).open(tcb, now);
-        // A TCB may have been freed while it was queued for the TX ring.
+        // The TCB may still be queued for the TX ring from its previous connection.
         let is_blocked = self.housekeeping[id as usize].is_blocked;
         self.opened += 1;
         self.housekeeping[id as usize] = Housekeeping {
@@ -198,7 +198,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Returns which options of a SYN are used: those that both sides support.
+    /// Returns the options that both the SYN and our configuration support.
     fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
         let config = &self.config;
         let scale = options.window_scale.filter(|_| config.window_scaling);
@@ -213,8 +213,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// Returns a connection in SYN-RECEIVED, opened by `segment`: see [`Tcb::half_open`]. `agreed` has
-/// the negotiated options and the maximum data in a segment, in bytes.
+/// Creates the TCB of a connection in SYN-RECEIVED, opened by `segment`: see [`Tcb::half_open`].
+/// `agreed` contains the negotiated options and the maximum number of data bytes in a segment.
 #[inline(always)]
 fn half_open(
     packet: &Packet,

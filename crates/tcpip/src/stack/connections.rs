@@ -1,4 +1,4 @@
-//! Access of an application to all its connections, outside their own callbacks.
+//! Lets an application access any of its connections, outside their own callbacks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::connection::{Conn, State};
 use crate::content::Contents;
 
 impl<S, C: CongestionControl> Connections<'_, S, C> {
-    /// Returns the connection with this [name](Connection::id), or `None` if it has ended, which is
-    /// the case from [`Application::on_close`](crate::Application::on_close) on. Data written to it
-    /// is sent when the callback returns, as usual.
+    /// Returns the connection with this [id](Connection::id), or `None` if it has ended. It counts
+    /// as ended as soon as [`Application::on_close`](crate::Application::on_close) is called. Data
+    /// written to it is sent when the callback returns, as usual.
     pub fn get(&mut self, id: ConnectionId) -> Option<Connection<'_, S>> {
         let ConnectionId { index, serial } = id;
         let housekeeping = self.housekeeping.get_mut(index as usize)?;
@@ -53,7 +53,8 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         })
     }
 
-    /// Calls `act` with every connection that [`get`](Self::get) can return, in any order.
+    /// Calls `act` with every connection that [`get`](Self::get) would return, in no particular
+    /// order.
     pub fn for_each(&mut self, mut act: impl FnMut(Connection<'_, S>)) {
         for index in 0..self.housekeeping.len() as u32 {
             let serial = self.housekeeping[index as usize].serial;
@@ -63,9 +64,9 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         }
     }
 
-    /// Answers a [parked](Connection::park) connection: writes `bytes` once and
-    /// [resumes](Connection::resume) it. Resets a connection that has no room for them.
-    /// Does nothing when the connection has ended.
+    /// Answers a [parked](Connection::park) connection: writes `bytes` with
+    /// [`Connection::write_once`] and [resumes](Connection::resume) the connection. Resets the
+    /// connection if its stream has no room for them. Does nothing if the connection has ended.
     pub fn answer(&mut self, id: ConnectionId, bytes: Arc<[u8]>) {
         if let Some(mut conn) = self.get(id) {
             conn.write_once(bytes).unwrap_or_else(|_| conn.abort());
@@ -73,23 +74,23 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         }
     }
 
-    /// Returns all contents, to add and remove some.
+    /// Gives mutable access to the contents, to add or remove some.
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents
     }
 
-    /// Calls [`Application::on_timer`](crate::Application::on_timer) once, `after` this time. A
-    /// timer that is already running is restarted.
+    /// Starts a timer: [`Application::on_timer`](crate::Application::on_timer) is called once,
+    /// `after` this time. A timer that is already running is restarted.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
         self.asked.timers.set(timer.number(), self.now + after);
     }
 
-    /// Stops the timer.
+    /// Stops the timer if it is running.
     pub fn clear_timer(&mut self, timer: Timer) {
         self.asked.timers.clear(timer.number());
     }
 
-    /// Returns the time of the message or the timer.
+    /// Returns the time at which the current message or timer is handled.
     pub fn now(&self) -> Instant {
         self.now
     }

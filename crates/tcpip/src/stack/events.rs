@@ -1,5 +1,5 @@
-//! Work that no segment causes: deadlines, waiting for the TX ring, messages, unused memory, and an
-//! application that reaches for a connection.
+//! Work not caused by a segment: deadlines, connections that wait for the TX ring, messages,
+//! freeing memory, and access to connections from outside their callbacks.
 
 use std::time::Duration;
 
@@ -12,24 +12,25 @@ use crate::connection::{CloseReason, Flags, Plan, State};
 use crate::outcome::{ControlSegment, Expiry};
 use crate::stack::Application;
 
-/// How often a sleeping loop retries while the TX ring is full. At 10 Gb/s about a hundred full
-/// packets leave in this time.
+/// How often a sleeping event loop retries while the TX ring is full. At 10 Gb/s about a hundred
+/// full-sized packets are sent in this time.
 const BLOCKED_RETRY: Duration = Duration::from_micros(125);
 
-/// A buffer's memory is freed after it was unused for one to two times this interval.
+/// Interval in which unused memory is detected. A buffer's memory is freed when it has been unused
+/// for one to two intervals.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
-/// Number of buffers of each pool that one call frees.
+/// Maximum number of buffers per pool that one call frees.
 const TRIM_STEP: usize = 32;
-/// Pause before the next call frees more.
+/// Pause before the next call frees more buffers.
 const TRIM_PAUSE: Duration = Duration::from_millis(10);
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Returns the latest time for the next call of [`handle_timers`](Self::handle_timers). `None`
-    /// if only a segment can cause work.
+    /// Returns the time by which [`handle_timers`](Self::handle_timers) must be called next, or
+    /// `None` if nothing is scheduled.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if !self.blocked.is_empty() {
-            // The port cannot tell when its ring has room.
+            // The port gives no notice when its TX ring has room again, so poll it.
             return Some(self.now + BLOCKED_RETRY);
         }
         let own = self.asked.timers.next();
@@ -41,7 +42,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         due
     }
 
-    /// Handles deadlines and timers due at `now`. Continues connections that wait for the TX ring.
+    /// Handles deadlines and timers due at `now`. Resumes connections that wait for the TX ring.
     #[inline]
     pub fn handle_timers<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.now = now;
@@ -59,7 +60,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles expired timers of the application. Timers it sets meanwhile wait for the next call.
+    /// Handles expired timers of the application. Timers set by these callbacks wait for the next
+    /// call.
     #[cold]
     fn handle_timer<P: Port>(&mut self, port: &mut P, now: Instant) {
         for timer in self.asked.timers.take_passed(now) {
@@ -69,9 +71,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Calls `act` with the application and all of its connections. Then does what it requested, as
-    /// after a callback. So an application can answer later, for example when a back-end or another
-    /// connection delivers the answer.
+    /// Calls `act` with the application and all of its connections. Then sends and closes as `act`
+    /// requested, as after a callback. So an application can answer later, for example when a
+    /// back-end or another connection delivers the answer.
     ///
     /// Call this between two segments, with the same port as all other calls, and a `now` that does
     /// not decrease.
@@ -101,7 +103,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         result
     }
 
-    /// Processes a connection after [`reach`](Self::reach) gave it to the application.
+    /// Finishes the processing of a connection that the application accessed in
+    /// [`reach`](Self::reach).
     fn finish_accessed<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let housekeeping = &mut self.housekeeping[id as usize];
         let before = std::mem::replace(&mut housekeeping.accessed, Accessed::No);
@@ -112,14 +115,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Gives the application a message from another thread, see [`reach`](Self::reach).
+    /// Passes a message from another thread to the application; see [`reach`](Self::reach) for the
+    /// parameters.
     pub fn handle_message<P: Port>(&mut self, port: &mut P, message: A::Message, now: Instant) {
         self.reach(port, now, |app, connections| {
             app.on_message(connections, message);
         });
     }
 
-    /// Gives the application all messages in its [mailbox](Self::set_mailbox).
+    /// Passes all messages in the [mailbox](Self::set_mailbox) to the application.
     pub fn handle_messages<P: Port>(&mut self, port: &mut P, now: Instant) {
         if let Some(mut mailbox) = self.mailbox.take() {
             mailbox.take_all(|message| self.handle_message(port, message, now));
@@ -127,7 +131,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Frees memory of the pools that was unused since the last call.
+    /// Frees a limited amount of pool memory that has been unused for a while.
     #[cold]
     fn trim(&mut self, now: Instant) {
         for _ in 0..TRIM_STEP {
@@ -146,7 +150,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     #[cold]
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        // The wheel has no entry for the connection now.
+        // The connection's entry in the timer wheel has expired, so `schedule` below sets a new
+        // one.
         if let Alarm::At(due) = self.housekeeping[id as usize].alarm
             && has_passed(due, now)
         {
@@ -167,7 +172,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.act(port, id, expiry, now);
     }
 
-    /// Carries out the action for a connection's deadline.
+    /// Carries out the action for an expired deadline.
     fn act<P: Port>(&mut self, port: &mut P, id: u32, expiry: Expiry, now: Moment) {
         match expiry {
             Expiry::Wait => return,
@@ -178,9 +183,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.send_reset(port, id, now);
                 self.close(id, CloseReason::TimedOut);
             }
-            // Without room in the TX ring the next deadline sends it.
+            // If the TX ring is full, the next deadline sends the segment.
             Expiry::SynAck => drop(self.send_control(port, id, ControlSegment::SynAck, now)),
-            // Without room in the TX ring the retransmission timeout sends it.
+            // If the TX ring is full, the retransmission timeout sends the segment.
             Expiry::Send(plan) => drop(self.send(port, id, &plan, now)),
             Expiry::ProbeWindow(plan) => self.probe_window(port, id, &plan, now),
             Expiry::KeepAlive => drop(self.send_control(port, id, ControlSegment::KeepAlive, now)),
@@ -189,14 +194,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 let next = self.conn(id).has_offered_again(now);
                 return self.act(port, id, next, now);
             }
-            // Last offer: the connection is closed, so the application gets no other chance.
+            // The connection is now closed, so this is the application's last chance to consume its
+            // data.
             Expiry::CloseIdle => self.offer_rest(port, id, now),
         }
         self.go_on(port, id, now);
     }
 
-    /// Completes a callback or a timer: sends a reset if the application has aborted, otherwise
-    /// whatever may be sent.
+    /// Completes a callback or an expired timer. Sends a reset if the application has aborted,
+    /// otherwise everything that may be sent.
     fn go_on<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::Closed {
@@ -209,11 +215,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Calls the application for its deadline.
+    /// Calls the application because the deadline that it set has passed.
     fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.housekeeping[id as usize].alarm = Alarm::Off;
         if self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
-            // The idle timeout has closed the connection.
+            // The connection is already closed, so the deadline no longer matters.
             return;
         }
         self.cx.counters.deadlines_missed += 1;
@@ -236,7 +242,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     #[cold]
     fn resume_blocked<P: Port>(&mut self, port: &mut P, now: Moment) {
-        // A connection that blocks again is queued behind these and waits for the next call.
+        // A connection that blocks again is appended to the queue, and waits for the next call.
         for _ in 0..self.blocked.len() {
             if port.room() == 0 {
                 return;
@@ -256,7 +262,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sends a zero window probe.
+    /// Sends a zero window probe and arms the timer for the next one.
     fn probe_window<P: Port>(&mut self, port: &mut P, id: u32, plan: &Plan, now: Moment) {
         let sent = self.send(port, id, plan, now);
         if sent.is_err() {
@@ -265,7 +271,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).arm_window_probe(sent.is_ok(), now);
     }
 
-    /// Sends the data and the acknowledgement for which the TX ring had no room.
+    /// Sends the data and the acknowledgement that could not be sent because the TX ring was full.
     fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.transmit(port, id, now);
         let is_owed = self.records[id as usize]
@@ -287,7 +293,7 @@ const fn has_passed(deadline: u32, now: Moment) -> bool {
     deadline.wrapping_sub(now.millis).cast_signed() <= 0
 }
 
-/// Returns the earlier of two moments, or the only one.
+/// Returns the earlier of two optional times, or the only one that is set.
 #[inline(always)]
 fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {

@@ -19,9 +19,9 @@ use crate::writes::MAX_WRITE_LEN;
 /// Why a write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The stream has no room: [`room`](Connection::room) is 0, or the stream would hold 4 GiB. For
-    /// [`write_bytes`](Connection::write_bytes) also: no write buffer is free
-    /// ([`Config::max_write_buffers`](crate::Config::max_write_buffers)), whatever `room` returns.
+    /// The stream has no room: [`room`](Connection::room) is 0, or the stream would hold 4 GiB.
+    /// [`write_bytes`](Connection::write_bytes) also fails if no write buffer is free
+    /// ([`Config::max_write_buffers`](crate::Config::max_write_buffers)), regardless of `room`.
     /// Leave the request unconsumed: it is offered again when there is room.
     #[error("the connection's stream is full; write again after on_sent")]
     Full,
@@ -34,14 +34,14 @@ pub enum WriteError {
     /// The range is not within the content, or ends before it begins.
     #[error("bytes {from} to {end} are not within the content's {len} bytes")]
     OutsideContent {
-        /// Start of the range.
+        /// Start of the requested range, in bytes.
         from: u32,
-        /// End of the range, exclusive.
+        /// End of the requested range in bytes, exclusive.
         end: u32,
         /// Length of the content in bytes.
         len: u32,
     },
-    /// More entries than a stream can ever hold.
+    /// The requested number of entries is larger than [`STREAM_ENTRIES`].
     #[error(
         "{entries} entries are more than the {STREAM_ENTRIES} of a stream; write fewer at once"
     )]
@@ -52,7 +52,7 @@ pub enum WriteError {
     /// The bytes could not be added as a content.
     #[error(transparent)]
     NoContent(#[from] ContentError),
-    /// More bytes than one write takes.
+    /// One write cannot take that many bytes: the limit is [`MAX_WRITE_LEN`].
     #[error(
         "{len} bytes are more than the {} of one write; write less, or add them as a content",
         MAX_WRITE_LEN
@@ -69,13 +69,13 @@ impl<S> Connection<'_, S> {
         SocketAddr::new(self.tcb.path.addresses.dst(), self.tcb.ports().1)
     }
 
-    /// Returns our address and port to which the client has connected.
+    /// Returns our own address and port, to which the client has connected.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.tcb.path.addresses.src(), self.tcb.ports().0)
     }
 
-    /// Returns the connection's name, with which [`Connections::get`](crate::Connections::get)
-    /// finds it later.
+    /// Returns the connection's id, by which [`Connections::get`](crate::Connections::get) finds it
+    /// later.
     pub fn id(&self) -> ConnectionId {
         ConnectionId {
             index: self.id,
@@ -83,64 +83,65 @@ impl<S> Connection<'_, S> {
         }
     }
 
-    /// Returns the time of the event behind this callback: a segment, a timer or a message.
+    /// Returns the time of the event that caused this callback: a segment, a timer or a message.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Returns the application's state of this connection.
+    /// Returns the application's state for this connection.
     #[inline(always)]
     pub fn state(&mut self) -> &mut S {
         self.state
     }
 
-    /// Returns all contents.
+    /// Gives access to the contents.
     #[inline(always)]
     pub fn contents(&self) -> &Contents {
         self.contents
     }
 
-    /// Returns all contents, to add and remove some. Data written earlier keeps its bytes.
+    /// Gives mutable access to the contents, to add or remove some. Data already written to a
+    /// stream stays unchanged.
     #[inline(always)]
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents
     }
 
-    /// Requests another [`on_receive`](crate::Application::on_receive) with the unconsumed data
-    /// after the current callback returns. An application that cannot answer yet leaves the request
-    /// unconsumed, and calls this when it can.
+    /// Requests another call of [`on_receive`](crate::Application::on_receive) with the unconsumed
+    /// data when the current callback has returned. An application that cannot answer yet leaves
+    /// the request unconsumed, and calls this method when it can answer.
     ///
-    /// Within `on_receive` it requests another call at once. That call comes only if some bytes
-    /// were consumed, so the calls cannot repeat forever.
+    /// A request made in `on_receive` itself is honoured only if that call consumed some bytes, so
+    /// that the calls cannot repeat forever.
     pub fn offer_again(&mut self) {
         self.housekeeping.offers_again = true;
     }
 
-    /// Makes the connection wait for an answer that comes later. Until [`resume`](Self::resume) the
-    /// application gets no more of its data, and no news of the peer's FIN. Everything else
-    /// continues. The application may still write what it can.
+    /// Makes the connection wait until an answer is available. Until [`resume`](Self::resume) is
+    /// called, the application is not offered data from this connection, nor told of the peer's
+    /// FIN. Everything else continues, and the application may still write.
     ///
-    /// A connection that is never resumed ends like any other: by a reset of the client, by
+    /// A connection that is never resumed ends like any other: by a reset from the client, by
     /// [`Config::idle_timeout`](crate::Config::idle_timeout), by a deadline, or by eviction.
     pub fn park(&mut self) {
         self.housekeeping.is_parked = true;
     }
 
-    /// Ends the effect of [`park`](Self::park). What arrived meanwhile is offered when the current
-    /// callback has returned.
+    /// Ends the effect of [`park`](Self::park). Data that has arrived since then is offered when
+    /// the current callback has returned.
     pub fn resume(&mut self) {
         self.housekeeping.is_parked = false;
         self.offer_again();
     }
 
-    /// Returns the condition of the connection: round-trip times, windows and losses.
+    /// Returns statistics of the connection: round-trip times, windows and losses.
     pub fn info(&self) -> Info {
         self.send_info.info(self.tcb)
     }
 
-    /// Returns the number of free stream entries, 0 to [`STREAM_ENTRIES`]. Each write takes an
-    /// entry until the peer acknowledges it, unless it can extend the last entry. An empty write
-    /// takes none. More than two entries need a list from a bounded pool
+    /// Returns the number of free stream entries, 0 to [`STREAM_ENTRIES`]. Each write occupies an
+    /// entry until the peer has acknowledged it, unless it can extend the last entry. An empty
+    /// write occupies none. More than two entries need a list from a bounded pool
     /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)). Returns 0 after
     /// [`close`](Self::close) and [`abort`](Self::abort).
     pub fn room(&self) -> usize {
@@ -150,10 +151,10 @@ impl<S> Connection<'_, S> {
         self.tcb.stream.room(self.lists, false)
     }
 
-    /// Checks that the stream has room for `entries` more entries, so that a response can be
-    /// written as a whole or not at all. The room stays available until the callback returns.
-    /// [`write_bytes`](Self::write_bytes) also needs a write buffer, which this does not reserve:
-    /// write such parts first.
+    /// Checks that the stream has room for `entries` more entries, so that a response is written
+    /// either completely or not at all. The room remains available until the callback returns.
+    /// [`write_bytes`](Self::write_bytes) also needs a write buffer, which this method does not
+    /// reserve, so write such parts first.
     ///
     /// # Errors
     /// [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if there never
@@ -171,8 +172,8 @@ impl<S> Connection<'_, S> {
     }
 
     /// Writes a content to the stream: the paper's `tcp_write()`. If the content has a slot,
-    /// [`Application::render`](crate::Application::render) gets `params`; otherwise they are
-    /// ignored.
+    /// `params` are passed to [`Application::render`](crate::Application::render); otherwise they
+    /// are ignored.
     ///
     /// # Errors
     /// [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::NoSuchContent`]. Nothing is
@@ -194,12 +195,12 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Writes a part of a content: the bytes of `range`, counted from its start. Otherwise like
+    /// Writes only the bytes of a content that lie in `range`. Otherwise works like
     /// [`write`](Self::write).
     ///
-    /// The inner segments of the slice are sent prepared. Only its first and its last segment may
-    /// have to be assembled. If the slice continues the last one, with the same content and
-    /// parameters, both become one entry.
+    /// All segments of the slice are sent prepared, except that its first and last segment may have
+    /// to be assembled. If the slice continues the previously written one, with the same content
+    /// and parameters, the two are merged into one entry.
     ///
     /// # Errors
     /// [`WriteError::OutsideContent`], and those of [`write`](Self::write). Nothing is written
@@ -234,8 +235,8 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Writes up to [`MAX_WRITE_LEN`] bytes that are not a content. They are copied to a buffer of
-    /// a bounded pool, and summed when they are sent.
+    /// Writes up to [`MAX_WRITE_LEN`] bytes that do not belong to a content. They are copied to a
+    /// buffer from a bounded pool, and their checksum is computed when they are sent.
     ///
     /// # Errors
     /// [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::TooLong`]. Nothing is written
@@ -274,8 +275,9 @@ impl<S> Connection<'_, S> {
         pushed
     }
 
-    /// Writes bytes as a content of their own, which lasts until the peer has acknowledged them.
-    /// Use this for shared bytes, and for more bytes than [`write_bytes`](Self::write_bytes) takes.
+    /// Writes `bytes` as a temporary content, which is removed when the peer has acknowledged them.
+    /// Use this for bytes in an [`Arc`], and for more bytes than [`write_bytes`](Self::write_bytes)
+    /// accepts.
     ///
     /// # Errors
     /// Those of [`write`](Self::write), and [`WriteError::NoContent`]. Nothing is written then.
@@ -296,7 +298,7 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Returns index and length of a content that can be written now.
+    /// Returns the index and length of a content, unless it was removed or our side is closed.
     #[inline(always)]
     fn find(&self, content: ContentId) -> Result<(u32, u32), WriteError> {
         self.ensure_open()?;
@@ -319,7 +321,7 @@ impl<S> Connection<'_, S> {
         Owner { id: self.id, peer }
     }
 
-    /// Notes that a write failed, and which `pool` had no free slot, if any.
+    /// Records that a write found no room, and the `pool` that had no free slot, if any.
     #[cold]
     fn is_full(&mut self, pool: Option<Pool>) -> WriteError {
         self.tcb.flags |= Flags::WANTS_ROOM;
@@ -327,10 +329,10 @@ impl<S> Connection<'_, S> {
         WriteError::Full
     }
 
-    /// Sets the connection's only deadline, and replaces an earlier one. The stack calls
+    /// Sets the connection's only deadline, replacing an earlier one. The stack calls
     /// [`Application::on_deadline`](crate::Application::on_deadline) `after` this time, at most
-    /// [`Config::MAX_TIME`](crate::Config::MAX_TIME). It makes no call if the deadline is cleared
-    /// or the connection is closed before.
+    /// [`Config::MAX_TIME`](crate::Config::MAX_TIME). There is no call if the deadline is cleared
+    /// or the connection is closed before then.
     pub fn set_deadline(&mut self, deadline: Deadline, after: Duration) {
         if self.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return;
@@ -339,7 +341,7 @@ impl<S> Connection<'_, S> {
         self.housekeeping.set_alarm(millis(after), deadline, until);
     }
 
-    /// Returns what the deadline is for, if one is set.
+    /// Returns the purpose of the current deadline, or `None` if there is no deadline.
     pub fn deadline(&self) -> Option<Deadline> {
         (self.housekeeping.alarm != Alarm::Off).then_some(self.housekeeping.due_for)
     }
@@ -365,7 +367,7 @@ impl<S> Connection<'_, S> {
         self.housekeeping.alarm = Alarm::Off;
     }
 
-    /// Ends the connection at once with a reset. Unacknowledged data is lost.
+    /// Ends the connection immediately with a reset. Unacknowledged data is lost.
     #[cold]
     pub fn abort(&mut self) {
         self.tcb.flags |= Flags::ABORT;
@@ -374,7 +376,7 @@ impl<S> Connection<'_, S> {
 
 impl Housekeeping {
     /// Sets the application's deadline. Makes `scheduled` later than any `deadline`, so that the
-    /// wheel's entry is set anew.
+    /// stack reschedules the timer wheel's entry after the callback.
     fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {
         self.alarm = Alarm::New(after);
         self.due_for = due_for;
@@ -392,7 +394,7 @@ impl<S> fmt::Debug for Connection<'_, S> {
     }
 }
 
-/// Splits a response's parameters into the upper and the lower half.
+/// Splits a response's 64-bit parameters into the upper and the lower half.
 #[inline(always)]
 const fn halves(params: u64) -> [u32; 2] {
     [(params >> 32) as u32, params as u32]

@@ -1,5 +1,6 @@
-//! The receive path: a segment finds its connection, and its data the application. Data in order is
-//! offered directly from the received frame, other data goes through a receive buffer.
+//! The receive path: from a segment to its connection, and from its data to the application.
+//! In-order data is offered directly from the received frame. All other data is stored in a receive
+//! buffer first.
 
 use arrayvec::ArrayVec;
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP, Packet};
@@ -14,8 +15,8 @@ use crate::stack::Application;
 use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Handles a received TCP segment: updates its connection, calls the application, and queues
-    /// what may be sent now.
+    /// Handles a received TCP segment: updates its connection, calls the application, and sends
+    /// everything that may be sent now.
     #[inline(always)]
     pub fn handle_segment<P: Port>(&mut self, port: &mut P, packet: Packet, now: Instant) {
         self.now = now;
@@ -51,8 +52,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles a segment of a known connection. Fast path: most segments are the expected ones, and
-    /// have no options except timestamps.
+    /// Handles a segment of an existing connection. The fast path covers expected segments without
+    /// options other than timestamps, which are the vast majority.
     #[inline(always)]
     fn handle_known<P: Port>(
         &mut self,
@@ -71,7 +72,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Handles a segment with any options, expected or not.
+    /// The slow path: handles any segment, expected or not, with any options.
     #[cold]
     #[inline(never)]
     pub(super) fn handle_other<P: Port>(
@@ -99,8 +100,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Checks an unexpected segment. Returns the packet and its segment, cut to the window, if it
-    /// is to be processed. Otherwise the segment has been answered or dropped.
+    /// Checks an unexpected segment. Returns the packet and the segment, trimmed to the window, if
+    /// it must be processed. Otherwise the segment has already been answered or dropped.
     #[inline(always)]
     fn admit<P: Port>(
         &mut self,
@@ -130,7 +131,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         None
     }
 
-    /// Processes a segment that has passed the checks.
+    /// Processes an acceptable segment: its acknowledgement, its data and its FIN.
     #[inline(always)]
     fn process<P: Port>(
         &mut self,
@@ -176,7 +177,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Does rare work after a segment: limits the connections in TIME-WAIT, or waits for room.
+    /// Does rarely needed work after a segment: limits the number of connections in TIME-WAIT, or
+    /// waits for room in the stream.
     #[cold]
     fn settle(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -190,8 +192,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
-    /// Handles `acked` newly acknowledged bytes. Tells the application when a whole entry has been
-    /// acknowledged.
+    /// Handles `acked` newly acknowledged bytes. If this completes a stream entry, tells the
+    /// application.
     #[inline(always)]
     fn handle_acked<P: Port>(
         &mut self,
@@ -215,7 +217,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         after
     }
 
-    /// Removes acknowledged entries from the stream. Returns whether there was any.
+    /// Removes acknowledged entries from the stream. Returns whether any was removed.
     #[inline(always)]
     fn retire(&mut self, id: u32) -> bool {
         let Some(first) = self.conn(id).retire() else {
@@ -253,8 +255,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Offers data in order to the application, and returns how many bytes it consumed. If it finds
-    /// a pool empty and another connection gives way, it is asked again.
+    /// Offers in-order data to the application, and returns the number of bytes consumed. If a
+    /// write finds a pool exhausted and another connection gives way, offers the data again.
     #[inline(always)]
     fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
         let flags = self.records[id as usize].tcb.flags;
@@ -273,8 +275,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         consumed
     }
 
-    /// Returns whether to offer the rest again at once, after the application consumed `taken`
-    /// bytes. The application may have asked for that, or a pool has a free slot now.
+    /// Returns whether to offer the unconsumed data again immediately, after `taken` bytes were
+    /// consumed. The reason is a request of the application, or a pool slot that has become free.
     #[cold]
     fn goes_on<P: Port>(&mut self, port: &mut P, id: u32, taken: usize, now: Moment) -> bool {
         let housekeeping = &self.housekeeping[id as usize];
@@ -285,7 +287,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         asks || self.free_what_was_refused(port, id, now)
     }
 
-    /// Calls the application once, and updates the connection's progress.
+    /// Calls `on_receive` once, and updates the connection's progress.
     #[inline(always)]
     fn offer_once(&mut self, id: u32, data: &[u8], now: Moment) -> usize {
         self.asked.refused = None;
@@ -300,29 +302,29 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             connection.housekeeping.advance(consumed as u32, pace, now);
         }
         if connection.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
-            // The application gets no further chance to consume the rest.
+            // The application has closed or aborted, so it will not be offered the remaining data.
             data.len()
         } else {
             consumed
         }
     }
 
-    /// Counts data that nobody will read, and returns its whole length.
+    /// Counts data that the application will never read, and returns its whole length as consumed.
     #[cold]
     fn discard(&mut self, data: &[u8]) -> usize {
         self.cx.counters.after_close += u64::from(!data.is_empty());
         data.len()
     }
 
-    /// Keeps unconsumed data. Returns `false` if there is no buffer: then the peer must retransmit
-    /// the data.
+    /// Stores unconsumed data in a receive buffer. Returns `false` if no buffer is available, so
+    /// that the peer must retransmit the data.
     #[cold]
     fn keep<P: Port>(&mut self, port: &mut P, id: u32, rest: &[u8], now: Moment) -> bool {
         self.take_buffer(port, id, now);
         self.conn(id).keep(rest)
     }
 
-    /// Handles data that is out of order, or that follows unconsumed data.
+    /// Stores data that is out of order, or that follows unconsumed data, in the receive buffer.
     #[cold]
     fn receive_buffered<P: Port>(
         &mut self,
@@ -358,7 +360,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Lets the application repeat a write that found no room.
+    /// Gives the application another chance after a write that found no room.
     #[cold]
     pub(super) fn offer_again<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
@@ -374,13 +376,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.offer_rest(port, id, now);
     }
 
-    /// Offers all unconsumed data that is in order. Then reports the peer's FIN, if it follows.
+    /// Offers all unconsumed in-order data. Then reports the peer's FIN, if it follows that data.
     pub(super) fn offer_rest<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.offer_buffered(port, id, now);
         self.report_half_close(port, id, now);
     }
 
-    /// Offers all unconsumed data that is in order, like [`offer`](Self::offer).
+    /// Offers all unconsumed in-order data from the receive buffer, like [`offer`](Self::offer).
     fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let mut taken = self.offer_buffered_once(id, now);
         while self.goes_on(port, id, taken, now) {
@@ -388,7 +390,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Returns how many bytes the application consumed.
+    /// Offers the data in the receive buffer once, and returns the number of bytes consumed.
     fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
         self.asked.refused = None;
         let flags = self.records[id as usize].tcb.flags;
@@ -403,7 +405,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         consumed
     }
 
-    /// Enters TIME-WAIT: both sides have closed.
+    /// Tells the application that a connection has ended, which is now in TIME-WAIT, and updates
+    /// the counts.
     fn enter_time_wait(&mut self, id: u32) {
         self.finish(id, CloseReason::Finished);
         self.count_out(id);
@@ -420,7 +423,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Tells the application that the peer has closed, after all earlier data was offered.
+    /// Tells the application that the peer has closed its side, once all data has been offered.
     fn report_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if !self.housekeeping[id as usize].is_parked && self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
@@ -431,8 +434,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles an ICMP error about one of our segments. Only a smaller path MTU has an effect, and
-    /// only if the segment is in flight: a connection survives all other errors (RFC 5927). The
+    /// Handles an ICMP error about one of our segments. The only effective error is a smaller path
+    /// MTU, provided that the segment is in flight; all other errors are ignored (RFC 5927). The
     /// next call of [`handle_timers`](Self::handle_timers) retransmits segments that were too
     /// large.
     #[cold]

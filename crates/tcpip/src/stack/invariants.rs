@@ -1,4 +1,4 @@
-//! Conditions that hold between two calls after any input, for tests and fuzzing.
+//! Invariants of a stack that hold between any two calls, for tests and fuzzing.
 
 use super::{Alarm, Stack};
 use crate::clock::Moment;
@@ -7,7 +7,7 @@ use crate::connection::{Flags, State};
 use crate::stack::Application;
 use crate::wire::Seq;
 
-/// Segments that limited transmit may have in flight beyond the congestion window (RFC 3042).
+/// Number of segments that limited transmit may send beyond the congestion window (RFC 3042).
 const BEYOND: u32 = 2;
 
 /// A connection's data in flight at the last check.
@@ -75,7 +75,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Checks that data sent since the last check was within the congestion window.
+    /// Checks that the congestion window allowed all data sent since the last check.
     fn check_flight(&mut self, id: usize) {
         let conn = self.conn(id as u32);
         let (pipe_and_window, state) = (conn.pipe_and_window(), conn.tcb.state);
@@ -90,7 +90,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         };
         let before = std::mem::replace(before, now);
-        // Skip if the TCB now has another connection.
+        // Skip the check if the TCB now belongs to another connection.
         let is_same = now.una.since(before.una) <= before.nxt.since(before.una);
         if state == State::Closed || !is_same || !now.nxt.after(before.nxt) {
             return;

@@ -1,5 +1,5 @@
-//! The choice of the connection that gives way when a pool runs short. The connection with the
-//! least progress gives way (see `Housekeeping`), for all pools: connections, buffers and scoreboards.
+//! Eviction: the choice of the connection that gives way when a pool of connections, buffers, lists
+//! or scoreboards runs short. It is the connection with the largest lag (see `Housekeeping`).
 
 use std::cmp::Reverse;
 
@@ -13,16 +13,16 @@ use crate::connection::{CloseReason, Flags, State};
 use crate::pools::{NONE, Owner, Pool};
 use crate::stack::Application;
 
-/// Slots of a pool examined for one decision. The next decision examines the next ones.
+/// Number of slots of a pool that one decision examines. The next decision continues after them.
 const SAMPLE: usize = 64;
-/// One client address may hold one part in this many of a pool while others ask for a slot.
+/// While other clients ask for slots, one client address may hold 1/`SHARE` of a pool.
 const SHARE: u32 = 8;
-/// Minimum lack of a connection that gives way, in milliseconds. It keeps active connections from
-/// evicting each other. It does not protect an address that holds more than its share.
+/// Minimum lag of a connection that gives way, in milliseconds. It keeps active connections from
+/// evicting each other, but does not protect an address that holds more than its share.
 const MIN_LACK_MS: u32 = 1_000;
 
 impl Sampler {
-    /// Returns whether `asker` would be refused like one in the same millisecond.
+    /// Returns whether an earlier refusal in the same millisecond applies to `asker`.
     fn has_refused(&self, asker: Asker, now: Moment) -> bool {
         self.refused.is_some_and(|refused| {
             refused.at == now.millis
@@ -35,15 +35,15 @@ impl Sampler {
 /// A reason for a connection to give way. The greatest reason gives way first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
-    /// It lacks progress by this many milliseconds.
+    /// Its lag is this many milliseconds.
     Lack(u32),
-    /// Its address holds more than its share; the lack in milliseconds.
+    /// Its client address holds more than its share. The value is the lag in milliseconds.
     BeyondShare(u32),
-    /// Both sides have closed it; the lack in milliseconds.
+    /// Both sides have closed it. The value is the lag in milliseconds.
     Closed(u32),
 }
 
-/// A slot of a pool whose holder may give way.
+/// A slot of a pool, and the reason why its holder may give way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Candidate {
     reason: Reason,
@@ -52,14 +52,14 @@ struct Candidate {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Returns a connection as the owner of a slot.
+    /// Identifies a connection as the owner of a slot.
     #[inline(always)]
     fn owner(&self, id: u32) -> Owner {
         let peer = self.housekeeping[id as usize].peer;
         Owner { id, peer }
     }
 
-    /// Returns a connection as the asker for a slot.
+    /// Identifies a connection that asks for a slot, with its current lag.
     fn asker(&self, id: u32, now: Moment) -> Asker {
         Asker {
             owner: self.owner(id),
@@ -68,11 +68,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Returns the connection that gives way to `asker` when `pool` has no free slot, or `None` if
-    /// no examined connection must.
+    /// none of the examined connections may be evicted.
     ///
-    /// Connections in TIME-WAIT come first, then those of an address beyond its share, then the one
-    /// with the largest lack. An asker whose address has reached its share takes nothing from other
-    /// addresses, except slots in TIME-WAIT.
+    /// Connections in TIME-WAIT give way first, then those of an address beyond its share, then the
+    /// one with the largest lag. An asker whose address has reached its share cannot evict
+    /// connections of other addresses, except in TIME-WAIT.
     #[cold]
     fn find_victim(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
         if self.samplers[pool as usize].has_refused(asker, now) {
@@ -113,7 +113,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         victim.map(|Reverse(one)| one.id)
     }
 
-    /// Returns the candidates found earlier and the next slots of a pool.
+    /// Returns the slots to examine: the candidates found earlier, and the next slots of the pool.
     fn sample(&mut self, pool: Pool) -> ArrayVec<u32, { CANDIDATES + SAMPLE }> {
         let len = self.slots(pool);
         let sampler = &mut self.samplers[pool as usize];
@@ -130,7 +130,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         slots
     }
 
-    /// Returns the number of slots of a pool that were ever used.
+    /// Returns the number of slots of a pool that have been used so far.
     fn slots(&self, pool: Pool) -> usize {
         match pool {
             Pool::Connections => self.records.len(),
@@ -149,7 +149,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Returns how many slots of a pool one address may hold while others ask.
+    /// Returns how many slots of a pool one address may hold while other clients ask for slots.
     fn share(&self, pool: Pool) -> u32 {
         (self.cx.peers.size(pool) / SHARE).max(1)
     }
@@ -168,8 +168,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Frees a place in the connection table for the client whose address has this `hash`. Returns
-    /// whether there is one.
+    /// Evicts a connection to make room in the table for the client whose address has this `hash`.
+    /// Returns whether a connection was evicted.
     pub(super) fn make_way<P: Port>(&mut self, port: &mut P, hash: u64, now: Moment) -> bool {
         let peer = self.cx.peers.find(hash).unwrap_or(NONE);
         let asker = Asker {
@@ -183,7 +183,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         victim.is_some()
     }
 
-    /// Takes a receive buffer for connection `id`, if necessary that of another connection.
+    /// Lends a receive buffer to connection `id`, if necessary by taking that of another
+    /// connection.
     pub(super) fn take_buffer<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let owner = self.owner(id);
         if self.conn(id).take_buffer(owner) {
@@ -201,8 +202,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).take_buffer(owner);
     }
 
-    /// Evicts a connection if the application of connection `id` found a pool empty. Returns
-    /// whether the application may try again.
+    /// Evicts a connection if a write on connection `id` found a pool exhausted. Returns whether
+    /// the application may try the write again.
     #[inline(always)]
     pub(super) fn free_what_was_refused<P: Port>(
         &mut self,
@@ -236,7 +237,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         true
     }
 
-    /// Lends connection `id` a larger scoreboard, if necessary that of another connection.
+    /// Lends a larger scoreboard to connection `id`, if necessary by taking that of another
+    /// connection.
     #[cold]
     pub(super) fn lend_larger_board(&mut self, id: u32) {
         let owner = self.owner(id);
@@ -255,8 +257,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Evicts connection `id`. A connection in TIME-WAIT or SYN-RECEIVED is forgotten, any other is
-    /// reset.
+    /// Evicts connection `id`. A connection in TIME-WAIT or SYN-RECEIVED is silently forgotten; in
+    /// any other state it is reset.
     fn evict<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         match self.records[id as usize].tcb.state {
             State::TimeWait => {

@@ -18,12 +18,12 @@ use crate::table::{Keys, Table};
 use crate::wire::TIMESTAMPS_LEN;
 use crate::writes::Writes;
 
-/// Bytes of the timer wheel for each connection.
+/// Size of the timer wheel per connection, in bytes.
 const TIMER_LEN: usize = 16;
 
 impl<A: Application, C> Stack<A, C> {
-    /// Returns the bytes of the tables that [`new`](Self::new) reserves for
-    /// [`Config::max_connections`]. Memory is touched only when connections are first used.
+    /// Returns the size in bytes of the tables that [`new`](Self::new) reserves for
+    /// [`Config::max_connections`]. Physical memory is used only as connections are opened.
     pub fn reserved_bytes(config: &Config) -> usize {
         let most = config.clamped().max_connections;
         // Entries of `free` and `blocked`.
@@ -35,9 +35,9 @@ impl<A: Application, C> Stack<A, C> {
 }
 
 impl<A: Application> Stack<A> {
-    /// Makes a stack with [`Cubic`](crate::Cubic). `capabilities` are those of its port. `secret`
-    /// keys the hash of the connection table and the initial sequence numbers. It must be random
-    /// and unknown to others.
+    /// Creates a stack with [`Cubic`](crate::Cubic) congestion control. `capabilities` are those of
+    /// its port. `secret` is the key for the connection table's hash and the initial sequence
+    /// numbers, so it must be random and secret.
     ///
     /// If the system refuses [`reserved_bytes`](Stack::reserved_bytes) of memory, the process
     /// aborts, as for any failed allocation.
@@ -53,7 +53,7 @@ impl<A: Application> Stack<A> {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Makes a stack with the congestion control `C`; otherwise like [`new`](Stack::new).
+    /// Creates a stack with the congestion control `C`. Otherwise works like [`new`](Stack::new).
     pub fn with_congestion_control(
         config: &Config,
         app: A,
@@ -66,8 +66,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         stack
     }
 
-    /// Makes a stack with the congestion control `C`, and an application that `make` returns after
-    /// it has added its contents; otherwise like [`new`](Stack::new).
+    /// Creates a stack with the congestion control `C`, and an application that `make` returns
+    /// after adding its contents. Otherwise works like [`new`](Stack::new).
     ///
     /// # Errors
     /// Those of `make`.
@@ -104,8 +104,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         });
         Ok(Self {
             app,
-            // Reserved once, so that nothing moves or allocates later. Memory is touched only as
-            // the number of connections grows.
+            // Reserve the full capacity now, so that these vectors never reallocate. Physical
+            // memory is used only as the number of connections grows.
             states: Vec::with_capacity(most as usize),
             housekeeping: Vec::with_capacity(most as usize),
             records: Vec::with_capacity(most as usize),
@@ -135,8 +135,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         })
     }
 
-    /// Gives the application each message from `mailbox`, by [`Application::on_message`]. The event
-    /// loop must know the mailbox's [bell](ip::Server::with_bell).
+    /// Passes each message from `mailbox` to [`Application::on_message`]. The event loop must be
+    /// given the mailbox's [bell](ip::Server::with_bell), so that messages wake it up.
     pub fn set_mailbox(&mut self, mailbox: Mailbox<A::Message>) {
         self.mailbox = Some(mailbox);
     }
@@ -151,33 +151,33 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self.app
     }
 
-    /// Returns all contents.
+    /// Returns the contents.
     pub fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// Returns all contents, to add and remove some.
+    /// Returns the contents mutably, to add or remove some.
     pub fn contents_mut(&mut self) -> &mut Contents {
         &mut self.contents
     }
 
-    /// Returns the application and all contents, so that the application can add contents and keep
-    /// their names.
+    /// Returns the application and the contents mutably, so that the application can add contents
+    /// and store their ids.
     pub fn parts_mut(&mut self) -> (&mut A, &mut Contents) {
         (&mut self.app, &mut self.contents)
     }
 
-    /// Returns the counters since the start.
+    /// Returns the counters since the stack was created.
     pub fn counters(&self) -> &Counters {
         &self.cx.counters
     }
 
-    /// Returns the number of current connections, including half-open ones and those in TIME-WAIT.
+    /// Returns the current number of connections, including half-open ones and those in TIME-WAIT.
     pub fn connections(&self) -> u32 {
         (self.records.len() - self.free.len()) as u32
     }
 
-    /// Returns whether connections are accepted on `port`.
+    /// Returns whether the stack accepts connections on `port`.
     #[inline]
     pub fn serves(&self, port: u16) -> bool {
         self.config.ports.contains(&port)

@@ -1,4 +1,4 @@
-//! Shutdown of a stack: it ends all connections, so that no peer waits in vain.
+//! Shutdown of a stack: ends all connections with a FIN or a reset, so that no peer waits in vain.
 
 use nmio::{Instant, Port};
 
@@ -11,9 +11,9 @@ use crate::outcome::ControlSegment;
 use crate::stack::Application;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Ends all connections, because nobody will answer for them any more. A connection whose peer
-    /// has acknowledged all written data gets a FIN, any other a reset. Each segment is sent only
-    /// once. Returns `false` if the TX ring was full: flush it and call again.
+    /// Ends all connections before the server exits. A peer that has acknowledged all written data
+    /// gets a FIN, any other peer a reset. Each segment is sent only once. Returns `false` if the
+    /// TX ring was full: flush it and call again.
     pub fn shut_down<P: Port>(&mut self, port: &mut P, now: Instant) -> bool {
         self.now = now;
         while self.shut_down_records < self.records.len() {
@@ -39,7 +39,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.send_control(port, id, segment, now)?;
         }
         if matches!(state, State::SynReceived | State::TimeWait) {
-            // The application does not know the connection yet, or no longer.
+            // The application has not seen this connection yet, or was already told of its end.
             self.forget(id);
         } else if closing_segment == Some(ControlSegment::Reset) {
             self.close(id, CloseReason::Aborted);

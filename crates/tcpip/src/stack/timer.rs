@@ -1,10 +1,10 @@
-//! An application's deadline for each connection, and its own few timers.
+//! The purposes of per-connection deadlines, and the timers of an application.
 
-/// What an application waits for until a [deadline](crate::Connection::set_deadline) passes.
+/// What an application waits for when it sets a [deadline](crate::Connection::set_deadline).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Deadline {
-    /// The rest of a request whose first byte has arrived.
+    /// The remaining bytes of a request whose first byte has arrived.
     Request,
 }
 
@@ -20,10 +20,10 @@ pub enum Deadline {
 pub struct Timer(u8);
 
 impl Timer {
-    /// Number of timers of an application.
+    /// Number of timers that an application can use.
     pub const COUNT: usize = 4;
 
-    /// Returns the timer with this number, from 0.
+    /// Returns the timer with this number, counted from 0.
     ///
     /// # Panics
     /// If `number` is not below [`COUNT`](Self::COUNT). In a constant this is a compile error.

@@ -1,6 +1,7 @@
 //! SYN cookies (RFC 4987, section 3.6): the peer keeps the state of the half-open connection.
 //!
-//! Without a TCB, the initial sequence number of a SYN-ACK is a cookie with these fields:
+//! Instead of creating a TCB, the stack sends a SYN-ACK whose initial sequence number is a cookie
+//! with these fields:
 //!
 //! | bits | field |
 //! |---|---|
@@ -8,12 +9,13 @@
 //! | 24 to 26 | the class of the peer's MSS, rounded down |
 //! | 0 to 23 | a keyed hash (SipHash-2-4) of addresses, ports, the peer's initial sequence number, the period, the class and the terms |
 //!
-//! A keyed number of the connection is added to the cookie. It hides the fields, and makes later
-//! sequence numbers of a connection greater than earlier ones. Two periods and eight MSS classes
-//! are valid at a time. So of the 2^32 numbers that a stranger can guess, one in 2^28 is valid.
+//! A keyed hash of the connection is added to the cookie. It hides the fields, but lets the
+//! sequence numbers of the same addresses and ports grow over time. Two periods and eight MSS
+//! classes are valid at any time. So a blind attacker who guesses a 32-bit number succeeds once in
+//! 2^28 attempts.
 //!
-//! The terms (window scale, SACK and ECN) are the low bits of our timestamp, which the peer echoes.
-//! A peer without timestamps gets a connection without these options, which hardly matter then.
+//! The terms (window scale, SACK and ECN) are stored in the low bits of our timestamp, which the
+//! peer echoes. A peer without timestamps gets a connection without these options.
 
 mod answers;
 
@@ -35,29 +37,30 @@ const CLASSES: u32 = 1 << (PERIOD_AT - CLASS_AT);
 const PERIODS: u32 = 1 << (u32::BITS - PERIOD_AT);
 const MAC: u32 = (1 << CLASS_AT) - 1;
 
-/// Values to which an MSS is rounded down, in addition to our own. The larger values are those of
-/// Ethernet over IPv4 and IPv6, and of common tunnels.
+/// Values to which a peer's MSS is rounded down, in addition to our own MSS. The larger values are
+/// common for Ethernet over IPv4 and IPv6, and for tunnels.
 const MSS_CLASSES: [u16; CLASSES as usize - 1] = [MIN_MSS, 536, 1220, 1360, 1400, 1440, 1460];
-/// The class of peers that accept segments as large as ours.
+/// The MSS class of peers that accept segments as large as our own MSS.
 const OWN_CLASS: u32 = CLASSES - 1;
 
 /// Number of timestamp bits that hold the terms.
 const TERMS_BITS: u32 = 6;
 const TERMS: u32 = (1 << TERMS_BITS) - 1;
-/// Value of the scale bits if there is no window scaling.
+/// Value of the window scale bits without window scaling.
 const NO_SCALE: u32 = 0x0f;
 const TERM_SACK: u32 = 1 << 4;
 const TERM_ECN: u32 = 1 << 5;
-/// Hashed with the terms, so that terms without timestamps differ from all terms with them.
+/// Bit that is hashed with the terms if timestamps are used, so that a cookie for timestamps is
+/// invalid without them.
 const TERM_TIMESTAMPS: u32 = 1 << TERMS_BITS;
 
-/// The terms of a connection that a cookie opens: options that both sides use. Empty without
-/// timestamps, because then the cookie cannot hold them.
+/// The terms of a connection opened by a cookie: the negotiated options. Empty without timestamps,
+/// because then there is no place to store them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 struct Terms(Negotiated);
 
 impl Terms {
-    /// Returns the part of `negotiated` that a cookie keeps.
+    /// Returns the negotiated options that can be stored with a cookie.
     fn new(negotiated: Negotiated) -> Self {
         if negotiated.timestamps() {
             Self(negotiated)
@@ -97,8 +100,8 @@ impl Terms {
             | bit(negotiated.ecn(), TERM_ECN)
     }
 
-    /// Puts the terms into our timestamp. The timestamp may become older but never newer, because
-    /// later timestamps must not be smaller (RFC 7323, section 5.3).
+    /// Stores the terms in the low bits of our timestamp `value`. The result is never newer than
+    /// `value`, because later timestamps must not be smaller (RFC 7323, section 5.3).
     fn stamp(self, value: u32) -> u32 {
         let stamped = value & !TERMS | self.bits() & TERMS;
         if stamped.wrapping_sub(value).cast_signed() > 0 {
@@ -109,12 +112,12 @@ impl Terms {
     }
 }
 
-/// The connection for which a cookie is valid.
+/// The connection for which a cookie is created or checked.
 #[derive(Clone, Copy, Debug)]
 struct Bearer<'a> {
-    /// The peer's address is the source.
+    /// Addresses of the connection, with the peer as the source.
     addresses: &'a Addresses,
-    /// The peer's port, and ours.
+    /// The peer's port and our port.
     ports: (u16, u16),
     /// The peer's initial sequence number.
     irs: Seq,
@@ -122,7 +125,7 @@ struct Bearer<'a> {
 
 impl Bearer<'_> {
     fn family(&self) -> Family {
-        // Both addresses have the same family, so their order does not matter.
+        // `Family::of` looks only at the IP version, so the direction does not matter.
         Family::of(self.addresses)
     }
 
@@ -131,7 +134,7 @@ impl Bearer<'_> {
         keys.mac(self.addresses, self.ports, [period, about]) as u32 & MAC
     }
 
-    /// Returns the cookie, which is our initial sequence number. `mss` is the MSS that the peer
+    /// Creates a cookie, to be sent as our initial sequence number. `mss` is the MSS that the peer
     /// advertised, or the default.
     fn bake(&self, keys: &Keys, mss: u16, own_mss: OwnMss, terms: Terms, now: Moment) -> Seq {
         let class = if mss >= own_mss.of(self.family()) {
@@ -146,7 +149,7 @@ impl Bearer<'_> {
         self.blind(keys) + cookie
     }
 
-    /// Returns the MSS in our cookie, or `None` if it is no valid cookie or has expired.
+    /// Returns the MSS stored in a cookie, or `None` if the cookie is invalid or has expired.
     fn check(
         &self,
         keys: &Keys,
@@ -171,14 +174,14 @@ impl Bearer<'_> {
         Some(mss.unwrap_or(own).min(own))
     }
 
-    /// Returns the number that hides a cookie's fields.
+    /// Returns the keyed number that is added to a cookie to hide its fields.
     fn blind(&self, keys: &Keys) -> Seq {
         let (src_port, dst_port) = self.ports;
         keys.offsets(self.addresses, src_port, dst_port).0
     }
 }
 
-/// Returns the MSS of the cookie `isn` of a peer without timestamps, or `None` if it is no cookie.
+/// Returns the MSS in the cookie `isn` of a peer without timestamps, or `None` if it is invalid.
 #[cfg(test)]
 pub(in crate::stack) fn mss_of_cookie<A: Application, C>(
     stack: &Stack<A, C>,

@@ -88,7 +88,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles a SYN in LISTEN. `isn` is our initial sequence number if it is prescribed.
+    /// Handles a SYN in LISTEN. `isn` is our initial sequence number if the caller prescribes one.
     fn open<P: Port>(
         &mut self,
         port: &mut P,
@@ -128,9 +128,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.answer(port, id, packet, ControlSegment::SynAck, now);
     }
 
-    /// Handles a SYN that reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1). The old
-    /// connection stays if there are too many half-open ones. A cookie cannot use the prescribed
-    /// sequence number. So it is sent only to a peer that recognizes old segments by timestamps.
+    /// Handles a SYN that reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1). If the
+    /// half-open limit is reached, a cookie is needed, whose sequence number cannot be prescribed.
+    /// It is sent only to a peer that recognizes old segments by their timestamps. In all other
+    /// cases the SYN is dropped, and the old connection stays.
     pub(in crate::stack) fn reopen<P: Port>(
         &mut self,
         port: &mut P,
@@ -151,8 +152,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.open(port, packet, segment, hash, Some(isn), now);
     }
 
-    /// Completes the handshake after its third segment, and asks the application whether it accepts
-    /// the connection.
+    /// Completes the handshake after its final ACK, and asks the application whether it accepts the
+    /// connection.
     pub(in crate::stack) fn establish<P: Port>(
         &mut self,
         port: &mut P,
@@ -174,9 +175,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Some(packet)
     }
 
-    /// Returns whether the established connection `id` from `peer` may stay.
+    /// Returns whether the newly established connection `id` from `peer` may stay. Asks the limits
+    /// and then the application.
     fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
-        // One address may have had many half-open connections, which did not count.
+        // An address can have many half-open connections, which are not counted, so check its limit
+        // only now.
         let too_many = self.has_too_many(peer);
         self.count_in(id);
         if too_many {
@@ -190,8 +193,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// Returns the initial sequence number of a connection (RFC 9293, section 3.4.1; RFC 6528). It is
-/// the connection's part of `Keys::offsets` plus a clock that ticks every 4 µs.
+/// Returns the initial sequence number of a connection (RFC 9293, section 3.4.1; RFC 6528):
+/// `offset` from `Keys::offsets` plus a clock that ticks every 4 µs.
 fn initial_sequence(offset: Seq, now_micros: u64) -> Seq {
     offset + (now_micros / 4) as u32
 }

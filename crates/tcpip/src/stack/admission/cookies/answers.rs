@@ -1,4 +1,4 @@
-//! Answers SYNs with cookies, and opens connections for cookies that come back.
+//! Answers SYNs with cookies, and opens connections when peers return valid cookies.
 
 use ip::Packet;
 use nmio::Port;
@@ -15,8 +15,8 @@ use crate::stack::{Application, Stack};
 use crate::wire::{Options, Segment, Seq, Timestamps};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Answers a SYN with a cookie and keeps no state. The answer is sent only once, so there is no
-    /// retransmission and no amplification.
+    /// Answers a SYN with a cookie and keeps no state. The answer is never retransmitted, so a
+    /// spoofed SYN causes no amplification.
     #[inline(never)]
     pub(in crate::stack::admission) fn send_cookie<P: Port>(
         &mut self,
@@ -57,8 +57,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles a segment that may carry a cookie. If it does, opens a connection and processes the
-    /// segment as the third of its handshake. Otherwise returns the packet.
+    /// Checks a segment for a valid cookie. If there is one, opens a connection and processes the
+    /// segment as the final ACK of its handshake. Otherwise returns the packet.
     #[inline(never)]
     pub(in crate::stack::admission) fn redeem<P: Port>(
         &mut self,
@@ -91,7 +91,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Some(packet);
         }
         let Some(id) = self.take_tcb_or_evict(port, addresses.src(), now) else {
-            // The client will retransmit its next data; there may be a free TCB then.
+            // The client will retransmit its data, and a TCB may be free by then.
             self.cx.counters.connections_full += 1;
             return None;
         };
