@@ -16,7 +16,7 @@
 //! 2. Call `ioctl(fd, NIOCCTRL, &header)` with a [`nmreq_header`] of type [`NETMAP_REQ_REGISTER`].
 //!    Its body is a [`nmreq_register`] with [`NR_REG_ONE_NIC`] and a ring number.
 //! 3. Map `nr_memsize` bytes of the device as shared memory. The [`netmap_if`] starts at
-//!   `nr_offset`. [`netmap_txring`] and [`netmap_rxring`] locate the rings from it.
+//!    `nr_offset`. [`netmap_txring`] and [`netmap_rxring`] locate the rings from it.
 //! 4. The program owns the slots from `head` up to, but not including, `tail`. Fill or empty them,
 //!    and advance `head` and `cur`. Then call `ioctl` with [`NIOCTXSYNC`] or [`NIOCRXSYNC`], or
 //!    call `poll`. The kernel changes `tail` only in those calls.

@@ -5,8 +5,9 @@ use super::{netmap_if, netmap_ring};
 
 /// Returns the TX ring `index`. The NIC's rings come first, followed by the host's.
 ///
-/// # Safety `nifp` points into a region mapped from netmap, at the offset that the registration
-/// returned. `index` is below `ni_tx_rings + ni_host_tx_rings`.
+/// # Safety
+/// `nifp` points into a region mapped from netmap, at the offset that the registration returned.
+/// `index` is below `ni_tx_rings + ni_host_tx_rings`.
 pub unsafe fn netmap_txring(nifp: *mut netmap_if, index: u32) -> *mut netmap_ring {
     // SAFETY: the caller guarantees a valid `nifp` and an existing entry.
     unsafe { ring_at(nifp, index as usize) }
@@ -26,7 +27,8 @@ pub unsafe fn netmap_rxring(nifp: *mut netmap_if, index: u32) -> *mut netmap_rin
 
 /// Returns the ring whose offset is entry `entry` of `ring_ofs`.
 ///
-/// # Safety `nifp` points to a `netmap_if` in a region mapped from netmap, and the entry exists.
+/// # Safety
+/// `nifp` points to a `netmap_if` in a region mapped from netmap, and the entry exists.
 unsafe fn ring_at(nifp: *mut netmap_if, entry: usize) -> *mut netmap_ring {
     // SAFETY: the kernel has written this entry after the netmap_if. A ring lies at that offset in
     // the same region, correctly aligned.
@@ -39,8 +41,9 @@ unsafe fn ring_at(nifp: *mut netmap_if, entry: usize) -> *mut netmap_ring {
 /// Returns the start of buffer `index`. The index comes from [`super::netmap_slot::buf_idx`] or the
 /// list of spare buffers.
 ///
-/// # Safety `ring` points to a ring in a region mapped from netmap, and `index` identifies a buffer
-/// in that region.
+/// # Safety
+/// `ring` points to a ring in a region mapped from netmap, and `index` identifies a buffer in that
+/// region.
 pub unsafe fn netmap_buf(ring: *mut netmap_ring, index: u32) -> *mut u8 {
     // SAFETY: buffers of `nr_buf_size` bytes start at `buf_ofs` from the ring, in the same region.
     unsafe {

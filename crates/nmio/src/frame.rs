@@ -109,11 +109,12 @@ pub struct Pool(Rc<Shared>);
 impl Pool {
     /// Creates a pool over the caller's memory, for ports that share memory with the kernel.
     ///
-    /// # Safety `base` points to the data of frame 0, and its provenance covers every frame. For
-    /// each `i` below [`PoolLayout::frames`], `capacity` bytes from `base + i * stride` are valid
-    /// for reads and writes. They are initialised, and no other code uses them while `memory`
-    /// lives. The kernel may write a frame only between [`Frame::offer`] and [`Pool::claim`]. It
-    /// may read a frame only between [`Frame::send`] or [`Resident::send`] and [`Pool::complete`].
+    /// # Safety
+    /// `base` points to the data of frame 0, and its provenance covers every frame. For each `i`
+    /// below [`PoolLayout::frames`], `capacity` bytes from `base + i * stride` are valid for reads
+    /// and writes. They are initialised, and no other code uses them while `memory` lives. The
+    /// kernel may write a frame only between [`Frame::offer`] and [`Pool::claim`]. It may read a
+    /// frame only between [`Frame::send`] or [`Resident::send`] and [`Pool::complete`].
     pub(crate) unsafe fn from_raw(
         base: NonNull<u8>,
         layout: PoolLayout,
@@ -262,7 +263,8 @@ impl Pool {
     /// Takes back, like [`Pool::complete`], all frames that were already in flight at the previous
     /// call. Returns the number of these frames.
     ///
-    /// # Safety The kernel no longer reads these frames, and no [`Sending`] owns any of them.
+    /// # Safety
+    /// The kernel no longer reads these frames, and no [`Sending`] owns any of them.
     #[cold]
     pub(crate) unsafe fn take_overdue(&self) -> u32 {
         let mut taken = 0;

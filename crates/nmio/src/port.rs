@@ -179,7 +179,8 @@ pub struct PortHints {
 /// A frame or resident can be sent only through the port whose [`pool`](Port::pool) it belongs to.
 /// To send a packet of another port, copy it to a frame of this one.
 ///
-/// # Panics `send` and `send_resident` panic if the packet belongs to another port's pool.
+/// # Panics
+/// `send` and `send_resident` panic if the packet belongs to another port's pool.
 ///
 /// In the paper's Table 1, `netmap_init()` is a port's constructor and
 /// `netmap_output()` is `send` (turnaround and memcopy) and `send_resident`

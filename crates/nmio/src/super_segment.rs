@@ -67,8 +67,9 @@ impl SuperSegment {
     /// headers occupy `headers` bytes, which are initially zero and which the caller must write.
     /// The transport header begins at `transport_at`.
     ///
-    /// # Panics If `headers` exceeds [`MAX_HEADERS`], if `transport_at` is not below `headers`, or
-    /// if `range` is not within `bytes`.
+    /// # Panics
+    /// If `headers` exceeds [`MAX_HEADERS`], if `transport_at` is not below `headers`, or if
+    /// `range` is not within `bytes`.
     pub fn new(
         gso_type: GsoType,
         segment_len: u16,

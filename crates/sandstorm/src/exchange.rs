@@ -58,7 +58,8 @@ impl<S> Exchange<'_, S> {
 
     /// Adds a field to the response, whichever verdict answers the request.
     ///
-    /// # Errors [`FieldError`] if the field is refused. Nothing is added in that case.
+    /// # Errors
+    /// [`FieldError`] if the field is refused. Nothing is added in that case.
     pub fn add_field(&mut self, name: &str, value: impl Display) -> Result<(), FieldError> {
         self.response.add_field(name, value)
     }

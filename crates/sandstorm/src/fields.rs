@@ -140,7 +140,8 @@ impl Fields {
 
     /// Appends the fields of `other`.
     ///
-    /// # Errors [`FieldError::TooLong`] if they do not fit. Nothing is added in that case.
+    /// # Errors
+    /// [`FieldError::TooLong`] if they do not fit. Nothing is added in that case.
     pub fn extend(&mut self, other: &Self) -> Result<(), FieldError> {
         if self.0.len() + other.0.len() > MAX_FIELDS_LEN {
             let name = other.iter().next().map_or("", |line| line.0).to_owned();

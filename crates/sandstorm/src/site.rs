@@ -156,8 +156,9 @@ impl Site {
 
     /// The reply with this id.
     ///
-    /// # Panics Panics if the index of `id` is out of range, which can happen if the id belongs to
-    /// another site.
+    /// # Panics
+    /// Panics if the index of `id` is out of range, which can happen if the id belongs to another
+    /// site.
     #[inline(always)]
     pub fn reply(&self, id: ReplyId) -> &Reply {
         &self.replies[id.index()]

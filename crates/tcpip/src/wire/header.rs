@@ -23,9 +23,9 @@ const TIMESTAMPS_WORD: u32 = 0x0101_080a;
 /// The timestamps option (RFC 7323, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Timestamps {
-    /// The sender's clock (TSval).
+    /// The sender's clock (`TSval`).
     pub value: u32,
-    /// The last timestamp that the sender has received from the other side (TSecr).
+    /// The last timestamp that the sender has received from the other side (`TSecr`).
     pub echo: u32,
 }
 
