@@ -6,17 +6,17 @@
 //! ```
 //!
 //! [`QueueAccess`] is the part of an interface that opens queues. It can be sent to another
-//! process, which then needs no right to create or remove interfaces.
+//! process, which then needs no privilege to create or remove interfaces.
 //!
-//! The main thread opens an [`Interface`] once. Each worker then opens its own queue, in its own
+//! The main thread opens an [`Interface`] once. Then each worker opens its own queue in its own
 //! thread. Dropping the interface detaches the steering program and removes the interfaces that
 //! were created. The kernel does the same if the process dies.
 //!
 //! # Two address modes
-//! *Shared*: the server answers on the interface's existing addresses. The kernel keeps ARP,
-//! neighbour discovery and all other ports. Kernel sockets reserve the served ports.
+//! *Shared*: the server answers on the interface's existing addresses. The kernel continues to
+//! handle ARP, neighbour discovery and all other ports. Kernel sockets reserve the served ports.
 //!
-//! *Own*: the addresses belong to the server alone, and the server handles all IP traffic to them.
+//! *Own*: the addresses belong only to the server, which handles all IP traffic to them.
 
 mod access;
 mod addressing;

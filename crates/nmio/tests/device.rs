@@ -119,14 +119,14 @@ fn own_mode_takes_all_packets_to_its_address() {
         let server = Server::start(&config(device, &["10.9.0.9/24", "fd09::9/64"], 1));
         assert!(server.interface.is_own());
         let v4 = rig.client_socket("10.9.0.2:0");
-        // The client's kernel sends an ARP request first, which the reflector answers.
+        // The client's kernel first sends an ARP request, which the reflector answers.
         assert_eq!(ask(&v4, "10.9.0.9:7", "hello"), "hello");
         assert_eq!(ask(&v4, "10.9.0.9:9999", "any port"), "any port");
         // Packets to the interface's own address go to the kernel.
         let kernel = socket("10.9.0.1:7");
         v4.send_to(b"kernel", "10.9.0.1:7").unwrap();
         kernel.recv_from(&mut [0; 64]).expect("the kernel's packet");
-        // Only solicitations for the server's address reach the ring.
+        // Only neighbour solicitations for the server's own address reach the ring.
         let before = server.seen(0);
         let v6 = rig.client_socket("[fd09::2]:0");
         v6.send_to(b"who has it?", "[fd09::9]:7").unwrap();
@@ -157,7 +157,8 @@ fn own_mode_takes_all_packets_to_its_address() {
 #[test]
 fn own_mode_lets_neighbour_solicitations_in() {
     let _rig = Rig::new(1);
-    // A NIC would filter out this solicited-node group unless the server joined it.
+    // A NIC would filter out frames to this solicited-node multicast group if the server had not
+    // joined it.
     let joined = || run("ip maddress show dev srv").contains("33:33:ff:12:34:56");
     let server = Server::start(&config("xdp:srv", &["fd09::12:3456/64"], 1));
     assert!(joined());
@@ -170,7 +171,8 @@ fn fragments_go_to_the_kernel_or_in_own_mode_to_the_server() {
     let rig = Rig::new(1);
     let long = [0x61; 4000];
     let client = rig.client_socket("10.9.0.2:0");
-    // In shared mode the kernel gets fragments, and has no socket for them.
+    // In shared mode the kernel gets fragments. It drops this datagram, because no kernel socket
+    // receives it.
     let server = Server::start(&config("xdp:srv", &[], 1));
     client.send_to(&long, "10.9.0.1:7").unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -237,7 +239,8 @@ fn by_default_every_queue_is_served() {
         } else {
             "10.9.0.9:7"
         };
-        // Each flow hashes to one of the client's TX queues, and so to an RX queue.
+        // The hash of each flow selects one of the client's TX queues, and so one of the server's
+        // RX queues.
         for _ in 0..200 {
             let client = rig.client_socket("10.9.0.2:0");
             assert_eq!(ask(&client, to, "hello"), "hello");
@@ -267,11 +270,12 @@ fn fewer_queues_than_rx_queues_are_refused_in_both_modes() {
             assert!(text.contains("ethtool -L srv rx 1 tx 1"), "{text}");
         }
     }
-    // With partial, the user accepts that only clients on the first queue are served.
+    // With `partial`, the user accepts that only clients whose packets arrive on the first queue
+    // are served.
     let server = Server::start(&defaults("xdp:srv,queues=1,partial", &[]));
     assert!(line(server.interface.summary(), "warning").contains("partial"));
     server.stop();
-    // The remedy in the error message works.
+    // Check that the remedy in the error message works.
     rig.client.run(|| run("ethtool -L cli tx 1"));
     run("ethtool -L srv rx 1 tx 1");
     let server = Server::start(&defaults("xdp:srv,queues=1", &[]));
@@ -294,7 +298,7 @@ fn each_served_queue_must_exist_and_be_able_to_send() {
         }
     );
     assert!(asked, "{error}");
-    // Two RX queues, but only one TX queue.
+    // The interface now has two RX queues, but only one TX queue.
     run("ethtool -L srv tx 1");
     let error = refusal(&config("xdp:srv,queues=2", &[], 2));
     let one = matches!(error, DeviceError::TooManyQueues { has: 1, .. });
@@ -304,7 +308,7 @@ fn each_served_queue_must_exist_and_be_able_to_send() {
     assert!(one, "{error}");
     let text = error.to_string();
     assert!(text.contains("ethtool -L srv rx 2 tx 2"), "{text}");
-    // The client's end has two TX queues, so XDP needs two RX queues here.
+    // The client's end has two TX queues, so XDP requires two RX queues at the server's end.
     run("ethtool -L srv rx 1 tx 1");
     let error = refusal(&defaults("xdp:srv", &[]));
     let text = error.to_string();
@@ -350,7 +354,7 @@ fn packets_of_another_port_are_not_sent() {
     }
 }
 
-/// Checks that sending a packet of another port's pool is refused.
+/// Checks that a port refuses to send a packet from another port's pool.
 fn refuses_foreign<P: Port>(port: &mut P, other: &P) {
     let mut frame = other.pool().take().unwrap();
     frame.set_len(60);
@@ -400,7 +404,7 @@ fn each_way_of_waiting_works_and_is_in_the_summary() {
             .any(|(name, _)| *name == "busy polling");
         assert_eq!(told, wait == Wait::BusyPoll);
         if told {
-            // The queues of veth have no NAPI id.
+            // The queues of a veth device have no NAPI id, so busy polling has no effect.
             assert!(line(&server.port_summary, "busy polling").starts_with("inert"));
         }
         server.stop();
@@ -463,7 +467,7 @@ fn connections_of_an_earlier_program_do_not_hold_its_port() {
     let (accepted, _) = listener.accept().unwrap();
     let mut wanted = config("xdp:srv", &[], 1);
     wanted.services = vec![(Transport::Tcp, 80)];
-    // The end that closes first enters TIME-WAIT.
+    // Close the accepted connection first, so that this end enters TIME-WAIT.
     drop(accepted);
     drop(client);
     drop(listener);
@@ -486,7 +490,7 @@ fn two_servers_do_not_share_an_interface() {
     let error = Interface::open(&other).err().unwrap();
     assert!(matches!(error, DeviceError::ProgramBusy { .. }), "{error}");
     first.stop();
-    // The queue stays busy for some milliseconds, and opening it waits for that.
+    // The queue stays in use for several milliseconds. Opening it waits until it is free.
     Server::start(&other).stop();
 }
 
@@ -604,7 +608,8 @@ fn an_interface_that_is_down_for_a_while_serves_again() {
 /// The environment variable that makes `child_process` a server.
 const CHILD: &str = "NMIO_TEST_CHILD";
 
-/// The server process that tests below start. As an ordinary test it does nothing.
+/// The server process that the tests below start. Without the environment variable, this test does
+/// nothing.
 #[test]
 fn child_process() {
     let Ok(device) = std::env::var(CHILD) else {
@@ -674,7 +679,7 @@ fn a_killed_server_leaves_nothing() {
             !left.contains("xdp") && !left.contains("nmiot")
         });
     }
-    // The queue can serve again.
+    // Check that the queue can be served again.
     Server::start(&config("xdp:srv", &[], 1)).stop();
 }
 

@@ -1,6 +1,6 @@
-//! Access to the queues of an interface, which can be sent to another process.
+//! Access to the queues of an interface. The access can be sent to another process.
 //!
-//! The access does not keep the interface itself alive.
+//! It does not keep the interface itself alive.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,20 +13,21 @@ use super::queue::{QueueSource, Way};
 use super::{AddressPrefix, Monitor, Offload};
 use crate::port::Wait;
 
-/// Facts about an open interface, and the descriptors that open its queues.
+/// Properties of an open interface, and the descriptors that open its queues.
 ///
-/// An [`Interface`](super::Interface) must keep the interface ready, in this process or another. To
+/// An [`Interface`](super::Interface) in this or another process must keep the interface ready. To
 /// send the access over a Unix socket, use [`to_parts`](Self::to_parts) and
 /// [`from_parts`](Self::from_parts).
 #[derive(Clone, Debug)]
 pub struct QueueAccess {
     facts: Facts,
-    /// For `AF_XDP`: the steering program's socket table, then the namespace if it is not the
-    /// caller's. For a tap device: one descriptor per queue.
+    /// For `AF_XDP`: the steering program's map from queues to sockets, followed by the interface's
+    /// network namespace if it differs from the caller's. For a tap device: one descriptor per
+    /// queue.
     descriptors: Vec<Arc<OwnedFd>>,
 }
 
-/// Facts about an interface, without descriptors.
+/// The properties of an interface that can be serialized: everything except descriptors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
@@ -40,7 +41,7 @@ pub(super) struct Facts {
     pub(super) summary: Vec<(String, String)>,
 }
 
-/// The kind of interface, with the options that open its queues.
+/// The kind of interface, with the options needed to open its queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Kind {
     Xdp {
@@ -59,7 +60,7 @@ impl QueueAccess {
         Self { facts, descriptors }
     }
 
-    /// Records that an `AF_XDP` interface is in `namespace`.
+    /// Records that an `AF_XDP` interface is in the network namespace `namespace`.
     pub(super) fn set_namespace(&mut self, namespace: &Namespace) {
         self.descriptors.push(namespace.handle());
     }
@@ -73,10 +74,10 @@ impl QueueAccess {
         self.facts.summary.insert(0, ("device".to_owned(), value));
     }
 
-    /// Returns the facts as text, and the descriptors that belong to them.
+    /// Returns the properties as text, and the descriptors that accompany them.
     ///
     /// # Errors
-    /// Fails if the facts cannot be serialized, which is a bug.
+    /// Fails if the properties cannot be serialized, which is a bug.
     pub fn to_parts(&self) -> io::Result<(String, Vec<BorrowedFd<'_>>)> {
         let facts = serde_json::to_string(&self.facts)?;
         let descriptors = self.descriptors.iter().map(|fd| fd.as_fd()).collect();
@@ -84,10 +85,10 @@ impl QueueAccess {
     }
 
     /// Rebuilds the access from the parts that [`to_parts`](Self::to_parts) returned. `descriptors`
-    /// are the ones received by this process.
+    /// are the descriptors that this process received.
     ///
     /// # Errors
-    /// Fails if the parts do not match.
+    /// Fails if the number of descriptors does not match the text.
     pub fn from_parts(facts: &str, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let facts: Facts = serde_json::from_str(facts)?;
         let fits = match &facts.kind {
@@ -116,10 +117,10 @@ impl QueueAccess {
         self.facts.mac
     }
 
-    /// Returns the served addresses with their networks.
+    /// Returns the served addresses with their prefix lengths.
     ///
-    /// For `auto` and `tap`, this host is the client. In shared mode, only other hosts can be
-    /// clients, because packets that a host sends to itself never pass the interface.
+    /// For `auto` and `tap`, the client is this host. In shared mode, only other hosts can be
+    /// clients, because packets that a host sends to itself bypass the interface.
     pub fn addresses(&self) -> &[AddressPrefix] {
         &self.facts.addresses
     }
@@ -130,12 +131,12 @@ impl QueueAccess {
         self.facts.own
     }
 
-    /// Returns the size of the largest IP packet, in bytes.
+    /// Returns the MTU: the length of the largest IP packet, in bytes.
     pub fn mtu(&self) -> usize {
         self.facts.mtu
     }
 
-    /// Returns the number of queues to serve, each by its own worker. Queues are numbered from 0.
+    /// Returns the number of queues to serve, each with its own worker. Queues are numbered from 0.
     pub fn queues(&self) -> u32 {
         self.facts.queues
     }
@@ -146,13 +147,13 @@ impl QueueAccess {
     }
 
     /// Describes the interface's actual settings for people, as pairs of name and value. Each port
-    /// has its own summary of its queue.
+    /// has a separate summary, which covers its queue.
     pub fn summary(&self) -> &[(String, String)] {
         &self.facts.summary
     }
 
-    /// Opens a monitor that reports changes of the interface. Call this while the thread may still
-    /// enter the interface's network namespace.
+    /// Opens a monitor that reports changes of the interface. Call this before the thread loses the
+    /// privilege to enter the interface's network namespace.
     ///
     /// # Errors
     /// Fails if the kernel refuses to report changes.
@@ -163,7 +164,7 @@ impl QueueAccess {
         }
     }
 
-    /// Returns the interface's namespace if it differs from the caller's.
+    /// Returns the interface's network namespace if it differs from the caller's.
     fn namespace(&self) -> Option<Namespace> {
         match &self.facts.kind {
             Kind::Xdp { .. } => self.descriptors.get(1).cloned().map(Namespace::from_handle),

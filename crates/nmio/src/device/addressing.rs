@@ -7,14 +7,15 @@ use super::lines::{Lines, join};
 use super::{AddressPrefix, DeviceError, InterfaceConfig, netlink};
 use crate::sys::{self, Control, InterfaceAddress};
 
-/// The benchmarking network (RFC 2544, RFC 6890), which is not routed on the Internet. It is
-/// divided into networks of two hosts.
+/// The benchmarking network (RFC 2544, RFC 6890), which is not routed on the Internet. Each link
+/// gets a network of two hosts from it.
 const IPV4_POOL: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const IPV4_PREFIX: u8 = 30;
-/// A unique local network (RFC 4193) with a fixed, randomly chosen global ID.
+/// A unique local IPv6 prefix (RFC 4193). Its global ID was chosen at random once and is the same
+/// for all links.
 const IPV6_POOL: Ipv6Addr = Ipv6Addr::new(0xfd9a, 0x5e1d, 0x70ac, 0, 0, 0, 0, 0);
 const IPV6_PREFIX: u8 = 126;
-/// Number of network pairs to try until one is free.
+/// Maximum number of pairs of an IPv4 and an IPv6 network to try until a free pair is found.
 const MAX_NETWORKS: u32 = 4096;
 
 /// The addresses of both ends of a link.
@@ -22,20 +23,21 @@ const MAX_NETWORKS: u32 = 4096;
 pub(super) struct Addressing {
     pub(super) server: Vec<AddressPrefix>,
     client: Vec<AddressPrefix>,
-    /// The server chose these addresses itself, so it may do without the IPv6 ones.
+    /// Whether the server chose these addresses itself. If so, it can work without the IPv6
+    /// addresses.
     chosen: bool,
 }
 
 impl Addressing {
-    /// Plans the addresses of a link, avoiding those that this host has now.
+    /// Plans the addresses of a link. Avoids addresses that this host already uses.
     pub(super) fn new(config: &InterfaceConfig) -> Result<Self, DeviceError> {
         let taken = interface_addresses()?;
         refuse_taken(&config.own_addresses, &taken)?;
         Self::plan(&config.own_addresses, &taken)
     }
 
-    /// Uses the given addresses for the server and a neighbour of each for the client. Without
-    /// given addresses, picks a free pair of networks.
+    /// Assigns the given addresses to the server, and to the client an address in the same network
+    /// as each. If no addresses are given, picks a free pair of networks.
     fn plan(given: &[AddressPrefix], taken: &[InterfaceAddress]) -> Result<Self, DeviceError> {
         if given.is_empty() {
             return Self::choose(taken);
@@ -97,7 +99,8 @@ impl Addressing {
         })
     }
 
-    /// Assigns the client's addresses to interface `name` in this namespace and brings it up.
+    /// Assigns the client's addresses to interface `name` in this namespace, and brings the
+    /// interface up.
     pub(super) fn configure(
         &mut self,
         control: &Control,
@@ -150,9 +153,10 @@ pub(super) fn bring_up(control: &Control, name: &str) -> Result<(), DeviceError>
         .map_err(DeviceError::set_up(format!("bring {name} up")))
 }
 
-/// Returns the other host addresses of the network, lowest first.
+/// Returns the other host addresses in the network of `own`, lowest first.
 fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
-    // More than the number of addresses that the server can have, so a free one is found.
+    // Number of addresses to consider. The server has fewer addresses than this, so a free one is
+    // found.
     const LOOK_AT: u128 = 512;
     let (bits, own_bits) = match own.address {
         IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
@@ -161,8 +165,8 @@ fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
     let host_bits = bits - u32::from(own.prefix);
     let hosts = 1u128.checked_shl(host_bits).unwrap_or(u128::MAX);
     let network = own_bits & !(hosts - 1);
-    // A larger network reserves its lowest address for itself, and in IPv4 its highest for
-    // broadcast. Networks of two addresses reserve neither (RFC 3021).
+    // In larger networks the lowest address is reserved, and in IPv4 the highest is the broadcast
+    // address. Networks of two addresses reserve neither (RFC 3021).
     let (first, end) = match (own.address.is_ipv4(), host_bits) {
         (true, 2..) => (1, hosts - 1),
         (false, 2..) => (1, hosts),
@@ -179,7 +183,7 @@ fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
         })
 }
 
-/// Returns the addresses of this host.
+/// Returns the addresses of all interfaces of this host.
 pub(super) fn interface_addresses() -> Result<Vec<InterfaceAddress>, DeviceError> {
     let (_, addresses) = sys::interfaces().map_err(DeviceError::set_up("list addresses"))?;
     Ok(addresses)
@@ -202,7 +206,8 @@ pub(super) fn refuse_taken(
     }
 }
 
-/// Refuses duplicate addresses, because an address belongs to only one network.
+/// Refuses duplicate addresses, even with different prefix lengths, because an address belongs to
+/// only one network.
 pub(super) fn refuse_duplicates(own: &[AddressPrefix]) -> Result<(), DeviceError> {
     for (at, one) in own.iter().enumerate() {
         if own[..at].iter().any(|before| before.address == one.address) {

@@ -1,4 +1,5 @@
-//! Creates private links to this host: veth pairs for device `auto`, and tap devices.
+//! Creates private links between the server and this host: veth pairs for device `auto`, and tap
+//! devices.
 //!
 //! ```text
 //!   this host's kernel                        the server
@@ -21,18 +22,19 @@ use super::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, net
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MOST_SUPER_BYTES;
 
-/// Number of interface names tried for one program: sandstorm0 to sandstorm99.
+/// Number of interface names to try for one program, for example sandstorm0 to sandstorm99.
 const MAX_SUFFIX: u32 = 100;
 /// Name of the server's end of a veth pair. It can be fixed, because the private namespace has no
 /// other interface of that name.
 const SERVER_END: &str = "server";
-/// Packets that either end of a veth pair queues while the peer's ring is full. This is the
-/// kernel's default for network cards.
+/// Maximum number of packets that each end of a veth pair queues while the peer's ring is full.
+/// This is the kernel's default for network cards.
 const QUEUE_LEN: u32 = 1_000;
 
 /// Opens device `auto`.
 pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
-    // Reports configuration errors at once, because a tap device would not fix them.
+    // Report configuration errors before trying a veth pair, because falling back to a tap device
+    // would not fix them.
     let addressing = Addressing::new(config)?;
     let refused = match open_pair(config, addressing) {
         Ok(interface) => return Ok(interface),
@@ -50,7 +52,8 @@ pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     }
 }
 
-/// Creates `<program>0`, or the first free number, with its peer in `namespace`.
+/// Creates the interface `<program>0`, or the one with the first free number. Its peer is in
+/// `namespace`.
 fn create_pair(program: &str, queues: u32, namespace: &Namespace) -> Result<VethPair, DeviceError> {
     for suffix in 0..MAX_SUFFIX {
         let name = format!("{program}{suffix}");
@@ -123,7 +126,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     Ok(interface.on_pair(pair, &namespace))
 }
 
-/// Gives one end a queue, so that a fast sender waits instead of losing packets.
+/// Adds a queue to one end of a veth pair, so that a fast sender waits instead of losing packets.
 fn add_queue(control: &Control, name: &str) -> Result<(), DeviceError> {
     control
         .index(name)
@@ -140,18 +143,18 @@ fn keep_tags(control: &Control, name: &str) -> Result<(), DeviceError> {
     control.keep_tags(name).map_err(DeviceError::set_up(step))
 }
 
-/// Opens the server's end. Must run in the private namespace.
+/// Opens the server's end of the pair. Must be called in the private namespace.
 fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
-    // Stops the kernel from sending IPv6 packets on this end. The file does not exist if IPv6 is
-    // disabled, so errors are ignored.
+    // Stop the kernel from sending its own IPv6 packets on this end. Errors are ignored, because
+    // the file does not exist if IPv6 is disabled.
     let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let control = Control::new().map_err(DeviceError::set_up("configure interfaces"))?;
     let up = DeviceError::set_up("bring the server's end up");
     control.set_up(SERVER_END).map_err(up)?;
     keep_tags(&control, SERVER_END)?;
     add_queue(&control, SERVER_END)?;
-    // Allows the longest super-segments, because no other host shares this link. Kernels before
-    // Linux 6.3 refuse. The summary shows the limit in effect.
+    // Allow the longest super-segments, because no other host shares this link. Kernels before
+    // Linux 6.3 refuse this. The summary shows the limit in effect.
     let _ = control
         .index(SERVER_END)
         .and_then(|index| netlink::allow_supers(index, MOST_SUPER_BYTES as u32));

@@ -1,26 +1,26 @@
-//! What a program requests from an interface.
+//! The configuration of an interface.
 
 use super::{AddressPrefix, Device, Transport};
 use crate::port::Wait;
 
-/// What a program requests when it opens an interface.
+/// The configuration with which a program opens an interface.
 #[derive(Clone, Debug)]
 pub struct InterfaceConfig {
     /// The device to open.
     pub device: Device,
-    /// The server's own addresses. If empty, an existing interface is in shared mode, and a link
-    /// created for the server gets free addresses.
+    /// The server's own addresses. If there are none, an existing interface is used in shared mode,
+    /// and a link created for the server gets unused addresses.
     pub own_addresses: Vec<AddressPrefix>,
     /// The ports to serve.
     pub services: Vec<(Transport, u16)>,
     /// Number of workers, each with its own queue. `None`: one worker per queue of an `xdp`
-    /// interface, or one worker on a created link. See
+    /// interface, or one worker for a link created for the server. See
     /// [`QueueAccess::queues`](super::QueueAccess::queues).
     pub workers: Option<u32>,
     /// How the workers wait for packets.
     pub wait: Wait,
-    /// The program's name, at most 12 characters valid in an interface name. Device `auto` names
-    /// its interface after it.
+    /// The program's name, after which device `auto` names its interface. At most 12 characters,
+    /// all valid in an interface name.
     pub program: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Errors of opening an interface.
+//! Errors that occur when an interface is opened.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::sys;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// This network namespace has no interface of that name.
+    /// No interface in this network namespace has the requested name.
     #[error("there is no network interface {name:?}; choose one of: {existing}")]
     UnknownInterface {
         /// The requested name.
@@ -28,7 +28,7 @@ pub enum DeviceError {
         /// The interface's name.
         name: String,
     },
-    /// The interface carries no Ethernet frames.
+    /// The interface is not an Ethernet interface.
     #[error(
         "interface {name} is not Ethernet, which the server needs; serve another interface, or use \
          --device auto for clients on this host"
@@ -37,14 +37,14 @@ pub enum DeviceError {
         /// The interface's name.
         name: String,
     },
-    /// The kernel does not permit the operation to this user.
+    /// This process lacks the privileges for the operation.
     #[error("no permission to {what} ({source}); {advice}")]
     Rights {
         /// The operation, as words after "cannot".
         what: &'static str,
         /// The kernel's error.
         source: io::Error,
-        /// What the device needs, what this process lacks, and what to do.
+        /// Which capabilities the device needs, which of them this process lacks, and what to do.
         advice: String,
     },
     /// The kernel was built without a feature, or its module is not loaded.
@@ -57,7 +57,7 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// `vlan=` cannot work, because the device strips tags.
+    /// `vlan=` cannot work, because the device strips VLAN tags before XDP sees the frames.
     #[error(
         "vlan= does not work on {interface}, because the device strips tags before XDP sees them; \
          run: {remedy}"
@@ -102,7 +102,7 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// `--workers` and `queues=` disagree.
+    /// `--workers` and `queues=` specify different numbers.
     #[error(
         "--workers {workers} and queues={queues} differ: each worker serves one queue, so give \
          only one of these options, or neither to serve all queues"
@@ -113,7 +113,7 @@ pub enum DeviceError {
         /// Requested number of queues.
         queues: u32,
     },
-    /// More queues were requested than the device has, or than can be served.
+    /// The device has fewer queue pairs than were requested.
     #[error(
         "cannot serve {asked} queues of {interface}, one per worker: it has {has} queues that both \
          receive and send; ask for fewer with queues=N or --workers N, or change the number of \
@@ -144,7 +144,7 @@ pub enum DeviceError {
         /// The command that changes the number of queues.
         remedy: String,
     },
-    /// Packets may arrive on unserved queues.
+    /// Packets could arrive on queues that are not served.
     #[error(
         "{interface} receives on {has} queues, but only {served} would be served, so clients whose \
          packets arrive on the others would get no answer; serve all {has} (omit queues= and \
@@ -257,7 +257,7 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// In shared mode, the interface has no address.
+    /// Shared mode was requested, but the interface has no address.
     #[error(
         "interface {interface} has no address; add one with: ip address add ADDRESS/PREFIX dev \
          {interface}, or give the server its own address with --address"
@@ -266,7 +266,8 @@ pub enum DeviceError {
         /// The interface's name.
         interface: String,
     },
-    /// In shared mode, the interface has no address because it is a port of another interface.
+    /// Shared mode was requested, but the interface has no address because it is a port of another
+    /// interface.
     #[error(
         "interface {interface} has no address, because it is a port of the {kind} {master}; serve \
          {master} with --device xdp:{master} (or xdp:{master},generic if it has no native XDP), or \
@@ -275,12 +276,12 @@ pub enum DeviceError {
     PortWithoutAddress {
         /// The interface's name.
         interface: String,
-        /// The interface that it is a port of.
+        /// The interface of which it is a port, such as a bridge.
         master: String,
-        /// The kind of `master`, such as bridge.
+        /// The kind of the interface `master`, such as `bridge`.
         kind: String,
     },
-    /// An address for `--address` belongs to this host already.
+    /// An address given with `--address` already belongs to this host.
     #[error(
         "{interface} already has address {address}, and the server would take all its traffic from \
          the kernel; omit --address to share the address, or choose an unused one"
@@ -288,7 +289,7 @@ pub enum DeviceError {
     AddressTaken {
         /// The IP address.
         address: IpAddr,
-        /// The interface that has it.
+        /// The interface that already has the address.
         interface: String,
     },
     /// The same address is given twice with `--address`.
@@ -297,7 +298,7 @@ pub enum DeviceError {
         /// The IP address.
         address: IpAddr,
     },
-    /// Another program uses the port.
+    /// Another program already uses the port.
     #[error(
         "another program uses {transport} port {port} on {address}; stop that program, or \
          serve another port"
@@ -328,7 +329,7 @@ pub enum DeviceError {
     /// More addresses, ports or queues were requested than the steering program supports.
     #[error("cannot serve {count} {what}: at most {most} are supported; ask for fewer")]
     TooMany {
-        /// The kind of items that there are too many of.
+        /// The kind of the items: addresses, ports or queues.
         what: &'static str,
         /// The requested number.
         count: usize,
@@ -375,9 +376,9 @@ pub enum DeviceError {
          {tap}"
     )]
     Auto {
-        /// Why the veth pair failed.
+        /// Why opening the veth pair failed.
         xdp: Box<DeviceError>,
-        /// Why the tap device failed.
+        /// Why opening the tap device failed.
         tap: Box<DeviceError>,
     },
 }
@@ -447,7 +448,7 @@ impl DeviceError {
         }
     }
 
-    /// Returns an error if `count` of `what` exceeds `most`.
+    /// Returns an error if `count`, the number of items of kind `what`, exceeds `most`.
     pub(super) fn check_count(what: &'static str, count: usize, most: usize) -> Result<(), Self> {
         if count > most {
             return Err(Self::TooMany { what, count, most });

@@ -1,4 +1,4 @@
-//! An interface that is ready to serve on.
+//! An interface that is ready to be served.
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
@@ -15,8 +15,8 @@ use crate::xdp::steer::Steering;
 /// An interface that is ready: the steering program is attached, ports are reserved, and addresses
 /// are known.
 ///
-/// Dropping the interface undoes all of this. Its [`QueueAccess`] holds the facts about it and
-/// opens its queues.
+/// Dropping the interface undoes all of this. Its [`QueueAccess`] describes the interface and opens
+/// its queues.
 pub struct Interface {
     // Fields drop in this order: detach the steering program, release ports and multicast groups,
     // remove the veth pair.

@@ -12,7 +12,7 @@ pub(super) fn join(list: &[impl ToString]) -> String {
         .join(", ")
 }
 
-/// Joins the addresses with commas, without prefix lengths.
+/// Returns the addresses as text, separated by commas and without prefix lengths.
 pub(super) fn join_addresses(list: &[AddressPrefix]) -> String {
     join(&list.iter().map(|one| one.address).collect::<Vec<_>>())
 }

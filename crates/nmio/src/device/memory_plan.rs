@@ -1,4 +1,4 @@
-//! Computes the packet memory of a port.
+//! Computes how much packet memory a port needs.
 
 use std::io;
 
@@ -6,18 +6,18 @@ use super::error::DeviceError;
 use crate::frame::PoolLayout;
 use crate::sys;
 
-/// Numbers of frames that a port keeps in addition to its rings and one batch.
+/// Numbers of frames that a port needs in addition to those for its rings and one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Packets that stay in the port's memory permanently.
+    /// Maximum number of resident packets, which stay in the port's memory.
     pub resident_frames: u32,
     /// Maximum number of frames that upper layers hold at once, such as out-of-order segments.
     pub scratch_frames: u32,
 }
 
 impl MemoryPlan {
-    /// Lays out the memory of a port that needs `own` frames for itself. Frames lie `stride` bytes
-    /// apart and hold `capacity` bytes each.
+    /// Returns the memory layout of a port that itself needs `own` frames. Frames start `stride`
+    /// bytes apart and hold `capacity` bytes each.
     ///
     /// # Errors
     /// [`DeviceError::Memory`] if this host does not have enough memory.
@@ -34,7 +34,8 @@ impl MemoryPlan {
             return Err(refused(u64::MAX));
         };
         let bytes = u64::from(frames) * stride as u64;
-        // The kernel would not refuse. It would kill other programs instead.
+        // The kernel would not refuse the allocation, but might later kill processes when memory
+        // runs out.
         if sys::available_memory().is_some_and(|available| bytes > available) {
             return Err(refused(bytes));
         }

@@ -10,34 +10,34 @@ use netlink_packet_core::NetlinkBuffer;
 use super::netlink::{ANSWER, INTERFACE_MESSAGE, attribute};
 use crate::sys::{self, Control};
 
-/// `struct ifaddrmsg`: family, prefix, flags, scope, index.
+/// Size in bytes of `struct ifaddrmsg`: family, prefix, flags, scope, index.
 const ADDRESS_MESSAGE: usize = 8;
-/// Most addresses of one interface to remember. Further addresses are reported again each time the
-/// kernel repeats them.
+/// Maximum number of remembered addresses. An address beyond this limit is reported again each time
+/// the kernel repeats it.
 const MAX_ADDRESSES: usize = 1024;
 
 /// A change of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The interface was set up.
+    /// The interface was brought up.
     Up,
-    /// The interface was set down.
+    /// The interface was brought down.
     Down,
-    /// The link works again.
+    /// The link has a carrier again.
     Carrier,
-    /// The interface is up, but its link is not.
+    /// The interface is up, but its link has no carrier.
     NoCarrier,
     /// The interface has a new MAC address.
     Mac([u8; 6]),
-    /// The interface got another address.
+    /// An address was added to the interface.
     AddressAdded(IpAddr),
-    /// The interface lost an address.
+    /// An address was removed from the interface.
     AddressRemoved(IpAddr),
-    /// The kernel dropped messages because too much changed at once.
+    /// The kernel dropped messages because too many changes occurred in a short time.
     Missed,
 }
 
-/// The last known state of an interface.
+/// The last known state of the monitored interface.
 #[derive(Debug)]
 struct State {
     index: u32,
@@ -54,16 +54,17 @@ struct State {
 #[derive(Debug)]
 pub struct Monitor {
     socket: File,
-    /// The last messages from the kernel, of which `rest` is not yet read.
+    /// The last messages from the kernel. `rest` is the range of bytes not yet parsed.
     buffer: Box<[u8]>,
     rest: (usize, usize),
     state: State,
 }
 
 impl Monitor {
-    /// Starts to monitor interface `name` in the calling thread's namespace.
+    /// Starts monitoring interface `name` in the calling thread's network namespace.
     pub(super) fn open(name: &str) -> io::Result<Self> {
-        // Open the socket first, so that no change in between is lost.
+        // Open the socket before reading the state, so that no change between the two steps is
+        // lost.
         let socket = sys::route_monitor()?;
         let control = Control::new()?;
         let flags = control.flags(name)?;
@@ -83,7 +84,7 @@ impl Monitor {
         })
     }
 
-    /// Returns the next change, or `None` if there is none yet.
+    /// Returns the next change, or `None` if there is none at the moment.
     ///
     /// # Errors
     /// Fails if the kernel reports an error for the socket.
@@ -117,11 +118,11 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl State {
-    /// Updates the state from a message. Returns the change if the message is about this interface
-    /// and reports something new.
+    /// Updates the state from a message. Returns a change if the message concerns this interface
+    /// and the state is new.
     fn learn(&mut self, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
         let body = message.payload();
-        // RTM_NEWLINK and RTM_*ADDR messages have the interface number at this offset.
+        // RTM_NEWLINK and RTM_*ADDR messages contain the interface index at this offset.
         if u32_at(body, 4)? != self.index {
             return None;
         }
@@ -288,7 +289,7 @@ mod tests {
                 bytes[20..24].copy_from_slice(&7u32.to_ne_bytes());
             }
             learn(&mut state(), &bytes);
-            // Most random lengths are wrong, so try the right length too.
+            // Most random length fields are wrong, so also try the correct length.
             if bytes.len() >= HEADER {
                 let len = (bytes.len() as u32).to_ne_bytes();
                 bytes[..4].copy_from_slice(&len);

@@ -1,4 +1,4 @@
-//! Parses devices and addresses from the command line.
+//! Parses device names and addresses from the command line.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use thiserror::Error;
 /// or `tap:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// A private link to this host: a veth pair with `AF_XDP`, or a tap device where that fails.
+    /// A private link to this host: a veth pair with `AF_XDP`, or a tap device if that fails.
     #[default]
     Auto,
     /// An existing interface, through `AF_XDP`.
@@ -24,14 +24,14 @@ pub enum Device {
         /// Which queues to serve.
         queues: Queues,
         /// VLANs to serve in addition to untagged frames: at most [`MAX_VLANS`], without
-        /// duplicates. VLAN 0 is for priority tags.
+        /// duplicates. VLAN 0 stands for priority-tagged frames.
         vlans: Vec<u16>,
         /// Use the kernel's generic XDP instead of the driver's native XDP.
         generic: bool,
-        /// Accept packets whose TCP or UDP checksum covers the pseudo-header only. A veth peer with
+        /// Accept packets whose TCP or UDP checksum covers only the pseudo-header. A veth peer with
         /// TX checksum offload sends such packets.
         partial_checksums: bool,
-        /// How super-segments are sent.
+        /// Whether super-segments are sent.
         offload: Offload,
     },
     /// A tap device, created if it does not exist.
@@ -47,16 +47,16 @@ pub enum Queues {
     /// All queues of the interface.
     #[default]
     All,
-    /// Exactly this many queues, at least 1. Opening the interface fails if packets may arrive on
-    /// other queues.
+    /// The first queues, up to this number, which is at least 1. Opening the interface fails if
+    /// packets could arrive on other queues.
     Exactly(u32),
-    /// The first queues, this many, at least 1. Clients whose packets arrive on other queues are
-    /// not served.
+    /// The first queues, up to this number, which is at least 1. Clients whose packets arrive on
+    /// other queues are not served.
     Partial(u32),
 }
 
 impl Queues {
-    /// Returns the number of queues; `None` for all.
+    /// Returns the number of queues to serve, or `None` for all queues.
     pub fn number(self) -> Option<u32> {
         match self {
             Self::All => None,
@@ -71,19 +71,22 @@ impl Queues {
 /// them once. `AF_XDP` in copy mode also copies each frame once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offload {
-    /// Sends super-segments if the device segments TCP itself and `AF_XDP` copies anyway.
+    /// Sends super-segments if the device segments TCP in hardware and `AF_XDP` copies packets
+    /// anyway.
     ///
-    /// Off with zero-copy. Zero-copy frames need no copy, and mixing both paths would reorder
-    /// packets.
+    /// With zero-copy, no super-segments are sent. Frames then need no copy, and mixing frames and
+    /// super-segments would reorder packets.
     #[default]
     Auto,
-    /// On even if the kernel must segment in software. An error with zero-copy.
+    /// Sends super-segments even if the kernel must segment them in software. With zero-copy,
+    /// opening the interface fails.
     On,
     /// Never sends super-segments.
     Off,
 }
 
-/// Why a text is not a device. Each message names the wrong word and the valid ones.
+/// Why a text could not be parsed as a device. Each message names the wrong word and lists the
+/// valid words.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseDeviceError {
@@ -125,11 +128,12 @@ pub enum ParseDeviceError {
     Vlans,
 }
 
-/// Most VLANs of one interface that can be served.
+/// Maximum number of VLANs that can be served on one interface.
 pub const MAX_VLANS: usize = 64;
 /// The largest VLAN number. IEEE 802.1Q reserves 4,095.
 const MAX_VLAN_ID: u16 = 4094;
-/// Most queues of one interface that can be served; equals `MAX_QUEUES` in the steering program.
+/// Maximum number of queues that can be served on one interface; equals `MAX_QUEUES` in the
+/// steering program.
 pub const MAX_QUEUES: u32 = 256;
 /// `IFNAMSIZ` without the terminating zero.
 pub(super) const MAX_INTERFACE_NAME: usize = 15;
@@ -162,7 +166,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     let mut vlans = Vec::new();
     let mut seen = Vec::new();
     for word in words {
-        // Numbers directly after vlan=ID are more VLANs. No option is a number.
+        // Numbers that directly follow vlan=ID are additional VLANs. No option is a number.
         let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         if is_number && seen.last() == Some(&"vlan") {
             add_vlan(&mut vlans, word)?;
@@ -282,7 +286,7 @@ pub struct AddressPrefix {
     pub prefix: u8,
 }
 
-/// Why a text is not an address with a prefix length.
+/// Why a text could not be parsed as an address with a prefix length.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "{0:?} is not a host address with a prefix length; write it like 192.0.2.10/24 or \
@@ -316,8 +320,8 @@ impl fmt::Display for AddressPrefix {
 }
 
 impl AddressPrefix {
-    /// Returns true for an IPv4 network address or broadcast address. Networks of two addresses
-    /// have neither (RFC 3021).
+    /// Returns true if this is an IPv4 network address or broadcast address. Networks of two
+    /// addresses have neither (RFC 3021).
     fn is_for_all(&self) -> bool {
         let IpAddr::V4(address) = self.address else {
             return false;
@@ -330,7 +334,7 @@ impl AddressPrefix {
         host == 0 || host == hosts
     }
 
-    /// Returns true if `other` is in the same network.
+    /// Returns true if `other` is in the same network as this address.
     pub fn contains(&self, other: IpAddr) -> bool {
         match (self.address, other) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {

@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::sys;
 
-/// A network namespace that exists while this handle or a socket in it is open.
+/// A network namespace. It exists while this handle, or a socket in the namespace, is open.
 ///
 /// When the process ends, the kernel removes the namespace and its interfaces. Removing one end of
 /// a veth pair removes the other end too.
@@ -16,7 +16,7 @@ use crate::sys;
 pub(super) struct Namespace(Arc<OwnedFd>);
 
 impl Namespace {
-    /// Creates an empty namespace. The calling thread keeps its current namespace.
+    /// Creates an empty namespace. The calling thread stays in its current namespace.
     pub(super) fn new() -> io::Result<Self> {
         in_thread(|| {
             sys::unshare_network()?;
@@ -30,7 +30,7 @@ impl Namespace {
         sys::enter_network(self.0.as_fd())
     }
 
-    /// Runs `work` inside this namespace. The calling thread keeps its current namespace.
+    /// Runs `work` inside this namespace. The calling thread stays in its current namespace.
     pub(super) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> io::Result<R> {
         in_thread(|| {
             self.enter()?;

@@ -1,8 +1,8 @@
-//! The few routing netlink requests (RFC 3549) that create links and read device limits.
+//! Routing netlink requests (RFC 3549) that create links and read the limits of devices.
 //!
-//! A message consists of a header, a fixed structure, and attributes, some of which contain further
-//! attributes. `netlink_packet_core` reads and writes headers and attributes. The attributes that
-//! no request here needs are never decoded, so that no kernel can surprise the parser.
+//! A message consists of a header, a fixed structure, and attributes, which may contain nested
+//! attributes. `netlink_packet_core` reads and writes headers and attributes. Only needed
+//! attributes are decoded, so unknown attributes of newer kernels cannot cause errors.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -24,26 +24,26 @@ const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
 const VETH_INFO_PEER: u16 = 1;
 const TC_H_ROOT: u32 = u32::MAX;
 
-/// Bytes of a message header.
+/// Size of a message header, in bytes.
 const HEADER: usize = 16;
-/// `struct ifinfomsg`: family, padding, type, index, flags, change.
+/// Size in bytes of `struct ifinfomsg`: family, padding, type, index, flags, change.
 pub(super) const INTERFACE_MESSAGE: usize = 16;
-/// `struct tcmsg`: family, padding, interface, handle, parent, info.
+/// Size in bytes of `struct tcmsg`: family, padding, interface, handle, parent, info.
 const QDISC_MESSAGE: usize = 20;
 /// Size of the receive buffer. The kernel's description of one interface takes about 2 KB, and more
 /// for a card with SR-IOV virtual functions.
 pub(super) const ANSWER: usize = 32 << 10;
-/// The limit of super-segments on kernels that do not report one.
+/// Limit on the length of super-segments, in bytes, for kernels that do not report one.
 const DEFAULT_GSO_SIZE: u32 = 65_536;
 
-/// Sends a request, and waits until the kernel has done it.
+/// Sends a request, and waits until the kernel has executed it.
 fn request(kind: u16, flags: u16, fixed: &[u8], attributes: &[DefaultNla]) -> io::Result<()> {
     let socket = sys::route_socket()?;
     ask(&socket, kind, flags, fixed, attributes).map(drop)
 }
 
-/// Sends a request and returns the kernel's answer without its header. A mere acknowledgement gives
-/// an empty answer.
+/// Sends a request and returns the kernel's response without its header. The result is empty if the
+/// kernel only acknowledges the request.
 fn ask(
     mut socket: &File,
     kind: u16,
@@ -71,7 +71,7 @@ fn ask(
     }
 }
 
-/// Writes a fixed structure, followed by attributes.
+/// Builds a message body: the fixed structure, followed by the attributes.
 fn body(fixed: &[u8], attributes: &[DefaultNla]) -> Vec<u8> {
     let mut bytes = fixed.to_vec();
     bytes.resize(fixed.len() + attributes.buffer_len(), 0);
@@ -86,17 +86,17 @@ fn interface(index: u32) -> [u8; INTERFACE_MESSAGE] {
     fixed
 }
 
-/// Makes an attribute to send.
+/// Creates an attribute to send.
 fn value(kind: u16, value: &[u8]) -> DefaultNla {
     DefaultNla::new(kind, value.to_vec())
 }
 
-/// Makes an attribute that contains others.
+/// Creates an attribute that contains nested attributes.
 fn nest(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind, body(&[], attributes))
 }
 
-/// Returns the value of the attribute of kind `wanted`, if present.
+/// Returns the value of the attribute of kind `wanted`, or `None` if there is no such attribute.
 pub(super) fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     let mut attributes = NlasIterator::new(attributes).flatten();
     let found = attributes.find(|attribute| attribute.kind() == wanted)?;
@@ -104,20 +104,20 @@ pub(super) fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     found.into_inner().get(4..len)
 }
 
-/// Returns the attribute as a number.
+/// Returns the value of the attribute of kind `wanted` as a number.
 fn number(attributes: &[u8], wanted: u16) -> Option<u32> {
     let value = attribute(attributes, wanted)?.first_chunk()?;
     Some(u32::from_ne_bytes(*value))
 }
 
-/// Returns the attribute as text, without a trailing zero byte.
+/// Returns the value of the attribute of kind `wanted` as text, without a trailing zero byte.
 fn text(attributes: &[u8], wanted: u16) -> Option<String> {
     let value = attribute(attributes, wanted)?;
     let end = value.iter().position(|byte| *byte == 0);
     Some(String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned())
 }
 
-/// An interface that another interface belongs to as a port.
+/// An interface that has other interfaces as ports, such as a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Master {
     pub(super) name: String,
@@ -125,7 +125,7 @@ pub(super) struct Master {
     pub(super) kind: String,
 }
 
-/// Returns the interface that interface number `index` is a port of, if any.
+/// Returns the interface of which interface number `index` is a port, if any.
 pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
     let socket = sys::route_socket()?;
     let attributes = |index| link_attributes(&socket, index);
@@ -140,19 +140,20 @@ pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
     }))
 }
 
-/// Returns whether interface number `index` has no queue for packets that it cannot send at once.
+/// Returns true if the queueing discipline of interface number `index` is `noqueue`: packets that
+/// cannot be sent immediately are dropped.
 pub(super) fn is_without_queue(index: u32) -> io::Result<bool> {
     let attributes = link_attributes(&sys::route_socket()?, index)?;
     Ok(text(&attributes, libc::IFLA_QDISC).is_some_and(|kind| kind == "noqueue"))
 }
 
-/// Asks for the attributes of interface number `index`.
+/// Requests the attributes of interface number `index` from the kernel.
 fn link_attributes(socket: &File, index: u32) -> io::Result<Vec<u8>> {
     let answer = ask(socket, libc::RTM_GETLINK, 0, &interface(index), &[])?;
     Ok(answer.get(INTERFACE_MESSAGE..).unwrap_or_default().to_vec())
 }
 
-/// Returns the attributes of one end of a veth pair.
+/// Returns the attributes for creating one end of a veth pair.
 fn end(name: &str, queues: u32) -> Vec<DefaultNla> {
     vec![
         value(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat()),
@@ -186,11 +187,11 @@ pub(super) fn delete_link(index: u32) -> io::Result<()> {
     request(libc::RTM_DELLINK, NLM_F_ACK, &interface(index), &[])
 }
 
-/// Returns the largest TCP super-segments, over IPv4 and over IPv6, that interface number `index`
-/// takes.
+/// Returns the maximum lengths of TCP super-segments, over IPv4 and over IPv6, that interface
+/// number `index` accepts.
 ///
-/// The sizes are bytes of the whole packet, including the link header. Kernels before Linux 6.3
-/// have one limit for both.
+/// The lengths are in bytes of the whole packet, including the link header. Kernels before Linux
+/// 6.3 use one limit for both IP versions.
 pub(crate) fn longest_supers(route: &File, index: u32) -> io::Result<[usize; 2]> {
     let attributes = link_attributes(route, index)?;
     let v6 = number(&attributes, libc::IFLA_GSO_MAX_SIZE).unwrap_or(DEFAULT_GSO_SIZE);
@@ -199,17 +200,18 @@ pub(crate) fn longest_supers(route: &File, index: u32) -> io::Result<[usize; 2]>
     Ok([v4, v6].map(|limit| limit.saturating_sub(1) as usize))
 }
 
-/// Makes interface number `index` accept IPv4 super-segments of less than `bytes`, including the
-/// link header. Needs Linux 6.3.
+/// Makes interface number `index` accept IPv4 super-segments shorter than `bytes` bytes, including
+/// the link header. Requires Linux 6.3.
 pub(super) fn allow_supers(index: u32, bytes: u32) -> io::Result<()> {
     let limit = value(IFLA_GSO_IPV4_MAX_SIZE, &bytes.to_ne_bytes());
     request(libc::RTM_SETLINK, NLM_F_ACK, &interface(index), &[limit])
 }
 
-/// Gives interface number `index` a queue for `packets` that it cannot send at once.
+/// Adds a queue to interface number `index`. It holds up to `packets` packets that cannot be sent
+/// immediately.
 ///
-/// Without a queue, a veth end drops packets while its peer's ring is full. With a queue it makes
-/// senders wait, including `AF_XDP` sockets.
+/// Without a queue, one end of a veth pair drops packets while its peer's ring is full. With a
+/// queue, there is backpressure: senders wait, including `AF_XDP` sockets.
 pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
     let mut fixed = [0; QDISC_MESSAGE];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -225,7 +227,7 @@ pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
 pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     let (family, octets, flags) = match address {
         IpAddr::V4(v4) => (libc::AF_INET as u8, v4.octets().to_vec(), 0),
-        // Use an IPv6 address at once, without duplicate address detection.
+        // Make an IPv6 address usable immediately, without duplicate address detection.
         IpAddr::V6(v6) => (
             libc::AF_INET6 as u8,
             v6.octets().to_vec(),

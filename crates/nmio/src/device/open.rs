@@ -5,16 +5,16 @@ use super::ready::{XdpReady, XdpWanted};
 use super::{Device, DeviceError, Interface, InterfaceConfig, MAX_QUEUES, Queues, auto};
 use crate::xdp::steer;
 
-/// The summary's advice for a veth interface that refuses partial checksums.
+/// The summary's advice for a veth interface that drops packets with partial checksums.
 const VETH_CHECKSUMS: &str = "packets with partial TCP or UDP checksums are dropped; if the peer \
     offloads checksums (see: ethtool -k PEER), turn that off with: ethtool -K PEER tx off, or add \
     partial-checksums to --device";
 
 impl Interface {
-    /// Makes the configured interface ready.
+    /// Opens the configured interface and makes it ready to be served.
     ///
     /// # Errors
-    /// A [`DeviceError`]. A failed open leaves nothing behind.
+    /// A [`DeviceError`]. If opening fails, everything that was created is removed again.
     pub fn open(config: &InterfaceConfig) -> Result<Self, DeviceError> {
         DeviceError::check_count(
             "addresses",
@@ -59,7 +59,8 @@ impl Interface {
     }
 }
 
-/// Combines `queues=` and `--workers`, which must agree because each worker serves one queue.
+/// Combines `queues=` and `--workers`. They must specify the same number, because each worker
+/// serves one queue.
 fn asked_queues(queues: Queues, workers: Option<u32>) -> Result<Queues, DeviceError> {
     match (queues, queues.number(), workers) {
         (Queues::All, _, Some(workers)) => Ok(Queues::Exactly(workers)),

@@ -1,4 +1,4 @@
-//! The veth pair between this host and the server.
+//! A veth pair between this host and the server.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use super::netlink;
 use crate::sys::Control;
 
-/// This host's end of a veth pair; dropping it removes the pair.
+/// This host's end of a veth pair. Dropping this value removes the pair.
 pub(super) struct VethPair {
     name: String,
 }
@@ -30,7 +30,8 @@ impl VethPair {
 
 impl Drop for VethPair {
     fn drop(&mut self) {
-        // The kernel would remove the pair with the namespace too, but only some time later.
+        // The kernel would also remove the pair together with the namespace, but only after a
+        // delay.
         let removed = Control::new()
             .and_then(|control| control.index(&self.name))
             .and_then(netlink::delete_link);

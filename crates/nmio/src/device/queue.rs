@@ -9,7 +9,7 @@ use crate::port::Wait;
 use crate::tap::{TapConfig, TapPort};
 use crate::xdp::{XdpConfig, XdpPort};
 
-/// A queue that is not opened yet and can be sent to its thread.
+/// A queue that has not been opened yet. It can be sent to the thread that will serve it.
 pub struct QueueSource {
     pub(super) way: Way,
     pub(super) mtu: usize,
@@ -35,8 +35,8 @@ pub(super) enum Way {
 impl QueueSource {
     /// Opens the queue. Packets arrive from then on.
     ///
-    /// Call it in the thread that will serve the queue. For device `auto` the thread moves
-    /// permanently into the private network namespace of the server's end.
+    /// Call it in the thread that will serve the queue. For device `auto`, the thread permanently
+    /// enters the private network namespace of the server's end.
     ///
     /// # Errors
     /// A [`DeviceError`] that names the problem and the remedy.
@@ -84,9 +84,9 @@ impl QueueSource {
 
 /// A port whose kind is known only at run time.
 ///
-/// Match on it once, outside the main loop, so that the compiler specializes the loop for each
-/// kind.
-// Each thread creates one port and moves it once.
+/// Match on this enum once, outside the main loop, so that the compiler specializes the loop for
+/// each kind of port.
+// The size difference does not matter: each thread creates one port and moves it once.
 #[allow(clippy::large_enum_variant)]
 pub enum AnyPort {
     /// An `AF_XDP` port.

@@ -1,8 +1,8 @@
 //! Chooses how many of an interface's queues to serve.
 //!
 //! Client packets can arrive on any RX queue. So the server serves all queues, with one worker
-//! each. It serves fewer if the device's flow table shows that the others get no packets, or if the
-//! user accepts the loss.
+//! each. It serves fewer queues if the device's flow table shows that the other queues get no
+//! packets. It also does so if the user accepts the loss of their packets.
 
 use std::thread;
 
@@ -15,7 +15,8 @@ struct Found<'a> {
     interface: &'a str,
     rx: u32,
     tx: u32,
-    /// `None` if the counts come from sysfs and `ethtool -L` cannot change them.
+    /// Numbers of queues as reported by ethtool. `None` if they come from sysfs, so that `ethtool
+    /// -L` cannot change them.
     channels: Option<Channels>,
     is_veth: bool,
     /// The flow table: the RX queue for each hash value. `None` if the driver does not report it.
@@ -23,7 +24,8 @@ struct Found<'a> {
     cores: u32,
 }
 
-/// Returns how many queues to serve, numbered from 0. Adds lines about the choice to `lines`.
+/// Returns the number of queues to serve, starting with queue 0. Adds lines about the choice to
+/// `lines`.
 pub(super) fn choose(
     control: &Control,
     interface: &str,
@@ -35,7 +37,7 @@ pub(super) fn choose(
         .map(|channels| (channels.rx, channels.tx))
         .or_else(|| control.listed_queues(interface));
     let Some((rx, tx)) = counts else {
-        // A wrong guess causes an error when a worker binds to its queue.
+        // If the assumed number is too large, a worker gets an error when it binds to its queue.
         let served = wanted.number().unwrap_or(1);
         lines.push((
             "queues",
@@ -117,14 +119,15 @@ impl Found<'_> {
         Ok(served)
     }
 
-    /// Returns true if the flow table has no entry for queue `first` or any above it.
+    /// Returns true if the flow table directs no packets to queue `first` or any later queue.
     fn are_idle_from(&self, first: u32) -> bool {
         self.flows
             .as_ref()
             .is_some_and(|flows| !flows.is_empty() && flows.iter().all(|queue| *queue < first))
     }
 
-    /// Returns the command that gives the interface `number` queue pairs, or why there is none.
+    /// Returns the command that sets the interface's number of queue pairs to `number`, or explains
+    /// why no command can.
     fn resize(&self, number: u32) -> String {
         let interface = self.interface;
         match self.channels {
@@ -135,7 +138,7 @@ impl Found<'_> {
             Some(Channels { combined: true, .. }) => {
                 format!("ethtool -L {interface} combined {number}")
             }
-            // Native XDP on veth needs at least as many RX queues as the peer has TX queues.
+            // Native XDP on veth requires at least as many RX queues as the peer has TX queues.
             Some(channels) if self.is_veth && number < channels.rx => format!(
                 "ethtool -L PEER tx {number} at the other end, then ethtool -L {interface} rx \
                  {number} tx {number}"
@@ -269,7 +272,7 @@ mod tests {
         let text = refusal(&lopsided, Queues::All);
         assert!(text.contains("ethtool -L eth0 combined 2"), "{text}");
         refusal(&lopsided, Queues::Exactly(2));
-        // Extra TX queues do no harm.
+        // Additional TX queues are allowed.
         let (chosen, _) = choose(&Found { tx: 4, ..card(2) }, Queues::All);
         assert_eq!(chosen, Ok(2));
     }

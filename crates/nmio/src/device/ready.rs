@@ -15,7 +15,7 @@ use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
 use crate::xdp::steer::{self, Rules, Steering};
 
-/// What to open: an interface and the requested options.
+/// The interface to open, and the requested options.
 pub(super) struct XdpWanted<'a> {
     pub(super) interface: &'a str,
     pub(super) queues: Queues,
@@ -31,7 +31,8 @@ pub(super) struct XdpWanted<'a> {
 /// An XDP interface with its steering program attached.
 pub(super) struct XdpReady {
     pub(super) steering: Steering,
-    /// Descriptors that reserve the served ports or keep the multicast groups joined.
+    /// Descriptors that must stay open, because they reserve the served ports or keep the multicast
+    /// groups joined.
     pub(super) held: Vec<OwnedFd>,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
@@ -65,7 +66,7 @@ impl XdpReady {
         let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
         check_vlans(&control, wanted, &mut lines)?;
         let master = netlink::master(link.index).map_err(asking(name))?;
-        // Ignores a VRF, which has a separate routing table but leaves addresses on its ports.
+        // Ignore a VRF: its ports keep their own addresses, unlike those of a bridge.
         let master = master.filter(|master| master.kind != "vrf");
         let networks = served_addresses(wanted, master.as_ref(), &mut lines)?;
         hints(wanted, master.as_ref(), &networks, &mut lines);
@@ -169,10 +170,10 @@ fn check_sockets() -> Result<(), DeviceError> {
     }
 }
 
-/// Checks whether XDP sees VLAN tags.
+/// Checks whether VLAN tags stay in the frames, where XDP sees them.
 ///
-/// With `vlan=`, stripped tags are an error. Otherwise a summary line warns that frames of every
-/// VLAN look untagged.
+/// With `vlan=`, stripped tags are an error. Otherwise a summary line warns that frames of all
+/// VLANs appear untagged.
 fn check_vlans(
     control: &Control,
     wanted: &XdpWanted<'_>,
@@ -182,7 +183,7 @@ fn check_vlans(
     let strips = control.strips_tags(&interface);
     let mut remedy = format!("ethtool -K {interface} rxvlan off");
     if control.is_veth(&interface) {
-        // On veth, a tag that the sender keeps in metadata never enters the frame.
+        // On veth, a tag that the sender stores in metadata is never written into the frame.
         remedy.push_str(", and at the other end: ethtool -K PEER txvlan off");
     }
     match (strips, wanted.vlans) {
@@ -287,10 +288,10 @@ fn hints(
     ));
 }
 
-/// Receives neighbour solicitations for the server's own IPv6 addresses.
+/// Makes the interface receive neighbour solicitations for the server's own IPv6 addresses.
 ///
-/// Each IPv6 address has its own multicast group, which the kernel does not join by itself (RFC
-/// 4291, section 2.7.1; RFC 2464, section 7).
+/// Each IPv6 address has its own multicast group. The kernel does not join it, because the address
+/// is not the kernel's (RFC 4291, section 2.7.1; RFC 2464, section 7).
 fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, DeviceError> {
     let groups: Vec<_> = addresses
         .iter()

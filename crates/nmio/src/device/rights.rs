@@ -39,12 +39,14 @@ impl Needs {
         }
     }
 
-    /// Says what the operation needs, what this thread lacks, and what to do.
+    /// Returns text that lists the capabilities that the operation needs and this thread lacks, and
+    /// says what to do.
     pub(super) fn advice(self) -> String {
         self.advice_with(effective())
     }
 
-    /// Returns the same advice for a thread with these effective capabilities; `None` if unknown.
+    /// Returns the same advice for a thread with the given effective capabilities. `None` means
+    /// that they are unknown.
     fn advice_with(self, effective: Option<u64>) -> String {
         let needed = match self {
             Self::Auto => format!("device auto needs CAP_SYS_ADMIN, {FOR_XDP}"),

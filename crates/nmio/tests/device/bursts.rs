@@ -1,4 +1,4 @@
-//! Bursts that arrive while the worker does not run.
+//! Bursts of packets that arrive while the worker is not running.
 
 use std::net::UdpSocket;
 
@@ -8,9 +8,10 @@ use crate::MODES;
 use crate::rig::{Rig, run};
 use crate::supers::{open, take};
 
-/// The level of the fill ring without bursts.
+/// Number of frames in the fill ring outside bursts.
 const FEW: usize = 2_048;
-/// More frames than that level, but fewer than the ring's slots.
+/// Number of frames in a burst: more than the fill ring holds outside bursts, but fewer than its
+/// slots.
 const BURST: usize = 4_000;
 
 fn send_burst(client: &UdpSocket) {
@@ -45,7 +46,7 @@ fn frames_that_the_driver_drops_are_counted() {
     for mode in MODES {
         let rig = Rig::new(1);
         let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
-        // Without a carrier the kernel drops each frame.
+        // Bring the peer down: without a carrier, the kernel drops each frame.
         rig.client.run(|| run("ip link set cli down"));
         for _ in 0..FRAMES {
             let mut frame = server.pool().take().unwrap();

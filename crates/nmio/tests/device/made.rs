@@ -1,4 +1,4 @@
-//! Devices that the server creates: `auto`, and tap devices.
+//! Devices that the server creates: the veth pair of `auto`, and tap devices.
 
 use nmio::device::{DeviceError, Interface};
 
@@ -19,10 +19,10 @@ fn device_auto_is_a_link_to_this_host() {
         assert!(summary.iter().all(|(name, _)| *name != "VLANs"));
         let client = socket("0.0.0.0:0");
         assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
-        // Newer kernels allow longer super-segments, and the summary shows the limit.
+        // The summary shows the length limit of super-segments, which is larger on newer kernels.
         let said = line(&server.port_summary, "segmentation");
         assert!(said.contains("of up to 256 KB") || said.contains("of up to 64 KB"));
-        // A second server finds other names and networks.
+        // A second server must choose another interface name and other networks.
         let second = Server::start(&config("auto", &[], 1));
         assert_eq!(
             second.interface.addresses()[0].address.to_string(),
@@ -44,7 +44,7 @@ fn device_auto_is_a_link_to_this_host() {
 #[test]
 fn device_auto_works_if_ipv6_is_disabled() {
     Namespace::unshare();
-    // New interfaces of the namespace inherit this setting.
+    // New interfaces in the namespace inherit this setting, so IPv6 is off on the new pair.
     let switch = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     std::fs::write(switch, "1").unwrap();
     let server = Server::start(&config("auto", &[], 1));

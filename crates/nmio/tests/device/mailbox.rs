@@ -1,4 +1,4 @@
-//! Sleeping ports that a message wakes.
+//! Tests that a message wakes a sleeping port.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,8 @@ fn a_bell_wakes_a_port_that_sleeps() {
         });
         let bell = Some(mailbox.bell());
         let started = Instant::now();
-        // Other packets on the interface also wake the port.
+        // Unrelated packets on the interface may also wake the port, so wait again until the bell
+        // is rung.
         while !mailbox.bell().is_rung() && started.elapsed() < Duration::from_mins(1) {
             let mut batch = nmio::Batch::new();
             let woken = match &mut port {

@@ -1,7 +1,7 @@
 //! A test rig: two network namespaces, a veth pair between them, and a reflector as the server.
 //!
-//! Only the test's own threads hold the namespaces, so the kernel removes them however the test
-//! ends.
+//! Only the test's own threads keep the namespaces alive, so the kernel removes them however the
+//! test ends.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -79,10 +79,11 @@ fn output(command: &str) -> Output {
         .unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
-/// Held while a process starts, until exec has closed its copies of this process's descriptors.
+/// Locked while a child process starts, until exec has closed the child's copies of this process's
+/// descriptors.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Starts a process that prints something.
+/// Starts a process, and returns it with a reader for its standard output.
 pub(crate) fn spawn(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
     let _held = STARTING.lock();
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -91,17 +92,18 @@ pub(crate) fn spawn(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
     (child, output)
 }
 
-/// Waits until descriptors that the calling thread has closed are really closed.
+/// Waits until descriptors that the calling thread has closed are closed in all processes.
 ///
-/// A process that another test is starting briefly holds copies of all descriptors.
+/// A process that another test starts holds copies of all descriptors for a short time.
 pub(crate) fn settle() {
     drop(STARTING.lock());
 }
 
 /// The link between server and client.
 ///
-/// `srv` in the server's namespace has 02:00:00:00:00:09, 10.9.0.1/24 and `fd09::1/64`. `cli` in
-/// the client's namespace has 02:00:00:00:00:08, 10.9.0.2/24 and `fd09::2/64`.
+/// Interface `srv`, in the server's namespace, has the addresses 02:00:00:00:00:09, 10.9.0.1/24 and
+/// `fd09::1/64`. Interface `cli`, in the client's namespace, has 02:00:00:00:00:08, 10.9.0.2/24 and
+/// `fd09::2/64`.
 pub(crate) struct Rig {
     pub(crate) client: Namespace,
 }
@@ -140,13 +142,13 @@ impl Rig {
         Self { client }
     }
 
-    /// Opens a socket in the client's namespace.
+    /// Opens a UDP socket in the client's namespace.
     pub(crate) fn client_socket(&self, address: &str) -> UdpSocket {
         self.client.run(|| socket(address))
     }
 }
 
-/// Opens a socket with a large buffer in the calling thread's namespace.
+/// Opens a UDP socket with a large buffer, in the calling thread's namespace.
 pub(crate) fn socket(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap_or_else(|error| panic!("{address}: {error}"));
     socket
@@ -181,15 +183,15 @@ pub(crate) fn config(device: &str, own: &[&str], queues: u32) -> InterfaceConfig
 
 /// Reflects every UDP packet to its sender, and answers ARP requests.
 ///
-/// The payload `resident` is answered twice by a resident packet, and `burst N` by N packets at
-/// once.
+/// To the payload `resident` it replies twice with a resident packet, and to `burst N` with a burst
+/// of N packets.
 pub(crate) struct Reflector {
-    /// The MAC address for ARP answers.
+    /// The MAC address to put into ARP replies.
     mac: [u8; 6],
     resident: Option<Resident>,
     /// Number of received frames.
     seen: Arc<AtomicU64>,
-    /// Number of packets of bursts that found the ring full.
+    /// Number of burst packets refused because the TX ring was full.
     refused: Arc<AtomicU64>,
 }
 
@@ -202,7 +204,8 @@ impl Reflector {
         rest[..6].copy_from_slice(&self.mac);
         let (at, addresses, len) = match (frame[12], frame[13]) {
             (0x08, 0x06) if frame[21] == 1 => {
-                // The requested address becomes the sender's address (RFC 826).
+                // Turn the request into a reply: the requested address becomes the sender's address
+                // (RFC 826).
                 frame[21] = 2;
                 let (sender, target) = frame[22..42].split_at_mut(10);
                 sender.swap_with_slice(target);
@@ -326,7 +329,7 @@ impl Server {
         self.seen[index].load(Ordering::Relaxed)
     }
 
-    /// Returns the number of packets of bursts that found the ring full.
+    /// Returns the number of burst packets that were refused because the TX ring was full.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -337,7 +340,7 @@ impl Server {
         self.wait_for_end().unwrap()
     }
 
-    /// Waits until the server stops by itself.
+    /// Waits until the server stops because of an error.
     pub(crate) fn wait_for_end(mut self) -> io::Result<Vec<PortCounters>> {
         let ends = self
             .workers
@@ -366,8 +369,7 @@ fn reflect<P: Port>(
 
 /// Sends `payload` and returns the answer.
 ///
-/// Retransmits only if no packet arrives at all, because the first packet may wait for address
-/// resolution.
+/// Sends only one packet, and panics if no answer arrives.
 pub(crate) fn ask(socket: &UdpSocket, to: &str, payload: &str) -> String {
     let mut answer = [0; 2048];
     socket.send_to(payload.as_bytes(), to).unwrap();

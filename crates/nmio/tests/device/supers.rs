@@ -16,11 +16,12 @@ use nmio::{Batch, MAX_BATCH, Port, SuperSegment};
 use crate::line;
 use crate::rig::{Namespace, Rig, config};
 
-/// Data bytes per segment, so that a segment fits an MTU of 1,500 bytes over IPv6 too.
+/// Number of data bytes per segment. With this size, a segment fits in an MTU of 1,500 bytes over
+/// IPv6 too.
 const MSS: u16 = 1428;
 const TCP: usize = 32;
 const UDP: usize = 8;
-/// The largest super-segment that every device accepts, as bytes of an IP packet.
+/// Length of the longest super-segment that every device accepts, in bytes of its IP packet.
 const ORDINARY: usize = 65_535 - 14;
 /// TCP control bits.
 const FIN: u8 = 1;
@@ -55,12 +56,13 @@ fn path(v6: bool) -> Path {
     Path { link, addresses }
 }
 
-/// Builds a super-segment over `path`: TCP with these control bits, or UDP without.
+/// Builds a super-segment for `path`. It carries TCP with the control bits `control`, or UDP if
+/// `control` is `None`.
 fn run(path: &Path, bytes: &Arc<[u8]>, len: usize, control: Option<u8>) -> SuperSegment {
     run_of(MSS, path, bytes, len, control)
 }
 
-/// Builds the same with `mss` data bytes per segment.
+/// Builds a super-segment like `run`, but with `mss` data bytes per segment.
 fn run_of(
     mss: u16,
     path: &Path,
@@ -93,7 +95,7 @@ fn run_of(
     packet
 }
 
-/// Returns the frames that the super-segment is cut into.
+/// Returns the frames into which the super-segment is segmented.
 fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
     let frame = |index| {
         let mut frame = Vec::new();
@@ -103,7 +105,7 @@ fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
     (0..packet.segments()).map(frame).collect()
 }
 
-/// Receives `count` frames, or as many as arrive within some seconds.
+/// Receives `count` frames, or fewer if they do not arrive within a few seconds.
 pub(crate) fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);
@@ -138,8 +140,8 @@ fn the_kernel_segments_as_we_do_and_keeps_the_order() {
 fn the_kernel_segments_if_the_device_stops() {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
-    // An XDP program at the client's end, attached later, makes `srv` stop segmenting. The device
-    // still gets partial checksums, and veth does not complete them.
+    // An XDP program is attached later at the client's end, which makes `srv` stop segmenting.
+    // Packets then still have partial checksums, which veth does not complete.
     compare_cuts(&rig, "xdp:srv", "segmented by the device", |frame| {
         let (next, at) = if frame[12..14] == [0x86, 0xdd] {
             (frame[20], 54)
@@ -151,7 +153,8 @@ fn the_kernel_segments_if_the_device_stops() {
     });
 }
 
-/// Sends over `device` and compares what arrives. `normal` first adjusts both frames.
+/// Sends super-segments over `device` and compares the frames that arrive with the expected ones.
+/// `normal` first adjusts the two frames of each comparison.
 fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
     assert!(line(&port.summary(), "segmentation").contains(said));
@@ -185,12 +188,12 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
                 (3 * mss - 1, Some(ACK | PSH | FIN)),
                 (10 * mss, Some(ACK)),
                 (45 * mss - 5, Some(ACK | PSH)),
-                // More bytes than the IPv4 length field can express.
+                // The packet is longer than the IPv4 length field can express.
                 (if v6 { 44 } else { 180 } * mss + 5, Some(ACK | PSH)),
                 (2 * mss, None),
                 (3 * mss - 1, None),
                 (30 * mss, None),
-                // A single segment.
+                // The packet consists of a single segment.
                 (mss, Some(ACK | PSH)),
                 (100, None),
             ] {
@@ -230,7 +233,7 @@ fn packets_without_room_in_the_kernel_wait_in_order() {
     let (interface, mut port) = open("xdp:srv,offload=on", &["10.9.0.9/24"]);
     let bytes: Arc<[u8]> = vec![0; 70_000].into();
     let path = path(false);
-    // A link that is down sends nothing, and the port's queue is bounded.
+    // Bring the link down, so that packets stay in the port's queue, and fill the queue.
     crate::rig::run("ip link set srv down");
     let mut expected = Vec::new();
     for len in 2_000.. {
@@ -244,7 +247,7 @@ fn packets_without_room_in_the_kernel_wait_in_order() {
     }
     assert_eq!(port.room(), 0);
     assert!(!port.flush().unwrap(), "the packets are still queued");
-    // When the link is up again, all packets leave in order.
+    // When the link is up again, all packets must arrive in order.
     let (ready, is_ready) = mpsc::channel();
     let (taken, seen) = mpsc::channel();
     let count = expected.len();
@@ -275,7 +278,7 @@ fn the_summary_shows_who_segments() {
     let _rig = Rig::new(1);
     for (device, said) in [
         ("xdp:srv,offload=off", "offload=off was given"),
-        // The rig turns checksum offload off, which also turns TSO off.
+        // The rig turns off checksum offload, which also turns off TSO.
         ("xdp:srv", "does not segment TCP"),
         ("xdp:srv,generic,offload=on", "segmented by the kernel"),
     ] {
@@ -316,13 +319,14 @@ fn super_segments_respect_the_devices_limit() {
         port.flush().unwrap()
     };
     assert!(send(largest), "the packet leaves at once");
-    // The kernel segments a packet that the device no longer accepts.
+    // Lower the device's limit. The packet then exceeds it, so the kernel segments the packet.
     crate::rig::run("ip link set srv gso_max_size 15000");
     assert!(send(largest), "the packet still leaves");
     drop((port, interface));
 }
 
-/// Opens the port of a device `auto`, or returns `None` if the kernel has no long super-segments.
+/// Opens a port of device `auto`. Returns `None` if the kernel does not support super-segments
+/// longer than 64 KB.
 fn open_auto() -> Option<(Interface, XdpPort)> {
     let (interface, port) = open("auto", &[]);
     let largest = port.capabilities().segmentation;
@@ -353,7 +357,7 @@ fn a_packet_that_is_always_refused_is_given_up() {
         !run(largest - headers + 1),
         "the device refuses a longer packet"
     );
-    // Later packets wait behind the refused packet for a while.
+    // Head-of-line blocking: later packets wait behind the refused packet until it is dropped.
     assert!(!run(100));
     let mut tries = 0;
     while !port.flush().unwrap() {
@@ -373,7 +377,7 @@ fn a_packet_that_is_too_long_is_not_tried_again() {
     let Some((interface, mut port)) = open_auto() else {
         return;
     };
-    // A single segment, which cannot be segmented further, longer than some kernels accept.
+    // Send a single segment that is longer than some kernels accept and that cannot be split.
     let bytes: Arc<[u8]> = vec![0; 65_535].into();
     let headers = path(false).header_len() + TCP;
     let place = (headers, headers - TCP);
@@ -423,7 +427,7 @@ fn a_lost_carrier_does_not_shorten_super_segments() {
 
 /// Applies `changes` to a device that segments, then sends an IPv6 super-segment and a frame.
 ///
-/// Within `flushes` flushes, each packet must be sent or given up.
+/// Within `flushes` flushes, each packet must be sent or dropped.
 fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
@@ -443,7 +447,8 @@ fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
 /// Packets to one client must not block a server for all clients.
 #[test]
 fn the_kernel_segments_what_the_device_refuses() {
-    // The port soon queries the device about TCP, but never about UDP.
+    // The port notices soon that the device stopped segmenting TCP. It does not query the device
+    // about UDP, so that takes longer.
     let without = |kind| format!("ethtool -K srv tx-{kind}-segmentation off");
     passes("xdp:srv", &[&without("tcp6")], Some(ACK), 100);
     passes("xdp:srv", &[&without("udp")], None, 5_000);
@@ -472,13 +477,13 @@ fn a_tap_device_receives_whole_super_segments() {
         let packet = run(&path, &bytes, 20_000, Some(ACK | PSH));
         sender.send_super(packet).unwrap();
         assert!(sender.flush().unwrap());
-        // Expect the same as for a single segment, with a complete checksum.
+        // Expect one packet, as if it were a single segment with a complete checksum.
         let whole = run_of(20_000, &path, &bytes, 20_000, Some(ACK | PSH));
         let end = Instant::now() + Duration::from_secs(5);
         let mut batch = Batch::new();
         let taken = loop {
             receiver.receive(&mut batch, MAX_BATCH).unwrap();
-            // This host may send other packets, too.
+            // Skip other packets, which this host may send at any time.
             if let Some(frame) = batch.drain(..).find(|frame| frame.len() > 200) {
                 break frame.to_vec();
             }

@@ -1,4 +1,5 @@
-//! Summary lines, warnings and the monitor's reports about an interface.
+//! Tests of the summary lines and warnings about an interface, and of the changes that its monitor
+//! reports.
 
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use nmio::device::{Change, DeviceError, Interface, Monitor};
 use crate::rig::{Namespace, Rig, config, run};
 use crate::{eventually, line, refusal};
 
-/// Returns the values of all summary lines of this name.
+/// Returns the values of all summary lines named `name`.
 fn told(interface: &Interface, name: &str) -> Vec<String> {
     let lines = interface.summary().iter();
     let lines = lines.filter(|(n, _)| n == name);
@@ -40,7 +41,7 @@ fn a_missing_ipv4_address_causes_a_warning() {
     run("ip address del fd09::1/64 dev srv");
     let warning = told(&open(&[]), "warning").concat();
     assert!(warning.contains("only link-local addresses"), "{warning}");
-    // In own mode the choice of addresses is the user's.
+    // In own mode the user chooses the addresses, so there is no warning.
     assert!(told(&open(&["fd09::9/64"]), "warning").is_empty());
 }
 
@@ -59,7 +60,7 @@ fn a_bridge_port_causes_a_warning() {
     let error = refusal(&config("xdp:srv", &[], 1));
     let asked = matches!(error, DeviceError::PortWithoutAddress { .. });
     assert!(asked && error.to_string().contains("xdp:br7"), "{error}");
-    // The remedy works.
+    // Check that the remedy in the error message works.
     run("ip address add 10.9.0.1/24 dev br7");
     run("ip link set br7 up");
     let bridge = Interface::open(&config("xdp:br7,generic", &[], 1));

@@ -14,10 +14,10 @@ use crate::{MODES, line};
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 9]);
 const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 8]);
 
-/// Size of a packet from `datagram` without the link header.
+/// Size in bytes of a packet from `datagram`, without the link header.
 const DATAGRAM: usize = 29;
 
-/// Builds a UDP packet from the client to port 7 of the server, with payload `name`.
+/// Builds a UDP packet from the client to port 7 of the server. Its payload is the byte `name`.
 fn datagram(vlan: Option<u16>, name: u8) -> Vec<u8> {
     let link = Link {
         peer: SERVER,
@@ -32,7 +32,7 @@ fn datagram(vlan: Option<u16>, name: u8) -> Vec<u8> {
     frame
 }
 
-/// Returns the answer to the packet, with the same tag.
+/// Returns the reply to the packet: addresses swapped, VLAN tag unchanged.
 fn turned_round(frame: &[u8]) -> Vec<u8> {
     let (link, packet) = frame.split_at(frame.len() - DATAGRAM);
     let tag = &link[12..];
@@ -40,7 +40,7 @@ fn turned_round(frame: &[u8]) -> Vec<u8> {
     [&CLIENT.0[..], &SERVER.0, tag, ip, &addresses, &packet[20..]].concat()
 }
 
-/// Turns hardware VLAN tagging off, so that tags stay in the frames that arrive at `srv`.
+/// Turns off hardware VLAN tagging, so that tags stay in the frames that arrive at `srv`.
 fn keep_tags(rig: &Rig) {
     run("ethtool -K srv rxvlan off");
     rig.client.run(|| run("ethtool -K cli txvlan off"));
