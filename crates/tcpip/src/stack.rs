@@ -93,8 +93,8 @@ impl Pace {
 ///
 /// A connection's *progress* is a virtual clock. It is set to the real time when the connection
 /// opens, and when the application answers a request while nothing else is pending. Each byte
-/// acknowledged by the peer or consumed by the application advances the clock by the time per byte
-/// at [`Config::min_rate`](crate::Config::min_rate), up to [`CREDIT_MS`] ahead of the real time. A
+/// acknowledged by the peer or consumed by the application advances it by the time per byte at
+/// [`Config::min_rate`](crate::Config::min_rate). It never runs more than [`CREDIT_MS`] ahead. A
 /// connection's *lag* (`lack` in the code) is how far its clock is behind the real time.
 ///
 /// A client that reads at this rate or faster does not lag. For idle connections, requests that

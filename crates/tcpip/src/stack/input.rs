@@ -405,8 +405,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         consumed
     }
 
-    /// Tells the application that a connection has ended, which is now in TIME-WAIT, and updates
-    /// the counts.
+    /// Tells the application that a connection in TIME-WAIT has ended, and updates the counts.
     fn enter_time_wait(&mut self, id: u32) {
         self.finish(id, CloseReason::Finished);
         self.count_out(id);

@@ -1,8 +1,8 @@
-//! Test rig: a stack with its port, and a peer that sends single segments.
+//! Test rig: a stack, a simulated port, and a peer whose segments the test sends one by one.
 //!
 //! Sequence numbers are relative, as in packet analysers: each side's SYN is 0, its first byte of
-//! data is 1. Control bits are letters: S, F, R, P, E, W and A. `testkit` builds and reads all
-//! segments.
+//! data is 1. Control bits are written as the letters S, F, R, P, E, W and A. `testkit` builds and
+//! parses all segments.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -26,12 +26,11 @@ use crate::{
 
 pub(crate) const OWN_PORT: u16 = 80;
 pub(crate) const PEER_PORT: u16 = 40_000;
-/// The peer's initial sequence number. In most tests the peer's sequence numbers wrap soon after
-/// the start.
+/// The peer's initial sequence number, chosen so that it wraps soon after the start of most tests.
 const PEER_ISN: u32 = u32::MAX - 2;
-/// MTU of a link on which a segment with timestamps carries 1,460 bytes of data.
+/// MTU of a link on which a segment can carry 1,460 bytes of data besides timestamps.
 pub(crate) const MTU: usize = 1512;
-/// MSS on such a link, over IPv4.
+/// IPv4 MSS for this MTU, including 12 bytes for timestamps.
 pub(crate) const MSS: u16 = 1472;
 const SECRET: [u64; 4] = [1, 2, 3, 4];
 
@@ -42,33 +41,33 @@ pub(crate) enum Habit {
     Silent,
     /// Consumes nothing.
     Lazy,
-    /// Writes back what it gets.
+    /// Writes back the data it receives.
     Echo,
-    /// Answers each byte with the content.
+    /// Answers each received byte with the content.
     Serve,
-    /// Answers the first byte with the content, and closes.
+    /// Answers the first received byte with the content, and closes.
     ServeOnce,
     /// Aborts the connection.
     Abort,
-    /// Claims to consume more bytes than there are.
+    /// Claims to consume more bytes than it was offered.
     Boast,
     /// Consumes two bytes at a time.
     Sip,
-    /// Consumes two bytes at a time, and asks for the rest at once.
+    /// Consumes two bytes at a time, and asks to be offered the others immediately.
     SipOn,
-    /// Consumes nothing, and asks to be offered the data again at once.
+    /// Consumes nothing, and asks to be offered the data again immediately.
     LazyOn,
     /// Consumes two bytes, and parks the connection.
     Park,
-    /// Adds what it gets as a content, and writes that content.
+    /// Adds the data it receives as a content, and writes that content.
     Store,
-    /// Writes back what it gets, and closes even if the write failed.
+    /// Writes back the data it receives, and closes even if the write fails.
     EchoAndClose,
-    /// Writes its parts, and consumes everything when all parts are written.
+    /// Writes the queued parts, and consumes everything when all parts are written.
     Parts,
 }
 
-/// A part of a response.
+/// A part of a response: plain bytes or a slice of a content.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Slice(ContentId, Range<u32>, u64),
@@ -81,22 +80,22 @@ pub(crate) struct App {
     pub(crate) habit: Habit,
     pub(crate) refuse: bool,
     pub(crate) greeting: bool,
-    /// Whether the peer's FIN closes our side too.
+    /// Whether the application closes our side when the peer's FIN arrives.
     pub(crate) close_back: bool,
     pub(crate) content: Option<ContentId>,
-    /// Written at the next deadline, or when everything written earlier is acknowledged.
+    /// Data to write at the next deadline, or when all earlier data has been acknowledged.
     pub(crate) later: Option<&'static [u8]>,
     pub(crate) log: String,
     pub(crate) accepted: Option<(ConnectionId, Instant)>,
     pub(crate) params: u64,
-    /// Parts still to be written.
+    /// Parts of the response that are still to be written.
     pub(crate) parts: VecDeque<Part>,
-    /// Number of parts that it writes together or not at all.
+    /// Number of parts that the application writes together or not at all.
     pub(crate) at_once: usize,
-    /// On received data the application sets this deadline if it has changed; `None` clears it.
+    /// Deadline that the application sets when data arrives, if it has changed; `None` clears it.
     pub(crate) deadline: Option<Duration>,
     deadline_before: Option<Duration>,
-    /// After an expired timer the application sets it again for this time.
+    /// Interval for which the application restarts a timer that has expired.
     pub(crate) timer_again: Option<Duration>,
 }
 
@@ -150,9 +149,9 @@ impl App {
 }
 
 impl Application for App {
-    /// Number of bytes consumed.
+    /// Number of bytes consumed so far on the connection.
     type State = u32;
-    /// Bytes to write to the connection with this name.
+    /// Bytes to write to the connection with this id.
     type Message = (ConnectionId, &'static [u8]);
 
     fn on_accept(&mut self, conn: &mut Connection<'_, u32>) -> bool {
@@ -287,26 +286,27 @@ pub(crate) struct Out {
     pub(crate) mss: Option<u16>,
 }
 
-/// A stack with its port and its peer.
+/// A stack with its simulated port and peer.
 pub(crate) struct Rig {
     pub(crate) port: Outbox,
     pub(crate) host: Host,
     pub(crate) stack: Stack<App, NewReno>,
     pub(crate) now: Instant,
-    /// The route from the peer to us.
+    /// Addresses and ports of packets from the peer to us.
     pub(crate) route: Route,
-    /// The window that the peer advertises.
+    /// The window field of the peer's segments.
     pub(crate) window: u16,
     /// The window scale option of the peer's SYN.
     pub(crate) window_scale: Option<u8>,
-    /// Our initial sequence number, as soon as it is known.
+    /// Our initial sequence number, once it is known.
     pub(crate) iss: u32,
     /// The peer's initial sequence number.
     pub(crate) irs: u32,
     frames: u32,
 }
 
-/// Returns test data whose period fits no segment.
+/// Returns test data whose period does not divide the length of a segment, so that misplaced
+/// segments are detected.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     (0..len)
         .map(|i| (i * 7 + i / 251 + i / 65_521) as u8)
@@ -314,8 +314,8 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
 }
 
 impl Rig {
-    /// Makes a rig with segments of 1,460 bytes of data, because the timestamps option takes 12
-    /// bytes.
+    /// Makes a rig whose full segments carry 1,460 bytes of data: [`MSS`] minus the 12 bytes for
+    /// timestamps.
     pub(crate) fn new(config: &Config) -> Self {
         Self::with_mtu(config, MTU)
     }
@@ -362,7 +362,7 @@ impl Rig {
         }
     }
 
-    /// Makes a rig after the handshake, with an empty log.
+    /// Makes a rig with an established connection and an empty log.
     pub(crate) fn established(config: &Config) -> Self {
         let mut rig = Self::new(config);
         rig.open(Some(MSS));
@@ -375,7 +375,7 @@ impl Rig {
         rig
     }
 
-    /// Makes a rig whose application serves `content`.
+    /// Makes a rig with an established connection, whose application serves `content`.
     pub(crate) fn serving(config: &Config, content: &[u8], slot: Option<Slot>) -> Self {
         let mut rig = Self::established(config);
         rig.load(content, slot);
@@ -406,12 +406,13 @@ impl Rig {
         self.stack.app_mut()
     }
 
-    /// Returns the connection accepted last.
+    /// Returns the id of the connection accepted last.
     pub(crate) fn id(&self) -> ConnectionId {
         self.stack.app().accepted.unwrap().0
     }
 
-    /// Reaches a connection outside its own callbacks. Returns whether it exists.
+    /// Calls `act` with a connection, outside its own callbacks. Returns whether the connection
+    /// exists.
     pub(crate) fn reach(
         &mut self,
         id: ConnectionId,
@@ -428,7 +429,7 @@ impl Rig {
         is_there
     }
 
-    /// Returns the condition of the first connection.
+    /// Returns the statistics of the first connection.
     pub(crate) fn info(&mut self) -> Info {
         self.stack.connection(0).1.info()
     }
@@ -437,19 +438,19 @@ impl Rig {
         std::mem::take(&mut self.app().log)
     }
 
-    /// Receives the peer's SYN.
+    /// Passes the peer's SYN to the stack.
     pub(crate) fn syn(&mut self, mss: Option<u16>) {
         self.send_raw(self.irs, 0, "S", b"", mss);
     }
 
-    /// Receives a segment of the peer, with relative sequence numbers.
+    /// Passes a segment of the peer to the stack, with relative sequence numbers.
     pub(crate) fn recv(&mut self, seq: u32, ack: u32, control: &str, data: &[u8]) {
         let seq = self.irs.wrapping_add(seq);
         let ack = self.iss.wrapping_add(ack);
         self.send_raw(seq, ack, control, data, None);
     }
 
-    /// Receives a segment of the peer, with absolute sequence numbers.
+    /// Passes a segment of the peer to the stack, with absolute sequence numbers.
     pub(crate) fn send_raw(
         &mut self,
         seq: u32,
@@ -462,7 +463,7 @@ impl Rig {
         self.input(&packet);
     }
 
-    /// Receives a segment of the peer with any options, with absolute sequence numbers.
+    /// Passes a segment of the peer with any options to the stack, with absolute sequence numbers.
     pub(crate) fn raw(&mut self, seq: u32, ack: u32, bits: u16, options: &[Opt], data: &[u8]) {
         let segment = Segment {
             bits,
@@ -477,7 +478,7 @@ impl Rig {
         self.input(&packet);
     }
 
-    /// Builds a whole frame of the peer.
+    /// Builds a complete frame from the peer.
     pub(crate) fn packet(
         &self,
         seq: u32,
@@ -506,7 +507,7 @@ impl Rig {
         self.route = Route::to_server(v6, src, dst);
     }
 
-    /// Returns the addresses of the peer's packets to us.
+    /// Returns the addresses of packets from the peer to us.
     pub(crate) fn addresses(&self) -> Addresses {
         match (self.route.src.ip, self.route.dst.ip) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => Addresses::V4 { src, dst },
@@ -532,7 +533,7 @@ impl Rig {
         self.timers();
     }
 
-    /// Lets time pass, and runs timers as an event loop does.
+    /// Lets time pass, and calls the stack's timers when they are due, as an event loop does.
     pub(crate) fn pass_ms(&mut self, millis: u64) {
         let end = self.now + Duration::from_millis(millis);
         while let Some(due) = self.stack.poll_timeout().filter(|due| *due <= end) {
@@ -575,7 +576,7 @@ impl Rig {
         }
     }
 
-    /// Checks the next segment that the stack sent.
+    /// Takes the next segment that the stack sent, and checks its fields and data.
     #[track_caller]
     pub(crate) fn sent(&mut self, seq: u32, ack: u32, control: &str, data: &[u8]) -> Out {
         let out = self.sent_one();
@@ -611,7 +612,7 @@ impl Rig {
     }
 }
 
-/// Converts letters to control bits; A is ACK.
+/// Converts letters to control bits.
 fn bits(letters: &str) -> u16 {
     letters.chars().fold(0, |bits, letter| {
         let letter = if letter == 'A' { '.' } else { letter };

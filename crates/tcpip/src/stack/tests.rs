@@ -1,4 +1,5 @@
-//! Tests with whole segments in and out. Each test is named after the rule that it proves.
+//! Tests that pass whole segments to a stack and check the segments it sends. Each test is named
+//! after the rule that it proves.
 
 mod admission;
 mod anything;

@@ -1,4 +1,5 @@
-//! Admission when the table is full, and the choice of the connection that gives way.
+//! Admission of connections when the table is full, and the choice of the connection that is
+//! evicted.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -38,26 +39,27 @@ fn reserved_bytes_predicts_the_memory_of_a_stack() {
     let rig = Rig::new(&config);
     let more = reserved() - before;
     drop(rig);
-    // Other tests' threads take some memory too.
+    // Tests in other threads also reserve memory, so allow a tolerance.
     let few = told / 10;
     assert!(more.abs_diff(told) < few, "{more} bytes, not {told}");
 }
 
 impl Rig {
-    /// Sends the SYN of another client, which has this port.
+    /// Sends the SYN of a new client with this port.
     fn send_syn(&mut self, port: u16) {
         (self.route.src.port, self.iss) = (port, 0);
         self.syn(Some(1472));
     }
 
-    /// Opens a connection for a client, and sets `iss`. Returns whether the client is connected.
+    /// Opens a connection for a client with this port, and sets `iss`. Returns whether the
+    /// handshake succeeded.
     pub(super) fn join(&mut self, port: u16) -> bool {
         self.send_syn(port);
         if self.port.sent.is_empty() {
             return false;
         }
         while let Some(packet) = self.port.sent.front() {
-            // The connection that gives way is reset first.
+            // Skip the reset of the evicted connection.
             if peer_port_of(packet) != port {
                 self.port.sent.pop_front();
                 continue;
@@ -97,7 +99,7 @@ fn peer_port_of(packet: &[u8]) -> u16 {
 fn the_longest_idle_connection_gives_way_and_is_reset() {
     let mut rig = Rig::three_idle(&three());
     rig.send_syn(1003);
-    // The SYN gets a cookie. Its address may be spoofed, so no connection gives way yet.
+    // The SYN may be spoofed, so it gets a cookie, and no connection is evicted yet.
     rig.sent(0, 1, "SA", b"");
     assert_eq!(rig.stack.connections(), 3);
     rig.recv(1, 1, "A", b"");
@@ -116,7 +118,7 @@ fn the_longest_idle_connection_gives_way_and_is_reset() {
 fn a_recently_answered_request_counts_as_progress() {
     let mut rig = Rig::three_idle(&three());
     rig.app().habit = Habit::Echo;
-    // The oldest connection sends a request.
+    // The oldest connection's client sends a request.
     rig.route.src.port = 1000;
     let iss = rig.stack.records[0].tcb.view().snd_una.0.wrapping_sub(1);
     rig.iss = iss;
@@ -138,7 +140,7 @@ fn of_a_thousand_connections_the_longest_idle_gives_way() {
     for n in 0..ALL {
         assert!(rig.join(1_000 + n));
     }
-    // Each client sends a request, in another order than the TCBs.
+    // Each client sends a request, in a different order than that of the TCBs.
     let mut eldest_first: VecDeque<u16> = (0..ALL).map(|n| 1_000 + n * 7 % ALL).collect();
     for port in eldest_first.iter().copied() {
         rig.route.src.port = port;
@@ -149,7 +151,8 @@ fn of_a_thousand_connections_the_longest_idle_gives_way() {
         rig.pass_ms(1);
     }
     rig.pass_ms(2_000);
-    // After each connection was examined once, the victim is always the oldest.
+    // Once each connection has been examined, the victim is always the one that has been idle for
+    // longest.
     for n in 0..200 {
         assert!(rig.join(3_000 + n));
         if n < ALL / 64 {
@@ -175,7 +178,7 @@ fn spoofed_syns_evict_no_connection() {
 #[test]
 fn a_connection_in_time_wait_gives_way_first_and_silently() {
     let mut rig = Rig::three_idle(&three());
-    // We close the youngest connection first, then the client closes it.
+    // Close the youngest connection from our side first, so that it enters TIME-WAIT.
     rig.app().habit = Habit::ServeOnce;
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;
@@ -193,7 +196,7 @@ fn a_connection_in_time_wait_gives_way_first_and_silently() {
     assert_eq!(rig.state_of(1000), Some(State::Established));
 }
 
-/// Opens three connections, and brings each to a state with `act`. None gives way at once. The
+/// Opens three connections, and lets `act` bring each to some state. At first none gives way. The
 /// oldest gives way when it has made no progress for more than a second.
 fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
     let mut rig = Rig::new(&three());
@@ -204,7 +207,7 @@ fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
         rig.port.sent.clear();
         rig.pass_ms(10);
     }
-    // Longer silence would cause a retransmission.
+    // A longer pause would cause a retransmission.
     rig.pass_ms(150);
     rig.port.sent.clear();
     assert!(!rig.join(1003), "the table is full");
@@ -226,7 +229,7 @@ fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
 fn a_connection_without_progress_gives_way_in_any_state() {
     // Data is in flight.
     the_eldest_gives_way(|rig| rig.recv(1, 1, "PA", b"g"));
-    // Data is not consumed.
+    // The application does not consume the data.
     the_eldest_gives_way(|rig| {
         rig.app().habit = Habit::Lazy;
         rig.recv(1, 1, "PA", b"g");
@@ -265,7 +268,7 @@ fn a_served_connection_gives_way() {
 
 #[test]
 fn half_closed_connections_give_way_too() {
-    // FIN-WAIT-2: our data and our FIN are acknowledged.
+    // Bring the connections to FIN-WAIT-2: our data and our FIN are acknowledged.
     let mut rig = Rig::new(&three());
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;
@@ -325,7 +328,7 @@ fn each_decision_examines_the_next_sample() {
     assert!(left <= 10, "{left} of the old connections are left");
 }
 
-/// Returns the route of a client with another address.
+/// Returns the route from a client whose IPv4 address ends in `last`.
 pub(super) fn from_v4(last: u8) -> Route {
     from(Ipv4Addr::new(10, 0, 0, last).into())
 }
@@ -347,7 +350,7 @@ fn two_each() -> Config {
     }
 }
 
-/// Opens a connection like [`Rig::join`], for a client with this `route`.
+/// Opens a connection as [`Rig::join`] does, for a client with this `route`.
 fn joins(rig: &mut Rig, route: Route, port: u16) -> bool {
     rig.route = route;
     (rig.route.src.port, rig.iss) = (port, 0);
@@ -404,7 +407,7 @@ fn spoofed_syns_do_not_use_up_the_share_of_an_address() {
     assert!(joins(&mut rig, from_v4(5), 1001));
 }
 
-/// Makes five connections half open before the first handshake completes.
+/// Starts five handshakes from one address before completing them, and checks that two succeed.
 fn five_knock_and_two_are_let_in(rig: &mut Rig) {
     let halves = (1000..1005).map(|port| {
         rig.send_syn(port);
@@ -460,7 +463,7 @@ fn time_wait_does_not_count() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The rig checks after each step that the counts agree with the TCBs.
+    /// After each step, the rig checks that the counts agree with the TCBs.
     #[test]
     fn shares_are_counted_correctly_in_any_sequence(
         steps in prop::collection::vec((0u8..6, 0u8..4, 1000u16..1006, 0u64..4_000), 1..150),
@@ -494,7 +497,7 @@ proptest! {
             }
             rig.port.sent.clear();
         }
-        // Without any clients, the stack gives up every connection.
+        // Now all clients are silent, so the stack gives up every connection.
         rig.pass_ms(2_000_000);
         prop_assert_eq!(rig.stack.cx.peers.totals(), (0, [0; 6]));
     }
@@ -511,7 +514,8 @@ fn joins_or_not(rig: &mut Rig, port: u16) {
     rig.send_raw(seq, isn.wrapping_add(1), "A", b"", None);
 }
 
-/// A connection opened by a cookie may send at once, whatever the clock shows.
+/// A connection opened by a cookie may send immediately, even when the 32-bit clock is about to
+/// wrap.
 #[test]
 fn pacing_works_after_a_cookie() {
     let config = Config {
@@ -520,7 +524,7 @@ fn pacing_works_after_a_cookie() {
         ..Config::default()
     };
     let mut rig = Rig::new(&config);
-    // Start half a second before the 32-bit microseconds wrap.
+    // Start half a second before the 32-bit clock in microseconds wraps.
     rig.now = Instant::ZERO + Duration::from_micros((1 << 32) - 500_000);
     rig.open(Some(MSS));
     rig.load(&noise(100_000), None);

@@ -1,5 +1,6 @@
-//! Random sequences of segments, times and calls. The invariants hold (`check_invariants`), no
-//! frame leaks, every connection ends, and the data sent is the data written.
+//! Random sequences of segments, delays and calls. The tests check that the invariants hold
+//! (`check_invariants`), no frame leaks, every connection ends, and the data sent is the data
+//! written.
 
 use std::time::Duration;
 
@@ -12,23 +13,23 @@ use crate::{Config, SendMode};
 
 const CONTENT_LEN: usize = 5_003;
 
-/// One random event. Numbers are distances from what the connection expects, so that most segments
-/// are meaningful.
+/// A random event. Sequence numbers are offsets from the values that the connection expects, so
+/// that most segments are acceptable.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Segment {
         client: u8,
         control: &'static str,
         seq: i32,
-        /// Whether `ack` counts from `snd_una`; otherwise from the end of the data sent.
+        /// Whether `ack` is an offset from `snd_una`; otherwise it is one from `snd_nxt`.
         again: bool,
         ack: i32,
         len: usize,
         window: u16,
     },
-    /// A request, after a handshake if there is no connection.
+    /// The client sends a request, after a handshake if it has no connection.
     Open(u8),
-    /// Some duplicate ACKs.
+    /// The client sends this many duplicate ACKs.
     Duplicates(u8, usize),
     Pass(u64),
     Room(usize),
@@ -39,7 +40,8 @@ enum Step {
         at: u32,
     },
     Reload,
-    /// The last accepted connection is reached from outside; it may have ended.
+    /// The application accesses the last accepted connection from outside its callbacks, even if it
+    /// has ended.
     Reach(Act),
 }
 
@@ -122,7 +124,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Small limits, so that all of them are reached.
+/// Settings with small limits, so that random events reach all of them.
 fn config(mode: SendMode) -> Config {
     Config {
         mode,
@@ -142,7 +144,7 @@ fn config(mode: SendMode) -> Config {
     }
 }
 
-/// Returns a client's connection.
+/// Returns the TCB of the client with this port.
 fn tcb_of(rig: &Rig, port: u16) -> Option<&Tcb> {
     let records = rig.stack.records.iter().map(|record| &record.tcb);
     records
@@ -150,7 +152,7 @@ fn tcb_of(rig: &Rig, port: u16) -> Option<&Tcb> {
         .find(|tcb| tcb.view().peer_port == port)
 }
 
-/// Returns `rcv_nxt`, `snd_nxt` and `snd_una` of a client's connection.
+/// Returns `rcv_nxt`, `snd_nxt` and `snd_una` for the client with this port.
 fn expected(rig: &Rig, port: u16) -> Option<(u32, u32, u32)> {
     let tcb = tcb_of(rig, port)?;
     Some((
@@ -163,11 +165,11 @@ fn expected(rig: &Rig, port: u16) -> Option<(u32, u32, u32)> {
 struct World {
     rig: Rig,
     content: Vec<u8>,
-    /// Where the data of each client's connection begins.
+    /// Sequence number of the first byte of data to each client.
     starts: [Option<u32>; 4],
-    /// The right edge of each client's largest window so far.
+    /// The highest right window edge that each client has advertised.
     edges: [u32; 4],
-    /// Our sequence number in the last SYN-ACK to each client; it may be a cookie.
+    /// Our initial sequence number in the last SYN-ACK to each client, which may be a cookie.
     cookies: [u32; 4],
 }
 
@@ -189,7 +191,7 @@ impl World {
         }
     }
 
-    /// Notes the windows that the stack knows now.
+    /// Updates `edges` from the send windows of all connections.
     fn note_edges(&mut self) {
         for record in &self.rig.stack.records {
             let tcb = &record.tcb;
@@ -269,7 +271,8 @@ impl World {
                 self.rig.icmp(&error);
             }
             Step::Reload => {
-                // Load the same bytes again, so that streams may mix slices of both contents.
+                // Load the same bytes as a new content, so that a stream may refer to both
+                // contents.
                 let old = self.rig.app().content.unwrap();
                 let habit = self.rig.app().habit;
                 let content = self.content.clone();
@@ -297,8 +300,8 @@ impl World {
         });
     }
 
-    /// Checks that all data sent is at its place in the content, and inside the window, except for
-    /// window probes.
+    /// Checks that all data sent matches the content, and that only window probes exceed the peer's
+    /// window.
     fn look(&mut self) {
         self.note_edges();
         while let Some(packet) = self.rig.port.sent.front() {
@@ -342,7 +345,7 @@ fn run(mode: SendMode, steps: Vec<Step>) {
     for step in steps {
         world.take(step);
     }
-    // Without any clients, every connection ends.
+    // Now all clients are silent, so every connection must end.
     world.take(Step::Room(1 << 20));
     world.take(Step::Pass(400_000));
     assert_eq!(world.rig.stack.connections(), 0, "every connection ends");
@@ -378,14 +381,15 @@ proptest! {
     ) {
         let mut rig = Rig::established(&Config::default());
         if bytes.len() >= 20 && valid {
-            // With valid ports, sequence numbers and header length, the stack checks the rest.
+            // Use valid ports, sequence numbers and header length, so that the segment reaches the
+            // stack's later checks.
             bytes[..2].copy_from_slice(&rig.route.src.port.to_be_bytes());
             bytes[2..4].copy_from_slice(&rig.route.dst.port.to_be_bytes());
             bytes[4..8].copy_from_slice(&rig.irs.wrapping_add(1).to_be_bytes());
             bytes[8..12].copy_from_slice(&rig.iss.wrapping_add(1).to_be_bytes());
             bytes[12] = offset << 4;
         }
-        // The checksum is always valid.
+        // `packet` fills in a valid checksum.
         rig.input(&rig.route.packet(PROTOCOL_TCP, &bytes));
     }
 }

@@ -7,7 +7,7 @@ use crate::{Config, Deadline};
 
 const LONG: Duration = Duration::from_hours(24);
 
-/// Settings with which nothing else ends a connection.
+/// Settings with a long idle timeout, so that only the application's deadlines take effect.
 fn patient() -> Config {
     Config {
         idle_timeout: LONG,
@@ -15,8 +15,8 @@ fn patient() -> Config {
     }
 }
 
-/// Makes an application that has set a deadline at the first byte, and waits for the rest of the
-/// request.
+/// Makes a rig whose application has set a deadline at the first byte, and waits for the remaining
+/// bytes of the request.
 fn waiting(config: &Config, after: Duration) -> Rig {
     let mut rig = Rig::established(config);
     rig.app().habit = Habit::Lazy;
@@ -30,7 +30,7 @@ fn waiting(config: &Config, after: Duration) -> Rig {
 #[test]
 fn a_deadline_calls_the_application_when_it_passes() {
     let mut rig = waiting(&patient(), Duration::from_secs(30));
-    // Further bytes do not extend the deadline.
+    // More bytes of the request do not extend the deadline.
     for at in 2..32 {
         rig.pass_ms(967);
         rig.recv(at, 1, "PA", b"x");

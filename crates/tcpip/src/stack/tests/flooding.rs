@@ -23,7 +23,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// What today's clients offer.
+    /// The options that today's clients offer.
     pub(super) const ALL: Self = Self {
         mss: Some(1460),
         timestamps: Some(777),
@@ -49,14 +49,14 @@ impl Rig {
         self.raw(self.irs, 0, bits, &offer.options(), b"");
     }
 
-    /// Receives the third segment of the handshake after `syn_ack`, with `data`.
+    /// Completes the handshake: passes the final ACK for `syn_ack` to the stack, with `data`.
     pub(super) fn complete(&mut self, syn_ack: &Segment, value: u32, data: &[u8]) {
         let options = stamps(value, syn_ack.timestamps());
         let (seq, ack) = (self.irs.wrapping_add(1), syn_ack.seq.wrapping_add(1));
         self.raw(seq, ack, ACK, &options, data);
     }
 
-    /// Returns the client's connection.
+    /// Returns the TCB of the current client.
     pub(super) fn tcb(&self) -> Option<&Tcb> {
         let mut all = self.stack.records.iter().map(|record| &record.tcb);
         let ports = (self.route.dst.port, self.route.src.port);
@@ -72,7 +72,7 @@ fn stamps(value: u32, told: Option<(u32, u32)>) -> Vec<Opt> {
         .collect()
 }
 
-/// Settings without room for half-open connections.
+/// Settings that allow no half-open connections, so that every SYN gets a cookie.
 fn full() -> Config {
     Config {
         max_half_open: 0,
@@ -118,7 +118,7 @@ fn cookies_that_follow_one_another_within_a_millisecond_are_a_flood() {
     assert_eq!(bake(2), [false; 3], "the flood is over");
 }
 
-/// Opens a connection by a cookie and another one normally, and compares them.
+/// Opens one connection by a cookie and one normally, and checks that both have the same state.
 fn compare(offer: &Offer, v6: bool) {
     let open = |config: &Config| {
         let mut rig = Rig::new(config);
@@ -147,7 +147,7 @@ fn compare(offer: &Offer, v6: bool) {
     } else {
         assert_eq!(tcb.view().snd_wnd, 65_535);
     }
-    // The connection has exactly the options of the SYN-ACK.
+    // The connection uses exactly the options in the SYN-ACK.
     let negotiated = tcb.view().negotiated;
     assert_eq!(syn_ack.timestamps().is_some(), negotiated.timestamps());
     assert_eq!(syn_ack.sack_permitted(), negotiated.sack());
@@ -200,8 +200,8 @@ fn a_cookie_keeps_only_configured_options() {
 
 #[test]
 fn an_mss_is_rounded_down_to_a_class() {
-    // Our MSS is 1,472 over IPv4 here, and 1,452 over IPv6. Segments reserve the room of the
-    // timestamps option.
+    // Our MSS is 1,472 over IPv4 here, and 1,452 over IPv6. Segments reserve 12 bytes for
+    // timestamps.
     for (v6, told, expected) in [
         (false, None, 536),
         (false, Some(0), 88),
@@ -267,12 +267,12 @@ fn an_ack_without_a_valid_cookie_is_reset() {
         try_it(&mut rig, seq, ack.wrapping_add(other), &good);
         try_it(&mut rig, seq.wrapping_add(other), ack, &good);
     }
-    // Try other terms, or no terms.
+    // A cookie is invalid with other terms in the echoed timestamp, or without a timestamp.
     for bit in 0..6 {
         try_it(&mut rig, seq, ack, &[Opt::Timestamps(778, echo ^ 1 << bit)]);
     }
     try_it(&mut rig, seq, ack, &[]);
-    // Try another port and another address.
+    // A cookie is also invalid for another port or address.
     rig.route.src.port += 1;
     try_it(&mut rig, seq, ack, &good);
     rig.route.src.port -= 1;
@@ -307,7 +307,7 @@ fn a_cookie_is_valid_for_at_least_one_and_at_most_two_minutes() {
         (63_999, true),
         (128_000, false),
         (1_000_000, false),
-        // After 32 periods the period number repeats.
+        // After 32 periods the 5-bit period number in the cookie repeats.
         (2_048_000, false),
     ] {
         for start in [0, 20_000, 63_000] {
@@ -316,7 +316,8 @@ fn a_cookie_is_valid_for_at_least_one_and_at_most_two_minutes() {
             rig.syn(Some(1472));
             rig.sent_one();
             rig.pass_ms(wait);
-            // Others get cookies all the time, so the stack keeps checking for cookies.
+            // Another client gets a cookie, because the stack checks for cookies only for a while
+            // after the last one.
             rig.route.src.port += 1;
             let iss = rig.iss;
             rig.syn(Some(1472));
@@ -358,7 +359,7 @@ fn a_replayed_third_segment_opens_no_second_connection() {
     rig.sent_nothing();
     assert_eq!(rig.stack.connections(), 1);
     assert_eq!(rig.take_log(), "accept");
-    // A delayed duplicate of the SYN does not open a second connection either.
+    // A delayed duplicate of the SYN opens no second connection either.
     rig.syn(Some(1472));
     assert_eq!(rig.sent_one().control, "A");
     assert_eq!(rig.stack.counters().cookies_sent, 1);
@@ -366,7 +367,7 @@ fn a_replayed_third_segment_opens_no_second_connection() {
 
 #[test]
 fn a_million_random_acks_open_no_connection() {
-    // Of 2^32 numbers 16 are valid.
+    // Only 16 of the 2^32 possible numbers are valid cookies.
     let mut rig = Rig::new(&full());
     rig.syn(Some(1472));
     let good = rig.reply().seq.wrapping_add(1);
@@ -381,7 +382,8 @@ fn a_million_random_acks_open_no_connection() {
     assert_eq!(check(&rig, good), Some(1472));
     let accepted = (0..1 << 20).filter(|_| check(&rig, random.u32(..)).is_some());
     assert_eq!(accepted.count(), 0);
-    // Numbers near the valid cookie are invalid too: with another hash, or with other fields.
+    // Numbers near the valid cookie are also invalid: they differ in the hash or in the other
+    // fields.
     let near = |bits: u32| (0..1 << 20).map(move |n: u32| good.wrapping_add(n << bits));
     let accepted = near(0).skip(1).chain(near(12).skip(1));
     assert_eq!(
@@ -447,7 +449,7 @@ fn a_connection_in_time_wait_is_reopened_by_a_cookie_where_both_have_timestamps(
         rig.raw(seq, ack, ACK | FIN, &options(703), b"");
         assert_eq!(rig.tcb().unwrap().state, State::TimeWait);
         rig.port.sent.clear();
-        // Another client is half open.
+        // Another client's half-open connection reaches the limit.
         rig.route.src.port += 1;
         rig.offer(&offer);
         rig.port.sent.clear();

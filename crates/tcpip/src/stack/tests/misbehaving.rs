@@ -1,6 +1,7 @@
-//! Misbehaving receivers, which acknowledge data that has not arrived, or every byte, or the same
-//! data repeatedly. They want more than their share (Savage et al., "TCP Congestion Control with a
-//! Misbehaving Receiver"). Windows must still grow by the rules, and limit the data in flight.
+//! Misbehaving receivers, which acknowledge data before it arrives, each byte separately, or the
+//! same data repeatedly. They want more than their share of bandwidth (Savage et al., "TCP
+//! Congestion Control with a Misbehaving Receiver"). Windows must still grow by the rules, and
+//! limit the data in flight.
 
 use proptest::prelude::*;
 use testkit::{ACK, Opt};
@@ -13,10 +14,11 @@ use crate::wire::Seq;
 
 /// Bytes of data in a full segment.
 const SEGMENT: u32 = 1460;
-/// Number of segments that one ACK may add to the window in slow start: 8 in RFC 9406, section 4.2.
+/// Maximum number of segments that one ACK may add to the window in slow start: 8 in RFC 9406,
+/// section 4.2.
 const MOST_GROWTH: u32 = 8;
 
-/// Makes a server whose client uses SACK, and has just requested more than one window of data.
+/// Makes a server whose client uses SACK and has just requested more data than a window allows.
 fn serving() -> Rig {
     serving_much(1 << 20)
 }
@@ -47,18 +49,18 @@ fn flight(rig: &Rig) -> u32 {
     rig.stack.records[0].tcb.view().flight
 }
 
-/// Returns the number of bytes sent so far.
+/// Returns the number of bytes of the stream sent so far.
 fn sent_to(rig: &Rig) -> u32 {
     let tcb = &rig.stack.records[0].tcb;
     tcb.view().snd_nxt.since(Seq(rig.iss)).wrapping_sub(1)
 }
 
-/// Acknowledges the first `bytes`.
+/// Acknowledges the first `bytes` bytes of the stream.
 fn ack(rig: &mut Rig, bytes: u32) {
     ack_and_sack(rig, bytes, &[]);
 }
 
-/// Acknowledges the first `bytes`, and selectively acknowledges `blocks`.
+/// Acknowledges the first `bytes` bytes of the stream, and selectively acknowledges `blocks`.
 fn ack_and_sack(rig: &mut Rig, bytes: u32, blocks: &[(u32, u32)]) {
     let first = rig.iss.wrapping_add(1);
     let edge = |offset: u32| first.wrapping_add(offset);
@@ -72,7 +74,8 @@ fn ack_and_sack(rig: &mut Rig, bytes: u32, blocks: &[(u32, u32)]) {
 
 #[test]
 fn an_ack_split_into_many_counts_by_its_bytes() {
-    // RFC 3465: one ACK per byte is worth no more than one ACK for all bytes.
+    // RFC 3465: separate ACKs for each byte must not grow the window more than one ACK for all
+    // bytes.
     let mut rig = serving();
     for byte in 1..=SEGMENT {
         ack(&mut rig, byte);
@@ -98,8 +101,8 @@ fn one_ack_of_many_segments_adds_at_most_eight() {
 
 #[test]
 fn early_acks_gain_no_more_than_the_window_allows() {
-    // In each round the client acknowledges all data sent so far, before it can have arrived. Each
-    // such ACK is worth a window. The window grows as for a nearby client, and is never exceeded.
+    // In each round the client acknowledges all data sent so far, before it can have arrived. The
+    // window grows as it would for a nearby client, and is never exceeded.
     let mut rig = serving_much(16 << 20);
     let mut window = cwnd(&rig);
     for _ in 0..100 {
@@ -114,7 +117,8 @@ fn early_acks_gain_no_more_than_the_window_allows() {
 
 #[test]
 fn early_selective_acks_stay_inside_the_peers_window() {
-    // The client selectively acknowledges all but the first segment as soon as they are sent.
+    // As soon as segments are sent, the client selectively acknowledges all of them except the
+    // first.
     let mut rig = serving();
     let window = rig.stack.records[0].tcb.view().snd_wnd.min(64 << 20);
     for _ in 0..2_000 {
@@ -128,7 +132,7 @@ fn early_selective_acks_stay_inside_the_peers_window() {
 #[test]
 fn a_duplicate_ack_releases_one_segment_and_grows_no_window() {
     // Without SACK each duplicate ACK means that one segment has arrived (RFC 5681, section 3.2,
-    // step 4). Fake duplicates achieve no more than real ones.
+    // step 4). Forged duplicates gain no more than genuine ones.
     let mut rig = Rig::established(&Config::default());
     rig.load(&noise(1 << 20), None);
     rig.recv(1, 1, "A", b"g");
@@ -149,8 +153,8 @@ fn a_duplicate_ack_releases_one_segment_and_grows_no_window() {
     assert!(cwnd(&rig) <= 10 * SEGMENT);
 }
 
-/// Checks the window growth of a congestion control whose receiver acknowledges everything
-/// immediately.
+/// Checks how much the window of a congestion control grows when the receiver acknowledges
+/// everything immediately.
 fn growth<C: CongestionControl>(acked: u32) {
     let mut congestion = C::new(SEGMENT);
     let mut una = 0u32;
@@ -186,7 +190,7 @@ proptest! {
         growth::<Cubic>(acked);
     }
 
-    /// Whatever a client acknowledges, the data in flight stays within the windows.
+    /// The data in flight stays within the windows, no matter what a client acknowledges.
     #[test]
     fn the_windows_hold_whatever_is_acknowledged(
         claims in prop::collection::vec((0u32..40, 0u32..40, 0u32..40, any::<bool>()), 1..100),
@@ -203,8 +207,7 @@ proptest! {
             let blocks: &[_] = if len > 0 { &[block] } else { &[] };
             ack_and_sack(&mut rig, una, blocks);
             una = una.min(sent_to(&rig) - flight(&rig));
-            // A reduction may be undone, but that must not raise the window above its maximum so
-            // far.
+            // An undone reduction must not raise the window above its previous maximum.
             prop_assert!(cwnd(&rig) <= most + MOST_GROWTH * SEGMENT);
             most = most.max(cwnd(&rig));
             let released = sent_to(&rig) - sent;

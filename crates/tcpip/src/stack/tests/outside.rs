@@ -1,5 +1,4 @@
-//! Connections reached by their names from outside their callbacks, and contents added in
-//! callbacks.
+//! Connections accessed by id from outside their own callbacks, and contents added in callbacks.
 
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ fn a_parked_request_is_offered_again() {
     assert!(rig.reach(id, |_, conn| conn.offer_again()));
     assert_eq!(rig.take_log(), "receive(3)");
     rig.sent(1, 4, "PA", b"ask");
-    // Nothing is left to offer.
+    // After that, no data is left to offer.
     assert!(rig.reach(id, |_, conn| conn.offer_again()));
     assert_eq!(rig.take_log(), "");
     rig.sent_nothing();
@@ -63,7 +62,8 @@ fn a_parked_connection_is_offered_nothing_until_it_is_resumed() {
     assert_eq!(rig.take_log(), "receive(5)", "not the rest");
     rig.sent(1, 6, "A", b"");
     let id = rig.id();
-    // A parked connection may still write, and learns when the data has arrived.
+    // While parked, a connection may still write, and the application learns when the data is
+    // acknowledged.
     assert!(rig.reach(id, |_, conn| conn.write_bytes(b"later").unwrap()));
     rig.sent(1, 6, "PA", b"later");
     rig.recv(6, 6, "PA", b"f");
@@ -110,7 +110,7 @@ fn a_parked_connection_that_is_never_resumed_ends_when_it_is_idle() {
     rig.pass_ms(1);
     rig.sent(1, 4, "FA", b"");
     let id = rig.id();
-    // It is too late to park or resume the connection.
+    // The connection is already closed, so parking and resuming have no effect.
     assert!(rig.reach(id, |_, conn| {
         conn.park();
         conn.resume();
@@ -126,12 +126,12 @@ fn unconsumed_data_is_offered_again_at_once_on_request() {
     assert_eq!(rig.take_log(), "receive(5) receive(3) receive(1)");
     rig.sent(1, 6, "A", b"");
     assert_eq!(rig.stack.cx.buffers.in_use(), 0, "nothing is kept");
-    // An application that consumes nothing is asked only once.
+    // An application that consumes nothing is called only once.
     rig.app().habit = Habit::LazyOn;
     rig.recv(6, 1, "PA", b"f");
     assert_eq!(rig.take_log(), "receive(1)");
     rig.sent(1, 7, "A", b"");
-    // The same works for buffered data.
+    // The same rule applies to data in a receive buffer.
     rig.app().habit = Habit::SipOn;
     rig.recv(7, 1, "PA", b"gh");
     assert_eq!(rig.take_log(), "receive(3) receive(1)");
@@ -142,7 +142,7 @@ fn a_callback_makes_a_content_and_writes_it() {
     let mut rig = Rig::with_habit(Habit::Store);
     rig.recv(1, 1, "PA", b"value");
     rig.sent(1, 6, "PA", b"value");
-    // The content was removed at once, but its bytes stay for a retransmission.
+    // The content was removed immediately, but its bytes are kept for retransmissions.
     rig.pass_ms(1_000);
     rig.sent(1, 6, "PA", b"value");
     rig.recv(6, 6, "A", b"");
@@ -159,7 +159,7 @@ fn shared_bytes_are_written_once() {
         assert_eq!(conn.write_once(bytes.clone()), Err(WriteError::Closed));
     }));
     rig.sent(1, 1, "FPA", b"shared");
-    // The bytes stay as long as they may be retransmitted.
+    // The bytes are kept as long as they may be retransmitted.
     rig.pass_ms(1_000);
     rig.sent(1, 1, "FPA", b"shared");
     rig.recv(1, 8, "A", b"");
@@ -189,7 +189,7 @@ fn no_later_connection_has_the_same_name() {
 fn a_connection_is_reached_from_its_acceptance_to_its_end() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let id = rig.id();
-    // Both sides have closed. The application has no access in TIME-WAIT.
+    // Both sides have closed, and the application cannot access a connection in TIME-WAIT.
     assert!(rig.reach(id, |_, conn| conn.close()));
     rig.sent(1, 1, "FA", b"");
     assert!(rig.reach(id, |_, conn| {
@@ -199,7 +199,7 @@ fn a_connection_is_reached_from_its_acceptance_to_its_end() {
     rig.recv(1, 2, "FA", b"");
     rig.sent(2, 2, "A", b"");
     assert!(!rig.reach(id, |_, _| panic!("it is over")));
-    // The application has no access to a half-open connection.
+    // The application cannot access a half-open connection either.
     rig.route.src.port += 1;
     rig.syn(Some(1460));
     let half_open = ConnectionId {
@@ -283,7 +283,7 @@ fn a_message_reaches_any_connections() {
     let Rig {
         stack, port, now, ..
     } = &mut rig;
-    // A callback may get a connection several times. The stack sends its writes together.
+    // A callback may look up a connection several times. The stack sends all its writes together.
     let written = stack.reach(port, *now, |_, connections| {
         for (id, bytes) in [
             (first, &b""[..]),
@@ -309,7 +309,7 @@ fn a_message_reaches_any_connections() {
     }
 }
 
-/// Sets timers of the application.
+/// Sets timers of the application, given as pairs of number and delay in milliseconds.
 fn set_timers(rig: &mut Rig, after_ms: &[(usize, u64)]) {
     let Rig {
         stack, port, now, ..
@@ -358,7 +358,7 @@ fn a_timer_can_be_cleared_and_set_again() {
     });
     *now = *now + Duration::from_millis(100);
     stack.handle_timers(port, *now);
-    // A timer set for now waits for the next pass.
+    // A timer that is due immediately still waits for the next call of `handle_timers`.
     assert_eq!(std::mem::take(&mut stack.app_mut().log), "timer(0)");
     stack.app_mut().timer_again = Some(Duration::from_secs(1));
     stack.handle_timers(port, *now);

@@ -1,5 +1,5 @@
-//! Pools under pressure: slots go to connections that make progress. Shares of addresses, and
-//! memory.
+//! Pools under pressure: slots go to connections that make progress, addresses are limited to their
+//! shares, and unused memory is freed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::pools::Pool;
 use crate::stack::testing::{Habit, Part, Rig, noise};
 use crate::wire::{Control, Segment};
 
-/// A client with a connection.
+/// A client and its connection.
 #[derive(Clone, Copy, Debug)]
 struct Client {
     route: Route,
@@ -24,7 +24,7 @@ struct Client {
 }
 
 impl Rig {
-    /// Opens a connection for a client.
+    /// Opens a connection for a new client.
     #[track_caller]
     fn client(&mut self, route: Route, port: u16) -> Client {
         let client = self.try_client(route, port);
@@ -38,7 +38,7 @@ impl Rig {
         joined.then_some(Client { route, port, iss })
     }
 
-    /// Makes `client` the sender of the following segments.
+    /// Makes `client` the sender of all following segments.
     fn be(&mut self, client: Client) {
         (self.route, self.iss) = (client.route, client.iss);
         self.route.src.port = client.port;
@@ -49,7 +49,7 @@ impl Rig {
         self.state_of(client.port).is_some_and(lives)
     }
 
-    /// Checks that the next segment is a reset to `client`.
+    /// Checks that the next segment sent is a reset to `client`.
     #[track_caller]
     fn sent_reset_to(&mut self, client: Client) {
         let packet = self.port.sent.pop_front().expect("a reset");
@@ -58,7 +58,7 @@ impl Rig {
     }
 }
 
-/// Settings with `most` slots in every pool.
+/// Settings with `most` slots in each pool of buffers and lists.
 fn place_for(most: u32) -> Config {
     Config {
         max_connections: 10 * most,
@@ -85,7 +85,7 @@ fn a_partial_request_gives_up_its_receive_buffer() {
     rig.recv(1, 1, "PA", b"GET / HTTP/1.1");
     rig.sent(1, 1, "A", b"");
     assert_eq!(rig.stack.counters().no_buffer, 1, "all are in use");
-    // One byte a second does not count as progress.
+    // One byte per second does not count as progress.
     for at in 4..7 {
         for client in halves {
             rig.be(client);
@@ -96,7 +96,7 @@ fn a_partial_request_gives_up_its_receive_buffer() {
     rig.port.sent.clear();
     rig.be(guest);
     rig.take_log();
-    // The guest has made no more progress either, but it is younger.
+    // The guest has not made more progress either, but its connection is younger.
     rig.recv(1, 1, "PA", b"GET / HTTP/1.1");
     rig.sent_reset_to(halves[0]);
     rig.sent(1, 15, "A", b"");
@@ -121,7 +121,7 @@ fn a_connection_with_more_progress_keeps_its_buffer() {
     assert_eq!(rig.stack.counters().no_buffer, 1);
 }
 
-/// RFC 2018, section 8: selectively acknowledged data may be discarded.
+/// RFC 2018, section 8: a receiver may discard selectively acknowledged data.
 #[test]
 fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
     let mut rig = Rig::new(&place_for(1));
@@ -138,7 +138,7 @@ fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
     assert_eq!(rig.stack.counters().buffers_taken, 1);
     rig.be(second);
     rig.recv(7, 7, "A", b"");
-    // The first client retransmits everything.
+    // The first client retransmits the data that was discarded, and its connection continues.
     rig.be(first);
     rig.recv(1, 1, "PA", b"abc");
     rig.sent(1, 4, "PA", b"abc");
@@ -147,7 +147,7 @@ fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
     assert_eq!(rig.stack.counters().evicted, 0);
 }
 
-/// Makes two connections that hold all write buffers, and whose clients read nothing.
+/// Opens two connections that occupy all write buffers, because their clients do not read.
 fn unread() -> (Rig, [Client; 2]) {
     let mut rig = Rig::new(&place_for(2));
     rig.app().habit = Habit::Echo;
@@ -159,7 +159,7 @@ fn unread() -> (Rig, [Client; 2]) {
         rig.pass_ms(1_000);
         client
     });
-    // Further queries are answered too, but the clients do not read the answers.
+    // Answers to more queries are also written, but the clients do not read them.
     for client in readers {
         rig.be(client);
         rig.window = 0;
@@ -267,7 +267,7 @@ fn claiming_to_consume_more_than_offered_gains_no_progress() {
         let mut rig = Rig::established(&Config::default());
         rig.app().habit = habit;
         rig.pass_ms(10_000);
-        // The second half waits in a receive buffer.
+        // The second half of the data arrives early and is stored in a receive buffer.
         rig.recv(4, 1, "PA", b"def");
         rig.recv(1, 1, "PA", b"abc");
         format!("{:?}", rig.stack.housekeeping)
@@ -293,8 +293,8 @@ fn a_connection_with_progress_keeps_its_write_buffer() {
     assert_eq!(rig.stack.counters().write_buffers_taken, 0);
 }
 
-/// Opens a connection that loses every second segment of a window. That takes more than the
-/// smallest scoreboard.
+/// Opens a connection that loses every second segment of a window, which overflows the smallest
+/// scoreboard.
 fn loser(rig: &mut Rig, route: Route, port: u16) -> Client {
     rig.route = route;
     rig.route.src.port = port;
@@ -315,7 +315,7 @@ fn loser(rig: &mut Rig, route: Route, port: u16) -> Client {
     Client { route, port, iss }
 }
 
-/// Selectively acknowledges the n-th segment.
+/// Selectively acknowledges segment number `n`.
 fn sack(rig: &mut Rig, n: u32) {
     let edge = |segment: u32| rig.iss.wrapping_add(1 + segment * 1460);
     let option = Opt::Sack(vec![(edge(n), edge(n + 1))]);
@@ -325,7 +325,7 @@ fn sack(rig: &mut Rig, n: u32) {
 
 #[test]
 fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
-    // Here each pool of scoreboards has one slot.
+    // With 16 buffers per pool, each pool of larger scoreboards has one slot.
     let mut rig = Rig::new(&place_for(16));
     rig.load(&noise(100_000), None);
     let holders = |rig: &Rig| {
@@ -345,7 +345,7 @@ fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
     assert_eq!(holders(&rig), [Some(2), Some(1)]);
     assert_eq!(rig.stack.counters().scoreboards_taken, 1);
     assert_eq!(rig.stack.counters().evicted, 0);
-    // The first client gets all lost data again.
+    // The first client receives the retransmissions of all lost data.
     rig.be(first);
     rig.port.sent.clear();
     let mut at = 1;
@@ -364,7 +364,7 @@ fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
     assert_eq!(at, 100_001);
 }
 
-/// Settings with 16 connections. One address may have two of them while others ask.
+/// Settings with 16 connections, of which one address may hold two under pressure.
 fn sixteen() -> Config {
     Config {
         max_connections: 16,
@@ -380,7 +380,7 @@ fn an_address_beyond_its_share_gives_way_first() {
         .map(|n| rig.client(from_v4(20 + n), 1000 + u16::from(n)))
         .collect();
     rig.pass_ms(10_000);
-    // One address takes half of the table with new connections.
+    // One address fills half of the table with new connections.
     let many: Vec<Client> = (0..8).map(|n| rig.client(from_v4(5), 2000 + n)).collect();
     for n in 0..6 {
         rig.client(from_v4(40 + n), 3000 + u16::from(n));
@@ -388,7 +388,7 @@ fn an_address_beyond_its_share_gives_way_first() {
     assert!(others.iter().all(|client| rig.lives(*client)));
     let left = many.iter().filter(|client| rig.lives(**client)).count();
     assert_eq!(left, 2);
-    // Then the longest idle connections give way.
+    // After that, the connections that have been idle for longest give way.
     rig.client(from_v4(50), 3050);
     assert!(many.iter().any(|client| rig.lives(*client)));
     assert!(!others.iter().all(|client| rig.lives(*client)));
@@ -411,7 +411,7 @@ fn an_address_at_its_share_evicts_no_other_address() {
     );
     assert_eq!(rig.stack.counters().connections_full, 1);
     assert_eq!(rig.stack.connections(), 16);
-    // An address may replace its own idle connections.
+    // The address may still replace its own idle connections.
     rig.pass_ms(1_500);
     rig.client(from_v4(5), 2003);
     assert!(!rig.lives(own[0]) && rig.lives(own[1]));
@@ -503,7 +503,7 @@ fn memory_is_freed_after_the_pressure() {
     rig.pass_ms(4_500);
     assert!(quiet(&rig) <= 64 * (16_384 + 2_048), "{}", quiet(&rig));
     assert_eq!(rig.stack.poll_timeout(), None);
-    // The memory can be allocated again.
+    // Memory is allocated again when it is needed.
     rig.client(from_v4(20), 5000);
     rig.recv(1, 1, "PA", b"query");
     rig.sent(1, 6, "PA", b"query");
@@ -541,6 +541,6 @@ fn a_larger_scoreboard_is_returned_while_the_loss_is_remembered() {
     assert!(!rig.sent_all().is_empty(), "a segment is retransmitted");
     rig.pass_ms(20);
     rig.recv(2, 1 + 10 * 1460, "A", b"");
-    // The scoreboard remains, because the peer may still report duplicates.
+    // The smallest scoreboard is kept, because the peer may still report duplicates.
     assert_eq!(size(&mut rig), Some(0));
 }

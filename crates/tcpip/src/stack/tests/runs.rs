@@ -1,4 +1,4 @@
-//! Super-segments: the same segments in fewer packets.
+//! Super-segments: the client gets the same segments, but the stack sends fewer packets.
 
 use nmio::super_segment::MAX_OVER_V6;
 
@@ -6,19 +6,18 @@ use crate::negotiated::Negotiated;
 use crate::stack::testing::{Out, Rig, noise};
 use crate::{Config, Slot};
 
-/// Bytes of data in a segment. `HEADERS` are the bytes of headers in a super-segment.
+/// Bytes of data in a full segment. `HEADERS` is the length of a super-segment's headers in bytes.
 const MSS: usize = 1460;
 const HEADERS: usize = 20 + 32;
 
-/// Returns the segments of a content of `len` bytes as a client gets it that acknowledges
-/// everything. The port takes super-segments of `segmentation` bytes. Also returns how many
-/// super-segments were sent.
+/// Fetches a content of `len` bytes from a port that supports super-segments of up to
+/// `segmentation` bytes. Returns the segments received, and the number of super-segments sent.
 fn fetch(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, u64) {
     let (all, rig) = fetch_all(len, slot, v6, segmentation);
     (all, rig.stack.counters().sent_runs)
 }
 
-/// Like [`fetch`], but returns the rig.
+/// Fetches a content like [`fetch`], but returns the rig.
 fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, Rig) {
     let mut rig = Rig::new(&Config::default());
     rig.window_scale = Some(4);
@@ -40,7 +39,7 @@ fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (
 
 #[test]
 fn every_size_leaves_as_the_same_segments() {
-    // Runs of three segments, and runs as long as an IP packet can be.
+    // Limit runs to three segments, and to the length of an IP packet.
     for most in [3 * MSS + HEADERS, 65_535] {
         for segments in [1, 2, 3, 4, 6, 7, 44, 45, 90] {
             for len in [segments * MSS - 1, segments * MSS, segments * MSS + 1] {
@@ -57,7 +56,7 @@ fn every_size_leaves_as_the_same_segments() {
 
 #[test]
 fn a_super_segment_is_as_large_as_the_port_allows() {
-    // One byte less space means one segment less in each run.
+    // If the limit is one byte smaller, each run contains one segment less.
     for (most, runs) in [(3 * MSS + HEADERS, 2), (3 * MSS + HEADERS - 1, 3)] {
         assert_eq!(fetch(6 * MSS, None, false, most).1, runs);
     }
@@ -96,11 +95,11 @@ fn a_run_is_limited_by_the_windows() {
     rig.load(&noise(40 * MSS), None);
     rig.open(Some(MSS as u16 + 12));
     rig.recv(1, 1, "PA", b"g");
-    // Limited by the peer's window: only whole segments are sent.
+    // The peer's window limits the run, and only whole segments are sent.
     assert_eq!(rig.sent_all().len(), 4);
     rig.window = 65_535;
     rig.recv(2, 1 + 4 * MSS as u32, "A", b"");
-    // Limited by the congestion window, which was not fully used and has not grown.
+    // The congestion window limits the run. It has not grown, because it was not fully used.
     assert_eq!(rig.sent_all().len(), 10);
     assert_eq!(rig.stack.counters().segments_sent, 1 + 4 + 10);
     assert_eq!(rig.stack.counters().sent_runs, 2);

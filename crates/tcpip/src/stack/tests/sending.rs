@@ -16,7 +16,7 @@ fn in_mode(mode: SendMode) -> Config {
     }
 }
 
-/// Acknowledges segments until no more come, and returns all of them.
+/// Acknowledges all segments until no more are sent, and returns them.
 pub(super) fn fetch(rig: &mut Rig) -> Vec<Out> {
     let mut all = Vec::new();
     loop {
@@ -195,7 +195,7 @@ fn without_a_write_buffer_the_application_is_asked_again() {
     rig.app().habit = Habit::Echo;
     rig.recv(1, 1, "A", b"first");
     rig.sent(1, 6, "PA", b"first");
-    // Another connection finds no write buffer.
+    // The second connection finds no free write buffer.
     let (port, iss) = (rig.route.src.port, rig.iss);
     (rig.route.src.port, rig.iss) = (port + 1, 0);
     rig.open(None);
@@ -219,7 +219,7 @@ fn a_connection_without_a_write_buffer_is_asked_once_a_second_until_it_is_idle()
     rig.pass_ms(30_000);
     rig.recv(1, 1, "PA", b"first");
     rig.sent(1, 6, "A", b"");
-    // The peer has sent data since, so the idle timeout starts again.
+    // The peer has sent data in the meantime, which restarts the idle timeout.
     rig.pass_ms(30_000);
     rig.recv(6, 1, "PA", b"second");
     rig.sent(1, 12, "A", b"");
@@ -277,7 +277,7 @@ fn connections_that_wait_for_the_ring_are_served_in_order() {
         (rig.route.src.port, rig.iss) = (port, isses[usize::from(port) - 1000]);
         rig.recv(1, 1, "PA", b"g");
     }
-    // One of the waiting connections ends meanwhile.
+    // One of the waiting connections ends before its turn.
     (rig.route.src.port, rig.iss) = (1002, isses[2]);
     rig.recv(2, 1, "R", b"");
     for port in [1000, 1001, 1003] {
@@ -315,7 +315,7 @@ fn without_frames_segments_wait() {
         panic!("not passed on")
     };
     rig.stack.handle_segment(&mut rig.port, packet, rig.now);
-    // Only the received frame itself could be reused for a segment.
+    // Only one segment could be sent, by reusing the received frame.
     assert_eq!(rig.sent_all().len(), 1);
     drop(held);
     rig.timers();
@@ -408,7 +408,7 @@ pub(super) fn too_big(rig: &Rig, mtu: u32, sequence: u32) -> IcmpError {
     }
 }
 
-/// When pacing delays new data after the window opens, the stack must not send a probe.
+/// The stack must not send a window probe when pacing delays new data after the window opens.
 #[test]
 fn pacing_after_the_window_opens_causes_no_probe() {
     let config = Config {
@@ -418,7 +418,7 @@ fn pacing_after_the_window_opens_causes_no_probe() {
     let mut rig = Rig::new(&config);
     rig.syn(Some(MSS));
     rig.sent_one();
-    // The handshake takes long, but later round trips are short.
+    // The handshake is slow, but later round trips are short.
     rig.pass_ms(500);
     rig.window = 1460;
     rig.recv(1, 1, "A", b"");
@@ -443,8 +443,8 @@ fn pacing_after_the_window_opens_causes_no_probe() {
     assert!(sent.len() <= 1, "{sent:?}");
 }
 
-/// RFC 9293, section 3.8.6.2.1: the override timeout is 0.1 to 1 s. All data sent arrives, so there
-/// is no reason to back off.
+/// RFC 9293, section 3.8.6.2.1: the override timeout is 0.1 to 1 s. All data sent is acknowledged,
+/// so the timeout must not back off.
 #[test]
 fn a_window_that_stays_small_is_used_at_least_once_a_second() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
@@ -474,14 +474,14 @@ fn paced_segments_are_spread_over_the_round_trip() {
     rig.load(&noise(100_000), None);
     rig.syn(Some(1472));
     rig.sent_one();
-    // The round trip takes 100 ms. In slow start ten segments are spread over half of it.
+    // The round trip takes 100 ms. In slow start ten segments are spread over half a round trip.
     rig.pass_ms(100);
     rig.recv(1, 1, "A", b"");
     rig.recv(1, 1, "PA", b"g");
     let mut times = Vec::new();
     for millis in 0..100 {
         if millis == 1 {
-            // The stack has set a timer for the next segment.
+            // The stack has set a timer for the next paced segment.
             let due = rig.stack.poll_timeout().unwrap();
             assert!(due.since(rig.now).as_millis() >= 2);
         }

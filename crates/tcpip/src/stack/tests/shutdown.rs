@@ -3,7 +3,7 @@
 use crate::Config;
 use crate::stack::testing::{Habit, MSS, Rig};
 
-/// Makes a connection that we closed first, with our FIN in flight.
+/// Makes a connection that our side has closed first, with our FIN in flight.
 fn closed_by_us() -> Rig {
     let mut rig = Rig::serving(&Config::default(), b"bye", None);
     rig.app().habit = Habit::ServeOnce;
@@ -13,7 +13,7 @@ fn closed_by_us() -> Rig {
     rig
 }
 
-/// The connection waits `fin_wait`, 30 s, for the peer's FIN.
+/// The connection waits for the peer's FIN for `fin_wait`, 30 s, even if the last write failed.
 #[test]
 fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
     let config = Config {
@@ -59,7 +59,7 @@ fn shutdown_resets_peers_with_unacknowledged_data() {
     rig.sent(4, 2, "RA", b"");
     assert!(rig.take_log().ends_with("close(Aborted)"));
 
-    // A half-open connection.
+    // A half-open connection is reset without a callback.
     let mut rig = Rig::new(&Config::default());
     rig.syn(Some(MSS));
     rig.sent_one();
@@ -67,8 +67,8 @@ fn shutdown_resets_peers_with_unacknowledged_data() {
     rig.sent(1, 1, "RA", b"");
     assert_eq!((rig.take_log().as_str(), rig.stack.connections()), ("", 0));
 
-    // The peer's window stays zero after a probe. The reset has the sequence number that the peer
-    // expects.
+    // If the peer's window is still zero after a probe, the reset must have the sequence number
+    // that the peer expects.
     let mut rig = Rig::serving(&Config::default(), b"all of it", None);
     rig.window = 0;
     rig.recv(1, 1, "PA", b"g");

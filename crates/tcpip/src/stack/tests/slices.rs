@@ -1,4 +1,5 @@
-//! Slices of contents: the client gets the same bytes, however they are cut, lost or retransmitted.
+//! Slices of contents: the client gets the same bytes, no matter how they are segmented, lost or
+//! retransmitted.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use crate::{Config, ContentId, STREAM_ENTRIES, SendMode, Slot, WriteError};
 
 const MSS: usize = 1460;
 
-/// Makes a connection whose application answers the first byte with `parts`.
+/// Makes a rig whose application answers the first byte with its `parts`.
 fn answering(config: &Config, segmentation: usize) -> Rig {
     let mut rig = Rig::new(config);
     rig.port.segmentation = segmentation;
@@ -21,7 +22,7 @@ fn answering(config: &Config, segmentation: usize) -> Rig {
     rig
 }
 
-/// Returns the bytes of data in each segment of an answer with `parts`.
+/// Returns the length of the data in each segment of a response made of `parts`.
 fn lens_for(rig: &mut Rig, parts: impl IntoIterator<Item = Part>) -> Vec<usize> {
     rig.app().parts.extend(parts);
     rig.recv(1, 1, "PA", b"g");
@@ -115,7 +116,7 @@ fn a_response_of_many_parts_waits_for_room_for_all_of_them() {
     assert_eq!(rig.stack.cx.lists.in_use(), 0);
 }
 
-/// Returns the bytes of a stream with these `parts`.
+/// Returns the bytes that a client should receive for these `parts`.
 fn bytes_of(parts: &VecDeque<Part>, contents: &[(ContentId, Vec<u8>, Option<Slot>)]) -> Vec<u8> {
     let mut all = Vec::new();
     for part in parts {
@@ -135,7 +136,7 @@ fn bytes_of(parts: &VecDeque<Part>, contents: &[(ContentId, Vec<u8>, Option<Slot
     all
 }
 
-/// A client that has received the first bytes of a stream, and some later ones.
+/// A client that checks the received bytes, and acknowledges those in order.
 struct Client {
     expected: Vec<u8>,
     has: Vec<bool>,
@@ -152,7 +153,7 @@ impl Client {
         }
     }
 
-    /// Receives a segment. Returns the acknowledgement number.
+    /// Receives and checks a segment. Returns the acknowledgement number.
     fn receive(&mut self, out: &Out) -> u32 {
         let start = out.seq as usize - 1;
         let end = start + out.data.len();
@@ -171,10 +172,10 @@ struct Setting {
     segmentation: usize,
     max_entry_lists: u32,
     at_once: usize,
-    /// `seed` decides which segments are lost: one in `lost` segments.
+    /// Seed of the random losses; one in `lost` segments is dropped.
     seed: u64,
     lost: u64,
-    /// After so many segments the path MTU falls to so many bytes.
+    /// Path MTU changes: after this many segments, the MTU falls to this many bytes.
     mtus: Vec<(usize, u32)>,
 }
 
@@ -201,7 +202,7 @@ fn setting() -> impl Strategy<Value = Setting> {
         )
 }
 
-/// Lengths of contents, and their slots.
+/// Generates the lengths and slots of some contents.
 fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
     let content = (100usize..20_000, prop::option::of((0u32..60, 21u32..40)));
     let content = content.prop_map(|(len, slot)| {
@@ -211,8 +212,8 @@ fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
     prop::collection::vec(content, 1..4)
 }
 
-/// Each part has a content (`None` for plain bytes), and its start and end in thousandths of the
-/// content. The flag says whether the part starts at the end of the last one.
+/// Generates parts: a content (`None` for plain bytes), and the start and end in thousandths of the
+/// content. The flag tells whether the part starts where the previous one ends.
 fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
     let part = (
         prop::option::weighted(0.9, 0usize..4),
@@ -225,8 +226,8 @@ fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// Compares any slices with a plain buffer, with single segments and super-segments, under loss
-    /// and with a decreasing path MTU.
+    /// Sends random slices as single segments and super-segments, with losses and a decreasing path
+    /// MTU. The client must receive the expected bytes.
     #[test]
     fn any_slices_arrive_unchanged(
         setting in setting(),
@@ -236,7 +237,8 @@ proptest! {
         let config = Config {
             mode: setting.mode,
             max_entry_lists: setting.max_entry_lists,
-            // Before a round trip is measured, repeated timeouts may exceed the default.
+            // Before a round trip is measured, repeated retransmission timeouts may exceed the
+            // default user timeout.
             user_timeout: None,
             ..Config::default()
         };

@@ -1,11 +1,11 @@
-//! Path MTU discovery by probes: RFC 4821, RFC 8899. `sending.rs` tests the reports of routers.
+//! Path MTU discovery with our own probes: RFC 4821, RFC 8899.
 
 use super::sending::too_big;
 use crate::Config;
 use crate::stack::testing::{Rig, noise};
 
 const LEN: usize = 400_000;
-/// The payload of a segment at a path MTU of 1,280 bytes.
+/// Bytes of data in a segment at a path MTU of 1,280 bytes.
 const BASE: usize = 1280 - 20 - 20 - 12;
 
 /// Makes a server that sends a long content, with segments of 1,460 bytes in flight.
@@ -16,7 +16,8 @@ fn sending() -> Rig {
     rig
 }
 
-/// Makes a server on a black hole: it has got no acknowledgement and uses small segments now.
+/// Makes a server whose path is a black hole: without acknowledgements, it has switched to small
+/// segments.
 fn narrowed() -> Rig {
     let mut rig = sending();
     while rig.stack.counters().black_holes == 0 {
@@ -26,9 +27,9 @@ fn narrowed() -> Rig {
     rig
 }
 
-/// Simulates a path that drops segments with more than `width` bytes of data. All others are
-/// acknowledged after `millis`. Runs until everything has arrived, for at most `rounds` rounds, and
-/// returns the length of each segment sent.
+/// Simulates a path that drops segments with more than `width` bytes of data. Smaller segments are
+/// acknowledged after `millis` milliseconds. Runs until all data has arrived, for at most `rounds`
+/// rounds. Returns the length of each segment sent.
 fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
     let mut got = vec![false; LEN];
     let mut lens = Vec::new();
@@ -58,10 +59,10 @@ fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
 
 #[test]
 fn a_larger_path_mtu_is_found_by_probes() {
-    // RFC 8899, section 5.3: the probes carry data that had to be sent anyway.
+    // RFC 8899, section 5.3: the probes carry data that must be sent anyway.
     let mut rig = sending();
     let mut sent = 0;
-    // The path drops everything at first.
+    // At first the path drops all segments.
     while rig.stack.counters().black_holes == 0 {
         rig.pass_ms(100);
         rig.port.sent.clear();
@@ -85,13 +86,13 @@ fn a_larger_path_mtu_is_found_by_probes() {
 
 #[test]
 fn a_probe_that_is_too_large_costs_no_window() {
-    // RFC 4821, section 7.5: the loss of a probe is no sign of congestion.
+    // RFC 4821, section 7.5: the loss of a probe does not indicate congestion.
     let mut rig = narrowed();
     let before = rig.stack.counters().fast_retransmits;
     rig.window = 20_000;
     run(&mut rig, BASE + 100, 60, 2000);
     let counters = rig.stack.counters();
-    // RFC 8899, section 5.1.2: a probe may be lost for another reason, so there are three.
+    // RFC 8899, section 5.1.2: a probe may be lost for other reasons, so three probes are sent.
     assert_eq!(counters.size_probes, 3, "{counters:?}");
     assert_eq!(counters.fast_retransmits, before, "{counters:?}");
 }
@@ -107,7 +108,7 @@ fn a_probe_lost_for_another_reason_is_repeated() {
         for segment in rig.sent_all() {
             let len = segment.data.len();
             if len > BASE && lost < 2 {
-                // Drop the probe and the segment after it, whose SACK would reveal the loss.
+                // Drop the probe, and also the segment after it, whose SACK would reveal the loss.
                 lost += 1;
             } else if segment.seq == ack {
                 largest = largest.max(len);
@@ -134,7 +135,8 @@ fn a_probe_retransmitted_in_pieces_proves_nothing() {
         }
     }
     assert!(rig.sent_all().iter().any(|out| out.data.len() > BASE));
-    // A router reports a smaller MTU. Everything is retransmitted in smaller segments, and arrives.
+    // A router reports a smaller MTU, so all data is retransmitted in smaller segments, which
+    // arrive.
     rig.icmp(&too_big(&rig, 1000, ack));
     for _ in 0..10 {
         for segment in rig.sent_all() {
