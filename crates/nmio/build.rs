@@ -1,8 +1,8 @@
 //! Checks for the system packages that the build needs, and compiles the steering program to BPF.
 //!
-//! The build scripts of libbpf and libxdp need most of these packages too, but their error messages
-//! do not name the package. If Cargo runs those scripts first, it shows their messages instead. The
-//! README has the full list.
+//! The build scripts of libbpf and libxdp need most of these packages too, but report missing ones
+//! less clearly. If Cargo runs those scripts first, it shows their messages instead. The README has
+//! the full list.
 
 use std::env;
 use std::io::Write as _;

@@ -11,7 +11,7 @@
 //! No port uses this crate yet. The crate itself loads no module, opens no device and makes no
 //! system call.
 //!
-//! # How it is used
+//! # How to use netmap
 //! 1. Open `/dev/netmap`.
 //! 2. Call `ioctl(fd, NIOCCTRL, &header)` with a [`nmreq_header`] of type [`NETMAP_REQ_REGISTER`].
 //!    Its body is a [`nmreq_register`] with [`NR_REG_ONE_NIC`] and a ring number.

@@ -16,7 +16,7 @@
 pub struct Sum(u64);
 
 impl Sum {
-    /// The sum of zero bytes of data.
+    /// The sum of an empty packet.
     pub const ZERO: Self = Self(0);
 
     /// Returns the sum of `bytes`, padded with a zero byte to an even length.

@@ -2,7 +2,7 @@
 
 use crate::frame::Resident;
 
-/// The copies of one prepared packet.
+/// The copies of one prepared resident packet.
 ///
 /// While a copy is in the TX ring, another copy is used. If all copies are in the ring, a new one
 /// is created and kept, so their number grows to the high-water mark.
@@ -110,7 +110,7 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Send,
-        /// A copy is returned but not sent, because the ring was full.
+        /// A copy is returned but not sent, because the TX ring is full.
         Give,
         /// The oldest copy in flight completes.
         Complete,

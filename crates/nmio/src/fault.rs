@@ -1,8 +1,8 @@
 //! A port that deliberately drops, duplicates, reorders and corrupts frames.
 //!
-//! [`Fault`] wraps any port. It tests the layers above on a bad network, even where the kernel
-//! cannot emulate one. A seed determines the faults that affect each frame. The rates can be given
-//! as text:
+//! [`Fault`] wraps any port. It simulates a bad network to the layers above, even for ports where
+//! the kernel cannot emulate one. A seed determines the faults that affect each frame. The rates
+//! can be given as text:
 //!
 //! ```
 //! use nmio::FaultConfig;

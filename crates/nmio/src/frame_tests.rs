@@ -231,7 +231,7 @@ impl World {
     }
 
     fn claim(&mut self, index: u32, len: usize) {
-        // SAFETY: the frames are not shared with the kernel.
+        // SAFETY: no kernel shares the frames.
         let frame = unsafe { self.pool.claim(index, len) };
         let offered = self.places.get(index as usize) == Some(&Place::Fill);
         assert_eq!(frame.is_some(), offered && len <= LAYOUT.capacity);
@@ -243,7 +243,7 @@ impl World {
     }
 
     fn complete(&mut self, index: u32) {
-        // SAFETY: the frames are not shared with the kernel, and no `Sending` outlives its step.
+        // SAFETY: no kernel shares the frames, and no `Sending` outlives its step.
         let completed = unsafe { self.pool.complete(index) };
         assert_eq!(completed, self.completes(index as usize));
     }
@@ -272,7 +272,7 @@ impl World {
                 self.seen[index] = matches!(self.places[index], Place::Tx | Place::ResidentTx);
             }
         }
-        // SAFETY: the frames are not shared with the kernel, and no `Sending` outlives its step.
+        // SAFETY: no kernel shares the frames, and no `Sending` outlives its step.
         assert_eq!(unsafe { self.pool.take_overdue() }, overdue);
     }
 
@@ -288,7 +288,7 @@ impl World {
             owners[index] += 1;
             assert_eq!(self.places[index], Place::Hand);
             assert_eq!(frame[..], self.bytes[index][..frame.len()]);
-            // SAFETY: the index belongs to a frame.
+            // SAFETY: the index is that of an existing frame.
             let data = unsafe { self.pool.0.data(frame.index) };
             assert_eq!(frame.as_ptr(), data.as_ptr());
         }
@@ -315,7 +315,7 @@ impl World {
         self.frames.clear();
         self.residents.clear();
         for index in 0..FRAMES as u32 {
-            // SAFETY: the frames are not shared with the kernel, and no `Sending` outlives its step.
+            // SAFETY: no kernel shares the frames, and no `Sending` outlives its step.
             unsafe {
                 self.pool.complete(index);
                 drop(self.pool.claim(index, 0));

@@ -42,7 +42,7 @@ pub(crate) struct LoopStatus {
 pub(crate) enum IdleAction {
     /// Polls again immediately.
     Spin,
-    /// Lets other threads run first.
+    /// Yields the CPU to other threads, then polls again.
     Yield,
     /// Lets the kernel poll the device once.
     Poll,

@@ -3,8 +3,8 @@
 
 use std::mem::size_of_val;
 
-/// Size of a large page on x86-64, and on aarch64 with pages of 4 KiB. Elsewhere the kernel rounds
-/// the range.
+/// Size in bytes of a large page on x86-64, and on aarch64 with pages of 4 KiB. On other systems,
+/// the kernel rounds the range.
 const LARGE_PAGE: usize = 2 << 20;
 /// Defined in linux/mman.h. The libc crate does not define it for every target.
 const MADV_COLLAPSE: i32 = 25;

@@ -492,7 +492,7 @@ impl Port for SimPort {
 /// The ports may be wrapped, for example in a [`Pcap`](crate::Pcap).
 ///
 /// # Errors
-/// Errors of the ports. A [`SimPort`] never fails.
+/// An error that one of the ports returned. A [`SimPort`] never fails.
 pub fn run_until<PA, HA, PB, HB>(
     clock: &SimClock,
     a: (&mut PA, &mut HA),

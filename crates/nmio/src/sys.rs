@@ -310,13 +310,13 @@ pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
 
 /// Moves the calling thread into a new network namespace.
 pub(crate) fn unshare_network() -> io::Result<()> {
-    // SAFETY: the call changes only this thread's namespace, no memory.
+    // SAFETY: the call changes only this thread's namespace and accesses no memory.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }
 
 /// Moves the calling thread into the network namespace `namespace`.
 pub(crate) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: the call changes only this thread's namespace, no memory.
+    // SAFETY: the call changes only this thread's namespace and accesses no memory.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
 }
 

@@ -40,7 +40,7 @@ pub enum DeviceError {
     /// This process lacks the privileges for the operation.
     #[error("no permission to {what} ({source}); {advice}")]
     Rights {
-        /// The operation, as words after "cannot".
+        /// The operation, phrased to follow "cannot".
         what: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -65,7 +65,7 @@ pub enum DeviceError {
     TagsStripped {
         /// The interface's name.
         interface: String,
-        /// The command that keeps tags in the frames.
+        /// The command that makes the device keep tags in the frames.
         remedy: String,
     },
     /// `offload=on` cannot work on this interface.
@@ -216,7 +216,7 @@ pub enum DeviceError {
     /// The steering program or its maps could not be set up.
     #[error("cannot {step}: {source}")]
     Steering {
-        /// The failed step, as words after "cannot".
+        /// The failed step, phrased to follow "cannot".
         step: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -252,7 +252,7 @@ pub enum DeviceError {
          short, use --mode memcopy, which needs less than pre-copy", bytes >> 20
     )]
     Memory {
-        /// Requested bytes.
+        /// Requested size, in bytes.
         bytes: u64,
         /// The kernel's error.
         source: io::Error,
@@ -365,7 +365,7 @@ pub enum DeviceError {
     /// A step of setting up a device failed.
     #[error("cannot {step}: {source}")]
     SetUp {
-        /// The step, as words after "cannot".
+        /// The step that failed, phrased to follow "cannot".
         step: String,
         /// The kernel's error.
         source: io::Error,

@@ -67,7 +67,7 @@ impl Queues {
 
 /// Whether to send super-segments.
 ///
-/// `AF_XDP` sends single frames only. So super-segments go through a packet socket, which copies
+/// `AF_XDP` can send only single frames. So super-segments go through a packet socket, which copies
 /// them once. `AF_XDP` in copy mode also copies each frame once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offload {

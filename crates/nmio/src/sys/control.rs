@@ -157,7 +157,7 @@ impl Control {
             bus: [0; 32],
             _rest: [0; 64],
         };
-        // SAFETY: the structure is the one for the command in its first word.
+        // SAFETY: the structure matches the command in its first word.
         unsafe { self.ethtool(name, &mut info) }?;
         Ok(info)
     }
@@ -169,11 +169,11 @@ impl Control {
             cmd: ETHTOOL_GFLAGS,
             data: 0,
         };
-        // SAFETY: the structure is the one for the command in its first word.
+        // SAFETY: the structure matches the command in its first word.
         unsafe { self.ethtool(name, &mut flags) }?;
         flags.cmd = ETHTOOL_SFLAGS;
         flags.data &= !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN);
-        // SAFETY: the structure is the one for the command in its first word.
+        // SAFETY: the structure matches the command in its first word.
         unsafe { self.ethtool(name, &mut flags) }
     }
 
@@ -183,7 +183,7 @@ impl Control {
             cmd: ETHTOOL_STXCSUM,
             data: 0,
         };
-        // SAFETY: the structure is the one for the command in its first word.
+        // SAFETY: the structure matches the command in its first word.
         unsafe { self.ethtool(name, &mut value) }
     }
 }

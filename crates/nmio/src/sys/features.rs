@@ -21,7 +21,7 @@ struct SetInfo {
     count: u32,
 }
 
-/// `struct ethtool_gstrings`.
+/// `struct ethtool_gstrings`: the names in one string set.
 #[repr(C)]
 struct Names {
     cmd: u32,
@@ -73,7 +73,7 @@ impl Control {
             mask: 1 << FEATURES,
             count: 0,
         };
-        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut info) }?;
         // The kernel writes one name per feature in the set, so `MOST` must suffice.
@@ -86,7 +86,7 @@ impl Control {
             count: info.count,
             texts: [[0; 32]; MOST],
         });
-        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut *names) }?;
         let mut features = Features {
@@ -99,7 +99,7 @@ impl Control {
                 _never_changed: 0,
             }; MOST / 32],
         };
-        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut features) }?;
         let is_on = |wanted: &&str| {

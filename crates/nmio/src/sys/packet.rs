@@ -21,7 +21,8 @@ pub(crate) const MAX_PACKETS: usize = 64;
 const PACKET_VNET_HDR: i32 = 15;
 const PACKET_QDISC_BYPASS: i32 = 20;
 
-/// The checksum field holds only the pseudo-header's sum; the receiver must complete it.
+/// Flag: the checksum field holds only the pseudo-header's sum, and the receiver must complete the
+/// checksum.
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;

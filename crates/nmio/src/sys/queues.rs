@@ -25,7 +25,7 @@ pub(crate) struct Channels {
     pub(crate) combined: bool,
 }
 
-/// `struct ethtool_channels`.
+/// `struct ethtool_channels`: the numbers of queues.
 #[repr(C)]
 #[derive(Default)]
 struct EthtoolChannels {
@@ -40,7 +40,7 @@ struct EthtoolChannels {
     combined: u32,
 }
 
-/// `struct ethtool_rxfh_indir`.
+/// `struct ethtool_rxfh_indir`: the flow table.
 #[repr(C)]
 struct FlowTable {
     cmd: u32,
@@ -55,7 +55,7 @@ impl Control {
             cmd: ETHTOOL_GCHANNELS,
             ..EthtoolChannels::default()
         };
-        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut told) }.ok()?;
         let [rx, tx] = [told.rx, told.tx].map(|own| own.saturating_add(told.combined));
@@ -105,7 +105,7 @@ impl Control {
             size: MAX_FLOW_TABLE as u32,
             rings: [0; MAX_FLOW_TABLE],
         });
-        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut *table) }.ok()?;
         table.rings.get(..table.size as usize).map(<[u32]>::to_vec)

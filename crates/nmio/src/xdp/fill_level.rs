@@ -6,7 +6,7 @@
 //!
 //! A burst that nearly empties the fill ring raises the level. After `CALM` received frames without
 //! another burst, the level falls. A queue that never drains counts as a single burst, so its level
-//! falls too. There, more frames would only delay each packet.
+//! falls too. On such a queue, more frames would only delay each packet.
 
 /// Number of slots in the fill ring. This is also the level during bursts.
 pub(super) const FILL_RING: u32 = 8192;

@@ -46,7 +46,8 @@ pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()
     if sizes(map)? != (4, 4) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: the map's keys and values have 4 bytes each, as the pointers do.
+    // SAFETY: the map's keys and values have 4 bytes each, like the `u32`s that the pointers refer
+    // to.
     let result = unsafe {
         libbpf_sys::bpf_map_update_elem(
             map.as_raw_fd(),

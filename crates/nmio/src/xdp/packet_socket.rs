@@ -1,8 +1,8 @@
 //! Sends super-segments through a packet socket that bypasses the TX ring.
 //!
-//! `AF_XDP` sends single frames only. A packet socket accepts a run of segments as one packet with
-//! a `virtio_net_hdr`. The device segments the packet. If the receiver is on this host, the packet
-//! stays whole.
+//! `AF_XDP` can send only single frames. A packet socket accepts a run of segments as one packet
+//! with a `virtio_net_hdr`. The device segments the packet. If the receiver is on this host, the
+//! packet stays whole.
 //!
 //! A flush is one `sendmmsg`. The socket is used only for sending. Packets are received through the
 //! rings, which do not tell whether a checksum is complete.

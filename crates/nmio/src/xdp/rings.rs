@@ -71,8 +71,8 @@ pub(super) enum Copying {
 pub(super) struct Rings {
     pool: Pool,
     umem: Umem,
-    /// The descriptor of each chunk, from `Umem::new`. Descriptors cannot be created in another
-    /// way.
+    /// The descriptor of each chunk. They are stored because only `Umem::new` can create
+    /// descriptors.
     chunks: Box<[FrameDesc]>,
     chunk_shift: u32,
     tx: TxQueue,

@@ -28,7 +28,7 @@ pub(crate) struct Namespace(File);
 impl Namespace {
     /// Moves the calling thread into a new namespace.
     pub(crate) fn unshare() -> Self {
-        // SAFETY: the call changes only this thread's namespace, no memory.
+        // SAFETY: the call changes only this thread's namespace and accesses no memory.
         let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
         assert_eq!(
             result,
@@ -48,7 +48,7 @@ impl Namespace {
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
-                // SAFETY: the call changes only this thread's namespace, no memory.
+                // SAFETY: the call changes only this thread's namespace and accesses no memory.
                 let result = unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) };
                 assert_eq!(result, 0, "{}", io::Error::last_os_error());
                 work()

@@ -447,8 +447,8 @@ fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
 /// Packets to one client must not block a server for all clients.
 #[test]
 fn the_kernel_segments_what_the_device_refuses() {
-    // The port notices soon that the device stopped segmenting TCP. It does not query the device
-    // about UDP, so that takes longer.
+    // The port soon notices that the device no longer segments TCP. It does not query the device
+    // about UDP, so it reacts only after many refusals.
     let without = |kind| format!("ethtool -K srv tx-{kind}-segmentation off");
     passes("xdp:srv", &[&without("tcp6")], Some(ACK), 100);
     passes("xdp:srv", &[&without("udp")], None, 5_000);

@@ -1,5 +1,5 @@
-//! 802.1Q tags over a real device: which frames reach the ring, and that tags stay unchanged in
-//! both directions.
+//! Tests of 802.1Q tags over a real device: which frames reach the ring, and whether tags stay
+//! unchanged in both directions.
 
 use std::thread;
 
