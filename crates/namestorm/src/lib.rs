@@ -113,6 +113,7 @@ mod check;
 mod compile;
 mod counters;
 mod edns;
+mod fields;
 mod gather;
 mod hashed_question;
 mod hook;

@@ -403,13 +403,107 @@ fn times_with_units_and_any_layout_are_read() {
     assert_eq!(ttl(b"\x03www\x07example\x03org\x00", 28), 3_600);
 }
 
+/// Loads two texts that must be the same zone.
+#[track_caller]
+fn same(text: &str, written_out: &str) {
+    let zone = |text: &str| {
+        let loaded = load_text("f", Some("example.org"), text);
+        format!(
+            "{:?}",
+            loaded
+                .unwrap_or_else(|report| panic!("{text}: {report}"))
+                .zone
+        )
+    };
+    assert_eq!(zone(text), zone(written_out), "{text}");
+}
+
+#[test]
+fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
+    let sub = "$ORIGIN sub.example.org.\n";
+    for data in [
+        "NS @",
+        "MX 10 @",
+        "mx 10 @ ; not @ here",
+        "TYPE15 10 @",
+        "PTR @",
+        "MB @",
+        "MD @",
+        "MF @",
+        "MG @",
+        "MR @",
+        "MINFO @ @",
+        "RP @ @",
+        "SRV 0 0 80 @",
+        "SRV (0 0\n 80 ; @\n @)",
+        "SRV (0 0 80 @) ; (",
+        "NAPTR 1 2 \"u\" \"E2U+sip\" \"\" @",
+        "DNAME @",
+        "NSEC @ A MX",
+        "RRSIG A 8 2 60 20300101000000 20290101000000 7 @ AAAA",
+        "IPSECKEY 10 3 2 @ AQNR",
+        "SVCB 1 @ alpn=h2",
+        "HTTPS 0 @",
+    ] {
+        let named = data.replace(" @", " sub.example.org.");
+        let text = |data: &str| format!("{START}{sub}a 60 {data}\n");
+        same(&text(data), &text(&named));
+    }
+    // A CNAME has its name alone, and the SOA record is the first.
+    same(
+        &format!("{START}{sub}a 60 CNAME @\n60 CNAME (@)\n"),
+        &format!("{START}{sub}a 60 CNAME sub.example.org.\n60 CNAME sub.example.org.\n"),
+    );
+    same(
+        "@ 60 SOA @ @ (1 2h 3 4 5)\n@ 60 NS @\n@ 60 A 192.0.2.1\n",
+        "@ 60 SOA example.org. example.org. 1 7200 3 4 5\n@ 60 NS example.org.\n@ 60 A 192.0.2.1\n",
+    );
+    same(
+        "@ 60 SOA 1h @ 1 2 3 4 5\n@ 60 NS 1h\n1h 60 A 192.0.2.1\n",
+        "@ 60 SOA 1h.example.org. example.org. 1 2 3 4 5\n@ 60 NS 1h\n1h 60 A 192.0.2.1\n",
+    );
+    // After an error the origin is still the same, and a directive can name it.
+    let text = |data| format!("$ORIGIN @\n{START}{sub}$ORIGIN @\na 60 NS {data}\n");
+    same(&text("@"), &text("sub.example.org."));
+    finds(&format!("{sub}a 60 A bad\nb 60 NS @\n"), &["f:5: "]);
+    let report = load_text("..", None, "a. 60 NS @\n")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        report.contains("a relative name, and no origin"),
+        "{report}"
+    );
+}
+
+#[test]
+fn an_at_sign_elsewhere_is_a_character() {
+    for (data, written_out) in [
+        ("TXT @", "TXT \"\\064\""),
+        ("TXT a @ \"@\"", "TXT a \\064 \"\\064\""),
+        ("HINFO @ @", "HINFO \"\\064\" \"\\064\""),
+        ("CAA 0 issue @", "CAA 0 issue \"\\064\""),
+        (
+            "NAPTR 1 2 @ @ @ @",
+            "NAPTR 1 2 \\064 \\064 \\064 example.org.",
+        ),
+        ("MX 1 \\@", "MX 1 \\064"),
+        ("MX 1 @a", "MX 1 \\064a"),
+        ("MX 1 a@", "MX 1 a\\064"),
+        ("MX 1 @.example.org.", "MX 1 \\064.example.org."),
+        ("SVCB 1 @ key65000=@", "SVCB 1 example.org. key65000=\\064"),
+    ] {
+        let text = |data: &str| format!("{START}a 60 {data}\n");
+        same(&text(data), &text(written_out));
+    }
+}
+
 #[test]
 fn included_files_are_read_where_they_are_included() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write(
         "zone",
-        &format!("$TTL 60\n{START}$INCLUDE hosts\n$INCLUDE hosts sub\nlast A 192.0.2.9\n"),
+        &format!("$TTL 60\n{START}$INCLUDE hosts @\n$INCLUDE hosts sub\nlast A 192.0.2.9\n"),
     );
     write("hosts", "$ORIGIN deep\nhost A 192.0.2.7\n");
     let spec = |file: &str| ZoneSpec {

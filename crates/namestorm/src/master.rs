@@ -2,10 +2,13 @@
 //! directive, with the line at which it starts.
 //!
 //! The `domain` crate parses the entries. Splitting the text first gives each record its line, and
-//! lets the loader continue after an error. It also allows times with units (`1h30m`), which other
-//! name servers accept but the `domain` crate does not.
+//! lets the loader continue after an error. It also allows times with units (`1h30m`) and `@` for
+//! the origin in record data, which the `domain` crate does not.
 
 use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::fields;
 
 /// The largest TTL, in seconds (RFC 2181, section 8).
 pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
@@ -144,9 +147,14 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Returns the ranges of an entry's tokens: unquoted text between blanks, parentheses, quotes and
-/// comments.
-fn tokens(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+/// The first field of an SOA record that is a time: the refresh interval.
+const FIRST_SOA_TIME: usize = 3;
+/// The origin, as the `domain` crate reads it in a name's place.
+const ORIGIN: &str = "\"\"";
+
+/// Returns the ranges of an entry's tokens: quoted strings with their quotes, and unquoted text
+/// between blanks, parentheses, quotes and comments.
+fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let bytes = text.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -154,11 +162,14 @@ fn tokens(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
             match bytes.get(at)? {
                 b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' => at += 1,
                 b';' => at = line_end(bytes, at),
-                b'"' => at = quoted_end(bytes, at + 1)? + 1,
                 _ => break,
             }
         }
         let start = at;
+        if bytes[at] == b'"' {
+            at = quoted_end(bytes, at + 1)? + 1;
+            return Some(start..at);
+        }
         while let Some(byte) = bytes.get(at) {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' | b';' | b'"' => break,
@@ -169,6 +180,35 @@ fn tokens(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
         at = at.min(bytes.len());
         Some(start..at)
     })
+}
+
+/// A text with some of its tokens replaced.
+#[derive(Default)]
+struct Rewritten {
+    out: Option<String>,
+    /// End of the part of the text that is in `out`.
+    copied: usize,
+}
+
+impl Rewritten {
+    /// Replaces a token, which lies behind all tokens replaced so far.
+    fn replace(&mut self, text: &str, token: Range<usize>, by: &str) {
+        let out = self.out.get_or_insert_default();
+        out.push_str(&text[self.copied..token.start]);
+        out.push_str(by);
+        self.copied = token.end;
+    }
+
+    /// Returns the whole text.
+    fn finish(self, text: &str) -> Cow<'_, str> {
+        match self.out {
+            Some(mut out) => {
+                out.push_str(&text[self.copied..]);
+                Cow::Owned(out)
+            }
+            None => Cow::Borrowed(text),
+        }
+    }
 }
 
 /// Parses a time with units into seconds. The text is one or more numbers, each followed by a unit
@@ -197,10 +237,11 @@ fn seconds(token: &str) -> Option<u32> {
     (number.is_none() && !token.is_empty()).then_some(total)
 }
 
-/// The fields before an entry's type.
+/// An entry's text for the `domain` crate, and what was found in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryFields<'a> {
-    /// The entry's text, with all times converted to seconds.
+    /// The entry's text, with all times converted to seconds and each `@` in the place of a name
+    /// replaced.
     pub text: Cow<'a, str>,
     /// The entry states a TTL, or is a `$TTL` directive.
     pub has_ttl: bool,
@@ -211,31 +252,34 @@ pub(crate) struct EntryFields<'a> {
 }
 
 /// Reads the fields before an entry's type. Converts times with units to seconds: the TTL, `$TTL`,
-/// and the times of an SOA record.
+/// and the times of an SOA record. Replaces each `@` that stands for the origin (RFC 1035, section
+/// 5.1) in record data and directives; the `domain` crate replaces it only as owner.
 pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let is_directive = text.starts_with('$');
-    let is_ttl_directive = is_directive
-        && text
-            .get(..4)
-            .is_some_and(|t| t.eq_ignore_ascii_case("$TTL"));
-    let mut rewritten: Option<String> = None;
+    let directive = tokens(text).next().filter(|_| is_directive);
+    let directive = directive.map(|range| &text[range]);
+    let is_ttl_directive = directive.is_some_and(|name| name.eq_ignore_ascii_case("$TTL"));
+    let mut rewritten = Rewritten::default();
     let mut has_ttl = is_ttl_directive;
     let mut bad_ttl = None;
-    let mut copied = 0;
     // Unless the entry is indented, its first token is the owner or the directive's name.
     let indented = text.starts_with([' ', '\t', '\r']);
+    // The fields of the data, once the type is known, and the index of the next one.
+    let directive = directive.filter(|_| !is_ttl_directive);
+    let mut data = directive.map(|name| (fields::of_directive(name), 0));
     let mut is_soa = false;
-    let mut type_seen = false;
     for range in tokens(text).skip(usize::from(!indented)) {
-        if is_directive && !is_ttl_directive {
-            break;
-        }
         let token = &text[range.clone()];
-        if type_seen && !is_soa {
-            break;
-        }
-        let time = seconds(token);
-        if !type_seen {
+        let mut time = seconds(token);
+        let mut is_origin = false;
+        if let Some((fields, index)) = &mut data {
+            if fields.is_empty() && !is_soa {
+                break;
+            }
+            is_origin = token == "@" && fields::is_name(fields, *index);
+            time = time.filter(|_| is_soa && *index >= FIRST_SOA_TIME);
+            *index += 1;
+        } else {
             let ttl = time.or_else(|| token.parse().ok());
             if ttl.is_some_and(|ttl| ttl <= MAX_TTL) {
                 has_ttl = true;
@@ -243,26 +287,20 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
                 has_ttl = true;
                 bad_ttl = bad_ttl.or(Some(token));
             } else if !is_class(token) {
-                type_seen = true;
                 is_soa = token.eq_ignore_ascii_case("SOA");
+                // The look-up is needed only if a field can be `@`.
+                let may_be_origin = text[range.end..].contains('@');
+                data = Some((if may_be_origin { fields::of(token) } else { "" }, 0));
             }
         }
         if let Some(time) = time {
-            let out = rewritten.get_or_insert_default();
-            out.push_str(&text[copied..range.start]);
-            out.push_str(&time.to_string());
-            copied = range.end;
+            rewritten.replace(text, range, &time.to_string());
+        } else if is_origin {
+            rewritten.replace(text, range, ORIGIN);
         }
     }
-    let text = match rewritten {
-        Some(mut out) => {
-            out.push_str(&text[copied..]);
-            Cow::Owned(out)
-        }
-        None => Cow::Borrowed(text),
-    };
     EntryFields {
-        text,
+        text: rewritten.finish(text),
         has_ttl,
         is_directive,
         bad_ttl,

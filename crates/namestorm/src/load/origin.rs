@@ -66,6 +66,10 @@ pub(super) fn leading_origin(text: &str) -> Option<(u32, Vec<u8>)> {
         if first.eq_ignore_ascii_case("$ORIGIN") && !entry.text.starts_with([' ', '\t']) {
             let word = words.next()?;
             let word = word.split(';').next().unwrap_or(word);
+            if word == "@" {
+                // The origin stays the same.
+                continue;
+            }
             return Some((entry.line, name::parse(word)?));
         }
         if !first.eq_ignore_ascii_case("$TTL") {
