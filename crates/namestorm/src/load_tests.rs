@@ -44,12 +44,12 @@ fn finds(text: &str, expected: &[&str]) {
 fn errors_have_their_line() {
     finds(
         "www A\n",
-        &["f:4: fields are missing at the end: \"www A\""],
+        &["f:4: fields are missing at the end; write A ADDRESS: \"www A\""],
     );
     finds("\nwww A 1.2.3.4.5\n", &["f:5: "]);
     finds(
         "www A 1.2.3.4 5\n",
-        &["f:4: more fields than the record type has"],
+        &["f:4: more fields than the record type has; write A ADDRESS: \"www A 1.2.3.4 5\""],
     );
     finds("www NOTYPE x\n", &["f:4: a known record type is missing"]);
     finds("www IN\n", &["f:4: "]);
@@ -133,6 +133,33 @@ fn errors_have_their_line() {
         &format!("{label} A 1.2.3.4\n"),
         &["f:4: a label or name is too long"],
     );
+}
+
+#[test]
+fn errors_name_the_fields_of_the_type() {
+    finds(
+        "www mx host\n",
+        &["f:4: a field must be a number; write MX PREFERENCE HOST-NAME: \"www mx "],
+    );
+    finds(
+        "www SRV 0 0 host\n",
+        &["f:4: a field must be a number; write SRV PRIORITY WEIGHT PORT HOST-NAME: "],
+    );
+    finds(
+        "www CAA 0 issue\n",
+        &["f:4: fields are missing at the end; write CAA FLAGS TAG \"VALUE\": "],
+    );
+    let long = "x".repeat(256);
+    finds(
+        &format!("www 60 TXT a \"{long}\"\nwww 60 TXT {long}\nwww 60 HINFO a {long}\n"),
+        &[
+            "f:4: a string has at most 255 bytes; write a longer text as several quoted strings: ",
+            "f:5: a string has at most 255 bytes; ",
+            "f:6: a string has at most 255 bytes; ",
+        ],
+    );
+    let long = "x".repeat(255);
+    finds(&format!("www 60 TXT \"{long}\" \"{long}\"\n"), &[]);
 }
 
 #[test]
@@ -470,7 +497,7 @@ fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
         .unwrap_err()
         .to_string();
     assert!(
-        report.contains("a relative name, and no origin"),
+        report.contains("a relative name without an origin"),
         "{report}"
     );
 }

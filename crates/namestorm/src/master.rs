@@ -247,6 +247,8 @@ pub(crate) struct EntryFields<'a> {
     pub has_ttl: bool,
     /// The entry is a directive (`$…`), not a record.
     pub is_directive: bool,
+    /// The type, if the entry is a record.
+    pub rtype: Option<&'a str>,
     /// The text in the place of a TTL, if it is not a TTL.
     pub bad_ttl: Option<&'a str>,
 }
@@ -267,6 +269,7 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     // The fields of the data, once the type is known, and the index of the next one.
     let directive = directive.filter(|_| !is_ttl_directive);
     let mut data = directive.map(|name| (fields::of_directive(name), 0));
+    let mut rtype = None;
     let mut is_soa = false;
     for range in tokens(text).skip(usize::from(!indented)) {
         let token = &text[range.clone()];
@@ -287,6 +290,7 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
                 has_ttl = true;
                 bad_ttl = bad_ttl.or(Some(token));
             } else if !is_class(token) {
+                rtype = Some(token);
                 is_soa = token.eq_ignore_ascii_case("SOA");
                 // The look-up is needed only if a field can be `@`.
                 let may_be_origin = text[range.end..].contains('@');
@@ -303,6 +307,7 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
         text: rewritten.finish(text),
         has_ttl,
         is_directive,
+        rtype,
         bad_ttl,
     }
 }

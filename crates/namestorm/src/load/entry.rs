@@ -8,6 +8,7 @@ use domain::base::iana::Class;
 use domain::base::name::ToName;
 use domain::zonefile::inplace::{self, ScannedDname, ScannedRecord, Zonefile};
 
+use crate::fields;
 use crate::master::{self, MAX_TTL};
 use crate::name;
 
@@ -98,7 +99,7 @@ impl EntryParser {
             Ok(entry) => entry,
             Err(error) => {
                 self.start_again();
-                return Err(explain(&error, text));
+                return Err(explain(&error, text, prepared.rtype));
             }
         };
         match entry {
@@ -144,8 +145,8 @@ impl EntryParser {
     }
 }
 
-/// Rewrites the parser's error so that it says how to correct the entry.
-fn explain(error: &inplace::Error, text: &str) -> String {
+/// Rewrites the parser's error so that it says how to correct the entry, whose type is `rtype`.
+fn explain(error: &inplace::Error, text: &str, rtype: Option<&str>) -> String {
     let shown = error.to_string();
     // The message starts with the parser's own line and column numbers.
     let message = shown.split_once(": ").map_or(shown.as_str(), |(_, m)| m);
@@ -156,11 +157,16 @@ fn explain(error: &inplace::Error, text: &str) -> String {
         }
         "missing origin" => "a relative name without an origin: give ORIGIN=FILE, or an $ORIGIN",
         "missing last owner" => "the record has no owner, and no earlier record has one",
-        "trailing tokens" => "more fields than the record type has",
-        "unexpected end of entry" | "short buffer" => "fields are missing at the end",
+        "trailing tokens" => &with_fields("more fields than the record type has", rtype),
+        "unexpected end of entry" | "short buffer" => {
+            &with_fields("fields are missing at the end", rtype)
+        }
         "bad name" => "a label or name is too long or empty",
         "decimal number overflow" => "a number is too large for its field",
-        "expected decimal number" => "a field must be a number",
+        "expected decimal number" => &with_fields("a field must be a number", rtype),
+        "bad charstr" => {
+            "a string has at most 255 bytes; write a longer text as several quoted strings"
+        }
         "bad symbol: illegal escape sequence" => {
             "an escape is \\ and three digits, \\000 to \\255, or \\ before any other character"
         }
@@ -171,6 +177,15 @@ fn explain(error: &inplace::Error, text: &str) -> String {
         other => return explain_word(other, text),
     };
     format!("{meaning}: \"{}\"", excerpt(text))
+}
+
+/// Appends the fields that the data of the type has.
+fn with_fields(meaning: &str, rtype: Option<&str>) -> String {
+    let rtype = rtype.unwrap_or_default();
+    match fields::of(rtype) {
+        "" => meaning.to_owned(),
+        fields => format!("{meaning}; write {} {fields}", rtype.to_ascii_uppercase()),
+    }
 }
 
 /// Rewrites those errors of the parser that quote a word of the entry.
