@@ -187,6 +187,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         Counted {
             partial_checksums: first.partial_checksums + second.partial_checksums,
             evicted: first.evicted + second.evicted,
+            app_errors: first.app_errors + second.app_errors,
         }
     }
 

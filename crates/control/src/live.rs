@@ -169,6 +169,7 @@ mod tests {
         let counted = Counted {
             partial_checksums: 3,
             evicted: 5,
+            app_errors: 7,
         };
         let mut slot = published.try_write().unwrap();
         slot.fill(port, counted, |tally| {
@@ -196,6 +197,7 @@ mod tests {
         assert_eq!(now.tally().drops()[0].to_string(), "fragment 2");
         let counted = published[0].counted();
         assert_eq!((counted.partial_checksums, counted.evicted), (3, 5));
+        assert_eq!(counted.app_errors, 7);
     }
 
     #[test]

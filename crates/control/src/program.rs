@@ -196,6 +196,8 @@ pub struct Counted {
     pub partial_checksums: u64,
     /// Connections that were evicted in favour of others.
     pub evicted: u64,
+    /// Requests that failed because the application or hook returned an error.
+    pub app_errors: u64,
 }
 
 /// The size of the packets that are prepared for sending.

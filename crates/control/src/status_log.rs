@@ -13,6 +13,7 @@ use nmio::device::{Change, Monitor, QueueAccess};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::live::Published;
+use crate::program::Counted;
 
 /// Interval between two readings of counts and changes.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
@@ -47,6 +48,7 @@ pub(crate) struct StatusLog<'a> {
     workers: &'a [Published],
     partial_checksums: Growth,
     evicted: Growth,
+    app_errors: Growth,
     /// `None` after an error of the kernel.
     monitor: Option<Monitor>,
     interface: String,
@@ -63,6 +65,7 @@ impl<'a> StatusLog<'a> {
             workers,
             partial_checksums: Growth::default(),
             evicted: Growth::default(),
+            app_errors: Growth::default(),
             monitor: Some(interface.monitor()?),
             interface: interface.name().to_owned(),
             own: interface.is_own(),
@@ -105,18 +108,25 @@ impl<'a> StatusLog<'a> {
     }
 
     fn log_counts(&mut self, now: Instant) {
-        let counted = self.workers.iter().map(Published::counted);
-        let (partial, evicted) = counted.fold((0, 0), |(partial, evicted), one| {
-            (partial + one.partial_checksums, evicted + one.evicted)
-        });
-        if let Some(packets) = self.partial_checksums.take(partial, now) {
+        let mut sum = Counted::default();
+        for counted in self.workers.iter().map(Published::counted) {
+            sum.partial_checksums += counted.partial_checksums;
+            sum.evicted += counted.evicted;
+            sum.app_errors += counted.app_errors;
+        }
+        if let Some(packets) = self.partial_checksums.take(sum.partial_checksums, now) {
             tracing::warn!(
                 "packets dropped because of partial checksums: {packets}; their senders leave \
                  checksums to a device that does not compute them, such as a container's veth; run \
                  ethtool -K PEER tx off at the sender's end, or add partial-checksums to --device"
             );
         }
-        if let Some(connections) = self.evicted.take(evicted, now) {
+        if let Some(requests) = self.app_errors.take(sum.app_errors, now) {
+            tracing::warn!(
+                "requests that failed because the application or hook returned an error: {requests}"
+            );
+        }
+        if let Some(connections) = self.evicted.take(sum.evicted, now) {
             tracing::info!(
                 "connections evicted because they made the least progress: {connections}"
             );

@@ -82,7 +82,10 @@ impl Assembler {
             Ok(Verdict::Refused) => Resolution::Refused,
             Ok(Verdict::Zone) => answers.resolve_behind_hook(qtype, name, key, &mut self.wildcard),
             // SERVFAIL lets the client try another server.
-            Err(_) => Resolution::Broken,
+            Err(_) => {
+                counters.hook_errors += 1;
+                Resolution::Broken
+            }
         };
         counters.hooked += 1;
         Some(self.compose(answers, (name, qtype), key, found))

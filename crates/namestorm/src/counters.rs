@@ -13,8 +13,10 @@ pub struct Counters {
     pub truncated: u64,
     /// Replies assembled from prepared pieces: wildcard matches, referrals and negative answers.
     pub assembled: u64,
-    /// Replies from the hook.
+    /// Replies from the hook, including those with SERVFAIL because the hook returned an error.
     pub hooked: u64,
+    /// Replies with SERVFAIL because the hook returned an error.
+    pub hook_errors: u64,
     /// Queries with EDNS.
     pub edns: u64,
     /// Messages dropped because they are shorter than a DNS header.

@@ -28,7 +28,8 @@ pub trait Hook {
     /// A query over TCP may be passed again if there was no room for its reply.
     ///
     /// # Errors
-    /// Returns an error if a record is refused. The client then gets SERVFAIL.
+    /// Returns an error if a record is refused. The client then gets SERVFAIL. The log and the
+    /// summary report the number of such errors.
     fn answer(
         &mut self,
         question: &Question<'_>,

@@ -263,6 +263,12 @@ fn example(zone: &Zone) -> String {
     }
 }
 
+/// Returns the number of errors that a worker's hook has returned, over UDP and TCP.
+fn hook_errors<H: Hook>(server: &UdpAndTcp<H>) -> u64 {
+    let (udp, tcp) = (server.dns().counters(), server.tcp().app().counters());
+    udp.hook_errors + tcp.hook_errors
+}
+
 /// Returns random numbers from the system, taken from the seeds of the standard library's hash
 /// tables.
 fn random_seed() -> [u64; 4] {
@@ -386,6 +392,7 @@ where
         Counted {
             partial_checksums: udp.partial_checksum + tcp.partial_checksum,
             evicted: tcp.evicted,
+            app_errors: hook_errors(server),
         }
     }
 
@@ -401,6 +408,7 @@ where
         tally.event("assembled", udp.assembled + tcp.assembled);
         if self.answers.has_hooked() {
             tally.event("answered by the hook", udp.hooked + tcp.hooked);
+            tally.event("hook errors", hook_errors(server));
         }
         let over_tcp = server.tcp().counters();
         tally.event("TCP connections", over_tcp.accepted);

@@ -5,13 +5,15 @@ mod harness;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use control::{Program as _, Tally};
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
 use harness::{CLIENT_PORT, Client, FORMS, MODES, Query, name, prepare_hooked};
 use namestorm::{
-    Answers, Form, Hook, HookNameError, Name, Question, RecordError, Records, Responder, Rrset,
-    Section, Transport, Verdict, Zones, load_text, rtype,
+    Answers, Form, Hook, HookNameError, Name, Namestorm, Question, RecordError, Records, Responder,
+    Rrset, Section, Transport, Verdict, Zones, load_text, rtype,
 };
+use nmio::sim::Sink;
 use nmio::{Handler, Instant};
 use proptest::prelude::*;
 use testkit::CLIENT;
@@ -226,6 +228,33 @@ fn each_verdict_gives_its_answer_over_udp_and_tcp() {
         let failed = head(&query, 0x8102, [0; 3]);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), failed);
     }
+}
+
+impl control::Named for PresetHook {
+    const NAME: &'static str = "preset";
+    const PORT: u16 = 53;
+}
+
+#[test]
+fn errors_of_the_hook_are_counted_for_the_summary_and_the_log() {
+    let answers = answers(FORMS[0]);
+    let hook = with_text(&[b'x'; 300]);
+    let mut client = Client::with_hook(&answers, MODES[0], false, hook);
+    let query = query("hook.example.org", rtype::TXT);
+    let failed = head(&query, 0x8102, [0; 3]);
+    for _ in 0..2 {
+        assert_eq!(client.ask(&query.bytes()).unwrap(), failed);
+    }
+    let zone = load_text("zone", Some("example.org."), ZONE).unwrap().zone;
+    let mut zones = Zones::new(vec![zone]).unwrap();
+    zones.hook(HOOKED[0]).unwrap();
+    let program = Namestorm::with_hook(&zones, |_| Ok(PresetHook::default())).unwrap();
+    let server = &client.server.transports;
+    let mut tally = Tally::default();
+    program.tally::<Sink>(server, &mut tally);
+    assert_eq!(tally.of("hook errors"), Some(2));
+    assert_eq!(tally.of("SERVFAIL"), Some(2));
+    assert_eq!(program.counted::<Sink>(server).app_errors, 2);
 }
 
 #[test]

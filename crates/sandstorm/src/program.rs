@@ -261,6 +261,7 @@ where
         Counted {
             partial_checksums: tcp.partial_checksum,
             evicted: tcp.evicted,
+            ..Counted::default()
         }
     }
 
