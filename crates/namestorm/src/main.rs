@@ -44,7 +44,7 @@ struct Serve {
     zones: Vec<ZoneSpec>,
 
     /// Refuse to start if a zone cannot be loaded. Without this option the other zones are served,
-    /// and queries for the broken zone get SERVFAIL.
+    /// and queries for the broken zone get SERVFAIL. In both cases at least one zone must load.
     #[arg(long)]
     strict: bool,
 

@@ -51,11 +51,8 @@ pub enum LoadError {
         /// Number of zones given.
         all: usize,
     },
-    /// No zone could be loaded, and no zone's name is known.
-    #[error(
-        "no zone can be loaded, and no zone's name is known: correct the errors above, or give \
-         ORIGIN=FILE"
-    )]
+    /// No zone could be loaded.
+    #[error("no zone can be loaded: correct the errors above")]
     Nothing,
     /// The answers do not fit the index.
     #[error("the answers take more than 32 GiB; serve fewer zones")]
@@ -91,8 +88,8 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
 
 impl Namestorm {
     /// Reads the zones of `specs` and prepares their answers. Passes progress messages, warnings
-    /// and errors to `say`, line by line. Queries for zones that cannot be loaded get SERVFAIL. If
-    /// `strict` is set, such a zone is an error instead.
+    /// and errors to `say`, line by line. Queries for zones that cannot be loaded get SERVFAIL. At
+    /// least one zone must be loaded, or all of them if `strict` is set.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -105,6 +102,9 @@ impl Namestorm {
     ) -> Result<Self, LoadError> {
         let start = Instant::now();
         let Gathered { zones, lost } = gather(specs, say);
+        if zones.iter().len() == 0 {
+            return Err(LoadError::Nothing);
+        }
         if strict && !lost.is_empty() {
             // The errors of broken zones have already been reported.
             for twice in lost.iter().filter(|lost| lost.is_given_twice()) {
@@ -117,12 +117,6 @@ impl Namestorm {
         }
         for lost in &lost {
             say(lost.to_string());
-        }
-        if zones.iter().len() + zones.broken().len() == 0 {
-            return Err(LoadError::Nothing);
-        }
-        if zones.iter().len() == 0 {
-            say("no zone could be loaded: every query gets SERVFAIL or REFUSED".into());
         }
         let no_hook: MakeNoHook = |_| Ok(NoHook);
         let this = Self::prepare(&zones, form, start, no_hook, say)?;

@@ -117,8 +117,11 @@ fn an_error_is_one_message_with_the_remedy() {
     fs::write(folder.path().join("index.html"), "a page").unwrap();
     let message = run(&["--web", "/nowhere", "--zone", "/nowhere.zone"]);
     assert!(message.contains("/nowhere"), "{message}");
-    let message = run(&["--web", place, "--zone", "/nowhere.zone", "--strict"]);
-    assert!(message.contains("/nowhere.zone"), "{message}");
+    for strict in [&[][..], &["--strict"]] {
+        let message = run(&[&["--web", place, "--zone", "/nowhere.zone"], strict].concat());
+        assert!(message.contains("/nowhere.zone"), "{message}");
+        assert!(message.contains("no zone can be loaded"), "{message}");
+    }
     let zone = tempfile::NamedTempFile::with_suffix(".zone").unwrap();
     fs::write(zone.path(), ZONE).unwrap();
     let zone = zone.path().to_str().unwrap();

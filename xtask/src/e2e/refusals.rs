@@ -32,6 +32,8 @@ const CONTENT: &str = "\
     odd entries, --strict | sandstorm serve BAD/odd --strict TAP | 4 | way-out; dangling; pipe; --strict
     a zone file that is not there | namestorm check /nowhere/x.zone | 3 | /nowhere/x.zone
     no zone at all | namestorm serve TAP | 3 | --zone
+    a missing zone file to serve | namestorm serve --zone /nowhere/x.zone TAP | 2 | /nowhere/x.zone; no zone
+    a faulty zone, --strict | namestorm serve --strict --zone ZONE --zone BAD/bad-type.zone TAP | 3 | bad-type.zone:6; --strict
     two zones of one name | namestorm serve --strict --zone ZONE --zone ZONE TAP | 3 | storm.test
     no rights, AF_XDP | NOBODY sandstorm serve SITE --device xdp:srv0 | 1 | right
     no rights, generic | NOBODY sandstorm serve SITE --device xdp:srv0,generic | 1 | right
@@ -90,8 +92,8 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     }
     for (name, _, at) in ZONES {
         let file = format!("BAD/{name}.zone");
-        let serve = format!("namestorm serve --strict --zone {file} TAP");
-        refuse(name, &serve, "3", &format!("{file}{at}"));
+        let serve = format!("namestorm serve --zone {file} TAP");
+        refuse(name, &serve, "3", &format!("{file}{at}; no zone"));
         refuse(
             name,
             &format!("namestorm check {file}"),
