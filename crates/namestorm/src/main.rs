@@ -40,7 +40,7 @@ enum Command {
 struct Serve {
     /// Zone file to serve. Without ORIGIN the zone's name is the file's first $ORIGIN, the owner of
     /// its SOA record, or the file's own name. Repeat the option for more zones.
-    #[arg(long = "zone", required = true, num_args = 1.., value_name = "[ORIGIN=]FILE")]
+    #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
     /// Refuse to start if a zone cannot be loaded. Without this option the other zones are served,
@@ -160,6 +160,24 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(check_one(&mut out), Ok(()));
         assert!(out.starts_with(b"example.: "), "{out:?}");
+    }
+
+    #[test]
+    fn each_zone_option_takes_one_file() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        let cli = parse("namestorm serve --zone a --zone b=c").unwrap();
+        let Command::Serve(serve) = cli.command else {
+            panic!("another command");
+        };
+        let zones: Vec<_> = serve.zones.iter().map(ToString::to_string).collect();
+        assert_eq!(zones, ["a", "b.=c"]);
+        for line in [
+            "namestorm serve --zone a b",
+            "namestorm serve",
+            "namestorm serve --zone",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ struct Serve {
 
     /// Zone file to serve. Without ORIGIN the zone's name is the file's first $ORIGIN, the owner of
     /// its SOA record, or the file's own name. Repeat the option for more zones.
-    #[arg(long = "zone", required = true, num_args = 1.., value_name = "[ORIGIN=]FILE")]
+    #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
     #[command(flatten)]
@@ -119,6 +119,10 @@ mod tests {
     #[test]
     fn a_folder_and_a_zone_are_required() {
         serve("storm serve --web d --zone z").unwrap();
+        let two = serve("storm serve --zone y --web d --zone z").unwrap();
+        assert_eq!(two.zones.len(), 2);
+        let stray = serve("storm serve --zone z web").unwrap_err().to_string();
+        assert!(stray.contains("unexpected argument 'web'"), "{stray}");
         for line in [
             "storm",
             "storm serve --web d",
