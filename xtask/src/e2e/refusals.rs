@@ -35,10 +35,10 @@ const CONTENT: &str = "\
     a missing zone file to serve | namestorm serve --zone /nowhere/x.zone TAP | 2 | /nowhere/x.zone; no zone
     a faulty zone, --strict | namestorm serve --strict --zone ZONE --zone BAD/bad-type.zone TAP | 3 | bad-type.zone:6; --strict
     two zones of one name | namestorm serve --strict --zone ZONE --zone ZONE TAP | 3 | storm.test
-    no rights, AF_XDP | NOBODY sandstorm serve SITE --device xdp:srv0 | 1 | right
-    no rights, generic | NOBODY sandstorm serve SITE --device xdp:srv0,generic | 1 | right
-    no rights, tap | NOBODY sandstorm serve SITE --device tap:tap0 | 1 | right
-    no rights, auto | NOBODY sandstorm serve SITE --device auto | 1 | right";
+    no rights, AF_XDP | NOBODY sandstorm serve SITE --device xdp:srv0 | 1 | permission
+    no rights, generic | NOBODY sandstorm serve SITE --device xdp:srv0,generic | 1 | permission
+    no rights, tap | NOBODY sandstorm serve SITE --device tap:tap0 | 1 | permission
+    no rights, auto | NOBODY sandstorm serve SITE --device auto | 1 | permission";
 
 /// Wrong options for both servers: what is wrong, the options, and words of the message.
 const OPTIONS: &str = "\
@@ -116,8 +116,8 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
             UdpSocket::bind("0.0.0.0:53"),
         )
     })?;
-    refuse("TCP port 80 taken", &web, "1", "taken; 80");
-    refuse("UDP port 53 taken", &dns, "3", "taken; 53");
+    refuse("TCP port 80 taken", &web, "1", "another program; 80");
+    refuse("UDP port 53 taken", &dns, "3", "another program; 53");
     ensure!(listeners.0.is_ok() && listeners.1.is_ok(), "{listeners:?}");
     drop(listeners);
     checks.check("another server on the same queue", || {
