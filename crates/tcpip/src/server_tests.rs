@@ -21,7 +21,7 @@ fn answer(server: &mut Server<App, NewReno>, packet: &[u8]) -> Option<Vec<u8>> {
     (sink.counters().tx_frames > 0).then(|| sink.last().to_vec())
 }
 
-/// The route from the peer to us.
+/// Addresses and ports of packets from the peer to us.
 const ROUTE: Route = Route::to_server(false, 12_345, 53);
 
 /// Builds an ICMP "port unreachable" error about a packet that we sent with this protocol number.

@@ -125,13 +125,13 @@ struct Housekeeping {
     serial: u64,
 }
 
-/// Whether the current callback has got the connection from [`Connections::get`].
+/// Whether the current callback has obtained the connection from [`Connections::get`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Accessed {
     No,
-    /// The callback has got it, and its send stream was empty before.
+    /// The callback has obtained it, and its send stream was empty before.
     Idle,
-    /// The callback has got it, and its send stream was not empty.
+    /// The callback has obtained it, and its send stream was not empty.
     Busy,
 }
 
@@ -345,7 +345,8 @@ pub struct Connection<'a, S> {
 /// All TCP connections of one port. The stack does no I/O itself; it only places packets in the TX
 /// ring.
 ///
-/// # Calling contract Pass each received segment to [`handle_segment`](Self::handle_segment). Call
+/// # Calling contract
+/// Pass each received segment to [`handle_segment`](Self::handle_segment). Call
 /// [`handle_timers`](Self::handle_timers) once per batch of segments, and no later than
 /// [`poll_timeout`](Self::poll_timeout) says. `now` must not decrease between calls. Always use the
 /// same port. A [`Server`](crate::Server) does all this.
@@ -557,8 +558,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.blocked.push_back(id);
     }
 
-    /// Stops counting a connection for its client's address, because it has ended or is in
-    /// TIME-WAIT.
+    /// Stops counting a connection for its client: the connection has ended or is in TIME-WAIT.
     #[inline]
     fn count_out(&mut self, id: u32) {
         let peer = std::mem::replace(&mut self.housekeeping[id as usize].peer, NONE);

@@ -9,8 +9,8 @@ use crate::wire::Seq;
 
 /// Maximum number of entries in a connection's send stream: its unacknowledged writes.
 ///
-/// With 66 entries a response can have 32 parts: two entries for each part, one for the head and
-/// one for the end.
+/// With 66 entries a response can have 32 parts: two entries for each part, plus one for the head
+/// and one for the end.
 pub const STREAM_ENTRIES: usize = OWN_ENTRIES + LIST_ENTRIES;
 /// Number of entries stored inside every connection.
 const OWN_ENTRIES: usize = 2;
@@ -89,7 +89,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Fills the unused entries of a connection.
+    /// Placeholder for an unused entry.
     const NONE: Self = Self {
         end: Seq(0),
         until: 0,

@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::wire::Seq;
 
-/// The secret keys for all hashes of connections.
+/// The secret keys with which connections are hashed.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     table: RandomState,
@@ -102,7 +102,7 @@ impl Keys {
 /// is never rebuilt.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Hash and TCB index plus one of each place; [`FREE`] marks a free place.
+    /// Each place holds a hash and a TCB index plus one; [`FREE`] marks a free place.
     places: Box<[(u32, u32)]>,
     mask: usize,
     len: u32,

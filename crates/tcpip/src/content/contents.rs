@@ -35,7 +35,7 @@ pub enum ContentError {
     /// The content is longer than [`MAX_CONTENT_LEN`].
     #[error("a content of {len} bytes is longer than {MAX_CONTENT_LEN}; serve it in parts")]
     TooLong {
-        /// Length in bytes.
+        /// Length of the rejected content in bytes.
         len: usize,
     },
     /// The slot is empty, longer than [`MAX_SLOT_LEN`], or not inside the content.
@@ -137,7 +137,7 @@ impl Contents {
     /// Adds a content. It is not segmented yet: see [`prepare`](Self::prepare).
     ///
     /// # Errors
-    /// [`ContentError`]. Nothing is added then.
+    /// [`ContentError`], in which case nothing is added.
     pub fn add(&mut self, bytes: Arc<[u8]>, slot: Option<Slot>) -> Result<ContentId, ContentError> {
         let len = bytes.len();
         if len > MAX_CONTENT_LEN {

@@ -33,7 +33,7 @@ const LIFE_MICROS: u64 = GOOD_PERIODS as u64 * PERIOD_MICROS;
 /// Maximum time between two cookies that counts as a flood, in microseconds.
 const FLOOD_GAP_MICROS: u64 = 1_000;
 
-/// The decision about a SYN.
+/// How to handle a SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Admitted {
     /// Accept the SYN, and use this TCB for the connection.
@@ -51,7 +51,7 @@ impl Flood {
         self.baked_at = Some(now.whole_micros);
     }
 
-    /// Returns whether a valid cookie may still come back.
+    /// Returns whether a peer may still return a valid cookie.
     #[inline]
     fn awaits_cookies(&self, now: Moment) -> bool {
         self.baked_within(LIFE_MICROS, now)
@@ -146,7 +146,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.take_tcb()
     }
 
-    /// Returns whether a valid cookie may still come back.
+    /// Returns whether a peer may still return a valid cookie.
     #[inline]
     fn awaits_cookies(&self, now: Moment) -> bool {
         self.flood.awaits_cookies(now)

@@ -10,7 +10,7 @@ use crate::wire::Seq;
 /// Number of segments that limited transmit may send beyond the congestion window (RFC 3042).
 const BEYOND: u32 = 2;
 
-/// A connection's data in flight at the last check.
+/// The range of a connection's data that was in flight at the last check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     una: Seq,

@@ -35,11 +35,11 @@ impl Sampler {
 /// A reason for a connection to give way. The greatest reason gives way first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
-    /// Its lag is this many milliseconds.
+    /// The connection lags. The value is the lag in milliseconds.
     Lack(u32),
-    /// Its client address holds more than its share. The value is the lag in milliseconds.
+    /// The client's address holds more than its share. The value is the lag in milliseconds.
     BeyondShare(u32),
-    /// Both sides have closed it. The value is the lag in milliseconds.
+    /// Both sides have closed the connection. The value is the lag in milliseconds.
     Closed(u32),
 }
 

@@ -26,7 +26,7 @@ impl<A: Application, C> Stack<A, C> {
     /// [`Config::max_connections`]. Physical memory is used only as connections are opened.
     pub fn reserved_bytes(config: &Config) -> usize {
         let most = config.clamped().max_connections;
-        // Entries of `free` and `blocked`.
+        // `free` and `blocked` hold one index each per connection.
         let indices = 2 * size_of::<u32>();
         let records = size_of::<A::State>() + size_of::<Housekeeping>() + size_of::<Record<C>>();
         let each = records + TIMER_LEN + indices;

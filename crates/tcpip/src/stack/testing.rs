@@ -53,7 +53,7 @@ pub(crate) enum Habit {
     Boast,
     /// Consumes two bytes at a time.
     Sip,
-    /// Consumes two bytes at a time, and asks to be offered the others immediately.
+    /// Consumes two bytes at a time, and asks to be offered the remaining bytes immediately.
     SipOn,
     /// Consumes nothing, and asks to be offered the data again immediately.
     LazyOn,

@@ -63,7 +63,7 @@ impl Control {
     pub const ECE: Self = Self(64);
     /// The sender has reduced its congestion window (RFC 3168, section 6.1).
     pub const CWR: Self = Self(128);
-    /// The bits that determine how a segment is processed.
+    /// FIN, SYN, RST and ACK: the bits that determine how a segment is processed.
     pub const KIND: Self = Self(Self::FIN.0 | Self::SYN.0 | Self::RST.0 | Self::ACK.0);
 
     /// Returns whether any of `bits` is set.

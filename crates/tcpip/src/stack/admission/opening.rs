@@ -175,8 +175,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Some(packet)
     }
 
-    /// Returns whether the newly established connection `id` from `peer` may stay. Asks the limits
-    /// and then the application.
+    /// Returns whether the newly established connection `id` from `peer` may stay. Checks the limit
+    /// per address, then asks the application.
     fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
         // An address can have many half-open connections, which are not counted, so check its limit
         // only now.
