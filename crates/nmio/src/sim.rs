@@ -230,8 +230,8 @@ impl SimClock {
     }
 
     /// Returns the time of the next event on the clock's links: a frame arrives or leaves a TX
-    /// ring. If the time is not in the future, a port has received frames. `None` means that
-    /// nothing is pending.
+    /// ring. If the time is not in the future, a port already has frames to receive or to reclaim.
+    /// `None` means that nothing is pending.
     pub fn next_event(&self) -> Option<Instant> {
         let paths = self.0.paths.borrow();
         paths
