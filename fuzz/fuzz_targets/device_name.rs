@@ -1,5 +1,5 @@
-//! Any text where a command line wants a device, an address or faults: what
-//! is taken is shown as it can be written again.
+//! Parses arbitrary text as a device, an address and a fault configuration.
+//! Valid values must be equal after a round trip through their text.
 #![no_main]
 
 use std::fmt::{Debug, Display};
@@ -10,14 +10,14 @@ use nmio::FaultConfig;
 use nmio::device::{AddressPrefix, Device};
 
 fuzz_target!(|text: &str| {
-    shows_what_it_read::<Device>(text);
-    shows_what_it_read::<FaultConfig>(text);
-    if let Some(prefix) = shows_what_it_read::<AddressPrefix>(text) {
+    round_trip::<Device>(text);
+    round_trip::<FaultConfig>(text);
+    if let Some(prefix) = round_trip::<AddressPrefix>(text) {
         assert!(prefix.contains(prefix.address));
     }
 });
 
-fn shows_what_it_read<T>(text: &str) -> Option<T>
+fn round_trip<T>(text: &str) -> Option<T>
 where
     T: FromStr<Err: Debug + Display> + Display + PartialEq + Debug,
 {

@@ -1,33 +1,34 @@
-//! Any queries to a hook that answers with any records, over UDP, and over TCP cut
-//! anywhere: each reply is whole, and over TCP the same as that to its message alone.
+//! Sends queries to a hook that answers with arbitrary records. Each reply must
+//! be complete. Over TCP, the replies must not depend on the segmentation.
 #![no_main]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fuzz::dns::{Query, ZONE, answers, labels};
-use fuzz::talk::{cut, talk};
+use fuzz::dns::{Message, UDP, ZONE, checked, labels};
+use fuzz::talk::talk;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use namestorm::{
-    Answers, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, MAX_TCP_MESSAGE, MAX_TCP_QUERY, MAX_UDP_MESSAGE,
-    MIN_UDP_MESSAGE, Name, Question, RecordError, Records, Responder, Section, TcpSettings,
-    Transport, Verdict, Zones, compile, load_text,
+    Answers, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, MAX_TCP_QUERY, Name, Question, RecordError,
+    Records, Responder, Section, TcpSettings, Transport, Verdict, Zones, compile, load_text,
 };
+use nmio::sim::SimPort;
 use nmio::{Instant, Port};
 use tcpip::{Config, Stack};
+use testkit::{CLIENT, smol};
 
 const PORT: u16 = 53;
-const CLIENT: ([u8; 4], u16) = ([10, 0, 0, 9], 40_000);
-/// What the hook answers for.
+const PEER: SocketAddr = SocketAddr::new(CLIENT[0], smol::FIRST_PORT);
+/// Names that the hook answers.
 const HOOKED: [&str; 3] = ["www.storm.test", "new.deep.storm.test", "*.dyn.storm.test"];
-/// Labels in front of the zone's name, beside those that it has.
+/// Labels of queried names, besides those of the zone.
 const LABELS: [&str; 6] = ["www", "new", "deep", "dyn", "x", "WWW"];
 const OWNERS: [&str; 4] = ["storm.test", "x.storm.test", "other.test", "."];
-/// Bytes of the length in front of a message over TCP.
+/// Size in bytes of the length field before each message over TCP.
 const LENGTH: usize = 2;
 
-/// One record that the hook adds.
+/// A record that the hook adds.
 #[derive(Arbitrary, Clone, Debug)]
 struct Record<'a> {
     section: u8,
@@ -40,55 +41,31 @@ struct Record<'a> {
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
     by_fqdn: bool,
-    /// Chooses the verdict, with the question's type.
+    /// Selects the hook's verdict, together with the query type.
     verdict: u8,
-    /// A record that is not taken is no error.
+    /// Whether the hook ignores records that it cannot add.
     is_forgiving: bool,
     records: Vec<Record<'a>>,
     cuts: [u16; 6],
     ends: bool,
-    /// Messages as they are, with their lengths in front.
+    /// Messages of the client.
     messages: Vec<Message<'a>>,
-    /// Behind them.
+    /// Bytes to send over TCP after the messages.
     bytes: &'a [u8],
 }
 
-#[derive(Arbitrary, Debug)]
-struct Message<'a> {
-    query: Option<Query>,
-    bytes: &'a [u8],
-    edits: Vec<(u8, u8)>,
-}
-
-impl Message<'_> {
-    fn bytes(&self) -> Vec<u8> {
-        let mut message = Vec::new();
-        if let Some(query) = &self.query {
-            NAMES.with(|labels| query.write(&mut message, labels));
-        }
-        message.extend_from_slice(self.bytes);
-        for (at, byte) in &self.edits {
-            if let Some(place) = message.get_mut(usize::from(*at)) {
-                *place = *byte;
-            }
-        }
-        message.truncate(MAX_TCP_QUERY);
-        message
-    }
-}
-
-/// What is added: section, owner, type, TTL and data.
+/// A record: section, owner, type, TTL and data.
 type Made = (Section, Option<Name>, u16, u32, Vec<u8>);
 
-/// Does as the input says, the same for the same question.
+/// A hook that answers as the input says. Equal questions get equal answers.
 #[derive(Clone)]
-struct Told {
+struct Scripted {
     verdict: u8,
     is_forgiving: bool,
     records: Vec<Made>,
 }
 
-impl Told {
+impl Scripted {
     fn new(input: &Input<'_>) -> Self {
         let sections = [Section::Answer, Section::Authority, Section::Additional];
         let records = input.records.iter().map(|record| {
@@ -106,7 +83,7 @@ impl Told {
     }
 }
 
-impl Hook for Told {
+impl Hook for Scripted {
     type Message = ();
 
     fn answer(
@@ -115,8 +92,8 @@ impl Hook for Told {
         records: &mut Records<'_>,
         _now: Instant,
     ) -> Result<Verdict, RecordError> {
-        assert_eq!(question.peer(), SocketAddr::from(CLIENT));
-        assert!(question.labels().count() >= 3, "a name of the hook's");
+        assert_eq!(question.peer(), PEER);
+        assert!(question.labels().count() >= 3, "a name without a hook");
         for (section, owner, rtype, ttl, data) in &self.records {
             let added = match owner {
                 Some(owner) => records.add_to(*section, owner, *rtype, *ttl, data),
@@ -150,35 +127,21 @@ thread_local! {
     });
 }
 
-/// The reply to one message, checked by an independent reader.
+/// Returns the checked reply to a message.
 fn reply(
     responder: &mut Responder,
-    hook: &mut Told,
+    hook: &mut Scripted,
     query: &[u8],
     transport: Transport,
 ) -> Option<Vec<u8>> {
     let mut message = query.to_vec();
-    let peer = CLIENT.into();
-    let reply = responder.respond_with(&mut message, transport, hook, peer, Instant::ZERO)?;
-    let head = reply.rewritten.map(<[u8]>::to_vec);
-    let head = head.unwrap_or_else(|| message[..reply.head_len].to_vec());
-    assert_eq!(
-        reply.tail.sum.fold(),
-        udpip::Tail::new(reply.tail.bytes).sum.fold()
-    );
-    let bytes = [&head, reply.tail.bytes, reply.trail].concat();
-    let limit = match (transport, reply.trail.is_empty()) {
-        (Transport::Tcp, _) => MAX_TCP_MESSAGE,
-        (Transport::Udp { .. }, true) => MIN_UDP_MESSAGE,
-        (Transport::Udp { .. }, false) => MAX_UDP_MESSAGE,
-    };
-    assert!(bytes.len() <= limit, "{} bytes", bytes.len());
-    answers(query, &bytes);
-    Some(bytes)
+    let reply = responder.respond_with(&mut message, transport, hook, PEER, Instant::ZERO)?;
+    Some(checked(query, &message, &reply, transport))
 }
 
-/// What a client gets over TCP for `sent`, and whether its connection is closed.
-fn expected(responder: &mut Responder, hook: &mut Told, mut sent: &[u8]) -> (Vec<u8>, bool) {
+/// Returns the replies to `sent` over TCP, and whether the server closes the
+/// connection after them.
+fn expected(responder: &mut Responder, hook: &mut Scripted, mut sent: &[u8]) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     while let Some((length, rest)) = sent.split_first_chunk::<LENGTH>() {
         let len = usize::from(u16::from_be_bytes(*length));
@@ -199,14 +162,13 @@ fn expected(responder: &mut Responder, hook: &mut Told, mut sent: &[u8]) -> (Vec
 }
 
 fuzz_target!(|input: Input| {
-    let mut hook = Told::new(&input);
+    let mut hook = Scripted::new(&input);
     let all = ANSWERS.with(|answers| Arc::clone(&answers[usize::from(input.by_fqdn)]));
     let mut responder = Responder::new(Arc::clone(&all));
     let mut sent = Vec::new();
     for message in &input.messages {
-        let message = message.bytes();
-        let link = 1_472;
-        reply(&mut responder, &mut hook, &message, Transport::Udp { link });
+        let message = NAMES.with(|labels| message.bytes(labels, MAX_TCP_QUERY));
+        reply(&mut responder, &mut hook, &message, UDP);
         sent.extend((message.len() as u16).to_be_bytes());
         sent.extend(message);
     }
@@ -217,17 +179,11 @@ fuzz_target!(|input: Input| {
         max_connections: 2,
         ..TcpSettings::default().stack
     };
-    let make = |port: &nmio::sim::SimPort| -> Stack<DnsOverTcp<Told>> {
-        let dns = DnsOverTcp::with_hook(all, IDLE_TIMEOUT, hook);
-        Stack::new(
-            &config,
-            dns,
-            &port.capabilities(),
-            [1, 2, 3, 4],
-            Instant::ZERO,
-        )
+    let make = |port: &SimPort| -> Stack<DnsOverTcp<Scripted>> {
+        let (dns, secret) = (DnsOverTcp::with_hook(all, IDLE_TIMEOUT, hook), [1, 2, 3, 4]);
+        Stack::new(&config, dns, &port.capabilities(), secret, Instant::ZERO)
     };
-    let got = talk(PORT, make, &cut(&sent, &input.cuts), input.ends);
+    let got = talk(PORT, make, &sent, &input.cuts, input.ends);
     assert_eq!(got.bytes, bytes);
     assert_eq!(got.is_closed, closes || input.ends);
 });

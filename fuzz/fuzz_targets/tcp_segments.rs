@@ -1,5 +1,5 @@
-//! Clients that send any segments near the valid ones, while time and the
-//! application do what they like: see [`fuzz::tcp`].
+//! Runs clients, a network and an application against the TCP stack, see
+//! [`fuzz::tcp`].
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,18 +1,19 @@
-//! Any bytes as a UDP datagram, answered in each way: the answer is what the
-//! service wrote, and a peer takes it.
+//! Delivers arbitrary UDP datagrams to a service that replies in every possible
+//! way. An independent reader must find the bytes that the service wrote.
 #![no_main]
 
-use fuzz::{MTU, OWN, PEER, packet, path, station};
-use ip::{Host, PROTOCOL_UDP};
+use fuzz::{MTU, route, station};
+use ip::Host;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
+use testkit::{UDP, read};
 use udpip::{AnswerCopies, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
 
 const PORT: u16 = 53;
-/// Frames beside the sink's own: one is received, one sent, one made into a
-/// resident.
+/// Frames besides the sink's own: one for the datagram, one for the reply, and
+/// one that becomes a resident.
 const FRAMES: u32 = 3;
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -26,10 +27,10 @@ enum Way {
 struct Input<'a> {
     v6: bool,
     vlan: Option<u16>,
-    /// Port and length are made right.
+    /// Whether to set the server's port and a valid length in the UDP header.
     is_ours: bool,
     way: Way,
-    /// A head that is longer than what was received.
+    /// Length in bytes to which the service extends the payload.
     extend: Option<u16>,
     head_len: u16,
     tail: &'a [u8],
@@ -37,15 +38,15 @@ struct Input<'a> {
     datagram: &'a [u8],
 }
 
-/// Answers as the input says, and remembers what the answer must be.
-struct Answering<'a> {
+/// A service that replies as the input says and records the expected reply.
+struct Scripted<'a> {
     input: &'a Input<'a>,
     copies: AnswerCopies,
     answer: Option<Vec<u8>>,
     answered: u64,
 }
 
-impl Service for Answering<'_> {
+impl Service for Scripted<'_> {
     type Message = ();
 
     fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
@@ -54,21 +55,17 @@ impl Service for Answering<'_> {
             let old = datagram.payload().len();
             let len = usize::from(len).min(datagram.max_reply());
             datagram.extend_payload(len);
-            // What is new has the bytes of whoever used the frame before.
+            // The new bytes are left over from an earlier packet in this frame.
             if let Some(new) = datagram.payload_mut().get_mut(old..) {
                 new.fill(0xee);
             }
         }
-        let payload = datagram.payload();
-        // The copies of one answer have heads of one length.
+        // All copies of an answer have heads of the same length.
         let head_len = usize::from(input.head_len);
-        let parts = payload
-            .get(..head_len)
-            .map(|head| [head, input.tail, input.trail]);
-        let answer = parts.map(|parts| parts.concat());
-        let fits = answer
-            .as_ref()
-            .is_some_and(|a| a.len() <= datagram.max_reply());
+        let head = datagram.payload().get(..head_len);
+        let answer = head.map(|head| [head, input.tail, input.trail].concat());
+        let most = datagram.max_reply();
+        let fits = answer.as_ref().is_some_and(|answer| answer.len() <= most);
         let tail = Tail::new(input.tail);
         let sent = match input.way {
             Way::TurnRound => datagram.turn_around(head_len, tail, input.trail),
@@ -81,67 +78,46 @@ impl Service for Answering<'_> {
     }
 }
 
-/// Keeps what it gets.
-#[derive(Default)]
-struct Asker(Option<Vec<u8>>);
-
-impl Service for Asker {
-    type Message = ();
-
-    fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
-        assert_eq!(datagram.peer().port(), PORT);
-        self.0 = Some(datagram.payload().to_vec());
-    }
-}
-
 fuzz_target!(|input: Input| {
-    let path = path(input.v6, input.vlan);
+    let route = route(input.v6, input.vlan);
     let mut udp = input.datagram.to_vec();
-    udp.truncate(MTU - path.addresses.header_len());
+    udp.truncate(MTU + route.link_len() - route.header_len());
     if input.is_ours && udp.len() >= HEADER_LEN {
         let len = udp.len() as u16;
         udp[2..4].copy_from_slice(&PORT.to_be_bytes());
         udp[4..6].copy_from_slice(&len.to_be_bytes());
     }
-    let frame = packet(&path, PROTOCOL_UDP, &udp);
+    let frame = route.packet(UDP, &udp);
 
     let mut sink = Sink::new(MTU, FRAMES, 2);
     sink.copy_residents(true);
-    let service = Answering {
+    let service = Scripted {
         input: &input,
         copies: AnswerCopies::default(),
         answer: None,
         answered: 0,
     };
-    let mut server = Server::new(Host::own(station(OWN)), Udp::new(PORT, service));
-    // The first answer makes what the later ones use.
+    let mut server = Server::new(Host::own(station()), Udp::new(PORT, service));
+    // The first answer creates the resident that the later ones use.
     for _ in 0..3 {
         let frame = sink.frame_from(&frame);
         server.handle_frame(&mut sink, frame, Instant::ZERO);
         if let Some(answer) = &server.transports.service().answer {
-            let asker_port = u16::from_be_bytes([udp[0], udp[1]]);
-            let mut asker = Server::new(
-                Host::own(station(PEER)),
-                Udp::new(asker_port, Asker::default()),
-            );
-            let mut peer = Sink::new(MTU, 2, 0);
-            let frame = peer.frame_from(sink.last());
-            asker.handle_frame(&mut peer, frame, Instant::ZERO);
-            assert_eq!(
-                asker.transports.service().0.as_ref(),
-                Some(answer),
-                "{:?}",
-                asker.transports.counters()
-            );
+            let mut expected = route.back();
+            expected.src.port = PORT;
+            expected.dst.port = u16::from_be_bytes([udp[0], udp[1]]);
+            let packet = read(sink.last()).expect("a valid packet");
+            assert_eq!(packet.route, expected);
+            assert_eq!(packet.datagram().expect("a datagram"), answer);
         }
     }
     let counters = server.transports.counters();
     assert_eq!(counters.answered, server.transports.service().answered);
     assert_eq!(counters.ring_full, 0);
-    // A port that nobody serves is told to be unreachable.
+    // A datagram to another port causes an ICMP error.
     let errors = server.host.counters().errors_sent;
     assert_eq!(sink.counters().tx_frames, counters.answered + errors);
-    // The sink keeps the last frame; a resident leaves it none.
+    // The sink keeps the last packet if it is a frame and not a resident.
     let kept = FRAMES + 1 - sink.pool().available();
     assert!(kept <= 1, "a frame has leaked");
 });

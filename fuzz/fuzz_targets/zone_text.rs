@@ -1,12 +1,11 @@
-//! Any text as a zone file: a zone, or a report that says what is wrong with
-//! it.
+//! Loads arbitrary text as a zone file. The result is a zone or a report.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use namestorm::{Form, load_text, prepare_text};
 
 fuzz_target!(|text: &str| {
-    // It would read files of this machine.
+    // An $INCLUDE would read files of this machine.
     if text.to_ascii_uppercase().contains("$INCLUDE") {
         return;
     }

@@ -1,25 +1,29 @@
-//! Queries for the names of a zone that holds one of each thing, and what an independent
-//! reader takes for an answer.
+//! DNS queries for a test zone, and an independent reader that checks replies.
 
-use domain::base::{Message, ParsedName};
+use domain::base::{Message as Reader, ParsedName};
 use domain::rdata::AllRecordData;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use namestorm::{MAX_TCP_MESSAGE, MAX_UDP_MESSAGE, MIN_UDP_MESSAGE, Reply, Transport};
 
-/// A zone that holds one of each thing.
+use crate::edit;
+
+/// A zone with all kinds of names and records.
 pub const ZONE: &str = include_str!("../../xtask/sample/zones/storm.test.zone");
-/// Bytes of a message's header.
+/// Length of a message header in bytes.
 pub const HEADER_LEN: usize = 12;
+/// UDP on a link with an MTU of 1,500 bytes, over IPv4.
+pub const UDP: Transport = Transport::Udp { link: 1472 };
 
-/// Types that are asked for.
+/// Record types to query.
 const TYPES: [u16; 20] = [
     1, 2, 5, 6, 12, 15, 16, 28, 33, 35, 39, 41, 44, 52, 251, 252, 255, 257, 65280, 43,
 ];
 
-/// A query that is right until it is edited.
+/// A valid query.
 #[derive(Arbitrary, Debug)]
-pub struct Query {
+struct Query {
     id: u16,
-    /// Labels of names of the zone, before its own name.
+    /// Indices of the labels in front of the zone's name.
     labels: Vec<u8>,
     qtype: u8,
     /// UDP size, version and flags.
@@ -27,11 +31,10 @@ pub struct Query {
 }
 
 impl Query {
-    /// Adds it to `message`; `labels` are those of the names that the zone has.
-    pub fn write(&self, message: &mut Vec<u8>, labels: &[&str]) {
-        message.extend(self.id.to_be_bytes());
-        message.extend([1, 0, 0, 1, 0, 0, 0, 0, 0]);
-        message.push(u8::from(self.edns.is_some()));
+    fn bytes(&self, labels: &[&str]) -> Vec<u8> {
+        let id = self.id.to_be_bytes();
+        let has_edns = u8::from(self.edns.is_some());
+        let mut message = vec![id[0], id[1], 1, 0, 0, 1, 0, 0, 0, 0, 0, has_edns];
         let own = self.labels.iter().take(8);
         let own = own.map(|i| labels[usize::from(*i) % labels.len()]);
         for label in own.chain(["storm", "test", ""]) {
@@ -48,10 +51,32 @@ impl Query {
             message.extend(flags.to_be_bytes());
             message.extend([0, 0]);
         }
+        message
     }
 }
 
-/// The labels in front of the names that the zone's file has.
+/// An optional query and more bytes, with edits of single bytes.
+#[derive(Arbitrary, Debug)]
+pub struct Message<'a> {
+    query: Option<Query>,
+    bytes: &'a [u8],
+    edits: Vec<(u8, u8)>,
+}
+
+impl Message<'_> {
+    /// Returns the message, of `limit` bytes at most. Its query takes names
+    /// from `labels`.
+    pub fn bytes(&self, labels: &[&str], limit: usize) -> Vec<u8> {
+        let query = self.query.as_ref().map(|query| query.bytes(labels));
+        let mut message = query.unwrap_or_default();
+        message.extend_from_slice(self.bytes);
+        edit(&mut message, &self.edits);
+        message.truncate(limit);
+        message
+    }
+}
+
+/// Returns the labels of the zone's names.
 pub fn labels() -> Vec<&'static str> {
     let owners = ZONE.lines().filter_map(|line| line.split(' ').next());
     let mut labels: Vec<_> = owners.flat_map(|owner| owner.split('.')).collect();
@@ -61,10 +86,28 @@ pub fn labels() -> Vec<&'static str> {
     labels
 }
 
-/// Whether an independent reader takes `reply` for a whole answer to `query`.
-pub fn answers(query: &[u8], reply: &[u8]) {
-    let query = Message::from_octets(query).expect("it was answered");
-    let reply = Message::from_octets(reply).expect("a reply has a header");
+/// Returns the bytes of a reply to `query` and checks them. `rest` is the
+/// query's memory after the responder has changed it.
+pub fn checked(query: &[u8], rest: &[u8], reply: &Reply<'_>, transport: Transport) -> Vec<u8> {
+    let head = reply.rewritten.unwrap_or_else(|| &rest[..reply.head_len]);
+    let bytes = [head, reply.tail.bytes, reply.trail].concat();
+    assert_eq!((head.len(), bytes.len()), (reply.head_len, reply.len()));
+    let tail = udpip::Tail::new(reply.tail.bytes);
+    assert_eq!(reply.tail.sum.fold(), tail.sum.fold());
+    let limit = match transport {
+        Transport::Tcp => MAX_TCP_MESSAGE,
+        Transport::Udp { .. } if reply.trail.is_empty() => MIN_UDP_MESSAGE,
+        Transport::Udp { .. } => MAX_UDP_MESSAGE,
+    };
+    assert!(bytes.len() <= limit, "{} bytes", bytes.len());
+    check_answer(query, &bytes);
+    bytes
+}
+
+/// Checks with an independent reader that `reply` is a complete answer to `query`.
+fn check_answer(query: &[u8], reply: &[u8]) {
+    let query = Reader::from_octets(query).expect("a query with a header");
+    let reply = Reader::from_octets(reply).expect("a reply with a header");
     let (asked, header) = (query.header(), reply.header());
     assert_eq!(header.id(), asked.id());
     assert_eq!(header.opcode(), asked.opcode());
@@ -72,13 +115,11 @@ pub fn answers(query: &[u8], reply: &[u8]) {
     assert!(header.qr() && !header.ra() && !header.z());
     let counts = reply.header_counts();
     if counts.qdcount() != 0 {
-        let (question, asked) = (reply.sole_question(), query.first_question());
-        let (question, asked) = (question.expect("one question"), asked.expect("a question"));
-        assert_eq!(
-            (question.qtype(), question.qclass()),
-            (asked.qtype(), asked.qclass())
-        );
-        // Its case is kept.
+        let question = reply.sole_question().expect("one question in the reply");
+        let asked = query.first_question().expect("a question in the query");
+        assert_eq!(question.qtype(), asked.qtype());
+        assert_eq!(question.qclass(), asked.qclass());
+        // The reply keeps the case of the name.
         assert_eq!(question.qname().to_string(), asked.qname().to_string());
     }
     let mut records = [0_u16; 3];
@@ -90,7 +131,7 @@ pub fn answers(query: &[u8], reply: &[u8]) {
         for record in records.by_ref() {
             let record = record.expect("a record");
             let data = record.into_record::<AllRecordData<_, ParsedName<_>>>();
-            data.expect("a record's data").expect("all data is read");
+            data.expect("valid data").expect("a record of a known type");
             *count += 1;
         }
         section = records.next_section().expect("the next section");
@@ -100,6 +141,6 @@ pub fn answers(query: &[u8], reply: &[u8]) {
         [counts.ancount(), counts.nscount(), counts.arcount()]
     );
     if header.tc() {
-        assert_eq!(records[..2], [0, 0], "nothing is better than a part");
+        assert_eq!(records[..2], [0, 0], "a truncated reply with records");
     }
 }

@@ -1,10 +1,9 @@
-//! What a client of HTTP may send, made of words, and what an independent reader takes for
-//! a response.
+//! HTTP requests made of words, and an independent reader of responses.
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use sandstorm::HEAD_LIMIT;
 
-/// Bytes of one connection.
+/// Maximum number of bytes of a connection.
 const MAX_LEN: usize = 4 * HEAD_LIMIT;
 
 /// A part of what a client sends.
@@ -12,12 +11,14 @@ const MAX_LEN: usize = 4 * HEAD_LIMIT;
 pub enum Piece<'a> {
     Word(u8),
     Bytes(&'a [u8]),
-    /// The same byte, many times.
+    /// A byte, repeated.
     Run(u8, u16),
 }
 
-/// The pieces behind each other, cut off where it is too much.
-pub fn bytes(pieces: &[Piece<'_>], words: &[&str]) -> Vec<u8> {
+/// Concatenates the pieces and a line end, at which the server reports an error
+/// at the latest. `|` separates the `words`.
+pub fn bytes(pieces: &[Piece<'_>], words: &str) -> Vec<u8> {
+    let words: Vec<&str> = words.split('|').collect();
     let mut bytes = Vec::new();
     for piece in pieces {
         match piece {
@@ -30,38 +31,36 @@ pub fn bytes(pieces: &[Piece<'_>], words: &[&str]) -> Vec<u8> {
         }
     }
     bytes.truncate(MAX_LEN);
+    bytes.push(b'\n');
     bytes
 }
 
-/// A response, as an independent reader takes it apart.
+/// The head of a response, read independently.
 #[derive(Debug)]
 pub struct Response<'a> {
     pub status: u16,
     pub closes: bool,
-    /// What the head says about the body.
-    pub told_len: Option<usize>,
+    pub content_length: Option<usize>,
     pub is_chunked: bool,
-    /// What follows the head.
+    /// The bytes after the head.
     pub rest: &'a [u8],
 }
 
-/// Reads the head of a response, which must be one.
+/// Reads the head of a response. Panics if it is invalid.
 pub fn response(bytes: &[u8]) -> Response<'_> {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);
     let head_len = head.parse(bytes).expect("a response").unwrap();
     let field = |name: &str| {
         let mut values = head.headers.iter().filter(|field| field.name == name);
-        let value = values
-            .next()
-            .map(|field| std::str::from_utf8(field.value).unwrap());
+        let value = values.next().map(|field| field.value);
         assert!(values.next().is_none(), "two fields {name}");
-        value
+        value.map(|value| std::str::from_utf8(value).unwrap())
     };
     Response {
         status: head.code.expect("a status"),
         closes: field("Connection") == Some("close"),
-        told_len: field("Content-Length").map(|len| len.parse().unwrap()),
+        content_length: field("Content-Length").map(|len| len.parse().unwrap()),
         is_chunked: field("Transfer-Encoding") == Some("chunked"),
         rest: &bytes[head_len..],
     }

@@ -1,59 +1,58 @@
-//! Clients that send any segments near the valid ones to a stack on a
-//! simulated wire, and what must hold after each: the stack's own invariants,
-//! no frame missing, nothing sent that the client has not allowed, and the
-//! right bytes at the right sequence numbers both ways.
+//! Clients that send valid and nearly valid segments to a stack on a simulated
+//! link. Checks after each segment: the stack's own invariants, leaked frames,
+//! and all rules in `fuzz/README.md` for what the server may send.
 
 mod app;
 mod client;
-mod segment;
 mod stream;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ip::{Host, Input as Received, PROTOCOL_TCP};
+use ip::Host;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
-use nmio::{Batch, Frame, Handler, Instant, Port};
+use nmio::{Batch, Handler, Instant, Port};
 use tcpip::{
     Bbr, Config, CongestionControl, Cubic, Family, NewReno, Reno, SendMode, Server, Stack,
     SynCookies, WhenFull,
 };
+use testkit::{ACK, CWR, ECE, FIN, Layout, PSH, Route, Segment, read_segment};
 
-use crate::{OWN, PEER, ecn_of, path, station};
+use crate::{CLIENT_PORT, station};
 use app::{App, Call, Habit, SLOT, content};
-use client::{Client, Complaint, Header, MAX_DATA, Near, OWN_PORT, Offer, Segment};
-use segment::{ACK, FIN, PSH, Sent};
+use client::{Client, Complaint, Draft, MAX_DATA, Near, Offer};
 use stream::Stream;
 
-const FIRST_PORT: u16 = 40_000;
-/// Clients by port, each over IPv4 and over IPv6.
-const PORTS: u8 = 4;
+const OWN_PORT: u16 = 80;
+/// Number of client ports. Each is used over IPv4 and over IPv6.
+const PORTS: u16 = 4;
 const SECRET: [u64; 4] = [1, 2, 3, 4];
-/// Steps of one input that are carried out.
+/// Maximum number of steps of an input.
 const MAX_STEPS: usize = 300;
-/// The segment size that a client acknowledges parts by.
+/// Number of segments from the server after which the other steps are skipped.
+const MAX_SEGMENTS: u32 = 4_000;
+/// Unit of partial acknowledgements in bytes.
 const SEGMENT: u32 = 536;
-/// After this, a connection with a silent peer is over: the idle time, and
-/// then as many retransmissions or probes as there are, a minute apart.
+/// A connection with a silent peer closes within this time: the idle timeout,
+/// then all retransmissions or probes, a minute apart.
 const LONGEST: Duration = Duration::from_hours(1);
-/// Passes of an event loop without a segment, at most: more than there can be
-/// timers in [`LONGEST`], or segments of all windows behind a ring of one.
+/// Maximum number of passes of an event loop without a received segment. Exceeds the
+/// timers in [`LONGEST`], and the segments of all windows with a TX ring of one slot.
 const MAX_PASSES: usize = 5_000;
-/// What each segment takes: time never stands still, and with it our initial
-/// sequence numbers.
+/// Time per segment. It advances the clock that chooses initial sequence numbers.
 const STEP: Duration = Duration::from_micros(10);
-/// The longest pass that a ring may stay full for.
+/// The longest time for which a ring may stay full.
 const LONGEST_STALL: Duration = Duration::from_millis(50);
-/// In this time everything leaves that waits for the ring.
+/// Within this time, everything that waits for the ring is sent.
 const LAST_FLIGHT: Duration = Duration::from_millis(100);
-/// What a connection may send when nobody answers, besides new data in its
-/// window: flights of retransmissions, and probes.
-const MAX_LAST_WORDS: u32 = 64;
-/// Segments that a client acknowledges in one round trip, one by one.
+/// Maximum number of flights without new data, retransmissions and probes, that
+/// a connection may send to a silent peer.
+const MAX_LAST_FLIGHTS: u32 = 64;
+/// Maximum number of segments that a client acknowledges in a round trip.
 const MAX_ROUND: u32 = 40;
-/// When stacks begin, in milliseconds: also just before the clocks that they
-/// keep in 32 bits wrap.
+/// Start times of stacks in milliseconds. Some are just before a 32-bit clock of
+/// the stack wraps.
 const EPOCHS: [u64; 4] = [
     1_000_000,
     0,
@@ -61,70 +60,62 @@ const EPOCHS: [u64; 4] = [
     u32::MAX as u64 - 100,
 ];
 
-/// Whether steps and segments are told as they come.
+/// Whether to print each step and segment.
 static TRACE: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FUZZ_TRACE").is_some());
 
-/// What a client does, or what happens.
+/// An action of a client, the network or the application.
 #[derive(Arbitrary, Debug)]
 pub enum Step {
-    /// A SYN with this number and offer, and the end of the handshake.
+    /// A handshake with this initial sequence number and offer.
     Open(u32, Offer),
-    /// The next bytes, in order.
+    /// The next bytes in order.
     Request(u16),
-    /// All that came is acknowledged.
+    /// Acknowledges all received data.
     Acknowledge,
-    /// A part of it, in segments of the usual size.
+    /// Acknowledges this number of units of [`SEGMENT`] bytes.
     AcknowledgePart(u8),
-    /// The last acknowledgement comes again, as when a segment is lost.
+    /// Duplicates of the last acknowledgement, as after a loss.
     Duplicates(u8),
-    /// Round trips of so many milliseconds, in which the client acknowledges
-    /// every segment, or every second.
-    Transfer {
-        rounds: u8,
-        millis: u8,
-        every_second: bool,
-    },
-    /// The client's FIN, in order.
+    /// Round trips: their number, their milliseconds, and whether the client
+    /// acknowledges only every second segment.
+    Transfer(u8, u8, bool),
+    /// The client's FIN in order.
     Close,
-    Segment(Segment),
-    /// Of the segments to this client these are lost from now on.
+    Segment(Draft),
+    /// Sets the bit mask of segments to this client that the network loses.
     Lose(u8),
-    /// The client's window from now on.
+    /// Sets the client's window.
     Window(u16),
-    /// The ECN bits of the client's packets, and its ECE and CWR bits, from
-    /// now on.
+    /// Sets the ECN bits, ECE and CWR of the client's packets.
     Mark(u8, bool, bool),
-    /// The client's clock is ahead by so much from now on.
+    /// Sets the lead of the client's clock in milliseconds.
     Clock(u32),
     Complain(Complaint, Near),
-    /// Milliseconds go by.
+    /// Advances the time by milliseconds.
     Pass(u16),
-    /// Seconds go by.
+    /// Advances the time by seconds.
     PassLong(u8),
-    /// Milliseconds go by without a look at the timers.
+    /// Advances the time by milliseconds, then runs the timers once.
     Late(u16),
-    /// Nothing leaves the ring during as many steps.
+    /// Blocks the ring during this number of steps.
     Stall(u8),
     Habit(Habit),
     Calls(Vec<Call>),
-    /// The application refuses connections, or greets them.
-    Accept {
-        refuse: bool,
-        greet: bool,
-    },
-    /// The peer's FIN closes our side too.
+    /// Whether the application refuses new connections, and whether it greets them.
+    Accept(bool, bool),
+    /// Whether the application closes when the peer does.
     CloseBack(bool),
-    /// The content is removed, and another of this length served.
+    /// Replaces the content by one of this length.
     Reload(u16),
 }
 
-/// A whole life of a stack.
+/// The configuration of a stack and all steps.
 #[derive(Arbitrary, Debug)]
 pub struct Input {
     pre_copy: bool,
     epoch: u8,
     congestion: u8,
-    /// Bits: what is switched off, and a large receive buffer.
+    /// Bit mask of disabled options. Bit 7 enlarges the receive buffer.
     switches: u8,
     connections: u8,
     half_open: u8,
@@ -135,7 +126,7 @@ pub struct Input {
     residents: u8,
     frames: u8,
     tx_ring: u8,
-    /// Each with the client that it is about.
+    /// Steps, each with the index of its client.
     steps: Vec<(u8, Step)>,
 }
 
@@ -143,23 +134,15 @@ struct World<C> {
     server: Server<App, C>,
     port: SimPort,
     wire: SimPort,
-    /// Takes what the server sends apart.
-    peer: Host,
     clients: Vec<Client>,
     now: Instant,
     max_connections: u32,
     frames: u32,
-    /// Steps for which the ring stays as it is.
+    /// Number of steps for which the ring stays blocked.
     stalled: u8,
-    /// Segments that the server has sent to each client.
-    sent: Vec<u32>,
-    /// Flights of them that brought no new data, …
-    again: Vec<u32>,
-    /// … and where the last of these ended.
-    again_to: Vec<u32>,
 }
 
-/// Carries out `input`, and panics when something is not as it must be.
+/// Runs `input`. Panics if a check fails.
 pub fn run(input: &Input) {
     match input.congestion % 4 {
         0 => run_with::<Reno>(input),
@@ -173,6 +156,10 @@ fn run_with<C: CongestionControl>(input: &Input) {
     let mut world = World::<C>::new(input);
     for (client, step) in input.steps.iter().take(MAX_STEPS) {
         let client = usize::from(*client) % world.clients.len();
+        let streams = world.app().streams.values();
+        if streams.map(|stream| stream.segments).sum::<u32>() > MAX_SEGMENTS {
+            break;
+        }
         if *TRACE {
             eprintln!("{:?} client {client}: {step:?}", world.now);
         }
@@ -180,19 +167,20 @@ fn run_with<C: CongestionControl>(input: &Input) {
         world.stalled = world.stalled.saturating_sub(1);
         world.settle();
     }
-    // Nobody says anything any more.
+    // From here on the clients are silent.
     world.pass(LAST_FLIGHT);
-    let before = world.again.clone();
-    world.pass(LONGEST);
-    for (again, before) in world.again.iter().zip(before) {
-        assert!(again - before <= MAX_LAST_WORDS, "a server that talks on");
+    for stream in world.app().streams.values_mut() {
+        stream.repeated = 0;
     }
+    world.pass(LONGEST);
     let stack = &world.server.transports;
-    assert_eq!(stack.connections(), 0, "a connection lives for ever");
+    assert_eq!(stack.connections(), 0, "a connection stays open");
     let app = stack.app();
-    assert_eq!(app.accepted, app.ended, "each connection ends once");
-    assert!(app.streams.values().all(|stream| !stream.is_open));
-    assert_eq!(stack.poll_timeout(), None, "a timer of nobody's");
+    assert_eq!(app.accepted, app.ended, "accepted and closed");
+    for stream in app.streams.values() {
+        assert!(!stream.is_open && stream.repeated <= MAX_LAST_FLIGHTS);
+    }
+    assert_eq!(stack.poll_timeout(), None, "a timer without a connection");
 }
 
 impl<C: CongestionControl> World<C> {
@@ -217,8 +205,10 @@ impl<C: CongestionControl> World<C> {
         let now = Instant::from_millis(EPOCHS[usize::from(input.epoch) % EPOCHS.len()]);
         let clients: Vec<_> = (0..2 * PORTS)
             .map(|i| {
-                let path = path(i >= PORTS, (i % PORTS == 3).then_some(7));
-                Client::new(path, FIRST_PORT + u16::from(i % PORTS))
+                let port = CLIENT_PORT + i % PORTS;
+                let vlan = (i % PORTS == 3).then_some(2);
+                let route = Route::to_server(i >= PORTS, port, OWN_PORT);
+                Client::new(Route { vlan, ..route })
             })
             .collect();
         let streams = clients.iter().map(|client| {
@@ -227,10 +217,9 @@ impl<C: CongestionControl> World<C> {
         });
         let app = App::new(streams.collect());
         let stack = Stack::with_congestion_control(&config, app, &port.capabilities(), SECRET, now);
-        let mut server = Server::new(Host::own(station(OWN)), stack);
+        let mut server = Server::new(Host::own(station()), stack);
         let (app, contents) = server.transports.parts_mut();
-        let id = contents.add(Arc::clone(&app.bytes), Some(SLOT));
-        let id = id.expect("a valid content");
+        let id = contents.add(Arc::clone(&app.bytes), Some(SLOT)).unwrap();
         app.content = Some(id);
         contents.prepare(id, port.pool(), Family::V4);
         let _ = port.room();
@@ -239,24 +228,20 @@ impl<C: CongestionControl> World<C> {
             frames: port.pool().available(),
             port,
             wire,
-            peer: Host::own(station(PEER)),
             now,
             max_connections: config.max_connections,
             stalled: 0,
-            sent: vec![0; clients.len()],
-            again: vec![0; clients.len()],
-            again_to: vec![0; clients.len()],
             clients,
         }
     }
 
     fn step(&mut self, index: usize, step: &Step) {
         let client = &mut self.clients[index];
-        client.tick(self.now);
+        client.set_clock(self.now);
         let (acked, rcv_nxt) = (client.acked, client.rcv_nxt());
         match step {
             Step::Open(isn, offer) => {
-                let syn = client.syn(*isn, *offer, client.window);
+                let syn = client.syn(*isn, *offer);
                 self.receive(index, &syn);
                 self.in_order(index, self.clients[index].rcv_nxt(), ACK, 0);
             }
@@ -272,27 +257,22 @@ impl<C: CongestionControl> World<C> {
                     self.in_order(index, acked, ACK, 0);
                 }
             }
-            Step::Transfer {
-                rounds,
-                millis,
-                every_second,
-            } => {
+            Step::Transfer(rounds, millis, every_second) => {
                 for _ in 0..=(rounds % 8) {
                     self.pass(Duration::from_millis(u64::from(*millis)));
                     self.acknowledge_each(index, 1 + u32::from(*every_second));
                 }
             }
             Step::Close => self.in_order(index, rcv_nxt, ACK | FIN, 0),
-            Step::Segment(segment) => {
-                let header = client.segment(segment);
-                self.receive(index, &header);
+            Step::Segment(draft) => {
+                let segment = client.segment(draft);
+                self.receive(index, &segment);
             }
             Step::Lose(which) => client.loss = *which,
             Step::Window(window) => client.window = *window,
             Step::Mark(ecn, ece, cwr) => {
                 client.ecn = ecn & 3;
-                client.control =
-                    if *ece { segment::ECE } else { 0 } | if *cwr { segment::CWR } else { 0 };
+                client.control = (u16::from(*ece) * ECE) | (u16::from(*cwr) * CWR);
             }
             Step::Clock(ahead) => client.ahead = *ahead,
             Step::Complain(complaint, seq) => {
@@ -304,9 +284,7 @@ impl<C: CongestionControl> World<C> {
             Step::PassLong(seconds) => self.pass(Duration::from_secs(u64::from(*seconds))),
             Step::Late(millis) => {
                 self.now = self.now + Duration::from_millis(u64::from(*millis));
-                self.server
-                    .transports
-                    .handle_timers(&mut self.port, self.now);
+                self.server.handle_timers(&mut self.port, self.now);
                 self.settle();
             }
             Step::Stall(steps) => self.stalled = steps % 16,
@@ -315,9 +293,8 @@ impl<C: CongestionControl> World<C> {
                 let key = client.key();
                 self.app().instruct(key, calls);
             }
-            Step::Accept { refuse, greet } => {
-                self.app().refuse = *refuse;
-                self.app().greet = *greet;
+            Step::Accept(refuse, greet) => {
+                (self.app().refuse, self.app().greet) = (*refuse, *greet);
             }
             Step::CloseBack(close) => self.app().close_back = *close,
             Step::Reload(len) => self.reload(*len),
@@ -328,7 +305,7 @@ impl<C: CongestionControl> World<C> {
         let bytes = content(len);
         let (app, contents) = self.server.transports.parts_mut();
         if let Some(old) = app.content.take() {
-            assert!(contents.remove(old), "removed twice");
+            assert!(contents.remove(old), "the content is unknown");
             app.removed = Some(old);
         }
         let id = contents.add(Arc::clone(&bytes), Some(SLOT));
@@ -340,18 +317,18 @@ impl<C: CongestionControl> World<C> {
         self.server.transports.app_mut()
     }
 
-    /// A segment with the next bytes of a client's.
-    fn in_order(&mut self, index: usize, ack: u32, control: u8, len: u16) {
+    /// Sends a client's next bytes in order.
+    fn in_order(&mut self, index: usize, ack: u32, bits: u16, len: u16) {
         let client = &mut self.clients[index];
-        client.tick(self.now);
+        client.set_clock(self.now);
         client.acked = ack;
         client.unacknowledged = 0;
-        let header = client.in_order(ack, control, len);
-        self.receive(index, &header);
+        let segment = client.in_order(ack, bits, len);
+        self.receive(index, &segment);
     }
 
-    /// An acknowledgement for every `nth` of the segments that have come,
-    /// behind the data that was in order then, as far as that is known.
+    /// Acknowledges every `nth` received segment. The model does not record each
+    /// segment's end, so the acknowledgements divide the data evenly.
     fn acknowledge_each(&mut self, index: usize, nth: u32) {
         let client = &self.clients[index];
         let segments = client.unacknowledged.min(MAX_ROUND);
@@ -370,24 +347,23 @@ impl<C: CongestionControl> World<C> {
         }
     }
 
-    /// A segment of a client's arrives.
-    fn receive(&mut self, index: usize, header: &Header) {
+    /// Delivers a client's segment to the server.
+    fn receive(&mut self, index: usize, segment: &Segment) {
         let client = &self.clients[index];
-        let frame = client.frame(header);
+        let frame = client.route.segment(segment, Layout::Dense);
         let key = client.key();
         let stalled = self.stalled > 0;
-        let stream = self.app().streams.get_mut(&key).expect("a known client");
-        let was_open = stream.is_open;
-        stream.arrives(header);
-        self.app().ack = header.ack;
-        let before = self.sent[index];
+        let stream = self.app().stream(key);
+        let (was_open, before) = (stream.is_open, stream.segments);
+        stream.arrives(segment);
+        self.app().ack = segment.ack;
         self.handle(&frame);
-        let stream = self.app().streams.get_mut(&key).expect("a known client");
-        stream.has_arrived(header, stalled);
+        let stream = self.app().stream(key);
+        stream.has_arrived(stalled);
         let is_open = stream.is_open;
         self.settle();
         if !was_open && !is_open && !stalled {
-            let answers = self.sent[index] - before;
+            let answers = self.app().stream(key).segments - before;
             assert!(answers <= 1, "{answers} answers to one segment");
         }
     }
@@ -395,7 +371,7 @@ impl<C: CongestionControl> World<C> {
     fn handle(&mut self, bytes: &[u8]) {
         self.now = self.now + STEP;
         let Some(mut frame) = self.port.pool().take() else {
-            assert!(self.stalled > 0, "all frames are free");
+            assert!(self.stalled > 0, "no free frame");
             return;
         };
         frame.set_len(bytes.len());
@@ -404,13 +380,13 @@ impl<C: CongestionControl> World<C> {
         self.check_invariants();
     }
 
-    /// What must hold after each call.
+    /// Checks the stack's own invariants.
     fn check_invariants(&mut self) {
         #[cfg(fuzzing)]
         self.server.transports.check_invariants();
     }
 
-    /// Time passes, and timers run as an event loop would run them.
+    /// Advances the time, and runs the timers as an event loop does.
     fn pass(&mut self, time: Duration) {
         if time > LONGEST_STALL {
             self.stalled = 0;
@@ -418,48 +394,39 @@ impl<C: CongestionControl> World<C> {
         }
         let end = self.now + time;
         let mut passes = 0;
-        while let Some(due) = self
-            .server
-            .transports
-            .poll_timeout()
-            .filter(|due| *due <= end)
-        {
+        let due =
+            |server: &Server<App, C>| server.transports.poll_timeout().filter(|due| *due <= end);
+        while let Some(due) = due(&self.server) {
             self.now = due.max(self.now + STEP);
-            self.server
-                .transports
-                .handle_timers(&mut self.port, self.now);
+            self.server.handle_timers(&mut self.port, self.now);
             self.settle();
             passes += 1;
-            assert!(passes < MAX_PASSES, "timers without end");
+            assert!(passes < MAX_PASSES, "the timers never stop");
         }
         self.now = end.max(self.now);
         self.settle();
     }
 
-    /// All that is queued goes out and arrives; then everything is where it
-    /// belongs.
+    /// Delivers all queued segments to their clients, then checks for leaks.
     fn settle(&mut self) {
         let mut passes = 0;
         while self.stalled == 0 {
-            self.port.flush().expect("a simulated port");
+            self.port.flush().expect("a simulated port does not fail");
             let mut batch = Batch::new();
-            self.wire
-                .receive(&mut batch, 256)
-                .expect("a simulated port");
+            let received = self.wire.receive(&mut batch, 256);
+            received.expect("a simulated port does not fail");
             for frame in batch {
-                self.arrive(frame);
+                self.arrive(&frame);
             }
-            // Whoever waits for the ring, and has room now.
+            // Some connections may have waited for room in the ring.
             let due = self.server.transports.poll_timeout();
             if due.is_none_or(|due| due > self.now) {
                 break;
             }
-            self.server
-                .transports
-                .handle_timers(&mut self.port, self.now);
+            self.server.handle_timers(&mut self.port, self.now);
             self.check_invariants();
             passes += 1;
-            assert!(passes < MAX_PASSES, "a ring that never empties");
+            assert!(passes < MAX_PASSES, "the ring never empties");
         }
         assert!(self.server.transports.connections() <= self.max_connections);
         self.check_invariants();
@@ -471,35 +438,19 @@ impl<C: CongestionControl> World<C> {
         assert_eq!(self.wire.counters().rx_lost, 0);
     }
 
-    /// A segment reaches its client.
-    fn arrive(&mut self, frame: Frame) {
-        let ecn = ecn_of(&frame);
-        let packet = match self.peer.receive(frame, Instant::ZERO) {
-            Received::Tcp(packet) => packet,
-            other => panic!("the peer refuses it: {other:?}"),
-        };
-        assert!(packet.checksum_ok(PROTOCOL_TCP, 16), "a wrong checksum");
-        let sent = Sent::parse(&packet, ecn);
-        assert_eq!(sent.own_port, OWN_PORT);
-        let key = (sent.peer_port, packet.addresses().src().is_ipv6());
-        let index = self.clients.iter().position(|client| client.key() == key);
+    /// Delivers a frame of the server to its client.
+    fn arrive(&mut self, frame: &[u8]) {
+        let received = read_segment(frame).expect("a valid segment");
+        let sent = &received.segment;
+        let mut clients = self.clients.iter();
+        let index = clients.position(|client| client.route == received.route.back());
         let index = index.expect("a known client");
-        assert_eq!(packet.path_back().link, self.clients[index].path.link);
-        self.sent[index] += 1;
         if *TRACE {
-            eprintln!("{:?} to client {index}: {sent:?}", self.now);
+            eprintln!("{:?} to client {index}: {sent}", self.now);
         }
-        let stream = self.server.transports.app_mut().streams.get_mut(&key);
-        let stream = stream.expect("a known client");
-        let before = stream.seen_end;
-        stream.server_sent(&sent);
-        if stream.seen_end == before {
-            // Short segments, one behind the other, are one flight.
-            let goes_on = !sent.data.is_empty() && sent.seq == self.again_to[index];
-            self.again[index] += u32::from(!goes_on);
-            self.again_to[index] = sent.seq.wrapping_add(sent.data.len() as u32);
-        }
-        self.clients[index].take(&sent);
+        let key = self.clients[index].key();
+        self.app().stream(key).server_sent(&received);
+        self.clients[index].take(sent);
     }
 }
 
@@ -508,11 +459,7 @@ fn stack_config(input: &Input) -> Config {
     let is_off = |bit: u8| input.switches >> bit & 1 != 0;
     let recv_buffer = usize::from(input.recv_buffer) % 4096;
     Config {
-        mode: if input.pre_copy {
-            SendMode::PreCopy
-        } else {
-            SendMode::MemCopy
-        },
+        mode: [SendMode::MemCopy, SendMode::PreCopy][usize::from(input.pre_copy)],
         max_connections: 1 + u32::from(input.connections) % 8,
         max_half_open: 1 + u32::from(input.half_open) % 8,
         max_time_wait: u32::from(input.time_wait) % 4,
@@ -521,17 +468,9 @@ fn stack_config(input: &Input) -> Config {
             1 => SynCookies::Always,
             _ => SynCookies::Auto,
         },
-        when_full: if is_off(5) {
-            WhenFull::Refuse
-        } else {
-            WhenFull::Evict
-        },
+        when_full: [WhenFull::Evict, WhenFull::Refuse][usize::from(is_off(5))],
         max_per_address: Some(u32::from(input.connections) / 8 % 8).filter(|most| *most > 0),
-        recv_buffer: if is_off(7) {
-            recv_buffer * 64
-        } else {
-            recv_buffer
-        },
+        recv_buffer: recv_buffer * if is_off(7) { 64 } else { 1 },
         max_recv_buffers: buffers % 4,
         max_write_buffers: buffers / 4 % 4,
         class_budget: 4000,

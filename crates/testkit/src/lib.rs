@@ -1,6 +1,5 @@
-//! Helpers for the tests of several crates: frames and TCP segments as plain
-//! values, a smoltcp client, a simulated link, and ports that record or inspect
-//! frames.
+//! Helpers for the tests of several crates: plain values for frames and TCP
+//! segments, a smoltcp client, a simulated link, and ports that record frames.
 //!
 //! Nothing here uses the stack's own code for headers, checksums or sequence
 //! numbers. `etherparse` and smoltcp build and read headers. The crate uses no

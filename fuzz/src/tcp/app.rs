@@ -1,7 +1,6 @@
-//! The application: it writes down what it has written, and holds what it
-//! gets against what the client has at those sequence numbers.
+//! The application: it records what it writes and checks what it receives.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -12,28 +11,28 @@ use tcpip::{
 use super::client::bytes_at;
 use super::stream::Stream;
 
-/// What the application does on data.
+/// How the application handles received data.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Habit {
-    /// Consumes all and says nothing.
+    /// Consumes everything and writes nothing.
     Silent,
     /// Consumes nothing.
     Lazy,
-    /// Writes what it gets.
+    /// Writes the received data back.
     Echo,
-    /// A request is one byte, and answered with the content.
+    /// Answers each byte with the content.
     Serve,
-    /// Likewise, and closes after the first.
+    /// Answers the first byte with the content and closes.
     ServeOnce,
-    /// Aborts.
+    /// Aborts the connection.
     Abort,
-    /// Consumes two bytes at a time.
+    /// Consumes two bytes per callback.
     Sip,
-    /// Makes the calls that it was told to make.
+    /// Makes the scripted calls.
     Script,
 }
 
-/// A call that the application makes when it has the connection in hand.
+/// A scripted call of the application.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Call {
     Write,
@@ -42,19 +41,21 @@ pub enum Call {
     WriteRemoved,
     Close,
     Abort,
-    /// Consumes as many bytes, if this is a call about data.
+    /// Consumes this number of bytes if called for received data.
     Consume(u8),
 }
 
-/// Calls for each connection, at most.
+/// Maximum number of pending calls for a connection.
 const MAX_CALLS: usize = 256;
 
-/// Bytes consumed by a connection, and whose it is.
+/// State of a connection: its client, and the number of bytes consumed.
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) key: (u16, bool),
-    pub(super) consumed: u32,
+    key: (u16, bool),
+    consumed: u32,
 }
+
+type Conn<'a> = Connection<'a, State>;
 
 pub(super) struct App {
     pub(super) habit: Habit,
@@ -62,12 +63,12 @@ pub(super) struct App {
     pub(super) greet: bool,
     pub(super) close_back: bool,
     pub(super) content: Option<ContentId>,
-    /// A content that is no more.
+    /// The last content that was removed.
     pub(super) removed: Option<ContentId>,
     pub(super) bytes: Arc<[u8]>,
-    pub(super) stamp: u64,
+    stamp: u64,
     pub(super) streams: HashMap<(u16, bool), Stream>,
-    /// What the segment acknowledges that is being handled.
+    /// Acknowledgement number of the segment that the server handles.
     pub(super) ack: u32,
     pub(super) accepted: u32,
     pub(super) ended: u32,
@@ -78,12 +79,12 @@ pub(super) const SLOT: Slot = Slot {
     len: 10,
 };
 
-fn slot_text(stamp: u64) -> [u8; SLOT.len as usize] {
-    let mut text = [0; SLOT.len as usize];
-    text.copy_from_slice(format!("{stamp:010}").as_bytes());
-    text
+/// Returns the text of the slot, which fills it.
+fn slot_text(stamp: u64) -> String {
+    format!("{stamp:010}")
 }
 
+/// Returns a content that depends on `len`, of a few more bytes than `len`.
 pub(super) fn content(len: u16) -> Arc<[u8]> {
     bytes_at(u32::from(len) * 3, 100 + usize::from(len)).into()
 }
@@ -106,76 +107,88 @@ impl App {
         }
     }
 
-    fn stream(&mut self, conn: &mut Connection<'_, State>) -> &mut Stream {
-        let key = conn.state().key;
+    pub(super) fn stream(&mut self, key: (u16, bool)) -> &mut Stream {
         self.streams.get_mut(&key).expect("a known client")
     }
 
-    /// Tells it what to call; `Habit::Script` does.
+    fn stream_of(&mut self, conn: &mut Conn<'_>) -> &mut Stream {
+        self.stream(conn.state().key)
+    }
+
+    /// Returns the stream of a connection, which must be open.
+    fn open_stream(&mut self, conn: &mut Conn<'_>) -> &mut Stream {
+        let stream = self.stream_of(conn);
+        assert!(stream.is_open, "a callback without a connection");
+        stream
+    }
+
+    /// Adds to the script of a connection.
     pub(super) fn instruct(&mut self, key: (u16, bool), calls: &[Call]) {
-        let stream = self.streams.get_mut(&key).expect("a known client");
+        let stream = self.stream(key);
         let room = MAX_CALLS.saturating_sub(stream.calls.len());
         stream.calls.extend(calls.iter().take(room));
     }
 
-    fn serve(&mut self, conn: &mut Connection<'_, State>) -> Result<(), WriteError> {
+    fn serve(&mut self, conn: &mut Conn<'_>) -> Result<(), WriteError> {
         conn.write(self.content.expect("a content"), self.stamp)?;
         let mut bytes = self.bytes.to_vec();
         let at = SLOT.offset as usize;
-        bytes[at..at + SLOT.len as usize].copy_from_slice(&slot_text(self.stamp));
+        bytes[at..at + SLOT.len as usize].copy_from_slice(slot_text(self.stamp).as_bytes());
         self.stamp += 1;
-        self.stream(conn).written.extend(bytes);
+        self.stream_of(conn).written.extend(bytes);
         Ok(())
     }
 
-    fn write_bytes(
-        &mut self,
-        conn: &mut Connection<'_, State>,
-        bytes: &[u8],
-    ) -> Result<(), WriteError> {
+    fn write_bytes(&mut self, conn: &mut Conn<'_>, bytes: &[u8]) -> Result<(), WriteError> {
         conn.write_bytes(bytes)?;
-        self.stream(conn).written.extend_from_slice(bytes);
+        self.stream_of(conn).written.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn close(&mut self, conn: &mut Connection<'_, State>) {
+    fn close(&mut self, conn: &mut Conn<'_>) {
         conn.close();
-        self.stream(conn).closed = true;
+        self.stream_of(conn).closed = true;
     }
 
-    /// The next of the calls; how much of the data it consumes, if it does.
-    fn call(&mut self, conn: &mut Connection<'_, State>) -> Option<usize> {
-        let call = self.stream(conn).calls.pop_front()?;
-        let closed = self.stream(conn).closed;
-        let outcome = match call {
-            Call::Write => self.serve(conn),
-            Call::WriteBytes(len) => self.write_bytes(conn, bytes_at(len.into(), len.into())),
+    fn abort(&mut self, conn: &mut Conn<'_>) {
+        conn.abort();
+        self.stream_of(conn).closed = true;
+    }
+
+    /// Makes the next scripted call. Returns the number of bytes to consume.
+    fn call(&mut self, conn: &mut Conn<'_>) -> Option<usize> {
+        let call = self.stream_of(conn).calls.pop_front()?;
+        let closed = self.stream_of(conn).closed;
+        match call {
+            Call::Write => {
+                let written = self.serve(conn);
+                assert!(written.is_err() || !closed, "a write after close");
+            }
+            Call::WriteBytes(len) => {
+                let written = self.write_bytes(conn, bytes_at(len.into(), len.into()));
+                assert!(written.is_err() || !closed, "a write after close");
+            }
             Call::WriteTooMuch => {
-                let outcome = conn.write_bytes(bytes_at(0, MAX_WRITE_LEN + 1));
-                assert!(outcome.is_err());
-                outcome
+                let bytes = bytes_at(0, MAX_WRITE_LEN + 1);
+                conn.write_bytes(bytes).unwrap_err();
             }
-            Call::WriteRemoved => match self.removed {
-                Some(removed) => {
-                    let outcome = conn.write(removed, 0);
-                    assert!(outcome.is_err());
-                    outcome
+            Call::WriteRemoved => {
+                if let Some(removed) = self.removed {
+                    conn.write(removed, 0).unwrap_err();
                 }
-                None => return Some(0),
-            },
-            Call::Close => {
-                self.close(conn);
-                return Some(0);
             }
-            Call::Abort => {
-                conn.abort();
-                self.stream(conn).closed = true;
-                return Some(0);
-            }
+            Call::Close => self.close(conn),
+            Call::Abort => self.abort(conn),
             Call::Consume(n) => return Some(usize::from(n)),
-        };
-        assert!(outcome.is_err() || !closed, "written after close");
+        }
         Some(0)
+    }
+
+    /// Makes the next scripted call if the application follows its script.
+    fn call_if_scripted(&mut self, conn: &mut Conn<'_>) {
+        if matches!(self.habit, Habit::Script) {
+            self.call(conn);
+        }
     }
 }
 
@@ -183,54 +196,43 @@ impl Application for App {
     type State = State;
     type Message = ();
 
-    fn on_accept(&mut self, conn: &mut Connection<'_, State>) -> bool {
-        let key = (conn.peer().port(), conn.peer().is_ipv6());
-        assert_eq!(conn.state().consumed, 0, "a new connection has a new state");
-        conn.state().key = key;
+    fn on_accept(&mut self, conn: &mut Conn<'_>) -> bool {
+        assert_eq!(conn.state().consumed, 0, "the state is not new");
+        conn.state().key = (conn.peer().port(), conn.peer().is_ipv6());
         let iss = self.ack.wrapping_sub(1);
-        self.stream(conn).open(iss);
+        self.stream_of(conn).open(iss);
         if self.greet {
-            // Whether there is room or not.
+            // A write without room may fail.
             let _ = self.write_bytes(conn, b"hello");
         }
-        if matches!(self.habit, Habit::Script) {
-            self.call(conn);
-        }
-        let stream = self.streams.get_mut(&key).expect("a known client");
-        stream.is_open = !self.refuse;
-        self.accepted += u32::from(!self.refuse);
-        !self.refuse
+        self.call_if_scripted(conn);
+        let accepts = !self.refuse;
+        self.stream_of(conn).is_open = accepts;
+        self.accepted += u32::from(accepts);
+        accepts
     }
 
-    fn on_receive(&mut self, conn: &mut Connection<'_, State>, data: &[u8]) -> usize {
+    fn on_receive(&mut self, conn: &mut Conn<'_>, data: &[u8]) -> usize {
         assert!(!data.is_empty());
         let consumed = conn.state().consumed;
-        let stream = self.stream(conn);
-        assert!(stream.is_open, "called outside of its life");
-        assert!(!stream.closed, "called after close");
+        let stream = self.open_stream(conn);
+        assert!(!stream.closed, "data after close");
         let start = stream.start().wrapping_add(consumed);
-        assert!(data == bytes_at(start, data.len()), "other data");
-        let end = consumed + data.len() as u32;
-        assert!(stream.sent.contains(0, end), "data that nobody has sent");
+        assert!(data == bytes_at(start, data.len()), "wrong data");
+        let received = consumed.into()..u64::from(consumed) + data.len() as u64;
+        assert!(stream.sent.contains(&received), "data never sent");
         let consumed = match self.habit {
             Habit::Silent => data.len(),
             Habit::Lazy => 0,
             Habit::Sip => 2.min(data.len()),
-            Habit::Echo => match self.write_bytes(conn, data) {
-                Ok(()) => data.len(),
-                Err(_) => 0,
-            },
+            Habit::Echo => self.write_bytes(conn, data).map_or(0, |()| data.len()),
             Habit::Serve => data.iter().take_while(|_| self.serve(conn).is_ok()).count(),
-            Habit::ServeOnce => match self.serve(conn) {
-                Ok(()) => {
-                    self.close(conn);
-                    1
-                }
-                Err(_) => 0,
-            },
+            Habit::ServeOnce => self.serve(conn).map_or(0, |()| {
+                self.close(conn);
+                1
+            }),
             Habit::Abort => {
-                conn.abort();
-                self.stream(conn).closed = true;
+                self.abort(conn);
                 data.len()
             }
             Habit::Script => {
@@ -242,33 +244,28 @@ impl Application for App {
         consumed
     }
 
-    fn on_sent(&mut self, conn: &mut Connection<'_, State>) {
-        assert!(self.stream(conn).is_open, "called outside of its life");
-        if matches!(self.habit, Habit::Script) {
-            self.call(conn);
-        }
+    fn on_sent(&mut self, conn: &mut Conn<'_>) {
+        self.open_stream(conn);
+        self.call_if_scripted(conn);
     }
 
-    fn on_half_close(&mut self, conn: &mut Connection<'_, State>) {
-        assert!(self.stream(conn).is_open, "called outside of its life");
+    fn on_half_close(&mut self, conn: &mut Conn<'_>) {
+        self.open_stream(conn);
         if self.close_back {
             self.close(conn);
-        } else if matches!(self.habit, Habit::Script) {
-            self.call(conn);
+        } else {
+            self.call_if_scripted(conn);
         }
     }
 
     fn on_close(&mut self, _: ConnectionId, state: &mut State, _reason: CloseReason) {
         self.ended += 1;
-        let stream = self.streams.get_mut(&state.key).expect("a known client");
-        assert!(stream.is_open, "closed twice");
+        let stream = self.stream(state.key);
+        assert!(stream.is_open, "on_close comes twice");
         stream.is_open = false;
     }
 
     fn render(&mut self, stamp: u64, slot: &mut [u8]) {
-        slot.copy_from_slice(&slot_text(stamp));
+        slot.copy_from_slice(slot_text(stamp).as_bytes());
     }
 }
-
-/// Calls that wait.
-pub(super) type Calls = VecDeque<Call>;

@@ -1,129 +1,137 @@
-//! What is known of one client's connection from outside, and what must hold
-//! for each segment that the server sends on it.
+//! A model of one client's connection, which checks each segment that the
+//! server sends on it.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use tcpip::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
+use testkit::{ACK, CWR, ECE, FIN, Layout, Opt, RST, Ranges, Received, SYN, Segment, read_options};
 
-use super::app::Calls;
-use super::client::Header;
-use super::segment::{ACK, CWR, ECE, FIN, MAX_SHIFT, Options, RST, Ranges, SYN, Sent};
+use super::app::Call;
+use super::client::{add, is_syn};
 
-/// Segments of the initial window (RFC 6928).
+/// Initial window in segments (RFC 6928).
 const INITIAL_WINDOW: u32 = 10;
+/// The largest window scale (RFC 7323, section 2.3).
+const MAX_SHIFT: u8 = 14;
 
-/// A SYN of the client's.
-struct Offered {
-    irs: u32,
-    options: Options,
-    ecn: bool,
-    window: u16,
-}
-
-/// What the server has agreed to with a SYN-ACK.
+/// What a SYN-ACK of the server has negotiated.
 #[derive(Clone, Copy, Debug)]
 struct Agreed {
     irs: u32,
     iss: u32,
-    /// Bytes of options and data in a segment to the client, at most.
+    /// Maximum number of bytes of options and data in a segment to the client.
     mss: u32,
-    /// By how much the client's windows are shifted, and the server's.
+    /// Window scales of the client and the server.
     shift: u8,
     own_shift: u8,
     stamps: bool,
     sack: bool,
     ecn: bool,
-    /// Of the SYN.
+    /// Window of the SYN.
     window: u16,
 }
 
-/// Of one client: what it has sent, what the application has written, and
-/// what came of both. Offsets count from behind the SYN.
+/// What one client has sent, what the application has written, and what the
+/// server has sent. Offsets count from the number after the SYN.
 #[derive(Default)]
 pub(super) struct Stream {
-    v6: bool,
-    offered: Vec<Offered>,
+    /// MSS of a client whose SYN has no MSS option.
+    default_mss: u16,
+    /// SYNs of the client.
+    offered: Vec<Segment>,
     agreed: Vec<Agreed>,
-    /// Of the connection that the application knows, or knew last.
+    /// The application's current or last connection.
     current: Option<Agreed>,
     pub(super) is_open: bool,
-    /// The application has closed or aborted.
+    /// Whether the application has closed or aborted the connection.
     pub(super) closed: bool,
-    /// All that the application has written.
+    /// All bytes that the application has written.
     pub(super) written: Vec<u8>,
-    pub(super) calls: Calls,
-    /// What the client has sent.
+    /// Pending calls of the application.
+    pub(super) calls: VecDeque<Call>,
+    /// Ranges that the client has sent.
     pub(super) sent: Ranges,
-    /// Behind all that the server has sent.
+    /// Offset after all data that the server has sent.
     pub(super) seen_end: u32,
-    /// The furthest that the client's windows have reached.
+    /// The right edge of the client's window, at its furthest.
     edge: u32,
-    /// What the client has acknowledged, and with how many segments.
-    acked: u32,
+    /// Whether the client has acknowledged data, and its number of
+    /// acknowledgements.
+    acked: bool,
     acks: u32,
-    /// The furthest that the server's windows have reached.
-    told: u32,
-    /// Clocks that the client has shown.
+    /// The right edge of the server's window, at its furthest.
+    advertised: u32,
+    /// All clock values that the client has sent.
     clocks: HashSet<u32>,
-    /// What the server's clock has shown last.
+    /// The server's last clock value.
     clock: Option<u32>,
-    /// What it showed with data that was sent for the first time: up to where.
+    /// End offset and clock value of each segment with new data.
     first_clocks: Vec<(u32, u32)>,
-    /// The segment that is being handled: number and length.
-    arriving: (u32, u32),
+    /// The client's segment that the server handles.
+    arriving: Segment,
+    /// Number of segments that the server has sent.
+    pub(super) segments: u32,
+    /// Number of the server's flights without new data, and the sequence number
+    /// after the last one.
+    pub(super) repeated: u32,
+    repeated_to: u32,
 }
 
 impl Stream {
     pub(super) fn new(v6: bool) -> Self {
         Self {
-            v6,
+            default_mss: [DEFAULT_MSS_V4, DEFAULT_MSS_V6][usize::from(v6)],
             ..Self::default()
         }
     }
 
-    /// The sequence number of the client's first byte.
+    /// Sequence number of the client's first byte.
     pub(super) fn start(&self) -> u32 {
         self.current
             .map_or(0, |current| current.irs.wrapping_add(1))
     }
 
-    /// A segment of the client's is about to arrive.
-    pub(super) fn arrives(&mut self, header: &Header) {
-        let options = Options::parse(&header.options, true);
-        self.clocks.extend(options.stamps.map(|(value, _)| value));
-        self.arriving = (header.seq, header.sequence_len());
-        if header.is_syn() {
-            self.offered.push(Offered {
-                irs: header.seq,
-                ecn: header.control & (ECE | CWR) == ECE | CWR,
-                window: header.window,
-                options,
-            });
+    /// Notes a segment of the client before the server handles it.
+    pub(super) fn arrives(&mut self, segment: &Segment) {
+        let (options, _) = read_options(&Layout::Dense.write(&segment.options));
+        self.arriving = Segment {
+            options,
+            ..segment.clone()
+        };
+        for option in &self.arriving.options {
+            if let Opt::Timestamps(value, _) = option {
+                self.clocks.insert(*value);
+            }
+        }
+        if is_syn(segment) {
+            self.offered.push(self.arriving.clone());
         }
         self.note_sent();
     }
 
     fn note_sent(&mut self) {
-        let (seq, len) = self.arriving;
-        let offset = seq.wrapping_sub(self.start());
-        self.sent.insert(offset, len);
+        let len = self.arriving.span();
+        let offset = self.arriving.seq.wrapping_sub(self.start());
+        add(&mut self.sent, offset, len);
         if offset.cast_signed() < 0 {
-            // The part that lies behind the start.
+            // The segment starts before the stream.
             let before = offset.wrapping_neg();
-            self.sent.insert(0, len.saturating_sub(before));
+            add(&mut self.sent, 0, len.saturating_sub(before));
         }
     }
 
-    /// The segment has been handled. `stalled`: what the server has sent may
-    /// not have been seen.
-    pub(super) fn has_arrived(&mut self, header: &Header, stalled: bool) {
+    /// Notes that the server has handled the client's segment. If the ring is
+    /// `stalled`, the server may have sent data that nobody has seen.
+    pub(super) fn has_arrived(&mut self, stalled: bool) {
         let Some(current) = self.current else {
             return;
         };
-        if header.control & (ACK | SYN | RST) != ACK {
+        let segment = &self.arriving;
+        if segment.bits & (ACK | SYN | RST) != ACK {
             return;
         }
-        let ack = header.ack.wrapping_sub(current.iss).wrapping_sub(1);
+        let offset = |seq: u32| seq.wrapping_sub(current.iss).wrapping_sub(1);
+        let ack = offset(segment.ack);
         let sent = if stalled {
             self.written.len() as u32 + 1
         } else {
@@ -131,18 +139,19 @@ impl Stream {
         };
         if ack <= sent {
             self.acks += 1;
-            self.acked = self.acked.max(ack);
-            let window = u32::from(header.window) << current.shift;
+            let mut blocks = segment.sack().into_iter();
+            self.acked |= ack > 0 || blocks.any(|(from, to)| from != to && offset(from) < sent);
+            let window = u32::from(segment.window) << current.shift;
             self.edge = self.edge.max(ack + window);
         }
     }
 
-    /// The application's connection begins, by an acknowledgement of the
-    /// SYN-ACK with the number `iss`.
+    /// Opens the application's connection with the server's initial sequence
+    /// number `iss`.
     pub(super) fn open(&mut self, iss: u32) {
-        assert!(!self.is_open, "opened twice");
+        assert!(!self.is_open, "on_accept comes twice");
         let agreed = self.agreed.iter().rev().find(|agreed| agreed.iss == iss);
-        let agreed = *agreed.expect("nobody opens what was not offered");
+        let agreed = *agreed.expect("a connection opens without a SYN-ACK");
         self.current = Some(agreed);
         self.written.clear();
         self.closed = false;
@@ -150,64 +159,72 @@ impl Stream {
         self.note_sent();
         self.seen_end = 0;
         self.edge = u32::from(agreed.window);
-        self.acked = 0;
+        self.acked = false;
         self.acks = 0;
-        self.told = 0;
+        self.advertised = 0;
         self.clock = None;
         self.first_clocks.clear();
     }
 
-    /// The server has sent a segment.
-    pub(super) fn server_sent(&mut self, sent: &Sent<'_>) {
+    /// Checks and counts a segment that the server has sent.
+    pub(super) fn server_sent(&mut self, received: &Received) {
+        let (sent, before) = (&received.segment, self.seen_end);
+        self.check(sent, received.header_len);
+        self.segments += 1;
+        if self.seen_end == before {
+            // Contiguous short segments are one flight.
+            let continues = !sent.is_empty() && sent.seq == self.repeated_to;
+            self.repeated += u32::from(!continues);
+            self.repeated_to = sent.seq.wrapping_add(sent.len());
+        }
+    }
+
+    fn check(&mut self, sent: &Segment, header_len: usize) {
+        assert!(sent.bits <= 0xff && sent.urgent == 0, "{sent}");
         if sent.has(RST) {
-            assert!(sent.data.is_empty() && !sent.has(SYN | FIN));
+            assert!(sent.is_empty() && !sent.has(SYN | FIN));
             assert_eq!(sent.ecn, 0);
             return;
         }
         assert!(sent.has(ACK));
-        if let Some((_, echo)) = sent.options.stamps {
-            assert!(self.clocks.contains(&echo), "a clock that nobody has shown");
+        if let Some((_, echo)) = sent.timestamps() {
+            let is_known = self.clocks.contains(&echo);
+            assert!(is_known, "an echo of a clock that the client never sent");
         }
         if sent.has(SYN) {
             self.agree(sent);
         } else {
-            assert_eq!(sent.options.mss, None);
-            assert_eq!(sent.options.scale, None);
-            assert!(!sent.options.sack_permitted);
+            assert_eq!((sent.mss(), sent.scale()), (None, None));
+            assert!(!sent.sack_permitted());
             if !self.is_of_handshake(sent) {
-                self.check(sent);
+                self.check_in_connection(sent, header_len);
             }
         }
     }
 
-    /// A SYN-ACK: nothing in it that no SYN has offered.
-    fn agree(&mut self, sent: &Sent<'_>) {
+    /// Checks that a SYN-ACK contains only what a SYN has offered.
+    fn agree(&mut self, sent: &Segment) {
         let irs = sent.ack.wrapping_sub(1);
-        assert_eq!(sent.control & !(SYN | ACK | ECE), 0);
-        assert!(sent.data.is_empty() && sent.options.sack.is_empty());
+        assert_eq!(sent.bits & !(SYN | ACK | ECE), 0);
+        assert!(sent.is_empty() && sent.sack().is_empty());
         assert_eq!(sent.ecn, 0);
-        let offers = self.offered.iter().filter(|offered| offered.irs == irs);
+        let offers = self.offered.iter().filter(|offer| offer.seq == irs);
         let offers: Vec<_> = offers.collect();
-        assert!(!offers.is_empty(), "an answer to no SYN");
-        let options = || offers.iter().map(|offer| &offer.options);
-        let default = if self.v6 {
-            DEFAULT_MSS_V6
-        } else {
-            DEFAULT_MSS_V4
-        };
-        let mss = options().map(|options| options.mss.unwrap_or(default));
+        assert!(!offers.is_empty(), "a SYN-ACK without a SYN");
+        let default = self.default_mss;
+        let mss = offers.iter().map(|offer| offer.mss().unwrap_or(default));
         let mss = mss.max().unwrap_or(default).max(MIN_MSS);
-        let scaled = sent.options.scale.is_some();
-        let shift = options().filter_map(|options| options.scale).max();
-        assert!(!scaled || shift.is_some(), "a shift that nobody offered");
-        assert!(!sent.options.sack_permitted || options().any(|options| options.sack_permitted));
-        let stamps = sent.options.stamps.is_some();
-        assert!(!stamps || options().any(|options| options.stamps.is_some()));
-        assert!(!sent.has(ECE) || offers.iter().any(|offer| offer.ecn));
-        // RFC 3168, section 6.1.1: one without takes it back.
+        let shift = offers.iter().filter_map(|offer| offer.scale()).max();
+        let (scaled, stamps) = (sent.scale().is_some(), sent.timestamps().is_some());
+        assert!(!scaled || shift.is_some(), "a scale without an offer");
+        assert!(!sent.sack_permitted() || offers.iter().any(|offer| offer.sack_permitted()));
+        assert!(!stamps || offers.iter().any(|offer| offer.timestamps().is_some()));
+        let with_ecn = |offer: &&Segment| offer.bits & (ECE | CWR) == ECE | CWR;
+        assert!(!sent.has(ECE) || offers.iter().any(with_ecn));
+        // A retransmitted SYN-ACK without ECE withdraws ECN (RFC 3168, section 6.1.1).
         let same = |agreed: &&Agreed| (agreed.irs, agreed.iss) == (irs, sent.seq);
-        let was = self.agreed.iter().filter(same).all(|agreed| agreed.ecn);
-        let own_shift = sent.options.scale.unwrap_or(0);
+        let had_ecn = self.agreed.iter().filter(same).all(|agreed| agreed.ecn);
+        let own_shift = sent.scale().unwrap_or(0);
         assert!(own_shift <= MAX_SHIFT);
         self.agreed.push(Agreed {
             irs,
@@ -216,15 +233,15 @@ impl Stream {
             shift: shift.filter(|_| scaled).unwrap_or(0).min(MAX_SHIFT),
             own_shift,
             stamps,
-            sack: sent.options.sack_permitted,
-            ecn: sent.has(ECE) && was,
+            sack: sent.sack_permitted(),
+            ecn: sent.has(ECE) && had_ecn,
             window: offers.iter().map(|offer| offer.window).max().unwrap_or(0),
         });
     }
 
-    /// Whether this is an ACK of a connection that is still being opened. Its
-    /// SYN-ACK may have found the ring full.
-    fn is_of_handshake(&self, sent: &Sent<'_>) -> bool {
+    /// Returns whether this is an ACK of a connection that is not open yet. The
+    /// full ring may have hidden its SYN-ACK.
+    fn is_of_handshake(&self, sent: &Segment) -> bool {
         let irs = sent.ack.wrapping_sub(1);
         let is_other = |iss| {
             let known = self.current.filter(|_| self.is_open);
@@ -232,99 +249,100 @@ impl Stream {
         };
         let is_start =
             |agreed: &Agreed| agreed.irs == irs && agreed.iss.wrapping_add(1) == sent.seq;
-        sent.len() == 0
-            && self.offered.iter().any(|offered| offered.irs == irs)
+        sent.span() == 0
+            && self.offered.iter().any(|offer| offer.seq == irs)
             && is_other(sent.seq.wrapping_sub(1))
             && (!self.is_open || self.agreed.iter().any(is_start))
     }
 
-    fn check(&mut self, sent: &Sent<'_>) {
-        let current = self.current.expect("a handshake comes first");
-        let is_again = sent.len() > 0 && self.is_again(sent, &current);
-        self.check_sequence(sent, &current);
+    fn check_in_connection(&mut self, sent: &Segment, header_len: usize) {
+        let current = self.current.expect("data before a handshake");
+        let start = sent.seq.wrapping_sub(current.iss).wrapping_sub(1);
+        let end = start.wrapping_add(sent.span());
+        let is_new = sent.span() == 0 || end > self.seen_end;
+        if sent.span() == 0 {
+            let limit = self.written.len() as u32 + 1;
+            assert!(start <= limit, "a sequence number after all data");
+            assert_eq!(sent.ecn, 0, "an ECN mark without data");
+        } else {
+            self.check_data(sent, &current, start, header_len);
+        }
         self.check_acknowledgement(sent, &current);
-        assert_eq!(sent.options.stamps.is_some(), current.stamps);
-        if let Some((clock, _)) = sent.options.stamps {
-            self.check_clock(sent, clock, &current, is_again);
+        assert_eq!(sent.timestamps().is_some(), current.stamps);
+        if let Some((clock, _)) = sent.timestamps() {
+            self.check_clock(clock, start, end, is_new);
         }
     }
 
-    /// What is sent again may lie back, but not to before it was first sent: it
-    /// would be taken for another connection's.
-    fn check_clock(&mut self, sent: &Sent<'_>, clock: u32, current: &Agreed, is_again: bool) {
-        let start = sent.seq.wrapping_sub(current.iss).wrapping_sub(1);
+    /// Checks the clock of a segment. A retransmission may have an older clock
+    /// than other segments, but not an older one than the first transmission.
+    /// Otherwise it could look like a segment of an earlier connection.
+    fn check_clock(&mut self, clock: u32, start: u32, end: u32, is_new: bool) {
         let first = self.first_clocks.partition_point(|&(end, _)| end <= start);
         let least = match self.first_clocks.get(first) {
-            Some(&(_, first)) if is_again => first,
+            Some(&(_, first)) if !is_new => first,
             _ => self.clock.unwrap_or(clock),
         };
         let ahead = clock.wrapping_sub(least);
-        assert!(ahead.cast_signed() >= 0, "a clock that goes back");
-        if !is_again {
+        assert!(ahead.cast_signed() >= 0, "the server's clock goes back");
+        if is_new {
             self.clock = Some(clock);
-        }
-        if !is_again && sent.len() > 0 {
-            self.first_clocks
-                .push((start.wrapping_add(sent.len()), clock));
+            if start != end {
+                self.first_clocks.push((end, clock));
+            }
         }
     }
 
-    fn is_again(&self, sent: &Sent<'_>, current: &Agreed) -> bool {
-        let start = sent.seq.wrapping_sub(current.iss).wrapping_sub(1);
-        start.wrapping_add(sent.len()) <= self.seen_end
-    }
-
-    fn check_sequence(&mut self, sent: &Sent<'_>, current: &Agreed) {
-        let start = sent.seq.wrapping_sub(current.iss).wrapping_sub(1);
-        let end = start.wrapping_add(sent.len());
-        if sent.len() == 0 {
-            let limit = self.written.len() as u32 + 1;
-            assert!(start <= limit, "a number that nobody has sent");
-            assert_eq!(sent.ecn, 0, "a segment without data may not be marked");
-            return;
-        }
+    /// Checks a segment with data or a FIN.
+    fn check_data(&mut self, sent: &Segment, current: &Agreed, start: u32, header_len: usize) {
+        let end = start.wrapping_add(sent.span());
         let data = start as usize..start as usize + sent.data.len();
         let is_last = data.end == self.written.len();
         let written = self.written.get(data);
-        assert!(written == Some(sent.data), "other data");
-        assert!(!sent.has(FIN) || is_last, "a FIN before the end");
-        assert!(start <= self.seen_end, "a gap that nobody has filled");
+        assert!(written == Some(&sent.data), "wrong data");
         assert!(
-            end <= self.edge || sent.len() == 1,
+            !sent.has(FIN) || is_last,
+            "a FIN before the end of the data"
+        );
+        assert!(start <= self.seen_end, "a gap before the data");
+        assert!(
+            end <= self.edge || sent.span() == 1,
             "{} bytes beyond the window",
             end - self.edge
         );
-        let taken = sent.options_len as u32 + sent.data.len() as u32;
-        assert!(taken <= current.mss, "{taken} bytes, of {}", current.mss);
+        let taken = header_len as u32 - 20 + sent.len();
+        assert!(taken <= current.mss, "{taken} bytes, MSS {}", current.mss);
         let first_flight = (INITIAL_WINDOW + self.acks) * current.mss;
         assert!(
-            self.acked > 0 || end <= first_flight + 1,
-            "{end} bytes before any was acknowledged"
+            self.acked || end <= first_flight + 1,
+            "{end} bytes in the initial window"
         );
-        let may_mark = current.ecn && !sent.data.is_empty() && end > self.seen_end;
-        assert!(sent.ecn == 0 || may_mark, "what may not be marked, may be");
+        let may_mark = current.ecn && !sent.is_empty() && end > self.seen_end;
+        assert!(sent.ecn == 0 || may_mark, "a forbidden ECN mark");
         self.seen_end = self.seen_end.max(end);
     }
 
-    fn check_acknowledgement(&mut self, sent: &Sent<'_>, current: &Agreed) {
+    fn check_acknowledgement(&mut self, sent: &Segment, current: &Agreed) {
         let ack = sent.ack.wrapping_sub(self.start());
-        assert!(ack <= self.sent.prefix(), "what has not come acknowledged");
-        assert!(current.sack || sent.options.sack.is_empty());
-        for (at, (from, to)) in sent.options.sack.iter().enumerate() {
-            if at == 0 && sent.ack.wrapping_sub(*to).cast_signed() >= 0 {
-                // Something old has come again, from before the SYN perhaps
-                // (RFC 2883).
-                assert_ne!(from, to, "a block of nothing");
+        let in_order = self.sent.next();
+        assert!(u64::from(ack) <= in_order, "an ACK of data never sent");
+        let blocks = sent.sack();
+        assert!(current.sack || blocks.is_empty());
+        for (at, (from, to)) in blocks.into_iter().enumerate() {
+            if at == 0 && sent.ack.wrapping_sub(to).cast_signed() >= 0 {
+                // A duplicate SACK (RFC 2883), perhaps of data before the SYN.
+                assert_ne!(from, to, "an empty SACK block");
                 continue;
             }
             let from = from.wrapping_sub(self.start());
             let to = to.wrapping_sub(self.start());
-            assert!(from < to, "a block of nothing");
-            assert!(self.sent.contains(from, to), "what has not come in a block");
+            assert!(from < to, "an empty SACK block");
+            let block = from.into()..to.into();
+            assert!(self.sent.contains(&block), "a SACK of data never sent");
         }
         let slack = (1 << current.own_shift) - 1;
         let edge = ack + (u32::from(sent.window) << current.own_shift);
-        assert!(edge + slack >= self.told, "a window that is taken back");
-        self.told = self.told.max(edge);
+        assert!(edge + slack >= self.advertised, "the window shrinks");
+        self.advertised = self.advertised.max(edge);
     }
 }
