@@ -88,8 +88,8 @@ fn is_program(name: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Returns true if the C compiler finds the header, or if there is no compiler. In that case `make`
-/// is missing too and is reported.
+/// Returns true if the C compiler finds the header. Also returns true without a compiler, because
+/// `make` is then reported as missing.
 fn is_header(name: &str) -> bool {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut command = Command::new(compiler);

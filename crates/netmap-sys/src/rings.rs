@@ -54,7 +54,7 @@ pub unsafe fn netmap_buf(ring: *mut netmap_ring, index: u32) -> *mut u8 {
     }
 }
 
-/// Returns the index of the slot after slot `i`, wrapping around at the end of the ring.
+/// Returns the index of the slot after slot `i`, which wraps around.
 #[inline]
 pub const fn nm_ring_next(ring: &netmap_ring, i: u32) -> u32 {
     let next = i.wrapping_add(1);

@@ -46,8 +46,8 @@ pub trait Handler<P: Port> {
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// Returns the bell that wakes the loop when one of the handler's mailboxes receives a message.
-    /// By default there is no bell.
+    /// Returns the bell that wakes the loop when a mailbox of the handler receives a message. By
+    /// default there is none.
     #[inline(always)]
     fn bell(&self) -> Option<&Bell> {
         None

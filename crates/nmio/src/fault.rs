@@ -74,9 +74,8 @@ struct Faults {
     sent: Direction,
     /// Received frames to which faults have been applied, oldest first.
     ready: VecDeque<Frame>,
-    /// Duplicates of sent frames. Each flush sends them if slots are free then. Before the flush
-    /// they must not use slots, because [`Port::room`] may already have promised these to the
-    /// caller.
+    /// Duplicates of sent frames. A flush sends them if slots are free. They must not use slots
+    /// that [`Port::room`] has already promised to the caller.
     duplicates: Vec<Frame>,
     /// Number of sends refused because held-back frames need the last slots.
     ring_full: u64,

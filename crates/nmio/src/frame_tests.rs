@@ -16,8 +16,8 @@ const FRAMES: usize = 7;
 #[derive(Clone, Debug)]
 enum Step {
     Take,
-    /// Overwrites an owned frame. The fields are its number (modulo the number of owned frames),
-    /// the length, and the byte to write.
+    /// Overwrites an owned frame, given its number (modulo the number of owned frames), a length
+    /// and a byte.
     Write(usize, usize, u8),
     DropFrame(usize),
     OfferFrame(usize),

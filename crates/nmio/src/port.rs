@@ -28,7 +28,7 @@ pub struct Capabilities {
     /// because about one corrupted packet in 65,536 would then be accepted.
     pub partial_checksums: bool,
     /// Maximum IP packet length, in bytes, of a super-segment over IPv4 that [`Port::send_super`]
-    /// accepts. 0 means that super-segments are not supported. Over IPv6 the limit is at most
+    /// accepts. 0: super-segments are not supported. Over IPv6 the limit is at most
     /// [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
     /// Number of resident packets that the port's memory can hold.
@@ -214,8 +214,7 @@ pub trait Port {
     /// already in it.
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError>;
 
-    /// Queues a run of segments as one packet. Packets of all kinds are sent in the order in which
-    /// they were queued.
+    /// Queues a run of segments as one packet. Packets of all kinds are sent in order.
     ///
     /// # Errors
     /// [`SendError::RingFull`] if the TX ring is full.

@@ -171,8 +171,7 @@ pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
     Ok((names, addresses))
 }
 
-/// Returns the IP address in a socket address, or `None` if the pointer is null or the family is
-/// not IP.
+/// Returns the IP address in a socket address, or `None` if there is none.
 ///
 /// # Safety
 /// `address` is null or points to a complete address of the family that it names.

@@ -10,8 +10,8 @@
 //! Packets from the kernel may have partial checksums, which this port completes.
 //!
 //! Receiving super-segments requires frames of 64 KB. Resident packets use frames of the same size,
-//! which would waste memory. So if there are residents, the kernel segments packets before this
-//! port receives them.
+//! which would waste memory. So with residents, the kernel segments packets before this port
+//! receives them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -122,7 +122,7 @@ impl XdpPort {
             DEFAULT_BUDGET
         };
         // The default limit allows only about 90 packets in flight. The first option needs
-        // CAP_NET_ADMIN. The second needs no capability, but the kernel caps its value.
+        // CAP_NET_ADMIN. The kernel caps the value of the second.
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
         }

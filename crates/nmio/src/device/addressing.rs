@@ -11,11 +11,10 @@ use crate::sys::{self, Control, InterfaceAddress};
 /// gets a network of two hosts from it.
 const IPV4_POOL: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const IPV4_PREFIX: u8 = 30;
-/// A unique local IPv6 prefix (RFC 4193). Its global ID was chosen at random once and is the same
-/// for all links.
+/// A unique local IPv6 prefix (RFC 4193). Its global ID was chosen at random, but is fixed.
 const IPV6_POOL: Ipv6Addr = Ipv6Addr::new(0xfd9a, 0x5e1d, 0x70ac, 0, 0, 0, 0, 0);
 const IPV6_PREFIX: u8 = 126;
-/// Maximum number of pairs of an IPv4 and an IPv6 network to try until a free pair is found.
+/// Maximum number of network pairs (IPv4 and IPv6) to try until one is free.
 const MAX_NETWORKS: u32 = 4096;
 
 /// The addresses of both ends of a link.

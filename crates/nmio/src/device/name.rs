@@ -47,11 +47,11 @@ pub enum Queues {
     /// All queues of the interface.
     #[default]
     All,
-    /// The first queues, up to this number, which is at least 1. Opening the interface fails if
-    /// packets could arrive on other queues.
+    /// Serves the first N queues; N is at least 1. Opening the interface fails if packets could
+    /// arrive on other queues.
     Exactly(u32),
-    /// The first queues, up to this number, which is at least 1. Clients whose packets arrive on
-    /// other queues are not served.
+    /// Serves the first N queues; N is at least 1. Clients whose packets arrive on other queues are
+    /// not served.
     Partial(u32),
 }
 

@@ -96,7 +96,7 @@ fn nest(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind, body(&[], attributes))
 }
 
-/// Returns the value of the attribute of kind `wanted`, or `None` if there is no such attribute.
+/// Returns the value of the attribute `wanted`, if there is one.
 pub(super) fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     let mut attributes = NlasIterator::new(attributes).flatten();
     let found = attributes.find(|attribute| attribute.kind() == wanted)?;
@@ -104,13 +104,13 @@ pub(super) fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     found.into_inner().get(4..len)
 }
 
-/// Returns the value of the attribute of kind `wanted` as a number.
+/// Returns the value of the attribute `wanted` as a number.
 fn number(attributes: &[u8], wanted: u16) -> Option<u32> {
     let value = attribute(attributes, wanted)?.first_chunk()?;
     Some(u32::from_ne_bytes(*value))
 }
 
-/// Returns the value of the attribute of kind `wanted` as text, without a trailing zero byte.
+/// Returns the value of the attribute `wanted` as text, without a trailing zero byte.
 fn text(attributes: &[u8], wanted: u16) -> Option<String> {
     let value = attribute(attributes, wanted)?;
     let end = value.iter().position(|byte| *byte == 0);

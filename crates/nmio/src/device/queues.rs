@@ -1,8 +1,8 @@
 //! Chooses how many of an interface's queues to serve.
 //!
 //! Client packets can arrive on any RX queue. So the server serves all queues, with one worker
-//! each. It serves fewer queues if the device's flow table shows that the other queues get no
-//! packets. It also does so if the user accepts the loss of their packets.
+//! each. It serves fewer queues if the device's flow table sends no packets to the other queues, or
+//! if the user accepts losing those packets.
 
 use std::thread;
 

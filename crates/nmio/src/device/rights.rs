@@ -39,8 +39,8 @@ impl Needs {
         }
     }
 
-    /// Returns text that lists the capabilities that the operation needs and this thread lacks, and
-    /// says what to do.
+    /// Returns advice: the capabilities that the operation needs, those that this thread lacks, and
+    /// the remedy.
     pub(super) fn advice(self) -> String {
         self.advice_with(effective())
     }

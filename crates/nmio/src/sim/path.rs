@@ -35,8 +35,7 @@ pub struct PathConfig {
     /// Maximum number of bytes in the bottleneck's queue, in addition to the limit on frames. 0: no
     /// limit.
     pub queue_bytes: usize,
-    /// How to mark frames that waited in the queue, as active queue management does. `None`: no
-    /// marking.
+    /// How to mark frames that waited in the queue. `None`: no marking.
     pub mark: Option<Mark>,
     /// One-way delay, in addition to the serialisation times at `line_rate` and `rate`.
     pub delay: Duration,
@@ -135,8 +134,7 @@ pub(super) struct Path {
     /// Flushed frames in the sender's TX ring, each with the time at which it leaves the ring, in
     /// order of time.
     completions: VecDeque<(Instant, Sending)>,
-    /// For each frame in the bottleneck's queue, the time at which it leaves the queue and its
-    /// length in bytes, in order of time.
+    /// Departure time and length in bytes of each frame in the bottleneck's queue, in order.
     departures: VecDeque<(Instant, usize)>,
     /// Total number of bytes in the bottleneck's queue.
     queued: usize,

@@ -153,8 +153,7 @@ impl Runs {
             Ok(socket) => socket,
             Err(error) => return refuse(format!("the kernel refuses a packet socket: {error}")),
         };
-        // The first option needs CAP_NET_ADMIN. The second needs no capability, but the kernel caps
-        // its value.
+        // The first option needs CAP_NET_ADMIN. The kernel caps the value of the second.
         let fd = socket.as_fd();
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);

@@ -34,8 +34,8 @@ use crate::sys;
 /// Number of slots in the RX ring. It has room for all frames offered through the fill ring, so it
 /// never overflows.
 pub(super) const RX_RING: u32 = FILL_RING;
-/// Maximum number of frames in flight: staged, in the TX ring, or not completed yet. Also the
-/// number of slots in the TX ring.
+/// Number of slots in the TX ring. Also the maximum number of frames in flight: staged, in the
+/// ring, or not completed yet.
 pub(super) const TX_RING: u32 = 2048;
 /// Number of slots in the completion ring: one for each frame in flight.
 const COMPLETION_RING: u32 = TX_RING;

@@ -153,8 +153,8 @@ fn the_kernel_segments_if_the_device_stops() {
     });
 }
 
-/// Sends super-segments over `device` and compares the frames that arrive with the expected ones.
-/// `normal` first adjusts the two frames of each comparison.
+/// Sends super-segments over `device` and compares the received frames with the expected ones.
+/// Applies `normal` to each frame before the comparison.
 fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
     assert!(line(&port.summary(), "segmentation").contains(said));
