@@ -272,7 +272,11 @@ fn in_order_data_gets_a_delayed_ack_and_out_of_order_data_an_immediate_one() {
     assert_eq!(hand.sent().ack, at(300));
     hand.reply(&request, 300, ACK, &bytes[300..]);
     assert_eq!((hand.completed(), hand.errors()), (1, vec![]));
-    assert_eq!(hand.sent().bits, PSH | ACK, "the next request acknowledges");
+    assert_eq!(
+        hand.sent().bits,
+        PSH | ACK,
+        "the next request carries the ACK"
+    );
     assert_eq!(hand.sent().ack, at(bytes.len() as u32));
 }
 
