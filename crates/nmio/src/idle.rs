@@ -57,10 +57,11 @@ pub(crate) enum IdleAction {
 
 /// Decides how a loop waits after a pass without packets.
 ///
-/// # Useless wake-ups A client that reads a long response acknowledges each piece, and sends its
-/// next request only after the last one. Each such ACK wakes a server that has nothing to send, and
-/// a wake-up costs as much as a response. So after four wake-ups in a row without a sent packet,
-/// packets accumulate for 50 to 100 µs before the next wake-up.
+/// # Useless wake-ups
+/// A client that reads a long response acknowledges each piece, and sends its next request only
+/// after the last one. Each such ACK wakes a server that has nothing to send, and a wake-up costs
+/// as much as a response. So after four wake-ups in a row without a sent packet, packets accumulate
+/// for 50 to 100 µs before the next wake-up.
 #[derive(Debug)]
 pub(crate) struct Idle {
     wait: Wait,

@@ -4,10 +4,10 @@
 //! This crate implements the `libnmio` of *Network Stack Specialization for Performance* (SIGCOMM
 //! 2014). It uses `AF_XDP` instead of netmap.
 //!
-//! # The idea A [`Port`] is one RX/TX queue pair, owned by one thread. It receives and sends
-//! [`Frame`]s and [`Resident`]s. Each frame or resident owns a piece of the memory that the port
-//! shares with the kernel. Nothing copies a packet unless the caller does. A server can answer in
-//! three ways:
+//! # The idea
+//! A [`Port`] is one RX/TX queue pair, owned by one thread. It receives and sends [`Frame`]s and
+//! [`Resident`]s. Each frame or resident owns a piece of the memory that the port shares with the
+//! kernel. Nothing copies a packet unless the caller does. A server can answer in three ways:
 //!
 //! - *turnaround*: rewrite the received frame and give it to [`Port::send`];
 //! - *memcopy*: fill a scratch frame from [`Pool::take`] and send it;

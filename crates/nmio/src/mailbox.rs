@@ -34,7 +34,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 /// Creates a mailbox for `capacity` messages with its own bell (see [`Bell::mailbox`]).
 ///
-/// # Errors If the process has no free file descriptor for the bell.
+/// # Errors
+/// If the process has no free file descriptor for the bell.
 pub fn mailbox<M: Send>(capacity: usize) -> io::Result<(Sender<M>, Mailbox<M>)> {
     Ok(Bell::new()?.mailbox(capacity))
 }
@@ -56,7 +57,8 @@ struct Inner {
 impl Bell {
     /// Creates a bell without mailboxes.
     ///
-    /// # Errors If the process has no free file descriptor.
+    /// # Errors
+    /// If the process has no free file descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -137,8 +139,9 @@ impl<M> Clone for Sender<M> {
 impl<M> Sender<M> {
     /// Sends a message without blocking. Messages from one thread arrive in order.
     ///
-    /// # Errors [`SendMessageError::Full`] if the mailbox is full, and [`SendMessageError::Closed`]
-    /// if the worker has ended. Both errors contain the message.
+    /// # Errors
+    /// [`SendMessageError::Full`] if the mailbox is full, and [`SendMessageError::Closed`] if the
+    /// worker has ended. Both errors contain the message.
     pub fn send(&self, message: M) -> Result<(), SendMessageError<M>> {
         self.messages
             .try_send(message)

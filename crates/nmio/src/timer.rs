@@ -19,9 +19,10 @@
 //! assert_eq!(wheel.pop_expired(start + Duration::from_millis(200)), None);
 //! ```
 //!
-//! # How it works A time in ticks is a number of eight digits in base 64. A timer is at the level
-//! of the highest digit in which its deadline differs from the wheel's current time. That digit of
-//! the deadline is the timer's slot. This has three consequences:
+//! # How it works
+//! A time in ticks is a number of eight digits in base 64. A timer is at the level of the highest
+//! digit in which its deadline differs from the wheel's current time. That digit of the deadline is
+//! the timer's slot. This has three consequences:
 //!
 //! - A timer's slot follows from its deadline and the current time, so it is not stored. Timers
 //!   that expire in the same tick are in one slot, in the order in which they were scheduled.

@@ -41,10 +41,11 @@ pub struct Answer {
 
 /// The state of a connection between calls.
 ///
-/// # Calling contract Call [`next`](Self::next) with all received bytes that were not consumed,
-/// until it returns [`Step::More`]. Consume the bytes of a request only after its answer was
-/// accepted for sending. Otherwise call again later with the same bytes. Do not call again after an
-/// answer that closes the connection.
+/// # Calling contract
+/// Call [`next`](Self::next) with all received bytes that were not consumed, until it returns
+/// [`Step::More`]. Consume the bytes of a request only after its answer was accepted for sending.
+/// Otherwise call again later with the same bytes. Do not call again after an answer that closes
+/// the connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Session {
     /// Number of unconsumed bytes that were already searched without finding a complete request.

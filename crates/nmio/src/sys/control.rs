@@ -126,8 +126,9 @@ impl Control {
 
     /// Executes an ethtool command.
     ///
-    /// # Safety `T` is the structure for the command in its first word, and has room for everything
-    /// that the kernel writes.
+    /// # Safety
+    /// `T` is the structure for the command in its first word, and has room for everything that the
+    /// kernel writes.
     pub(super) unsafe fn ethtool<T>(&self, name: &str, command: &mut T) -> io::Result<()> {
         let mut request = Self::request(name)?;
         request.ifr_ifru.ifru_data = ptr::from_mut(command).cast();

@@ -41,7 +41,8 @@ pub(super) fn attach(
 
 /// Writes one element of a map with 4-byte keys and values.
 ///
-/// # Errors The kernel's error, or `EINVAL` if the map's keys or values have other sizes.
+/// # Errors
+/// The kernel's error, or `EINVAL` if the map's keys or values have other sizes.
 pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     if sizes(map)? != (4, 4) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));

@@ -7,11 +7,12 @@
 //! A flush is one `sendmmsg`. The socket is used only for sending. Packets are received through the
 //! rings, which do not tell whether a checksum is complete.
 //!
-//! # Order Packets queued before the first super-segment are sent through the ring. All later
-//! packets go through the packet socket until its queue is empty. Then the ring is used again, with
-//! two exceptions. If the kernel segments, packets may wait in the queueing discipline. If the
-//! device has several TX queues, packets may wait in a queue other than the ring's. In these two
-//! cases, all packets go through the packet socket permanently after its first use.
+//! # Order
+//! Packets queued before the first super-segment are sent through the ring. All later packets go
+//! through the packet socket until its queue is empty. Then the ring is used again, with two
+//! exceptions. If the kernel segments, packets may wait in the queueing discipline. If the device
+//! has several TX queues, packets may wait in a queue other than the ring's. In these two cases,
+//! all packets go through the packet socket permanently after its first use.
 //!
 //! # A packet that is never accepted A packet that the kernel has no room for (`EAGAIN`, `ENOBUFS`)
 //! stays at the head of the queue. A full queue creates backpressure, like a full ring. After 1,024
@@ -27,8 +28,9 @@
 //! most 32 KB, so they may refuse a long packet if kernel memory is fragmented. Then the packet is
 //! dropped, the limit falls to 64 KB, and a warning is logged.
 //!
-//! # When super-segments are used `offload=auto` uses super-segments if the device segments TCP
-//! over IPv4 and IPv6 and the port is in copy mode anyway.
+//! # When super-segments are used
+//! `offload=auto` uses super-segments if the device segments TCP over IPv4 and IPv6 and the port is
+//! in copy mode anyway.
 //!
 //! With zero-copy, frames are better because they are not copied. The device also empties its ring
 //! on its own schedule, so using both paths would reorder packets.
