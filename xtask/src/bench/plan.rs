@@ -60,7 +60,7 @@ fn selects(words: &[String], figure: &Figure) -> bool {
         .any(|word| word == figure.name || figure.groups.contains(&word.as_str()))
 }
 
-/// One point of a figure.
+/// One data point of a figure in the report.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Job {
     pub(crate) figure: &'static str,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Results of one command.
+/// All results of one `bench` command.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
     /// Start time of the command, such as `2026-11-21 12:00 UTC`.

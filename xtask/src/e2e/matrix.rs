@@ -31,7 +31,7 @@ const KINDS: usize = 9;
 /// Indices of the modes, the device and the loss.
 const MAIN: [usize; 4] = [1, 2, DEVICE, KINDS - 1];
 
-/// One choice of each kind, or an empty string where there is no choice.
+/// The option chosen for each kind, or an empty string for a kind without options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scenario([&'static str; KINDS]);
 

@@ -74,7 +74,7 @@ pub(crate) struct Run {
     pub(crate) disturbance: Option<String>,
 }
 
-/// A cell with all its runs.
+/// A cell together with the results of all its runs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) cell: Cell,
