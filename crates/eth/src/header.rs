@@ -10,7 +10,7 @@ pub const ETHERTYPE_ARP: u16 = 0x0806;
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// Tag protocol identifier of 802.1Q.
 const TPID_VLAN: u16 = 0x8100;
-/// Ethertypes below this are 802.3 lengths.
+/// Minimum ethertype. Smaller values of the field are the length of an 802.3 frame.
 const MIN_ETHERTYPE: u16 = 0x0600;
 
 /// Length of an untagged header, in bytes.
@@ -26,8 +26,8 @@ impl Mac {
     /// The broadcast address ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether this is a group address (multicast or broadcast). A group is never
-    /// the source of a frame.
+    /// Whether this is a group address (multicast or broadcast). A group address is never the
+    /// source of a frame.
     #[inline(always)]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 != 0
@@ -54,9 +54,9 @@ pub struct Header {
     pub dst: Mac,
     /// The source address.
     pub src: Mac,
-    /// Tag control information of an 802.1Q tag (priority and VLAN ID), if there is a tag.
+    /// Tag control information (priority and VLAN ID), if the frame has an 802.1Q tag.
     pub vlan: Option<u16>,
-    /// The payload's protocol; at least 0x0600.
+    /// The payload's protocol. The value is at least 0x0600.
     pub ethertype: u16,
 }
 
@@ -66,11 +66,11 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Header {
-    /// The bits of the tag control information that hold the VLAN ID.
+    /// Mask of the VLAN ID in the tag control information.
     pub const VLAN_ID: u16 = 0x0fff;
 
-    /// Parses the header of a frame. Returns `None` if the frame is too short, has a group address
-    /// as its source, an 802.3 length, or a second tag.
+    /// Parses the header of a frame. Returns `None` if the frame is too short, its source is a
+    /// group address, or it has an 802.3 length or a second tag.
     #[inline(always)]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let dst = Mac(*frame.first_chunk()?);
@@ -105,14 +105,15 @@ impl Header {
     }
 }
 
-/// The Ethernet header of frames to a peer. A connection keeps it from received frames.
+/// The addresses and the tag in the Ethernet header of frames to a peer. A connection copies them
+/// from a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The MAC address of the peer or of its router.
     pub peer: Mac,
-    /// Our MAC address, to which the peer sent.
+    /// Our MAC address, taken from the destination of the peer's frame.
     pub own: Mac,
-    /// Tag control information for sent frames, if they are tagged.
+    /// Tag control information of sent frames, or `None` to send untagged frames.
     pub vlan: Option<u16>,
 }
 
@@ -127,8 +128,8 @@ impl Link {
         }
     }
 
-    /// Returns the link back to the sender of a frame. Its header was [parsed](Header::parse)
-    /// before and has `len` bytes.
+    /// Returns the link back to the sender of a frame whose header, `len` bytes long, has already
+    /// been [parsed](Header::parse).
     ///
     /// # Panics
     /// Panics if the frame is shorter than `len`.
@@ -143,7 +144,7 @@ impl Link {
         }
     }
 
-    /// Returns the length of the header that [`Link::write`] writes.
+    /// Returns the length of the header that [`Link::write`] writes, in bytes.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
         if self.vlan.is_some() {

@@ -1,12 +1,12 @@
 //! Ethernet II, 802.1Q, ARP and neighbour discovery: the paper's `libeth`.
 //!
-//! A server only replies, so each received frame holds the address to reply to. A [`Link`] keeps
-//! the frame's MAC addresses, swapped, for later packets. There is no neighbour table to look up,
-//! to age or to poison.
+//! A server only replies, so it can take the destination MAC address from the received frame. A
+//! [`Link`] stores the frame's MAC addresses, swapped, for later packets. This avoids a neighbour
+//! table, which would need look-ups and ageing and could be poisoned.
 //!
 //! A [`Station`] answers ARP requests and neighbour solicitations for the server's own addresses,
-//! and announces the addresses at start. In shared mode the kernel owns the addresses and does this
-//! itself.
+//! and announces the addresses at start. In shared mode, the kernel owns the addresses, and itself
+//! answers for them.
 //!
 //! ```
 //! use eth::{ETHERTYPE_IPV4, Header, Link, Mac};

@@ -1,5 +1,5 @@
 //! Answers ARP (RFC 826) and neighbour discovery (RFC 4861) for the server's own addresses. These
-//! messages are rare, so smoltcp parses and writes them.
+//! messages are rare, so they are left to smoltcp's parser and writer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,9 +14,10 @@ use crate::header::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Header, Link, Mac};
 
 const ARP_LEN: usize = 28;
 const IPV6_HEADER_LEN: usize = 40;
-/// Length of a neighbour advertisement with one link-layer address option.
+/// Length of a neighbour advertisement with one link-layer address option, in bytes.
 const ADVERTISEMENT_LEN: usize = 32;
-/// The hop limit of a message that no router has forwarded (RFC 4861, section 7.1.1).
+/// Required hop limit of neighbour discovery messages. The value shows that no router has forwarded
+/// them (RFC 4861, section 7.1.1).
 const NDP_HOP_LIMIT: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
@@ -63,12 +64,13 @@ impl Subnet {
     }
 }
 
-/// A MAC address, and the IP addresses for which it answers.
+/// A MAC address, and the IP addresses that it serves.
 #[derive(Clone, Debug)]
 pub struct Station {
     mac: Mac,
     addresses: Box<[IpAddr]>,
-    /// The addresses split by IP version, for comparison with each received packet.
+    /// The IPv4 addresses of `addresses`. The split by IP version speeds up the check of each
+    /// received packet.
     v4: Box<[Ipv4Addr]>,
     v6: Box<[Ipv6Addr]>,
     /// The networks of all addresses in `v4`.
@@ -77,7 +79,8 @@ pub struct Station {
 }
 
 impl Station {
-    /// Creates a station that answers for `addresses`, whose networks are not known.
+    /// Creates a station that answers for `addresses`. Their prefix lengths are unknown, so each
+    /// network contains only its address.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
         let alone: Vec<_> = addresses.iter().map(|address| (*address, 128)).collect();
         Self::with_prefixes(mac, &alone)
@@ -154,15 +157,15 @@ impl Station {
         self.v6.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
-    /// Whether `address` is in the network of one of the station's addresses. This includes the
-    /// station's own addresses.
+    /// Whether `address` is in the network of one of the station's addresses, or is one of these
+    /// addresses.
     #[inline(always)]
     pub fn is_on_link(&self, address: Ipv4Addr) -> bool {
         self.subnets.iter().any(|subnet| subnet.contains(address))
     }
 
-    /// Whether `address` is the network address or the broadcast address of one of
-    /// the station's IPv4 networks. No host has such an address.
+    /// Whether `address` is the network address or the broadcast address of one of the station's
+    /// IPv4 networks. No host uses such an address.
     pub fn is_reserved_on_link(&self, address: Ipv4Addr) -> bool {
         let mut around = self.subnets.iter().filter(|s| s.contains(address));
         around.any(|subnet| subnet.reserves(address))
@@ -211,8 +214,8 @@ impl Station {
         if !self.serves_v6(target) {
             return None;
         }
-        // An unspecified source means duplicate address detection. The reply goes to
-        // all nodes, without the solicited flag.
+        // An unspecified source means duplicate address detection: the sender has no address yet.
+        // The reply is sent to all nodes, without the solicited flag.
         let (dst, flags) = if asker.is_unspecified() {
             (ALL_NODES, NdiscNeighborFlags::OVERRIDE)
         } else {
@@ -300,8 +303,8 @@ impl Station {
     /// advertisement for each IPv6 address (RFC 4861, section 7.2.6). Each announcement is sent
     /// untagged and on each VLAN.
     ///
-    /// The next flush sends the announcements. An announcement is skipped if the TX ring is full,
-    /// because nothing depends on it.
+    /// The next flush sends the announcements. If the TX ring is full, an announcement is skipped,
+    /// because neighbours can still ask for the address.
     pub fn announce(&self, port: &mut impl Port) {
         let tags = self.vlans.iter().map(|id| Some(*id));
         let links = std::iter::once(None).chain(tags);

@@ -123,7 +123,7 @@ fn a_solicitation_is_answered_byte_for_byte() {
         0x60, 0, 0, 0,  0, 32, 58, 255,
         0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
         0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9,
-        // The flags solicited and override.
+        // An advertisement with the flags "solicited" and "override".
         136, 0, 0, 0,  0x60, 0, 0, 0,
         0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
         2, 1, 2, 0, 0, 0, 0, 1,
@@ -136,7 +136,8 @@ fn a_solicitation_is_answered_byte_for_byte() {
     assert!(icmp.verify_checksum(&OUR_V6, &PEER_V6));
 }
 
-/// A solicitation may lack the sender's MAC address, so it may be shorter than the advertisement.
+/// A solicitation without the option for the sender's MAC address is shorter than the
+/// advertisement.
 #[test]
 fn an_advertisement_must_fit_the_frame() {
     let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
@@ -152,8 +153,8 @@ fn an_advertisement_must_fit_the_frame() {
     }
 }
 
-/// A group address cannot be a source (RFC 4291, section 2.7). A sender without an IP address must
-/// not give its MAC address (RFC 4861, section 7.1.1).
+/// A group address cannot be a source (RFC 4291, section 2.7). A solicitation from the unspecified
+/// address must not contain a MAC address (RFC 4861, section 7.1.1).
 #[test]
 fn a_solicitation_with_an_invalid_source_is_refused() {
     assert!(answer(&solicitation(ALL_NODES, OUR_V6, 255)).is_none());
@@ -203,7 +204,7 @@ fn duplicate_address_detection_must_be_sent_to_the_group() {
     assert!(answer(&solicitation_to(OUR_V6, PEER_V6, &repr, 255)).is_some());
 }
 
-/// Corrects the checksum of an ICMPv6 message.
+/// Writes the correct checksum into an ICMPv6 message.
 fn seal(bytes: &mut [u8]) {
     let addresses = (PEER_V6, solicited_node(OUR_V6));
     Icmpv6Packet::new_unchecked(&mut bytes[HEADER_LEN + IPV6_HEADER_LEN..])
@@ -223,8 +224,8 @@ fn no_change_to_a_solicitation_causes_a_panic() {
             answered += u32::from(answer(&bytes).is_some());
         }
     }
-    // Type, code, each octet of the target and the option's length have one valid value each. Two
-    // option types would need a longer option.
+    // For each of these bytes, only one value is valid: type, code, the target's 16 bytes, and the
+    // option's length. Two other option types would need a longer option.
     let fixed = 1 + 1 + 16 + 1;
     let free = (whole.len() - message - fixed) as u32;
     assert_eq!(answered, fixed as u32 + free * 256 - 2);

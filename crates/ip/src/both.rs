@@ -8,14 +8,14 @@ use crate::packet::Packet;
 use crate::transports::Transports;
 use crate::{PROTOCOL_TCP, PROTOCOL_UDP};
 
-/// Two transports on one host, each with its own ports. If the first transport does not serve a
-/// packet's port, the second gets the packet. The second may be another `Both`. If both serve a
-/// port, the first gets its packets.
+/// Two transports on one host, each with its own ports. The first transport gets the packets for
+/// every port that it serves, the second gets all other packets. The second may be another `Both`,
+/// to combine more than two.
 #[derive(Debug)]
 pub struct Both<A, B>(
-    /// The first transport.
+    /// The first transport, which is asked first whether it serves a port.
     pub A,
-    /// The second transport.
+    /// The second transport, which gets the packets for all other ports.
     pub B,
 );
 

@@ -3,7 +3,7 @@ use nmio::sim::Sink;
 use super::*;
 use crate::testing::{host, packet, to_us, too_big};
 
-/// A transport that serves one port over one protocol, and records its calls.
+/// A transport that serves one port over one protocol, and logs each call as one letter.
 #[derive(Default)]
 struct Noting {
     protocol: u8,
@@ -87,7 +87,7 @@ impl<P: Port> Transports<P> for Noting {
     }
 }
 
-/// Builds a packet from port 40,000 to `dst`. Its checksum is never checked here.
+/// Builds a packet from port 40,000 to port `dst`. The transports of this test ignore its checksum.
 fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
     let mut header = [0; 20];
     header[..2].copy_from_slice(&40_000u16.to_be_bytes());
@@ -95,7 +95,7 @@ fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
     packet(to_us(false), protocol, &header)
 }
 
-/// Returns what both transports record for a packet.
+/// Passes a packet to both transports and returns the log of each.
 fn received(both: &mut Both<Noting, Noting>, bytes: &[u8]) -> [String; 2] {
     let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
     let frame = sink.frame_from(bytes);
@@ -113,7 +113,7 @@ fn each_transport_gets_packets_to_its_port() {
         let mut both = Both(Noting::on(protocol, 80), Noting::on(protocol, 53));
         assert_eq!(received(&mut both, &to_port(protocol, 80)), [noted, ""]);
         assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
-        // The last transport gets packets for ports that neither transport serves.
+        // The second transport gets packets for ports that neither transport serves.
         assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
         // The first transport serves another protocol on the same port.
         both.0.protocol = PROTOCOL_TCP + PROTOCOL_UDP - protocol;
@@ -150,7 +150,7 @@ fn the_host_refuses_returned_packets() {
     assert_eq!(host.counters().udp_not_served, 1);
 }
 
-/// Returns the transports as an event loop with a [`Sink`] uses them.
+/// Fixes the port type to [`Sink`], so that trait methods can be called without type annotations.
 fn as_one(both: &mut Both<Noting, Noting>) -> &mut impl Transports<Sink> {
     both
 }
@@ -182,7 +182,7 @@ fn both_transports_act_as_one() {
     both.0.said = false;
     let seen = as_one(&mut both);
     assert!(seen.is_flooded(at(1)));
-    // The second transport is stopped although the first has not finished.
+    // The second transport is also stopped, although the first still has open connections.
     assert!(!seen.handle_stop(&mut sink, at(1)));
     assert_eq!(logs(&mut both), ["S", "S"]);
 }

@@ -23,34 +23,37 @@ const ERRONEOUS_HEADER: u8 = 0;
 const UNRECOGNIZED_NEXT_HEADER: u8 = 1;
 const UNRECOGNIZED_OPTION: u8 = 2;
 
-/// Maximum length of an error, which every host must accept (RFC 1812, section 4.3.2.3; RFC 4443,
-/// section 2.4 c).
+/// Maximum length of an error in bytes, including the IP header. Every host must accept a packet of
+/// this length (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4 c).
 const MAX_ERROR_V4: usize = 576;
 const MAX_ERROR_V6: usize = 1280;
 
-/// Number of errors that one IPv4 address or one IPv6 /64 may get at once.
+/// Maximum number of errors sent in a burst to one IPv4 address or one IPv6 /64.
 const BURST: u32 = 6;
-/// Time until the same address may get another error.
+/// Time between errors to the same address after a burst.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Number of token buckets. A keyed hash assigns senders to buckets. A worker sends at most 256
-/// errors a second. A single bucket would be a side channel between senders (CVE-2020-25705).
+/// Number of token buckets. A keyed hash assigns senders to buckets. The sustained limit of a
+/// worker is therefore 256 errors a second. A single bucket would be a side channel between senders
+/// (CVE-2020-25705).
 const BUCKETS: usize = 256;
 
 /// The reason for an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// The UDP port is not served.
+    /// No service uses the destination UDP port.
     Port,
-    /// The protocol is unknown.
+    /// The server does not support the protocol.
     Protocol,
-    /// IPv6: an unknown routing header with segments left. `at` is the offset of its type.
+    /// IPv6: a routing header with segments left. `at` is the offset of its type field in the
+    /// packet.
     RoutingType { at: u16 },
-    /// IPv6: an unknown option that must not be ignored, at offset `at`.
+    /// IPv6: an unknown option that must not be ignored. `at` is its offset in the packet.
     Option { at: u16 },
 }
 
 impl Problem {
-    /// Returns type and code of the message about `packet`, and the pointer of ICMPv6.
+    /// Returns the type and code of the ICMP message about `packet`, and the value of the pointer
+    /// field.
     fn message(self, addresses: &Addresses, packet: &[u8]) -> ([u8; 2], u32) {
         let is_v4 = matches!(addresses, Addresses::V4 { .. });
         match self {
@@ -68,8 +71,8 @@ impl Problem {
     }
 }
 
-/// Turns a received packet into the error about it, in place. Returns `None` if the frame is too
-/// small.
+/// Replaces a received packet in its frame by the error that quotes it. Returns `None` if the frame
+/// is too small for the error's headers.
 pub(crate) fn turn_into_error(packet: Packet, problem: Problem) -> Option<Frame> {
     let path = packet.path_back();
     let (ip_at, icmp_at) = (path.link.header_len(), path.header_len());
@@ -109,7 +112,7 @@ pub(crate) fn turn_into_error(packet: Packet, problem: Problem) -> Option<Frame>
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     keys: RandomState,
-    /// Time at which each bucket is full again.
+    /// For each bucket, the time at which it will be full again.
     full_at: Box<[Instant; BUCKETS]>,
 }
 
@@ -121,7 +124,7 @@ impl RateLimiter {
         }
     }
 
-    /// Whether one error may be sent to `peer` now.
+    /// Takes a token for an error to `peer`. Returns `false` if the error must not be sent now.
     pub(crate) fn take(&mut self, peer: IpAddr, now: Instant) -> bool {
         let sender = match peer {
             IpAddr::V4(v4) => u64::from(v4.to_bits()),

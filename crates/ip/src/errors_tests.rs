@@ -16,7 +16,7 @@ fn refuse(host: &mut Host, bytes: &[u8], now: Instant) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns a host's answer to a packet that it does not hand to a transport.
+/// Returns the host's reply, if any, to a packet that must not reach a transport.
 fn answer(host: &mut Host, bytes: &[u8]) -> Option<Vec<u8>> {
     match host.receive(frame(bytes), Instant::ZERO) {
         Input::Reply(frame) => Some(frame.to_vec()),
@@ -25,7 +25,7 @@ fn answer(host: &mut Host, bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Builds the expected error that quotes `quoted`, independently of the host.
+/// Builds the expected error that quotes `quoted`, without the code under test.
 fn error(v6: bool, start: [u8; 2], pointer: u8, quoted: &[u8]) -> Vec<u8> {
     let back = Path {
         link: eth::Link {
@@ -78,7 +78,7 @@ fn every_error_that_is_sent_is_counted() {
     }
 }
 
-/// The quoted bytes must be unchanged (RFC 1122, section 3.2.2).
+/// The quote must equal the received bytes, including options (RFC 1122, section 3.2.2).
 #[test]
 fn an_error_quotes_options_and_extension_headers() {
     let options = [148, 4, 0, 0];
@@ -110,7 +110,8 @@ fn an_unknown_protocol_is_unreachable() {
     let bytes = packet(to_us(false), 132, b"SCTP, say");
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(false, [3, 2], 0, &bytes[14..]));
-    // The pointer of ICMPv6 leads to the field with the unknown protocol (RFC 4443, section 3.4).
+    // ICMPv6's pointer is the offset of the field with the unknown protocol (RFC 4443, section
+    // 3.4).
     let bytes = packet(to_us(true), 132, b"SCTP, say");
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(true, [4, 1], 6, &bytes[14..]));
@@ -118,7 +119,7 @@ fn an_unknown_protocol_is_unreachable() {
     let bytes = with_extensions(bytes, &[(0, extension), (60, extension)]);
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(true, [4, 1], 48, &bytes[14..]));
-    // This next header means that there is no payload (RFC 8200, section 4.7).
+    // Next header 59 means that there is no payload, so nothing is unknown (RFC 8200, section 4.7).
     let bytes = packet(to_us(true), 59, b"");
     assert_eq!(answer(&mut host(), &bytes), None);
 }
@@ -154,7 +155,7 @@ fn unknown_ipv6_headers_and_options_cause_errors() {
     }
 }
 
-/// An ICMPv6 error must not be answered with an error (RFC 4443, section 2.4 e.1).
+/// An ICMPv6 error must not cause another error (RFC 4443, section 2.4 e.1).
 #[test]
 fn an_icmpv6_error_after_extension_headers_causes_no_error() {
     let option = [0, 0, 0x85, 4, 0, 0, 0, 0];
@@ -173,8 +174,8 @@ fn an_icmpv6_error_after_extension_headers_causes_no_error() {
     }
 }
 
-/// Checks the packets that must not cause an error (RFC 1122, section 3.2.2; RFC 4443, section 2.4
-/// e).
+/// Checks that packets such as broadcasts and those with an invalid source cause no error (RFC
+/// 1122, section 3.2.2; RFC 4443, section 2.4 e).
 #[test]
 fn some_packets_must_not_cause_errors() {
     let broken: [fn(&mut Vec<u8>); 3] = [
@@ -259,17 +260,17 @@ fn errors_are_rate_limited_by_sender() {
         (0..100).filter(|n| from(peers(*n), host, now)).count()
     };
     assert_eq!(sent(&mut |_| v4(1), &mut host, start), 6);
-    // Another sender has its own limit. A whole /64 counts as one sender.
+    // Each IPv4 sender has its own limit. An IPv6 /64 counts as one sender.
     assert_eq!(sent(&mut |_| v4(2), &mut host, start), 6);
     assert_eq!(sent(&mut |n| v6(1, n + 9), &mut host, start), 6);
     assert_eq!(sent(&mut |n| v6(2, n + 9), &mut host, start), 6);
-    // The limit refills by one error per second, up to six.
+    // One more error is allowed for each second that passes, up to six.
     let later = |millis: u64| Instant::from_millis(60_000 + millis);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(999)), 0);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(1_000)), 1);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(3_500)), 2);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(900_000)), 6);
-    // A worker's total number of errors is limited, whatever the number of senders.
+    // The number of buckets limits a worker's errors, no matter how many senders there are.
     let mut flood = 0;
     for n in 0..10_000 {
         flood += u32::from(from(v4(n), &mut host, later(2_000_000)));

@@ -13,11 +13,12 @@ use crate::{
 };
 use nmio::checksum::Sum;
 
-/// The more-fragments flag and the fragment offset. At least one of them is nonzero in a fragment.
+/// Mask of the IPv4 more-fragments flag and the fragment offset. In a fragment, at least one of
+/// these bits is set.
 const FRAGMENT_BITS: u16 = 0x3fff;
-/// Version and header length of an IPv4 header without options.
+/// First byte of an IPv4 header without options: version 4, and a length of five 32-bit words.
 const PLAIN_V4: u8 = 0x45;
-/// The next header of a packet without payload (RFC 8200, section 4.7).
+/// Next header value of a packet without payload (RFC 8200, section 4.7).
 const NO_NEXT_HEADER: u8 = 59;
 /// Offsets of the protocol in an IPv4 header and of the next header in an IPv6 header.
 const PROTOCOL_AT_V4: usize = 9;
@@ -30,7 +31,8 @@ pub enum Input {
     Tcp(Packet),
     /// A UDP datagram for us. Its checksum is not checked yet.
     Udp(Packet),
-    /// A reply that is ready to send: ARP, neighbour discovery, echo, or an ICMP error.
+    /// A reply that is ready to send: to an ARP request, a neighbour solicitation or an echo
+    /// request, or an ICMP error.
     Reply(Frame),
     /// An ICMP error about a packet that we sent.
     Error(IcmpError),
@@ -38,7 +40,7 @@ pub enum Input {
     Dropped,
 }
 
-/// Frames by outcome.
+/// Numbers of received frames, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// TCP segments passed to the transports.
@@ -53,15 +55,16 @@ pub struct Counters {
     pub icmp_errors: u64,
     /// ICMP errors sent about dropped packets.
     pub errors_sent: u64,
-    /// Frames dropped because they are not Ethernet II, or have an unknown ethertype.
+    /// Frames dropped because they are not Ethernet II, or because their ethertype is unknown.
     pub unknown_ethertype: u64,
     /// Frames dropped because they are tagged with a VLAN that is not served.
     pub foreign_vlan: u64,
-    /// Packets dropped because the IP header is truncated, inconsistent or of another version.
+    /// Packets dropped because the IP header is truncated or inconsistent, or its version does not
+    /// match the ethertype.
     pub malformed: u64,
     /// Packets dropped because the checksum of the IPv4 header or the ICMP message is wrong.
     pub bad_checksum: u64,
-    /// Dropped fragments.
+    /// Packets dropped because they are fragments, which are not reassembled.
     pub fragments: u64,
     /// Packets dropped because of an unknown IPv6 option that must not be ignored, or of too many
     /// extension headers or options.
@@ -69,9 +72,9 @@ pub struct Counters {
     /// Packets dropped because of an IPv4 source route, or an IPv6 routing header with segments
     /// left.
     pub source_routes: u64,
-    /// Frames dropped because they are for another station's MAC address.
+    /// Frames dropped because their destination is another station's MAC address.
     pub other_station: u64,
-    /// Packets dropped because they are not for one of our addresses.
+    /// Packets dropped because their destination is not one of our IP addresses.
     pub not_for_us: u64,
     /// Packets dropped because the source is a multicast group or the limited broadcast address.
     pub source_group: u64,
@@ -89,14 +92,14 @@ pub struct Counters {
     pub unknown_protocol: u64,
     /// UDP datagrams refused because their port is not served.
     pub udp_not_served: u64,
-    /// TCP segments refused because the server has no TCP.
+    /// TCP segments refused because the server does not serve TCP.
     pub tcp_not_served: u64,
     /// ICMP errors ignored because they are about a protocol that is not served.
     pub icmp_errors_not_served: u64,
 }
 
 impl Counters {
-    /// Returns names and counts of the drops, for reports.
+    /// Returns the name and count of each drop reason, for reports.
     pub fn drops(&self) -> [(&'static str, u64); 18] {
         [
             ("unknown ethertype", self.unknown_ethertype),
@@ -136,8 +139,8 @@ impl Counters {
     }
 }
 
-/// Our end of the network layer. It knows the served addresses, and answers ARP,
-/// neighbour discovery, echo and unserved packets.
+/// The server's network layer. Knows the served addresses, and answers ARP, neighbour discovery and
+/// echo requests. Refuses packets that no transport serves.
 #[derive(Debug)]
 pub struct Host {
     station: Station,
@@ -160,8 +163,8 @@ impl Host {
         }
     }
 
-    /// Creates a host in **shared** mode. The kernel has the same addresses, and answers everything
-    /// below the transports itself.
+    /// Creates a host in **shared** mode. The kernel uses the same addresses, and itself answers
+    /// everything below the transports.
     pub fn shared(station: Station) -> Self {
         Self {
             own: false,
@@ -177,8 +180,8 @@ impl Host {
         self
     }
 
-    /// Sets the key of the hash that assigns receivers to the rate limits of ICMP errors. Unless
-    /// `secret` is random, one host can use up the share of another.
+    /// Sets the key of the hash that assigns receivers of ICMP errors to rate limits. If `secret`
+    /// can be guessed, an attacker can use up another host's limit.
     #[must_use]
     pub fn with_secret(mut self, secret: [u64; 4]) -> Self {
         self.error_limit = RateLimiter::new(secret);
@@ -241,7 +244,7 @@ impl Host {
         self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// Receives an IPv4 packet whose version or header length is not the usual one.
+    /// Receives an IPv4 packet that has options, or whose first byte is invalid.
     #[cold]
     #[inline(never)]
     fn receive_ipv4_options(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
@@ -350,7 +353,7 @@ impl Host {
         self.pass_on(packet, next_header, PROTOCOL_ICMPV6, now)
     }
 
-    /// Returns the input for a packet's protocol. Each arm constructs the packet in place, which
+    /// Passes a packet on according to its protocol. Each arm constructs the packet in place, which
     /// saves a move.
     #[inline(always)]
     fn pass_on(
@@ -374,12 +377,12 @@ impl Host {
         }
     }
 
-    /// Receives an IPv6 packet with extension headers, or an unknown protocol.
+    /// Receives an IPv6 packet with extension headers or an unknown protocol.
     #[cold]
     #[inline(never)]
     fn receive_other(&mut self, mut packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
         let has_extensions = icmp == PROTOCOL_ICMPV6 && options::is_extension(protocol);
-        // A second walk would not find more extension headers.
+        // The extension headers have already been skipped, so the protocol is unknown.
         if !has_extensions || packet.has_options() {
             return self.refuse_protocol(packet, protocol, now);
         }
@@ -435,8 +438,8 @@ impl Host {
         }
     }
 
-    /// Counts a TCP segment to a server without TCP. Otherwise like
-    /// [`refuse_udp`](Self::refuse_udp).
+    /// Counts a TCP segment to a server that does not serve TCP. Returns the protocol unreachable
+    /// error to send, unless the rate limit forbids it.
     #[cold]
     pub(crate) fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.tcp_not_served += 1;
@@ -448,8 +451,8 @@ impl Host {
         self.counters.icmp_errors_not_served += 1;
     }
 
-    /// Turns a packet into an ICMP error about it. Returns `None` if the rate limit is reached.
-    /// Also returns `None` in shared mode, where the kernel sends errors.
+    /// Turns a packet into an ICMP error about it. Returns `None` if the sender has reached its
+    /// rate limit, or in shared mode, where the kernel sends errors.
     #[cold]
     fn make_error(&mut self, packet: Packet, problem: Problem, now: Instant) -> Option<Frame> {
         if !self.own || !self.error_limit.take(packet.addresses().src(), now) {
@@ -502,7 +505,7 @@ impl Host {
     }
 
     /// Receives a frame to an IPv6 group, a group MAC address or another station. Only neighbour
-    /// discovery for our own addresses is for us.
+    /// solicitations for our own addresses are answered; everything else is dropped.
     #[cold]
     fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
         let is_to_us = link.dst == self.station.mac() || self.station.listens_to(link.dst);

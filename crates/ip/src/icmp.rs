@@ -1,4 +1,5 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo replies, and errors about our packets.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): writes echo replies, and parses errors about packets that
+//! we sent.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -24,7 +25,7 @@ pub(crate) const NEIGHBOUR_SOLICITATION: u8 = 135;
 
 /// Length of the ICMP header, in bytes: type, code, checksum, and four more bytes.
 pub(crate) const ICMP_HEADER_LEN: usize = 8;
-/// Offset of the checksum field.
+/// Offset of the checksum field in the ICMP header.
 pub(crate) const CHECKSUM_AT: usize = 2;
 
 /// The meaning of an ICMP error.
@@ -33,14 +34,14 @@ pub enum ErrorKind {
     /// A link on the path has an MTU of `mtu` bytes (RFC 1191, RFC 8201). Routers older than RFC
     /// 1191 send 0.
     TooBig {
-        /// The largest IP packet, in bytes, or 0.
+        /// The maximum size of an IP packet on that link in bytes, or 0 if unknown.
         mtu: u32,
     },
-    /// The destination is unreachable. The value is the received code.
+    /// The destination is unreachable. The value is the code of the ICMP message.
     Unreachable(u8),
-    /// The hop limit reached zero on the path.
+    /// A packet's hop limit reached zero before the destination.
     TimeExceeded,
-    /// A node did not understand a header.
+    /// A router or the peer could not process a header field of our packet.
     ParameterProblem,
 }
 
@@ -50,13 +51,13 @@ pub enum ErrorKind {
 pub struct IcmpError {
     /// The kind of error.
     pub kind: ErrorKind,
-    /// The addresses of the quoted packet. The source is ours.
+    /// The addresses of the quoted packet, so the source is one of ours.
     pub addresses: Addresses,
     /// The protocol of the quoted packet: TCP or UDP.
     pub protocol: u8,
-    /// Our port.
+    /// The source port of the quoted packet: ours.
     pub src_port: u16,
-    /// The peer's port.
+    /// The destination port of the quoted packet: the peer's.
     pub dst_port: u16,
     /// The sequence number of a quoted TCP segment, or the length and checksum of a quoted UDP
     /// datagram.
@@ -71,7 +72,8 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Turns an echo request into the reply, in place. Returns `false` for other messages.
+/// Turns an echo request into its reply, in place. Leaves other messages unchanged and returns
+/// `false`.
 pub(crate) fn turn_echo_round(packet: &mut Packet, protocol: u8) -> bool {
     let (request, reply) = match protocol {
         PROTOCOL_ICMPV6 => (ECHO_REQUEST_V6, ECHO_REPLY_V6),
@@ -110,7 +112,7 @@ pub(crate) fn parse_error(message: &[u8], protocol: u8) -> Option<IcmpError> {
             (PARAMETER_PROBLEM_V4, _) => ErrorKind::ParameterProblem,
             _ => return None,
         };
-        // We send no options and no fragments.
+        // We never send options or fragments, so we cannot have sent such a packet.
         if embedded.first()? != &0x45 || be16(embedded, 6)? & 0x3fff != 0 {
             return None;
         }

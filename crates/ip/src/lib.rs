@@ -7,7 +7,7 @@
 //! - a reply that is ready to send (ARP, neighbour discovery, echo),
 //! - a parsed ICMP error about a packet that we sent.
 //!
-//! It drops all other frames and counts them by reason. [`Transports`] serve TCP and UDP on a host.
+//! All other frames are dropped and counted by reason. [`Transports`] serve TCP and UDP on a host.
 //! A [`Server`] is a host with its transports, ready for [`nmio::run`].
 //!
 //! ```
@@ -18,9 +18,10 @@
 //! assert_eq!(sum.fold(), 0xddf2);
 //! ```
 //!
-//! IPv4 options and IPv6 extension headers are skipped. Replies have none, because many networks
-//! drop packets with them (RFC 9288; RFC 7126). An echo reply therefore returns no record route and
-//! no timestamp. RFC 1122, section 3.2.2.6, only recommends returning them.
+//! IPv4 options and IPv6 extension headers are skipped. Replies are sent without them, because many
+//! networks drop packets that have any (RFC 9288; RFC 7126). An echo reply therefore omits the
+//! record route and timestamp options of its request, which RFC 1122, section 3.2.2.6, only
+//! recommends returning.
 //!
 //! Deliberately absent, and counted when received: fragments, source routes, forwarding, and
 //! multicast other than neighbour discovery. Answers never need fragments, and reassembly invites
@@ -62,5 +63,5 @@ pub const PROTOCOL_ICMPV6: u8 = 58;
 pub const IPV4_HEADER_LEN: usize = 20;
 /// Length of an IPv6 header without extension headers, in bytes.
 pub const IPV6_HEADER_LEN: usize = 40;
-/// TTL and hop limit of sent packets (RFC 1700's recommended default).
+/// TTL (IPv4) and hop limit (IPv6) of sent packets: the default that RFC 1700 recommends.
 pub const HOP_LIMIT: u8 = 64;

@@ -1,13 +1,13 @@
 //! Walks, checks and skips IPv4 options and IPv6 extension headers.
 //!
-//! A server needs none of them. It refuses source routes (RFC 7126, sections 4.3 and 4.4; RFC
-//! 5095). It also refuses unknown options whose sender wants the packet discarded (RFC 8200,
-//! section 4.2).
+//! A server does not need these options. For security, packets with source routes are refused (RFC
+//! 7126, sections 4.3 and 4.4; RFC 5095). A packet is also refused if it has an unknown option
+//! whose type demands this (RFC 8200, section 4.2).
 
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMPV6};
 
-/// Maximum number of IPv6 extension headers in one packet. The steering program has the same limit.
-/// RFC 8200, section 4.1, recommends at most five.
+/// Maximum number of IPv6 extension headers in one packet. The steering program uses the same
+/// limit. RFC 8200, section 4.1, recommends at most five.
 const MAX_EXTENSIONS: usize = 6;
 /// Maximum number of options in one IPv6 packet, including padding. RFC 8504, section 5.3, allows
 /// such a limit.
@@ -24,14 +24,15 @@ const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
-/// The length of an extension header is a multiple of this many bytes.
+/// Unit of an extension header's length, in bytes.
 const EXTENSION_UNIT: usize = 8;
-/// The fragment offset and the more-fragments flag (RFC 8200, section 4.5).
+/// Mask of the fragment offset and the more-fragments flag in a fragment header (RFC 8200, section
+/// 4.5).
 const FRAGMENT_BITS: u16 = 0xfff9;
 
 /// IPv6 options (RFC 8200, section 4.2).
 const PAD_1: u8 = 0;
-/// The two highest bits of an option: the action for a node that does not know it.
+/// The two highest bits of an option's type: what a node that does not know the option must do.
 const ACTION_BITS: u8 = 0xc0;
 const ACTION_SKIP: u8 = 0x00;
 const ACTION_DISCARD: u8 = 0x40;
@@ -59,13 +60,13 @@ pub(crate) enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Payload {
     pub(crate) protocol: u8,
-    /// Offset from the start of the IP header.
+    /// Offset of the payload from the start of the IP header.
     pub(crate) at: usize,
-    /// Offset of the field that names `protocol`.
+    /// Offset of the next-header field that names `protocol`, from the start of the IP header.
     pub(crate) named_at: usize,
 }
 
-/// Checks the options of an IPv4 header.
+/// Refuses an IPv4 header whose options are malformed or contain a source route.
 pub(crate) fn check_ipv4(header: &[u8]) -> Result<(), Refusal> {
     let mut options = header.get(IPV4_HEADER_LEN..).ok_or(Refusal::Malformed)?;
     while let [kind, rest @ ..] = options {
@@ -91,7 +92,8 @@ pub(crate) fn is_extension(next_header: u8) -> bool {
     matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION)
 }
 
-/// Walks the extension headers of an IPv6 packet without padding.
+/// Walks the extension headers of an IPv6 packet, whose Ethernet padding has been removed. Returns
+/// where its payload starts.
 pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     let mut payload = Payload {
         protocol: *packet.get(6).ok_or(Refusal::Malformed)?,
@@ -100,8 +102,8 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     };
     let mut options_left = MAX_OPTIONS;
     for _ in 0..MAX_EXTENSIONS {
-        // Hop-by-hop options directly follow the IPv6 header (RFC 8200, section 4.1).
-        // Elsewhere they are an unknown protocol.
+        // Hop-by-hop options directly follow the IPv6 header (RFC 8200, section 4.1). Anywhere
+        // else, they count as an unknown protocol.
         let is_late = payload.protocol == HOP_BY_HOP && payload.at != IPV6_HEADER_LEN;
         if !is_extension(payload.protocol) || is_late {
             return Ok(payload);
@@ -142,8 +144,8 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
 }
 
 /// Whether an ICMPv6 error may follow an extension header. An error must not be answered with an
-/// error (RFC 4443, section 2.4). Another extension header counts as an error, because it is not
-/// parsed.
+/// error (RFC 4443, section 2.4). Another extension header also counts as an error, because what
+/// follows it has not been parsed.
 fn may_be_error(next_header: u8, rest: &[u8]) -> bool {
     const INFORMATIONAL: u8 = 128;
     let is_error = rest.first().is_none_or(|kind| *kind < INFORMATIONAL);

@@ -15,18 +15,18 @@ const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 /// The fragment header of an atomic fragment.
 const ATOMIC: [u8; 8] = [0, 0, 0, 0, 1, 2, 3, 4];
-/// An atomic fragment with all reserved bits set. In other headers, one of these bytes is the
+/// The same with all reserved bits set. In other extension headers, the reserved second byte is the
 /// length (RFC 8200, section 4.5).
 const RESERVED: [u8; 8] = [0, 255, 0, 6, 1, 2, 3, 4];
 /// Fragment headers of a first and a last fragment.
 const FIRST: [u8; 8] = [0, 0, 0, 1, 1, 2, 3, 4];
 const LAST: [u8; 8] = [0, 0, 0, 8, 1, 2, 3, 4];
-/// A routing header of type 2 without segments left.
+/// A routing header of type 2 with no segments left, which must be ignored.
 const ROUTED: [u8; 24] = [
     0, 2, 2, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Returns the counters, and either the packet turned into a reply or the host's reply.
+/// Returns the host's reply and counters. A packet for a transport is itself turned into the reply.
 fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     let mut host = host();
     let reply = match host.receive(frame(bytes), Instant::ZERO) {
@@ -38,7 +38,7 @@ fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     (reply.map(|frame| frame.to_vec()), *host.counters())
 }
 
-/// Packets without options that are accepted or answered.
+/// A TCP segment, a UDP datagram and an echo request, all valid and without options.
 fn plain(v6: bool) -> [Vec<u8>; 3] {
     [
         packet(to_us(v6), PROTOCOL_TCP, b"a segment of some bytes"),
@@ -59,7 +59,7 @@ fn ipv4_options_are_skipped_and_not_returned() {
         // The security option (RFC 1108), and an unknown option.
         &[130, 3, 0, 0],
         &[222, 4, 1, 2],
-        // The shortest option with a length.
+        // The shortest option that has a length field.
         &[222, 2, NO_OPERATION, NO_OPERATION],
         &most,
     ];
@@ -95,7 +95,7 @@ fn inconsistent_ipv4_options_are_malformed() {
         let (reply, counters) = outcome(&bytes);
         assert_eq!((reply, counters.malformed), (None, 1), "{version_ihl:x}");
     }
-    // Both the option and the packet are too short.
+    // The header length and the total length are both below the minimum of 20 bytes.
     let mut short = bytes.clone();
     short[14] = 0x44;
     short[17] = 16;
@@ -121,8 +121,8 @@ fn the_checksum_covers_ipv4_options() {
 #[test]
 fn ipv4_source_routes_are_refused() {
     for kind in [LOOSE_SOURCE_ROUTE, STRICT_SOURCE_ROUTE] {
-        // A completed source route is refused too, because its sender wants the reply by
-        // the same route.
+        // A source route that is already completed is refused too, because the reply would have to
+        // take the same route.
         for pointer in [4, 8] {
             let options = [NO_OPERATION, kind, 7, pointer, 192, 0, 2, 7];
             for bytes in plain(false) {
@@ -148,7 +148,7 @@ fn fragments_with_options_are_fragments() {
 fn ipv6_extension_headers_are_skipped_and_not_returned() {
     let long = [&[0, 3, 1, 28][..], &[0; 28]].concat();
     let pads = [[0; 2].as_slice(), &[PAD_1; 6]].concat();
-    // An unknown option that may be skipped, and router alert.
+    // An unknown option that may be skipped, and a router alert.
     let skipped = [0, 0, 0x1e, 2, 1, 2, 1, 0];
     let alert = [0, 0, 5, 2, 0, 0, 1, 0];
     let cases: [&[(u8, &[u8])]; 9] = [
@@ -189,7 +189,7 @@ fn ipv6_extension_headers_are_refused_by_reason() {
         header
     };
     let option = |kind| [0, 0, kind, 4, 0, 0, 0, 0];
-    // Thirty-three options of two bytes each.
+    // Thirty-three options, one more than the limit.
     let many = [&[0, 8][..], &[1, 0].repeat(33), &[0; 4]].concat();
     let cases: [Case<'_>; 13] = [
         (&[(FRAGMENT, &FIRST)], |c| c.fragments),

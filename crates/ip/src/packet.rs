@@ -12,7 +12,7 @@ use nmio::checksum::Sum;
 const UDP_HEADER_LEN: usize = 8;
 const UDP_CHECKSUM_AT: usize = 6;
 
-/// Source and destination of a packet.
+/// The source and destination IP addresses of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Addresses {
     /// IPv4.
@@ -93,7 +93,7 @@ impl Addresses {
         }
     }
 
-    /// Returns the length of the IP header of a packet with these addresses.
+    /// Returns the length of an IP header for these addresses in bytes, without options.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
         match self {
@@ -102,7 +102,7 @@ impl Addresses {
         }
     }
 
-    /// Returns the checksum of both addresses, which is part of every transport checksum.
+    /// Returns the partial checksum over both addresses, which every transport checksum includes.
     #[inline(always)]
     pub fn sum(&self) -> Sum {
         match self {
@@ -111,22 +111,22 @@ impl Addresses {
         }
     }
 
-    /// Returns the checksum of the pseudo-header for `len` bytes of `protocol` (RFC 9293, section
-    /// 3.1; RFC 8200, section 8.1).
+    /// Returns the partial checksum over the pseudo-header of a payload of `len` bytes (RFC 9293,
+    /// section 3.1; RFC 8200, section 8.1).
     #[inline(always)]
     pub fn pseudo_sum(&self, protocol: u8, len: usize) -> Sum {
         self.sum().word(u16::from(protocol)).dword(len as u32)
     }
 }
 
-/// A whole received packet to one of our addresses, with a checked IP header. The
-/// transport's checksum is not checked yet.
+/// An unfragmented packet to one of our addresses, with a checked IP header. The transport's
+/// checksum is not checked yet.
 ///
 /// The payload excludes the frame's padding. IPv4 options and IPv6 extension headers are moved
-/// behind it, so the payload starts at the same offset as that of a reply.
+/// behind the payload, which therefore starts at the same offset as in a reply.
 ///
-/// The type is small because it is moved often. It does not store the addresses, but reads them
-/// from the header, which stays unchanged.
+/// This type is moved often and therefore small: it reads the addresses from the unchanged header
+/// instead of storing them.
 #[derive(Debug)]
 pub struct Packet {
     frame: Frame,
@@ -143,8 +143,8 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Creates the packet in a frame that ends with the IP packet. The IP header begins at `ip_at`.
-    /// `start`, the end of a header without options, is within the frame.
+    /// Creates the packet in a frame whose padding has been removed. The IP header starts at
+    /// `ip_at`. `start`, where a header without options would end, is within the frame.
     #[inline(always)]
     pub(crate) fn new(frame: Frame, ip_at: usize, start: usize, partial_checksum: bool) -> Self {
         debug_assert!(start <= frame.len());
@@ -163,13 +163,13 @@ impl Packet {
         self.options_len > 0
     }
 
-    /// Returns the whole IP packet. Call it only while no options are set aside.
+    /// Returns the whole IP packet. Must not be called while options are set aside.
     pub(crate) fn ip(&self) -> &[u8] {
         &self.frame[usize::from(self.ip_at)..]
     }
 
-    /// Moves `len` bytes of options or extension headers from between header and payload to the end
-    /// of the packet.
+    /// Moves `len` bytes of options or extension headers, which follow the IP header, behind the
+    /// payload.
     pub(crate) fn set_options_aside(&mut self, len: usize) {
         let start = usize::from(self.start);
         self.frame[start..].rotate_left(len);
@@ -178,8 +178,8 @@ impl Packet {
         self.options_len = len as u16;
     }
 
-    /// Restores the received frame, without padding. Call it only while the packet is
-    /// unchanged.
+    /// Moves any options back in front of the payload, and returns the received frame without
+    /// padding. Must not be called after a change to the packet.
     pub(crate) fn restore(mut self) -> Frame {
         let options_len = usize::from(self.options_len);
         self.frame.set_len(usize::from(self.end) + options_len);
@@ -187,12 +187,12 @@ impl Packet {
         self.frame
     }
 
-    /// Returns the whole frame.
+    /// Returns the frame that holds the packet.
     pub(crate) fn into_frame(self) -> Frame {
         self.frame
     }
 
-    /// Returns source and destination.
+    /// Returns the source and destination addresses.
     #[inline(always)]
     pub fn addresses(&self) -> Addresses {
         let header = &self.frame[usize::from(self.ip_at)..usize::from(self.start)];
@@ -218,7 +218,7 @@ impl Packet {
         Link::back_from(&self.frame, usize::from(self.ip_at))
     }
 
-    /// Returns the ECN bits, which routers on the path may have set.
+    /// Returns the ECN bits. Congested routers on the path may have changed them.
     #[inline(always)]
     pub fn ecn(&self) -> Ecn {
         let bits = self.frame[usize::from(self.ip_at) + 1];
@@ -231,14 +231,14 @@ impl Packet {
         &self.frame[usize::from(self.start)..]
     }
 
-    /// Returns the IP payload for changes in place.
+    /// Returns the IP payload, to be changed in place.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.frame[usize::from(self.start)..]
     }
 
-    /// Returns the IP payload for changes in place, and a function that reads the addresses. The
-    /// addresses cost nothing unless the function is called.
+    /// Returns the IP payload, to be changed in place, and a function that reads the addresses. If
+    /// the function is not called, the addresses are never read.
     #[inline(always)]
     pub fn payload_and_addresses(&mut self) -> (&mut [u8], impl Fn() -> Addresses) {
         let ip_at = usize::from(self.ip_at);
@@ -252,8 +252,8 @@ impl Packet {
         self.frame.capacity() - usize::from(self.start)
     }
 
-    /// Changes the length of the IP payload, for a reply that is longer or
-    /// shorter than the request.
+    /// Sets the length of the IP payload in bytes, for a reply that is longer or shorter than the
+    /// request.
     ///
     /// # Panics
     /// Panics if `len` exceeds [`Packet::payload_capacity`].
@@ -264,7 +264,7 @@ impl Packet {
 
     /// Whether the transport checksum is correct. A host [with partial
     /// checksums](crate::Host::with_partial_checksums) also accepts a checksum that covers only the
-    /// pseudo-header, as sent by a peer with checksum offload.
+    /// pseudo-header, such as one from a local peer with checksum offload.
     ///
     /// `field_at` is the checksum's offset in the payload. The caller has checked that the payload
     /// is long enough.
@@ -274,10 +274,10 @@ impl Packet {
             || self.partial_checksum && self.has_partial_checksum(protocol, field_at)
     }
 
-    /// Whether the checksum over pseudo-header and payload is correct.
+    /// Whether the checksum over the pseudo-header and the whole payload is correct.
     #[inline(always)]
     pub(crate) fn checksum_is_whole(&self, protocol: u8) -> bool {
-        // The header ends with the addresses, so one pass sums the addresses and the payload.
+        // The addresses directly precede the payload, so one pass sums both.
         let start = usize::from(self.start);
         let addresses_len = if self.is_v4() { 8 } else { 32 };
         Sum::of(&self.frame[start - addresses_len..])
@@ -287,8 +287,8 @@ impl Packet {
     }
 
     /// Whether the transport checksum covers only the pseudo-header, because the sender left the
-    /// rest to a device. Use it to classify packets that [`checksum_ok`](Self::checksum_ok) has
-    /// refused.
+    /// payload to checksum offload. Use this method to classify packets that
+    /// [`checksum_ok`](Self::checksum_ok) has refused.
     #[cold]
     pub fn has_partial_checksum(&self, protocol: u8, field_at: usize) -> bool {
         let payload = self.payload();
@@ -306,8 +306,8 @@ impl Packet {
         [a, b] != [0; 2] && (is_unsummed || self.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT))
     }
 
-    /// Turns the packet into a reply: writes link and IP headers that lead back to the sender. The
-    /// payload must already be that of the reply, with its checksum.
+    /// Turns the packet into a reply: writes link and IP headers that address the sender. The
+    /// caller has already written the reply's payload and transport checksum.
     #[inline(always)]
     pub fn turn_around(mut self, protocol: u8) -> Frame {
         let payload_len = self.frame.len() - usize::from(self.start);

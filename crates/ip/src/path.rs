@@ -6,7 +6,7 @@ use crate::packet::Addresses;
 use crate::{HOP_LIMIT, IPV4_HEADER_LEN, IPV6_HEADER_LEN};
 use nmio::checksum::Sum;
 
-/// IPv4 version and header length without options.
+/// First byte of an IPv4 header without options: version 4, and a length of five 32-bit words.
 const VERSION_IHL: u8 = 0x45;
 /// IPv4's DF flag. Our packets are never fragmented, so their identification may be 0
 /// (RFC 6864, section 4).
@@ -15,19 +15,20 @@ const DONT_FRAGMENT: u16 = 0x4000;
 /// The two ECN bits in an IP header (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// The transport does not use ECN.
+    /// The sender does not support ECN for this packet.
     #[default]
     NotEct = 0,
-    /// The transport uses ECN: ECT(1).
+    /// ECT(1): the sender supports ECN.
     Ect1 = 1,
-    /// The transport uses ECN: ECT(0).
+    /// ECT(0): the sender supports ECN.
     Ect0 = 2,
-    /// A router on the path is congested.
+    /// Congestion experienced: a router on the path is congested.
     Ce = 3,
 }
 
 impl Ecn {
-    /// Reads the lowest two bits of IPv4's type of service or IPv6's traffic class.
+    /// Reads the ECN codepoint from the lowest two bits of IPv4's type of service or IPv6's traffic
+    /// class.
     #[inline(always)]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
@@ -42,7 +43,7 @@ impl Ecn {
 /// The link and IP addresses of packets to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The Ethernet header.
+    /// The addresses and the tag of the Ethernet header.
     pub link: Link,
     /// The IP addresses: ours is the source, the peer's is the destination.
     pub addresses: Addresses,
@@ -65,8 +66,8 @@ impl Path {
         self.write_marked(packet, protocol, payload_len, Ecn::NotEct)
     }
 
-    /// Like [`Path::write`], with ECN bits. The length field of an IPv4 super-segment above
-    /// 65,535 bytes is 0, as in Linux since 6.3 ("BIG TCP").
+    /// Like [`Path::write`], but also sets the ECN bits. The length field of an IPv4 super-segment
+    /// above 65,535 bytes is 0, as in Linux since 6.3 ("BIG TCP").
     ///
     /// # Panics
     /// Panics if `packet` is shorter than the headers.
@@ -125,7 +126,7 @@ impl Path {
         self.patch_marked(packet, protocol, payload_len, Ecn::NotEct);
     }
 
-    /// Like [`Path::patch`], with ECN bits.
+    /// Like [`Path::patch`], but also sets the ECN bits.
     ///
     /// # Panics
     /// Panics if `packet` is shorter than the headers.
@@ -155,8 +156,7 @@ impl Path {
         }
     }
 
-    /// Computes the header's checksum from constants, length and addresses. It does not read the
-    /// header.
+    /// Computes the IPv4 header checksum from the known field values, without reading the header.
     #[inline(always)]
     fn ipv4_checksum(&self, protocol: u8, total_len: u16, ecn: Ecn) -> u16 {
         Sum::ZERO

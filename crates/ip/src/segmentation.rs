@@ -1,4 +1,4 @@
-//! Segments a super-segment in software, like a kernel or a device.
+//! Segments a super-segment in software, as a kernel or a device would.
 
 use eth::ETHERTYPE_IPV4;
 use nmio::SuperSegment;
@@ -11,17 +11,18 @@ use nmio::checksum::Sum;
 const TCP_SEQ_AT: usize = 4;
 const TCP_CONTROL_AT: usize = 13;
 const TCP_CHECKSUM_AT: usize = 16;
-/// PSH and FIN belong to the last segment, CWR to the first.
+/// Control bits FIN and PSH, which only the last segment keeps. Only the first keeps CWR.
 const TCP_FIN_PSH: u8 = 1 | 8;
 const TCP_CWR: u8 = 128;
 /// Offsets of UDP's length and checksum.
 const UDP_LENGTH_AT: usize = 4;
 const UDP_CHECKSUM_AT: usize = 6;
 
-/// Appends segment number `index` of a super-segment to `frame`, as a whole frame with its
-/// own lengths, sequence number, control bits, IPv4 identification and checksums.
+/// Appends segment number `index` of a super-segment to `frame`, as a complete frame. Adjusts the
+/// lengths, sequence number, control bits, IPv4 identification and checksums for this segment.
 ///
-/// This function is for ports without a kernel that segments, such as those of [`nmio::sim`].
+/// This function is for ports without a kernel or device that segments, such as those of
+/// [`nmio::sim`].
 ///
 /// # Panics
 /// Panics if the super-segment has no such segment, or if its headers are not valid packet headers.

@@ -46,8 +46,8 @@ fn receive(host: &mut Host, pool: &Pool, bytes: &[u8]) -> Input {
     host.receive(frame, nmio::Instant::ZERO)
 }
 
-/// Returns a super-segment of `bytes[range]`. `tcp` holds the sequence number and control bits of a
-/// TCP segment; `None` makes UDP.
+/// Returns a super-segment with payload `bytes[range]`. `tcp` holds the sequence number and control
+/// bits; `None` creates UDP datagrams.
 fn run(
     path: &Path,
     tcp: Option<(u32, u8)>,
@@ -86,7 +86,8 @@ fn run(
     packet
 }
 
-/// The first segment has CWR, the last one has PSH and FIN, and all segments have the other bits.
+/// Only the first segment keeps CWR, and only the last one keeps PSH and FIN. All segments keep the
+/// other bits.
 #[test]
 fn each_segment_has_its_own_control_bits() {
     for v6 in [false, true] {
@@ -103,7 +104,7 @@ fn each_segment_has_its_own_control_bits() {
 }
 
 proptest! {
-    /// A host accepts every segment, and their data together equals the sent bytes.
+    /// A host accepts every segment, and the concatenated data equals the sent bytes.
     #[test]
     fn segments_are_whole_packets(
         v6: bool,

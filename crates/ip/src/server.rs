@@ -20,7 +20,7 @@ pub struct Server<T> {
 }
 
 impl<T> Server<T> {
-    /// Creates a server of `transports` at the addresses of `host`.
+    /// Creates a server that serves `transports` at the addresses of `host`.
     pub fn new(host: Host, transports: T) -> Self {
         Self {
             host,
@@ -29,7 +29,7 @@ impl<T> Server<T> {
         }
     }
 
-    /// Sets the bell of the transports' mailboxes.
+    /// Sets the bell of the transports' mailboxes, by which new messages wake the event loop.
     #[must_use]
     pub fn with_bell(self, bell: Bell) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl<T> Server<T> {
         }
     }
 
-    /// Handles a batch after the transports have prefetched its memory accesses.
+    /// Handles a batch after the transports have prefetched the memory that it needs.
     fn handle_prefetched<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
     where
         T: Transports<P>,
@@ -58,7 +58,7 @@ impl<T> Server<T> {
     }
 }
 
-/// Transports that handle the packet at an index of a prefetched batch.
+/// Transports, and the index of the packet to handle in a prefetched batch.
 struct Prefetched<'t, T>(&'t mut T, usize);
 
 impl<P: Port, T: Transports<P>> Transports<P> for Prefetched<'_, T> {

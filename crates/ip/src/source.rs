@@ -1,5 +1,5 @@
-//! Finds source addresses that cannot be answered (RFC 1122, section 3.2.1.3;
-//! RFC 6890; RFC 4291, section 2.5).
+//! Recognises source addresses that cannot be answered (RFC 1122, section 3.2.1.3; RFC 6890; RFC
+//! 4291, section 2.5).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

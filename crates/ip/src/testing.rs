@@ -75,7 +75,7 @@ pub(crate) fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
     packet(path, PROTOCOL_UDP, &udp)
 }
 
-/// Builds an ICMP error from the peer about a packet that we sent.
+/// Builds an IPv4 "packet too big" error from the peer about our packet `ours`.
 pub(crate) fn too_big(ours: &[u8]) -> Vec<u8> {
     let mut message = vec![3, 4, 0, 0, 0, 0, 0x05, 0x14];
     message.extend_from_slice(&ours[eth::HEADER_LEN..]);
@@ -88,7 +88,7 @@ pub(crate) fn echo(v6: bool) -> Vec<u8> {
     echo_of(v6, &[0x12, 0x34, 0, 1, b'p', b'i', b'n'])
 }
 
-/// Builds an echo request with this identifier, sequence number and data.
+/// Builds an echo request. `rest` holds the identifier, the sequence number and the data.
 pub(crate) fn echo_of(v6: bool, rest: &[u8]) -> Vec<u8> {
     let path = to_us(v6);
     let (kind, protocol) = if v6 {
@@ -108,7 +108,7 @@ pub(crate) fn echo_of(v6: bool, rest: &[u8]) -> Vec<u8> {
     packet(path, protocol, &message)
 }
 
-/// Inserts `options`, a multiple of four bytes, into an IPv4 packet.
+/// Inserts `options` into an IPv4 packet. Their length must be a multiple of four bytes.
 pub(crate) fn with_options(mut bytes: Vec<u8>, options: &[u8]) -> Vec<u8> {
     bytes.splice(34..34, options.iter().copied());
     let total_len = (bytes.len() - 14) as u16;
@@ -126,8 +126,8 @@ pub(crate) fn fix_header(bytes: &mut [u8]) {
     bytes[24..26].copy_from_slice(&field.to_be_bytes());
 }
 
-/// Inserts extension headers into an IPv6 packet, given as type and bytes. Overwrites the first
-/// byte of each header.
+/// Inserts extension headers, each given as type and bytes, into an IPv6 packet. Overwrites the
+/// first byte of each with the type of the next header.
 pub(crate) fn with_extensions(mut bytes: Vec<u8>, extensions: &[(u8, &[u8])]) -> Vec<u8> {
     let mut next = bytes[20];
     for (kind, extension) in extensions.iter().rev() {

@@ -1,4 +1,4 @@
-//! Passes packets to the transports of a host, and refuses the rest.
+//! Passes packets to the transports of a host, and refuses packets that no transport serves.
 
 use arrayvec::ArrayVec;
 use nmio::{Batch, Frame, Instant, MAX_BATCH, Port, prefetch};
@@ -10,19 +10,20 @@ use crate::packet::Packet;
 /// Serves TCP, UDP or both on a [`Host`]. A [`Server`](crate::Server) is a host with its
 /// transports, and [`Both`](crate::Both) combines two transports.
 ///
-/// A method returns each packet that it does not serve; the default methods return all packets. The
-/// host then refuses and counts the packet. See [`nmio::Handler`] for when most of these methods
-/// are called.
+/// A method returns a packet that it does not serve, and the host then refuses and counts the
+/// packet. The default methods return all packets. Most methods are called at the same times as
+/// those of [`nmio::Handler`].
 pub trait Transports<P: Port> {
-    /// Whether [`intercept`](Self::intercept) is implemented. If not, it is never called.
+    /// Whether [`intercept`](Self::intercept) is implemented. If `false`, the method is never
+    /// called.
     const INTERCEPTS: bool = false;
 
     /// Whether the transports serve `port` over `protocol`, [`PROTOCOL_TCP`](crate::PROTOCOL_TCP)
     /// or [`PROTOCOL_UDP`](crate::PROTOCOL_UDP).
     fn serves(&self, protocol: u8, port: u16) -> bool;
 
-    /// Handles a frame before the host parses it, or returns the frame. This serves custom
-    /// protocols.
+    /// Handles a frame before the host parses it, for example of a custom protocol, or returns the
+    /// frame.
     #[inline(always)]
     fn intercept(&mut self, _port: &mut P, frame: Frame, _now: Instant) -> Option<Frame> {
         Some(frame)
@@ -35,7 +36,7 @@ pub trait Transports<P: Port> {
     }
 
     /// Handles a UDP datagram, or returns it. The datagram's checksum is not checked yet, so this
-    /// method drops a datagram with a wrong checksum.
+    /// method must check it.
     #[inline(always)]
     fn handle_udp(&mut self, _port: &mut P, datagram: Packet, _now: Instant) -> Option<Packet> {
         Some(datagram)
@@ -54,7 +55,7 @@ pub trait Transports<P: Port> {
         false
     }
 
-    /// Prefetches the memory that handling a batch will read.
+    /// Starts to load the memory that handling the batch will read into the cache.
     #[inline(always)]
     fn prefetch_batch(&mut self, _batch: &[Input]) {}
 
@@ -75,7 +76,8 @@ pub trait Transports<P: Port> {
     #[inline(always)]
     fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// Returns the latest time for the next call of [`handle_timers`](Self::handle_timers).
+    /// Returns the time by which [`handle_timers`](Self::handle_timers) must next be called, or
+    /// `None` if no timer is running.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
@@ -91,25 +93,25 @@ pub trait Transports<P: Port> {
         false
     }
 
-    /// Closes open connections when the server stops. Returns whether all connections are closed;
-    /// otherwise the event loop calls again.
+    /// Closes open connections when the server stops. Returns whether all connections are closed.
+    /// Until they are, the event loop repeats the call for at most a second.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
 }
 
-/// No transport: the host refuses everything.
+/// No transports: the host refuses every TCP and UDP packet.
 impl<P: Port> Transports<P> for () {
     fn serves(&self, _protocol: u8, _port: u16) -> bool {
         false
     }
 }
 
-/// A parsed batch, oldest first.
+/// A parsed batch, oldest frame first.
 pub type Inputs = ArrayVec<Input, MAX_BATCH>;
 
-/// Number of frames prefetched ahead of the one being read. A device or another core wrote them, so
-/// they are not in this core's cache.
+/// Number of frames prefetched ahead of the one being parsed. A device or another core wrote the
+/// frames, so they are probably not in this core's cache.
 const PREFETCHED_FRAMES: usize = 4;
 
 impl Host {
@@ -129,9 +131,9 @@ impl Host {
         self.dispatch(port, input, transports, now);
     }
 
-    /// Parses a batch, oldest frame first, into `inputs`, and empties the batch.
-    /// [Dispatch](Self::dispatch) the inputs in this order. This method is for transports that
-    /// prefetch for a whole batch.
+    /// Parses a batch, oldest frame first, into `inputs`, and empties the batch. Each input must
+    /// then be [dispatched](Self::dispatch), in the same order. This method is for transports that
+    /// prefetch memory for a whole batch.
     ///
     /// # Panics
     /// Panics if `inputs` has no room for the batch.

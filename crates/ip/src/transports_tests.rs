@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{datagram, echo, host, packet, to_us, too_big};
 use crate::{Counters, PROTOCOL_TCP, PROTOCOL_UDP};
 
-/// A transport that accepts packets of one protocol, and errors about it.
+/// A transport that accepts the packets of one protocol and the ICMP errors about them.
 struct Taker {
     protocol: u8,
     taken: u32,
@@ -55,7 +55,7 @@ fn error_about(protocol: u8) -> Vec<u8> {
     too_big(&packet(ours, protocol, b"a header, 20 bytes. "))
 }
 
-/// Returns the answer of a host with these transports, and checks its counters.
+/// Returns the reply of a host with these transports, and checks the host's counters.
 fn answer<T: Transports<Sink>>(
     transports: &mut T,
     bytes: &[u8],
@@ -66,12 +66,12 @@ fn answer<T: Transports<Sink>>(
     host.handle_frame(&mut sink, frame, transports, Instant::ZERO);
     assert_eq!(host.counters(), counted);
     let is_answered = sink.counters().tx_frames > 0;
-    // No frame leaks: the sink keeps only the frame that it sent.
+    // No frame leaks: only the sent reply is missing from the pool.
     assert_eq!(sink.pool().available(), 3 - u32::from(is_answered));
     is_answered.then(|| sink.last().to_vec())
 }
 
-/// Returns type and code of an ICMP message in an untagged frame.
+/// Returns the type and code of an ICMP message in an untagged frame.
 fn message(v6: bool, frame: &[u8]) -> [u8; 2] {
     let at = to_us(v6).header_len();
     [frame[at], frame[at + 1]]
