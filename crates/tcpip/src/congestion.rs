@@ -1,9 +1,9 @@
-//! Congestion control: the limit on data in flight, behind one small trait.
+//! Congestion control: algorithms that limit the data in flight, behind one small trait.
 //!
-//! An algorithm is a pure state machine of a few words, without a clock, a timer or
-//! allocation. It decides how much may be in flight, and learns from ACKs, losses and ECN.
-//! The stack detects losses, reduces the flight during recovery (RFC 6937), and undoes a
-//! spurious reduction by restoring a copy of the algorithm.
+//! An algorithm is a pure state machine of a few machine words, without a clock, a timer or
+//! allocation. From ACKs, losses and ECN marks it computes how much data may be in flight. The
+//! stack detects losses, reduces the flight during recovery (RFC 6937), and undoes a spurious
+//! reduction by restoring a copy of the algorithm.
 
 mod bbr;
 mod loss_based;
@@ -11,13 +11,13 @@ mod loss_based;
 pub use bbr::Bbr;
 pub use loss_based::{Cubic, NewReno, Reno};
 
-/// State of the connection at an event, for an algorithm.
+/// State of the connection at the time of an event, as passed to an algorithm.
 ///
 /// Functions off the fast path take a copy, so that the fast path can keep the original in
 /// registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Current time in microseconds, on a clock that wraps.
+    /// Current time in microseconds; the clock wraps around.
     pub now: u32,
     /// Bytes in flight before the event: sent, not acknowledged (cumulatively or
     /// selectively), and not lost.
@@ -43,7 +43,7 @@ impl Event {
     }
 }
 
-/// Kind of a congestion event.
+/// What signalled the congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// A segment was lost (RFC 5681, section 3.2), and recovery begins.
@@ -74,13 +74,13 @@ pub trait CongestionControl: Copy {
 
     /// The congestion window (cwnd) in bytes, at least one segment.
     ///
-    /// After [`on_congestion`](Self::on_congestion) the window is the reduced target at once. The
+    /// [`on_congestion`](Self::on_congestion) reduces the window to its target in one step. The
     /// stack then reduces the data in flight to this target by proportional rate reduction (RFC
     /// 6937).
     fn window(&self) -> u32;
 
-    /// The slow-start threshold in bytes; `u32::MAX` before the first loss. It is used for
-    /// statistics, and for the pacing gain.
+    /// The slow-start threshold in bytes; `u32::MAX` before the first loss. Statistics report it,
+    /// and the pacing gain depends on it.
     fn ssthresh(&self) -> u32;
 
     /// The pacing rate that the algorithm asks for, in bytes per second. If it is `None` and pacing
@@ -89,8 +89,8 @@ pub trait CongestionControl: Copy {
         None
     }
 
-    /// Called when a pass has sent `bytes` of new data or retransmissions; `event.in_flight` does
-    /// not include them.
+    /// Called when the stack has sent `bytes` of new data or retransmissions, which
+    /// `event.in_flight` does not yet include.
     fn on_send(&mut self, bytes: u32, event: &Event) {
         let _ = (bytes, event);
     }
@@ -125,11 +125,11 @@ pub trait CongestionControl: Copy {
     fn on_idle(&mut self, event: &Event);
 }
 
-/// Segments of the initial window (RFC 6928, section 2).
+/// Maximum size of the initial window in segments (RFC 6928, section 2).
 const INITIAL_SEGMENTS: u32 = 10;
-/// Bytes up to which the initial window may exceed two segments (RFC 6928).
+/// Size in bytes up to which the initial window may exceed two segments (RFC 6928, section 2).
 const INITIAL_BYTES: u32 = 14_600;
-/// Largest window in bytes. With more data in flight, sequence numbers would be reused too early
+/// Largest window in bytes. With more data in flight, an old segment could be taken for a new one
 /// (RFC 7323, section 2.3).
 const MAX_WINDOW: u32 = 1 << 30;
 /// Smallest window after congestion, in segments (RFC 5681, equation 4).

@@ -1,30 +1,30 @@
 //! BBR, version 3: draft-ietf-ccwg-bbr.
 //!
-//! This module has the state of a connection, and the measurement of rounds and
-//! ACK aggregation. `machine` has the model and the state machine.
+//! This module defines the state of a connection, and measures rounds and ACK aggregation.
+//! `machine` implements the path model and the state machine.
 
 mod machine;
 
 use super::{Event, MAX_WINDOW, initial_window};
 use bitflags::bitflags;
 
-/// Percent of the long-term limit that Cruise leaves to other flows.
+/// Part of the long-term limit that Cruise leaves to other flows, in percent.
 const HEADROOM: u32 = 15;
-/// Tolerated loss in a round, in percent.
+/// Maximum loss in a round that is tolerated, in percent.
 const LOSS_THRESH: u32 = 2;
 /// Minimum number of segments in flight, so that ACKs keep coming if the peer delays them.
 const MIN_PIPE: u32 = 4;
 /// Upper bound of the send quantum in bytes.
 const MAX_QUANTUM: u32 = 65_536;
-/// Times are in ticks of 4.096 ms: microseconds shifted right by this number.
+/// Shift that converts microseconds to ticks of 4.096 ms.
 const TICK_SHIFT: u32 = 12;
-/// No limit, or no measurement.
+/// Marks a limit that is not set, or a value that is not yet measured.
 const NONE: u32 = u32::MAX;
 
-/// Unit of rates in bytes per second, so that 32 bits reach 34 GB/s.
+/// Unit of rates, in bytes per second. With it, 32 bits can store up to 34 GB/s.
 const RATE_UNIT: u64 = 8;
 const MICROS: u64 = 1_000_000;
-/// Upper bound of a time span in microseconds, a minute, so that products fit in 64 bits.
+/// Upper bound of a time span in microseconds (67 s), so that products fit in 64 bits.
 const MAX_SPAN: u32 = 1 << 26;
 /// Rounds in each half of the filter in [`Aggregation`], which thus covers 5 to 10 rounds. The
 /// draft's filter covers 10.
@@ -34,28 +34,29 @@ const HALF: u8 = 5;
 /// [`CongestionControl`](super::CongestionControl). The stack must obey [`pacing_rate`]; otherwise
 /// it sends bursts of a whole window.
 ///
-/// In 70 of the 150 networks of `benches/LOSS.md` its goodput is at least 1.1
-/// times CUBIC's; most of these lose segments at random. In 39 it is below 0.95
-/// of CUBIC's: short responses, long round trips without loss, and ECN marks.
-/// It retransmits 2.3 times as many bytes.
+/// In 70 of the 150 networks of `benches/LOSS.md` BBR's goodput is at least 1.1 times that of
+/// CUBIC. Most of these networks lose segments at random. In 39 networks it is below 0.95 times
+/// that of CUBIC: those with short responses, long round trips without loss, or ECN marks. BBR
+/// retransmits 2.3 times as many bytes.
 ///
 /// These parts are approximations or differ from the draft:
 ///
 /// - *Delivery rate.* The draft keeps state for each segment, and takes a sample with every ACK.
-///   Here each round gives one sample, that of its first segment. It is a mean over the round,
-///   where the draft has a maximum. So the short-term limits after a loss are the sample plus the
-///   pacing margin and the tolerated loss (2 %). Without these additions the limits would sink with
-///   every round. Data sent in Drain or Down does not lower the limits unless it loses too much.
-/// - *Application-limited* is a round that neither used up the window nor sent
-///   seven eighths of what the pacing rate allows.
-/// - `RS.tx_in_flight` is the maximum in flight during the round before. The
-///   limit found by loss is that maximum minus the lost bytes.
+///   Here each round yields one sample, that of its first segment. This sample is a mean over the
+///   round, whereas the draft uses a maximum. So the short-term limits after a loss are the sample
+///   plus the pacing margin and the tolerated loss (2 %). Without these additions the limits would
+///   sink with every round. Data sent in Drain or Down does not lower the limits unless it loses
+///   too much.
+/// - A round is *application-limited* if it did not use up the window, and sent less than seven
+///   eighths of what the pacing rate allows.
+/// - `RS.tx_in_flight` is the maximum number of bytes in flight during the previous round. The
+///   limit found by loss is this maximum minus the lost bytes.
 /// - The number of lost *ranges* in Startup is the number of ACKs that reported a loss.
 /// - The filter of `extra_acked` covers 5 to 10 rounds. Times up to ten seconds
 ///   have a resolution of 4 ms. Random numbers come from the time and sequence
 ///   numbers.
-/// - The draft has no *ECN*. Here an ECN echo counts as a round with too much loss (RFC 3168,
-///   section 6.1.2).
+/// - The draft does not cover *ECN*. Here an ECN echo counts as a round with too much loss (RFC
+///   3168, section 6.1.2).
 /// - *Undo* of a spurious recovery restores the complete state, filters included.
 ///
 /// [`pacing_rate`]: super::CongestionControl::pacing_rate
@@ -64,31 +65,33 @@ pub struct Bbr {
     round: Round,
     aggregation: Aggregation,
     cwnd: u32,
-    /// Maximum bandwidth of this probing cycle and of the one before.
+    /// Maximum bandwidth of the current and of the previous probing cycle, in units of
+    /// [`RATE_UNIT`].
     max_bw: [u32; 2],
-    /// Short-term limits of bandwidth and of bytes in flight, or [`NONE`].
+    /// Short-term limits of the bandwidth and of the bytes in flight, or [`NONE`].
     bw_shortterm: u32,
     inflight_shortterm: u32,
     /// Long-term limit of bytes in flight, or [`NONE`].
     inflight_longterm: u32,
-    /// Bandwidth from which growth is measured.
+    /// Bandwidth against which growth is measured, to find out whether the pipe is full.
     full_bw: u32,
     pacing_rate: u32,
     /// Minimum round-trip time of the last ten seconds in microseconds, or [`NONE`].
     min_rtt: u32,
-    /// Minimum round-trip time of the last five seconds in microseconds, or [`NONE`]. It schedules
-    /// `ProbeRTT`.
+    /// Minimum round-trip time of the last five seconds in microseconds, or [`NONE`]. When it
+    /// expires, `ProbeRTT` begins.
     probe_rtt_min: u32,
     /// Bytes acknowledged in Up since `inflight_longterm` last grew.
     up_acked: u32,
-    /// Times of the measurements of `min_rtt` and `probe_rtt_min`, in ticks.
+    /// Times at which `min_rtt` and `probe_rtt_min` were measured, in ticks.
     min_rtt_stamp: u16,
     probe_rtt_stamp: u16,
     /// Time of the next bandwidth probe, or of the end of `ProbeRTT`, in ticks.
     deadline: u16,
     flags: Flags,
     state: State,
-    /// Rounds without growth of the bandwidth. In Drain, it counts the rounds of Drain.
+    /// Number of rounds in which the bandwidth did not grow; in Drain, number of rounds spent
+    /// there.
     full_bw_rounds: u8,
     rounds_since_probe: u8,
     up_rounds: u8,
@@ -128,8 +131,8 @@ impl Bbr {
         mss.saturating_mul(MIN_PIPE).clamp(1, MAX_WINDOW)
     }
 
-    /// Returns `inflight` with room for bursts and delayed ACKs: `BBRQuantizationBudget` of the
-    /// draft.
+    /// Returns `inflight` plus an allowance for bursts and delayed ACKs: `BBRQuantizationBudget` of
+    /// the draft.
     fn quantized(&self, inflight: u32, mss: u32) -> u32 {
         let quantum = bytes_at(self.pacing_rate, 1_000).min(u64::from(MAX_QUANTUM)) as u32;
         let quantum = quantum.max(mss.saturating_mul(2));
@@ -143,7 +146,7 @@ impl Bbr {
         }
     }
 
-    /// The target of bytes in flight: `TargetInflight` of the draft.
+    /// The target number of bytes in flight: `TargetInflight` of the draft.
     fn target(&self, mss: u32) -> u32 {
         self.bdp(self.bw(), 100, mss).min(self.cwnd)
     }
@@ -169,7 +172,7 @@ const CWND_GAIN: u32 = 200;
 const UP_CWND_GAIN: u32 = 225;
 const PROBE_RTT_CWND_GAIN: u32 = 50;
 
-/// A state of the state machine.
+/// A state of BBR's state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Startup,
@@ -182,12 +185,12 @@ enum State {
 }
 
 impl State {
-    /// Whether the state is one of `ProbeBW`.
+    /// Whether this is a state of `ProbeBW`, the bandwidth probing cycle.
     const fn probes_bw(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// Whether the state raises the rate to probe.
+    /// Whether the state sends faster than the estimated bandwidth, to probe for more.
     const fn accelerates(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
@@ -212,34 +215,34 @@ impl State {
 }
 
 bitflags! {
-    /// The boolean state of a connection, as bits.
+    /// The boolean values in a connection's state, as bits.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     struct Flags: u16 {
-        /// The pipe has been full at least once.
+        /// Whether the pipe has been full at least once.
         const FULL_BW_REACHED = 1;
-        /// The current probe has found the pipe full.
+        /// Whether the current probe has found the pipe full.
         const FULL_BW_NOW = 1 << 1;
-        /// Samples belong to a bandwidth probe.
+        /// Whether the current samples measure data of a bandwidth probe.
         const PROBE_SAMPLE = 1 << 2;
-        /// Samples of the last probe arrive until this round ends.
+        /// Whether samples of the last probe still arrive, which they do until this round ends.
         const PROBE_STOPPING = 1 << 3;
-        /// The last probe lost too much.
+        /// Whether the last probe lost too much.
         const TOO_HIGH = 1 << 4;
-        /// The last probe stopped early as a precaution.
+        /// Whether the last probe stopped early as a precaution.
         const PRECAUTIONARY = 1 << 5;
-        /// This round has lost bytes.
+        /// Whether bytes were lost in this round.
         const LOSS = 1 << 6;
-        /// The connection is in recovery.
+        /// Whether the connection is in recovery.
         const RECOVERY = 1 << 7;
-        /// The connection was in recovery for a whole round.
+        /// Whether the connection has been in recovery for a whole round.
         const RECOVERY_ROUND = 1 << 8;
-        /// The connection restarts after an idle time.
+        /// Whether the connection restarts after an idle time.
         const IDLE = 1 << 9;
-        /// `ProbeRTT`: few enough bytes are in flight, so its end is scheduled.
+        /// Whether the end of `ProbeRTT` is scheduled, because few enough bytes are in flight.
         const PROBE_RTT_TIMED = 1 << 10;
-        /// `ProbeRTT`: few enough bytes were in flight for a whole round.
+        /// Whether few enough bytes have been in flight for a whole round of `ProbeRTT`.
         const PROBE_RTT_ROUND = 1 << 11;
-        /// The pacing rate is based on a measured round trip.
+        /// Whether the pacing rate is based on a measured round trip.
         const PACED = 1 << 12;
     }
 }
@@ -251,11 +254,11 @@ struct Sample {
     rate: u32,
     /// Bytes delivered.
     delivered: u32,
-    /// Bytes declared lost.
+    /// Bytes declared lost in the round.
     lost: u32,
-    /// ACKs that reported a loss.
+    /// Number of ACKs of the round that reported a loss.
     losses: u8,
-    /// Maximum of bytes in flight when the delivered data was sent.
+    /// Maximum number of bytes in flight while the delivered data was sent.
     tx_in_flight: u32,
     /// Whether the application sent less than it was allowed to.
     limited: bool,
@@ -264,13 +267,13 @@ struct Sample {
 /// A packet-timed round: it begins when a segment is sent, and ends when that
 /// segment is acknowledged.
 ///
-/// There is no state for each segment. All bytes in flight at the beginning must be delivered or
+/// No state is kept for each segment. All bytes in flight at the beginning must be delivered or
 /// lost before the first segment of the round can be acknowledged. So the round ends with the first
 /// byte delivered after these, also in recovery. Its delivery rate is the draft's sample of that
-/// segment: the delivered bytes, divided by the longer of this round and the round before.
+/// segment: the delivered bytes, divided by the longer of the current and the previous round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Round {
-    /// Bytes that were in flight at the beginning of the round and still are.
+    /// Bytes that have been in flight since the beginning of the round.
     left: u32,
     /// Bytes delivered in this round.
     delivered: u32,
@@ -280,26 +283,26 @@ struct Round {
     sent: u32,
     /// Start of the round, in microseconds.
     start: u32,
-    /// Duration of the round before in microseconds; 0 if there was none.
+    /// Duration of the previous round in microseconds; 0 if there was none.
     before: u32,
-    /// Maximum of bytes in flight in this round and in the round before.
+    /// Maximum number of bytes in flight in the current and in the previous round.
     in_flight: [u32; 2],
-    /// ACKs of this round that reported a loss.
+    /// Number of ACKs in this round that reported a loss.
     losses: u8,
     flags: u8,
 }
 
-/// ACK aggregation: the filter of `BBR.extra_acked`.
+/// Measurement of ACK aggregation: the maximum filter behind `BBR.extra_acked`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Aggregation {
-    /// Start of the interval, in microseconds.
+    /// Start of the measured interval, in microseconds.
     start: u32,
-    /// Bytes delivered in the interval.
+    /// Bytes delivered since `start`.
     delivered: u32,
-    /// Maximum number of bytes delivered beyond the expected ones, in this half of the filter and
-    /// in the half before.
+    /// Maximum number of bytes delivered in excess of the estimated bandwidth, in the current and
+    /// in the previous half of the filter.
     extra: [u32; 2],
-    /// Rounds in this half of the filter.
+    /// Number of rounds in the current half of the filter.
     rounds: u8,
 }
 
@@ -339,13 +342,13 @@ impl Aggregation {
     }
 }
 
-/// The rate of `bytes` in `micros` microseconds.
+/// The rate at which `bytes` are sent in `micros` microseconds, in units of [`RATE_UNIT`].
 fn rate_of(bytes: u32, micros: u32) -> u32 {
     let rate = u64::from(bytes) * (MICROS / RATE_UNIT) / u64::from(micros.max(1));
     rate.min(u64::from(u32::MAX - 1)) as u32
 }
 
-/// Bytes sent at `rate` in `micros` microseconds.
+/// Number of bytes sent at `rate` in `micros` microseconds.
 fn bytes_at(rate: u32, micros: u32) -> u64 {
     u64::from(rate) * RATE_UNIT * u64::from(micros.min(MAX_SPAN)) / MICROS
 }
@@ -356,26 +359,26 @@ fn percent(value: u32, percent: u32) -> u32 {
     part.min(u64::from(u32::MAX - 1)) as u32
 }
 
-/// Whether the loss exceeds the tolerated part of the bytes in flight.
+/// Whether the loss exceeds [`LOSS_THRESH`] percent of the bytes in flight.
 fn loses_much(lost: u32, in_flight: u32) -> bool {
     u64::from(lost) * 100 > u64::from(in_flight) * u64::from(LOSS_THRESH)
 }
 
 /// Flag: the window was used up in this round.
 const FULL: u8 = 1;
-/// Flag: the window was used up in the round before.
+/// Flag: the window was used up in the previous round.
 const WAS_FULL: u8 = 2;
-/// Flag: the round before sent less than it was allowed to.
+/// Flag: the previous round sent less than it was allowed to.
 const WAS_LIMITED: u8 = 4;
 /// Flag: this round counts as application-limited.
 const LIMITED: u8 = 8;
 
 impl Round {
-    /// Handles the sending of `bytes` with a window of `cwnd`.
+    /// Records that `bytes` were sent with a window of `cwnd`.
     #[inline(always)]
     fn on_send(&mut self, bytes: u32, cwnd: u32, event: &Event) {
         if event.in_flight == 0 {
-            // Idle time belongs to no round.
+            // Begin a new round, so that no round contains the idle time.
             self.begin(0, event.now);
             self.left = bytes.saturating_sub(1);
             self.before = 0;
@@ -388,8 +391,8 @@ impl Round {
         }
     }
 
-    /// Handles an ACK. Returns the sample when the round is over; `pacing_rate` is the rate at
-    /// which the round was allowed to send.
+    /// Handles an ACK, and returns the sample if the ACK ends the round. `pacing_rate` is the rate
+    /// at which the round was allowed to send.
     #[inline(always)]
     fn on_ack(
         &mut self,
@@ -433,11 +436,10 @@ impl Round {
         sample
     }
 
-    /// Begins a round before the last one is over, with `in_flight` bytes in
-    /// flight.
+    /// Begins a new round before the current one is over, with `in_flight` bytes in flight.
     fn restart(&mut self, in_flight: u32, now: u32) {
         if self.flags & LIMITED != 0 {
-            // The next sample measures the bytes of the limited round.
+            // The next sample still measures bytes sent in the limited round.
             self.flags |= WAS_LIMITED;
         }
         self.begin(in_flight, now);
@@ -457,12 +459,12 @@ impl Round {
         self.flags |= LIMITED;
     }
 
-    /// Whether the window was used up in this round or the one before.
+    /// Whether the window was used up in the current or in the previous round.
     const fn window_is_used(&self) -> bool {
         self.flags & (FULL | WAS_FULL) != 0
     }
 
-    /// Maximum of bytes in flight when the data delivered now was sent.
+    /// Maximum number of bytes in flight while the data that is now delivered was sent.
     fn tx_in_flight(&self) -> u32 {
         if self.in_flight[1] == 0 {
             self.in_flight[0]
@@ -471,19 +473,19 @@ impl Round {
         }
     }
 
-    /// Whether this round loses more than is tolerated.
+    /// Whether this round has lost more than [`LOSS_THRESH`] percent of the bytes in flight.
     fn loses_much(&self) -> bool {
         loses_much(self.lost, self.tx_in_flight())
     }
 
-    /// Bytes in flight that the path has carried: the maximum minus the lost
+    /// Number of bytes in flight that the path has carried without loss: the maximum minus the lost
     /// bytes. `None` after a round that was application-limited.
     fn carried(&self) -> Option<u32> {
         let is_limited = self.flags & WAS_LIMITED != 0;
         (!is_limited).then(|| self.tx_in_flight().saturating_sub(self.lost))
     }
 
-    /// Caps the maxima of bytes in flight at `limit`, the most that was safe.
+    /// Caps the recorded maxima of bytes in flight at `limit`, the largest number that was safe.
     fn limit_in_flight(&mut self, limit: u32) {
         self.in_flight = self.in_flight.map(|most| most.min(limit));
     }

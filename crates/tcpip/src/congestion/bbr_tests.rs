@@ -2,10 +2,11 @@ use super::*;
 use crate::congestion::link::{Link, MSS};
 use crate::congestion::{Congestion, CongestionControl};
 
-/// A link of 100 Mb/s and 40 ms, which holds 345 segments, with a queue for 1.5 times as many.
+/// A link of 100 Mb/s with a round trip of 40 ms, which holds 345 segments in flight; its queue
+/// holds 1.5 times that number.
 const LINK: Link = Link::new(100, 40, 15);
 
-/// An event at `millis` with `segments` in flight.
+/// An event at the time `millis` (in milliseconds), with `segments` segments in flight.
 fn at(millis: u32, segments: u32) -> Event {
     Event {
         now: millis * 1_000,
@@ -47,7 +48,7 @@ fn rates_keep_their_precision() {
 
 #[test]
 fn the_first_pacing_rate_comes_from_the_initial_window() {
-    // This is `InitPacingRate` of the draft.
+    // The draft defines this rate as `InitPacingRate`.
     let mut bbr = Bbr::new(MSS);
     bbr.on_send(MSS, &at(0, 0));
     let nominal = f64::from(bbr.window()) / 0.04 * 2.77;
@@ -79,8 +80,8 @@ fn states_follow_each_other_as_in_the_draft() {
         };
         assert!(follows.contains(&pair[1]), "{pair:?}");
     }
-    // The pipe is full after log2 (345 / 10) round trips, and three more that
-    // the queue makes twice as long.
+    // The pipe is full after log2 (345 / 10) round trips. Startup needs three more to notice, and
+    // the queue makes these twice as long.
     let drained = states[1].0;
     assert!((8 * 40..20 * 40).contains(&drained), "{drained}");
 }
@@ -95,7 +96,7 @@ fn probes_for_bandwidth_are_two_to_three_seconds_after_the_last() {
     assert!(refills.len() > 8, "{refills:?}");
     for pair in refills.windows(2) {
         let apart = pair[1] - pair[0];
-        // ProbeRTT restarts the wait.
+        // ProbeRTT restarts the wait, so two probes may be up to twice as far apart.
         assert!((2_000..6_500).contains(&apart), "{apart}");
     }
 }
@@ -269,7 +270,7 @@ fn a_timeout_reduces_the_window_to_one_segment() {
 
 #[test]
 fn an_ecn_echo_reduces_the_window() {
-    // RFC 3168, section 6.1.2.
+    // An ECN echo reduces the window like a loss (RFC 3168, section 6.1.2).
     let mut bbr = settled();
     let window = bbr.window();
     bbr.on_congestion(Congestion::Ecn, &at(1_600, 345));

@@ -23,7 +23,7 @@ fn the_initial_window_is_that_of_rfc_6928() {
     check::<Bbr>();
 }
 
-/// Triggers an event. Its `kind` is 0 to 5, or any other number for an ACK.
+/// Calls the handler that `kind` selects: 0 to 5 stand for one each, any other number for an ACK.
 pub(super) fn trigger<C: CongestionControl>(cc: &mut C, kind: u8, bytes: u32, event: &Event) {
     match kind {
         0 => cc.on_congestion(
@@ -198,7 +198,8 @@ impl CongestionControl for Either {
     }
 }
 
-/// Shares of the link in the last two thirds of `millis`.
+/// The part of the link's capacity that each flow uses in the last two thirds of `millis`
+/// milliseconds.
 fn shares<C: CongestionControl>(link: Link, flows: &[C], millis: u64) -> Vec<f64> {
     link.run(flows, 2_000, millis / 3, millis)
         .iter()
@@ -240,7 +241,7 @@ fn flows_of_one_algorithm_share_fairly() {
 
 #[test]
 fn cubic_does_not_starve_reno_on_small_paths() {
-    // RFC 9438, section 5.1: the Reno-friendly region.
+    // On small paths CUBIC is in its Reno-friendly region (RFC 9438, section 5.1).
     let link = Link::new(10, 20, 10);
     let flows = [
         Either::Cubic(Cubic::new(MSS)),
@@ -254,8 +255,8 @@ fn cubic_does_not_starve_reno_on_small_paths() {
 
 #[test]
 fn cubic_is_faster_where_reno_is_too_slow() {
-    // RFC 9438, section 5.2: 5 losses in 10^5 segments and a round trip of 100 ms. CUBIC's mean
-    // window is 316 segments, Reno's at most 185.
+    // 5 losses in 10^5 segments and a round trip of 100 ms, from RFC 9438, section 5.2. CUBIC's
+    // mean window is 316 segments, Reno's at most 185.
     let share = |flow: Either| {
         let of_seed = |seed| {
             let link = Link {
@@ -274,7 +275,7 @@ fn cubic_is_faster_where_reno_is_too_slow() {
 
 #[test]
 fn hystart_does_not_fill_the_queue() {
-    // RFC 9406: slow start does not fill a deep queue.
+    // HyStart++ ends slow start before it fills a deep queue (RFC 9406).
     let link = Link::new(50, 60, 60);
     let cubic = link.run(&[Cubic::new(MSS)], 0, 0, 3_000)[0];
     let reno = link.run(&[NewReno::new(MSS)], 0, 0, 3_000)[0];

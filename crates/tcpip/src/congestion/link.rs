@@ -1,7 +1,7 @@
 //! A simulated bottleneck: flows of any algorithm share one link with a drop-tail queue.
 //!
-//! Data is unlimited, and each segment gets its own ACK. A segment is lost when the third
-//! segment sent after it is delivered.
+//! Each flow always has data to send, and each segment is acknowledged separately. A segment is
+//! lost when the third segment sent after it is delivered.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -18,7 +18,7 @@ const REORDERING: u64 = 3;
 pub(super) struct Link {
     /// Bytes per second.
     pub(super) rate: u64,
-    /// Round trip without a queue, in microseconds.
+    /// Round-trip time with an empty queue, in microseconds.
     pub(super) rtt: u64,
     /// Capacity of the queue in bytes.
     pub(super) buffer: u64,
@@ -26,7 +26,8 @@ pub(super) struct Link {
     pub(super) loss: u64,
     /// Seed of the random numbers.
     pub(super) seed: u64,
-    /// A time in milliseconds, and the rate from then on in bytes per second.
+    /// An optional change of the rate: its time in milliseconds, and the new rate in bytes per
+    /// second.
     pub(super) later: Option<(u64, u64)>,
 }
 
@@ -36,7 +37,7 @@ enum EventKind {
     Ack(u64),
     /// Pacing allows a flow to send.
     Send,
-    /// The retransmission timer expires, unless data was delivered in the meantime.
+    /// The retransmission timer expires; ignored if data was delivered in the meantime.
     Timeout(u64),
 }
 
@@ -44,14 +45,14 @@ struct Flow<C> {
     cc: C,
     /// Number of the next segment. Lost data is retransmitted under a new number.
     next: u64,
-    /// Segments in flight by number, with their send times.
+    /// Send time of each segment in flight, by segment number.
     in_flight_since: BTreeMap<u64, u64>,
     in_flight: u32,
     una: u64,
     recover: Option<u64>,
-    /// Time at which pacing allows the next segment.
+    /// Earliest time at which pacing allows the next segment.
     next_send: u64,
-    /// Whether a send event is queued.
+    /// Whether a `Send` event is already queued for this flow.
     is_queued: bool,
     srtt: u64,
     delivered: u64,
@@ -66,7 +67,7 @@ pub(super) struct Outcome {
     pub(super) delivered: u64,
     /// Bytes lost in the whole run.
     pub(super) lost: u64,
-    /// Mean round trip of the measured period, in microseconds.
+    /// Mean round-trip time in the measured period, in microseconds.
     pub(super) rtt: u64,
 }
 
@@ -100,13 +101,13 @@ impl Link {
         }
     }
 
-    /// The share of the link's capacity in `millis` milliseconds that `delivered` bytes take.
+    /// The part of the link's capacity in `millis` milliseconds that `delivered` bytes use.
     pub(super) fn share(&self, delivered: u64, millis: u64) -> f64 {
         delivered as f64 / (self.rate * millis / 1_000) as f64
     }
 
-    /// Runs flows for `millis` milliseconds. They start `apart` milliseconds after each other. The
-    /// measured period begins after `from` milliseconds.
+    /// Runs flows for `millis` milliseconds. Each flow starts `apart` milliseconds after the
+    /// previous one. The measured period begins after `from` milliseconds.
     pub(super) fn run<C: CongestionControl>(
         self,
         flows: &[C],

@@ -1,5 +1,5 @@
-//! Algorithms that grow the window until a loss. They share the reduction after congestion, and the
-//! validation of the window (New-CWV, RFC 7661).
+//! Algorithms that grow the window until a loss. They share the code that reduces the window after
+//! congestion, and the validation of the window (New-CWV, RFC 7661).
 
 mod cubic;
 mod newreno;
@@ -14,40 +14,42 @@ use super::{Event, MAX_WINDOW, MIN_SEGMENTS};
 /// Clock of [`Validation`], as a shift of microseconds: a tick is 1.024 ms, so that 16 bits
 /// last for a minute.
 ///
-/// An idle period of a minute exceeds any retransmission timeout, so it restarts the window anyway.
+/// A wrap-around is harmless: an idle period of a minute exceeds any retransmission timeout, and
+/// therefore restarts the window anyway.
 const TICK_SHIFT: u32 = 10;
-/// Minimum half sampling period in ticks: half a second (RFC 7661, section 4.3: max (3 RTT,
-/// 1 s)).
+/// Minimum duration of half a sampling period in ticks: half a second. The whole period is max (3
+/// RTT, 1 s) (RFC 7661, section 4.3).
 const MIN_HALF_PERIOD: u16 = (500_000 >> TICK_SHIFT) as u16;
-/// Maximum half sampling period in ticks: 20 s, so that the clock does not wrap.
+/// Maximum duration of half a sampling period in ticks: 20 s, so that the clock does not wrap
+/// within it.
 const MAX_HALF_PERIOD: u16 = (20_000_000 >> TICK_SHIFT) as u16;
-/// Unit of the non-validated phase's duration: 2^5 ticks, 33 ms.
+/// Shift that converts ticks to the unit of the non-validated phase's duration: 2^5 ticks, 33 ms.
 const PHASE_SHIFT: u32 = 5;
-/// Longest non-validated phase: five minutes (RFC 7661, section 4.4.2).
+/// Maximum duration of the non-validated phase: five minutes (RFC 7661, section 4.4.2).
 const MAX_PHASE: u16 = (300_000_000 >> (TICK_SHIFT + PHASE_SHIFT)) as u16;
-/// Value of `phase` during recovery from the non-validated phase.
+/// Value of `phase` during a recovery that began in the non-validated phase.
 const RECOVERING: u16 = u16::MAX;
 
-/// Recent use of the congestion window.
+/// Tracks how much of the congestion window was recently used.
 ///
-/// `pipeACK` of RFC 7661 is the most data acknowledged in a round trip, over a sampling period of
-/// max (3 RTT, 1 s). We use the most data in flight instead: without a loss, it is acknowledged a
-/// round trip later, and after a loss the measurement restarts. This costs one comparison per ACK.
-/// Two bins of half a period each make up the sliding maximum.
+/// `pipeACK` of RFC 7661 is the largest amount of data acknowledged in a round trip, over a
+/// sampling period of max (3 RTT, 1 s). We use the largest amount in flight instead, at the cost of
+/// one comparison per ACK. Without a loss, that data is acknowledged a round trip later; after a
+/// loss the measurement restarts. The sliding maximum consists of two bins of half a period each.
 ///
 /// The window is *validated* while `pipeACK` is at least half of it. Otherwise the window must not
-/// grow, and congestion reduces its used part instead of the whole window.
+/// grow, and the reduction after congestion starts from the used part instead of the whole window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Validation {
-    /// `pipeACK` of this half period, in bytes. During recovery from the non-validated
-    /// phase: the bytes in use when it began.
+    /// `pipeACK` of this half period, in bytes. During a recovery that began in the non-validated
+    /// phase: the used bytes of the window at its start.
     pipe_ack: u32,
-    /// `pipeACK` of the previous half period. During recovery from the non-validated phase: the
-    /// bytes lost during this recovery.
+    /// `pipeACK` of the previous half period, in bytes. During a recovery that began in the
+    /// non-validated phase: the bytes lost so far.
     earlier: u32,
     /// Start of this half period, in ticks.
     since: u16,
-    /// Duration of the non-validated phase, or [`RECOVERING`].
+    /// Duration of the non-validated phase in units of `2^PHASE_SHIFT` ticks, or [`RECOVERING`].
     phase: u16,
 }
 
@@ -64,7 +66,7 @@ impl Validation {
         (now >> TICK_SHIFT) as u16
     }
 
-    /// Records the flight at an ACK.
+    /// Records the bytes in flight when an ACK arrives.
     #[inline(always)]
     fn record_flight(&mut self, event: &Event) {
         if event.in_flight > self.pipe_ack {
@@ -73,14 +75,14 @@ impl Validation {
     }
 
     /// Whether [`end_half_period`](Self::end_half_period) may have to be called. The caller checks
-    /// this once per round trip or second.
+    /// this condition once per round trip or per second.
     #[inline(always)]
     fn may_end_half_period(&self, event: &Event) -> bool {
         Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
     }
 
-    /// Ends a half period if it has passed. Returns whether the window `cwnd` was not
-    /// validated for five minutes, and must shrink.
+    /// Ends a half period if its time has passed. Returns whether the window `cwnd` must shrink,
+    /// because it was not validated for five minutes.
     #[cold]
     fn end_half_period(&mut self, cwnd: u32, event: &Event) -> bool {
         let elapsed = Self::clock(event.now).wrapping_sub(self.since);
@@ -101,8 +103,8 @@ impl Validation {
             return false;
         }
         if self.phase == RECOVERING {
-            // ACKs arrive outside recovery. Its end was not reported, or it never began because a
-            // tail loss probe repaired the loss.
+            // This function runs only outside recovery. The end of recovery was not reported, or
+            // recovery never began because a tail loss probe repaired the loss.
             self.phase = 0;
         }
         self.phase = self.phase.saturating_add(elapsed >> PHASE_SHIFT);
@@ -118,7 +120,7 @@ impl Validation {
         self.pipe_ack.max(self.earlier)
     }
 
-    /// Whether slow start may open a window of `cwnd`, which must be validated for this.
+    /// Whether slow start may open a window of `cwnd`: only a validated window may grow.
     #[inline(always)]
     fn allows_slow_start(&self, cwnd: u32) -> bool {
         is_validated(cwnd, self.pipe_ack) || is_validated(cwnd, self.earlier)
@@ -126,19 +128,20 @@ impl Validation {
 
     /// Whether congestion avoidance may open a window of `cwnd`.
     ///
-    /// This is stricter than RFC 7661. A window of which a quarter is unused need not grow. Growth
-    /// would make it even less valid when it is finally used. Less than a segment of `mss` bytes
-    /// cannot be used, and does not count as unused.
+    /// This is stricter than RFC 7661. A window of which a quarter is unused need not grow; growth
+    /// would make it even less valid when it is finally used. A remainder of less than a segment
+    /// (`mss` bytes) cannot be used, and does not count as unused.
     #[inline(always)]
     fn allows_avoidance(&self, cwnd: u32, mss: u32) -> bool {
         let used = cwnd.saturating_sub((cwnd / 4).max(mss));
         used <= self.pipe_ack || used <= self.earlier
     }
 
-    /// Returns the used bytes of the window `cwnd`, to which the reduction applies (RFC 7661,
-    /// section 4.4.1: max (pipeACK, `FlightSize`)).
+    /// Returns the number of used bytes of the window `cwnd`, to which the reduction applies (RFC
+    /// 7661, section 4.4.1: max (pipeACK, `FlightSize`)).
     ///
-    /// If `recovery` follows and the window was not validated, losses during recovery also count.
+    /// If `recovery` follows and the window was not validated, the bytes lost during recovery are
+    /// counted as well.
     fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
         let used = self.used(cwnd, event);
         *self = Self {
@@ -152,12 +155,12 @@ impl Validation {
         used
     }
 
-    /// Used bytes of the window `cwnd`.
+    /// Number of used bytes of the window `cwnd`.
     fn used(&self, cwnd: u32, event: &Event) -> u32 {
         event.flight_size().max(self.pipe_ack()).min(cwnd)
     }
 
-    /// Counts `lost` more bytes, which will be retransmitted.
+    /// Adds `lost` bytes to those lost during recovery.
     #[inline(always)]
     fn on_lost(&mut self, lost: u32) {
         if self.phase == RECOVERING {
@@ -165,8 +168,8 @@ impl Validation {
         }
     }
 
-    /// Ends recovery. If the window was not validated when it began, returns the used bytes
-    /// that were not lost.
+    /// Ends recovery. If the window was not validated when recovery began, returns the number of
+    /// used bytes that were not lost.
     ///
     /// The caller then applies the reduction to these bytes, instead of those used at the start of
     /// recovery (RFC 7661, section 4.4.1).
@@ -177,7 +180,7 @@ impl Validation {
         was.then_some(carried)
     }
 
-    /// Restarts the measurement: the path may have changed, and `pipeACK` is undefined.
+    /// Restarts the measurement with an undefined `pipeACK`, because the path may have changed.
     fn restart(&mut self, event: &Event) {
         *self = Self {
             since: Self::clock(event.now),
@@ -193,8 +196,8 @@ fn reduced(base: u32, factor: u32, mss: u32) -> u32 {
     (part as u32).clamp(MIN_SEGMENTS * mss.clamp(1, MAX_WINDOW / 2), MAX_WINDOW)
 }
 
-/// Three quarters of a window: the threshold up to which slow start may reopen it after
-/// disuse (RFC 7661, section 4.4.2).
+/// Three quarters of a window: the threshold up to which slow start may reopen a window that was
+/// unused (RFC 7661, section 4.4.2).
 const fn three_quarters(window: u32) -> u32 {
     window - window / 4
 }

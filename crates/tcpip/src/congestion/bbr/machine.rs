@@ -9,7 +9,7 @@ use crate::congestion::{
     Congestion, CongestionControl, Event, MAX_WINDOW, MIN_SEGMENTS, initial_window,
 };
 
-/// Percent of the bandwidth that pacing leaves free.
+/// Part of the bandwidth that pacing leaves unused, in percent.
 const PACING_MARGIN: u32 = 1;
 /// Minimum percentage of the short-term limits that remains after a loss.
 const BETA: u32 = 70;
@@ -20,12 +20,12 @@ const FULL_BW_GROWTH: u32 = 125;
 const FULL_BW_ROUNDS: u8 = 3;
 /// Maximum number of rounds in Drain.
 const DRAIN_ROUNDS: u8 = 3;
-/// Maximum number of rounds between probes, the time in which Reno's window grows back.
+/// Maximum number of rounds between probes, about as long as Reno's window needs to grow back.
 const MAX_PROBE_ROUNDS: u32 = 63;
 const MIN_RTT_FILTER: u16 = ticks(10_000);
 const PROBE_RTT_INTERVAL: u16 = ticks(5_000);
 const PROBE_RTT_DURATION: u16 = ticks(200);
-/// Time between probes: two to three seconds.
+/// Minimum time between probes in ticks; up to a second of random time is added to it.
 const PROBE_WAIT: u16 = ticks(2_000);
 const PROBE_WAIT_RANDOM: u16 = ticks(1_000);
 
@@ -52,7 +52,7 @@ impl Bbr {
 
     fn start_down(&mut self, in_flight: u32, event: &Event) {
         self.flags.remove(Flags::LOSS);
-        // Flows on the same path must not probe at the same time.
+        // The wait is random, so that flows on the same path do not probe at the same time.
         let random = (event.now ^ event.una).wrapping_mul(0x9e37_79b1);
         self.rounds_since_probe = (random >> 31) as u8;
         let wait = (random >> 8) % u32::from(PROBE_WAIT_RANDOM);
@@ -98,7 +98,7 @@ impl Bbr {
         } else {
             self.state = State::Startup;
         }
-        // Restore the last good window.
+        // `ProbeRTT` is over: restore the last good window.
         let known = self.max_inflight(event.mss);
         self.cwnd = self.cwnd.max(known).min(MAX_WINDOW);
     }
@@ -147,7 +147,7 @@ impl Bbr {
         self.set_cwnd(delivered, event.mss);
     }
 
-    /// Ends a round.
+    /// Updates the model at the end of a round.
     #[inline(never)]
     fn on_round(&mut self, sample: &Sample, in_flight: u32, event: &Event) {
         self.rounds_since_probe = self.rounds_since_probe.saturating_add(1);
@@ -202,7 +202,7 @@ impl Bbr {
         }
     }
 
-    /// Handles a loss.
+    /// Reacts to the loss that an ACK has reported.
     #[cold]
     fn on_loss(&mut self, in_flight: u32, event: &Event) {
         self.flags.insert(Flags::LOSS);
@@ -239,13 +239,13 @@ impl Bbr {
         let sent = sample.delivered.saturating_add(sample.lost);
         let loses_much = loses_much(sample.lost, sent);
         if sample.limited && !loses_much {
-            // Such a sample shows the rate of the application, not of the path.
+            // An application-limited sample shows the rate of the application, not of the path.
             return;
         }
         let tolerated = if loses_much {
             LOSS_THRESH
         } else {
-            // Loss below the threshold is not congestion.
+            // Loss below the threshold is not a sign of congestion, so it is added back.
             (u64::from(sample.lost) * 100).div_ceil(u64::from(sent.max(1))) as u32
         };
         let latest = 100 + PACING_MARGIN + tolerated;
@@ -320,7 +320,8 @@ impl Bbr {
             self.flags.remove(Flags::TOO_HIGH);
             self.start_down(in_flight, event);
         } else if self.round.window_is_used() && self.cwnd >= self.inflight_longterm {
-            // The long-term limit stops the growth, not the path.
+            // The long-term limit stops the growth, not the path, so the pipe does not count as
+            // full.
             self.reset_full_bw(self.full_bw);
             self.up_acked = self.up_acked.saturating_add(delivered);
             let growth = 1_u32 << self.up_rounds.saturating_sub(1).min(30);
@@ -463,8 +464,8 @@ impl CongestionControl for Bbr {
         self.cwnd
     }
 
-    /// The long-term limit of bytes in flight; `u32::MAX` before a loss has set
-    /// it.
+    /// The long-term limit of bytes in flight in the current state; `u32::MAX` before a loss has
+    /// set it.
     #[inline(always)]
     fn ssthresh(&self) -> u32 {
         self.inflight_longterm
@@ -490,7 +491,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        // Recovery is over. Its end is not reported if a tail loss probe has repaired the loss.
+        // Recovery is over: the end is not reported if a tail loss probe has repaired the loss.
         self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }

@@ -11,17 +11,17 @@ use bitflags::bitflags;
 const BETA_LOSS: u32 = 70;
 /// Window after an ECN mark, in percent (RFC 8511, section 3).
 const BETA_ECN: u32 = 85;
-/// Most segments by which an ACK opens the window after a timeout. Such an ACK may cover
-/// data that arrived long before (RFC 3465, sections 2.2 and 2.3).
+/// Maximum number of segments by which an ACK opens the window after a timeout. The limit prevents
+/// bursts: such an ACK may cover data that arrived long before (RFC 3465, sections 2.2 and 2.3).
 const LIMIT_AFTER_TIMEOUT: u32 = 2;
 
 /// Phase of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LossState {
     Open,
-    /// Between [`Congestion::Loss`] and the end of recovery.
+    /// Recovery that [`Congestion::Loss`] has begun.
     Recovery,
-    /// After a timeout: the flight is being retransmitted.
+    /// After a timeout, while the outstanding data is retransmitted.
     Loss,
 }
 
@@ -36,25 +36,23 @@ enum Phase {
 
 /// CUBIC (RFC 9438) with fast convergence and the Reno-friendly region.
 ///
-/// It also has `HyStart++` (RFC 9406) in the first slow start, window validation (RFC
-/// 7661), and the milder reduction for ECN (RFC 8511).
+/// It also implements `HyStart++` (RFC 9406) for the first slow start, window validation (RFC
+/// 7661), and the milder reduction after ECN marks (RFC 8511).
 ///
 /// All arithmetic is on integers: times in milliseconds and windows in bytes. The curve is
-/// evaluated once per millisecond or per window of ACKs, whichever is sooner. This gives
-/// the window's growth per acknowledged byte until the next evaluation, so that an ACK
-/// costs one multiplication.
+/// evaluated once per millisecond or per window of ACKs, whichever is sooner. The result is the
+/// window's growth per acknowledged byte until the next evaluation, so that most ACKs cost one
+/// multiplication.
 ///
 /// Choices that the RFC leaves open:
-/// - Congestion reduces the window, or the used part of it if that is less than half
-///   (section 4.6 with RFC 7661). The plateau of the curve is the value before the
-///   reduction.
+/// - Congestion reduces the window, or only its used part if that is less than half of the window
+///   (section 4.6 with RFC 7661). The plateau of the curve is the value before the reduction.
 /// - In slow start an ACK counts for at most eight segments (RFC 9406, section 4.3). An ACK for
-///   more segments counts for those that have just arrived, up to 64 KB.
+///   more segments counts for those that have just arrived at the peer, up to 64 KB.
 /// - The ACK that ends recovery starts the curve.
 /// - Below the plateau of the curve, the window grows to whole segments.
 ///
-/// In addition to the RFC, the window grows by at least a twentieth per round trip until the first
-/// loss.
+/// Beyond the RFC, the window grows by at least a twentieth per round trip until the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -67,37 +65,37 @@ pub struct Cubic {
 
 const _: () = assert!(size_of::<Cubic>() <= 48);
 
-/// Result of an ACK in slow start.
+/// What an ACK in slow start causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     /// Bytes by which the window may grow.
     growth: u32,
     /// Whether a round or slow start has ended.
     round_over: bool,
-    /// Whether slow start has ended. Congestion avoidance follows.
+    /// Whether slow start has ended, and congestion avoidance follows.
     exit: bool,
 }
 
-/// `HyStart++` in a connection's first slow start (RFC 9406, section 4.2). Later slow starts have a
-/// threshold, and do not need `HyStart++`.
+/// `HyStart++` in a connection's first slow start (RFC 9406, section 4.2). Later slow starts end at
+/// a threshold, and do not need `HyStart++`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HyStart {
-    /// The round ends when an ACK exceeds this number.
+    /// The round ends when an ACK exceeds this sequence number.
     round_end: u32,
-    /// Minimum RTT of all rounds before this one in microseconds; 0 before the first round,
-    /// `u32::MAX` without samples.
+    /// Minimum RTT of all previous rounds in microseconds; 0 before the first round, `u32::MAX`
+    /// without samples.
     ///
-    /// RFC 9406 compares with the last round only. That misses a queue that several connections
+    /// RFC 9406 compares with the last round only, and so misses a queue that several connections
     /// fill slowly.
     last_min: u32,
-    /// Minimum RTT of this round in microseconds.
+    /// Minimum RTT of the current round in microseconds.
     min: u32,
-    /// Minimum RTT when conservative slow start began, in ticks; 1 if a long ACK train began it, 0
-    /// outside conservative slow start.
+    /// Minimum RTT in ticks when conservative slow start began; 1 if a long ACK train triggered it,
+    /// 0 outside conservative slow start.
     css_baseline: u16,
-    /// RTT samples of this round, up to the eight that are evaluated.
+    /// Number of RTT samples in the current round, up to the eight that are evaluated.
     samples: u8,
-    /// Rounds of conservative slow start that have begun.
+    /// Number of rounds of conservative slow start that have begun.
     css_rounds: u8,
     /// Start of the round, in ticks.
     round_start: u16,
@@ -106,14 +104,14 @@ struct HyStart {
 }
 
 bitflags! {
-    /// Properties of an epoch of congestion avoidance.
+    /// Flags of an epoch, the period of congestion avoidance between two congestion events.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     struct EpochFlags: u8 {
-        /// Fast convergence has lowered the plateau.
+        /// Whether fast convergence has lowered the plateau.
         const CONVERGED = 1;
-        /// The window is in the Reno-friendly region.
+        /// Whether the window is in the Reno-friendly region.
         const RENO = 2;
-        /// Slow start has ended without a loss, and none has occurred since.
+        /// Whether slow start has ended without a loss, and no loss has occurred since.
         const NO_LOSS_YET = 4;
     }
 }
@@ -135,24 +133,24 @@ enum Pause {
 
 /// Clock of [`Curve::tick`], as a shift of microseconds: a tick is 256 µs.
 const TICK_SHIFT: u32 = 8;
-/// Ticks for which a gain is valid: a millisecond.
+/// Number of ticks for which a gain is valid: a millisecond.
 const GAIN_TICKS: u8 = 4;
 
-/// CUBIC's curve for congestion avoidance.
+/// CUBIC's curve: the window during congestion avoidance as a function of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Curve {
-    /// `W_max` in bytes: the plateau's height.
+    /// `W_max` in bytes: the window at the plateau.
     w_max: u32,
     /// Time of the plateau in microseconds: start of the epoch plus K.
     plateau: u32,
-    /// `W_est` in bytes: the window of Reno.
+    /// `W_est` in bytes: the window that Reno would have.
     w_est: u32,
-    /// Acknowledged bytes that `w_est` does not include yet. While the clock is stopped, it is the
-    /// time of the stop in microseconds.
+    /// Acknowledged bytes for which `w_est` has not grown yet. While the clock is stopped: the time
+    /// of the stop, in microseconds.
     acked: u32,
     /// Bytes of growth per 2^32 acknowledged bytes.
     gain: u32,
-    /// Growth carried over, in 2^-16 bytes.
+    /// Fraction of a byte by which the window has yet to grow, in units of 2^-16 bytes.
     credit: u16,
     /// Time of the last evaluation, in ticks of 256 µs.
     tick: u8,
@@ -160,7 +158,7 @@ struct Curve {
 }
 
 impl Curve {
-    /// A curve with its plateau at `w_max`, or at the window when it begins if that is
+    /// A curve with its plateau at `w_max`, or at the window at the start of the epoch if that is
     /// larger.
     const fn new(w_max: u32) -> Self {
         Self {
@@ -196,12 +194,12 @@ impl Curve {
             && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
     }
 
-    /// The window after `acked` bytes of the window `cwnd` were acknowledged while the
-    /// clock runs.
+    /// The new value of the window `cwnd` after an ACK of `acked` bytes, while the clock runs.
     #[inline(always)]
     fn grow(&mut self, cwnd: u32, acked: u32) -> u32 {
-        // No overflow: `gain` adds at most 2^31 bytes to a window of 2^30. The growth is rounded
-        // up, because a window one byte short of a segment wastes that segment.
+        // This cannot overflow: `gain` adds at most 2^31 bytes to a window of 2^30. The growth is
+        // rounded up, because a window that is one byte too small for a segment wastes that
+        // segment.
         let grown = u64::from(acked) * u64::from(self.gain) + u64::from(u16::MAX);
         let grown = (grown >> 16) + u64::from(self.credit);
         self.credit = grown as u16;
@@ -225,7 +223,8 @@ impl Cubic {
 
     /// Shrinks the window without congestion, because its size may no longer be valid.
     ///
-    /// Slow start then returns to near the old window. A first slow start just continues.
+    /// Slow start then returns to near the old window. If the first slow start has not ended, it
+    /// simply continues.
     fn shrink(&mut self, smaller: u32) {
         if self.cwnd <= smaller {
             return;
@@ -244,11 +243,11 @@ impl Cubic {
         }
     }
 
-    /// Returns the bytes to which a reduction applies if `used` bytes of the window were used. In
-    /// the validated phase it is the whole window.
+    /// Returns the number of bytes to which a reduction applies if `used` bytes of the window were
+    /// used: in the validated phase, the whole window.
     ///
-    /// Less may be used because of the peer's window, for example while its host opens that window
-    /// along with our slow start. This says nothing about the network.
+    /// The peer's window may have limited the used part, for example while its host opens that
+    /// window along with our slow start. Such a limit says nothing about the network.
     fn congested(&self, used: u32) -> u32 {
         if is_validated(self.cwnd, used) {
             self.cwnd
@@ -257,7 +256,7 @@ impl Cubic {
         }
     }
 
-    /// Begins congestion avoidance with the next ACK.
+    /// Prepares congestion avoidance, which the next ACK begins.
     #[cold]
     fn avoid(&mut self, w_max: u32) {
         self.phase = Phase::Avoidance(Curve::new(w_max));
@@ -281,8 +280,8 @@ impl Cubic {
         }
     }
 
-    /// Processes an ACK that needs more than growth: evaluation of the curve if `due`, an
-    /// empty flight, or the end of a half period.
+    /// Processes an ACK that requires more than growth of the window: the curve is `due`, nothing
+    /// is left in flight, or a half period ends.
     #[inline(never)]
     fn update(&mut self, due: bool, acked: u32, event: Event) {
         if let Phase::Avoidance(curve) = &mut self.phase {
@@ -408,8 +407,8 @@ impl CongestionControl for Cubic {
         self.validation.on_lost(lost);
     }
 
-    /// Starts the curve with the ACK that ends recovery. With a window of a few segments, the next
-    /// ACK is a round trip away.
+    /// Starts the curve with the ACK that ends recovery, because with a window of a few segments
+    /// the next ACK is a round trip away.
     #[cold]
     fn on_recovered(&mut self, delivered: u32, event: &Event) {
         self.loss_state = LossState::Open;
@@ -422,8 +421,8 @@ impl CongestionControl for Cubic {
         }
     }
 
-    /// RFC 9438, section 4.8. The threshold is reduced once for the same data, and not
-    /// again by a timeout in recovery.
+    /// Reduces the window to one segment (RFC 9438, section 4.8). The threshold is reduced only
+    /// once for the same data, and not again by a timeout in recovery.
     #[cold]
     fn on_timeout(&mut self, is_repeated: bool, event: &Event) {
         if self.ssthresh == u32::MAX || !(is_repeated || self.loss_state == LossState::Recovery) {
@@ -438,8 +437,9 @@ impl CongestionControl for Cubic {
         self.phase = Phase::Avoidance(Curve::after_slow_start(0));
     }
 
-    /// RFC 5681, section 4.1. RFC 7661 allows keeping the window over an idle period. Without
-    /// pacing that would cause a burst, so only the threshold and the curve remember the window.
+    /// Restarts the window (RFC 5681, section 4.1). RFC 7661 allows keeping the window over an idle
+    /// period. Without pacing this would cause a burst, so only the threshold and the curve
+    /// remember the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.validation.restart(event);
@@ -451,8 +451,7 @@ impl CongestionControl for Cubic {
     }
 }
 
-/// Returns the plateau after fast convergence: `used` bytes times (1 + beta) / 2 (RFC 9438, section
-/// 4.7).
+/// Returns the plateau after fast convergence: `used` times (1 + beta) / 2 (RFC 9438, section 4.7).
 fn converged(used: u32) -> u32 {
     (u64::from(used) * 17 / 20) as u32
 }

@@ -11,7 +11,7 @@ struct Path {
     srtt: u32,
     una: u32,
     stretch: u32,
-    /// Nanoseconds beyond `now`.
+    /// Fraction of a microsecond to add to `now`, in nanoseconds.
     nanos: u64,
 }
 
@@ -19,7 +19,7 @@ impl Path {
     fn new(srtt: u32) -> Self {
         Self {
             cubic: Cubic::new(MSS),
-            // The clock wraps soon.
+            // Start shortly before the clock wraps, so that the wrap is tested too.
             now: u32::MAX - 3_000_000,
             srtt,
             una: u32::MAX - 100 * MSS,
@@ -78,14 +78,14 @@ impl Path {
         self.pass(acked, window);
     }
 
-    /// Advances the time by the part of a round trip that `acked` bytes are of the window.
+    /// Advances the time by `acked / window` of a round trip.
     fn pass(&mut self, acked: u32, window: u32) {
         self.nanos += u64::from(self.srtt) * 1_000 * u64::from(acked) / u64::from(window);
         self.now = self.now.wrapping_add((self.nanos / 1_000) as u32);
         self.nanos %= 1_000;
     }
 
-    /// Acknowledges one flight, but not the data that these ACKs release.
+    /// Acknowledges all data that is now in flight, but not the data that these ACKs release.
     fn round(&mut self) {
         let window = self.cubic.window();
         let end = self.una.wrapping_add(window);
@@ -124,8 +124,8 @@ fn the_first_slow_start_doubles_each_round_trip() {
         assert_eq!(path.cubic.window(), segments * MSS);
     }
     assert_eq!(path.cubic.ssthresh(), u32::MAX);
-    // Forty ACKs arrive without a pause over a whole round trip: the path has no room for
-    // twice as many.
+    // Forty ACKs arrive without a pause over a whole round trip, so the path cannot hold twice the
+    // window.
     path.round();
     path.round();
     assert!(path.cubic.ssthresh() < 160 * MSS);
@@ -133,7 +133,7 @@ fn the_first_slow_start_doubles_each_round_trip() {
 
 #[test]
 fn a_loss_leaves_seven_tenths() {
-    // RFC 9438, section 4.6.
+    // A loss reduces the window to 0.7 of its size (RFC 9438, section 4.6).
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     path.lose();
@@ -143,7 +143,7 @@ fn a_loss_leaves_seven_tenths() {
 
 #[test]
 fn an_ecn_mark_leaves_85_hundredths() {
-    // RFC 8511, section 3.
+    // An ECN mark reduces the window to 0.85 of its size (RFC 8511, section 3).
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(100 * MSS);
@@ -156,8 +156,8 @@ fn an_ecn_mark_leaves_85_hundredths() {
 
 #[test]
 fn the_window_follows_the_curve() {
-    // RFC 9438, equations 1 and 2: within 1 %, in the concave and the convex region, for
-    // ACKs of any size.
+    // The window is within 1 % of equations 1 and 2 of RFC 9438. This holds in both regions of the
+    // curve, concave and convex, for ACKs of any size.
     for (segments, srtt, stretch) in [
         (1_000, 100 * MS, 1),
         (1_000, 100 * MS, 2),
@@ -187,8 +187,8 @@ fn the_window_follows_the_curve() {
 
 #[test]
 fn fast_convergence_releases_bandwidth() {
-    // RFC 9438, section 4.7: the plateau is (1 + 0.7) / 2 of a window that has not reached
-    // the last plateau.
+    // If the window has not reached the last plateau, the new plateau is (1 + 0.7) / 2 of that
+    // window (RFC 9438, section 4.7).
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.ack();
     let window = path.cubic.window();
@@ -207,7 +207,8 @@ fn fast_convergence_releases_bandwidth() {
 
 #[test]
 fn a_small_window_grows_like_renos() {
-    // RFC 9438, section 4.3: alpha is 9/17 up to the previous window, and then 1.
+    // Reno's growth factor alpha is 9/17 up to the window before the loss, and then 1 (RFC 9438,
+    // section 4.3).
     for (segments, srtt, stretch) in [(20, 10 * MS, 1), (10, 2 * MS, 2), (40, MS, 4), (20, 100, 2)]
     {
         let mut path = Path::after_loss(srtt, segments);
@@ -216,7 +217,7 @@ fn a_small_window_grows_like_renos() {
         let start = path.now;
         let mut oracle = 0.7 * f64::from(segments);
         for round in 1..=40_u32 {
-            // The window at the start of the round is acknowledged during it.
+            // A round acknowledges one window, as it was at the start of the round.
             let alpha = if oracle >= f64::from(segments) {
                 1.0
             } else {
@@ -238,12 +239,12 @@ fn a_small_window_grows_like_renos() {
 
 #[test]
 fn below_the_plateau_the_window_grows_in_whole_segments() {
-    // The curve is at 8.2 segments one round trip after the loss, and at 9.0 after two.
+    // The value of the curve is 8.2 segments one round trip after the loss, and 9.0 after two.
     let mut path = Path::after_loss(300 * MS, 10);
     path.ack();
     path.run(300 * MS);
     assert!((9.0..9.5).contains(&path.segments()), "{}", path.segments());
-    // The curve is at 9.9, and reaches 10 at 1.96 s.
+    // The value of the curve is 9.9 now, and 10 at 1.96 s.
     path.run(1_000 * MS);
     assert!(
         (10.0..10.5).contains(&path.segments()),
@@ -257,7 +258,7 @@ fn the_first_ack_of_a_burst_uses_the_curve_at_its_time() {
     let mut path = Path::after_loss(150 * MS, 10);
     let mut windows = Vec::new();
     for _ in 0..5 {
-        // The whole flight is acknowledged at once, and then no ACK arrives for a round trip.
+        // In each round trip the ACKs for all data in flight arrive at the same time.
         let now = path.now;
         for _ in 0..path.cubic.window() / MSS {
             path.ack();
@@ -266,7 +267,7 @@ fn the_first_ack_of_a_burst_uses_the_curve_at_its_time() {
         windows.push(path.cubic.window() / MSS);
         path.now = now.wrapping_add(150 * MS);
     }
-    // The curve is at 7.6, 8.2, 8.6, 9.0 and 9.3.
+    // The values of the curve are 7.6, 8.2, 8.6, 9.0 and 9.3.
     assert_eq!(windows, [8, 9, 9, 10, 10]);
 }
 
@@ -315,7 +316,8 @@ fn small_acks_accumulate() {
 
 #[test]
 fn hystart_leaves_slow_start_without_a_loss() {
-    // RFC 9438, section 4.10: K is 0, and the curve is flat at the window.
+    // After slow start K is 0: the curve starts flat at the current window (RFC 9438, section
+    // 4.10).
     let mut path = Path::new(100 * MS);
     path.round();
     path.round();
@@ -338,7 +340,7 @@ fn hystart_leaves_slow_start_without_a_loss() {
 
 #[test]
 fn after_a_timeout_the_curve_starts_flat() {
-    // RFC 9438, section 4.8.
+    // After a timeout and slow start, K is 0 (RFC 9438, section 4.8).
     let mut path = Path::new(50 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(100 * MSS);
@@ -385,13 +387,13 @@ fn a_timeout_in_recovery_does_not_reduce_the_threshold_again() {
 
 #[test]
 fn the_curve_stops_while_the_window_is_unused() {
-    // RFC 9438, section 5.8.
+    // While the application limits the window, the curve must not advance (RFC 9438, section 5.8).
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(500 * MS);
     let mut before = 0;
     for ack in 0..300 {
         if ack == 15 {
-            // The sampling period is over.
+            // By now the sampling period is over, and the disuse has been detected.
             before = path.cubic.window();
         }
         path.now = path.now.wrapping_add(100 * MS);
@@ -451,7 +453,7 @@ fn after_an_idle_period_slow_start_returns_to_near_the_old_window() {
     assert!(before > 700 * MSS);
     path.run(800 * MS);
     assert!(path.segments() >= 700.0, "{}", path.segments());
-    // The curve continues to the plateau.
+    // The curve continues towards its old plateau.
     assert_eq!(path.cubic.w_max(), 1_000 * MSS);
     path.run(15_000 * MS);
     assert!(path.segments() > 990.0, "{}", path.segments());
@@ -459,7 +461,8 @@ fn after_an_idle_period_slow_start_returns_to_near_the_old_window() {
 
 #[test]
 fn congestion_of_an_unused_window_reduces_the_used_part() {
-    // RFC 7661, section 4.4.1.
+    // A window that is not validated is reduced to a part of the used bytes (RFC 7661, section
+    // 4.4.1).
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(10 * MSS);
@@ -512,7 +515,7 @@ fn aggregated_acks_open_the_window_like_single_ones() {
     };
     path.cubic.on_ack(10 * MSS, &event);
     assert_eq!(path.cubic.window(), 20 * MSS);
-    // After a timeout an ACK may cover data that arrived long before.
+    // After a timeout the limit is lower, because an ACK may cover data that arrived long before.
     path.cubic.on_timeout(false, &event);
     path.cubic.ssthresh = 100 * MSS;
     path.cubic.on_ack(10 * MSS, &event);
@@ -524,7 +527,8 @@ fn aggregated_acks_open_the_window_like_single_ones() {
 
 #[test]
 fn a_loss_that_a_probe_has_repaired_is_no_recovery() {
-    // RFC 8985, section 7.4.2: the end of recovery is not reported.
+    // A tail loss probe has repaired the loss (RFC 8985, section 7.4.2), so `on_recovered` is not
+    // called.
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(100 * MSS);
@@ -539,7 +543,8 @@ fn a_loss_that_a_probe_has_repaired_is_no_recovery() {
     );
 }
 
-/// A window one byte short of a segment would waste that segment, a seventh of a window of seven.
+/// A window that is one byte too small would waste a whole segment: a seventh of a window of seven
+/// segments.
 #[test]
 fn a_window_of_acks_adds_a_whole_segment() {
     const MSS: u32 = 1448;

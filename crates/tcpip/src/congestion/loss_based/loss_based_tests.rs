@@ -21,7 +21,7 @@ fn ack(validation: &mut Validation, event: &Event) {
 
 #[test]
 fn the_maximum_of_a_sampling_period_counts() {
-    // RFC 7661, section 4.3: the period is at least a second.
+    // The sampling period lasts for at least a second (RFC 7661, section 4.3).
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 40_000));
     let mut forgotten = None;
@@ -63,7 +63,7 @@ fn a_flight_older_than_a_period_no_longer_counts() {
 
 #[test]
 fn a_window_is_validated_if_half_of_it_is_used() {
-    // RFC 7661, section 4.4.
+    // A window is validated if at least half of it is used (RFC 7661, section 4.4).
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 10_000));
     assert!(validation.allows_slow_start(20_000));

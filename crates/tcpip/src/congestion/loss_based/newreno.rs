@@ -9,7 +9,7 @@ use crate::congestion::{Congestion, CongestionControl, Event};
 /// RFC 6582 changes when fast recovery ends and what is sent during it. Proportional rate reduction
 /// replaces the RFC's inflation and deflation of the window (section 3.2, steps 3 to 5). The only
 /// difference left is [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which
-/// matters for peers without SACK. Windows are identical to Reno's.
+/// matters for peers without SACK. The congestion window is always identical to Reno's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewReno(Reno);
 

@@ -7,29 +7,29 @@ use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initia
 const BETA_LOSS: u32 = 50;
 /// Window after an ECN mark, in percent of the used window (RFC 8511, section 3).
 const BETA_ECN: u32 = 80;
-/// Most segments by which an ACK opens the window in slow start (RFC 3465, section 2.2). After a
-/// timeout the limit is one segment, because an ACK may cover data that arrived long before
-/// (section 2.3).
+/// Maximum number of segments by which an ACK opens the window in slow start (RFC 3465, section
+/// 2.2). After a timeout the limit is one segment, because an ACK may cover data that arrived long
+/// before (section 2.3).
 const SLOW_START_LIMIT: u32 = 2;
 const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 
-/// Reno, the paper's congestion control: RFC 5681 with byte counting (RFC 3465), window
-/// validation (RFC 7661) and the milder reduction for ECN (RFC 8511).
+/// Reno, the paper's congestion control: RFC 5681 with byte counting (RFC 3465), window validation
+/// (RFC 7661) and the milder reduction after ECN marks (RFC 8511).
 ///
-/// Without SACK, Reno's recovery ends with the first ACK of new data, because RFC 5681 has no
-/// partial ACKs; see [`NewReno`](super::NewReno).
+/// Without SACK, Reno's recovery ends with the first ACK of new data, because RFC 5681 does not
+/// treat partial ACKs specially; see [`NewReno`](super::NewReno).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reno {
     cwnd: u32,
-    /// Slow start is below this window, congestion avoidance above it.
+    /// The slow-start threshold in bytes: slow start below it, congestion avoidance above.
     ssthresh: u32,
     validation: Validation,
-    /// Bytes acknowledged in congestion avoidance since the last growth; less than the
+    /// Bytes acknowledged in congestion avoidance since the window last grew; always fewer than the
     /// window.
     bytes_acked: u32,
-    /// Whether it is between [`Congestion::Loss`] and the end of recovery.
+    /// Whether the connection is in the recovery that [`Congestion::Loss`] has begun.
     recovering: bool,
-    /// Whether slow start follows a timeout.
+    /// Whether the current slow start follows a timeout.
     after_timeout: bool,
 }
 
@@ -59,7 +59,7 @@ impl Reno {
     fn avoid(&mut self, mss: u32) {
         // Recovery is over. If a tail loss probe repaired the loss, the end was not reported.
         self.recovering = false;
-        // One ACK counts for at most a window.
+        // One ACK counts for at most a whole window.
         self.bytes_acked = (self.bytes_acked - self.cwnd).min(self.cwnd.saturating_sub(1));
         self.cwnd = self.cwnd.saturating_add(mss).min(MAX_WINDOW);
     }
@@ -150,8 +150,8 @@ impl CongestionControl for Reno {
         }
     }
 
-    /// RFC 5681, section 3.1. The threshold is reduced once for the same data, and not
-    /// again by a timeout in recovery.
+    /// Reduces the window to one segment (RFC 5681, section 3.1). The threshold is reduced only
+    /// once for the same data, and not again by a timeout in recovery.
     #[cold]
     fn on_timeout(&mut self, is_repeated: bool, event: &Event) {
         if self.ssthresh == u32::MAX || !(is_repeated || self.recovering) {
@@ -165,8 +165,8 @@ impl CongestionControl for Reno {
         self.after_timeout = true;
     }
 
-    /// RFC 5681, section 4.1. RFC 7661 allows keeping the window over an idle period. Without
-    /// pacing that would cause a burst, so only the threshold remembers the window.
+    /// Restarts the window (RFC 5681, section 4.1). RFC 7661 allows keeping the window over an idle
+    /// period. Without pacing this would cause a burst, so only the threshold remembers the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         let restart = initial_window(event.mss);

@@ -30,7 +30,8 @@ fn avoiding(segments: u32) -> Reno {
 
 #[test]
 fn slow_start_grows_by_the_acknowledged_bytes_up_to_two_segments() {
-    // RFC 3465, section 2.2.
+    // An ACK opens the window by the acknowledged bytes, but at most two segments (RFC 3465,
+    // section 2.2).
     let mut reno = Reno::new(MSS);
     reno.on_ack(700, &flight(10 * MSS));
     assert_eq!(reno.window(), 10_700);
@@ -40,7 +41,7 @@ fn slow_start_grows_by_the_acknowledged_bytes_up_to_two_segments() {
 
 #[test]
 fn slow_start_continues_while_half_of_the_window_is_used() {
-    // RFC 7661, section 4.1.
+    // Slow start needs a validated window, of which at least half is used (RFC 7661, section 4.1).
     let mut reno = Reno::new(MSS);
     reno.on_ack(MSS, &flight(5 * MSS - 1));
     assert_eq!(reno.window(), 10 * MSS, "not validated");
@@ -52,7 +53,7 @@ fn slow_start_continues_while_half_of_the_window_is_used() {
 
 #[test]
 fn a_loss_halves_the_used_part() {
-    // RFC 5681, equation 4.
+    // A loss halves the used part of the window (RFC 5681, equation 4).
     let mut reno = Reno::new(MSS);
     reno.on_congestion(Congestion::Loss, &flight(10 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (5 * MSS, 5 * MSS));
@@ -62,7 +63,7 @@ fn a_loss_halves_the_used_part() {
 
 #[test]
 fn congestion_leaves_two_segments() {
-    // RFC 5681, equation 4.
+    // The window is at least two segments (RFC 5681, equation 4).
     for cause in [Congestion::Loss, Congestion::Ecn] {
         let mut reno = Reno::new(MSS);
         reno.on_congestion(cause, &flight(MSS));
@@ -72,7 +73,7 @@ fn congestion_leaves_two_segments() {
 
 #[test]
 fn flight_size_includes_selectively_acknowledged_bytes() {
-    // RFC 5681, section 2: everything sent and not cumulatively acknowledged.
+    // `FlightSize` is everything sent and not yet cumulatively acknowledged (RFC 5681, section 2).
     let mut reno = Reno::new(MSS);
     let event = Event {
         una: 5_000,
@@ -85,11 +86,11 @@ fn flight_size_includes_selectively_acknowledged_bytes() {
 
 #[test]
 fn an_ecn_mark_leaves_four_fifths() {
-    // RFC 8511, section 3.
+    // An ECN mark reduces the window to 0.8 of its used part (RFC 8511, section 3).
     let mut reno = Reno::new(MSS);
     reno.on_congestion(Congestion::Ecn, &flight(10 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (8 * MSS, 8 * MSS));
-    // No recovery follows, and a used window continues to grow.
+    // No recovery follows an ECN mark, so the window continues to grow while it is used.
     for _ in 0..8 {
         reno.on_ack(MSS, &flight(8 * MSS));
     }
@@ -98,7 +99,7 @@ fn an_ecn_mark_leaves_four_fifths() {
 
 #[test]
 fn congestion_avoidance_grows_by_a_segment_per_window() {
-    // RFC 3465, section 2.1: growth is exact to the byte, for ACKs of any size.
+    // Growth is exact to the byte, for ACKs of any size (RFC 3465, section 2.1).
     for step in [1, 100, MSS, 10 * MSS] {
         let mut reno = avoiding(10);
         for _ in 0..10 * MSS / step {
@@ -124,11 +125,12 @@ fn congestion_avoidance_continues_while_three_quarters_of_the_window_are_used() 
 
 #[test]
 fn a_timeout_leaves_one_segment_and_slow_start_grows_by_one_per_ack() {
-    // RFC 5681, section 3.1, and RFC 3465, section 2.3.
+    // A timeout leaves one segment (RFC 5681, section 3.1), and then the limit per ACK is one
+    // segment (RFC 3465, section 2.3).
     let mut reno = Reno::new(MSS);
     reno.on_timeout(false, &flight(10 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (MSS, 5 * MSS));
-    // A repeated timeout of the same data does not halve the threshold again.
+    // A repeated timeout for the same data does not halve the threshold again.
     reno.on_timeout(true, &flight(MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (MSS, 5 * MSS));
     for segments in 2..=5 {
@@ -139,7 +141,7 @@ fn a_timeout_leaves_one_segment_and_slow_start_grows_by_one_per_ack() {
         reno.on_ack(MSS, &flight(5 * MSS));
     }
     assert_eq!(reno.window(), 6 * MSS, "congestion avoidance");
-    // A timeout of other data reduces the threshold again.
+    // A timeout for other data reduces the threshold again.
     reno.on_timeout(false, &flight(3 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (MSS, 2_500.max(2 * MSS)));
 }
@@ -160,7 +162,7 @@ fn a_timeout_in_recovery_does_not_reduce_the_threshold_again() {
 
 #[test]
 fn after_an_idle_period_the_window_is_at_most_the_initial_one() {
-    // RFC 5681, section 4.1.
+    // After an idle period the window restarts from the initial window (RFC 5681, section 4.1).
     let mut reno = Reno::new(MSS);
     for _ in 0..15 {
         reno.on_ack(2 * MSS, &flight(40 * MSS));
@@ -168,7 +170,7 @@ fn after_an_idle_period_the_window_is_at_most_the_initial_one() {
     assert_eq!(reno.window(), 40 * MSS);
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, u32::MAX));
-    // The threshold keeps three quarters of the window.
+    // The threshold remembers three quarters of the old window.
     let mut reno = avoiding(40);
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, 40 * MSS));
@@ -176,7 +178,7 @@ fn after_an_idle_period_the_window_is_at_most_the_initial_one() {
     reno.cwnd = 40 * MSS;
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, 30 * MSS));
-    // A window smaller than the initial one is kept.
+    // A window that is smaller than the initial window does not change.
     reno.on_timeout(false, &flight(MSS));
     reno.on_idle(&flight(0));
     assert_eq!(reno.window(), MSS);
@@ -184,7 +186,8 @@ fn after_an_idle_period_the_window_is_at_most_the_initial_one() {
 
 #[test]
 fn congestion_of_an_unused_window_reduces_the_used_part_without_losses() {
-    // RFC 7661, section 4.4.1: (max (pipeACK, FlightSize) - R) / 2.
+    // The new window is (max (`pipeACK`, `FlightSize`) - R) / 2, where R is the lost part (RFC
+    // 7661, section 4.4.1).
     let mut reno = avoiding(40);
     reno.validation.record_flight(&flight(12 * MSS));
     reno.on_congestion(Congestion::Loss, &flight(8 * MSS));
@@ -194,7 +197,7 @@ fn congestion_of_an_unused_window_reduces_the_used_part_without_losses() {
     assert_eq!(reno.window(), 6 * MSS);
     reno.on_recovered(0, &flight(6 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (4 * MSS, 4 * MSS));
-    // Losses of a validated window do not count.
+    // If the window was validated, the lost bytes are not subtracted.
     let mut reno = avoiding(40);
     reno.on_congestion(Congestion::Loss, &flight(40 * MSS));
     reno.on_recovery_ack(MSS, 8 * MSS, &flight(40 * MSS));
@@ -204,7 +207,7 @@ fn congestion_of_an_unused_window_reduces_the_used_part_without_losses() {
 
 #[test]
 fn a_window_not_validated_for_five_minutes_is_halved() {
-    // RFC 7661, section 4.4.2.
+    // The non-validated phase lasts for at most five minutes (RFC 7661, section 4.4.2).
     let mut reno = avoiding(40);
     let mut now = 0_u32;
     let mut halved_after = None;

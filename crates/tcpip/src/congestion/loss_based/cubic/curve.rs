@@ -3,10 +3,10 @@
 use super::{Curve, EpochFlags, Pause};
 use crate::congestion::{Event, MAX_WINDOW};
 
-/// Milliseconds from the plateau within which any curve reaches [`MAX_WINDOW`].
+/// Time from the plateau in milliseconds within which every curve reaches [`MAX_WINDOW`].
 const MAX_DISTANCE_MS: i64 = 200_000;
-/// Longest time beyond the plateau in microseconds, 18 minutes. After that the plateau moves along
-/// with the time, so that the difference never wraps.
+/// Maximum time beyond the plateau in microseconds, 18 minutes. After that the plateau moves along
+/// with the current time, so that their difference never wraps.
 const MAX_DISTANCE: u32 = 1 << 30;
 /// Minimum growth per round trip until the first loss: a twentieth of the window.
 ///
@@ -14,7 +14,8 @@ const MAX_DISTANCE: u32 = 1 << 30;
 /// have ended early because of a queue that other connections filled. A flat curve would then need
 /// seconds to find the capacity. Linux has the same minimum.
 const MIN_GAIN: u32 = u32::MAX / 20;
-/// Smallest growth step of the Reno window, in bytes. Smaller growth is accumulated first.
+/// Smallest growth step of the Reno window, in bytes. Acknowledged bytes accumulate until the step
+/// is that large.
 const MIN_STEP: u32 = 64;
 
 impl Curve {
@@ -52,7 +53,8 @@ impl Curve {
     ) -> u32 {
         match (self.pause, used) {
             (Pause::Fresh, true) => {
-                // This ACK must count: it may cover half of a small window, or all of it.
+                // The window must also grow for this ACK, which may cover half or all of a small
+                // window.
                 let cwnd = self.begin(cwnd, flags, event);
                 self.grow(cwnd, acked)
             }
@@ -86,7 +88,7 @@ impl Curve {
     fn begin(&mut self, cwnd: u32, flags: &mut EpochFlags, event: &Event) -> u32 {
         self.pause = Pause::None;
         if self.w_max <= cwnd {
-            // Sections 4.8 and 4.10: K is 0.
+            // After a slow start K is 0 (RFC 9438, sections 4.8 and 4.10).
             self.w_max = cwnd;
             flags.remove(EpochFlags::CONVERGED);
         }
@@ -117,8 +119,8 @@ impl Curve {
         self.acked = 0;
     }
 
-    /// Evaluates the gain for the next ACKs. Returns the window, which Reno's growth may
-    /// have raised.
+    /// Computes the gain that applies to the next ACKs. Returns the window, which may have been
+    /// raised to Reno's.
     #[inline(never)]
     fn update_gain(&mut self, mut cwnd: u32, flags: &mut EpochFlags, event: &Event) -> u32 {
         let mss = event.mss.max(1);
@@ -127,7 +129,7 @@ impl Curve {
             self.plateau = event.now.wrapping_sub(MAX_DISTANCE);
         }
         if flags.intersects(EpochFlags::RENO) {
-            // The gain already included Reno's growth.
+            // In the Reno-friendly region the gain already included Reno's growth.
             self.w_est = self.w_est.max(cwnd);
             self.acked = 0;
         } else {
@@ -137,14 +139,14 @@ impl Curve {
                 self.acked = 0;
             }
         }
-        // Sections 4.2, 4.4 and 4.5: the target is the curve a round trip from now, but at
-        // most 1.5 windows.
+        // The target is the value of the curve a round trip from now, but at most 1.5 windows (RFC
+        // 9438, sections 4.2, 4.4 and 4.5).
         let target = self.window_at(event.now.wrapping_add(event.srtt), mss);
         // The gain is rounded up.
         let gain = |growth: u64, window: u64| (growth.min(window / 2) << 32).div_ceil(window);
         // Section 4.3: the Reno-friendly region. During a burst of ACKs, the curve's clock hardly
         // advances while Reno's window grows. Therefore the curve's growth over the next round trip
-        // counts here, if it is larger.
+        // is used here if it is larger.
         let reno_leads = cwnd <= self.w_est;
         if reno_leads && self.window_at(event.now, mss) < u64::from(self.w_est) {
             flags.insert(EpochFlags::RENO);
@@ -169,7 +171,7 @@ impl Curve {
     /// which it is spread.
     ///
     /// Below the plateau, both ends of the growth are whole segments, because only whole segments
-    /// are used. Otherwise a window of ten segments that almost reaches the next one would stay a
+    /// are used. Otherwise a window of almost eleven segments could use only ten, and would stay a
     /// tenth below the curve.
     fn growth(&self, cwnd: u32, target: u64, mss: u32) -> (u64, u64) {
         let (mut from, mut to) = (u64::from(cwnd), target);
@@ -191,8 +193,8 @@ impl Curve {
         (i64::from(self.w_max) + rise).max(0).cast_unsigned()
     }
 
-    /// Growth of Reno's window in segments per acknowledged window, as a fraction (RFC
-    /// 9438, section 4.3).
+    /// Growth of Reno's window in segments per acknowledged window, as numerator and denominator
+    /// (RFC 9438, section 4.3).
     fn alpha(&self, flags: EpochFlags) -> (u64, u64) {
         let prior = if flags.intersects(EpochFlags::CONVERGED) {
             u64::from(self.w_max) * 20 / 17
@@ -207,7 +209,7 @@ impl Curve {
         }
     }
 
-    /// Growth of Reno's window in bytes, for the acknowledged bytes in `acked`.
+    /// Growth of Reno's window in bytes, for the bytes counted in `self.acked`.
     fn reno_step(&self, cwnd: u32, flags: EpochFlags, mss: u32) -> u32 {
         let (share, of) = self.alpha(flags);
         let acked = u64::from(self.acked.min(MAX_WINDOW));
@@ -227,10 +229,10 @@ fn time_to_plateau(bytes: u32, mss: u32) -> u32 {
     cube_root(cube).min(MAX_DISTANCE / 1_000) * 1_000
 }
 
-/// The integer cube root, rounded down, bit by bit.
+/// The integer cube root, rounded down, computed bit by bit.
 fn cube_root(cube: u64) -> u32 {
     let mut root = 0_u64;
-    // 2642245 is the root of 2^64 - 1.
+    // 2642245, the cube root of 2^64 - 1, needs 22 bits.
     let mut bit = 1_u64 << 21;
     while bit != 0 {
         let tried = root | bit;

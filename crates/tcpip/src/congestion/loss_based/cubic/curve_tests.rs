@@ -15,7 +15,7 @@ fn at(now: u32, srtt: u32) -> Event {
     }
 }
 
-/// Equation 1 of RFC 9438 in bytes, `t` in seconds.
+/// The window in bytes by equation 1 of RFC 9438, `t` seconds after the start of the epoch.
 fn w_cubic(w_max: f64, cwnd: f64, t: f64) -> f64 {
     let mss = f64::from(MSS);
     let k = ((w_max - cwnd) / mss / 0.4).cbrt();
@@ -72,7 +72,7 @@ fn the_curve_never_wraps() {
 
 #[test]
 fn fast_convergence_lowers_the_plateau() {
-    // RFC 9438, section 4.7: (1 + 0.7) / 2.
+    // The factor is (1 + 0.7) / 2 (RFC 9438, section 4.7).
     assert_eq!(converged(100_000), 85_000);
     assert_eq!(converged(MAX_WINDOW), 912_680_550);
 }

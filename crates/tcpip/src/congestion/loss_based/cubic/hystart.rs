@@ -3,24 +3,26 @@
 use super::{HyStart, Step};
 use crate::congestion::Event;
 
-/// RTT samples per round that are evaluated (RFC 9406, section 4.3).
+/// Number of RTT samples per round that are evaluated (RFC 9406, section 4.3).
 const N_RTT_SAMPLE: u8 = 8;
-/// Bounds of the delay increase that indicates a queue, in microseconds. Between them it is an
-/// eighth of the RTT (RFC 9406, section 4.3).
+/// Bounds of the delay increase that indicates a queue, in microseconds. Between these bounds the
+/// threshold is an eighth of the RTT (RFC 9406, section 4.3).
 const MIN_RTT_THRESH: u32 = 4_000;
 const MAX_RTT_THRESH: u32 = 16_000;
 const MIN_RTT_DIVISOR: u32 = 8;
 /// Growth in conservative slow start, as a shift: a quarter of that in slow start.
 ///
-/// In the first round of conservative slow start the window does not grow, because eight ACKs have
-/// already opened it. RFC 9406 lets it grow by a quarter from the start. Several connections that
-/// detect a queue together would then fill the queue before they notice.
+/// In the first round of conservative slow start the window does not grow further, because eight
+/// ACKs have already opened it. RFC 9406 lets the window grow at a quarter of the rate from the
+/// start. Several connections that detect a queue together could then fill the queue before they
+/// leave slow start.
 const CSS_GROWTH_SHIFT: u8 = 2;
-/// Rounds of conservative slow start, including the one in which it begins.
+/// Number of rounds of conservative slow start, including the one in which it begins.
 const CSS_ROUNDS: u8 = 5;
-/// Most segments by which an ACK opens the window (RFC 9406, section 4.3).
+/// Maximum number of segments by which an ACK opens the window (RFC 9406, section 4.3).
 const LIMIT: u32 = 8;
-/// Most segments by which an ACK opens the window if all of them have just arrived: 64 KB.
+/// Maximum number of segments by which an ACK opens the window if all of them have just arrived at
+/// the peer: 64 KB.
 ///
 /// Receive offload aggregates segments at the receiver, which sends one ACK for them. Such an ACK
 /// releases a burst of that size anyway. With a limit of eight segments, slow start would be slower
@@ -28,7 +30,7 @@ const LIMIT: u32 = 8;
 const AGGREGATE_LIMIT: u32 = 45;
 
 /// Returns the limited growth for a large ACK. The ACK may also cover data that arrived out of
-/// order long before, so only bytes that leave the flight with this ACK count.
+/// order long before, so only bytes in flight before this ACK count.
 #[cold]
 fn aggregated_growth(acked: u32, event: Event) -> u32 {
     let left = event.nxt.wrapping_sub(event.una);
@@ -38,19 +40,19 @@ fn aggregated_growth(acked: u32, event: Event) -> u32 {
         .min(arrived.max(LIMIT.saturating_mul(event.mss)))
 }
 
-/// Clock as a shift of microseconds: a tick is 64 µs, and 16 bits last for 4 s.
+/// Clock as a shift of microseconds: a tick is 64 µs, so that 16 bits last for 4 s.
 const TICK_SHIFT: u32 = 6;
-/// Largest interval between ACKs of one train: 3,000 µs, or 1/32 of the RTT if that is longer. (At
-/// 10 Mb/s, two segments with one ACK take 2.4 ms.)
+/// Maximum interval between two ACKs of a train: 3,000 µs, or 1/32 of the RTT if that is longer.
+/// (At 10 Mb/s, two segments, acknowledged together, take 2.4 ms.)
 const TRAIN_SPACING: u32 = 3_000;
 const TRAIN_SPACINGS: u32 = 32;
-/// Minimum RTT in microseconds for ACK trains. On shorter paths, gaps between ACKs reflect pauses
-/// of the hosts.
+/// Minimum RTT in microseconds for which ACK trains are evaluated. On shorter paths, gaps between
+/// ACKs reflect pauses of the hosts.
 const TRAIN_MIN_RTT: u32 = 1_000;
-/// Minimum flight in segments for ACK trains.
+/// Minimum number of segments in flight for which ACK trains are evaluated.
 const TRAIN_SEGMENTS: u32 = 16;
 
-/// Shortest round trip, in ticks.
+/// Shortest round-trip time that is represented, in ticks.
 const SHORTEST: u16 = 1;
 
 impl HyStart {
@@ -60,7 +62,7 @@ impl HyStart {
             last_min: 0,
             min: u32::MAX,
             css_baseline: 0,
-            // The first sample starts the first round.
+            // With one sample missing, the first RTT sample starts the first round.
             samples: N_RTT_SAMPLE - 1,
             css_rounds: 0,
             round_start: 0,
@@ -68,7 +70,7 @@ impl HyStart {
         }
     }
 
-    /// Growth of slow start, in bytes, for `acked` bytes.
+    /// Growth of the window in slow start, in bytes, for an ACK of `acked` bytes.
     #[inline(always)]
     pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {
         if acked > LIMIT.wrapping_mul(event.mss) {
@@ -83,8 +85,7 @@ impl HyStart {
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
         let mut round_over = false;
-        // This ACK covers data sent after the ACK that began the last round, so each round begins
-        // with a burst.
+        // This ACK covers data that was sent in response to the ACK that began the last round.
         if event.una.wrapping_sub(self.round_end).cast_signed() > 0 && self.last_min != 0 {
             exit = self.begin_round(*event);
             round_over = true;
@@ -120,9 +121,9 @@ impl HyStart {
     /// path and its queue. RFC 9406 omits this test. Its predecessor (Ha and Rhee, "Taming the
     /// elephants", 2011) and Linux have it, because it detects the limit before a queue grows.
     ///
-    /// They leave slow start at once, with a window of little more than the path's capacity. After
-    /// the first loss, a third of the capacity then stays unused. Here the window instead grows at
-    /// a quarter of the rate until the round ends.
+    /// Both leave slow start immediately, with a window of little more than the path's capacity.
+    /// After the first loss, a third of the capacity then stays unused. Here the window grows at a
+    /// quarter of the rate until the round ends instead.
     #[inline]
     fn is_long_train(&mut self, event: &Event) -> bool {
         let now = ticks(event.now);
@@ -137,8 +138,8 @@ impl HyStart {
         shortest >= TRAIN_MIN_RTT && train > shortest / 2
     }
 
-    /// Begins the last round of conservative slow start after a long train; jitter cannot revert
-    /// it. Returns whether conservative slow start had already begun because of delay.
+    /// Begins the last round of conservative slow start after a long train, which jitter cannot
+    /// revert. Returns whether conservative slow start had already begun because of delay.
     #[cold]
     fn begin_last_round(&mut self) -> bool {
         if self.css_baseline == 0 {
@@ -156,7 +157,7 @@ impl HyStart {
         self.train_end = self.round_start;
     }
 
-    /// Ends a round. Returns whether conservative slow start has had all its rounds.
+    /// Ends a round. Returns whether it was the last round of conservative slow start.
     #[cold]
     fn begin_round(&mut self, event: Event) -> bool {
         self.mark_round(&event);
@@ -174,7 +175,8 @@ impl HyStart {
     /// Evaluates eight samples: the first eight of this round or, in conservative slow start, the
     /// next eight. Returns whether slow start is over.
     ///
-    /// The first samples of a round show a queue, which drains during the rest of the burst.
+    /// The first samples of a round reveal a queue best, because the queue drains during the rest
+    /// of the burst.
     #[cold]
     fn check_delay(&mut self, event: Event) -> bool {
         if self.last_min == 0 {
@@ -199,12 +201,12 @@ impl HyStart {
         if self.css_baseline != 0 {
             self.take_samples();
         }
-        // An increase of twice the threshold is no jitter, and the remaining rounds would only fill
-        // the queue. (RFC 9406 would complete them.)
+        // An increase of twice the threshold is not jitter, and more rounds would only fill the
+        // queue. (RFC 9406 would complete all rounds.)
         more >= 2 * threshold
     }
 
-    /// Begins eight more samples.
+    /// Begins to collect eight more samples.
     fn take_samples(&mut self) {
         self.last_min = self.last_min.min(self.min);
         self.min = u32::MAX;
@@ -218,7 +220,7 @@ impl HyStart {
     }
 }
 
-/// Converts microseconds to ticks, which wrap.
+/// Converts microseconds to ticks; the clock wraps around.
 #[inline(always)]
 const fn ticks(micros: u32) -> u16 {
     (micros >> TICK_SHIFT) as u16

@@ -2,17 +2,18 @@ use super::*;
 
 const MSS: u32 = 1000;
 
-/// A window of ten segments with one ACK each: a round has ten ACKs.
+/// A sender with a window of ten segments, each of which is acknowledged separately: ten ACKs per
+/// round.
 struct Rounds {
     start: HyStart,
     una: u32,
     exits: u32,
     now: u32,
-    /// Microseconds between ACKs.
+    /// Time between two ACKs, in microseconds.
     spacing: u32,
     in_flight: u32,
     srtt: u32,
-    /// ACKs per round.
+    /// Number of ACKs per round.
     acks: u32,
 }
 
@@ -20,7 +21,7 @@ impl Rounds {
     fn new() -> Self {
         Self {
             start: HyStart::new(),
-            // Sequence numbers wrap soon.
+            // Start close to the end of the sequence space, so that the wrap is tested too.
             una: u32::MAX - 20 * MSS,
             exits: 0,
             now: u32::MAX - 50_000,
@@ -67,7 +68,8 @@ fn steady_delay_keeps_slow_start() {
 
 #[test]
 fn delay_ends_slow_start_through_conservative_slow_start() {
-    // RFC 9406, section 4.2: a quarter of the growth, for five rounds.
+    // Conservative slow start grows at a quarter of the rate for five rounds (RFC 9406, section
+    // 4.2).
     let mut rounds = Rounds::new();
     for _ in 0..3 {
         rounds.round(20_000);
@@ -92,18 +94,18 @@ fn jitter_returns_to_slow_start() {
     rounds.round(20_000);
     rounds.round(27_000);
     assert_eq!(rounds.round(27_000), 10 * MSS / 4);
-    // Again, eight samples reveal that this was jitter.
+    // Again eight samples are needed, which now reveal that the delay was only jitter.
     assert_eq!(rounds.round(21_000), 8 * MSS / 4 + 2 * MSS);
     assert_eq!(rounds.round(21_000), 10 * MSS);
     assert_eq!(rounds.exits, 0);
-    // A real queue is detected later.
+    // A real queue is still detected afterwards.
     rounds.round(27_000);
     assert_eq!(rounds.round(27_000), 10 * MSS / 4);
 }
 
 #[test]
 fn thresholds_are_an_eighth_within_bounds() {
-    // RFC 9406, section 4.3: 4 to 16 ms.
+    // The threshold is 4 to 16 ms (RFC 9406, section 4.3).
     for (rtt, thresh) in [(1_000, 4_000), (64_000, 8_000), (400_000, 16_000)] {
         for (more, css) in [(thresh - 1, false), (thresh, true)] {
             let mut rounds = Rounds::new();
@@ -141,7 +143,7 @@ fn the_minimum_round_trip_counts() {
 
 #[test]
 fn an_ack_counts_for_eight_segments_or_what_has_just_arrived() {
-    // RFC 9406, section 4.3: L.
+    // The limit of eight segments is the constant L of RFC 9406, section 4.3.
     let growth = |acked: u32, arrived: u32| {
         let event = Event {
             mss: MSS,
@@ -181,7 +183,8 @@ fn a_train_of_half_a_round_trip_ends_slow_start() {
         }
         assert_eq!(rounds.exits > 0, exits, "{rtt}");
     }
-    // ACKs further apart are no train, and a small flight indicates nothing.
+    // ACKs that are farther apart do not form a train, and with few segments in flight a train
+    // indicates nothing.
     for (spacing, in_flight) in [(3_100, 20), (1_200, 10)] {
         let mut rounds = Rounds::new();
         (rounds.spacing, rounds.in_flight) = (spacing, in_flight * MSS);
@@ -216,7 +219,7 @@ fn delay_and_then_a_long_train_end_slow_start_at_once() {
 
 #[test]
 fn rounds_begin_with_bursts() {
-    // A pause before each burst does not break a train.
+    // A pause before each burst does not prevent the detection of a train.
     let mut rounds = Rounds::new();
     rounds.spacing = 1_200;
     for _ in 0..3 {
@@ -289,7 +292,7 @@ fn trains_count_on_short_round_trips_too() {
     }
 }
 
-/// Such a queue grows when several connections start at once.
+/// Such a queue builds up when several connections start at the same time.
 #[test]
 fn a_queue_that_grows_slowly_is_detected() {
     let mut rounds = Rounds::new();
