@@ -1,11 +1,12 @@
-//! Servers to start from. Each one is a single file in `src/bin`, and a test in `tests` runs it.
+//! Example servers to start from. Each server is a single file in `src/bin`, which a test in
+//! `tests` runs.
 
-/// Makes sure that the code in the README compiles.
+/// Includes the README, so that a doc test compiles its code.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// Makes sure that the code in the guide compiles.
+/// Includes the guide, so that a doc test compiles its code.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/extending.md")]
 struct Guide;

@@ -1,4 +1,4 @@
-//! Tests of the DNS examples. `dig` asks them through this host's kernel.
+//! Tests the DNS examples with `dig`, which uses this host's kernel.
 
 mod rig;
 
@@ -32,7 +32,7 @@ fn clock_name() {
         assert_eq!(words.1, "s since 1970", "{text}");
         words.0.parse().unwrap()
     };
-    // UDP and TCP use the same clock, and the text changes each second.
+    // Queries over UDP and TCP return the current time, which differs each time.
     let mut seen = BTreeSet::new();
     for how in ["+notcp", "+tcp", "+notcp", "+tcp"] {
         seen.insert(seconds(how));

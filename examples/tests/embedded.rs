@@ -1,5 +1,5 @@
-//! Tests of the example that has its own runtime. Its clients use this host's kernel, in a network
-//! namespace that vanishes with them. Needs root.
+//! Tests the example that brings its own runtime. Its clients use this host's kernel, in a network
+//! namespace that exists only during the test. Needs root.
 
 #[path = "rig/lines.rs"]
 mod lines;
@@ -15,10 +15,10 @@ use std::time::Duration;
 use lines::Lines;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A test fails if it waits longer.
+/// Maximum time to wait for the example, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running example process.
+/// A process that runs the example.
 struct Running {
     child: Child,
     output: Lines,
@@ -39,7 +39,7 @@ impl Running {
         }
     }
 
-    /// Runs `work` on a thread in the namespace, at the host's end of the link.
+    /// Runs `work` on a thread in the namespace, where it uses the host's end of the link.
     fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
         thread::scope(|scope| {
@@ -52,8 +52,8 @@ impl Running {
         })
     }
 
-    /// Waits for the process to end. Returns the rest of the output, the errors, and the exit
-    /// status.
+    /// Waits for the process to end. Returns the remaining lines of its output, its errors, and its
+    /// exit status.
     fn end(mut self) -> (Vec<String>, Vec<String>, Option<i32>) {
         let output = self.output.by_ref().collect();
         let errors = self.errors.by_ref().collect();
@@ -110,7 +110,7 @@ fn it_echoes_prints_its_counts_and_ends_on_quit() {
     );
     let mut stream = embedded.beside(|| connect(addresses[0]));
     stream.write_all(b"quit\n").unwrap();
-    // The server closes the connection.
+    // The stopped server closes the connection.
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     let (output, errors, status) = embedded.end();
     let (last, counts) = output.split_last().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the TCP examples. Their clients use this host's kernel.
+//! Tests the TCP examples with clients that use this host's kernel.
 
 mod rig;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// A test fails if it waits longer.
+/// Maximum time to wait for an example, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn connect(address: IpAddr, port: u16) -> TcpStream {
@@ -19,7 +19,8 @@ fn connect(address: IpAddr, port: u16) -> TcpStream {
     stream
 }
 
-/// Sends `pieces`, closes the sending side, and returns everything that is received.
+/// Sends `pieces` one by one, closes the sending side, and returns everything that the server
+/// sends.
 fn talk(mut stream: TcpStream, pieces: &[&[u8]]) -> Vec<u8> {
     for piece in pieces {
         stream.write_all(piece).unwrap();
@@ -56,7 +57,7 @@ fn tcp_line_echo() {
 }
 
 /// Runs `curl` with `arguments`, and passes its output to `read`. Fails if the server sends nothing
-/// for some seconds.
+/// for several seconds.
 fn curl<R>(arguments: &[&str], read: impl FnOnce(ChildStdout) -> R) -> R {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "-g", "--connect-timeout", "10"]);
@@ -146,11 +147,11 @@ fn later() {
     for address in &example.addresses {
         example.beside(|| {
             let ask = |lines: &[u8]| talk(connect(*address, 7_001), &[lines]);
-            // Several lines in one segment are answered in order.
+            // Several lines sent together are answered in order.
             assert_eq!(ask(b"sand\nstorm\nname\n"), b"SAND\nSTORM\nNAME\n");
             // An incomplete line is not a request.
             assert_eq!(ask(b"sand\nsto"), b"SAND\n");
-            // Clients that disconnect before the answer must not disturb others.
+            // Clients that disconnect before their answer must not disturb other clients.
             for _ in 0..20 {
                 connect(*address, 7_001).write_all(b"gone\n").unwrap();
             }
@@ -218,7 +219,7 @@ fn memcached() {
     let address = example.addresses[0];
     let folder = tempfile::tempdir().unwrap();
     example.beside(|| {
-        // A widely used client. It uses file names as keys.
+        // The programs of a widely used client library, which use file names as keys.
         for (key, len) in [("empty", 0), ("small", 7), ("large", 1 << 20)] {
             let path = folder.path().join(key);
             let value: Vec<u8> = (0..len).map(|at: usize| (at % 251) as u8).collect();
@@ -240,7 +241,7 @@ fn memcached() {
         let answer = example.beside(|| talk(connect(address, 11_211), &[&bytes]));
         String::from_utf8(answer).unwrap()
     };
-    // The answers do not depend on the connection's worker and the key's worker.
+    // The answers must be the same whichever workers serve the connection and keep the key.
     for number in 0..20 {
         let asked = format!(
             "get k{number}\r\nset k{number} 5 0 3\r\nabc\r\nget k{number}\r\n\
@@ -293,7 +294,8 @@ fn memcached_under_200_clients() {
                     let head = format!("VALUE k{number} 0 {}\r\n", value.len());
                     expected.extend([head.as_bytes(), &value, b"\r\nEND\r\n"].concat());
                 }
-                // The requests are sent in two halves, and the answers are read slowly.
+                // The requests are split in two at an arbitrary point, and the answers are read
+                // slowly.
                 let (first, second) = asked.split_at(asked.len() / 2);
                 stream.write_all(first).unwrap();
                 std::thread::sleep(Duration::from_millis(number as u64));

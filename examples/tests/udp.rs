@@ -1,4 +1,4 @@
-//! Tests of the UDP examples. Their clients use this host's kernel.
+//! Tests the UDP examples with clients that use this host's kernel.
 
 mod rig;
 
@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// A test fails if it waits longer.
+/// Maximum time to wait for an answer, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest payload that fits one packet of the link with the largest headers.
+/// Maximum payload that fits one packet over both IP versions: the MTU minus the IPv6 and UDP
+/// headers.
 const MOST: usize = 1500 - 48;
 
 fn socket(server: IpAddr, port: u16) -> UdpSocket {
@@ -25,7 +26,7 @@ fn socket(server: IpAddr, port: u16) -> UdpSocket {
     socket
 }
 
-/// Asserts that every datagram is echoed unchanged.
+/// Runs `program`, and asserts that it echoes every datagram unchanged.
 fn echoes(program: &str) {
     let example = Example::start(program, &[]);
     for address in &example.addresses {
@@ -38,7 +39,7 @@ fn echoes(program: &str) {
                 let count = socket.recv(&mut received).unwrap();
                 assert!(received[..count] == sent, "{len} bytes came back changed");
             }
-            // Many datagrams at once are echoed in order.
+            // Many datagrams sent back to back are echoed in order.
             for number in 0..100u8 {
                 socket.send(&[number]).unwrap();
             }
@@ -73,7 +74,8 @@ fn ntp() {
     example.stop();
 }
 
-/// Checks the time with `ntpdig`. Server and client read the same clock.
+/// Checks the time with `ntpdig`. Server and client read the same clock, so their offset must be
+/// small.
 fn is_asked_the_time(server: IpAddr) {
     let mut ntpdig = Command::new("ntpdig");
     ntpdig.args(["--json", "--samples=1", "--timeout=5"]);
@@ -90,7 +92,7 @@ fn is_asked_the_time(server: IpAddr) {
     assert!(number("offset").abs() < 0.5, "{said}");
 }
 
-/// Checks all fields of an answer, and that invalid requests get none.
+/// Checks all fields of an answer, and that invalid requests are not answered.
 fn asks_the_time(server: IpAddr) {
     let socket = socket(server, 123);
     let mut received = [0; 128];
@@ -100,7 +102,7 @@ fn asks_the_time(server: IpAddr) {
         packet[40..48].copy_from_slice(b"transmit");
         packet
     };
-    // Invalid requests: versions 0, 5 and 7, modes of other than clients, and a packet that is too
+    // Invalid requests: versions 0, 5 and 7, modes other than client, and a packet that is too
     // short.
     for first in [0o3, 0o53, 0o73, 0o41, 0o42, 0o44, 0o46, 0o47] {
         socket.send(&request(first)).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the Sandstorm examples, with `curl` as the client.
+//! Tests the Sandstorm examples, with `curl` and plain TCP clients.
 
 mod rig;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// A test fails if it waits longer.
+/// Maximum time to wait for an answer, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns the output of `curl` with these arguments.
@@ -35,7 +35,8 @@ fn counter() {
         let url = url.replace("{}", &address);
         let counter = format!("{url}/counter");
         example.beside(|| {
-            // Two requests on one connection, and one on another.
+            // Two requests on one connection, and then one on another, all increase the same
+            // counter.
             let both = curl(&[&counter, &counter]);
             assert_eq!(both, format!("{}\n{}\n", count + 1, count + 2));
             count += 3;
@@ -50,7 +51,7 @@ fn counter() {
             let status = |more: &[&str]| curl(&[&status, more].concat());
             assert_eq!(status(&[&format!("{url}/none")]), "404");
             assert_eq!(status(&["-d", "a=b", &url]), "405");
-            // Requests with a body, one of them chunked.
+            // Requests with a body are counted too. One of the bodies is chunked.
             count += 2;
             assert_eq!(curl(&["-d", "a=b", &counter]), format!("{}\n", count - 1));
             let chunked = ["-H", "Transfer-Encoding: chunked", "-d", "a=b", &counter];
@@ -60,12 +61,12 @@ fn counter() {
     example.stop();
 }
 
-/// Sends requests as one of many clients. Returns the number in each answer to `/counter`.
+/// Sends requests as one of many clients. Returns the numbers in the answers to `/counter`.
 fn count_and_read(mut stream: TcpStream, number: u64) -> Vec<u64> {
     const TIMES: usize = 10;
     let one = "GET /counter HTTP/1.1\r\nHost: storm.test\r\n\r\nGET / HTTP/1.1\r\nHost: storm.test\r\n\r\n";
     let asked = one.repeat(TIMES);
-    // The requests are sent in two parts, and the answers are read slowly.
+    // The requests are split in two at an arbitrary point, and the answers are read slowly.
     let (first, second) = asked.split_at(asked.len() / 3 + 1);
     stream.write_all(first.as_bytes()).unwrap();
     std::thread::sleep(Duration::from_millis(number));

@@ -1,5 +1,5 @@
-//! A web server and a DNS server in one process, on one interface. They share addresses and rings,
-//! and each has its own ports.
+//! A web server and a DNS server in one process, on one interface. They share the addresses and the
+//! rings, but use different ports.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ struct Serve {
     dns: PortArgs<Dns>,
 }
 
-/// The DNS server; its name is a part of its port option.
+/// Marker type for the DNS server, whose name becomes part of its port option.
 struct Dns;
 
 impl Named for Dns {
@@ -73,7 +73,7 @@ impl Named for Dns {
     const PORT: u16 = 53;
 }
 
-/// The program of both servers.
+/// Marker type for the whole program, which consists of both servers.
 struct Storm;
 
 impl Named for Storm {
@@ -86,7 +86,7 @@ impl Serve {
     /// Loads the folder and the zones.
     fn load(&self) -> Result<Both<Storm, Sandstorm, Namestorm>, StartError> {
         let web = self.site.load(&self.web, &self.connections)?;
-        // Reports errors in zones. A failure to write them is ignored.
+        // Reports errors in zone files. A failure to write a report is ignored.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?

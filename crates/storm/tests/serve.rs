@@ -1,4 +1,4 @@
-//! Tests `storm serve` with clients in this host's kernel. Needs root.
+//! Tests `storm serve` with clients that use this host's kernel. Needs root.
 
 #[path = "../../../examples/tests/rig/mod.rs"]
 mod rig;
@@ -18,7 +18,7 @@ $ORIGIN storm.test.
 ns  3600 IN A   192.0.2.53
 ";
 
-/// A test fails if it waits longer.
+/// Maximum time to wait for the server, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a program and returns its output. The program must succeed within 20 s.
@@ -68,7 +68,7 @@ fn one_interface_serves_both() {
                     let asked = ["+short", over, "-p", dns, &server, "ns.storm.test", "A"];
                     assert_eq!(output("dig", &asked), "192.0.2.53\n");
                 }
-                // Other ports are refused: over TCP by a reset, over UDP by an ICMP error.
+                // Unserved ports are refused: over TCP by a reset, over UDP by an ICMP error.
                 let refused = TcpStream::connect_timeout(&(*address, 81).into(), TIMEOUT);
                 assert_eq!(refused.unwrap_err().kind(), ConnectionRefused);
                 let any = if address.is_ipv4() {
@@ -85,7 +85,7 @@ fn one_interface_serves_both() {
             }
         });
         let summary = storm.stop();
-        // One connection and two queries for each address.
+        // Each of the two addresses got one HTTP request, one query over UDP and one over TCP.
         for (server, event) in [
             ("sandstorm:", "connections 2"),
             ("sandstorm:", "requests 2"),

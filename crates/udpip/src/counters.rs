@@ -1,17 +1,19 @@
-//! Counters of received datagrams.
+//! Counters of received datagrams and their answers.
 
-/// Datagrams by outcome.
+/// Numbers of datagrams and answers, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams passed to the service.
     pub received: u64,
     /// Answers queued for sending.
     pub answered: u64,
-    /// Datagrams dropped because the length field does not fit the packet.
+    /// Datagrams dropped because the UDP length field is smaller than the header or exceeds the
+    /// packet.
     pub malformed: u64,
-    /// Datagrams dropped because the checksum is wrong, or is absent over IPv6.
+    /// Datagrams dropped because the checksum is wrong, or is missing although it is required over
+    /// IPv6.
     pub bad_checksum: u64,
-    /// Datagrams dropped because the sender left the checksum to a device
+    /// Datagrams dropped because the checksum covers only the pseudo-header
     /// ([`ip::Packet::has_partial_checksum`]).
     pub partial_checksum: u64,
     /// Datagrams dropped because the source port is 0, so no reply is possible.
@@ -20,12 +22,12 @@ pub struct Counters {
     pub ring_full: u64,
     /// Answers not sent because they were longer than the link allows.
     pub too_long: u64,
-    /// Answers sent by copying because the port had no memory for another resident packet.
+    /// Answers sent as a copy because the port had no memory for another resident packet.
     pub residents_exhausted: u64,
 }
 
 impl Counters {
-    /// Returns names and counts of the drops, for reports.
+    /// Returns the name and count of each drop reason, for reports.
     pub fn drops(&self) -> [(&'static str, u64); 6] {
         [
             ("malformed UDP header", self.malformed),

@@ -11,24 +11,24 @@ use crate::counters::Counters;
 /// Offset of the checksum in the UDP header.
 const CHECKSUM_AT: usize = 6;
 
-/// The prepared part of an answer, with its checksum.
+/// The part of an answer that was prepared in advance, with its checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Tail<'a> {
     /// The bytes of the tail.
     pub bytes: &'a [u8],
-    /// The checksum of the bytes, computed as if they started at an even offset.
+    /// The partial checksum of `bytes`, computed as if they started at an even offset.
     pub sum: Sum,
 }
 
 impl<'a> Tail<'a> {
-    /// The empty tail, for an answer that consists only of a head.
+    /// The empty tail, for an answer without a prepared part.
     pub const EMPTY: Tail<'static> = Tail {
         bytes: &[],
         sum: Sum::ZERO,
     };
 
-    /// Creates a tail from `bytes` and computes their checksum. Call it once per prepared answer,
-    /// when the answer is loaded.
+    /// Creates a tail from `bytes` and computes their checksum. Call this function once when an
+    /// answer is prepared, not for each request.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
@@ -37,8 +37,8 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// The resident packets of one prepared answer (*pre-copy*). IPv4 and IPv6 have separate packets,
-/// because their headers differ.
+/// The resident packets of one prepared answer (*pre-copy*). IPv4 and IPv6 answers use separate
+/// packets, because their headers differ in length.
 #[derive(Debug, Default)]
 pub struct AnswerCopies {
     v4: Copies,
@@ -59,8 +59,8 @@ impl AnswerCopies {
     }
 }
 
-/// A received datagram with a verified checksum, and the port that received it. A service either
-/// answers it in one of three ways or drops it.
+/// A received datagram with a verified checksum, and the network port that received it. A service
+/// either answers it in one of three ways or drops it.
 #[derive(Debug)]
 pub struct Datagram<'p, P: Port> {
     port: &'p mut P,
@@ -91,14 +91,14 @@ impl<'p, P: Port> Datagram<'p, P> {
         &self.packet.payload()[HEADER_LEN..]
     }
 
-    /// Returns the received payload. The service writes the answer's head over it.
+    /// Returns the received payload, which the service overwrites with the answer's head.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.packet.payload_mut()[HEADER_LEN..]
     }
 
-    /// Returns the received payload like [`payload_mut`](Self::payload_mut), and a function that
-    /// reads the client's address and port.
+    /// Returns the same payload as [`payload_mut`](Self::payload_mut), and a function that reads
+    /// the client's address and port.
     #[inline(always)]
     pub fn payload_and_peer(&mut self) -> (&mut [u8], impl Fn() -> SocketAddr) {
         let src_port = self.src_port;
@@ -112,13 +112,13 @@ impl<'p, P: Port> Datagram<'p, P> {
         SocketAddr::new(self.packet.addresses().src(), self.src_port)
     }
 
-    /// Returns the server's address and port, to which the client sent.
+    /// Returns the server's address and port to which the client sent the datagram.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.packet.addresses().dst(), self.dst_port)
     }
 
-    /// Returns the maximum payload length of an answer, in bytes. The answer must fit one packet of
-    /// the link.
+    /// Returns the maximum payload length of an answer in bytes. An answer must fit into one packet
+    /// on the link.
     #[inline(always)]
     pub fn max_reply(&self) -> usize {
         let ip_header = self.packet.addresses().header_len();
@@ -127,14 +127,14 @@ impl<'p, P: Port> Datagram<'p, P> {
             .saturating_sub(HEADER_LEN)
     }
 
-    /// Returns the number of resident packets that the port still has memory for.
+    /// Returns the number of further resident packets for which the port has memory.
     #[inline(always)]
     pub fn residents_left(&self) -> u32 {
         self.port.pool().residents_left()
     }
 
-    /// Extends the payload, for a head that is longer than the received payload. The caller must
-    /// write the new bytes.
+    /// Extends the payload to `len` bytes, for a head longer than the received payload. The caller
+    /// must write the new bytes. A longer payload is left unchanged.
     ///
     /// # Panics
     /// Panics if `len` exceeds [`Datagram::max_reply`].
@@ -145,7 +145,8 @@ impl<'p, P: Port> Datagram<'p, P> {
         }
     }
 
-    /// Returns the length of the UDP datagram if the answer fits.
+    /// Returns the length of the UDP datagram in bytes, or counts the answer as too long and
+    /// returns `None`.
     #[inline(always)]
     fn fits(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
         let len = head_len + tail + trail;
@@ -156,9 +157,9 @@ impl<'p, P: Port> Datagram<'p, P> {
         Some(HEADER_LEN + len)
     }
 
-    /// Sends the answer in the received frame. The answer is the first `head_len` bytes of the
-    /// current payload, then `tail`, then `trail`. Returns `false` and counts the reason if the
-    /// answer is too long or the TX ring is full.
+    /// Sends the answer in the received frame. The answer consists of the first `head_len` bytes of
+    /// the current payload, `tail` and `trail`. Returns `false` and counts the reason if the answer
+    /// is too long or the TX ring is full.
     #[inline(always)]
     pub fn turn_around(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -180,7 +181,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         count(self.counters, self.port.send(frame))
     }
 
-    /// Sends the answer in a scratch frame. Otherwise like [`Datagram::turn_around`].
+    /// Like [`Datagram::turn_around`], but sends the answer in a scratch frame.
     #[inline(always)]
     pub fn send_copy(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -203,11 +204,11 @@ impl<'p, P: Port> Datagram<'p, P> {
     }
 
     /// Sends the answer in a resident packet of `copies`, which holds `tail` after a head of
-    /// `head_len` bytes. Creates another copy if all copies are in flight. Falls back to
-    /// [`Datagram::send_copy`] on a tagged link. Does the same, and counts it, if the port has no
-    /// memory for another resident packet.
+    /// `head_len` bytes. Creates another resident packet if all of them are in flight. Falls back
+    /// to [`Datagram::send_copy`] on a tagged link. Falls back too, and counts this, if the port
+    /// has no memory for another resident packet.
     ///
-    /// Calls with the same `copies` must have the same tail and head length.
+    /// All calls with the same `copies` must pass the same tail and head length.
     #[inline(always)]
     pub fn send_resident(
         mut self,
@@ -249,8 +250,8 @@ impl<'p, P: Port> Datagram<'p, P> {
     fn make_resident(&mut self, udp_len: usize, body: &Body<'_>) -> Option<Resident> {
         let mut scratch = self.port.pool().take()?;
         self.write_packet(&mut scratch, udp_len, body);
-        // A later answer may have a longer trail. It fits, because every frame can hold the largest
-        // packet of the link.
+        // A later answer may have a longer trail. There is room for the trail, because every frame
+        // can hold the largest packet of the link.
         self.port.pool().make_resident(&scratch)
     }
 
@@ -277,7 +278,7 @@ struct Body<'a> {
 
 impl Body<'_> {
     /// Writes the UDP header to the start of `udp`, which already holds the body. Sums only the
-    /// head and the trail, because the tail's checksum is known.
+    /// bytes of the head and the trail, because the tail's checksum is known.
     #[inline(always)]
     fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
         let len = udp.len() as u16;
@@ -306,7 +307,7 @@ fn count(counters: &mut Counters, sent: Result<(), SendError>) -> bool {
     sent.is_ok()
 }
 
-/// Checks a datagram's length and checksum, and removes padding after its end.
+/// Checks a datagram's length and checksum, and removes bytes beyond its length.
 #[inline(always)]
 pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     let payload = packet.payload();
@@ -337,11 +338,11 @@ pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     }
 }
 
-/// Why a datagram is dropped.
+/// Why a datagram is invalid and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Length,
     Checksum,
-    /// The sender left the checksum to a device.
+    /// The checksum covers only the pseudo-header, because the sender left the payload to a device.
     PartialChecksum,
 }

@@ -1,9 +1,9 @@
 //! Pre-packetized UDP: the paper's `libudpip`.
 //!
-//! A [`Service`] gets each datagram for its port and answers it at once. Most of the answer was
-//! prepared when the content was loaded: it is a [`Tail`] whose checksum is known. Only the *head*
+//! A [`Service`] gets each datagram for its port and answers it immediately. Most of the answer was
+//! prepared when the content was loaded, as a [`Tail`] whose checksum is known. Only the *head*
 //! differs between requests, for example the ID and question of a DNS message. The service writes
-//! the head over the start of the received payload. Head and tail are sent in one of three ways:
+//! the head over the start of the received payload. There are three methods to send head and tail:
 //!
 //! | method | frame sent | cost |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | [`Datagram::send_copy`] | a scratch frame | copies head and tail |
 //! | [`Datagram::send_resident`] | a resident packet of the port | copies only the head |
 //!
-//! A complete server is a [`Server`] around a `Service`:
+//! A complete server needs only a `Service`, which a [`Server`] wraps:
 //!
 //! ```
 //! use nmio::{Instant, Port};
@@ -30,11 +30,11 @@
 //! }
 //! ```
 //!
-//! A service also receives messages from other threads ([`Service::on_message`]), and has one timer
-//! ([`Service::on_timer`]).
+//! A service also receives messages from other threads ([`Service::on_message`]), and can set one
+//! timer ([`Service::on_timer`]).
 //!
-//! Deliberately absent: sending without a request, UDP-Lite, IP
-//! fragments, datagrams larger than the link's MTU.
+//! Deliberately absent: sending without a request, UDP-Lite, IP fragments, and datagrams larger
+//! than the link's MTU.
 
 mod counters;
 mod datagram;

@@ -8,29 +8,28 @@ use crate::datagram::{Datagram, Malformed, verify};
 
 /// A service that answers datagrams.
 pub trait Service {
-    /// The type of messages from other threads ([`Udp::set_mailbox`]); `()` if there are
-    /// none.
+    /// The type of messages from other threads ([`Udp::set_mailbox`]). Use `()` if there are none.
     type Message: Send;
 
-    /// Answers one datagram, or drops it. A slow callback delays all clients of the worker.
+    /// Answers one datagram, or drops it. A slow callback delays all other clients of the worker.
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant);
 
-    /// Handles a message from another thread, between two batches. The default does
+    /// Handles a message from another thread, between two batches of datagrams. The default does
     /// nothing.
     fn on_message(&mut self, message: Self::Message, now: Instant) {
         let _ = (message, now);
     }
 
-    /// Returns the time of the next call of [`on_timer`](Self::on_timer). The event loop asks once
-    /// per batch. The default is never.
+    /// Returns the time at which to call [`on_timer`](Self::on_timer), or `None` for never, the
+    /// default. The event loop asks once per batch.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Runs at the time that [`poll_timeout`](Self::poll_timeout) returned. Afterwards
-    /// `poll_timeout` must return a later time or `None`: a worker does not sleep while its timeout
-    /// has passed. The default does nothing.
+    /// Runs at the time that [`poll_timeout`](Self::poll_timeout) returned. Afterwards,
+    /// `poll_timeout` must return a later time or `None`, or the worker cannot sleep. The default
+    /// does nothing.
     fn on_timer(&mut self, now: Instant) {
         let _ = now;
     }
@@ -57,7 +56,7 @@ impl<S: Service> Service for &mut S {
     }
 }
 
-/// The UDP layer: a port and its service.
+/// The UDP layer, which serves one port with one service.
 #[derive(Debug)]
 pub struct Udp<S: Service> {
     port: u16,
@@ -77,7 +76,7 @@ impl<S: Service> Udp<S> {
         }
     }
 
-    /// Delivers messages from `mailbox` to [`Service::on_message`]. The server must have the
+    /// Delivers messages from `mailbox` to [`Service::on_message`]. The server must listen to the
     /// mailbox's [bell](ip::Server::with_bell).
     pub fn set_mailbox(&mut self, mailbox: Mailbox<S::Message>) {
         self.mailbox = Some(mailbox);
@@ -93,8 +92,8 @@ impl<S: Service> Udp<S> {
         &self.service
     }
 
-    /// Checks one datagram and passes it to the service that `with` returns. Returns the datagram
-    /// if it is for another port.
+    /// Checks one datagram and passes it to the service that `with` returns. A datagram for another
+    /// port is returned.
     #[inline(always)]
     pub fn handle_with<'s, P: Port, T: Service>(
         &'s mut self,

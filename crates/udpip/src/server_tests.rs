@@ -8,7 +8,7 @@ use nmio::{Clock as _, Frame, Handler, LoopConfig};
 
 use super::*;
 
-/// Records messages and timers with their times.
+/// Records when messages arrive and when the timer fires.
 #[derive(Default)]
 struct Recorder {
     messages: Vec<(u32, Instant)>,
@@ -36,7 +36,7 @@ impl Service for Recorder {
     }
 }
 
-/// Calls a function once at a given time.
+/// Calls a function once, at a given time.
 struct At<F> {
     due: Option<Instant>,
     call: F,
@@ -60,7 +60,7 @@ fn server(service: Recorder) -> Server<Recorder> {
     Server::new(Host::own(station), Udp::new(7, service))
 }
 
-/// Runs the server for `long`. Calls `call` from outside at time `at`.
+/// Runs the server for `long`. At time `at`, calls `call` as another thread would.
 fn run(server: &mut Server<Recorder>, long: Duration, at: Option<Duration>, call: impl FnMut()) {
     let link = LinkConfig::symmetric(PathConfig::default());
     let (mut near, mut far, clock) = sim::link(&link, 1);

@@ -1,4 +1,4 @@
-//! Tests the UDP layer with whole frames.
+//! Tests the UDP layer with complete Ethernet frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use udpip::{AnswerCopies, Counters, Datagram, HEADER_LEN, Server, Service, Tail,
 
 const PORT: u16 = 53;
 
-/// A client, with its IP version.
+/// A client: its number, its port and its IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Peer {
     number: u8,
@@ -44,12 +44,12 @@ impl Peer {
         route
     }
 
-    /// Builds a frame with a datagram to us.
+    /// Builds a frame with a datagram from this client to the server.
     fn datagram(self, payload: &[u8]) -> Vec<u8> {
         self.route().datagram(payload)
     }
 
-    /// Returns the payload of a reply to this peer. Checks all headers.
+    /// Checks all headers of a reply to this client, and returns its payload.
     fn payload(self, frame: &[u8]) -> Vec<u8> {
         let packet = read(frame).unwrap();
         assert_eq!(packet.route, self.route().back());
@@ -66,7 +66,7 @@ enum Way {
 
 const WAYS: [Way; 3] = [Way::TurnRound, Way::Copy, Way::Resident];
 
-/// Answers with the first bytes of the request, a tail, and a trail.
+/// Answers each request with its first bytes, a tail, and a trail.
 struct Answerer {
     way: Way,
     head_len: usize,
@@ -138,7 +138,7 @@ fn count(server: &Server<Answerer>) -> Counters {
 }
 
 proptest! {
-    /// The parts have odd and even lengths, so each part may start at any offset.
+    /// The parts have odd and even lengths, so that checksums start at odd and even offsets.
     #[test]
     fn all_ways_send_the_same_reply(
         request in prop::collection::vec(any::<u8>(), 1..60),
@@ -225,12 +225,13 @@ fn residents_serve_all_peers_over_ipv4_and_ipv6() {
             );
         }
     }
-    // Replies complete at once, so one packet per IP version is enough.
+    // Each reply completes immediately, so one resident packet per IP version is enough.
     assert_eq!(server.transports.service().copies.packets(), 2);
     assert_eq!(count(&server).residents_exhausted, 0);
 }
 
-/// Another port and another protocol are answered with ICMP errors, which quote the request.
+/// Packets to another port or of another protocol are answered with ICMP errors, which quote the
+/// request.
 #[test]
 fn unserved_packets_are_refused() {
     let closed = Peer::V4.datagram(b"hello");
@@ -250,7 +251,8 @@ fn unserved_packets_are_refused() {
     }
 }
 
-/// Answers a datagram over IPv4 with a tail of `len` bytes and nothing else.
+/// Has the server answer an IPv4 datagram with only a tail of `len` bytes. Returns the reply, if
+/// any, and the counters.
 fn answer_of(way: Way, len: usize, sink: &mut Sink) -> (Option<Vec<u8>>, Counters) {
     let mut server = server(way, 0, &vec![7; len], b"");
     let reply = handle(&mut server, sink, &Peer::V4.datagram(b"x"));
@@ -272,7 +274,7 @@ fn an_answer_longer_than_the_link_allows_is_dropped_and_counted() {
 
 #[test]
 fn a_head_longer_than_the_payload_is_counted_as_too_long() {
-    /// Uses a head one byte longer than the request.
+    /// Answers with a head one byte longer than the request, without extending the payload.
     struct Greedy;
     impl Service for Greedy {
         type Message = ();
@@ -314,7 +316,7 @@ fn without_memory_for_a_resident_a_copy_is_sent_and_counted() {
 
 #[test]
 fn the_service_sees_how_many_residents_are_left() {
-    /// Answers with one resident packet. Records how many were left before.
+    /// Answers with a resident packet. First records how many more the port has memory for.
     #[derive(Default)]
     struct Noting {
         left: Vec<u32>,
@@ -339,7 +341,7 @@ fn the_service_sees_how_many_residents_are_left() {
     assert_eq!(server.transports.service().left, [3, 2, 1]);
 }
 
-/// Returns each reason for drops with its count.
+/// Returns each drop reason that occurred, with its count.
 fn dropped(server: &Server<Answerer>) -> Vec<(&'static str, u64)> {
     let drops = count(server).drops();
     drops.into_iter().filter(|(_, n)| *n > 0).collect()
@@ -416,8 +418,8 @@ fn source_port_0_is_dropped_and_counted() {
     }
 }
 
-/// Builds a datagram whose checksum covers only the pseudo-header, as from a peer that left it to a
-/// device. The second datagram has a slightly different checksum.
+/// Builds a datagram whose checksum covers only the pseudo-header, such as one from a peer with
+/// checksum offload. In the second datagram, this checksum is wrong.
 fn partial_checksums() -> [Vec<u8>; 2] {
     let (route, mut datagram) = (Peer::V4.route(), Peer::V4.datagram(b"hello"));
     let [high, low] = route.partial_checksum(UDP, HEADER_LEN + 5);
@@ -495,7 +497,7 @@ fn a_full_ring_drops_the_reply_and_is_counted() {
         assert_eq!(count(&server).answered, 1, "{way:?}");
         assert_eq!(count(&server).ring_full, 1, "{way:?}");
         if way == Way::Resident {
-            // The first copy is in flight, so a second one was created.
+            // The first resident packet is still in flight, so a second one was created.
             assert_eq!(server.transports.service().copies.packets(), 2);
         }
     }

@@ -5,7 +5,7 @@
 //! # dig @198.18.0.2 clock.test TXT
 //! ```
 //!
-//! The rest of the zone is served from prepared packets, as it would be without the hook.
+//! All other names of the zone are still served from prepared packets.
 
 use std::process::ExitCode;
 use std::time::SystemTime;

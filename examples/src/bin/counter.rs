@@ -1,12 +1,12 @@
-//! A web server of files with one dynamic page: `/counter` shows a number that grows with each
-//! request. All responses have an additional field.
+//! A web server for files, with one dynamic page: `/counter` counts its requests. An extra header
+//! field is added to all responses.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin counter -- DIR
 //! # curl http://198.18.0.2:8080/counter
 //! ```
 //!
-//! Each worker has its own application. All applications share one counter.
+//! Each worker runs its own application, but all of them share one counter.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl App for Counter {
     type State = ();
     type Message = ();
 
-    /// Files are served as if there were no application.
+    /// Only requests without a matching file reach the application.
     const SEES: Sees = Sees::Missing;
 
     fn on_request(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_, ()>) -> Verdict {

@@ -5,8 +5,8 @@
 //! # nc 198.18.0.2 7          (the address that it prints)
 //! ```
 //!
-//! Each second it prints how much was echoed. A client that sends `quit` ends the program. The only
-//! argument is the device; by default the server creates its own link to this host.
+//! Once a second, the program prints its counters. A client ends the program by sending `quit`. The
+//! only argument selects the device; by default the server creates its own link to this host.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tcpip::{Application, Connection, Contents};
 use tokio::sync::Notify;
 use tokio::time::interval;
 
-/// The line that ends the program.
+/// The line by which a client ends the program.
 const QUIT: &[u8] = b"quit\n";
 
-/// The application on each connection.
+/// The application, which echoes the data of each connection.
 struct Echo {
-    /// A task of the runtime waits for this notification.
+    /// Notifies the task that stops the server.
     quit: Arc<Notify>,
 }
 
@@ -37,7 +37,7 @@ impl Application for Echo {
             conn.close();
             return data.len();
         }
-        // If the send stream has no room, the bytes are offered again later.
+        // If the send stream is full, no bytes are consumed, and the stack offers them again later.
         conn.write_bytes(data).map_or(0, |()| data.len())
     }
 }
@@ -48,7 +48,7 @@ impl Named for Echo {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// The live counters in one line.
+/// Formats the live counters as one line.
 fn counts(snapshot: &Snapshot) -> String {
     let tally = snapshot.tally();
     let counts: Vec<_> = tally.events().iter().map(ToString::to_string).collect();

@@ -1,12 +1,12 @@
-//! Server-sent events: once a second, all clients get the same event.
+//! Server-sent events: once a second, all clients receive the same event.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin events
 //! # curl -N http://198.18.0.2:8081/
 //! ```
 //!
-//! An event is created and segmented only once. A client that is too slow misses events, and sees
-//! this in their numbers.
+//! Each event is created and segmented only once for all clients. A client that is too slow misses
+//! events, which it notices by a gap in their numbers.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Events {
 }
 
 impl Application for Events {
-    /// Whether the connection gets events.
+    /// Whether the connection has subscribed to events.
     type State = bool;
     type Message = ();
 
@@ -35,7 +35,8 @@ impl Application for Events {
         if *conn.state() {
             return data.len();
         }
-        // All requests are answered with events, no matter what they ask for.
+        // Every request, whatever its path, subscribes to the events. The answer starts when the
+        // request's head is complete.
         if !data.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
             if data.len() >= MAX_HEAD {
                 conn.abort();
@@ -67,7 +68,7 @@ impl Application for Events {
         connections.for_each(|mut conn| {
             if *conn.state() {
                 self.ticks = true;
-                // A client without room in its send stream misses this event.
+                // If a client's send stream is full, the client misses this event.
                 let _ = conn.write(event, 0);
             }
         });

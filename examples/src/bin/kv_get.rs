@@ -5,8 +5,8 @@
 //! # printf 'GET sand\n' | nc 198.18.0.2 7000
 //! ```
 //!
-//! Each request is a line, and so is each answer: `VALUE` and the value, or `NOT FOUND`. Any other
-//! request is answered with `ERROR`, and the connection is closed.
+//! Each request and each answer is one line. The answer is `VALUE` and the value, or `NOT FOUND`.
+//! An invalid request is answered with `ERROR`, and the connection is closed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ use clap::Parser;
 use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
 use tcpip::{Application, Connection, ContentId, Contents};
 
-/// The longest request in bytes, including its line end.
+/// Maximum length of a request in bytes, including its line end.
 const MAX_REQUEST: usize = 1_024;
 
-/// The application: keys, and values that the stack has segmented.
+/// The application. Maps each key to its value, which the stack has already segmented.
 #[derive(Default)]
 struct Store(HashMap<Vec<u8>, ContentId>);
 
@@ -37,8 +37,8 @@ impl Application for Store {
                 Some(value) => conn.write(*value, 0),
                 None => conn.write_bytes(b"NOT FOUND\n"),
             };
-            // The send stream is full. When the client has acknowledged some of it, the unconsumed
-            // bytes are offered again.
+            // The send stream is full. The unconsumed bytes are offered again after the client has
+            // acknowledged data.
             if written.is_err() {
                 return consumed;
             }
@@ -52,8 +52,7 @@ impl Application for Store {
 }
 
 fn refuse(conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
-    // If the send stream has no room for the message, the client only sees the end of the
-    // connection.
+    // If the send stream has no room for the message, the connection is closed without it.
     let _ = conn.write_bytes(b"ERROR\n");
     conn.close();
     data.len()

@@ -1,14 +1,14 @@
-//! A web server with one body of any size, which supports ranges. The body consists of slices of
-//! one content.
+//! A web server for one body of any size, with range requests. The body is sent as slices of one
+//! prepared content.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin large_body -- --size 5368709120
 //! # curl -r 4294967290-4294967301 http://198.18.0.2:8080/
 //! ```
 //!
-//! The body repeats a piece of 1 MB, so it never exists as a whole. Responses are written slice by
-//! slice, as there is room, so no response is too large. Without `--device` the server creates its
-//! own link to this host. Ctrl-C ends it.
+//! The body repeats a piece of 1 MB, so it is never held in memory as a whole. A response is
+//! written slice by slice whenever the send stream has room, so its size is not limited. Without
+//! `--device`, the server creates its own link to this host. Press Ctrl-C to stop the server.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -19,19 +19,19 @@ use clap::Parser;
 use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
 use tcpip::{Application, Connection, ContentId, Contents, WriteError};
 
-/// The length of the piece in bytes. It is not a multiple of a segment's length.
+/// The length of the piece in bytes. To test slices, it is not a multiple of the segment length.
 const PIECE: u64 = 1_000_003;
-/// The longest head of a request, in bytes.
+/// Maximum length of a request's head, in bytes.
 const MAX_HEAD: usize = 4_096;
 
-/// The application on each connection.
+/// The application, which answers the requests of each connection.
 struct LargeBody {
     piece: ContentId,
     size: u64,
 }
 
 impl LargeBody {
-    /// Writes the rest of the response, as far as the send stream has room.
+    /// Writes as much of the remaining response as the send stream has room for.
     fn write_on(&self, conn: &mut Connection<'_, Range<u64>>) {
         while !conn.state().is_empty() {
             let Range { start, end } = conn.state().clone();
@@ -40,7 +40,7 @@ impl LargeBody {
             let slice = from as u32..(from + len) as u32;
             match conn.write_slice(self.piece, slice, 0) {
                 Ok(()) => conn.state().start += len,
-                // `on_sent` continues later.
+                // `on_sent` continues when there is room.
                 Err(WriteError::Full) => return,
                 Err(_) => return conn.abort(),
             }
@@ -83,7 +83,8 @@ impl LargeBody {
     }
 }
 
-/// Parses the requested range. `None` if there is none, or if it has no first byte.
+/// Parses the requested range. Returns `None` if the request has none, or if the range does not
+/// name its first byte.
 fn asked_for(head: &str) -> Option<Range<u64>> {
     let field = head
         .lines()
@@ -126,7 +127,7 @@ impl Application for LargeBody {
     }
 }
 
-/// Makes the piece. Each byte depends on its position.
+/// Creates the piece. Each byte depends on its position, so misplaced data can be detected.
 fn piece() -> Arc<[u8]> {
     let byte = |at: u64| (at ^ at >> 8 ^ at >> 16) as u8;
     (0..PIECE).map(byte).collect()

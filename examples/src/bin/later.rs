@@ -1,12 +1,12 @@
-//! Answers that another thread gives later, as if it waited for a disk or a back end.
+//! Answers that another thread computes later, as if it waited for a disk or a back end.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin later
 //! # printf 'storm\n' | nc 198.18.0.2 7001
 //! ```
 //!
-//! One thread gets each line, works on it for 5 ms, and returns it in capitals. Meanwhile the
-//! workers serve other clients. If the thread has too much to do, the answer is `BUSY`.
+//! One thread receives each line, works for 5 ms, and returns the line in capitals. Meanwhile, the
+//! workers serve other clients. If the thread's queue is full, the answer is `BUSY`.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -17,16 +17,16 @@ use std::time::Duration;
 use nmio::mailbox::Sender;
 use tcpip::{Application, CongestionControl, Connection, ConnectionId, Connections};
 
-/// Maximum number of lines that wait for the thread, and of answers that wait for a worker.
+/// Capacity of the queue of lines for the thread, and of each worker's mailbox for answers.
 const MOST: usize = 1_024;
-/// The longest line in bytes, including its end.
+/// Maximum length of a line in bytes, including its end.
 const MAX_LINE: usize = 256;
 /// How long the thread works on a line.
 const WORK: Duration = Duration::from_millis(5);
 
 type Answer = (ConnectionId, Vec<u8>);
 
-/// A line, its connection, and the mailbox for its answer.
+/// A line, the connection that sent it, and the mailbox for the answer.
 struct Question(ConnectionId, Vec<u8>, Sender<Answer>);
 
 struct Later {
@@ -47,7 +47,8 @@ impl Application for Later {
         };
         let question = Question(conn.id(), data[..=end].to_vec(), self.answers.clone());
         match self.questions.try_send(question) {
-            // One line at a time, so that the answers keep the order of the lines.
+            // A parked connection offers no more data until its answer arrives, so the answers keep
+            // the order of the lines.
             Ok(()) => conn.park(),
             Err(_) if conn.write_bytes(b"BUSY\n").is_err() => return 0,
             Err(_) => conn.offer_again(),
@@ -70,11 +71,11 @@ impl control::Named for Later {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// The thread. Unlike a worker, it may block.
+/// Runs on the separate thread, which may block, unlike a worker.
 fn work(questions: &Receiver<Question>) {
     for Question(id, line, answers) in questions {
         thread::sleep(WORK);
-        // The answer is lost if the worker has ended or its mailbox is full.
+        // The answer is lost if the worker has stopped or its mailbox is full.
         let _ = answers.send((id, line.to_ascii_uppercase()));
     }
 }

@@ -5,12 +5,12 @@
 //! # printf 'set sand 0 0 6\r\nyellow\r\nget sand\r\n' | nc 198.18.0.2 11211
 //! ```
 //!
-//! All workers share one store. The hash of a key selects the worker that keeps it. Any other
-//! worker forwards the request to that worker's mailbox, parks its client, and writes the answer
-//! when it arrives. A value stays in the stack's receive buffer until it is complete, and is then
-//! segmented once.
+//! The store is divided among the workers. The hash of a key selects the worker that keeps its
+//! value. Any other worker forwards the request to that worker's mailbox. It parks the client's
+//! connection until the answer arrives. A value stays in the stack's receive buffer until it is
+//! complete, and is then segmented once.
 //!
-//! A client that sends a value that is too long is reset.
+//! If a client sends a value that is too long, the connection is reset.
 //!
 //! Not implemented: several keys in a `get`, `noreply`, and values that expire.
 
@@ -26,28 +26,29 @@ const MAX_LINE: usize = 1_024;
 const MAX_VALUE: usize = 1 << 20;
 /// Maximum number of bytes that one worker stores.
 const MAX_STORED: u64 = 1 << 30;
-/// The limit for one worker. Each connection has at most one request in progress, so no mailbox can
-/// be full.
+/// Maximum number of connections of one worker. Each connection has at most one request in
+/// progress, so the mailboxes never overflow.
 const MAX_CONNECTIONS: u32 = 4_096;
 const UNENDED: &str = "CLIENT_ERROR bad data chunk\r\n";
 const FULL: &str = "SERVER_ERROR out of memory storing object\r\n";
 
 enum Message {
-    /// A request from a connection of another worker.
+    /// A request that another worker forwards: this worker's index, the connection, and the bytes.
     Ask(usize, ConnectionId, Vec<u8>),
     Answer(ConnectionId, Arc<[u8]>),
 }
 
 struct Memcached {
     peers: Peers<Message>,
-    /// The complete answer to `get` for each key.
+    /// For each key, the complete answer to a `get` request.
     store: HashMap<String, ContentId>,
 }
 
-/// A stored value, or a line of text.
+/// The answer to a request: a stored value, or a line of text.
 type Answer = Result<ContentId, &'static str>;
 
-/// Splits off the first line, or `MAX_LINE` bytes. Returns its words and the bytes after it.
+/// Splits off the first line, or `MAX_LINE` bytes if no line ends within them. Returns the words of
+/// the line and the remaining bytes.
 fn split_line(data: &[u8]) -> Option<(Vec<&str>, &[u8])> {
     let end = data.iter().take(MAX_LINE).position(|byte| *byte == b'\n');
     let end = end.or((data.len() >= MAX_LINE).then_some(MAX_LINE - 1))?;
@@ -129,7 +130,7 @@ impl Application for Memcached {
                     Ok(value) => contents.bytes(value).cloned().unwrap_or_default(),
                     Err(line) => line.as_bytes().into(),
                 };
-                // This fails only if the other worker has ended.
+                // Sending fails only if the other worker has stopped.
                 let _ = self.peers.send(from, Message::Answer(id, answer));
             }
             Message::Answer(id, answer) => connections.answer(id, answer),

@@ -5,9 +5,9 @@
 //! # ntpdig 198.18.0.2
 //! ```
 //!
-//! It answers clients (mode 3) of NTP versions 1 to 4 as a server of stratum 1 (RFC 5905, section
-//! 7.3). All other packets are dropped, such as those of symmetric peers, broadcasts and control
-//! messages. Setting the clock is left to other programs.
+//! The program answers clients (mode 3) of NTP versions 1 to 4 as a stratum 1 server (RFC 5905,
+//! section 7.3). All other packets, such as broadcasts and control messages, are dropped. Another
+//! program must keep the host's clock accurate.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -15,19 +15,19 @@ use std::time::{Duration, SystemTime};
 use nmio::{Instant, Port};
 use udpip::{Datagram, Service, Tail};
 
-/// The length of a packet without extensions, in bytes.
+/// The length of an NTP packet without extension fields, in bytes.
 const LEN: usize = 48;
 const CLIENT: u8 = 3;
 const SERVER: u8 = 4;
-/// Seconds from 1900, where NTP's time begins, to 1970.
+/// Seconds between NTP's epoch, 1900, and the Unix epoch, 1970.
 const TO_1970: u64 = 2_208_988_800;
 /// The precision of the clock: 2^-20 s.
 const PRECISION: i8 = -20;
-/// The reference identifier of a host's own clock.
+/// The reference identifier of an uncalibrated local clock.
 const REFERENCE: &[u8; 4] = b"LOCL";
 
-/// Returns the time of day in NTP's format: seconds, and fractions of 2^-32 s. By definition the
-/// seconds wrap around in 2036.
+/// Returns the time of day in NTP's 64-bit format: seconds, then the fraction in units of 2^-32 s.
+/// By definition, the seconds wrap around in 2036.
 fn time_of_day() -> u64 {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
     let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
@@ -49,14 +49,15 @@ impl Service for Ntp {
         if !(1..=4).contains(&version) || mode != CLIENT {
             return;
         }
-        // No leap second, the client's version, stratum 1, the client's poll interval.
+        // Leap indicator 0, the client's version, stratum 1. The poll interval stays as received.
         packet[0] = version << 3 | SERVER;
         packet[1] = 1;
         packet[3] = PRECISION.cast_unsigned();
-        // Root delay and dispersion.
+        // Root delay and root dispersion are 0, because this host is the source of the time.
         packet[4..12].fill(0);
         packet[12..16].copy_from_slice(REFERENCE);
-        // Reference, origin, receive and transmit timestamp.
+        // The reference, origin, receive and transmit timestamps. The origin is the client's
+        // transmit timestamp.
         packet.copy_within(40..48, 24);
         packet[16..24].copy_from_slice(&received.to_be_bytes());
         packet[32..40].copy_from_slice(&received.to_be_bytes());

@@ -1,9 +1,9 @@
-//! Sends every UDP packet back to its sender. This shows the highest rate that the client, the link
-//! and the kernel of a test setup allow. A benchmark runs it first, and reports a server's rate as
-//! a fraction of this one.
+//! Sends every UDP packet back to its sender. This shows the maximum rate that the client, the link
+//! and the kernel of a test setup allow. A benchmark runs this program first, and reports a
+//! server's rate as a fraction of its rate.
 //!
-//! It checks no checksum, and answers every UDP packet that is steered to it. Swapping source and
-//! destination at every layer leaves all checksums valid.
+//! All UDP packets that are steered to the program are answered, without checking their checksums.
+//! Swapping source and destination at every layer leaves all checksums valid.
 
 use std::process::ExitCode;
 
@@ -19,8 +19,8 @@ const ETHERTYPE: usize = 12;
 const IPV4: [usize; 3] = [23, 26, 34];
 const IPV6: [usize; 3] = [20, 22, 54];
 
-/// The program's transports. The host handles all other frames: it must answer ARP and neighbour
-/// discovery, or clients could not reach it.
+/// Intercepts UDP packets before the host parses them. The host handles all other frames, such as
+/// ARP and neighbour discovery, without which clients could not reach the program.
 struct Reflect;
 
 #[inline(always)]
@@ -33,8 +33,8 @@ fn turn_around(frame: &mut [u8]) -> bool {
     if frame.len() < ports + udpip::HEADER_LEN || frame[protocol] != PROTOCOL_UDP {
         return false;
     }
-    // Swaps MAC addresses, IP addresses and ports. Source and destination are adjacent in each
-    // pair.
+    // Swaps the MAC addresses, IP addresses and ports. In each pair, source and destination are
+    // adjacent.
     for (start, end) in [(0, 12), (addresses, ports), (ports, ports + 4)] {
         let (dst, src) = frame[start..end].split_at_mut((end - start) / 2);
         dst.swap_with_slice(src);
@@ -54,7 +54,7 @@ impl<P: Port> Transports<P> for Reflect {
         if !turn_around(&mut frame) {
             return Some(frame);
         }
-        // If the ring is full, the packet is lost. The summary shows the number of such packets.
+        // If the ring is full, the packet is lost. The summary shows how many packets were lost.
         let _ = port.send(frame);
         None
     }

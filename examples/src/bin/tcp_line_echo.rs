@@ -5,20 +5,20 @@
 //! # nc 198.18.0.2 7          (the command that it prints after "try")
 //! ```
 //!
-//! Without options the server creates its own link to this host; `--device` selects another device.
-//! Ctrl-C ends it.
+//! Without options, the server creates its own link to this host; `--device` selects another
+//! device. Press Ctrl-C to stop the server.
 
 use tcpip::{Application, Connection};
 
-/// The longest line in bytes, including its end. It must be shorter than the receive buffer that
-/// the stack gives an application by default (16 KiB).
+/// Maximum length of a line in bytes, including its end. A line must be shorter than the
+/// connection's receive buffer (by default 16 KiB).
 const MAX_LINE: usize = 4_096;
 
-/// The application on each connection.
+/// The application, which echoes the lines of each connection.
 struct LineEcho;
 
 impl Application for LineEcho {
-    /// No state for each connection: the stack keeps incomplete lines.
+    /// Connections need no state, because the stack buffers incomplete lines.
     type State = ();
     type Message = ();
 
@@ -33,8 +33,8 @@ impl Application for LineEcho {
         let lines = &data[..=end];
         match conn.write_bytes(lines) {
             Ok(()) => lines.len(),
-            // The send stream is full. When the client has acknowledged more, the lines are offered
-            // again.
+            // The send stream is full. The lines are offered again after the client has
+            // acknowledged data.
             Err(_) => 0,
         }
     }

@@ -5,8 +5,8 @@
 //! # nc -u 198.18.0.2 7       (the command that it prints after "try")
 //! ```
 //!
-//! Without options the server creates its own link to this host; `--device` selects another device.
-//! Ctrl-C ends it.
+//! Without options, the server creates its own link to this host; `--device` selects another
+//! device. Press Ctrl-C to stop the server.
 
 use nmio::{Instant, Port};
 use udpip::{Datagram, Service, Tail};
@@ -18,8 +18,8 @@ impl Service for Echo {
 
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
-        // The answer is the whole received payload, in the frame in which it came, without a
-        // prepared tail. If the TX ring is full, the loss is counted.
+        // The answer is the whole received payload, without a prepared tail, and is sent in the
+        // received frame. If the TX ring is full, the answer is lost and counted.
         let len = datagram.payload().len();
         datagram.turn_around(len, Tail::EMPTY, &[]);
     }

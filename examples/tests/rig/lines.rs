@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// A test fails if it waits longer for a line. Starting a server takes some seconds on a busy
-/// machine.
+/// Maximum time to wait for a line, after which a test fails. Starting a server takes several
+/// seconds on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The lines of the output, until it ends. Panics if a line does not arrive in time.
@@ -18,7 +18,7 @@ impl Lines {
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines() {
-                // Sending fails if the test has ended.
+                // Sending fails if the test no longer reads the lines.
                 let _ = sender.send(line.unwrap());
             }
         });

@@ -1,5 +1,5 @@
-//! Runs an example in a network namespace of its own, with clients beside it. Needs root. The
-//! namespace has no name, so it vanishes with its processes, no matter how they end.
+//! Runs an example and its clients in a new network namespace. Needs root. The namespace has no
+//! name, so the kernel removes it with its last process, no matter how that process ends.
 
 mod lines;
 
@@ -16,25 +16,25 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const ENTER: &str = "sysctl -q -w net.core.txrehash=0; exec \"$0\" \"$@\"";
 
-/// A running example, on device `auto`.
+/// A running example that serves on device `auto`.
 pub(crate) struct Example {
     child: Child,
     output: Lines,
-    /// The served addresses: one of IPv4, then one of IPv6.
+    /// The served addresses: an IPv4 address, then an IPv6 address.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl Example {
-    /// Starts the example and waits until it serves.
+    /// Starts the example and waits until it is ready to serve clients.
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
-        // Some tests have more clients than the usual limit on open files.
+        // Some tests open more client sockets than the usual limit on open files.
         let files = getrlimit(Resource::Nofile);
         let most = Rlimit {
             current: files.maximum,
             ..files
         };
         setrlimit(Resource::Nofile, most).unwrap();
-        // `unshare` and `sh` replace themselves with the example. On a veth pair Linux chooses the
+        // `unshare` and `sh` replace themselves with the example. On a veth pair, Linux chooses the
         // queue by a hash, which must not change on a retransmission.
         let mut command = Command::new("unshare");
         command
@@ -61,7 +61,8 @@ impl Example {
         example
     }
 
-    /// Runs `work` on a thread in the namespace, at the host's end of the example's link.
+    /// Runs `work` on a thread in the namespace, where it uses the host's end of the example's
+    /// link.
     pub(crate) fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
         thread::scope(|scope| {
@@ -74,8 +75,8 @@ impl Example {
         })
     }
 
-    /// Ends the example as Ctrl-C does, and returns its summary. Panics unless the exit status is
-    /// 0.
+    /// Stops the example with SIGINT, as Ctrl-C does, and returns its summary. Panics if the
+    /// example fails.
     pub(crate) fn stop(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let summary: Vec<String> = self.output.by_ref().collect();
