@@ -12,16 +12,16 @@ use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
 use crate::rights::{Sandbox, UserSpec};
 
-/// Maximum number of workers of one process: one for each queue that can be served.
+/// Maximum number of workers per process: one for each queue that can be served.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
-/// Default of `--flush-interval-us`: δt of the paper, in microseconds.
+/// Default of `--flush-interval-us`, in microseconds: the paper's δt.
 const FLUSH_INTERVAL_US: u32 = 80;
-/// Default of `--batch`: frames handled between two readings of the clock.
+/// Default of `--batch`: the number of frames handled between two readings of the clock.
 const BATCH: u16 = 64;
 
-/// The options of `serve`, for `#[command(flatten)]`. A program without a command line starts with
-/// [`on`](Self::on) and changes single fields.
+/// The options of `serve`, for `#[command(flatten)]`. A program without a command line calls
+/// [`on`](Self::on) and then changes individual fields.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
@@ -39,8 +39,9 @@ pub struct ServeArgs {
     ///
     /// `generic` uses generic XDP in the kernel, for drivers without native XDP.
     ///
-    /// `partial-checksums` accepts packets with only a partial checksum, as a veth peer sends them. It also lets
-    /// one corrupted packet in 65,536 pass.
+    /// `partial-checksums` accepts packets whose checksum covers only the pseudo-header, such as
+    /// those from a veth peer. The price is that about one corrupted packet in 65,536 is accepted
+    /// too.
     ///
     /// `offload` says whether runs of TCP segments are sent as super-segments: large packets that
     /// the device cuts into segments. `auto` uses them if the device can cut them and the rings
@@ -115,7 +116,7 @@ pub struct ServeArgs {
     pub fault: Option<FaultConfig>,
 }
 
-/// Returns a parser of whole numbers in `range`. Its error messages contain the range.
+/// Returns a parser for whole numbers in `range`. Its error messages name the range.
 pub(crate) fn number<T: FromStr + PartialOrd + Display>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone
@@ -129,7 +130,7 @@ where
     }
 }
 
-/// Parses the path of `--pcap`.
+/// Parses the path of `--pcap`, which must not be `-` for standard output.
 fn parse_capture(text: &str) -> Result<PathBuf, &'static str> {
     if text == "-" {
         return Err("a capture cannot be written to standard output; give the path of a file");
@@ -167,7 +168,7 @@ impl ServeArgs {
         }
     }
 
-    /// Returns the same options with this sandbox.
+    /// Sets the sandbox, as `--sandbox` does.
     #[must_use]
     pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
         Self {
@@ -177,7 +178,8 @@ impl ServeArgs {
         }
     }
 
-    /// Returns the interface configuration of `program` with these `services`.
+    /// Returns the interface configuration for `program`, whose packets for `services` are steered
+    /// to the server.
     pub(crate) fn interface(
         &self,
         program: &'static str,
@@ -213,7 +215,7 @@ impl ServeArgs {
     }
 }
 
-/// Values of `--wait`.
+/// Values of `--wait`: how an idle worker waits for packets.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitArg {
     /// Sleep in the kernel until a packet arrives, except during a flood of packets.
@@ -234,7 +236,7 @@ impl From<WaitArg> for Wait {
     }
 }
 
-/// Values of `--log`.
+/// Values of `--log`: the lowest severity that is logged.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// Log nothing.
@@ -258,7 +260,7 @@ struct Cli {
     network: ServeArgs,
 }
 
-/// Parses the command line of the program `name`, which takes only the options of [`ServeArgs`].
+/// Parses the command line of the program `name`, which accepts only the options of [`ServeArgs`].
 /// Ends the process if the command line is wrong or asks for help.
 pub fn network_args(name: &'static str) -> ServeArgs {
     let matches = Cli::command().name(name).get_matches();

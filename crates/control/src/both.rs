@@ -18,12 +18,12 @@ use crate::program::{
 };
 use crate::run::serve;
 
-/// A program of two programs, with the name `N`. Each serves its own ports on the same addresses.
-/// Either of them may be a `Both` itself.
+/// Combines two programs into one program, which is named `N`. Both serve the same addresses, each
+/// on its own ports. Each may itself be a `Both`, to combine more than two.
 ///
-/// `--port` sets the port of the first program. The second program serves its default port, or the
-/// port of [`with_second_port`](Self::with_second_port), or that of `--NAME-port`. In this example
-/// the option is `--clock-port`:
+/// `--port` sets the port of the first program. The second program serves its default port, unless
+/// [`with_second_port`](Self::with_second_port) or the option `--NAME-port` sets another. In this
+/// example, the option is `--clock-port`:
 ///
 /// ```no_run
 /// use control::{Both, Named, NewWorker, Tcp, Udp};
@@ -63,7 +63,7 @@ pub struct Both<N, A, B> {
 }
 
 impl<N, A: Program, B: Program> Both<N, A, B> {
-    /// Makes a program that serves both programs.
+    /// Creates a program that serves both programs.
     pub fn new(first: A, second: B) -> Self {
         Self {
             first,
@@ -163,7 +163,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.files(), self.second.files()].concat()
     }
 
-    /// A line with each program's name and version comes before the lines of that program.
+    /// Puts a line with each program's name and version before the lines of that program.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![(A::NAME, A::VERSION.to_owned())];
         lines.extend(self.first.loaded());

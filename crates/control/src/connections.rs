@@ -65,11 +65,11 @@ pub struct ConnectionArgs {
     min_rate: Option<u32>,
 }
 
-/// Checks that the system grants the `bytes` of memory that a stack reserves for the
-/// `max_connections` of `config`. Frees the memory at once.
+/// Checks that the system can allocate the `bytes` of memory that a stack reserves for the
+/// `max_connections` of `config`. The memory is freed immediately.
 ///
 /// # Errors
-/// If the system refuses the memory. Making the stack would then end the process.
+/// If the system refuses the memory. Creating the stack would then abort the process.
 pub fn check_reserved(config: &Config, bytes: usize) -> Result<(), StartError> {
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
         format!(
@@ -82,7 +82,7 @@ pub fn check_reserved(config: &Config, bytes: usize) -> Result<(), StartError> {
     })
 }
 
-/// The stack shortens a longer time to this one.
+/// Maximum time in seconds. The stack would shorten a longer time to this maximum.
 const MAX_SECONDS: u32 = Config::MAX_TIME.as_secs() as u32;
 
 impl ConnectionArgs {
@@ -211,7 +211,7 @@ mod tests {
             ..Config::default()
         };
         check_reserved(&config, 1 << 20).unwrap();
-        // More than any address space has.
+        // More bytes than any address space has.
         let error = check_reserved(&config, 1 << 60).unwrap_err().to_string();
         let start = "--max-connections 9 needs 1152.9 PB of memory for each worker";
         assert!(error.starts_with(start), "{error}");

@@ -1,4 +1,4 @@
-//! Runs a server inside a program that has its own `main`, and maybe its own runtime.
+//! Runs a server inside a program that has its own `main`, and possibly its own runtime.
 
 mod handle;
 mod owner;
@@ -15,10 +15,10 @@ pub use server::{Server, Starting};
 
 /// Starts to serve `program` inside the calling program.
 ///
-/// The server begins at once, on its own threads. One thread opens the device, watches the workers,
-/// and removes at the end what it made. The other threads are the workers. The result is a future
-/// for any runtime. A thread without a runtime calls [`Starting::wait`]. Several servers may run at
-/// the same time, on different devices.
+/// The server starts immediately, on its own threads. One thread opens the device, watches the
+/// workers, and at the end removes what it created. The other threads are the workers. The result
+/// is a future for any runtime. A thread without a runtime calls [`Starting::wait`] instead.
+/// Several servers may run at the same time, on different devices.
 ///
 /// ```no_run
 /// # async fn embed(program: impl control::Program + Send + 'static) -> Result<(), Box<dyn std::error::Error>> {
@@ -38,45 +38,45 @@ pub use server::{Server, Starting};
 /// ```
 ///
 /// # Signals, output and logs
-/// A server catches no signal, prints nothing and installs no log. Its threads block all
-/// signals, so that your signal handlers run on your threads. You can print
+/// An embedded server catches no signals, prints nothing and installs no log. The server's threads
+/// block all signals, so that your signal handlers run on your own threads. You can print
 /// [`facts`](Server::facts) and [`Summary::block`](crate::Summary::block).
-/// [`log::init`](crate::log::init) writes logs to standard error. Without it, log events go
-/// to the `tracing` subscriber of the process, if there is one, and [`ServeArgs::log`] has no
-/// effect. A panic calls your panic hook.
+/// [`log::init`](crate::log::init) writes logs to standard error. Without it, log events go to the
+/// `tracing` subscriber of the process, if there is one, and [`ServeArgs::log`] has no effect. A
+/// panic calls your panic hook.
 ///
 /// # Rights
-/// Each worker gives up its rights before the first packet, as with
-/// [`serve`](crate::serve). If the process runs as root, a worker becomes the user with the
-/// program's name, or `nobody` if there is none. It has no capabilities and is in the
+/// Each worker gives up its rights before the first packet, as with [`serve`](crate::serve). If the
+/// process runs as root, a worker becomes the user with the program's name, or `nobody` if there is
+/// none. The worker loses all capabilities and enters the
 /// [sandbox](crate#what-a-callback-may-do-in-the-sandbox). [`ServeArgs::user`] and
-/// [`ServeArgs::with_sandbox`] change that. All other threads keep their rights. Threads
-/// share memory, so this protects less than `serve`, where no thread keeps a right.
+/// [`ServeArgs::with_sandbox`] change these defaults. All other threads keep their rights. Threads
+/// share memory, so this protects less than `serve`, where every thread gives up its rights.
 ///
-/// Some of this affects the whole process:
-/// - A worker that breaks a rule of the sandbox ends the process by SIGSYS. This also holds for a
-///   `tracing` subscriber and a panic hook on a worker's thread. They may write to open files, or
-///   pass their data to another thread.
-/// - Do not call `setuid`, `setgid` or `setgroups` of the C library while a server runs. They
-///   change all threads at once, which ends the process.
-/// - A process whose threads have different users is not dumpable: the kernel writes no core, and
-///   its `/proc` files belong to root.
-/// - AF_XDP raises the process's limit on locked memory, if it may.
+/// Some of these measures affect the whole process:
+/// - If a worker breaks a rule of the sandbox, SIGSYS kills the process. The rules also apply to a
+///   `tracing` subscriber and a panic hook that run on a worker's thread. Both may write to open
+///   files, or pass their data to another thread.
+/// - Do not call `setuid`, `setgid` or `setgroups` of the C library while a server runs. These
+///   functions change all threads, including those in the sandbox, which kills the process.
+/// - A process whose threads run as different users is not dumpable: the kernel writes no core
+///   dump, and the process's `/proc` files belong to root.
+/// - AF_XDP raises the process's limit on locked memory, if the process has the right to do so.
 ///
 /// # The end
-/// A server ends by [`Handle::stop`], by an error, or when its future is dropped. The workers
-/// notice this within 100 ms. Then they close their connections, which takes at most a second, as
-/// after SIGTERM. The future is ready when the device is detached and everything made for the
-/// server is removed. Dropping a future does not wait for that.
+/// A server stops after a call of [`Handle::stop`], after an error, or when its future is dropped.
+/// The workers notice this within 100 ms. They then close their connections, which takes at most a
+/// second, as after SIGTERM. The future completes when the device is detached and everything
+/// created for the server is removed. Dropping the future does not wait for this cleanup.
 ///
-/// There is no helper process. If the process is killed, the kernel at once removes the steering
-/// program, reserved ports and tap devices. The veth pair of device `auto` follows a moment later.
-/// The server changes nothing else on an existing interface.
+/// There is no helper process. If the process is killed, the kernel immediately removes the
+/// steering program, reserved ports and TAP devices. The veth pair of device `auto` is removed a
+/// moment later. The server changes nothing else on an existing interface.
 ///
 /// # Errors
 /// The futures return an [`Error`] if the server cannot start, or if it ends without a request to
-/// stop. With `panic = "unwind"` a panic in a worker's callback is [`Error::Panicked`]. With
-/// `abort` it ends the process.
+/// stop. With `panic = "unwind"`, a panic in a worker's callback is reported as
+/// [`Error::Panicked`]. With `abort`, a panic ends the process.
 pub fn embed<P: Program + Send + 'static>(args: ServeArgs, program: P) -> Starting {
     let (owner, starting) = Owner::new(args, program);
     let spawned = thread::Builder::new()

@@ -11,7 +11,7 @@ use crate::program::StartError;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation that needs no special rights.
-    #[error("{what}: {source}{}", remedy(source))]
+    #[error("{what}: {source}")]
     System {
         /// The refused operation.
         what: &'static str,
@@ -34,7 +34,7 @@ pub enum Error {
         "there is no {kind} {name:?} on this system; name one that exists; --user NAME[:GROUP] takes no numbers"
     )]
     UnknownUser {
-        /// `user` or `group`.
+        /// What was not found: `user` or `group`.
         kind: &'static str,
         /// The name.
         name: String,
@@ -89,7 +89,8 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// A worker panicked, maybe in the program's own code. The panic message was printed before.
+    /// A worker panicked, possibly in the program's own code. The panic message has already been
+    /// printed.
     #[error(
         "worker {worker} has panicked, which is a bug in this program: report the message above to \
          its developers"
@@ -98,15 +99,6 @@ pub enum Error {
         /// Number of the worker.
         worker: u32,
     },
-}
-
-/// Returns the remedy for an error of the system, as text to append; empty if none is known.
-fn remedy(source: &io::Error) -> &'static str {
-    if source.raw_os_error() == Some(libc::EMFILE) {
-        "; raise the limit on open files with: ulimit -n 1024, or serve fewer queues"
-    } else {
-        ""
-    }
 }
 
 impl Error {
@@ -129,18 +121,6 @@ mod tests {
         };
         let message = error.to_string();
         assert!(message.contains("on interface srv0 is gone"), "{message}");
-    }
-
-    #[test]
-    fn too_few_descriptors_have_a_remedy() {
-        let message = |errno| Error::system("making an eventfd")(errno).to_string();
-        let refused = message(io::Error::from_raw_os_error(libc::EMFILE));
-        assert!(
-            refused.contains("; raise the limit on open files"),
-            "{refused}"
-        );
-        let other = message(io::Error::from_raw_os_error(libc::EPERM));
-        assert!(other.ends_with("(os error 1)"), "{other}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The helper process opens the interface, keeps it ready, and removes at the end what it made.
+//! The helper process opens the interface, keeps it ready, and at the end removes what it created.
 //!
 //! Threads share memory, so only a process is a privilege boundary. The helper is forked before any
-//! thread starts or content is loaded. It knows the command line and answers the [`Request`]s
-//! below. It never gets a byte from the network.
+//! thread starts or content is loaded. Its only input is the command line and the server's
+//! [`Request`]s. No byte from the network ever reaches the helper.
 //!
 //! ```text
 //!   server                              helper
@@ -15,8 +15,8 @@
 //!   end ── close the socket ──────────▶ detaches, removes, ends
 //! ```
 //!
-//! However the server ends, its end of the socket closes. However the helper ends, the lifeline
-//! closes, and the server ends too.
+//! No matter how the server ends, its end of the socket closes, which tells the helper. If the
+//! helper ends for any reason, the lifeline closes, and the server ends too.
 
 mod message;
 mod process;
@@ -36,27 +36,28 @@ use crate::error::Error;
 use crate::rights::{Kind, Plan, Table};
 use process::Side;
 
-/// The requests of the server.
+/// A request from the server to the helper.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
-    /// Open the interface of the command line, ready to serve these ports.
+    /// Open the interface named on the command line, and prepare it to serve these ports.
     Open { services: Vec<(Transport, u16)> },
 }
 
-/// The answers of the helper. Descriptors follow in separate messages.
+/// An answer from the helper to the server.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    /// A [`QueueAccess`] in parts.
+    /// The interface is open. `facts` describes a [`QueueAccess`]. `descriptors` is the number of
+    /// its descriptors, which follow in separate messages.
     Opened { facts: String, descriptors: usize },
-    /// An error message for the operator.
+    /// The interface cannot be opened. The text is an error message for the operator.
     Refused(String),
 }
 
-/// The server's connection to the helper. Dropping it tells the helper to remove what it made, and
-/// waits until the helper has done so.
+/// The server's connection to the helper. Dropping this value tells the helper to remove what it
+/// created, and waits until the helper has done so.
 pub(crate) struct Helper {
     socket: OwnedFd,
-    /// Carries no data, and closes when the helper has ended.
+    /// A socket that carries no data, and closes when the helper ends.
     lifeline: UnixStream,
 }
 
@@ -93,10 +94,10 @@ impl Helper {
         }
     }
 
-    /// Lets the helper open the interface of the command line, ready to serve `services`.
+    /// Makes the helper open the interface named on the command line, ready to serve `services`.
     ///
     /// # Errors
-    /// The helper's own error message, or that the helper is gone.
+    /// [`Error::Refused`] with the helper's message, or an error that the helper is gone.
     pub(crate) fn open(&self, services: Vec<(Transport, u16)>) -> Result<QueueAccess, Error> {
         let gone = |source: io::Error| Error::HelperGone(source.to_string());
         let socket = self.socket.as_fd();
@@ -112,7 +113,7 @@ impl Helper {
         }
     }
 
-    /// Returns a watch on the helper process, for the current runtime.
+    /// Returns a value that waits for the end of the helper process, on the current runtime.
     pub(crate) fn life(&self) -> io::Result<Life> {
         let lifeline = self.lifeline.try_clone()?;
         lifeline.set_nonblocking(true)?;
@@ -120,7 +121,7 @@ impl Helper {
     }
 }
 
-/// A watch on the helper process: see [`Helper::life`].
+/// Notices the end of the helper process: see [`Helper::life`].
 pub(crate) struct Life(tokio::net::UnixStream);
 
 impl Life {
@@ -136,15 +137,16 @@ impl Life {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // An error means that the helper has ended, which is what this waits for. Before the end of
-        // the stream there may still be an unread answer.
+        // An error means that the helper has already ended. The helper's end of the socket may
+        // still hold an unread answer, which must be discarded.
         if shutdown(&self.socket, Shutdown::Write).is_ok() {
             message::drain(self.socket.as_fd());
         }
     }
 }
 
-/// Makes two connected sockets that preserve message boundaries and close with their processes.
+/// Creates two connected sockets that preserve message boundaries. A socket closes when its process
+/// ends.
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(
         AddressFamily::UNIX,
@@ -166,14 +168,15 @@ fn assist(
         source,
     };
     process::block_signals().map_err(failed)?;
-    // A name of its own, so that tools that look for the server by name do not find the helper.
+    // The helper uses a different name, so that tools that look for the server by name do not find
+    // the helper.
     let name = CString::new(format!("{program}-dev")).unwrap_or_default();
     set_name(&name).map_err(|errno| failed(errno.into()))?;
     let mut opened: Option<Interface> = None;
     while let Some(request) = message::receive(socket).map_err(failed)? {
         let Request::Open { services } = request;
         if opened.is_some() {
-            // Only a compromised server asks twice.
+            // Only a compromised server sends a second request.
             break;
         }
         let interface = Interface::open(&args.interface(program, services));

@@ -1,5 +1,5 @@
-//! Starts a worker's thread for each queue of an open interface, and makes the start block when all
-//! workers are ready.
+//! Starts a worker's thread for each queue of an open interface, and composes the start block when
+//! all workers are ready.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -18,16 +18,16 @@ use crate::secret::Secret;
 use crate::worker::{Ready, Worker};
 use crate::workers::{self, Event, Workers};
 
-/// Lines of the start block: label and value.
+/// Lines of the start block, each a label and a value.
 pub(crate) type Lines = Vec<(&'static str, String)>;
 
-/// The parts that workers are started with.
+/// Everything that is needed to start the workers.
 pub(crate) struct Launch<'a, P> {
     pub(crate) program: &'a P,
     pub(crate) args: &'a ServeArgs,
     pub(crate) rights: &'a Rights,
     pub(crate) interface: &'a QueueAccess,
-    /// One entry for each queue.
+    /// The slots for live counters, one for each queue.
     pub(crate) published: &'a [Published],
     pub(crate) stop: &'a AtomicBool,
 }
@@ -103,8 +103,8 @@ impl<'a, P: Program> Launch<'a, P> {
         Listening::new(addresses.collect(), self.port())
     }
 
-    /// Makes the start block, when all workers are `ready`. `rights` are the lines about given-up
-    /// rights.
+    /// Composes the start block, when all workers are `ready`. `rights` are the lines about the
+    /// rights that were given up.
     pub(crate) fn start_block(&self, rights: Lines, ready: &[Ready]) -> Block {
         let mut block = Block::default();
         block.line(P::NAME, P::VERSION);
@@ -168,7 +168,8 @@ pub(crate) fn services<P: Program>(
     }
 }
 
-/// Formats the ports of `services`. Names their transports if there are several ports.
+/// Formats the ports of `services` for the start block. If there are several ports, adds their
+/// transports.
 fn ports(services: &[(Transport, u16)]) -> String {
     let mut ports: Vec<(u16, Vec<&str>)> = Vec::new();
     for (transport, port) in services {
@@ -192,8 +193,8 @@ fn ports(services: &[(Transport, u16)]) -> String {
     }
 }
 
-/// Adds the facts about the workers' ports: once if all workers agree, and otherwise for each
-/// worker.
+/// Adds the facts about the workers' ports: once if they are the same for all workers, and
+/// otherwise for each worker.
 fn port_lines(block: &mut Block, ready: &[Ready]) {
     let Some(first) = ready.first() else { return };
     if ready.iter().all(|one| one.port == first.port) {

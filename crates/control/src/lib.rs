@@ -33,15 +33,15 @@
 //! | several applications or services | the same, with [`Both`]: one process on one interface |
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
-//! No packet causes a call of this crate. A worker runs `nmio`'s loop over its own port and server,
-//! generic over both. Ten times a second it publishes its counts through this crate. Only this
-//! crate uses `tokio`.
+//! Packets do not pass through this crate. A worker runs `nmio`'s loop, which is generic over the
+//! port and the server. Ten times a second, the worker publishes its counts through this crate.
+//! Only this crate uses `tokio`.
 //!
 //! # What a callback may do in the sandbox
 //!
 //! Before the first packet every thread of [`serve`], and every worker of [`embed()`], becomes the
-//! server's user, loses all capabilities and enters the sandbox ([`Sandbox`]). [`Program`] says
-//! which of its hooks run after that. All callbacks of applications and services do.
+//! server's user, loses all capabilities and enters the sandbox ([`Sandbox`]). [`Program`] lists
+//! which of its hooks run in the sandbox. All callbacks of applications and services do.
 //!
 //! In the sandbox, code may allocate memory, take locks, read the clock, sleep, and ask for random
 //! bytes. It may also write to the log, to standard output and to standard error. It must not
@@ -54,20 +54,21 @@
 //! | asking whether a file exists, or for its size | the process ends by SIGSYS |
 //! | a new socket, thread or process | the process ends by SIGSYS |
 //!
-//! So a program opens its files before that, for example in the `load` of [`serve`].
+//! A program must therefore open its files before it enters the sandbox, for example in the `load`
+//! of [`serve`].
 //!
-//! When a server ends by SIGSYS, the kernel's log names the thread and the number of the system
-//! call (`type=1326`). To test without the limits on files and system calls, use `--no-sandbox`.
-//! User and capabilities are still given up.
+//! When SIGSYS kills a server, the kernel's log names the thread and the number of the system call
+//! (`type=1326`). To test without the limits on files and system calls, use `--no-sandbox`. The
+//! threads still change their user and give up their capabilities.
 //!
-//! With `RUST_BACKTRACE=1` a panic in the sandbox shows its backtrace.
+//! With `RUST_BACKTRACE=1`, a panic in the sandbox prints a backtrace.
 //!
 //! # Threads of your own
 //!
-//! A callback must not wait, so other threads do slow work. A callback hands them work through a
-//! bounded channel, and never waits for room in it. They answer through the worker's mailbox. A
-//! thread has the rights of the thread that starts it, because this crate confines only its own
-//! threads.
+//! A callback must not wait, so slow work belongs on other threads. A callback passes work to such
+//! a thread through a bounded channel, without waiting for room in the channel. The thread answers
+//! through the worker's mailbox. A new thread inherits the rights of the thread that starts it,
+//! because this crate confines only its own threads.
 //!
 //! | program | start threads in | rights of these threads |
 //! |---|---|---|
@@ -75,8 +76,8 @@
 //! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | the rights as started; on device `auto` the server's private network namespace, without this host's network |
 //! | [`embed()`] | any place, at any time; a runtime's tasks work as well | unchanged |
 //!
-//! These threads end with the process, or when the channel that brings their work is closed. The
-//! [`Program`], which holds the sending end, is dropped when its workers have ended.
+//! These threads end with the process, or when their channel is closed. This happens when the
+//! workers have ended, because the [`Program`], which holds the sending end, is then dropped.
 
 pub mod args;
 mod both;

@@ -18,7 +18,8 @@ pub struct WorkerSnapshot {
 
 impl WorkerSnapshot {
     /// Time since the worker published this snapshot: less than 250 ms while the worker serves and
-    /// gets its core. `None` until the worker is ready to serve; all counts are 0 until then.
+    /// is not denied its core. `None` until the worker is ready to serve, when all counts are still
+    /// 0.
     pub fn age(&self) -> Option<Duration> {
         self.published.map(|at| at.elapsed())
     }
@@ -33,7 +34,7 @@ impl WorkerSnapshot {
         &self.tally
     }
 
-    /// Replaces all counts. The tally keeps its buffers.
+    /// Replaces all counts. Reuses the tally's buffers, so that no memory is allocated.
     pub(crate) fn fill(
         &mut self,
         port: PortCounters,
@@ -48,7 +49,7 @@ impl WorkerSnapshot {
     }
 }
 
-/// Counts of all workers. The workers publish their parts at different times.
+/// Counts of all workers. Each worker publishes its part at a different time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     workers: Vec<WorkerSnapshot>,
@@ -60,7 +61,7 @@ impl Snapshot {
         &self.workers
     }
 
-    /// Age of the oldest part; `None` until all workers are ready.
+    /// Age of the oldest part, or `None` until all workers are ready.
     pub fn age(&self) -> Option<Duration> {
         let ages = self.workers.iter().map(WorkerSnapshot::age);
         ages.collect::<Option<Vec<_>>>()?.into_iter().max()
@@ -81,33 +82,34 @@ impl Snapshot {
     }
 }
 
-/// The slot for one worker's snapshot. If a reader holds it, the worker does not wait but tries
-/// again later.
+/// The slot for one worker's snapshot. If a reader holds the lock, the worker does not wait but
+/// tries again later.
 #[derive(Debug, Default)]
 pub(crate) struct Published(Mutex<WorkerSnapshot>);
 
 impl Published {
-    /// Makes one slot for each worker.
+    /// Creates one slot for each worker.
     pub(crate) fn for_workers(workers: u32) -> Box<[Self]> {
         (0..workers).map(|_| Self::default()).collect()
     }
 
-    /// Locks the slot for the worker. Returns `None` while a reader holds it.
+    /// Locks the slot for the worker. Returns `None` while a reader holds the lock.
     pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, WorkerSnapshot>> {
         match self.0.try_lock() {
             Ok(slot) => Some(slot),
-            // A thread panicked with the lock held. The worker overwrites all counts.
+            // A thread panicked while it held the lock. The counts may be inconsistent, but the
+            // worker overwrites all of them.
             Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// Locks the slot for a reader, or for a worker that has ended and so may wait.
+    /// Locks the slot for a reader, or for a worker that has ended and may therefore wait.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorkerSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the counts for the log.
+    /// Returns the counts that the log reports.
     pub(crate) fn counted(&self) -> Counted {
         self.lock().counted
     }

@@ -1,4 +1,4 @@
-//! Gives freed memory back to the kernel.
+//! Returns freed memory to the kernel.
 #![allow(unsafe_code)]
 
 use std::convert::Infallible;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Interval at which freed memory is given back.
+/// Interval at which freed memory is returned to the kernel.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Gives freed memory back to the kernel at regular intervals, while the future is polled.
+/// Returns freed memory to the kernel at regular intervals, while the future is polled.
 ///
-/// On its own, glibc only returns the free end of a heap. One buffer in use there keeps all freed
-/// memory below it. A worker that allocates waits while the memory is returned, but workers do not
+/// Without this, glibc returns only the free end of a heap. A single buffer in use near the end
+/// keeps all freed memory below it. A worker that allocates meanwhile must wait, but workers do not
 /// allocate in a steady state.
 pub(crate) async fn give_back() -> Infallible {
     let mut period = interval(PERIOD);
@@ -25,7 +25,7 @@ pub(crate) async fn give_back() -> Infallible {
 
 fn trim() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: `malloc_trim` takes the locks of each heap, and touches no memory in use.
+    // SAFETY: `malloc_trim` takes the lock of each heap, and does not touch memory in use.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn memory_freed_below_a_buffer_in_use_is_given_back() {
-        // A worker's thread has a heap of its own, too.
+        // Allocates on another thread, because each worker's thread uses its own heap.
         let thread = std::thread::spawn(|| {
             let mut buffers: Vec<_> = (0..2_000).map(|_| vec![1_u8; 16_000]).collect();
             let last = buffers.pop();

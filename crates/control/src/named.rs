@@ -7,7 +7,7 @@ pub trait Named {
     const NAME: &'static str;
     /// The port that is served without `--port`.
     const PORT: u16;
-    /// The program's version, for the start block. `env!("CARGO_PKG_VERSION")` is the version of
-    /// the package.
+    /// The version that the start block shows, usually that of the package:
+    /// `env!("CARGO_PKG_VERSION")`.
     const VERSION: &'static str = "(no version)";
 }

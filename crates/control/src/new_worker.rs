@@ -1,11 +1,11 @@
-//! A worker that does not serve yet.
+//! What a program may use while it prepares a worker.
 
 use nmio::mailbox::Sender;
 use nmio::{Bell, Mailbox};
 
 use crate::program::WorkerContext;
 
-/// A worker whose service or application is being made.
+/// A worker that is being prepared: its service or application does not exist yet.
 #[derive(Debug)]
 pub struct NewWorker<M> {
     index: u32,
@@ -15,7 +15,7 @@ pub struct NewWorker<M> {
 }
 
 impl<M: Send> NewWorker<M> {
-    /// Makes the worker of this context, without a mailbox.
+    /// Creates the worker of this context, without a mailbox.
     pub fn new(context: &WorkerContext) -> Self {
         Self {
             index: context.index,
@@ -30,20 +30,20 @@ impl<M: Send> NewWorker<M> {
         self.index
     }
 
-    /// Number of workers.
+    /// Number of workers of the server.
     pub fn workers(&self) -> u32 {
         self.workers
     }
 
-    /// Opens the worker's mailbox for `capacity` messages. Each message goes to the `on_message` of
-    /// the worker's service or application. A second call replaces the first mailbox.
+    /// Opens the worker's mailbox for `capacity` messages. Each message is passed to `on_message`
+    /// of the worker's service or application. A second call replaces the first mailbox.
     pub fn open_mailbox(&mut self, capacity: usize) -> Sender<M> {
         let (sender, mailbox) = self.bell.mailbox(capacity);
         self.mailbox = Some(mailbox);
         sender
     }
 
-    /// Returns the opened mailbox, if there is one.
+    /// Returns the mailbox, if one was opened.
     pub fn into_mailbox(self) -> Option<Mailbox<M>> {
         self.mailbox
     }

@@ -10,8 +10,8 @@ use crate::new_worker::NewWorker;
 /// A sender for each worker, set when that worker opens its mailbox.
 type Senders<M> = Box<[OnceLock<Sender<M>>]>;
 
-/// The mailboxes of all workers of one server. Make this value in `main`, and [open](Self::open) a
-/// mailbox for each worker where its application is made.
+/// The mailboxes of all workers of one server. Create this value in `main`, and [open](Self::open)
+/// a mailbox for each worker where you create its application.
 #[derive(Debug)]
 pub struct Mailboxes<M>(Arc<OnceLock<Senders<M>>>);
 
@@ -39,8 +39,7 @@ impl<M: Send> Mailboxes<M> {
     }
 }
 
-/// Sends messages to all workers of one server. Each worker has its own value. Workers are numbered
-/// from 0.
+/// Sends messages from one worker to any worker of the same server. Workers are numbered from 0.
 #[derive(Debug)]
 pub struct Peers<M> {
     own: usize,
@@ -48,7 +47,7 @@ pub struct Peers<M> {
 }
 
 impl<M> Peers<M> {
-    /// Number of this worker.
+    /// Number of this worker, from 0.
     pub fn own(&self) -> usize {
         self.own
     }
@@ -58,8 +57,8 @@ impl<M> Peers<M> {
         self.senders.get().map_or(1, |senders| senders.len())
     }
 
-    /// Returns the worker that keeps `key`, if keys are distributed over all workers by their hash.
-    /// All workers of one process agree on it.
+    /// Returns the number of the worker that keeps `key`, if keys are distributed over the workers
+    /// by their hash. The result is the same on all workers of one process.
     pub fn keeper_of(&self, key: impl Hash) -> usize {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
         (hash % self.count() as u64) as usize
@@ -69,7 +68,7 @@ impl<M> Peers<M> {
     ///
     /// # Errors
     /// [`SendMessageError::Full`] if that worker's mailbox is full. [`SendMessageError::Closed`] if
-    /// the worker has ended or has not opened a mailbox. Both return the message.
+    /// the worker has ended or has not opened a mailbox. Both errors return the message.
     pub fn send(&self, worker: usize, message: M) -> Result<(), SendMessageError<M>> {
         let senders = self.senders.get();
         match senders.and_then(|all| all.get(worker)?.get()) {

@@ -1,4 +1,4 @@
-//! The port option of one program among several.
+//! The port option of one program, in a server of several programs.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,8 +9,8 @@ use crate::args::number;
 use crate::named::Named;
 
 /// The option `--NAME-port`, with the name and the default port of `T`. Use it with
-/// `#[command(flatten)]` beside [`ServeArgs`](crate::ServeArgs). `--port` is the port of the first
-/// program, and each further program has an option of this kind.
+/// `#[command(flatten)]` beside [`ServeArgs`](crate::ServeArgs). `--port` sets the port of the
+/// first program, and each other program needs an option of this kind.
 ///
 /// `T` is the application or service, or a type of your own with another name.
 ///
@@ -43,7 +43,7 @@ pub struct PortArgs<T> {
 }
 
 impl<T: Named> PortArgs<T> {
-    /// Returns the port of the command line, or `T`'s default.
+    /// Returns the port given on the command line, or else `T`'s default.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -89,7 +89,7 @@ pub(crate) fn port_arg(name: &str, default: u16) -> Arg {
         .help_heading("Network")
 }
 
-/// Returns the value of the option of [`port_arg`], if it was given.
+/// Returns the port that the option of [`port_arg`] sets, if it was given.
 pub(crate) fn port_of(name: &str, matches: &ArgMatches) -> Option<u16> {
     matches.get_one(&option(name)).copied()
 }

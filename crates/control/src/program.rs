@@ -12,21 +12,21 @@ use nmio::{Bell, Capabilities, Port};
 use crate::secret::Secret;
 pub use crate::tally::{Count, Tally};
 
-/// Why a worker could not be prepared: a message for the operator.
+/// Why content could not be loaded or a worker could not be prepared: a message for the operator.
 pub type StartError = Box<dyn Error + Send + Sync>;
 
-/// A loaded server that is ready to be put on ports.
+/// A server whose content is loaded, and which workers can serve on their ports.
 ///
 /// # Calling contract
-/// Each worker thread calls [`memory`](Program::memory), opens its port with that memory, and makes
-/// the served protocols with [`transports`](Program::transports). When all workers are ready,
+/// Each worker thread calls [`memory`](Program::memory), opens its port with that memory, and
+/// creates its transports with [`transports`](Program::transports). When all workers are ready,
 /// [`loaded`](Program::loaded) and [`try_commands`](Program::try_commands) become part of the start
 /// block, and the workers begin to serve. While a worker serves and after it has ended,
 /// [`tally`](Program::tally) collects its counts.
 ///
 /// # Rights
 /// Some hooks run before rights are given up, as the user who started the server (usually root).
-/// The others run as the server's user in the
+/// All other hooks run as the server's user in the
 /// [sandbox](crate#what-a-callback-may-do-in-the-sandbox).
 ///
 /// | hook | thread | rights |
@@ -37,9 +37,9 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | given up |
 /// | the callbacks of the transports, [`counted`](Program::counted), [`tally`](Program::tally) | worker | given up |
 ///
-/// [`embed`](crate::embed()) has no `load`: the program reads its content before the call. It does
-/// not call [`read_paths`](Program::read_paths) and [`files`](Program::files). Its control thread
-/// keeps the rights as started, and its workers give theirs up.
+/// [`embed`](crate::embed()) takes no `load`: the calling program reads its content first. `embed`
+/// does not call [`read_paths`](Program::read_paths) and [`files`](Program::files). The control
+/// thread keeps its rights, and the workers give up theirs.
 pub trait Program: Sync {
     /// The program's name, as in `sandstorm`, at most 12 bytes long. Worker threads are named after
     /// it.
@@ -51,11 +51,11 @@ pub trait Program: Sync {
     /// The port that is served without `--port`.
     const DEFAULT_PORT: u16;
 
-    /// The implementation of TCP, UDP or both on one port.
+    /// The implementation of TCP, UDP or both on one network port.
     type Transports<P: Port>: Transports<P>;
 
-    /// Returns the services whose packets are steered to the rings, if the program serves `port`.
-    /// Called before rights are given up.
+    /// Returns the services whose packets must be steered to the rings, if the program serves
+    /// `port`. Called before rights are given up.
     fn services(&self, port: u16) -> Vec<(Transport, u16)>;
 
     /// Returns the packet memory that one worker needs. By default this is memory for receiving and
@@ -65,7 +65,7 @@ pub trait Program: Sync {
         MemoryPlan::default()
     }
 
-    /// Makes the transports of one worker, with everything prepared in `port`'s memory. Called on
+    /// Creates the transports of one worker, and prepares all packets in `port`'s memory. Called on
     /// the worker's own thread, before it gives up its rights.
     ///
     /// # Errors
@@ -76,15 +76,16 @@ pub trait Program: Sync {
         context: &WorkerContext,
     ) -> Result<Self::Transports<P>, StartError>;
 
-    /// Returns the size of the prepared packets. Called after rights are given up.
+    /// Returns the number and size of the prepared packets, for the start block. Called after
+    /// rights are given up.
     fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> PreparedPackets {
         let _ = transports;
         PreparedPackets::default()
     }
 
     /// Returns the folders and files that the content was read from. Called before rights are given
-    /// up. Landlock lets the control thread read below these paths and nowhere else. With seccomp
-    /// in force too, the thread can open no file at all.
+    /// up. Landlock lets the control thread read only below these paths. If seccomp is also in
+    /// force, the thread cannot open any file.
     fn read_paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -95,14 +96,14 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// Returns lines about the loaded content for the start block: label and value. Called after
-    /// rights are given up.
+    /// Returns lines about the loaded content for the start block, each a label and a value. Called
+    /// after rights are given up.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Returns shell commands that try the server. Scripts use the first one. Called after rights
-    /// are given up.
+    /// Returns shell commands with which the operator can try the server. Scripts use the first
+    /// command. Called after rights are given up.
     fn try_commands(&self, at: &Listening) -> Vec<String> {
         let _ = at;
         Vec::new()
@@ -115,9 +116,9 @@ pub trait Program: Sync {
         Counted::default()
     }
 
-    /// Adds a worker's counts above the network layer to `tally`. Called after rights are given up:
-    /// up to ten times a second for [live counters](crate::Snapshot), and at the worker's end. The
-    /// calls come between two batches, so it should only copy numbers.
+    /// Adds the counts of a worker's transports to `tally`. Called after rights are given up: up to
+    /// ten times a second for [live counters](crate::Snapshot), and at the worker's end. A call
+    /// delays the next batch of packets, so the implementation should only copy numbers.
     fn tally<P: Port>(&self, transports: &Self::Transports<P>, tally: &mut Tally) {
         let _ = (transports, tally);
     }
@@ -128,7 +129,7 @@ pub trait Program: Sync {
 pub struct WorkerContext {
     /// Number of this worker, from 0.
     pub index: u32,
-    /// Number of workers.
+    /// Number of workers of the server.
     pub workers: u32,
     /// The interface's link-layer address.
     pub mac: [u8; 6],
@@ -145,12 +146,12 @@ pub struct WorkerContext {
     pub port: u16,
     /// The secret of this worker.
     pub secret: Secret,
-    /// Wakes the worker. [Mailboxes](Bell::mailbox) are attached to it.
+    /// Wakes the worker when a message arrives in a [mailbox](Bell::mailbox) of this bell.
     pub bell: Bell,
 }
 
 impl WorkerContext {
-    /// Makes the context of worker `index` of `workers`, for tests.
+    /// Creates the context of worker `index` of `workers`, for tests.
     #[cfg(test)]
     pub(crate) fn example(index: u32, workers: u32) -> Self {
         Self {
@@ -167,7 +168,7 @@ impl WorkerContext {
         }
     }
 
-    /// Makes the network layer of the worker's addresses, for a port with these capabilities.
+    /// Creates the network layer for the worker's addresses, on a port with these capabilities.
     pub(crate) fn host(&self, capabilities: &Capabilities) -> Host {
         let host = if self.own {
             Host::own(self.station())
@@ -189,18 +190,18 @@ impl WorkerContext {
     }
 }
 
-/// Counts that the log reports while workers serve, since their start.
+/// Counts since a worker's start that the log reports while the worker serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Packets dropped because their senders left the checksum to a device.
+    /// Packets dropped because their checksums cover only the pseudo-header.
     pub partial_checksums: u64,
-    /// Connections that were evicted in favour of others.
+    /// Connections that were evicted to make room for other connections.
     pub evicted: u64,
     /// Requests that failed because the application or hook returned an error.
     pub app_errors: u64,
 }
 
-/// The size of the packets that are prepared for sending.
+/// The number and size of the packets that are prepared for sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreparedPackets {
     /// Number of packets.
@@ -212,9 +213,10 @@ pub struct PreparedPackets {
 /// The addresses and the port of a server.
 #[derive(Clone, Debug)]
 pub struct Listening {
-    /// Addresses, the easiest to try first: IPv4, then global IPv6, then link-local IPv6.
+    /// Addresses, ordered by how easy they are to try: IPv4, then global IPv6, then link-local
+    /// IPv6.
     pub addresses: Vec<IpAddr>,
-    /// The port.
+    /// The served port.
     pub port: u16,
 }
 
@@ -228,14 +230,15 @@ impl Listening {
         Self { addresses, port }
     }
 
-    /// Returns the command that `with` makes of the first address and the port. Returns nothing if
-    /// there is no address. This suits [`Program::try_commands`].
+    /// Returns the command that `with` forms from the first address and the port, as a result for
+    /// [`Program::try_commands`]. Returns no command if there is no address.
     pub fn command(&self, with: impl FnOnce(&IpAddr, u16) -> String) -> Vec<String> {
         let command = self.addresses.first().map(|first| with(first, self.port));
         command.into_iter().collect()
     }
 
-    /// Returns the first address as in a URL. The port follows unless it is `default_port`.
+    /// Returns the first address in the form used in URLs. Appends the port, unless it is
+    /// `default_port`.
     pub fn authority(&self, default_port: u16) -> Option<String> {
         let host = match self.addresses.first()? {
             IpAddr::V4(v4) => v4.to_string(),

@@ -1,4 +1,4 @@
-//! Wraps a worker's server and publishes its counts.
+//! Wraps a worker's server to publish its counts while it serves.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use crate::program::Program;
 
 /// Minimum time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Time until the next attempt if a reader holds the slot.
+/// Time until the next attempt if a reader holds the slot's lock.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// A server that publishes its counts between two batches. This costs one comparison per batch.
+/// A server that publishes its counts between two batches. The usual cost is one comparison per
+/// batch.
 pub(crate) struct Publisher<'a, G: Program, P: Port> {
     program: &'a G,
     server: Server<G::Transports<P>>,
@@ -90,7 +91,7 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
         self.server.bell()
     }
 
-    // An idle loop calls this ten times a second.
+    // An idle loop calls this method ten times a second.
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
         self.server.handle_timers(port, now);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     thread_local! {
-        /// Number of times that this thread has counted.
+        /// Number of calls of `tally` on this thread.
         static CALLS: RefCell<u32> = const { RefCell::new(0) };
     }
 
@@ -261,7 +262,7 @@ mod tests {
         bench.pass();
         let last_activity = bench.clock.now();
         assert_eq!(frames(&bench.seen()), Some(0), "too early");
-        // The maximum sleep of the loop.
+        // The maximum time for which the loop sleeps.
         let timeout = bench.turn.timeout(None, last_activity);
         bench.clock.advance(timeout);
         bench.pass();

@@ -23,7 +23,8 @@ impl Block {
         self.0.iter().map(|(label, value)| (&**label, &**value))
     }
 
-    /// Writes the block to standard output. Errors are ignored, as nobody may be reading.
+    /// Writes the block to standard output. Errors are ignored, because standard output may be
+    /// closed.
     pub fn print(&self) {
         let mut out = io::stdout().lock();
         let _ = write!(out, "{self}").and_then(|()| out.flush());
@@ -75,7 +76,7 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Makes the summary of a server that has ended.
+/// Composes the summary of a server that has ended.
 pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> Block {
     let mut block = Block::default();
     block.line("uptime", format!("{:.1} s", uptime.as_secs_f64()));
@@ -118,8 +119,8 @@ fn port_lines(block: &mut Block, port: &PortCounters) {
     }
 }
 
-/// Adds one line for each event: `requests: 5`. With several programs the label is the program's
-/// name, and the counts are aligned: `sandstorm: requests     5`.
+/// Adds one line for each event: `requests: 5`. If there are several programs, the label is the
+/// program's name, and the counts are aligned: `sandstorm: requests 5`.
 fn event_lines(block: &mut Block, events: &[Count]) {
     let width = events.iter().map(|event| event.name.len()).max();
     let width = width.unwrap_or(0);
@@ -132,8 +133,9 @@ fn event_lines(block: &mut Block, events: &[Count]) {
     }
 }
 
-/// Formats the total and its reasons: `5 (fragment 2, TX ring full 3)`. With several programs the
-/// reasons are grouped: `6 (sandstorm: fragment 1; namestorm: fragment 2; TX ring full 3)`.
+/// Formats the total and its reasons: `5 (fragment 2, TX ring full 3)`. If there are several
+/// programs, the reasons are grouped: `6 (sandstorm: fragment 1; namestorm: fragment 2; TX ring
+/// full 3)`.
 fn dropped(drops: &[Count]) -> String {
     let total = count(drops.iter().map(|drop| drop.count).sum());
     let drops: Vec<_> = drops.iter().filter(|drop| drop.count > 0).collect();

@@ -1,8 +1,8 @@
 //! Gives up rights after every queue is open and all content is read.
 //!
-//! User, groups, capabilities, and the limits on system calls and files belong to a thread, not to
-//! the process. So every thread gives up its own, in the same way, before the first packet is
-//! handled. Threads share memory, so no thread may keep any rights.
+//! On Linux, each thread has its own user, groups, capabilities, and limits on system calls and
+//! files. Every thread therefore gives up its own rights before the first packet is handled.
+//! Threads share memory, so no thread may keep any rights.
 
 mod capabilities;
 mod files;
@@ -27,7 +27,7 @@ pub(crate) use table::{Kind, Table};
 use user::NewUser;
 pub use user::UserSpec;
 
-/// Values of `--sandbox`.
+/// Values of `--sandbox`: what to do if parts of the sandbox are missing.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
     /// Use what the kernel supports. The start block names the missing parts.
@@ -38,7 +38,7 @@ pub enum Sandbox {
     Off,
 }
 
-/// The settings of the command line about rights.
+/// The settings for rights from the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     user: NewUser,
@@ -49,7 +49,7 @@ impl Plan {
     /// Looks up the user that `args` names.
     ///
     /// # Errors
-    /// If there is no such user or group.
+    /// If a user or group does not exist.
     pub(crate) fn new(args: &ServeArgs, program: &str) -> Result<Self, Error> {
         Ok(Self {
             user: NewUser::find(args.user.as_ref(), program)?,
@@ -57,10 +57,11 @@ impl Plan {
         })
     }
 
-    /// Returns the rights that threads of this process give up, with the exceptions of `table`.
+    /// Prepares the rights that threads of this process give up. `table` lists what they may still
+    /// do.
     ///
     /// # Errors
-    /// If the rules for files or system calls cannot be made, which is a bug.
+    /// If the rules for files or system calls cannot be created, which is a bug.
     pub(crate) fn rights(&self, table: Table) -> Result<Rights, Error> {
         let walls = match self.sandbox {
             Sandbox::Off => None,
@@ -86,11 +87,11 @@ impl Plan {
 pub(crate) struct Rights {
     plan: Plan,
     table: Table,
-    /// One entry for each [`Kind`]; `None` if the sandbox is off.
+    /// The limits for each [`Kind`] of thread, or `None` if the sandbox is off.
     walls: Option<[Walls; 3]>,
 }
 
-/// The limits on files and system calls of one kind of thread.
+/// The limits on files and system calls for one kind of thread.
 #[derive(Debug)]
 struct Walls {
     files: Files,
@@ -123,7 +124,7 @@ impl Walls {
 pub(crate) struct GivenUp {
     /// The thread's user afterwards.
     user: String,
-    /// Limits that could not be applied; empty on full success.
+    /// Limits that could not be applied. Empty if all were applied.
     missing: Vec<String>,
 }
 
@@ -146,7 +147,7 @@ impl GivenUp {
 }
 
 impl Rights {
-    /// Returns rights for tests: threads keep their user and have no sandbox.
+    /// Returns a value for tests, with which threads keep their user and get no sandbox.
     #[cfg(test)]
     pub(crate) fn of_who_started() -> &'static Self {
         static RIGHTS: std::sync::LazyLock<Rights> = std::sync::LazyLock::new(|| Rights {
@@ -160,7 +161,7 @@ impl Rights {
         &RIGHTS
     }
 
-    /// Gives up the rights of the calling thread, which is of this `kind`, permanently.
+    /// Permanently gives up the rights of the calling thread, which is of this `kind`.
     ///
     /// # Errors
     /// If the user of `--user` cannot be assumed, or if the kernel refuses to remove capabilities.
@@ -173,7 +174,7 @@ impl Rights {
         let keep = self.table.keeps(kind);
         let mut missing = Vec::new();
         set_keep_capabilities(!keep.is_empty()).map_err(failed)?;
-        // This needs CAP_SETPCAP, which is still there at this point.
+        // This needs CAP_SETPCAP, so it comes before capabilities are given up.
         if let Err(errno) = capabilities::empty_bounding_set() {
             missing.push(format!(
                 "an empty bounding set ({}; it needs CAP_SETPCAP)",
@@ -239,7 +240,8 @@ impl Rights {
         given_up.lines(sandbox)
     }
 
-    /// Returns the same lines for a server whose workers alone have given up their rights.
+    /// Returns the same lines for an embedded server, of which only the workers have given up their
+    /// rights.
     pub(crate) fn lines_of_workers(&self, given_up: GivenUp) -> Vec<(&'static str, String)> {
         let sandbox = match &self.walls {
             None => "off by option; no worker has a capability".to_owned(),
@@ -253,8 +255,8 @@ impl Rights {
     }
 }
 
-/// If `RUST_BACKTRACE` enables backtraces, makes the standard library map the program's symbols. A
-/// thread in the sandbox cannot open them later.
+/// If `RUST_BACKTRACE` enables backtraces, makes the standard library load the program's symbols. A
+/// thread in the sandbox could not open their file later.
 fn keep_symbols() {
     drop(Backtrace::capture().to_string());
 }

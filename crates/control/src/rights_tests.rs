@@ -25,7 +25,7 @@ fn rights(line: &str) -> Rights {
         .unwrap()
 }
 
-/// Returns the fields of this thread's `/proc` status that describe its rights.
+/// Returns the fields of this thread's status in `/proc` that describe its rights.
 fn status() -> BTreeMap<String, String> {
     const TELLING: [&str; 10] = [
         "Uid",
@@ -124,7 +124,7 @@ fn a_thread_that_cannot_change_its_user_reports_or_fails() {
         let mut required = rights("--no-sandbox");
         required.plan.sandbox = Sandbox::Required;
         assert_eq!(required.give_up(Kind::Worker).unwrap().missing, [""; 0]);
-        // The thread is now nobody, who cannot change users.
+        // The thread's user is now `nobody`, who cannot switch to another user.
         let again = ours.give_up(Kind::Worker).unwrap();
         let missing = "user nobody (uid 65534, gid 65534) (permission denied)";
         assert_eq!(again.missing, [missing]);
@@ -160,7 +160,7 @@ fn a_helper_that_must_remove_an_interface_keeps_one_capability() {
 /// An attempt: its name, and a function that returns whether it succeeds.
 type Attempt = (&'static str, fn() -> bool);
 
-/// Attempts of a worker that an attacker controls.
+/// What an attacker who controls a worker might attempt.
 const ATTEMPTS: [Attempt; 9] = [
     ("open", || File::open(secret()).is_ok()),
     ("write", || {
@@ -179,21 +179,21 @@ const ATTEMPTS: [Attempt; 9] = [
     }),
     ("socket", || UdpSocket::bind("127.0.0.1:0").is_ok()),
     ("ptrace", || {
-        // ESRCH means that the sandbox let the call pass: the process does not trace itself.
+        // Without a sandbox, the call fails with ESRCH, because the process does not trace itself.
         let outcome = nix::sys::ptrace::cont(nix::unistd::Pid::this(), None);
         outcome == Err(nix::errno::Errno::ESRCH)
     }),
 ];
 
-/// Tries to open a file that anybody may open and that stores nothing.
+/// Tries to open `/dev/null`, which anybody may open, with these flags.
 fn opens_with(flags: OFlags) -> bool {
     openat(CWD, "/dev/null", flags, Mode::RUSR).is_ok()
 }
 
-/// Things that the C library, the standard library and the log do while a server runs.
+/// What the C library, the standard library and the log do while a server runs.
 const ALLOWED: [Attempt; 5] = [
     ("memory", || {
-        // Large blocks are mapped, moved when they grow, and unmapped. Many small ones fill an
+        // Large blocks are mapped, moved when they grow, and unmapped. Many small blocks fill an
         // arena, which is trimmed afterwards.
         let mut large = vec![1_u8; 1 << 20];
         large.resize(64 << 20, 1);
@@ -222,13 +222,13 @@ const ALLOWED: [Attempt; 5] = [
     }),
 ];
 
-/// Two ways to end a process.
+/// Two ways in which a process may end itself.
 const ENDS: [Attempt; 2] = [
     ("panic", || panic!("on purpose")),
     ("abort", || std::process::abort()),
 ];
 
-/// Returns a file that the user of this test may read and a worker may not.
+/// Returns the path of a file that the user of this test may read, but a worker may not.
 fn secret() -> &'static str {
     static SECRET: LazyLock<&str> = LazyLock::new(|| {
         if geteuid().is_root() {
@@ -240,13 +240,13 @@ fn secret() -> &'static str {
     &SECRET
 }
 
-/// Environment variable with the attempt of the child process, as `KIND ATTEMPT`.
+/// Environment variable that tells the child process what to attempt: `KIND ATTEMPT`.
 const TO_TRY: &str = "CONTROL_TEST_TO_TRY";
 const SUCCEEDED: i32 = 17;
-/// Exit status if an attempt failed: neither success nor a signal.
+/// Exit status if an attempt failed but did not kill the process.
 const REFUSED: i32 = 18;
 
-/// The body of the process that [`attempt`] starts. It is not a test of its own.
+/// The body of the process that [`attempt`] starts. On its own, this test does nothing.
 #[test]
 fn child() {
     let Ok(words) = std::env::var(TO_TRY) else {
@@ -255,11 +255,11 @@ fn child() {
     let (kind, attempt) = words.split_once(' ').unwrap();
     let kind = kind.to_owned();
     crate::log::init(crate::args::LogLevel::Trace);
-    // This happens before the sandbox, because no list allows the call.
+    // The file must be created before the sandbox, which forbids the necessary calls.
     secret();
     let mut attempts = ATTEMPTS.iter().chain(&ALLOWED).chain(&ENDS);
     let (_, attempt) = attempts.find(|(name, _)| *name == attempt).unwrap();
-    // The thread ends before the process does.
+    // Runs on a separate thread, so that ending a thread in the sandbox is tested too.
     let confined = std::thread::spawn(move || {
         match kind.as_str() {
             "worker" => drop(rights("").give_up(Kind::Worker).unwrap()),
@@ -281,7 +281,7 @@ fn output(kind: &str, attempt: &str) -> Output {
     output_with(kind, attempt, "0")
 }
 
-/// As [`output`], with this value of `RUST_BACKTRACE`.
+/// Like [`output`], but sets `RUST_BACKTRACE` to this value.
 fn output_with(kind: &str, attempt: &str, backtrace: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "rights::tests::child", "--nocapture"]);
@@ -295,7 +295,7 @@ fn forbidden_calls_fail_or_end_the_process() {
     for (name, _) in ATTEMPTS {
         let free = attempt("unconfined", name);
         let succeeded = match name {
-            // The process has become the other program.
+            // The process has been replaced by `/bin/true`, which succeeds.
             "execve" => Some(0),
             _ => Some(SUCCEEDED),
         };
@@ -303,7 +303,8 @@ fn forbidden_calls_fail_or_end_the_process() {
         for kind in ["worker", "control", "helper"] {
             let confined = attempt(kind, name);
             if name == "open" {
-                // Opening for reading is only refused, because the C library tries it.
+                // Opening for reading only fails, because the C library tries it in normal
+                // operation.
                 assert_eq!(confined.code(), Some(REFUSED), "in {kind}: {confined}");
                 continue;
             }
@@ -351,7 +352,7 @@ fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
             let panicked = output_with(kind, "panic", value);
             let text = String::from_utf8_lossy(&panicked.stderr);
             let (status, case) = (panicked.status, format!("{value} in {kind}: {text}"));
-            // The test's own thread panics too, after it has seen the panic.
+            // The test's main thread panics too, when it learns of the other thread's panic.
             assert_eq!(status.code(), Some(FAILED), "{status}, {case}");
             let (_, rest) = text.split_once("on purpose").expect(&case);
             let (backtrace, _) = rest.split_once("RUST_BACKTRACE").unwrap_or((rest, ""));
@@ -385,7 +386,7 @@ fn the_new_user_cannot_read_files_of_root() {
     .unwrap();
 }
 
-/// Asks the kernel: it refuses to create a mandatory ruleset if it has no Landlock.
+/// Whether the kernel supports Landlock. If not, creating a mandatory ruleset fails.
 fn kernel_has_landlock() -> bool {
     let required = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     required

@@ -32,9 +32,9 @@ use crate::workers::{Event, Workers};
 /// first. An error is printed as one message and leads to exit status 1, without a summary. Nothing
 /// that the server made stays on the interface.
 ///
-/// `load` runs with the rights of the user who started the server. It may also start threads of the
-/// program's own. Rights are given up before the first packet. [`Program`] says for each hook when
-/// it runs, and the [crate](crate#what-a-callback-may-do-in-the-sandbox) what it may do.
+/// `load` runs with the rights of the user who started the server. It may also start further
+/// threads. Rights are given up before the first packet. [`Program`] says for each hook when it
+/// runs, and the [crate](crate#what-a-callback-may-do-in-the-sandbox) what it may do.
 ///
 /// This function takes over the whole process: it forks a helper process, catches signals, and uses
 /// standard output and the log. [`embed`](crate::embed()) does none of these.
@@ -62,9 +62,10 @@ fn load_and_run<P: Program, E: Display>(
 ) -> Result<(), String> {
     let prepare = || {
         let plan = Plan::new(args, P::NAME)?;
-        // The fork must come before any thread or content exists.
+        // The fork must come before any thread is started and any content is loaded.
         let helper = Helper::start(args, P::NAME, &plan)?;
-        // Loading may take minutes. Meanwhile SIGINT still ends the process, but SIGHUP does not.
+        // Loading may take minutes. Meanwhile, SIGINT still ends the process, but SIGHUP is
+        // ignored.
         let (runtime, harmless) = signals::catch_harmless().map_err(Error::system(WATCHING))?;
         let start = Start {
             args,
@@ -83,7 +84,7 @@ fn load_and_run<P: Program, E: Display>(
 
 const WATCHING: &str = "watching for signals";
 
-/// The parts that exist before the content is loaded.
+/// The parts that are created before the content is loaded.
 struct Start<'a> {
     args: &'a ServeArgs,
     plan: Plan,
@@ -100,7 +101,7 @@ impl Start<'_> {
             runtime,
         } = self;
         let rights = &plan.rights(Table::for_server(program.read_paths(), program.files()))?;
-        // From here on, no signal but SIGKILL ends the process before it has cleaned up.
+        // From here on, the process cleans up before it ends, unless SIGKILL ends it.
         let signals = Signals::catch_all(runtime, harmless).map_err(Error::system(WATCHING))?;
         let inside = runtime.enter();
         let helper_life = helper
@@ -168,8 +169,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Watches the workers from their start to their end. They serve when all workers are ready and
-    /// `begin` has composed the start block.
+    /// Watches the workers from their start to their end. The workers begin to serve when all are
+    /// ready and `begin` has composed the start block.
     async fn until_end(
         &mut self,
         workers: &mut Workers<'_>,

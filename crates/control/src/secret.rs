@@ -1,11 +1,11 @@
-//! Random keys that no peer knows.
+//! Random keys that peers cannot predict.
 
 use std::fmt;
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// 256 random bits from the system. They key a worker's hashes, initial sequence numbers and SYN
+/// 256 random bits from the system: the key of a worker's hashes, initial sequence numbers and SYN
 /// cookies.
 ///
 /// [`random`](Self::random) is the only constructor, so no secret can be a constant.
@@ -13,15 +13,15 @@ use rustix::rand::{GetRandomFlags, getrandom};
 pub struct Secret([u64; 4]);
 
 impl Secret {
-    /// Makes a new secret.
+    /// Creates a new random secret.
     ///
     /// # Errors
-    /// If the system returns no random bytes, or a word of zeros.
+    /// If the system returns no random bytes, or one of the words is 0.
     pub fn random() -> io::Result<Self> {
         let mut words = [0; 4];
         for word in &mut words {
             let mut bytes = [0; 8];
-            // The kernel returns up to 256 bytes at once and never fewer than requested.
+            // For requests of up to 256 bytes, the kernel never returns fewer bytes than requested.
             getrandom(&mut bytes, GetRandomFlags::empty())?;
             *word = u64::from_ne_bytes(bytes);
         }
@@ -31,13 +31,13 @@ impl Secret {
         Ok(Self(words))
     }
 
-    /// Returns the secret as words, as the TCP stack takes it.
+    /// Returns the secret as four words, the form that the TCP stack expects.
     pub fn words(&self) -> [u64; 4] {
         self.0
     }
 }
 
-/// Does not show the value.
+/// Hides the value, so that no log can contain it.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")

@@ -1,4 +1,4 @@
-//! Handles the signals that end the server and those that only write a log line.
+//! Handles the signals that stop the server, and those that only cause a log line.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A second stop signal within this time counts as the same request. A supervisor and a terminal
-/// often send two at once.
+/// A second stop signal within this time counts as the same request, because supervisors and
+/// terminals often send two signals together.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Signals that would kill the process by default, but must not. SIGPIPE is not among them, because
-/// every Rust program ignores it.
+/// Signals that must not kill the process, as they would by default. SIGPIPE needs no handler,
+/// because every Rust program ignores it.
 pub(crate) struct Harmless {
     hangup: Signal,
     user1: Signal,
@@ -19,7 +19,7 @@ pub(crate) struct Harmless {
 }
 
 impl Harmless {
-    /// Waits for one of these signals and logs that it has no effect.
+    /// Waits for one of these signals, and logs that the signal has no effect.
     async fn note_next(&mut self) {
         let name = tokio::select! {
             _ = self.hangup.recv() => {
@@ -36,7 +36,7 @@ impl Harmless {
     }
 }
 
-/// Makes a runtime for the calling thread, and catches SIGHUP, SIGUSR1 and SIGUSR2 on it.
+/// Creates a runtime for the calling thread, which catches SIGHUP, SIGUSR1 and SIGUSR2.
 pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let inside = runtime.enter();
@@ -52,9 +52,9 @@ pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
 /// The meaning of a stop signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Close all connections, then end.
+    /// Close all connections, then end the process.
     Gracefully,
-    /// End at once. This is the meaning of a second signal.
+    /// End the process immediately, because a second signal arrived.
     AtOnce,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Catches SIGINT and SIGTERM, too. From now on only SIGKILL can end the process before it has
+    /// Also catches SIGINT and SIGTERM. From now on, only SIGKILL can end the process before it has
     /// cleaned up.
     pub(crate) fn catch_all(runtime: &Runtime, harmless: Harmless) -> io::Result<Self> {
         let _inside = runtime.enter();

@@ -1,4 +1,4 @@
-//! Whole programs around one application or one service.
+//! Runs a complete program that consists of one application or one service.
 
 use std::process::ExitCode;
 
@@ -15,10 +15,10 @@ use crate::udp::Udp;
 /// The program takes the options of [`ServeArgs`](crate::ServeArgs), and has the defaults of
 /// [`Config`](tcpip::Config).
 ///
-/// `make` is called for each worker, before rights are given up. It may
-/// [open a mailbox](NewWorker::open_mailbox) and add contents. These are prepared before the first
-/// client connects. Callbacks may add more. [`Tcp`] has more settings. A program with options of
-/// its own passes a [`Tcp`] to [`serve`](crate::serve).
+/// `make` is called for each worker, before rights are given up. It may [open a
+/// mailbox](NewWorker::open_mailbox) and add contents, which are prepared before the first client
+/// connects. Callbacks may add further contents later. [`Tcp`] offers more settings. A program with
+/// its own options passes a [`Tcp`] to [`serve`](crate::serve).
 ///
 /// ```no_run
 /// use tcpip::{Application, Connection};

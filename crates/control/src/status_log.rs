@@ -1,9 +1,9 @@
 //! Logs changes of the interface, and some counts that the operator should know, while the workers
 //! serve.
 //!
-//! A worker does not log packets, because each line is a system call that any sender could cause.
-//! Instead it publishes its counts between two batches, and the control thread reads them once a
-//! second.
+//! A worker does not log packets, because each line costs a system call that any sender could
+//! cause. Instead, a worker publishes its counts between two batches, and the control thread reads
+//! them once a second.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,12 +17,13 @@ use crate::program::Counted;
 
 /// Interval between two readings of counts and changes.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
-/// Maximum number of changes logged in one period. The kernel keeps the others for the next one.
+/// Maximum number of changes logged in one period. The kernel keeps further changes for the next
+/// period.
 const MAX_CHANGES: usize = 100;
 /// Minimum time between two log lines about the same count.
 const LINE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// A growing count. Its first growth is logged at once, later growth at most once a minute.
+/// A growing count. The first growth is logged immediately, later growth at most once a minute.
 #[derive(Debug, Default)]
 struct Growth {
     logged: u64,
@@ -30,8 +31,8 @@ struct Growth {
 }
 
 impl Growth {
-    /// Returns the growth of `count` since it was last logged. Returns `None` if there is none, or
-    /// if it is too early for another line.
+    /// Returns the growth of `count` since it was last logged. Returns `None` if it has not grown,
+    /// or if the last line is too recent.
     fn take(&mut self, count: u64, now: Instant) -> Option<u64> {
         let is_early = self.last.is_some_and(|last| now < last + LINE_INTERVAL);
         if count <= self.logged || is_early {
@@ -49,19 +50,17 @@ pub(crate) struct StatusLog<'a> {
     partial_checksums: Growth,
     evicted: Growth,
     app_errors: Growth,
-    /// `None` after an error of the kernel.
+    /// Reports changes of the interface. `None` after the kernel has returned an error.
     monitor: Option<Monitor>,
     interface: String,
-    /// The MAC address that the server answers to.
-    mac: [u8; 6],
     own: bool,
 }
 
 impl<'a> StatusLog<'a> {
-    /// Starts watching the interface. Call it while the thread still has its rights.
+    /// Starts to watch the interface. Must be called before the thread gives up its rights.
     ///
     /// # Errors
-    /// If the kernel does not report changes.
+    /// If the kernel cannot report changes of the interface.
     pub(crate) fn new(interface: &QueueAccess, workers: &'a [Published]) -> io::Result<Self> {
         Ok(Self {
             workers,
@@ -70,18 +69,17 @@ impl<'a> StatusLog<'a> {
             app_errors: Growth::default(),
             monitor: Some(interface.monitor()?),
             interface: interface.name().to_owned(),
-            mac: interface.mac(),
             own: interface.is_own(),
         })
     }
 
-    /// Logs the changes since the last call.
+    /// Logs changes of counts and of the interface since the last call.
     pub(crate) fn log(&mut self, now: Instant) {
         self.log_counts(now);
         self.log_changes();
     }
 
-    /// Logs changes once a second, while the future is polled.
+    /// Calls [`log`](Self::log) once a second, while the future is polled.
     pub(crate) async fn keep_logging(mut self) -> Infallible {
         let mut period = interval(PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -154,9 +152,6 @@ impl<'a> StatusLog<'a> {
             Change::AddressRemoved(address) => {
                 tracing::info!("interface {name} has lost address {address}; {restart}");
             }
-            Change::Mac(mac) if mac == self.mac => {
-                tracing::warn!("interface {name} has its former MAC address, and is served again");
-            }
             Change::Mac(_) => tracing::warn!(
                 "interface {name} has a new MAC address, to which the server does not answer; restart \
                  the server"
@@ -172,41 +167,7 @@ impl<'a> StatusLog<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-    use std::sync::Arc;
-
     use super::*;
-
-    /// Returns what a server with MAC address 02:02:02:02:02:02 logs about `change`.
-    fn logged(change: Change) -> String {
-        let log = StatusLog {
-            workers: &[],
-            partial_checksums: Growth::default(),
-            evicted: Growth::default(),
-            app_errors: Growth::default(),
-            monitor: None,
-            interface: "srv0".into(),
-            mac: [2; 6],
-            own: false,
-        };
-        let (mut written, writer) = io::pipe().unwrap();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(Arc::new(writer))
-            .finish();
-        tracing::subscriber::with_default(subscriber, || log.log_change(change));
-        let mut text = String::new();
-        written.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    #[test]
-    fn only_a_new_mac_address_asks_for_a_restart() {
-        let new = logged(Change::Mac([4; 6]));
-        assert!(new.contains("srv0") && new.contains("restart"), "{new}");
-        let former = logged(Change::Mac([2; 6]));
-        assert!(former.contains("is served again"), "{former}");
-        assert!(!former.contains("restart"), "{former}");
-    }
 
     #[test]
     fn the_first_growth_is_logged_at_once_and_later_growth_once_a_minute() {

@@ -1,4 +1,4 @@
-//! The counts of a whole run, after the workers have ended.
+//! The summary of a run, after the workers have ended.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub struct Summary {
     uptime: Duration,
     port: PortCounters,
     tally: Tally,
-    /// Lines about `--fault` and `--pcap`.
+    /// Lines about `--fault` and `--pcap`, each a label and a value.
     diagnosis: Vec<(&'static str, String)>,
 }
 
@@ -61,7 +61,7 @@ impl Summary {
         &self.tally
     }
 
-    /// Returns the summary as text for the operator.
+    /// Returns the summary as a block of text for the operator.
     pub fn block(&self) -> Block {
         let mut block = report::summary(self.uptime, &self.port, &self.tally);
         for (label, value) in &self.diagnosis {

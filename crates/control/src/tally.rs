@@ -31,13 +31,13 @@ impl fmt::Display for Count {
 
 /// Events and drops that workers counted.
 ///
-/// Counts of the same program and name add up. Counts keep the order in which they were first
+/// Counts with the same program and name are added up. The order is that in which counts were first
 /// added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     events: Vec<Count>,
     drops: Vec<Count>,
-    /// The program whose counts are being added.
+    /// The program whose counts are currently being added, or `None` for unlabelled counts.
     program: Option<&'static str>,
 }
 
@@ -71,7 +71,8 @@ impl Tally {
         add(&mut self.events, self.program, name, count);
     }
 
-    /// Adds `count` packets that were dropped for one reason. The summary omits reasons with 0.
+    /// Adds `count` packets that were dropped for one reason. The summary omits reasons whose count
+    /// is 0.
     pub fn drop(&mut self, reason: &'static str, count: u64) {
         add(&mut self.drops, self.program, reason, count);
     }
@@ -84,13 +85,13 @@ impl Tally {
         self.program = outer;
     }
 
-    /// Removes all counts, but keeps the memory.
+    /// Removes all counts, but keeps the allocated memory for reuse.
     pub(crate) fn clear(&mut self) {
         self.events.clear();
         self.drops.clear();
     }
 
-    /// Adds all counts of `other`.
+    /// Adds all counts of `other` to the counts with the same program and name.
     pub(crate) fn merge(&mut self, other: &Self) {
         for one in &other.events {
             add(&mut self.events, one.program, one.name, one.count);

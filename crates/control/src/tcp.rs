@@ -1,4 +1,4 @@
-//! A program of one application on TCP.
+//! A program that consists of one application on TCP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,8 +19,8 @@ use crate::program::{
 };
 use crate::run::serve;
 
-/// A [`Program`] of one TCP application. Each worker has its own instance. [`tcp()`](crate::tcp())
-/// makes and serves such a program.
+/// A [`Program`] that serves one TCP application. Each worker runs its own instance of the
+/// application. [`tcp()`](crate::tcp()) creates and serves such a program.
 pub struct Tcp<A, F> {
     make: F,
     config: Config,
@@ -33,8 +33,8 @@ where
     A: Application + Named,
     F: Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
 {
-    /// Makes the program. `make` makes the application of a worker, before rights are given up. The
-    /// contents that it adds are prepared before the first client connects.
+    /// Creates the program. `make` creates the application of each worker, before rights are given
+    /// up. Contents that `make` adds are prepared before the first client connects.
     pub fn new(make: F) -> Self {
         Self {
             make,
@@ -50,8 +50,8 @@ where
         Self { config, ..self }
     }
 
-    /// Sets the command in the line `try` of the start block. It gets one of the server's addresses
-    /// and the port.
+    /// Sets the function that returns the command in the start block's line `try`, from one of the
+    /// server's addresses and the port.
     #[must_use]
     pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
         Self {

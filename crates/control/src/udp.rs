@@ -1,4 +1,4 @@
-//! A program of one service on UDP.
+//! A program that consists of one service on UDP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -16,8 +16,8 @@ use crate::new_worker::NewWorker;
 use crate::program::{Counted, Listening, Program, StartError, Tally, WorkerContext};
 use crate::run::serve;
 
-/// A [`Program`] of one UDP service. Each worker has its own instance. [`udp()`](crate::udp())
-/// makes and serves such a program.
+/// A [`Program`] that serves one UDP service. Each worker runs its own instance of the service.
+/// [`udp()`](crate::udp()) creates and serves such a program.
 pub struct Udp<S, F> {
     make: F,
     try_command: fn(&IpAddr, u16) -> String,
@@ -29,7 +29,7 @@ where
     S: Service + Named,
     F: Fn(&mut NewWorker<S::Message>) -> Result<S, StartError> + Sync,
 {
-    /// Makes the program. `make` makes the service of a worker, before rights are given up.
+    /// Creates the program. `make` creates the service of each worker, before rights are given up.
     pub fn new(make: F) -> Self {
         Self {
             make,
@@ -38,8 +38,8 @@ where
         }
     }
 
-    /// Sets the command in the line `try` of the start block. It gets one of the server's addresses
-    /// and the port.
+    /// Sets the function that returns the command in the start block's line `try`, from one of the
+    /// server's addresses and the port.
     #[must_use]
     pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
         Self {

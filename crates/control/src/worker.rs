@@ -15,7 +15,7 @@ use crate::program::{PreparedPackets, Program, Tally, WorkerContext};
 use crate::publisher::Publisher;
 use crate::rights::{GivenUp, Kind, Rights};
 
-/// Everything that a worker takes to its thread.
+/// Everything that is passed to a worker's thread.
 pub(crate) struct Worker<'a, P> {
     pub(crate) program: &'a P,
     /// Name of the interface, for messages.
@@ -29,7 +29,7 @@ pub(crate) struct Worker<'a, P> {
     pub(crate) published: &'a Published,
 }
 
-/// The report of a worker before it serves.
+/// The report of a worker that is ready to serve.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     /// Facts about the port, for the start block.
@@ -54,14 +54,14 @@ impl Ready {
 pub(crate) struct Ended {
     pub(crate) counters: PortCounters,
     pub(crate) tally: Tally,
-    /// Counts of the faults of received and of sent frames, with `--fault`.
+    /// Counts of the faults in received and in sent frames, if `--fault` was given.
     pub(crate) faults: Option<(FaultCounters, FaultCounters)>,
-    /// The result of the capture, with `--pcap`.
+    /// The result of the capture, if `--pcap` was given.
     pub(crate) capture: Option<PcapSummary>,
 }
 
 impl<P: Program> Worker<'_, P> {
-    /// Opens the port, prepares the transports, and calls `ready`. If that returns true, serves
+    /// Opens the port, prepares the transports, and calls `ready`. If `ready` returns true, serves
     /// until `stop` is set.
     pub(crate) fn work(
         self,
@@ -81,8 +81,8 @@ impl<P: Program> Worker<'_, P> {
             published: self.published,
             stop,
         };
-        // Only this match knows the type of the port. All code below is generic and compiled once
-        // per type.
+        // Only this match depends on the type of the port. The code that it calls is generic, and
+        // compiled once per type.
         match port {
             AnyPort::Xdp(port) => stage.observe(port, ready),
             AnyPort::Tap(port) => stage.observe(port, ready),
@@ -90,7 +90,7 @@ impl<P: Program> Worker<'_, P> {
     }
 }
 
-/// A worker whose port is open.
+/// What a worker still needs after its port has been opened, apart from the port.
 struct Stage<'a, P> {
     program: &'a P,
     interface: &'a str,
@@ -105,8 +105,8 @@ struct Stage<'a, P> {
 }
 
 impl<P: Program> Stage<'_, P> {
-    /// Wraps the port in the requested faults and capture. The capture is outside, so it shows the
-    /// frames that the server sees.
+    /// Wraps the port to inject faults and to capture frames, as requested. The capture is the
+    /// outer layer, so it shows the frames that the server sees.
     fn observe<Q: Port>(
         mut self,
         mut port: Q,
@@ -116,7 +116,8 @@ impl<P: Program> Stage<'_, P> {
             return self.serve(&mut port, ready);
         }
         if self.fault.is_some() {
-            // Faults act on single frames, so super-segments are off. The line `faults` says so.
+            // Faults act on single frames, so super-segments are off. The line `faults` in the
+            // start block says so.
             self.summary.retain(|(name, _)| *name != "segmentation");
         }
         let faulty = Fault::new(port, self.fault.as_ref());
@@ -139,7 +140,8 @@ impl<P: Program> Stage<'_, P> {
             .map_err(Error::Start)?;
         let host = self.context.host(&port.capabilities());
         let bell = self.context.bell.clone();
-        // The first clock of a process takes some milliseconds to calibrate.
+        // Calibrating the first clock of a process takes some milliseconds, so this comes before
+        // the worker is ready.
         let clock = TscClock::new();
         let given_up = self.rights.give_up(Kind::Worker)?;
         let prepared = self.program.prepared(&transports);
@@ -209,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Makes a worker that stops as soon as it serves.
+    /// Creates a worker that stops as soon as it serves.
     fn stage(index: u32, own: bool) -> Stage<'static, Idle> {
         Stage {
             program: &Idle,
@@ -236,8 +238,8 @@ mod tests {
         }
     }
 
-    /// Runs a worker and returns the number of frames that it sends. The calling thread gives up
-    /// its rights.
+    /// Runs a worker on the calling thread, which gives up its rights. Returns the number of frames
+    /// that the worker sends.
     fn sent_at_start(index: u32, own: bool, serve: bool) -> usize {
         let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
         let ended = stage(index, own).serve(&mut port, |_| serve).unwrap();

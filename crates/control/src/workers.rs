@@ -1,4 +1,4 @@
-//! The control thread's view of the workers, from start to end.
+//! The states of the workers, as the control thread tracks them.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,8 +16,8 @@ pub(crate) enum Event {
     Ended(Box<Result<Ended, Error>>),
 }
 
-/// Runs a worker's thread and reports two events. The worker serves when its gate opens, and ends
-/// when the gate is dropped.
+/// Runs on a worker's thread and reports two events: that the worker is ready, and that it has
+/// ended. The worker serves when its gate opens, and ends when the gate is dropped.
 pub(crate) fn work<P: Program>(
     worker: Worker<'_, P>,
     gate: &mpsc::Receiver<()>,
@@ -29,13 +29,13 @@ pub(crate) fn work<P: Program>(
         report(Event::Ready(index, ready));
         gate.recv().is_ok()
     };
-    // Where panics unwind, a panic is reported like any other end.
+    // If panics unwind, a panic is reported like any other end of the worker.
     let outcome = catch_unwind(AssertUnwindSafe(|| worker.work(ready, stop)))
         .unwrap_or(Err(Error::Panicked { worker: index }));
     report(Event::Ended(Box::new(outcome)));
 }
 
-/// The states of all workers, and their gates.
+/// The states of all workers, and the gates that let them serve.
 ///
 /// # Calling contract
 /// [`add`](Self::add) each worker, then call [`handle_event`](Self::handle_event) until
@@ -55,7 +55,7 @@ pub(crate) struct Workers<'a> {
 }
 
 impl<'a> Workers<'a> {
-    /// Makes an empty set of workers, which stop when `stop` is set.
+    /// Creates an empty set of workers, which will stop when `stop` is set.
     pub(crate) fn new(stop: &'a AtomicBool) -> Self {
         Self {
             ready: Vec::new(),
@@ -76,8 +76,8 @@ impl<'a> Workers<'a> {
         opened
     }
 
-    /// Handles a worker's event. When all workers are ready and none has failed, returns their
-    /// reports, ordered by worker number.
+    /// Handles a worker's event. When all workers have become ready and none has failed, returns
+    /// their reports, ordered by worker number.
     pub(crate) fn handle_event(&mut self, event: Event) -> Option<Vec<Ready>> {
         match event {
             Event::Ready(index, ready) => {
@@ -100,7 +100,7 @@ impl<'a> Workers<'a> {
         None
     }
 
-    /// Opens the gates, so that the workers serve.
+    /// Opens the gates, so that the workers begin to serve.
     pub(crate) fn serve(&mut self) {
         self.started = Some(Instant::now());
         for gate in &self.gates {

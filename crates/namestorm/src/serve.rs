@@ -1,4 +1,4 @@
-//! Runs a complete server program for one zone and one hook.
+//! A complete program for one zone and one hook.
 
 use std::process::ExitCode;
 

@@ -7,13 +7,14 @@ use std::sync::mpsc::Sender;
 use crate::live::{Published, Snapshot, snapshot};
 use crate::workers::Event;
 
-/// A message to the thread that owns a server.
+/// A message to the thread that owns an embedded server.
 pub(super) enum Message {
     Worker(Event),
     Stop,
 }
 
-/// Reads the live counters of an embedded server, and can stop it. Clones refer to the same server.
+/// A handle that reads the live counters of an embedded server and can stop the server. All clones
+/// refer to the same server.
 #[derive(Clone, Debug)]
 pub struct Handle {
     stopper: Stopper,
@@ -30,20 +31,20 @@ impl Handle {
     }
 
     /// Returns the counts of the workers. Each worker publishes its counts between two batches, at
-    /// most once in 100 ms, and also while it is idle. A reader never delays a worker. The last
-    /// counts remain after the end.
+    /// most once in 100 ms, and also while it is idle. A reader never delays a worker. After the
+    /// server has ended, the last counts remain available.
     pub fn snapshot(&self) -> Snapshot {
         snapshot(&self.published)
     }
 
-    /// Begins a graceful shutdown, like SIGTERM with [`serve`](crate::serve). Returns at once; the
-    /// server's future is ready at the end. A second call has no effect.
+    /// Begins a graceful shutdown, like SIGTERM with [`serve`](crate::serve). Returns immediately;
+    /// the server's future completes when the server has ended. A second call has no effect.
     pub fn stop(&self) {
         self.stopper.stop();
     }
 }
 
-/// Asks the owning thread to stop, at most once.
+/// Asks the owning thread to stop the server, at most once.
 #[derive(Clone, Debug)]
 pub(super) struct Stopper(Arc<(AtomicBool, Sender<Message>)>);
 
@@ -70,12 +71,13 @@ impl StopOnDrop {
         Self(Some(stopper.clone()))
     }
 
-    /// Makes a value that does not stop any server.
+    /// Creates a value that does not stop any server.
     pub(super) fn disarmed() -> Self {
         Self(None)
     }
 
-    /// Lets the server continue, because another future owns it now.
+    /// Lets the server continue when this value is dropped, because another future now owns the
+    /// server.
     pub(super) fn disarm(&mut self) {
         self.0 = None;
     }

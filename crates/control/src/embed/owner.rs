@@ -1,5 +1,5 @@
-//! The thread that owns an embedded server. It opens the interface, watches the workers, and
-//! removes at the end what it made.
+//! The thread that owns an embedded server. The thread opens the interface, watches the workers,
+//! and at the end removes what it created.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -25,11 +25,11 @@ use crate::summary::Summary;
 use crate::worker::Ready;
 use crate::workers::Workers;
 
-/// Serializes the opening of interfaces. Opening picks free names and addresses, and disables
-/// libbpf's printing for a while.
+/// Allows one thread at a time to open an interface. Opening chooses free names and addresses, and
+/// temporarily disables libbpf's messages for the whole process.
 static OPENING: Mutex<()> = Mutex::new(());
 
-/// Signals that a thread raises by its own faults. They must not be blocked.
+/// Signals caused by a thread's own faults, such as SIGSEGV, which must not be blocked.
 const FAULTS: [Signal; 7] = [
     Signal::SIGABRT,
     Signal::SIGBUS,
@@ -40,12 +40,12 @@ const FAULTS: [Signal; 7] = [
     Signal::SIGTRAP,
 ];
 
-/// The parts of a server that its own thread takes over.
+/// The parts of a server that move to the owning thread.
 pub(super) struct Owner<P> {
     args: ServeArgs,
     program: P,
     inbox: Receiver<Message>,
-    /// The sender with which the workers reach `inbox`.
+    /// The sending end of `inbox`, which the workers' threads clone.
     outbox: Sender<Message>,
     stopper: Stopper,
     started: oneshot::Sender<Result<Server, Error>>,
@@ -68,8 +68,8 @@ impl<P: Program> Owner<P> {
         (owner, starting)
     }
 
-    /// Serves from the start to the end. The future of the end is ready after the interface
-    /// is closed.
+    /// Runs the server from start to end. The future for the end completes after the interface is
+    /// closed.
     pub(super) fn run(self) {
         let Self { started, .. } = self;
         let (end, ended) = oneshot::channel();
@@ -99,8 +99,8 @@ impl<P: Program> Owner<P> {
     }
 }
 
-/// Serves until a message in `inbox` asks to stop. Returns `None` if that was before all workers
-/// were ready. `begun` gets the start block when all workers serve.
+/// Serves until a message in `inbox` asks the server to stop. Returns `None` if the message arrived
+/// before all workers were ready. `begun` receives the start block when all workers serve.
 fn serve<P: Program>(
     args: &ServeArgs,
     program: &P,
@@ -129,7 +129,8 @@ fn serve<P: Program>(
         stop: &stop,
     };
     let outcome = thread::scope(|scope| {
-        // An error means that the watching thread has ended. Then the gates are dropped as well.
+        // An error means that the owning thread has ended, which also drops the gates and so stops
+        // the workers.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
         let mut workers = launch.start(scope, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&rights, ready), ready);
@@ -141,8 +142,8 @@ fn serve<P: Program>(
     Ok(outcome.map(|(started, ended)| Summary::new(started, &ended)))
 }
 
-/// Watches the workers until they have ended. When all workers are ready, lets them serve and
-/// passes the `facts` to `begun`.
+/// Watches the workers until they have ended. When all workers are ready, opens their gates and
+/// passes the result of `facts` to `begun`.
 fn watch(
     workers: &mut Workers<'_>,
     inbox: &Receiver<Message>,
@@ -184,8 +185,8 @@ fn worker_lines(rights: &Rights, ready: &[Ready]) -> Vec<(&'static str, String)>
     rights.lines_of_workers(sum)
 }
 
-/// Blocks all signals except faults on this thread and on the workers, which inherit this. A signal
-/// handler would otherwise run in a worker's sandbox.
+/// Blocks all signals except faults on this thread and on the workers, which inherit its signal
+/// mask. Otherwise a signal handler could run in a worker's sandbox.
 fn block_signals() -> std::io::Result<()> {
     let mut others = SigSet::all();
     for fault in FAULTS {

@@ -13,7 +13,8 @@ use crate::program::Listening;
 use crate::report::Block;
 use crate::summary::Summary;
 
-/// A server that is starting. The future is ready when the server serves.
+/// A server that is starting. The future completes when the server is ready to serve, or with an
+/// error.
 ///
 /// Dropping the future stops the server, without waiting for its end.
 #[derive(Debug)]
@@ -34,10 +35,10 @@ impl Starting {
         }
     }
 
-    /// Returns a future that is ready with this error.
+    /// Returns a future that immediately completes with this error.
     pub(super) fn failed(error: Error) -> Self {
         let (refused, started) = oneshot::channel();
-        // This cannot fail, because the receiver exists.
+        // Sending cannot fail, because the receiver still exists.
         let _ = refused.send(Err(error));
         Self {
             started,
@@ -45,7 +46,7 @@ impl Starting {
         }
     }
 
-    /// Blocks the thread until the server serves.
+    /// Blocks the calling thread until the server serves.
     ///
     /// # Errors
     /// If the server cannot start.
@@ -72,7 +73,7 @@ impl Future for Starting {
     }
 }
 
-/// A running server. The future is ready when the server has ended.
+/// A running server. The future completes when the server has ended.
 ///
 /// Dropping the future stops the server, without waiting for its end.
 #[derive(Debug)]
@@ -102,8 +103,8 @@ impl Server {
     }
 
     /// Returns the start block: version, content, device, driver mode, copy or zero-copy,
-    /// addresses, rights, and commands to try. Print or log it, because it also names everything
-    /// that the system refused.
+    /// addresses, rights, and commands to try. You should print or log the block, because it also
+    /// names everything that the system refused.
     pub fn facts(&self) -> &Block {
         &self.facts
     }
@@ -113,12 +114,12 @@ impl Server {
         &self.listening
     }
 
-    /// Returns a handle for any thread, which reads live counters and stops the server.
+    /// Returns a handle that any thread can use to read live counters and to stop the server.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Blocks the thread until the server has ended.
+    /// Blocks the calling thread until the server has ended.
     ///
     /// # Errors
     /// If the server ended without a request to stop.
@@ -146,7 +147,7 @@ impl Future for Server {
     }
 }
 
-/// Makes the error for a panic of the thread that watches the workers, maybe in a hook of the
+/// Returns the error for a panic on the thread that watches the workers, possibly in a hook of the
 /// program.
 fn owner_gone() -> Error {
     Error::System {

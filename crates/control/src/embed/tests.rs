@@ -1,4 +1,4 @@
-//! Servers in this process. Each test has its own network namespace, and needs root.
+//! Tests servers in this process. Each test runs in its own network namespace, and needs root.
 
 use std::future::Future;
 use std::net::{IpAddr, UdpSocket};
@@ -19,24 +19,24 @@ use super::*;
 use crate::Summary;
 use crate::program::{StartError, Tally, WorkerContext};
 
-/// A test fails if it waits longer.
+/// Maximum time to wait for a server, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The served port. The program answers nothing.
+/// The served port. The test program sends no answers.
 const PORT: u16 = 7;
 
-/// The way in which a test program fails.
+/// How the test program fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
     /// A worker cannot be prepared.
     Refuses,
-    /// A worker panics at the first frame.
+    /// A worker panics when it receives its first frame.
     Panics,
 }
 
 struct Probe {
     fault: Fault,
-    /// Thread id of the worker.
+    /// Thread ID of the worker.
     thread: Arc<AtomicI32>,
 }
 
@@ -85,7 +85,7 @@ impl Program for Probe {
     }
 }
 
-/// Fields of the status of a thread of this process: user, capabilities, seccomp and blocked
+/// Returns fields of the status of a thread: user IDs, capabilities, seccomp mode and blocked
 /// signals.
 fn status(thread: i32) -> [String; 4] {
     let path = format!("/proc/self/task/{thread}/status");
@@ -107,13 +107,12 @@ fn start(device: &str, fault: Fault) -> Starting {
     embed(ServeArgs::on(device.parse().unwrap()), probe(fault))
 }
 
-/// Moves this thread into its own network namespace. Returns `false` without the right to
-/// do so.
+/// Moves this thread into a new network namespace. Returns `false` if it has no right to do so.
 fn enter_namespace() -> bool {
     geteuid().is_root() && unshare(CloneFlags::CLONE_NEWNET).is_ok()
 }
 
-/// Whether this thread's network namespace has the interface.
+/// Whether the interface exists in this thread's network namespace.
 fn exists(name: &str) -> bool {
     let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let mut names = devices.lines().filter_map(|line| line.split_once(':'));
@@ -128,7 +127,7 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Sends a datagram to the server. At least its ARP request arrives.
+/// Sends a datagram to the server, so that the server receives at least an ARP request.
 fn send_to(server: &Server) {
     let ip = server.listening().addresses[0];
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -163,7 +162,7 @@ fn ended(server: Server) -> Result<Summary, Error> {
     in_time("the server ends", || server.wait())
 }
 
-/// Waits for a future on a runtime without timers and I/O, which are not needed.
+/// Waits for a future on a runtime without timers and I/O, to show that the future needs neither.
 fn block_on<F>(what: &str, future: F) -> F::Output
 where
     F: Future<Output: Send> + Send + 'static,
@@ -194,7 +193,7 @@ fn a_handle_reads_live_counts_and_stops_the_server() {
     assert_eq!(snapshot.workers().len(), 1);
     let received = snapshot.port().rx_frames;
     assert_eq!(snapshot.tally().of("frames"), Some(received));
-    // An idle worker publishes its counts, too.
+    // An idle worker also publishes its counts.
     for _ in 0..5 {
         thread::sleep(Duration::from_millis(100));
         eventually("a fresh snapshot", || {
@@ -313,7 +312,7 @@ fn dropping_a_future_stops_the_server() {
     drop(server);
     eventually("the device is gone", || !exists("dropped"));
     assert_eq!(handle.snapshot().workers().len(), 1);
-    // Drops the future at different times while the server starts.
+    // Drops the future after different delays, while the server is starting.
     for delay in [0, 1, 10, 100] {
         let starting = start("tap:dropped", Fault::None);
         thread::sleep(Duration::from_millis(delay));
@@ -321,7 +320,7 @@ fn dropping_a_future_stops_the_server() {
         thread::sleep(Duration::from_millis(20));
         eventually("the device is gone", || !exists("dropped"));
     }
-    // An aborted task drops its future.
+    // Aborting a task drops its future, which stops the server.
     let starting = start("tap:dropped", Fault::None);
     let is_cancelled = block_on("the task ends", async {
         let task = tokio::spawn(starting.await.unwrap());

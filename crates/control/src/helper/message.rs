@@ -1,4 +1,4 @@
-//! Messages between the two processes: text, with descriptors beside it.
+//! Messages between the server and the helper process: JSON text, and file descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,16 +14,16 @@ use serde::de::DeserializeOwned;
 
 /// Maximum number of descriptors in one message. The kernel allows 253.
 const MOST_DESCRIPTORS: usize = 64;
-/// Maximum size of one message in bytes. A start block with a few hundred addresses takes a tenth
-/// of this.
+/// Maximum size of one message in bytes. A start block with a few hundred addresses needs only a
+/// tenth of this.
 const MOST_BYTES: usize = 128 << 10;
 
-/// Sends `message` without descriptors.
+/// Sends `message` as text, without descriptors.
 pub(super) fn send(socket: BorrowedFd<'_>, message: &impl Serialize) -> io::Result<()> {
     send_with(socket, &serde_json::to_vec(message)?, &[])
 }
 
-/// Receives a message of [`send`]. Returns `None` if the other end is closed.
+/// Receives a message that [`send`] has sent. Returns `None` if the other end is closed.
 pub(super) fn receive<M: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<M>> {
     let mut bytes = vec![0; MOST_BYTES];
     let len = receive_with(socket, &mut bytes, &mut Vec::new())?;
@@ -64,7 +64,7 @@ pub(super) fn drain(socket: BorrowedFd<'_>) {
     loop {
         match receive_with(socket, &mut [0], &mut Vec::new()) {
             Ok(0) => return,
-            // Descriptors that this process has no room for are discarded as well.
+            // Descriptors beyond the process's limit are lost, which does not matter here.
             Err(error) if error.raw_os_error() != Some(libc::EMFILE) => return,
             _ => {}
         }
@@ -105,7 +105,8 @@ fn receive_with(
             descriptors.extend(come);
         }
     }
-    // The kernel closes descriptors beyond the process's limit and does not deliver them again.
+    // The kernel has closed descriptors beyond the process's limit, so they cannot be received
+    // again.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(Errno::MFILE.into());
     }
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn a_message_arrives_whole_or_is_refused() {
         let (here, there) = socket_pair().unwrap();
-        // The quotes of the JSON string take two bytes.
+        // The quotation marks of the JSON string take two bytes.
         let longest = "x".repeat(MOST_BYTES - 2);
         for text in ["", "some text", &longest] {
             send(here.as_fd(), &text).unwrap();
@@ -151,8 +152,8 @@ mod tests {
         assert!(receive::<String>(there.as_fd()).unwrap().is_none());
     }
 
-    /// Makes two ends and sends the second one a message with more descriptors than it takes at
-    /// once. Its receive timeout is 2 s.
+    /// Creates two connected sockets, and sends the second one a message with too many descriptors.
+    /// The second one's receive timeout is 2 s.
     fn too_many_on_their_way() -> (OwnedFd, OwnedFd) {
         const SENT: usize = 2 * MOST_DESCRIPTORS;
         let (here, there) = socket_pair().unwrap();
@@ -184,7 +185,8 @@ mod tests {
             drop(here);
         });
         drain(there.as_fd());
-        // Only the end of the stream is left, so receiving does not block.
+        // Everything else has been drained, so receiving finds the end of the stream without
+        // blocking.
         set_socket_timeout(&there, Timeout::Recv, Some(Duration::from_micros(1))).unwrap();
         assert!(receive::<String>(there.as_fd()).unwrap().is_none());
         closing.join().unwrap();

@@ -7,7 +7,7 @@ use std::io;
 use nix::sys::signal::SigSet;
 use nix::unistd::{ForkResult, fork};
 
-/// The two processes after the fork.
+/// The process in which the fork returned.
 pub(super) enum Side {
     Server,
     Helper,
@@ -18,8 +18,8 @@ pub(super) fn split() -> io::Result<Side> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("the process has threads already"));
     }
-    // SAFETY: this is the only thread of the process, so no other thread can hold a lock that the
-    // new process would wait for.
+    // SAFETY: this is the only thread of the process. No other thread can hold a lock on which the
+    // new process would wait forever.
     match unsafe { fork() }? {
         ForkResult::Parent { .. } => Ok(Side::Server),
         ForkResult::Child => Ok(Side::Helper),

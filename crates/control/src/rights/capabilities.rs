@@ -1,4 +1,4 @@
-//! All five capability sets of the calling thread.
+//! Reduces the five capability sets of the calling thread.
 
 use rustix::io::{self, Errno};
 use rustix::thread::{
@@ -6,7 +6,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
-/// Upper bound of capability numbers.
+/// Upper bound of capability numbers (exclusive).
 const MOST: u32 = u64::BITS;
 
 /// Removes every capability from the thread's bounding set, so that executing a program cannot

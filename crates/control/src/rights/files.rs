@@ -8,8 +8,8 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
-/// The newest Landlock version that this code knows. An older kernel also protects files, but has
-/// no rules for sockets and signals. Seccomp blocks those anyway.
+/// The newest Landlock version that this code supports. An older kernel also protects files, but
+/// does not support rules for sockets and signals. Seccomp blocks the calls for these anyway.
 const VERSION: ABI = ABI::V6;
 
 /// The file rules of one kind of thread.
@@ -17,7 +17,7 @@ const VERSION: ABI = ABI::V6;
 pub(super) struct Files(RulesetCreated);
 
 impl Files {
-    /// Makes rules that allow reading below `readable`, and nothing else.
+    /// Creates rules that allow only reading below `readable`.
     pub(super) fn reading_below(readable: &[PathBuf]) -> Result<Self, RulesetError> {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -26,7 +26,7 @@ impl Files {
             .scope(Scope::from_all(VERSION))?
             .create()?;
         for path in readable {
-            // A path that cannot be opened now, with all rights, cannot be read later either.
+            // A path that cannot be opened now, with all rights, could not be read later either.
             if let Ok(opened) = PathFd::new(path) {
                 let reading = AccessFs::ReadFile | AccessFs::ReadDir;
                 rules = rules.add_rule(PathBeneath::new(opened, reading))?;
@@ -35,7 +35,8 @@ impl Files {
         Ok(Self(rules))
     }
 
-    /// Confines the calling thread permanently. Returns `false` if the kernel has no Landlock.
+    /// Permanently applies the rules to the calling thread. Returns `false` if the kernel does not
+    /// support Landlock.
     pub(super) fn apply(&self) -> io::Result<bool> {
         let status = self.0.try_clone()?.restrict_self();
         Ok(status.map_err(io::Error::other)?.ruleset != RulesetStatus::NotEnforced)

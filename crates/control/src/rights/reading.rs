@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
-/// Maximum number of files that a warning names. It counts the others.
+/// Maximum number of files that a warning names. Further files are only counted.
 const NAMED: usize = 3;
 
-/// Files that the calling thread may not read; at least one.
+/// Files that the calling thread may not read. There is at least one.
 pub(super) struct Unreadable<'a> {
     named: Vec<&'a Path>,
     count: usize,
 }
 
 impl<'a> Unreadable<'a> {
-    /// Asks the kernel about each of `files`, with the current rights of the calling thread. Opens
-    /// none of them. Returns `None` if the thread may read all of them.
+    /// Finds those of `files` that the calling thread may not read with its current rights. No file
+    /// is opened. Returns `None` if the thread may read all files.
     pub(super) fn among(files: &'a [PathBuf]) -> Option<Self> {
         let mut found = Self {
             named: Vec::new(),

@@ -1,5 +1,5 @@
-//! Seccomp: a short list of allowed system calls for each kind of thread. A few other calls fail.
-//! Any further call kills the process.
+//! Seccomp: a short list of allowed system calls for each kind of thread. A few other calls fail
+//! with an error, and any call that is not listed kills the process.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use super::table::{Argument, Call, Kind, REFUSED, system_calls};
 /// A compiled list of system calls.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    /// Makes the calls of [`REFUSED`] fail and lets all others pass.
+    /// Makes the calls of [`REFUSED`] fail and allows all other calls.
     refusing: BpfProgram,
-    /// Kills the process on a call that is on neither list. The kernel applies the stricter of the
-    /// two filters.
+    /// Kills the process on a call that is on neither list. The kernel applies both filters, and
+    /// the stricter result takes effect.
     killing: BpfProgram,
     calls: usize,
 }
@@ -34,20 +34,21 @@ impl Filter {
         })
     }
 
-    /// Confines the calling thread permanently.
+    /// Permanently applies both filters to the calling thread.
     pub(super) fn apply(&self) -> Result<(), seccompiler::Error> {
         apply_filter(&self.refusing)?;
-        // This comes last, because no list allows installing a filter.
+        // This filter comes last, because it forbids installing further filters.
         apply_filter(&self.killing)
     }
 
-    /// Number of system calls on the list.
+    /// Returns the number of allowed system calls.
     pub(super) fn calls(&self) -> usize {
         self.calls
     }
 }
 
-/// Compiles a filter that applies `listed` to these calls and `other` to all others.
+/// Compiles a filter that takes action `listed` for these calls and action `other` for all other
+/// calls.
 fn program<'a>(
     calls: impl Iterator<Item = &'a Call>,
     listed: SeccompAction,
@@ -61,7 +62,7 @@ fn program<'a>(
     SeccompFilter::new(rules, other, listed, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// Returns the rules of which at least one must match.
+/// Returns the rules for a condition, which holds if at least one rule matches.
 fn alternatives(argument: Argument) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |place, width, operator, value| {
         SeccompRule::new(vec![SeccompCondition::new(place, width, operator, value)?])

@@ -1,16 +1,16 @@
 //! Files and system calls that each kind of thread may still use after it has given up its rights.
-//! They are named here and nowhere else.
+//! All of them are listed in this module.
 //!
-//! Open descriptors need no entry here: queues, captures, standard error, the helper's socket. A
-//! feature that opens files or sockets while the server runs adds its paths to
-//! [`Table::for_server`] and its calls to [`system_calls`].
+//! Descriptors that are already open need no entry here, such as those of queues, captures and
+//! standard error. A feature that opens files or sockets while the server runs must add its paths
+//! to [`Table::for_server`] and its calls to [`system_calls`].
 
 use std::path::PathBuf;
 
 use libc::c_long;
 use rustix::thread::CapabilitySet;
 
-/// A kind of thread.
+/// A kind of thread, each with its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A thread that handles packets from the network.
@@ -21,19 +21,19 @@ pub(crate) enum Kind {
     Helper,
 }
 
-/// The parts that depend on the configuration.
+/// The permissions that depend on the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     /// Paths below which the control thread may read. No other thread may open a file.
     readable: Vec<PathBuf>,
-    /// Files that the content was read from.
+    /// Files that the content was read from, which the server's user should be able to read again.
     files: Vec<PathBuf>,
-    /// Capabilities that the helper keeps.
+    /// Capabilities that the helper keeps, to remove an interface at the end.
     helper_keeps: CapabilitySet,
 }
 
 impl Table {
-    /// Returns the table of a server whose content was read from `files`, below the paths
+    /// Returns the table for a server whose content was read from `files`, below the paths
     /// `readable`.
     pub(crate) fn for_server(readable: Vec<PathBuf>, files: Vec<PathBuf>) -> Self {
         Self {
@@ -43,7 +43,8 @@ impl Table {
         }
     }
 
-    /// Returns the table of the helper process, which may have an interface to remove.
+    /// Returns the table for the helper process. `made_interface` says whether the helper has to
+    /// remove an interface at the end.
     pub(crate) fn for_helper(made_interface: bool) -> Self {
         Self {
             helper_keeps: if made_interface {
@@ -97,14 +98,14 @@ pub(super) struct Call {
     pub(super) argument: Option<Argument>,
 }
 
-/// A condition on an argument, whose position is the first value.
+/// A condition on an argument of a call. The first value is the argument's position, from 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Argument {
-    /// The argument has one of these values.
+    /// The argument must be one of these values.
     OneOf(u8, &'static [u64]),
-    /// The argument has none of these bits.
+    /// None of these bits may be set in the argument.
     Without(u8, u64),
-    /// The argument is the id of this process.
+    /// The argument must be the ID of this process.
     ThisProcess(u8),
 }
 
@@ -122,17 +123,17 @@ const fn only(number: c_long, argument: Argument) -> Call {
     }
 }
 
-/// Memory is never made executable, so no new code can run.
+/// Forbids making memory executable, so that injected code cannot run.
 const NOT_EXECUTABLE: Argument = Argument::Without(2, libc::PROT_EXEC as u64);
 
-// linux/sockios.h, linux/if_packet.h
+// Constants from linux/sockios.h and linux/if_packet.h.
 const SIOCGIFFLAGS: u64 = 0x8913;
 const SIOCGIFINDEX: u64 = 0x8933;
 const SIOCETHTOOL: u64 = 0x8946;
 const PACKET_QDISC_BYPASS: u64 = 20;
 
-/// Calls of the C library and the standard library: memory, locks, time, log lines, the end of a
-/// thread, and `abort`.
+/// Calls that the C library and the standard library make on every thread: memory, locks, time, log
+/// lines, the end of a thread, `abort`.
 const EVERYWHERE: &[Call] = &[
     any(libc::SYS_read),
     any(libc::SYS_write),
@@ -150,8 +151,8 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_clock_nanosleep),
     any(libc::SYS_nanosleep),
     any(libc::SYS_sched_yield),
-    // The C library asks for the number of CPUs when it needs another memory arena. From version
-    // 2.41 on, it also does so for a new random state.
+    // The C library asks for the number of CPUs when it needs another memory arena. Since version
+    // 2.41, it also does so for a new random state.
     any(libc::SYS_sched_getaffinity),
     any(libc::SYS_getrandom),
     any(libc::SYS_getpid),
@@ -164,16 +165,17 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_sigaltstack),
     any(libc::SYS_exit),
     any(libc::SYS_exit_group),
-    // tokio's signal handler may run on any thread. Wake-ups of the rings use these calls, too.
+    // For tokio's signal handler, which may run on any thread. Wake-ups of the rings use the same
+    // calls.
     any(libc::SYS_sendto),
     any(libc::SYS_recvfrom),
 ];
 
 /// Calls that fail with `EACCES` instead of killing the process.
 ///
-/// When the C library gives memory of an arena back, it tries to open
+/// When the C library returns memory of an arena to the kernel, it tries to open
 /// `/proc/sys/vm/overcommit_memory`. With `RUST_BACKTRACE`, a panic asks for the current folder and
-/// the program's path. Both work without these calls.
+/// the program's path. The C library and the panic continue if these calls fail.
 pub(super) const REFUSED: &[Call] = &[
     only(
         libc::SYS_openat,
@@ -189,8 +191,8 @@ pub(super) const REFUSED: &[Call] = &[
     any(libc::SYS_readlinkat),
 ];
 
-/// Calls of ports: waiting, tap devices and super-segments. A port also asks whether its device
-/// still cuts super-segments.
+/// Calls of ports: for waiting, TAP devices and super-segments. A port also asks whether its device
+/// still segments super-segments.
 const WORKER: &[Call] = &[
     any(libc::SYS_ppoll),
     any(libc::SYS_readv),
@@ -206,7 +208,7 @@ const WORKER: &[Call] = &[
     ),
 ];
 
-/// Waiting for events and for the end of the helper.
+/// Calls to wait for events and for the end of the helper.
 const CONTROL: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
     any(libc::SYS_epoll_wait),
@@ -216,7 +218,7 @@ const CONTROL: &[Call] = &[
     any(libc::SYS_shutdown),
 ];
 
-/// Waiting for the end of the server, and removing an interface.
+/// Calls to wait for the end of the server, and to remove an interface.
 const HELPER: &[Call] = &[
     any(libc::SYS_recvmsg),
     any(libc::SYS_sendmsg),

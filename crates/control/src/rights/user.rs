@@ -10,14 +10,14 @@ use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread
 
 use crate::error::Error;
 
-/// The unprivileged user that every system has.
+/// The unprivileged user that exists on practically every system.
 const NOBODY: &str = "nobody";
 
-/// `--user NAME[:GROUP]`.
+/// The value of `--user`: `NAME[:GROUP]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserSpec {
     user: String,
-    /// Without a group, the user's own group applies.
+    /// The group, or `None` for the user's primary group.
     group: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl FromStr for UserSpec {
     }
 }
 
-/// A user and a group, by name and number.
+/// A user and a group, with the user's name and both numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     name: String,
@@ -57,7 +57,8 @@ impl fmt::Display for Account {
 /// The user that the threads become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NewUser {
-    /// This account. If `asked`, `--user` named it, and a failure to become it is an error.
+    /// This account. `asked` says whether `--user` named the account; a failure to switch to it is
+    /// then an error.
     Account { account: Account, asked: bool },
     /// No change: an ordinary user started the server.
     Same,
@@ -66,8 +67,8 @@ pub(crate) enum NewUser {
 }
 
 impl NewUser {
-    /// Finds the user to become: the user of `--user`, or else the first of `program` and `nobody`
-    /// that exists. A server started by an ordinary user keeps that user.
+    /// Finds the user to switch to: the user of `--user`, or else the first existing user of
+    /// `program` and `nobody`. A server started by an ordinary user keeps that user.
     pub(crate) fn find(spec: Option<&UserSpec>, program: &str) -> Result<Self, Error> {
         if let Some(spec) = spec {
             let account = look_up(&spec.user, spec.group.as_deref())?;
@@ -127,8 +128,8 @@ impl Account {
     /// Switches the calling thread to this user, without supplementary groups. When a thread leaves
     /// uid 0, the kernel also removes all its capabilities, unless `PR_SET_KEEPCAPS` is set.
     ///
-    /// User and group belong to a thread. The C library's functions would change all threads of the
-    /// process at once, while some still open their queues.
+    /// On Linux, each thread has its own user and group. The C library's functions would change all
+    /// threads of the process, while some of them still open their queues.
     pub(crate) fn assume(&self) -> io::Result<()> {
         set_thread_groups(&[])?;
         set_thread_res_gid(self.gid, self.gid, self.gid)?;

@@ -8,11 +8,11 @@ use crate::connection::conn::SendInfo;
 use crate::connection::{Conn, Flags, State, Tcb};
 use crate::negotiated::Negotiated;
 
-/// Statistics of a connection at the time of the call: see
+/// Statistics of a connection at one moment: see
 /// [`Connection::info`](crate::Connection::info).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// State of the connection (RFC 9293, section 3.3.2).
+    /// State of the connection.
     pub state: State,
     /// Phase of loss recovery.
     pub condition: Condition,
@@ -22,7 +22,7 @@ pub struct Info {
     pub rttvar: Duration,
     /// Minimum round-trip time; zero before the first sample.
     pub min_rtt: Duration,
-    /// Number of timeouts since the peer last acknowledged new data.
+    /// Timeouts since the peer last acknowledged new data.
     pub retries: u8,
     /// Maximum payload of a segment, in bytes.
     pub mss: u16,
@@ -30,13 +30,13 @@ pub struct Info {
     pub cwnd: u32,
     /// Slow-start threshold, in bytes; `u32::MAX` before the first loss.
     pub ssthresh: u32,
-    /// Number of bytes sent but not yet acknowledged cumulatively.
+    /// Bytes sent and not acknowledged cumulatively.
     pub unacked: u32,
-    /// Number of these unacknowledged bytes that were acknowledged selectively.
+    /// Unacknowledged bytes that were acknowledged selectively.
     pub sacked: u32,
-    /// Number of unacknowledged bytes that count as lost and were not yet retransmitted.
+    /// Unacknowledged bytes that count as lost and are not retransmitted yet.
     pub lost: u32,
-    /// Number of bytes written but not yet sent.
+    /// Bytes written and not sent yet.
     pub unsent: u32,
     /// The peer's window, in bytes.
     pub snd_wnd: u32,
@@ -44,9 +44,9 @@ pub struct Info {
     pub rcv_wnd: u32,
     /// Options that both sides agreed on in the handshake.
     pub negotiated: Negotiated,
-    /// Shift by which our windows are scaled (RFC 7323); zero if windows are not scaled.
+    /// Shift of our windows (RFC 7323); zero if windows are not scaled.
     pub own_scale: u8,
-    /// Whether the path has reordered segments.
+    /// Whether segments were reordered on the path.
     pub reordering: bool,
 }
 
