@@ -1,4 +1,4 @@
-//! Valid and malformed bodies, split at arbitrary positions.
+//! Tests the parsing of valid and malformed bodies, split at arbitrary positions.
 
 use proptest::prelude::*;
 
@@ -100,7 +100,7 @@ fn hostile_chunks_are_malformed() {
     ] {
         assert_eq!(chunked(bytes), Outcome::Malformed, "{bytes:?}");
     }
-    // The longest chunk size that is still accepted.
+    // A chunk size with the maximum number of digits is still accepted.
     assert_eq!(chunked("00000000000000a\r\n"), Outcome::Half);
     assert_eq!(chunked("fffffffffffffff\r\nx"), Outcome::Half);
 }
@@ -110,11 +110,11 @@ fn extensions_and_trailers_have_a_maximum_length() {
     let extension = |len: u32| chunked(&format!("1;{}\r\n", "x".repeat(len as usize)));
     assert_eq!(extension(MAX_EXTENSIONS), Outcome::Half);
     assert_eq!(extension(MAX_EXTENSIONS + 1), Outcome::Malformed);
-    // The limit applies to the sum of all extensions of a body.
+    // The limit applies to the total length of all extensions of a body.
     let many = "1;xxxxxxx\r\na\r\n".repeat(MAX_EXTENSIONS as usize / 7 + 1);
     assert_eq!(chunked(&many), Outcome::Malformed);
     let trailer = |len: u32| chunked(&format!("0\r\nA:{}\r\n", "x".repeat(len as usize - 2)));
-    // The CR counts towards the limit, too.
+    // The CR also counts towards the limit.
     assert_eq!(trailer(MAX_TRAILERS - 1), Outcome::Half);
     assert_eq!(trailer(MAX_TRAILERS + 1), Outcome::Malformed);
 }
@@ -129,7 +129,7 @@ fn a_body_of_known_length_ends_there() {
 }
 
 proptest! {
-    /// The result does not depend on how the input is split.
+    /// Checks that the result does not depend on how the input is split.
     #[test]
     fn the_cut_into_pieces_does_not_matter(
         bytes in prop_oneof![
@@ -148,7 +148,7 @@ proptest! {
         prop_assert_eq!(read(length, pieces), read(length, [bytes]));
     }
 
-    /// The chunks are reassembled into the original body.
+    /// Checks that the chunks are reassembled into the original body.
     #[test]
     fn a_chunked_body_is_decoded(chunks in prop::collection::vec("[ -~\r\n]{1,20}", 0..6)) {
         let each = chunks.iter().map(|c| format!("{:x}\r\n{c}\r\n", c.len()));

@@ -1,5 +1,5 @@
-//! Fields that control the message itself: host, body length, expectation, and persistence of the
-//! connection.
+//! Evaluates the fields that control how a request is processed: host, body length, expectation,
+//! preconditions, and persistence of the connection.
 
 use httparse::Header;
 
@@ -7,20 +7,20 @@ use crate::body::BodyLength;
 use crate::host::is_host;
 use crate::reply::Status;
 
-/// The parsed values of a request's framing fields.
+/// The result of evaluating a request's framing fields.
 pub(crate) struct Framing {
-    /// The client allows the connection to stay open after the response.
+    /// Whether the client allows the connection to stay open after the response.
     pub(crate) persistent: bool,
-    /// The length of the body.
+    /// The length of the body, or that the body is chunked.
     pub(crate) body: BodyLength,
-    /// The client waits for `100 Continue` before sending the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub(crate) continues: bool,
-    /// The request contains a precondition.
+    /// Whether the request contains a precondition, such as `If-Match`.
     pub(crate) conditional: bool,
 }
 
 impl Framing {
-    /// Placeholder for a refused head.
+    /// Placeholder for a request whose framing fields were refused.
     pub(crate) const NOTHING: Self = Self {
         persistent: false,
         body: BodyLength::Known(0),
@@ -28,7 +28,8 @@ impl Framing {
         conditional: false,
     };
 
-    /// Evaluates all fields in one pass. `minor` is the request's HTTP minor version.
+    /// Evaluates all fields in one pass. `minor` is the minor version of the request's HTTP
+    /// version.
     #[inline(always)]
     pub(crate) fn of(fields: &[Header<'_>], minor: u8) -> Result<Self, Status> {
         let mut hosts = 0;
@@ -40,7 +41,7 @@ impl Framing {
         let mut expected = true;
         let mut continues = false;
         for Header { name, value } in fields {
-            // The length of the name excludes most other fields cheaply.
+            // Comparing lengths first rules out most other fields cheaply.
             match name.len() {
                 4 if name.eq_ignore_ascii_case("host") => {
                     hosts += 1;
@@ -50,7 +51,7 @@ impl Framing {
                 }
                 6 if name.eq_ignore_ascii_case("expect") => {
                     expected &= list(value).all(|e| e.eq_ignore_ascii_case(b"100-continue"));
-                    // RFC 9110, section 10.1.1: `100-continue` from an HTTP/1.0 client is ignored.
+                    // `100-continue` from an HTTP/1.0 client is ignored (RFC 9110, section 10.1.1).
                     continues = minor > 0;
                 }
                 8 if name.eq_ignore_ascii_case("if-match") => conditional = true,
@@ -73,12 +74,13 @@ impl Framing {
                 _ => {}
             }
         }
-        // RFC 9112, section 3.2: exactly one host is required. HTTP/1.0 requests may have none.
+        // Exactly one `Host` field is required (RFC 9112, section 3.2), but an HTTP/1.0 request may
+        // omit it.
         if hosts != 1 && (hosts > 1 || minor > 0) {
             return Err(Status::BadRequest);
         }
         let chunked = codings.are_chunked(minor, length.is_some())?;
-        // RFC 9110, section 10.1.1: other expectations are answered with 417.
+        // Expectations other than `100-continue` are answered with 417 (RFC 9110, section 10.1.1).
         if !expected {
             return Err(Status::ExpectationFailed);
         }
@@ -96,16 +98,17 @@ impl Framing {
     }
 }
 
-/// The transfer codings of a request. All lines of the field form one list (RFC 9110, section 5.3).
+/// The transfer codings of a request. If `Transfer-Encoding` occurs more than once, the values form
+/// one list (RFC 9110, section 5.3).
 #[derive(Default)]
 struct TransferCodings {
-    /// The field is present, even if it is empty.
+    /// Whether the request has the field, even if its value is empty.
     present: bool,
     /// Number of times that `chunked` occurs in the list, capped at 2.
     chunked: u8,
-    /// The list contains codings other than `chunked`.
+    /// Whether the list contains codings other than `chunked`.
     others: bool,
-    /// The last coding is `chunked`.
+    /// Whether the last coding in the list is `chunked`.
     chunked_last: bool,
 }
 
@@ -123,15 +126,15 @@ impl TransferCodings {
         }
     }
 
-    /// Returns whether the body is chunked, or an error if the end of the body is ambiguous or a
-    /// coding is unknown.
+    /// Returns whether the body is chunked. Returns an error if the end of the body is ambiguous,
+    /// or if a coding is not supported.
     #[inline(always)]
     fn are_chunked(&self, minor: u8, has_length: bool) -> Result<bool, Status> {
         if !self.present {
             return Ok(false);
         }
-        // RFC 9112, section 6.1: HTTP/1.1, no length, and `chunked` only once. Section 6.3, item 4:
-        // `chunked` must be the last coding.
+        // The field requires HTTP/1.1, excludes `Content-Length`, and may list `chunked` only once
+        // (RFC 9112, section 6.1). `chunked` must be the last coding (section 6.3, item 4).
         let framing_right = minor > 0 && !has_length && self.chunked_last && self.chunked == 1;
         if !framing_right {
             return Err(Status::BadRequest);
@@ -143,8 +146,8 @@ impl TransferCodings {
     }
 }
 
-/// The elements of a comma-separated list (RFC 9110, section 5.6.1). Quoted strings are not
-/// supported.
+/// Returns the elements of a comma-separated list (RFC 9110, section 5.6.1). Quoted strings are not
+/// supported: a comma inside one also separates elements.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|b| *b == b',')
@@ -152,7 +155,7 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|element| !element.is_empty())
 }
 
-/// Parses a length, which must consist of digits only (RFC 9110, section 8.6).
+/// Parses the value of `Content-Length`, which must consist of digits only (RFC 9110, section 8.6).
 fn content_length(value: &[u8]) -> Result<u64, Status> {
     let digits = std::str::from_utf8(value).map_err(|_| Status::BadRequest)?;
     if !digits.bytes().all(|b| b.is_ascii_digit()) {

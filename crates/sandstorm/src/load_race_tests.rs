@@ -1,4 +1,4 @@
-//! Loads a folder while an attacker with write access keeps swapping its entries.
+//! Tests loading a folder while an attacker with write access keeps swapping its entries.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -8,7 +8,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// Number of times the folder is loaded in one race. The attacker needs to win only once.
+/// Number of times that the folder is loaded in one test. The test fails if the attacker wins the
+/// race only once.
 const LOADS: usize = 3_000;
 
 /// Loads `site` many times while its entries `left` and `right` are swapped continuously. A GET of

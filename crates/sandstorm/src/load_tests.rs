@@ -170,7 +170,7 @@ fn links_that_lead_out_are_left_out() {
         assert_skipped(&site, &[("link", "leads out of the folder")]);
         fs::remove_file(&link).unwrap();
     }
-    // This link leaves the folder through another link, which points inside.
+    // This link leads out through another link, which itself points inside the folder.
     symlink("link", site.join("way")).unwrap();
     symlink("../secret.txt", &link).unwrap();
     assert_skipped(
@@ -312,7 +312,7 @@ fn files_beyond_the_limits_are_left_out() {
     };
     let (site, lines) = load(4, 7);
     assert_eq!((site.totals().files, lines.len()), (4, 0));
-    // A file that does not fit does not keep smaller files from being loaded.
+    // After a file that does not fit, smaller files are still loaded.
     let (site, lines) = load(4, 2);
     assert_eq!(body(&site, b"/c").unwrap(), b"c");
     assert_eq!((site.totals().files, lines.len()), (2, 2));

@@ -1,4 +1,5 @@
-//! Places and memory of pending requests, and the order of eviction when memory runs short.
+//! Tests the places and memory of pending requests, and the order of eviction when memory runs
+//! short.
 
 use super::*;
 use crate::body::{BodyLength, BodyReader};
@@ -23,13 +24,13 @@ const BODY: Body = Body {
     owes_continue: false,
 };
 
-/// Whether this request was evicted.
+/// Whether the request at `place` was evicted.
 fn was_evicted(pending: &mut Pending, place: Place) -> bool {
     matches!(pending.phase(place), Some(Phase::Evicted(_)))
 }
 
-/// Adds requests of 128 KiB each, cycling through `clients` clients, until no memory is left for
-/// another.
+/// Adds requests of 128 KiB each, from `clients` clients in rotation, until no memory is left for
+/// another request.
 fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<Place> {
     let bytes = vec![b'x'; 128 << 10];
     let mut places = Vec::new();
@@ -141,9 +142,9 @@ fn a_request_with_a_slow_body_is_evicted() {
     let places = fill(&mut pending, &|| Phase::Body(BODY), 100);
     let bytes = vec![b'x'; 256 << 10];
     let at = |millis| NOW + Duration::from_millis(millis);
-    // At this point no request lags by more than 900 ms.
+    // At this point, no request is more than 900 ms behind its minimum rate.
     assert!(pending.take(answer(), &bytes, peer(200), at(900)).is_err());
-    // One body arrives just fast enough, another is as slow as all others.
+    // One body arrives just fast enough, and all other bodies arrive too slowly.
     for second in 1..=4 {
         pending.update_body(places[7], BODY, 16_000, at(second * 1_000));
         pending.update_body(places[8], BODY, 8_000, at(second * 1_000));

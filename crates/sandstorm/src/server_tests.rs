@@ -1,4 +1,4 @@
-//! The server's wall clock, and its packet counts.
+//! Tests the server's wall clock and its packet counts.
 
 use nmio::sim::{self, LinkConfig, PathConfig};
 
@@ -15,7 +15,7 @@ fn addresses() -> [IpAddr; 2] {
     ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap())
 }
 
-/// A time half a second after 1,795,249,777.
+/// Returns a time of day half a second after second 1,795,249,777 since 1970.
 fn half_past() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
 }

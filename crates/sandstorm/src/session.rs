@@ -1,4 +1,5 @@
-//! The HTTP protocol of one connection, independent of the network: bytes in, replies out.
+//! The HTTP protocol of one connection, independent of the network: turns received bytes into
+//! replies.
 
 use arrayvec::ArrayVec;
 
@@ -12,16 +13,16 @@ use crate::reply::Reply;
 use crate::site::{NoPage, Page, ReplyId, Site, redirect_reply};
 use crate::status::Status;
 
-/// What to do with the bytes that a client has sent.
+/// The result of processing the bytes that a client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// No complete request has arrived yet. The caller discards the first `consumed` bytes, and
-    /// passes the remaining bytes again together with new ones.
+    /// No complete request has arrived yet. The caller must discard the first `consumed` bytes, and
+    /// pass the remaining bytes again together with new ones.
     More {
-        /// Number of bytes that are no longer needed.
+        /// Number of bytes to discard, counted from the start.
         consumed: usize,
     },
-    /// A complete request and its answer.
+    /// A complete request has arrived; this is its answer.
     Answer(Answer),
 }
 
@@ -30,12 +31,12 @@ pub enum Step {
 pub struct Answer {
     /// The reply to send.
     pub reply: ReplyId,
-    /// The connection closes after this reply, and no more is read.
+    /// Whether the connection must be closed after this reply. If so, no later request is read.
     pub close: bool,
-    /// Length of the request, including empty lines before it.
+    /// Length of the request in bytes, including empty lines before the request.
     pub consumed: usize,
-    /// Distance in bytes from the start of the query to the end of the consumed bytes, or 0 without
-    /// a query. A redirect that keeps the query needs it.
+    /// Distance in bytes from the start of the query component to the end of the consumed bytes,
+    /// for a redirect that must keep the query. Otherwise 0.
     query_from_end: u16,
 }
 
@@ -44,11 +45,12 @@ pub struct Answer {
 /// # Calling contract
 /// Call [`next`](Self::next) with all received bytes that were not consumed, until it returns
 /// [`Step::More`]. Consume the bytes of a request only after its answer was accepted for sending.
-/// Otherwise call again later with the same bytes. Do not call again after an answer that closes
-/// the connection.
+/// If there was no room for the answer, call `next` again later with the same bytes. Do not call
+/// `next` again after an answer that closes the connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Session {
-    /// Number of unconsumed bytes that were already searched without finding a complete request.
+    /// Number of unconsumed bytes that were already searched for a complete request, without
+    /// success.
     searched: u16,
 }
 
@@ -56,7 +58,7 @@ const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
 impl Session {
     /// Whether no unconsumed bytes were passed before. If so, the next step depends only on the
-    /// site and the bytes.
+    /// site and the bytes passed, so a cache can be used.
     #[inline(always)]
     pub(crate) fn is_fresh(self) -> bool {
         self.searched == 0
@@ -68,8 +70,8 @@ impl Session {
         self.read(site, data, |_| ())
     }
 
-    /// Same as [`next`](Self::next) for a [fresh](Self::is_fresh) session, with a cache of parsed
-    /// fields. Most requests of a client contain the same fields.
+    /// Same as [`next`](Self::next) for a [fresh](Self::is_fresh) session, but with a cache of
+    /// parsed fields. The cache helps because most requests of a client contain the same fields.
     #[inline]
     pub(crate) fn next_by(
         &mut self,
@@ -94,13 +96,15 @@ impl Session {
         }
     }
 
-    /// Answers the first request in `data` if it is complete, and passes its head to `learn`.
+    /// Answers the first request in `data` if it is complete, and passes the request's head to
+    /// `learn`.
     #[inline]
     fn read(&mut self, site: &Site, data: &[u8], learn: impl FnOnce(&Head<'_>)) -> Step {
         let mut fields = field_buffer();
         match self.find(data, &mut fields) {
             Found::Head { head, skipped } => {
-                // After an empty line, the cache would take the request line for fields.
+                // The cache takes everything after the first line for fields. After an empty line,
+                // it would include the request line.
                 if skipped == 0 {
                     learn(&head);
                 }
@@ -131,8 +135,8 @@ impl Session {
         let searched = usize::from(self.searched).saturating_sub(skipped);
         let news = data.get(searched..).unwrap_or_default();
         let more = Found::More { consumed: skipped };
-        // Only the end of a line can complete a head. So a head that arrives byte by byte is not
-        // parsed again for each byte.
+        // Only a line feed can complete a head, so parse again only if one has arrived. Otherwise a
+        // head that arrives byte by byte would be parsed for each byte.
         if searched > 0 && data.len() < HEAD_LIMIT && !news.contains(&b'\n') {
             self.searched = data.len() as u16;
             return more;
@@ -165,11 +169,12 @@ pub(crate) enum Found<'f> {
     Head { head: Head<'f>, skipped: usize },
     /// An invalid request, to be answered with an error.
     Refused(Refusal),
-    /// A head of a later minor version, which must be parsed again with [`as_1_1`].
+    /// The head of a request with a later minor version, which must be parsed again after
+    /// [`as_1_1`]. `digit_at` is the offset of the version digit.
     LaterMinor { skipped: usize, digit_at: usize },
 }
 
-/// Copies the head at the start of `data`, with the version digit at `digit_at` replaced by a 1.
+/// Copies the head at the start of `data`, and replaces the version digit at `digit_at` by a 1.
 #[cold]
 pub(crate) fn as_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIMIT> {
     let head = data.iter().copied().take(HEAD_LIMIT);
@@ -190,7 +195,7 @@ pub(crate) fn refuse(refusal: Refusal, data: &[u8]) -> Answer {
 }
 
 impl Step {
-    /// Adds `skipped` bytes to the consumed ones.
+    /// Adds `skipped` to the number of consumed bytes.
     #[inline(always)]
     fn after(mut self, skipped: usize) -> Self {
         match &mut self {
@@ -238,34 +243,35 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     }
 }
 
-/// Returns the distance from the start of the query to the end of the request, or 0 without a
-/// query. The request has `len` bytes and is at the start of `data`.
+/// Returns the distance in bytes from the start of the query to the end of the request, or 0 if
+/// there is no query. The request is at the start of `data` and is `len` bytes long.
 #[cold]
 fn query_from_end(len: usize, query: &str, data: &[u8]) -> u16 {
     if query.is_empty() {
         return 0;
     }
-    // The query ends the target, and the target is the second word.
+    // The query is the end of the target, which is the second word of the request line.
     let mut spaces = data.iter().enumerate().filter(|(_, b)| **b == b' ');
     let target_end = spaces.nth(1).map_or(len, |(at, _)| at);
     (len - target_end + query.len()) as u16
 }
 
 impl Answer {
-    /// The prepared reply. A redirect is sent with the request's query added.
+    /// Returns the prepared reply. If it is a redirect, the request's query must be added before
+    /// sending.
     pub fn of<'s>(&self, site: &'s Site) -> &'s Reply {
         site.reply(self.reply)
     }
 
     /// Whether the reply is a redirect that must keep the request's query, so that the prepared
-    /// reply is not enough.
+    /// reply cannot be sent unchanged.
     #[inline(always)]
     pub(crate) fn keeps_query(&self) -> bool {
         self.query_from_end != 0
     }
 
-    /// Appends the complete response to `out`, with `stamp` in its slot. `data` are the bytes that
-    /// were passed to [`Session::next`].
+    /// Appends the complete response to `out`, with `stamp` in its slot. `data` must be the bytes
+    /// that were passed to [`Session::next`].
     pub fn write(
         &self,
         site: &Site,

@@ -1,9 +1,9 @@
-//! Heads, fields and versions that make a request valid or invalid, and redirects that keep a
-//! query.
+//! Tests which heads, fields and versions make a request invalid, and redirects that keep a query.
 
 use super::*;
 
-/// Returns the outcome of a GET in HTTP/1.`minor` with these fields, each with its line ending.
+/// Returns the outcome of a GET in HTTP/1.`minor` with these fields. Each field includes its line
+/// ending.
 fn of_fields(minor: u8, fields: &str) -> Option<(u16, bool)> {
     outcome(format!("GET / HTTP/1.{minor}\r\n{fields}\r\n"))
 }
@@ -46,8 +46,8 @@ fn an_invalid_host_is_refused() {
     assert_eq!(of_fields(1, "Host:\r\nHost:\r\n"), Some((400, true)));
 }
 
-/// In a known field with a name of the same length, each of these values would be refused or close
-/// the connection.
+/// Fields are told apart by length first. In a known field of the same length, each of these values
+/// would be refused or close the connection.
 #[test]
 fn a_field_with_a_name_of_the_same_length_is_not_confused() {
     for field in [
@@ -63,7 +63,7 @@ fn a_field_with_a_name_of_the_same_length_is_not_confused() {
         let found = of_fields(1, &format!("Host: a\r\n{field}\r\n"));
         assert_eq!(found, Some((200, false)), "{field}");
     }
-    // Such a field neither counts as a host nor keeps the connection open.
+    // A field whose name is as long as `Host` or `Connection` has neither field's effect.
     assert_eq!(of_fields(1, "Date: a\r\n"), Some((400, true)));
     let old = "User-Agent: keep-alive\r\n";
     assert_eq!(of_fields(0, old), Some((200, true)));
@@ -106,7 +106,8 @@ fn transfer_codings_are_one_list() {
         let shown = format!("{codings:?}");
         let found = of_fields(1, &format!("{host}{lines}"));
         assert_eq!(found, Some((expected, true)), "{shown}");
-        // RFC 9112, section 6.1: forbidden in HTTP/1.0, and together with a length.
+        // The field is forbidden in HTTP/1.0 and together with `Content-Length` (RFC 9112, section
+        // 6.1).
         let found = of_fields(0, &format!("{host}{lines}"));
         assert_eq!(found, Some((400, true)), "{shown}");
         let found = of_fields(1, &format!("{host}Content-Length: 3\r\n{lines}"));
@@ -131,7 +132,7 @@ fn an_expectation_is_met_or_refused() {
         ("Expect: x\r\nExpect: 100-continue\r\n", (417, true)),
         ("Expect: 100-continue=1\r\n", (417, true)),
         ("Expect: 100\r\n", (417, true)),
-        // An invalid request gets 400 even if its expectation is not met.
+        // An invalid request gets 400, even if its expectation would cause 417.
         ("Expect: x\r\nTransfer-Encoding: gzip\r\n", (400, true)),
         ("Expect: x\r\nHost: b\r\n", (400, true)),
     ] {
@@ -184,8 +185,8 @@ fn an_incomplete_head_that_reaches_the_limit_is_refused_at_once() {
 
 #[test]
 fn a_head_is_parsed_again_only_when_a_line_has_ended() {
-    // Parsing after each byte would be expensive. So the invalid byte is detected only with the
-    // line feed.
+    // Parsing after each byte would be expensive, so the invalid byte is detected only when the
+    // line feed arrives.
     let pieces = [&b"GET /"[..], b"\0", b"x", b"\n"];
     assert_eq!(talk(&site(), pieces[..3].to_vec()), (Vec::new(), false));
     let (sent, closes) = talk(&site(), pieces);
@@ -218,8 +219,7 @@ fn later_versions_of_http_1_are_answered_as_1_1() {
         outcome("\nGET / HTTP/1.2\r\nHost: a\r\n\r\n"),
         Some((400, true))
     );
-    // Input with empty lines before the request and another request after it, split after each
-    // byte.
+    // Empty lines before the request and another request after it, sent byte by byte.
     let two = format!("\r\n\r\n{}{}", later(get("/docs?a", "")), get("/", ""));
     let whole = talk(&site(), [two.as_bytes()]);
     assert!(!whole.1);
@@ -259,7 +259,7 @@ fn a_redirect_keeps_the_query_byte_for_byte() {
         let head = ask(&get(target, "Connection: close\r\n").replace("GET", "HEAD"));
         assert!(whole.starts_with(&head) && head.ends_with("\r\n\r\n"));
     }
-    // Redirects with queries stay in order with other responses.
+    // Redirects with queries are sent in order with other responses.
     let requests: String = ["/docs?1", "/", "/docs", "/docs?22"]
         .map(|path| get(path, ""))
         .concat();

@@ -33,7 +33,7 @@ fn site() -> Site {
         .build()
 }
 
-/// Returns all bytes sent in answer to `pieces`, and whether the connection closes.
+/// Returns all bytes sent in answer to `pieces`, and whether the server closes the connection.
 fn talk<'a>(site: &Site, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
     let mut session = Session::default();
     let mut slots = SlotWriter::new();
@@ -67,8 +67,8 @@ fn ask(request: &str) -> String {
     String::from_utf8(talk(&site(), [request.as_bytes()]).0).unwrap()
 }
 
-/// Returns the status code of the answer to one request, and whether the connection closes. `None`
-/// if there is no answer yet.
+/// Returns the status code of the answer to one request, and whether the server closes the
+/// connection. Returns `None` if there is no answer yet.
 fn outcome(request: impl AsRef<[u8]>) -> Option<(u16, bool)> {
     let (sent, closes) = talk(&site(), [request.as_ref()]);
     let text = String::from_utf8(sent).unwrap();
@@ -87,12 +87,12 @@ fn get(path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: storm.test\r\n{fields}\r\n")
 }
 
-/// Returns the status of the answer to a GET.
+/// Returns the status code of the answer to a GET.
 fn status(path: &str, fields: &str) -> u16 {
     outcome(get(path, fields)).unwrap().0
 }
 
-/// Returns the value of a field.
+/// Returns the value of the field `name` in a response.
 fn field<'a>(response: &'a str, name: &str) -> &'a str {
     response
         .lines()
@@ -186,7 +186,7 @@ fn paths_are_exact_bytes() {
         ("/style.css?v=%zz", 200),
         ("/style.css?", 200),
         ("/%64ocs/", 200),
-        // No path has exactly these bytes.
+        // No file has exactly this path: case, slashes and dots matter.
         ("/Style.css", 404),
         ("/style.css/", 404),
         ("/style.css.", 404),
@@ -297,7 +297,8 @@ fn preconditions_are_evaluated() {
         ("If-Modified-Since: Wed, 31 Feb 2027 20:00:00 GMT", 200),
         ("If-Modified-Since: tomorrow", 200),
         ("If-Modified-Since: \u{fc}", 200),
-        // The tag decides if both conditions are present.
+        // If both conditions are present, `If-Modified-Since` is ignored (RFC 9110, section
+        // 13.1.3).
         ("If-None-Match: \"x\"\r\nIf-Modified-Since: SAME", 200),
         (
             "If-Modified-Since: BEFORE\r\nIf-None-Match: \"8a59fb4fec8a43ae\"",
@@ -334,7 +335,7 @@ fn preconditions_are_evaluated() {
         let found = status("/style.css", &format!("{fields}\r\n"));
         assert_eq!(found, expected, "{fields}");
     }
-    // Only files have preconditions.
+    // Preconditions are evaluated only for files.
     assert_eq!(status("/nothing", "If-None-Match: *\r\n"), 404);
     assert_eq!(status("/docs", "If-None-Match: *\r\n"), 301);
 }
@@ -353,7 +354,7 @@ fn version_fields_and_body_decide_whether_the_connection_stays_open() {
         ("1.0", "Connection: keep-alive\r\n", true),
         ("1.0", "Connection: Keep-Alive, TE\r\n", true),
         ("1.0", "Connection: close, keep-alive\r\n", false),
-        // The body is not read.
+        // A body is not read, so the connection must close after the answer.
         ("1.1", "Content-Length: 0\r\n", true),
         ("1.1", "Content-Length: 1\r\n", false),
         ("1.1", "Transfer-Encoding: chunked\r\n", false),
@@ -389,7 +390,7 @@ fn invalid_requests_are_refused() {
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\x00c\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\rc\r\n\r\n", 400),
         ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}", 400),
-        // An intermediary may parse these lines differently.
+        // An intermediary may parse these lines differently, which would allow request smuggling.
         ("GET / HTTP/1.1\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\n\n", 400),
@@ -453,7 +454,7 @@ fn invalid_requests_are_refused() {
         ("GET / HTTP/3\r\n\r\n", 505),
         ("GET / HTTQ/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET / http/1.1\r\nHost: a\r\n\r\n", 400),
-        // Too long, or too many fields.
+        // The request is too long, or has too many fields.
         (&*format!("GET /{long}"), 414),
         (&*format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"), 414),
         (&*format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}"), 431),
@@ -511,8 +512,8 @@ fn unconsumed_bytes_get_the_same_answer_again() {
     assert!(matches!(first, Step::Answer(answer) if answer.consumed == request.len()));
 }
 
-/// Parses responses and checks each like a client. `methods` contains a letter per request, with H
-/// for HEAD. Returns status and body of each response.
+/// Parses responses and checks each as a client would. `methods` contains one letter per request: H
+/// for HEAD, another for any other method. Returns status and body of each response.
 fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
     let mut methods = methods.chars();
     let mut responses = Vec::new();
@@ -532,7 +533,8 @@ fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
         assert!(["close", "keep-alive"].contains(&value("Connection").unwrap()));
         let length = value("Content-Length").map(|n| n.parse::<usize>().unwrap());
         assert_eq!(length.is_none(), code == 304);
-        // Requests beyond the end of `methods` are not HEAD. They are answers to invalid requests.
+        // Responses beyond the end of `methods` are answers to invalid requests, which are not
+        // HEAD.
         let is_head = methods.next() == Some('H');
         let len = if is_head { 0 } else { length.unwrap_or(0) };
         responses.push((code, bytes[head..head + len].to_vec()));
@@ -595,10 +597,12 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let site = site();
-        // A line ending makes the server report a pending error.
+        // The final line ending makes the server parse the last line, so that a pending error is
+        // reported.
         let bytes = [fragments.concat(), b"\n".to_vec()].concat();
         let (sent, closes) = talk(&site, [&*bytes]);
-        // Responses to HEAD cannot be recognised as such. They end where the next response begins.
+        // The test does not know which responses are answers to HEAD, so each ends where the next
+        // one begins.
         let mut rest = &*sent;
         while !rest.is_empty() {
             prop_assert!(rest.starts_with(b"HTTP/1.1 "));

@@ -84,7 +84,7 @@ fn tags_depend_only_on_the_content() {
     assert_eq!(first.len(), 18);
     assert_eq!(tag(b"/b.html", b"content", 2), first);
     assert_ne!(tag(b"/a", b"Content", 1), first);
-    // The hash of empty input, as published by xxHash.
+    // The hash of empty input, as published by the authors of xxHash.
     assert_eq!(tag(b"/a", b"", 1), "\"2d06800538d394c2\"");
 }
 
@@ -162,7 +162,7 @@ fn the_totals_count_everything_once() {
         (totals.files, totals.indexes, totals.content_bytes),
         (2, 2, 8)
     );
-    // The root path needs no redirect.
+    // The root path `/` needs no redirect, so it is not counted.
     assert_eq!(totals.replies as usize, 2 * SHARED.len() + 2 * 3 + 2);
     assert_eq!(totals.replies as usize, site.replies().len());
     let bytes: usize = site.replies().iter().map(|r| r.bytes().len()).sum();

@@ -1,4 +1,4 @@
-//! A worker's caches of requests.
+//! Tests a worker's caches of requests.
 
 use std::time::UNIX_EPOCH;
 
@@ -32,7 +32,7 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
 }
 
-/// Returns the status of the answer to `data`, which is one request.
+/// Returns the status of the answer to `data`, which must be one request.
 fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
     match web.next(session, data) {
         Step::Answer(answer) => {
@@ -50,8 +50,8 @@ fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
 fn a_request_in_two_pieces_leaves_no_state_behind() {
     let mut web = web();
     let long = get("/not-a-file");
-    // The second session's answer may come from the cache. The next request must then be parsed
-    // from its first byte.
+    // The second session's answer may come from the cache. Even then, the next request must be
+    // parsed from its first byte.
     for next in ["/a?1", "/a?2"] {
         let mut session = Session::default();
         let half = &long[..long.len() - 1];
@@ -103,7 +103,7 @@ fn cached_fields_do_not_change_the_answers() {
         let request = closing(path, conditional);
         assert_eq!(next(&request), (status, false, request.len()), "{path}");
     }
-    // The same fields have another meaning in HTTP/1.0.
+    // The same fields mean something else in HTTP/1.0, where the connection closes by default.
     let old = b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n";
     assert_eq!(next(old), (Status::Ok, true, old.len()));
     assert!(!next(&get("/a")).1);

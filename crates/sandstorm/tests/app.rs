@@ -1,5 +1,5 @@
-//! A complete server with an application, and an independent TCP client on a simulated link. The
-//! tests compare all bytes of each kind of answer.
+//! Tests a complete server with an application. The client is an independent TCP implementation on
+//! a simulated link. The tests compare every byte of each kind of answer.
 
 #[path = "app/probe.rs"]
 mod probe;
@@ -58,7 +58,7 @@ fn the_response_to_head_has_no_body() {
 fn fields_are_added_to_every_kind_of_response() {
     let received = talk(get("/a.txt?extra"));
     assert_eq!(without_tags(&received), file("X-Extra: yes\r\n"));
-    // A field of the same name is replaced.
+    // A field added by the application replaces the file's field of the same name.
     let received = talk(get("/a.txt?type"));
     let expected = file("Content-Type: text/x-other\r\n").replacen(
         "Content-Type: text/plain; charset=utf-8\r\n",
@@ -84,7 +84,7 @@ fn fields_are_added_to_every_kind_of_response() {
     );
     let received = talk(get("/refused?extra"));
     assert!(received.contains("\r\nX-Extra: yes\r\n"), "{received}");
-    // A field that all responses have is replaced, too.
+    // A field that the server adds to all responses can also be replaced.
     let received = talk(get("/server"));
     assert_eq!(
         received,
@@ -166,8 +166,8 @@ fn answers_keep_their_order_when_the_send_stream_is_full() {
         .map(|n| text(&format!("{n}\n")) + &file(""))
         .collect();
     assert!(without_tags(&talk(requests)) == expected);
-    // The send stream has room for only one slice. An answer of two slices must still arrive
-    // completely.
+    // The send stream has room for only one slice. An answer that consists of two slices must still
+    // arrive completely.
     let config_of_two = Config {
         max_entry_lists: 0,
         ..config()
@@ -182,8 +182,8 @@ fn answers_keep_their_order_when_the_send_stream_is_full() {
     let (outcomes, _) = visits::<true>(&config_of_two, &[visit]);
     let expected = (file("") + &file("X-Extra: yes\r\n")).repeat(10);
     assert_eq!(without_tags(&outcomes[0].received), expected);
-    // Only a few connections can write at the same time. The application must still receive each
-    // request only once.
+    // Only a few connections can have data to send at the same time. The application must still
+    // receive each request only once.
     let config = Config {
         max_write_buffers: 1,
         ..config()
@@ -229,7 +229,8 @@ fn a_body_may_be_taken_in_pieces_up_to_its_limit() {
     let chunk = format!("{:x}\r\n{long}\r\n", long.len());
     let received = talk(chunked("/pieces", &format!("{chunk}{chunk}0\r\n\r\n")));
     assert_eq!(received, text("400000 bytes"));
-    // The limit is 500,000 bytes, whether the length is announced or not.
+    // The limit of 500,000 bytes applies whether the length is announced (`Content-Length`) or not
+    // (chunks).
     let too_large = page(
         "413 Content Too Large",
         false,
@@ -260,7 +261,8 @@ fn an_unread_body_is_discarded() {
         };
         for len in [1, 3_000, 65_536, 65_537, 400_000] {
             let body = "x".repeat(len);
-            // `/stop` reads the first piece of the body, so the rest is within the limit.
+            // `/stop` reads the first piece of the body, so only the remaining bytes count towards
+            // the limit.
             let goes_on = len <= 65_536 + usize::from(target == "/stop");
             let rest = if goes_on { text("1\n") } else { String::new() };
             let received = talk(post(target, &body) + &get("/count"));
@@ -274,8 +276,8 @@ fn an_unread_body_is_discarded() {
 
 #[test]
 fn an_unread_body_must_arrive_within_the_request_timeout() {
-    // With an incomplete body the request times out. With a complete one the idle timeout ends the
-    // connection.
+    // If the body is incomplete, the request timeout closes the connection. If the body is
+    // complete, the idle timeout does.
     for (body, is_late) in [("123", true), ("12345", false)] {
         let head = request("POST", "/unread", "Content-Length: 5\r\n", body);
         let visit = Talk {
@@ -353,7 +355,8 @@ fn a_client_that_waits_gets_100_continue() {
         talk_cut(whole.as_bytes(), vec![at]),
         told + &text("POST /echo abc")
     );
-    // No `100 Continue` goes to clients that do not wait, that are refused, or that use HTTP/1.0.
+    // No `100 Continue` is sent to clients that do not wait for it, whose request is refused, or
+    // that use HTTP/1.0.
     assert_eq!(talk(&whole), text("POST /echo abc"));
     let stopped = page("403 Forbidden", false, "");
     let refused = whole.replace("/echo", "/unread");
@@ -374,13 +377,13 @@ fn an_answer_may_come_later() {
     .concat();
     let expected = [text("later 1"), text("1\n"), text("later 2"), text("2\n")].concat();
     assert_eq!(talk(&requests), expected);
-    // The application may leave the answer to the site, or ask for more time.
+    // A deferred answer may be left to the site, or be deferred once more.
     let received = talk([get("/a.txt?later"), get("/later?again")].concat());
     assert_eq!(
         without_tags(&received),
         file("X-Extra: yes\r\n") + &text("later again")
     );
-    // A client that keeps its sending side open gets the answer, too.
+    // A client that does not half-close its connection also gets the answer.
     let visit = Talk {
         bytes: requests.into_bytes(),
         expected: expected.len(),
@@ -428,7 +431,7 @@ fn a_request_whose_body_stalls_is_evicted_for_another() {
     let announced = |len: usize| format!("Content-Length: {len}\r\n");
     let stalls = request("POST", "/huge", &announced(50_000_000), "");
     let stalls = stalls + &"x".repeat(20_000_000);
-    // The other request begins when the first one has stalled.
+    // The other request begins after the first one has stalled.
     let count = get("/count");
     let cuts = (1..=4_000).map(|n| n * count.len()).collect();
     let body = "x".repeat(30_000_000);
@@ -536,7 +539,7 @@ fn an_answer_that_never_comes_is_504() {
         "The answer did not come in time.",
     );
     assert_eq!(received, late.clone() + &text("1\n"));
-    // A late answer must not be taken for the answer to the next request.
+    // A late answer must not be sent as the answer to the next request.
     let received = talk([get("/never"), get("/later?1")].concat());
     assert_eq!(received, late + &text("later 1"));
 }
@@ -629,7 +632,8 @@ fn the_application_does_not_see_invalid_requests() {
         assert!(received.starts_with("HTTP/1.1 4") || received.starts_with("HTTP/1.1 5"));
         assert!(!received.contains("\r\n\r\n2\n"), "{bytes:?}");
     }
-    // The application does see unknown methods, `OPTIONS *`, and later versions of HTTP.
+    // The application receives requests with unknown methods, `OPTIONS *`, and requests with later
+    // minor versions of HTTP.
     assert_eq!(
         talk(request("BREW", "/echo?x", "", "")),
         text("BREW /echo?x ")
@@ -644,7 +648,7 @@ fn the_application_does_not_see_invalid_requests() {
     );
 }
 
-/// Any request with its expected response.
+/// Generates a request with its expected response.
 fn any_exchange() -> impl Strategy<Value = (String, String)> {
     let body = || "[ -~\r\n]{0,40}";
     let some = || "[ -~\r\n]{1,40}";
@@ -675,7 +679,7 @@ fn any_exchange() -> impl Strategy<Value = (String, String)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// The answers do not depend on how the stream is split into segments.
+    /// Checks that the answers do not depend on how the byte stream is split into segments.
     #[test]
     fn the_cut_into_segments_does_not_matter(
         exchanges in prop::collection::vec(any_exchange(), 1..8),
@@ -684,7 +688,7 @@ proptest! {
     ) {
         let sent: String = exchanges.iter().map(|exchange| &*exchange.0).collect();
         let expected: String = exchanges.iter().map(|exchange| &*exchange.1).collect();
-        // 60 consecutive bytes are sent one by one, and the stream is also split at other
+        // Send 60 consecutive bytes in segments of one byte, and split the stream at some other
         // positions.
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % sent.len()).collect();
         cuts.extend(single..single + 60);

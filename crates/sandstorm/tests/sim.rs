@@ -1,4 +1,5 @@
-//! A complete server, and an independent TCP client on a simulated link. Both see only frames.
+//! Tests a complete server with an independent TCP client on a simulated link. Server and client
+//! exchange only frames.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,17 +17,17 @@ use testkit::{Link, SERVER, SERVER_MAC};
 
 const MODES: [SendMode; 2] = [SendMode::PreCopy, SendMode::MemCopy];
 const PORT: u16 = 80;
-/// A time limit for each test, on its virtual clock.
+/// Time limit of each test, in the time of its virtual clock.
 const LONGEST: Duration = Duration::from_mins(2);
-/// Sizes around the end of a segment, and a size of several segments.
+/// Body sizes in bytes: empty, close to the size of a segment, and several segments.
 const SIZES: [usize; 6] = [0, 1, 1459, 1460, 1461, 65_536];
 
-/// Sat, 21 Nov 2026 08:29:37.5 GMT.
+/// Returns the tests' time of day: Sat, 21 Nov 2026 08:29:37.5 GMT.
 fn wall_clock() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
 }
 
-/// Makes a body whose segments all differ.
+/// Makes a body of `len` bytes whose segments all differ, so that a misplaced segment is noticed.
 fn body(len: usize) -> Vec<u8> {
     (0..len as u32)
         .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
@@ -38,8 +39,8 @@ fn path(len: usize) -> String {
     format!("/{len}.bin")
 }
 
-/// A site with a file of each size. For each size there is also a file whose complete response,
-/// head included, has this size. Its name begins with `exactly-`.
+/// Builds a site with a file of each size. For each size there is also a file `exactly-…`, whose
+/// complete response, including the head, has this size.
 fn site(sizes: &[usize]) -> Arc<Site> {
     let modified = wall_clock() - Duration::from_secs(1000);
     let add = |site: Builder, path: &str, body: &[u8]| site.file(path.as_bytes(), modified, body);
@@ -54,7 +55,7 @@ fn site(sizes: &[usize]) -> Arc<Site> {
     Arc::new(site.build())
 }
 
-/// The length of the head of a response that has about `len` bytes.
+/// Returns the length of the head for a response of about `len` bytes.
 fn head_len(len: usize) -> usize {
     let head = |len: usize| {
         format!(
@@ -110,7 +111,7 @@ impl Exchange {
     }
 }
 
-/// Removes one response from the front of `bytes`. Returns its status, head and body.
+/// Removes the first response from `bytes`. Returns its status, head and body.
 fn take_response<'b>(bytes: &mut &'b [u8]) -> (u16, &'b [u8], &'b [u8]) {
     let mut fields = [httparse::EMPTY_HEADER; 16];
     let mut response = httparse::Response::new(&mut fields);
@@ -145,7 +146,7 @@ fn check(mut received: &[u8], exchanges: &[Exchange]) {
     assert_eq!(received, b"", "more than the expected responses");
 }
 
-/// Makes the same talk for each address of the server.
+/// Returns copies of `talk` for the server's IPv4 and IPv6 addresses.
 fn to_both(talk: &Talk) -> [Talk; 2] {
     SERVER.map(|server| Talk {
         server,
@@ -159,7 +160,7 @@ struct World {
     client_mtu: usize,
     path: PathConfig,
     seed: u64,
-    /// Number of resident packets that do not fit into the port's memory.
+    /// Number of resident packets for which the port's memory has no room.
     residents_missing: u32,
 }
 
@@ -177,7 +178,7 @@ impl World {
         }
     }
 
-    /// Runs all talks at the same time.
+    /// Runs all talks concurrently.
     fn run(&self, site: &Arc<Site>, talks: &[Talk]) -> (Client, Server) {
         let mut config = LinkConfig::symmetric(self.path);
         let packets = packets(site, &SERVER, 1500).count as u32;
@@ -217,7 +218,7 @@ impl World {
         (client, server)
     }
 
-    /// Runs the same exchanges on one connection to each address.
+    /// Runs the same exchanges on one connection to each address of the server.
     fn exchange(&self, site: &Arc<Site>, exchanges: &[Exchange], piece: usize) -> Server {
         let bytes: Vec<u8> = exchanges.iter().flat_map(|e| e.request.clone()).collect();
         let expected = exchanges.iter().map(|e| answer_len(site, e)).sum();
@@ -236,7 +237,8 @@ impl World {
     }
 }
 
-/// Length of the answer to a request, as computed by the library without a network.
+/// Returns the length of the answer to a request, computed by calling the library without a
+/// network.
 fn answer_len(site: &Site, exchange: &Exchange) -> usize {
     match sandstorm::Session::default().next(site, &exchange.request) {
         sandstorm::Step::Answer(answer) => {
@@ -283,7 +285,8 @@ fn a_connection_is_kept_alive() {
             .copied()
             .map(Exchange::of)
             .collect();
-        // All requests have the same length, so each is sent when the previous one is acknowledged.
+        // Pieces of one request's length: each request is sent after the previous one has been
+        // acknowledged.
         let piece = exchanges[0].request.len();
         World::new(mode).exchange(&site, &exchanges, piece);
     }
@@ -351,7 +354,8 @@ fn redirects_with_a_query_keep_their_order_among_prepared_answers() {
     }
 }
 
-/// Runs one talk with the first address. Returns what was received, and whether the server closed.
+/// Runs one talk with the server's first address. Returns the received bytes, and whether the
+/// server has closed the connection.
 fn talk(bytes: Vec<u8>, half_close: bool) -> (Vec<u8>, bool, Server) {
     let talk = Talk {
         bytes,
@@ -410,7 +414,7 @@ fn after_a_half_close_the_client_still_gets_all_answers() {
     let (received, closed, _) = talk(bytes, true);
     assert!(closed);
     check(&received, &exchanges);
-    // The client may also stop in the middle of a request.
+    // The client may also half-close in the middle of a request.
     let (received, closed, _) = talk([get("/1.bin", ""), b"GET /".to_vec()].concat(), true);
     assert!(closed);
     check(&received, &[Exchange::of(1)]);
@@ -426,7 +430,7 @@ fn the_request_timeout_begins_with_the_first_byte() {
         let counters = server.transports.stack().counters();
         assert_eq!((counters.deadlines_missed, counters.idle_closed), (1, 0));
     }
-    // A complete request ends the request timeout. Then only the idle timeout applies.
+    // After a complete request, the request timeout ends, and only the idle timeout applies.
     let (_, closed, server) = talk(get("/1.bin", ""), false);
     assert!(closed);
     let counters = server.transports.stack().counters();
@@ -439,7 +443,8 @@ fn heads_and_slots_may_be_split_between_segments() {
     let exchanges = [
         Exchange::of(1_000),
         Exchange::of(0),
-        // The slot of this response is split between two segments of the smallest size.
+        // With segments of the minimum size, the slot of this response is split between two
+        // segments.
         Exchange {
             request: b"GET / HTTP/2.0\r\n\r\n".to_vec(),
             status: 505,

@@ -1,4 +1,4 @@
-//! Sends answers, and holds them back while the send stream has no room.
+//! Sends answers. If the send stream has no room for an answer, keeps it until there is room.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,25 +24,26 @@ use crate::site::Site;
 use crate::status::{Status, StatusCode};
 use crate::verdict::Verdict;
 
-// A redirect contains the path twice and the query once. Percent-encoding can triple each byte.
+// Even the longest redirect fits one write: it contains path and query at most twice, and
+// percent-encoding can triple each byte.
 const _: () = assert!(2 * 3 * HEAD_LIMIT + MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_LEN);
 
 /// The answer to `Expect: 100-continue` (RFC 9110, section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Default maximum time for receiving a request. Change it with
+/// Default maximum time for receiving a request. To change this time, use
 /// [`Server::with_request_timeout`](crate::Http::with_request_timeout).
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum length of an unread body that is discarded to keep the connection open. After a longer
-/// body the connection closes.
+/// Maximum length of an unread body that is received and discarded to keep the connection open, in
+/// bytes. If the body is longer, the connection is closed.
 pub const UNREAD_LIMIT: u64 = 64 << 10;
 
-/// Default maximum time for a deferred answer. Change it with
+/// Default maximum time within which a deferred answer must be given. To change this time, use
 /// [`Server::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A prepared reply of the site in the TCP stack.
+/// One of the site's prepared replies, stored in the TCP stack as a content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PreparedReply {
     pub(crate) content: ContentId,
@@ -52,9 +53,9 @@ pub(crate) struct PreparedReply {
 /// What happens to a connection after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum After {
-    /// The next request may be processed.
+    /// The answer is complete, so the next request may be processed.
     GoesOn,
-    /// The next request must wait, because this one is still pending.
+    /// The next request must wait, because the answer to this one is not yet complete.
     Waits,
     /// The next request must wait, because the application will send more of this response.
     Streams,
@@ -66,18 +67,18 @@ pub(super) enum After {
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) site: Arc<Site>,
-    /// The contents of the site's replies, in their order.
+    /// The contents of the site's replies, in the order of the replies.
     pub(super) prepared: Box<[PreparedReply]>,
     pub(super) slots: SlotWriter,
     /// The buffer in which an answer is assembled.
     pub(super) out: Vec<u8>,
-    /// The response that the application fills in.
+    /// The response that callbacks of the application fill in.
     pub(super) response: Response,
     pub(super) pending: Pending,
-    /// Number of exchanges so far.
+    /// Number of new exchanges so far, which is the serial number of the last one.
     exchanges: u64,
     pub(super) serial: u64,
-    /// Connections whose streamed responses were resumed from a callback of another connection, a
+    /// Connections whose streamed responses were resumed from a callback for another connection, a
     /// message or a timer.
     pub(super) resumed: Vec<ConnectionId>,
     pub(super) request_timeout: Duration,
@@ -117,8 +118,8 @@ impl Core {
         })
     }
 
-    /// Starts the request timeout if it is not running. It counts from the first byte, including
-    /// empty lines before the request.
+    /// Starts the request timeout, unless it is already running. The time counts from the first
+    /// byte, even if that byte belongs to an empty line before the request.
     #[inline]
     pub(super) fn expect_more<S>(&self, conn: &mut Connection<'_, S>) {
         if conn.deadline().is_none() {
@@ -149,7 +150,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes a redirect with the query of the request at the start of `data`.
+    /// Writes a redirect that keeps the query of the request at the start of `data`.
     #[cold]
     fn write_redirect<S>(
         &mut self,
@@ -163,8 +164,9 @@ impl Core {
         conn.write_bytes(&self.out)
     }
 
-    /// Whether a status means that the site cannot serve a request, which the application may then
-    /// answer. Refused requests can have the same statuses.
+    /// Whether the status of an answer means that the site cannot serve the request, so that the
+    /// application may answer it. Invalid requests can cause the same statuses, so the caller must
+    /// exclude them.
     #[inline]
     pub(super) fn may_be_for_application(&self, answer: &Answer) -> bool {
         let reply = self.prepared.get(answer.reply.index());
@@ -195,7 +197,8 @@ impl Core {
     ) -> R {
         self.serial = serial;
         self.response.clear();
-        // The state is moved out, because the exchange also borrows the connection's contents.
+        // The state is moved out temporarily, because the exchange also borrows the connection
+        // mutably for its contents.
         let mut state = std::mem::take(&mut conn.state().state);
         let connection = conn.id();
         let result = ask(&mut Exchange {
@@ -236,7 +239,7 @@ impl Core {
             }
             Verdict::Made if self.response.body().len() <= MAX_BODY => {}
             Verdict::Refuse(status) => self.response.set_page(status),
-            // The reply has been removed, or the body is too long.
+            // The prepared reply has been removed, or the body is too long.
             Verdict::Made | Verdict::Prepared(_) => {
                 return self.answer_page(conn, Status::InternalServerError, request);
             }
@@ -245,7 +248,7 @@ impl Core {
         self.answer_made(conn, request.is_head(), !request.keep_alive())
     }
 
-    /// Answers with the server's own page about a status.
+    /// Answers `request` with the server's own page about a status.
     pub(super) fn answer_page<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -264,7 +267,7 @@ impl Core {
         self.count_ours(status);
     }
 
-    /// Sends the response that was filled.
+    /// Sends the response that has been filled in.
     fn answer_made<S>(&mut self, conn: &mut Conn<'_, S>, head_only: bool, close: bool) -> After {
         let stamp = Stamp::new(self.second, close);
         let (response, out) = (&self.response, &mut self.out);
@@ -362,7 +365,7 @@ impl Core {
         self.deliver(conn, Outgoing::new(content, stamp))
     }
 
-    /// Makes a request wait for a deferred answer.
+    /// Stores a request until its deferred answer is given.
     fn wait<S>(&mut self, conn: &mut Conn<'_, S>, request: &Request<'_>, bytes: &[u8]) -> After {
         let phase = Phase::Answer {
             serial: self.serial,
@@ -382,15 +385,15 @@ impl Core {
         After::Waits
     }
 
-    /// Sends the bytes of `out` and the outgoing content. If the send stream has no room, holds
-    /// both back, so that the application is not called again.
+    /// Sends the bytes of `out` and the outgoing content. If the send stream has no room, stores
+    /// both, so that the application need not be called again for the same answer.
     pub(super) fn deliver<S>(&mut self, conn: &mut Conn<'_, S>, outgoing: Outgoing) -> After {
         conn.clear_deadline();
         let place = conn.state().place;
         match write(conn, &self.out, &outgoing) {
             Ok(()) => {
                 if let Some(stream) = outgoing.stream {
-                    // Cannot fail: without bytes it needs no memory.
+                    // Cannot fail, because nothing is stored.
                     let _ = self.hold(conn, Phase::Stream(stream), false);
                     return After::Streams;
                 }
@@ -421,8 +424,8 @@ impl Core {
         }
     }
 
-    /// Makes the connection's request wait in `phase`. Replaces its bytes by those of `out`, or by
-    /// none.
+    /// Makes the connection's request wait in `phase`. Replaces the request's stored bytes by those
+    /// of `out` if `has_bytes` is set, and otherwise discards them.
     fn hold<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -432,7 +435,8 @@ impl Core {
         let (place, now) = (conn.state().place, conn.now());
         let bytes = if has_bytes { &self.out[..] } else { &[] };
         if self.pending.phase(place).is_some() {
-            // The old bytes may already have been removed.
+            // Discard the request's bytes. If the request is just being answered, the caller has
+            // already taken them, and nothing is left to discard.
             drop(self.pending.take_bytes(place));
             self.pending.set_phase(place, phase, now);
             return self.pending.append(place, bytes, now);
@@ -447,15 +451,16 @@ impl Core {
         matches!(self.pending.phase(place), Some(Phase::Evicted(_)))
     }
 
-    /// Whether the connection waits for the application.
+    /// Whether the connection waits for the application, either for a deferred answer or for more
+    /// of a stream.
     pub(super) fn waits_for_application<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         let phase = self.pending.phase(place);
         matches!(phase, Some(Phase::Answer { .. } | Phase::Stream(_)))
     }
 
-    /// Answers the pending request at `place` by calling `answer`. `is_read` says whether the
-    /// entire body was read.
+    /// Answers the pending request at `place` by calling `answer` with the stored request.
+    /// `is_read` is whether the entire body was read.
     pub(super) fn answer_pending<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -471,14 +476,15 @@ impl Core {
                 let request = Request::new(head, &bytes).with_body(body, is_read);
                 answer(self, conn, &request, &bytes)
             }
-            // Cannot happen: the head was parsed before.
+            // Cannot happen: this head has already been parsed.
             _ => After::Ends,
         };
         self.pending.keep(place, bytes);
         after
     }
 
-    /// Answers an evicted request. Returns `None` if the request was not evicted.
+    /// If the connection's request was evicted from memory, answers with 503 or, if that is
+    /// impossible, aborts the connection. Otherwise returns `None`.
     pub(super) fn turn_away<S>(&mut self, conn: &mut Conn<'_, S>) -> Option<After> {
         let place = conn.state().place;
         let Some(Phase::Evicted(busy)) = self.pending.phase(place) else {
@@ -492,8 +498,8 @@ impl Core {
         Some(self.answer_made(conn, head_only, close))
     }
 
-    /// Answers a request that the application will not answer, because it timed out or was evicted.
-    /// Returns `false` if there is no such request.
+    /// Answers a request for the application, because its deferred answer is overdue (504) or the
+    /// request was evicted (503). Returns `false` if there is no such request.
     pub(super) fn give_up<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         let after = if let Some(Phase::Answer { close, .. }) = self.pending.phase(place) {
@@ -512,7 +518,7 @@ impl Core {
         true
     }
 
-    /// Continues whatever was waiting for room in the send stream.
+    /// Called when the send stream has room again: continues to send what was waiting for room.
     pub(super) fn go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
@@ -541,27 +547,30 @@ impl Core {
         }
     }
 
-    /// Marks the remaining body for discarding. Returns `false` if it is too long or its length is
-    /// unknown.
+    /// Marks the `left` remaining bytes of a body for discarding. Returns `false` if there are too
+    /// many of them, or their number is unknown.
     pub(super) fn discard<S>(conn: &mut Conn<'_, S>, left: Option<u64>) -> bool {
         let left = left.filter(|left| *left <= UNREAD_LIMIT);
         conn.state().unread = left.unwrap_or(0) as u32;
         left.is_some()
     }
 
-    /// Discards bytes of an unread body. Returns their number.
+    /// Discards those bytes at the start of `data` that belong to an unread body. Returns their
+    /// number.
     pub(super) fn skip_unread<S>(&mut self, conn: &mut Conn<'_, S>, data: &[u8]) -> usize {
         let unread = &mut conn.state().unread;
         let len = data.len().min(*unread as usize);
         *unread -= len as u32;
-        // This ends the request's timeout, but not the timeout of a pending answer.
+        // The body has been discarded, so the request timeout ends. The timeout of a pending answer
+        // uses the same deadline, and must continue.
         if len > 0 && *unread == 0 && !self.waits_for_application(conn) {
             conn.clear_deadline();
         }
         len
     }
 
-    /// Sends `100 Continue`, or remembers to send it when the send stream has room.
+    /// Sends `100 Continue`. If the send stream has no room, notes that `100 Continue` must be sent
+    /// later.
     pub(super) fn send_continue<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         if let Some(Phase::Body(body)) = self.pending.phase(place) {
@@ -570,11 +579,11 @@ impl Core {
     }
 }
 
-/// Maximum length of a body in a response made by the application. Together with its head it must
-/// fit into one content.
+/// Maximum length of the body of a response made by the application, in bytes. Head and body
+/// together must fit one content.
 const MAX_BODY: usize = tcpip::MAX_CONTENT_LEN - 2 * MAX_FIELDS_LEN;
 
-/// Writes `made` and then part of a content. Writes both or neither.
+/// Writes `made`, followed by part of a content: either both or, on an error, neither.
 fn write<S>(
     conn: &mut Connection<'_, S>,
     made: &[u8],

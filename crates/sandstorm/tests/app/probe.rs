@@ -13,45 +13,46 @@ const FORBIDDEN: StatusCode = StatusCode::new(403).unwrap();
 const NO_CONTENT: StatusCode = StatusCode::new(204).unwrap();
 const TICK: Timer = Timer::new(0);
 const START: Timer = Timer::new(1);
-/// The longest body that is taken in pieces.
+/// Maximum length of a body that is received in pieces, in bytes.
 const PIECES_LIMIT: u64 = 500_000;
 
 /// The state of a connection.
 #[derive(Default)]
 pub(crate) struct Visitor {
     visits: u32,
-    /// Number of body bytes that came in pieces.
+    /// Number of body bytes received in pieces so far.
     bytes: usize,
-    /// Whether the first piece of the body is answered at once.
+    /// Whether the request is answered after the first piece of its body.
     stops: bool,
-    /// How many pieces of the response are left, and the length of each.
+    /// Number of pieces of the response still to be sent, and the length of each in bytes.
     pieces: usize,
     len: usize,
-    /// Whether the next piece must wait for a message.
+    /// Whether the next piece must wait until a message arrives.
     waits: bool,
 }
 
-/// Sees all requests, or only those that the site cannot serve.
+/// The application. It receives all requests if `FIRST` is set, and otherwise only those that the
+/// site cannot serve.
 pub(crate) struct Probe<const FIRST: bool> {
     count: u32,
     prepared: PreparedId,
     prepared_later: Option<PreparedId>,
-    /// The sender of the application's own mailbox.
+    /// The sender of the application's own mailbox, with which it sends messages to itself.
     sender: Sender<Ticket>,
-    /// Requests that are answered at the next tick.
+    /// Tickets of the requests that are answered at the next tick.
     waiting: Vec<Ticket>,
-    /// A request that has timed out before the others are answered.
+    /// Ticket of a request that times out before the other requests are answered.
     too_late: Option<Ticket>,
-    /// Requests with large bodies. They are answered at the next tick, and only once.
+    /// Tickets of requests with large bodies. They are answered at the next tick, and only once.
     huge: Vec<Ticket>,
-    /// Streamed responses that wait for a message.
+    /// Tickets of streamed responses that wait for a message.
     streams: Vec<Ticket>,
-    /// Results of [`Clients::resume`] for these responses.
+    /// Results of [`Clients::resume`] for the streamed responses.
     pub(crate) resumed: Vec<bool>,
     /// Results of [`Clients::answer`] for the deferred answers.
     pub(crate) answered: Vec<bool>,
     pub(crate) closed: u32,
-    /// Whether the timer that [`App::on_start`] has set has expired.
+    /// Whether the timer set by [`App::on_start`] has expired.
     pub(crate) is_started: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Streamed responses.
+//! Tests of streamed responses.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use testkit::smol::Talk;
 
 use crate::visit::{config, get, path, post, request, response, talk, text, visits, visits_over};
 
-/// The response to a request for `pieces` pieces of `len` bytes.
+/// Returns the expected response to a request for `pieces` pieces of `len` bytes each.
 pub(crate) fn stream(pieces: usize, len: usize) -> String {
     let chunk = format!("{len:x}\r\n{}\r\n", "p".repeat(len));
     let fields = format!("X-Pieces: {pieces}\r\nTransfer-Encoding: chunked\r\n");
@@ -30,7 +30,7 @@ fn pieces_are_sent_as_chunks_and_the_connection_stays_open() {
 
 #[test]
 fn after_an_empty_piece_the_response_waits_to_be_resumed() {
-    // Nobody resumes the response, so the idle timeout closes the connection.
+    // The response is never resumed, so the idle timeout closes the connection.
     let received = talk([get("/stream?1x0"), get("/count")].concat());
     let begins = stream(1, 1);
     assert_eq!(received, begins[..begins.find("1\r\np").unwrap()]);

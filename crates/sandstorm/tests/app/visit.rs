@@ -14,10 +14,10 @@ use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC};
 
 pub(crate) const PORT: u16 = 80;
-/// A time limit for each test, on its virtual clock.
+/// Time limit of each test, in the time of its virtual clock.
 pub(crate) const LONGEST: Duration = Duration::from_mins(3);
 
-/// Sat, 21 Nov 2026 08:29:37.5 GMT.
+/// Returns the tests' time of day: Sat, 21 Nov 2026 08:29:37.5 GMT.
 pub(crate) fn wall_clock() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
 }
@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) closed_by_server: bool,
 }
 
-/// Lets clients use a server at the same time.
+/// Runs several clients concurrently against one server.
 pub(crate) fn visits<const FIRST: bool>(
     config: &Config,
     talks: &[Talk],
@@ -44,7 +44,7 @@ pub(crate) fn path() -> PathConfig {
     }
 }
 
-/// Does what [`visits`] does, over another link.
+/// Same as [`visits`], but over the given link.
 pub(crate) fn visits_over<const FIRST: bool>(
     path: PathConfig,
     config: &Config,
@@ -81,7 +81,7 @@ pub(crate) fn visits_over<const FIRST: bool>(
     let mut since = None;
     let clock = link.clock.clone();
     let done = link.run(&mut client, &mut server, LONGEST, |client, _| {
-        // Pending requests show in the server's counters after another second.
+        // The counters show pending requests only after another second.
         let now = clock.now();
         client.done() && now > *since.get_or_insert(now) + Duration::from_secs(1)
     });
@@ -97,7 +97,7 @@ pub(crate) fn config() -> Config {
     Config::on_ports(&[PORT])
 }
 
-/// Returns everything that is sent in answer to `bytes`. The client then closes its sending side.
+/// Sends `bytes`, half-closes the connection, and returns everything that the server sends.
 pub(crate) fn talk(bytes: impl AsRef<[u8]>) -> String {
     talk_cut(bytes.as_ref(), Vec::new())
 }
@@ -131,7 +131,7 @@ pub(crate) fn chunked(target: &str, chunks: &str) -> String {
     request("POST", target, "Transfer-Encoding: chunked\r\n", chunks)
 }
 
-/// A response of the server. `fields` follow the fields of all responses.
+/// Returns a response of the server. `fields` come after the fields that all responses have.
 pub(crate) fn response(status: &str, keep_alive: bool, fields: &str, body: &str) -> String {
     let option = if keep_alive {
         "keep-alive"
@@ -156,7 +156,7 @@ pub(crate) fn text(body: &str) -> String {
     response("200 OK", true, &fields, body)
 }
 
-/// One of the server's own pages.
+/// Returns a response with one of the server's own pages.
 pub(crate) fn page(status: &str, keep_alive: bool, explanation: &str) -> String {
     let explained = match explanation {
         "" => String::new(),
@@ -181,7 +181,7 @@ pub(crate) fn file(fields: &str) -> String {
     response("200 OK", true, &format!("{own}{fields}"), "a file\n")
 }
 
-/// Removes entity tags, which these tests do not check.
+/// Removes the entity tags, whose values these tests do not check.
 pub(crate) fn without_tags(received: &str) -> String {
     let mut parts = received.split("ETag: \"");
     let mut kept = parts.next().unwrap().to_owned();
