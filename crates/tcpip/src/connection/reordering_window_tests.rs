@@ -9,8 +9,8 @@ fn rtt(micros: u32) -> Rtt {
 
 #[test]
 fn spurious_retransmissions_widen_the_window_up_to_a_round_trip() {
-    // RFC 8985, section 6.2, step 4: each spurious retransmission adds a quarter of the minimum
-    // RTT.
+    // Each spurious retransmission adds a quarter of the minimum RTT to the window (RFC 8985,
+    // section 6.2, step 4).
     let rtt = rtt(40_000);
     let mut reo_wnd = ReorderingWindow::new();
     let mut windows = vec![reo_wnd.window(rtt)];
@@ -24,7 +24,7 @@ fn spurious_retransmissions_widen_the_window_up_to_a_round_trip() {
 
 #[test]
 fn the_window_is_reset_after_fifteen_recoveries() {
-    // RFC 8985, section 6.2: RACK.reo_wnd_persist.
+    // The number of recoveries is RACK.reo_wnd_persist (RFC 8985, section 6.2).
     let rtt = rtt(40_000);
     let mut reo_wnd = ReorderingWindow::new();
     reo_wnd.widen();
@@ -35,7 +35,7 @@ fn the_window_is_reset_after_fifteen_recoveries() {
     }
     reo_wnd.decay();
     assert_eq!(reo_wnd, ReorderingWindow::new());
-    // More recoveries have no effect.
+    // After the reset, more recoveries have no effect.
     reo_wnd.decay();
     assert_eq!(reo_wnd, ReorderingWindow::new());
 }

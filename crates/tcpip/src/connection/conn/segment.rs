@@ -1,9 +1,9 @@
 //! Arrival of a segment (RFC 9293, section 3.10.7).
 //!
-//! Most segments are the expected ones: in order, without SYN, FIN or RST, and with an ACK of
-//! something sent. For these the checks of section 3.10.7.4 reduce to the few comparisons of
-//! [`Conn::expects`]. All other segments go through [`Conn::check`], which makes the RFC's checks
-//! in order.
+//! Most segments are the expected ones: in order, without SYN, FIN or RST, and with an ACK of data
+//! that we have sent. For these the checks of section 3.10.7.4 reduce to the few comparisons of
+//! [`Conn::expects`]. All other segments go through [`Conn::check`], which performs all checks of
+//! the RFC, in the RFC's order.
 
 use arrayvec::ArrayVec;
 
@@ -17,14 +17,15 @@ use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timest
 /// rounding (RFC 5961, section 7).
 ///
 /// The same limit applies to ACKs for segments without data that are outside the window. Each
-/// connection has its own limit: a global counter would be a side channel between connections.
+/// connection has its own limit, because a global counter would be a side channel between
+/// connections.
 const CHALLENGE_TICKS: u16 = 17;
 
-/// SACK blocks of a segment.
+/// The SACK blocks of a segment.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Reads the options of a segment that has not just timestamps in their usual place.
+    /// Reads the options of a segment, if they are not just timestamps in their usual place.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_options(&self, header: &[u8]) -> (Option<Timestamps>, Sacked) {
@@ -49,7 +50,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             && is_timely(tcb, segment)
     }
 
-    /// Makes the checks of RFC 9293, section 3.10.7.4, in order, and those of RFC 5961.
+    /// Performs the checks of RFC 9293, section 3.10.7.4, in their order, and those of RFC 5961.
     #[cold]
     #[inline(never)]
     pub(crate) fn check(&mut self, mut segment: Segment, now: Moment) -> Verdict {
@@ -59,13 +60,13 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Verdict::Reopen;
         }
         if is_syn && self.tcb.state == State::SynReceived && segment.seq + 1 == self.tcb.rcv_nxt {
-            // The peer has retransmitted its SYN: our SYN-ACK may have been lost.
+            // The peer has retransmitted its SYN, so our SYN-ACK may have been lost.
             self.tcb.flags |= Flags::SYN_ACK_RETRANSMITTED;
             self.tcb.flags -= Flags::TIMING;
             return Verdict::SynAck;
         }
 
-        // RFC 7323, section 5.3: this check comes before all others.
+        // Timestamps are checked before everything else (RFC 7323, section 5.3).
         if !control.has(Control::RST | Control::SYN) && !is_timely(self.tcb, segment) {
             return self.refuse_untimely(segment, now);
         }
@@ -73,7 +74,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         // First check: the sequence number.
         let window = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
         if window == 0 && segment.seq == self.tcb.rcv_nxt && segment.sequence_len() > 0 {
-            // This is a probe of our zero window. Its data does not fit, but its ACK and RST are
+            // The segment probes our zero window. Its data does not fit, but its ACK and RST are
             // valid, and the probe must be answered.
             segment.len = 0;
             segment.control = Control(control.0 & !Control::FIN.0);
@@ -108,7 +109,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         } else if segment.ack.after(self.tcb.snd_nxt)
             || segment.ack.before(self.tcb.snd_una) && !self.tcb.is_old_ack(segment.ack)
         {
-            // RFC 5961, section 5.2.
+            // An unacceptable ACK is answered with a challenge ACK, and dropped (RFC 5961, section
+            // 5.2).
             self.cx.counters.bad_ack += 1;
             return self.challenge(now);
         }
@@ -154,8 +156,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.end_timing(now);
         }
         if tcb.retries > 1 {
-            // RFC 6928, section 2: if the SYN-ACK timed out twice, the initial window is one
-            // segment.
+            // If the SYN-ACK timed out twice, the initial window is one segment (RFC 6928, section
+            // 2).
             *self.congestion = C::with_window(tcb.mss.into());
         }
         tcb.retries = 0;
@@ -170,12 +172,13 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Verdict::Drop;
         }
         if self.tcb.state == State::TimeWait && segment.control.has(Control::FIN) {
-            // The peer has not received our last ACK.
+            // The peer repeats its FIN because it has not received our last ACK, so TIME-WAIT
+            // starts again.
             let time_wait = self.cx.settings.time_wait_ms;
             self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
         }
-        // Answers to segments without data are limited: two ends that disagree must not answer each
-        // other forever. A sender of data needs every answer.
+        // Answers to segments without data are limited, so that two ends that disagree do not
+        // answer each other forever. A sender of data needs every answer.
         if segment.len == 0 && !segment.control.has(Control::FIN) && !self.may_challenge(now) {
             return Verdict::Drop;
         }
@@ -191,9 +194,9 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// (RFC 7323, sections 3.2 and 5.3).
     ///
     /// Section 5.3, R1, requires an ACK for every old segment, so that a half-open connection is
-    /// detected. We do not answer a pure ACK that a later segment has overtaken. Such an ACK is in
-    /// order and acknowledges nothing new, so both ends agree. Answering every reordered ACK would
-    /// only add traffic.
+    /// detected. As an exception, we do not answer a pure ACK that a later segment has overtaken.
+    /// Such an ACK is in order and acknowledges nothing new, so both ends agree, and an answer to
+    /// every reordered ACK would only add traffic.
     ///
     /// The overtaken ACK is still dropped: SACK blocks from before a wrap of the sequence numbers
     /// would look valid.
@@ -226,7 +229,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     fn may_challenge(&mut self, now: Moment) -> bool {
-        // 0 means "never", so the clock's 0 counts as 1.
+        // The value 0 means "never", so tick 0 is recorded as 1.
         let tick = ((now.millis >> 5) as u16).max(1);
         let since = tick.wrapping_sub(self.tcb.challenged_at);
         let may = self.tcb.challenged_at == 0 || since >= CHALLENGE_TICKS;
@@ -237,7 +240,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 }
 
-/// Whether a segment's timestamp is not older than the last one received (RFC 7323, section
+/// Whether a segment's timestamp is at least as recent as the last one received (RFC 7323, section
 /// 5: PAWS).
 #[inline(always)]
 fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
@@ -279,7 +282,7 @@ fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
     }
 }
 
-/// Trims data that was received before, and data beyond the window.
+/// Removes data that was already received, and data beyond the window.
 fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
     let before = rcv_nxt.since(segment.seq);
     if segment.seq.before(rcv_nxt) {
@@ -298,8 +301,8 @@ fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
 }
 
 impl Tcb {
-    /// Whether an old ACK is at most the peer's largest window below SND.UNA (RFC 5961, section
-    /// 5.2).
+    /// Whether an ACK below SND.UNA is merely old: at most the peer's largest window below it (RFC
+    /// 5961, section 5.2).
     fn is_old_ack(&self, ack: Seq) -> bool {
         self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
     }

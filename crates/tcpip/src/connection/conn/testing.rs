@@ -1,10 +1,10 @@
-//! A test bench for one connection. It does what the stack does between the calls of a
-//! [`Conn`], without a port or an application.
+//! A test bench for one connection, without a port or an application. The bench does what the stack
+//! does between the calls of a [`Conn`].
 //!
-//! Sequence numbers are relative, as packet analysers show them: each side's SYN is 0, its
-//! first byte of data 1. A sent segment is shown as `"1:1001 A retransmitted"`: its
-//! sequence numbers, its control bits, and its purpose unless it is new data. The letters
-//! are S, F, R, P, A, E (ECE) and W (CWR).
+//! As in packet analysers, sequence numbers are relative: a side's SYN is 0, and its first byte of
+//! data is 1. A sent segment is shown as `"1:1001 A retransmitted"`: sequence numbers, control
+//! bits, and the purpose, unless the segment is new data. The letters are S, F, R, P, A, E (ECE)
+//! and W (CWR).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -25,15 +25,16 @@ use crate::pools::Owner;
 use crate::stream::{Slice, Source};
 use crate::wire::{Block, Control, HEADER_LEN, Header, Segment, Seq, Timestamps, Written};
 
-/// Our initial sequence number. Numbers wrap within the third segment of 1,000 bytes.
+/// Our initial sequence number, chosen so that numbers wrap within the third segment of 1,000
+/// bytes.
 const ISS: Seq = Seq(u32::MAX - 2_500);
-/// The peer's initial sequence number. Numbers wrap within its window.
+/// The peer's initial sequence number, chosen so that numbers wrap in its first bytes.
 const IRS: Seq = Seq(u32::MAX - 2);
-/// Default round trip of the handshake.
+/// Default round-trip time of the handshake, in milliseconds.
 pub(super) const RTT_MS: u64 = 100;
 /// Time at which a connection opens, in milliseconds.
 const START_MS: u64 = 1_000_000;
-/// Free places in the TX ring for each pass.
+/// Number of free slots in the TX ring at the start of each pass.
 const ROOM: usize = 64;
 const PORTS: (u16, u16) = (80, 40_000);
 const NOBODY: Owner = Owner {
@@ -51,17 +52,17 @@ const LETTERS: [(char, Control); 7] = [
     ('W', Control::CWR),
 ];
 
-/// Parameters of a connection.
+/// Parameters of a connection under test.
 pub(super) struct Offer {
     pub(super) config: Config,
     pub(super) negotiated: Negotiated,
     pub(super) mss: u16,
-    /// The window that the peer advertises.
+    /// The window that the peer advertises, in bytes.
     pub(super) window: u16,
 }
 
 impl Default for Offer {
-    /// Segments of 1,000 bytes, SACK and no other option, and the default configuration.
+    /// Segments of 1,000 bytes, SACK as the only option, and the default configuration.
     fn default() -> Self {
         Self {
             config: Config::default(),
@@ -97,12 +98,12 @@ impl Offer {
         }
     }
 
-    /// A connection in SYN-RECEIVED, with the SYN-ACK sent.
+    /// A connection in SYN-RECEIVED, after the SYN-ACK was sent.
     pub(super) fn half_open(self) -> Bench {
         Bench::half_open(self)
     }
 
-    /// A connection established with a round trip of [`RTT_MS`].
+    /// An established connection whose handshake took a round trip of [`RTT_MS`].
     pub(super) fn open(self) -> Bench {
         let mut bench = self.half_open();
         bench.establish(RTT_MS);
@@ -110,7 +111,7 @@ impl Offer {
     }
 }
 
-/// A connection with everything that a [`Conn`] borrows.
+/// A connection under test, with everything that a [`Conn`] borrows.
 pub(super) struct Bench {
     record: Record<NewReno>,
     cx: Context<NewReno>,
@@ -118,7 +119,7 @@ pub(super) struct Bench {
     pub(super) window: u16,
     /// Timestamps of the peer's next segments.
     pub(super) stamps: Option<Timestamps>,
-    /// Bytes of a super-segment that the port takes; 0 if none.
+    /// Maximum size of a super-segment that the port takes, in bytes; 0 if it takes none.
     pub(super) segmentation: usize,
     /// Whether the application leaves arriving data unread.
     pub(super) leaves: bool,
@@ -167,7 +168,7 @@ impl Bench {
         shown(&header, 1)
     }
 
-    /// Completes the handshake in `rtt_ms`.
+    /// Completes the handshake after a round trip of `rtt_ms` milliseconds.
     pub(super) fn establish(&mut self, rtt_ms: u64) {
         self.pass_ms(rtt_ms);
         let verdict = self.recv(1, 1, "A", 0);
@@ -208,12 +209,12 @@ impl Bench {
         self.now = self.now + Duration::from_millis(millis);
     }
 
-    /// Milliseconds since the connection opened.
+    /// Time since the connection was opened, in milliseconds.
     pub(super) fn elapsed_ms(&self) -> u64 {
         self.now.as_micros() / 1_000 - START_MS
     }
 
-    /// The kind of the deadline, and the milliseconds until then.
+    /// The kind of the deadline, and the time until it expires, in milliseconds.
     pub(super) fn deadline(&self) -> (DeadlineKind, u32) {
         let left = self.tcb().deadline.wrapping_sub(self.moment().millis);
         (self.tcb().deadline_kind, left)
@@ -288,7 +289,7 @@ impl Bench {
         self.take(self.segment(seq, ack, control, len), &[])
     }
 
-    /// Receives an ACK up to `ack`.
+    /// Receives an ACK for everything before `ack`.
     pub(super) fn ack(&mut self, ack: u32) {
         self.ack_and_sack(ack, &[]);
     }
@@ -332,7 +333,7 @@ impl Bench {
         verdict
     }
 
-    /// Processes a checked segment as the stack does.
+    /// Processes a segment that has passed the checks, as the stack does.
     fn process(&mut self, segment: Segment, sack: &[Block], now: Moment) {
         let marks = (self.tcb().path.link, || Ecn::NotEct);
         let acked = self.conn().on_segment(segment, sack, marks, now);
@@ -401,12 +402,12 @@ impl Bench {
         believed
     }
 
-    /// Sends one pass, and returns its segments.
+    /// Sends the segments of one pass, and returns them as strings.
     pub(super) fn send(&mut self) -> Vec<String> {
         self.plans().iter().map(Plan::shown).collect()
     }
 
-    /// Sends one pass, and returns its plans.
+    /// Sends the segments of one pass, and returns their plans.
     pub(super) fn plans(&mut self) -> Vec<Plan> {
         let now = self.moment();
         let (mut room, segmentation) = (ROOM, self.segmentation);
@@ -435,7 +436,7 @@ impl Bench {
         plans
     }
 
-    /// Advances to the deadline. Returns the segment that is sent, or the name of the
+    /// Advances the time to the deadline. Returns the segment that is then sent, or the name of the
     /// [`Expiry`].
     pub(super) fn fire(&mut self) -> String {
         self.now = self.moment().instant(self.tcb().deadline);
@@ -497,7 +498,7 @@ impl Plan {
     }
 }
 
-/// Shows a segment that takes `len` sequence numbers.
+/// Formats a segment that occupies `len` sequence numbers.
 pub(super) fn shown(header: &Header, len: u32) -> String {
     let seq = header.seq.since(ISS);
     let set = LETTERS.iter().filter(|(_, bit)| header.control.has(*bit));

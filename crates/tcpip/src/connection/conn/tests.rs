@@ -1,5 +1,5 @@
-//! Tests of a single connection, without a port or an application. Each is named after the
-//! rule that it proves.
+//! Tests of a single connection, without a port or an application. Each test is named after the
+//! rule that it checks.
 
 mod congestion;
 mod path_mtu;

@@ -9,15 +9,15 @@ use crate::congestion::CongestionControl;
 use crate::connection::{MAX_PACING_DEBT, PACING_TICK};
 use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
 
-/// A pass that sends new data.
+/// State of a pass that sends new data.
 pub(crate) struct Burst {
     /// SND.NXT before the pass.
     first: Seq,
     /// Next sequence number to send.
     seq: Seq,
-    /// Bytes from SND.UNA on that the peer's window and the congestion window allow.
+    /// Number of bytes from SND.UNA that the peer's window and the congestion window allow.
     open: u32,
-    /// Bytes from SND.UNA on that these windows and pacing allow.
+    /// Number of bytes from SND.UNA that these windows and pacing allow.
     usable: u32,
     rate: Option<u64>,
     is_paced: bool,
@@ -37,8 +37,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.snd_nxt != self.tcb.limit()
     }
 
-    /// Begins a pass that sends new data. `segmentation` is the largest super-segment over IPv4
-    /// that the port takes, in bytes; 0 if it takes none.
+    /// Begins a pass that sends new data. `segmentation` is the maximum size of a super-segment
+    /// over IPv4 that the port takes, in bytes; 0 if it takes none.
     #[inline(always)]
     pub(crate) fn begin_burst(&self, segmentation: usize, now: Moment) -> Burst {
         let tcb = &*self.tcb;
@@ -74,8 +74,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Plans the next segment, or run of segments, of new data. Returns `None` if no more may be
-    /// sent or the TX ring has no `room`.
+    /// Returns the next segment, or run of segments, of new data. Returns `None` if no more may be
+    /// sent, or if the TX ring has no `room`.
     #[inline(always)]
     pub(crate) fn next_segment(
         &mut self,
@@ -108,7 +108,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             }
             (segment, len)
         } else if flight < tcb.snd_wnd {
-            // The FIN is sent without data.
+            // No data is left, so the FIN is sent alone.
             control = control | Control::FIN;
             (StreamSegment::default(), 0)
         } else {
@@ -140,7 +140,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if !self.tcb.flags.intersects(Flags::TIMING) && self.may_time() {
             let tcb = &mut *self.tcb;
             tcb.flags |= Flags::TIMING;
-            // The first segment of a run is timed.
+            // Of a run, the round trip of the first segment is measured.
             let mss = u32::from(tcb.mss);
             tcb.rtt_seq = if plan.len > mss { seq + mss } else { end };
             tcb.rtt_at = now.micros;
@@ -151,7 +151,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Ends a pass that sends new data. Returns whether the pass must continue when the TX ring has
     /// room again.
     ///
-    /// `is_refused` tells whether the port has refused the segment planned last.
+    /// `is_refused` tells whether the port has refused the last planned segment.
     #[inline(always)]
     pub(crate) fn end_burst(&mut self, burst: &Burst, is_refused: bool, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
@@ -175,7 +175,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         let is_held_back = burst.usable < burst.open && seq != tcb.limit();
         if burst.is_paced && !is_held_back {
-            // From now on, ACKs clock the transmission again.
+            // The burst has been spread; from now on ACKs clock the transmission again.
             tcb.flags -= Flags::SPREAD_BURST;
         }
         let is_blocked = is_refused || burst.is_blocked;
@@ -190,7 +190,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         if is_held_back {
             if tcb.probes_window() {
-                // Now pacing holds the data back, not the peer's window.
+                // Now pacing delays the data, not the peer's window.
                 tcb.stop_probing();
             }
             let kind = match tcb.deadline_kind {
@@ -199,19 +199,19 @@ impl<C: CongestionControl> Conn<'_, C> {
             };
             tcb.arm(kind, 1, now);
         } else if !tcb.probes_window() {
-            // The window is zero or too small. Nothing is in flight whose ACK could report that the
-            // window opens.
+            // The window is zero or too small, and nothing is in flight whose ACK could report that
+            // the window opens.
             self.start_probing(now);
         }
     }
 
-    /// Sets the deadline after `bytes` were sent. `flight` bytes were in flight before: at most one
-    /// segment, or data with losses or reordering.
+    /// Sets the deadline after `bytes` were sent. Before, `flight` bytes were in flight: at most
+    /// one segment, or data with losses or reordering.
     #[inline(always)]
     fn arm_after_send(&mut self, flight: u32, bytes: u32, now: Moment) {
         let tcb = &mut *self.tcb;
         if flight == 0 {
-            // RFC 6298, 5.1.
+            // Sending data starts the retransmission timer (RFC 6298, 5.1).
             if tcb.deadline_kind == DeadlineKind::KeepAlive {
                 (tcb.retries, tcb.backoff) = (0, 0);
             }
@@ -224,7 +224,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Brings the tail loss probe forward after a second segment (RFC 8985, section 7.2).
+    /// Moves the tail loss probe to an earlier time when a second segment is sent (RFC 8985,
+    /// section 7.2).
     ///
     /// The peer may delay the ACK of one segment, but not of two. The probe is never postponed,
     /// because the oldest segment must not wait for later segments.
@@ -248,8 +249,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, rto, now);
     }
 
-    /// Whether a segment may be timed. A gap delays the cumulative ACK, so during recovery only a
-    /// SACK block can measure the round trip.
+    /// Whether the round trip of a segment may be measured. A gap delays the cumulative ACK, so
+    /// during recovery only a SACK block yields a valid measurement.
     #[inline(always)]
     fn may_time(&self) -> bool {
         let tcb = &*self.tcb;
@@ -281,12 +282,12 @@ impl Tcb {
         }
     }
 
-    /// Whether the peer's window is only a few segments, and a segment that ends `end` bytes after
-    /// SND.UNA fills it.
+    /// Whether the peer's window is only a few segments large, and a segment that ends `end` bytes
+    /// after SND.UNA fills it.
     ///
     /// Such a segment gets PSH, so that a Linux peer acknowledges it as soon as the application
-    /// reads it. Without PSH, Linux delays the ACK for a next segment, which the full window
-    /// forbids. For larger windows, PSH gains nothing and would cost an ACK per segment.
+    /// reads it. Without PSH, Linux delays the ACK to wait for another segment, which the full
+    /// window forbids. For larger windows, PSH has no benefit and would cost an ACK per segment.
     #[inline(always)]
     fn fills_window(&self, end: u32) -> bool {
         const FEW: u32 = 16;
@@ -299,7 +300,7 @@ impl Tcb {
     #[inline(always)]
     fn bytes_to_send(&self, segment: &StreamSegment, flight: u32, burst: &Burst) -> Option<u32> {
         if flight.saturating_add(segment.len) <= burst.usable {
-            // Not every device can segment a packet with CWR, so that segment is sent alone.
+            // Not every device can segment a packet with CWR, so a segment with CWR is sent alone.
             let sends_cwr = self.flags.intersects(Flags::SEND_CWR) && self.negotiated.ecn();
             if burst.max_run > 0 && !sends_cwr {
                 let run = segment.run(self.mss.into(), burst.usable - flight, burst.max_run);
@@ -307,9 +308,9 @@ impl Tcb {
             }
             return Some(segment.len);
         }
-        // RFC 9293, section 3.8.6.2.1: a partial segment is sent only to a peer whose window was
-        // never large, and only if nothing is in flight. For other peers, the zero-window timer
-        // sends it if the window stays small.
+        // A partial segment is sent only to a peer whose window was never large, and only if
+        // nothing is in flight (RFC 9293, section 3.8.6.2.1). For other peers, the zero-window
+        // timer sends it if the window stays small.
         let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.intersects(Flags::LARGE_WINDOW);
         alone.then(|| segment.len.min(burst.usable))
     }
@@ -317,7 +318,7 @@ impl Tcb {
 
 /// Maximum payload of a super-segment to this peer, in bytes; 0 if super-segments are not possible.
 ///
-/// `segmentation` is the limit of the whole packet over IPv4. On links with a VLAN tag, each
+/// `segmentation` is the maximum size of the whole packet over IPv4. On links with a VLAN tag, each
 /// segment is sent in its own frame, because not every device can segment tagged packets.
 #[inline(always)]
 fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
@@ -332,7 +333,7 @@ fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     max.saturating_sub(headers) as u32
 }
 
-/// Rate of new data in bytes per second, if it is paced.
+/// Rate in bytes per second at which new data is paced; `None` if it is not paced.
 #[inline(always)]
 fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) -> Option<u64> {
     match congestion.pacing_rate() {
@@ -341,8 +342,8 @@ fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) ->
     }
 }
 
-/// Returns a rate of one window per round trip, times 2 in slow start and times 1.2 later. The
-/// margin keeps pacing from limiting the throughput.
+/// Returns one window per round trip, times 2 in slow start and times 1.2 later. With this margin,
+/// pacing does not limit the throughput.
 #[cold]
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
@@ -356,10 +357,10 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     (srtt > 0).then(|| (window * fifths * 200_000 / srtt).max(1))
 }
 
-/// Bytes that may be sent now at `rate` bytes per second: those of one timer tick, less the bytes
-/// sent ahead of the rate.
+/// Number of bytes that may be sent now at `rate` bytes per second: those of one timer tick, minus
+/// those already sent ahead of the rate.
 ///
-/// The budget is at least one segment, unless a whole tick was sent ahead.
+/// The budget is at least one segment, unless the bytes of a whole tick were sent ahead.
 #[cold]
 fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
     let Some(time) = PACING_TICK

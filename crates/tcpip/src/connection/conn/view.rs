@@ -28,7 +28,7 @@ pub(crate) struct View {
     pub(crate) ts_recent: u32,
     #[cfg(test)]
     pub(crate) ts_offset: u32,
-    /// Bytes that were sent and are not acknowledged. A FIN counts as one byte.
+    /// Number of bytes sent but not acknowledged. A FIN counts as one byte.
     pub(crate) flight: u32,
     pub(crate) has_buffer: bool,
     pub(crate) deadline: u32,
@@ -68,7 +68,7 @@ impl Tcb {
 
 #[cfg(test)]
 impl<C: CongestionControl> Record<C> {
-    /// The congestion window outside recovery.
+    /// The congestion window that applies outside recovery, in bytes.
     pub(crate) fn window(&self) -> u32 {
         self.congestion.window()
     }
@@ -89,7 +89,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.recoveries.in_use()
     }
 
-    /// Whether we have advertised more than a buffer holds.
+    /// Whether we have advertised more than a receive buffer can hold.
     fn has_advertised_too_much(&self) -> bool {
         let advertised = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
         advertised > self.cx.buffer_len as u32

@@ -4,7 +4,7 @@ use crate::Config;
 use crate::connection::DeadlineKind;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 
-/// A connection with ten segments in flight, and much more to send.
+/// A connection with ten segments in flight, and much more data to send.
 fn sending(offer: Offer) -> Bench {
     let mut bench = offer.open();
     bench.write(100_000);
@@ -24,7 +24,7 @@ fn a_loss_and_ece_in_one_window_are_one_reduction() {
     assert_eq!(bench.ssthresh(), 5_000);
 }
 
-/// A paced connection with a first round trip of `rtt_ms`, and much data to send.
+/// A paced connection whose handshake took `rtt_ms` milliseconds, with much data to send.
 fn paced(rtt_ms: u64) -> Bench {
     let config = Config {
         pacing: true,

@@ -3,10 +3,10 @@
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::connection::{DeadlineKind, Flags};
 
-/// Bytes of IPv4 and TCP headers, timestamps included.
+/// Size of the IPv4 and TCP headers in bytes, timestamps included.
 const HEADERS: u32 = 52;
 
-/// A connection with ten segments in flight, and much more to send.
+/// A connection with ten segments in flight, and much more data to send.
 fn sending(mss: u16) -> Bench {
     let mut bench = Offer {
         mss,
@@ -20,7 +20,7 @@ fn sending(mss: u16) -> Bench {
 
 #[test]
 fn a_smaller_path_mtu_is_accepted_only_for_data_in_flight() {
-    // RFC 5927.
+    // A report must concern data in flight and reduce the segment size (RFC 5927).
     for (mtu, seq, mss) in [
         (900, 1, Some(848)),
         (900, 10_000, Some(848)),
@@ -29,7 +29,7 @@ fn a_smaller_path_mtu_is_accepted_only_for_data_in_flight() {
         (1_051, 1, Some(999)),
         (1_052, 1, None),
         (1_500, 1, None),
-        // The minimum that every host accepts (RFC 1122).
+        // A tiny MTU is raised to the minimum that every host accepts (RFC 1122).
         (68, 1, Some(524)),
     ] {
         let mut bench = sending(1_000);
@@ -53,7 +53,7 @@ fn reduced() -> Bench {
     bench
 }
 
-/// The connection of [`reduced`] ten minutes later, with a probe sent.
+/// The connection of [`reduced`] ten minutes later, after it has sent a probe.
 fn probing() -> Bench {
     let mut bench = reduced();
     bench.pass_ms(600_000);
@@ -64,7 +64,7 @@ fn probing() -> Bench {
 
 #[test]
 fn a_larger_path_mtu_is_probed_after_ten_minutes() {
-    // RFC 1191, section 6.3.
+    // After an ICMP report, a larger MTU is tried after ten minutes (RFC 1191, section 6.3).
     let mut bench = reduced();
     bench.pass_ms(590_000);
     bench.write(200_000);
@@ -86,7 +86,8 @@ fn a_larger_path_mtu_is_probed_after_ten_minutes() {
 
 #[test]
 fn the_third_lost_probe_means_too_large_and_none_means_congestion() {
-    // RFC 4821, section 7.5; RFC 8899: MAX_PROBES.
+    // A size fails after three lost probes (RFC 8899: MAX_PROBES), none of which means congestion
+    // (RFC 4821, section 7.5).
     let mut bench = probing();
     for probes in 1..=3 {
         let una = bench.una();

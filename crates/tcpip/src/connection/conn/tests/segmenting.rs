@@ -3,10 +3,10 @@
 use crate::connection::conn::testing::{Bench, Offer};
 use crate::connection::{DeadlineKind, Plan};
 
-/// Bytes of IPv4 and TCP headers, timestamps included.
+/// Size of the IPv4 and TCP headers in bytes, timestamps included.
 const HEADERS: usize = 52;
 
-/// Offset, length and prepared segment of everything that a pass sends.
+/// Offset, length and prepared segment of each segment that a pass sends.
 fn segments(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
     let plans = bench.plans();
     let from = |plan: &Plan| plan.slice.from;
@@ -30,7 +30,7 @@ fn a_whole_content_consists_of_prepared_segments() {
 
 #[test]
 fn a_slice_has_the_boundaries_of_its_content() {
-    // Only the first and last segments of the slice are not prepared.
+    // All but the first and the last segment of the slice are prepared.
     let mut bench = Offer::default().open();
     bench.write_slice(300..3_500, 5_000);
     let expected = [
@@ -40,8 +40,8 @@ fn a_slice_has_the_boundaries_of_its_content() {
         (3_000, 500, None),
     ];
     assert_eq!(segments(&mut bench), expected);
-    // A slice that begins and ends at boundaries, or with its content, is prepared
-    // throughout.
+    // If a slice begins and ends at segment boundaries, or with its content, all its segments are
+    // prepared.
     bench.write_slice(3_000..4_000, 4_500);
     bench.write_slice(4_000..4_500, 4_500);
     let expected = [(3_000, 1_000, Some(3)), (4_000, 500, Some(4))];
@@ -50,7 +50,7 @@ fn a_slice_has_the_boundaries_of_its_content() {
 
 #[test]
 fn a_slice_within_a_segment_is_one_segment() {
-    // An example is the head of a response without its body.
+    // Such a slice is, for example, the head of a response without its body.
     let mut bench = Offer::default().open();
     bench.write_slice(0..300, 5_000);
     bench.write_slice(1_200..1_201, 5_000);

@@ -9,7 +9,7 @@ use crate::connection::{DeadlineKind, Flags};
 use crate::outcome::ControlSegment;
 use crate::wire::Timestamps;
 
-/// The RTO after a first round trip of `rtt_ms`.
+/// The RTO in milliseconds after a first round trip of `rtt_ms` milliseconds.
 fn first_timeout(rtt_ms: u64, config: Config) -> u32 {
     let plain = Offer::plain();
     let mut bench = Offer { config, ..plain }.half_open();
@@ -23,7 +23,7 @@ fn first_timeout(rtt_ms: u64, config: Config) -> u32 {
 
 #[test]
 fn the_first_timeout_is_three_round_trips_within_its_bounds() {
-    // RFC 6298, 2.2: the first RTO is R + 4 * R/2. Sections 2.4 and 2.5 have the bounds.
+    // RFC 6298, 2.2: the first RTO is R + 4 * R/2. Rules 2.4 and 2.5 define the bounds.
     for (rtt_ms, timeout) in [
         (1, 200),
         (66, 200),
@@ -54,7 +54,7 @@ fn unanswered(config: Config) -> Bench {
 
 #[test]
 fn an_echo_measures_a_retransmission() {
-    // RFC 7323, section 4: timestamps identify the transmission.
+    // The echoed timestamp tells which transmission was received (RFC 7323, section 4).
     let mut bench = Offer::stamped().open();
     bench.write(1_000);
     bench.send();
@@ -69,7 +69,8 @@ fn an_echo_measures_a_retransmission() {
     assert_eq!(bench.conn().rto(), 268);
 }
 
-/// Delay of the tail loss probe for `segments` segments, after a first round trip of `rtt_ms`.
+/// Delay in milliseconds of the tail loss probe for `segments` segments in flight, after a first
+/// round trip of `rtt_ms` milliseconds.
 fn probe_after(rtt_ms: u64, segments: u32) -> u32 {
     let mut bench = Offer::default().half_open();
     bench.establish(rtt_ms);
@@ -82,7 +83,7 @@ fn probe_after(rtt_ms: u64, segments: u32) -> u32 {
 
 #[test]
 fn a_tail_is_probed_after_two_round_trips() {
-    // RFC 8985, section 7.2.
+    // The probe is due after two round trips (RFC 8985, section 7.2).
     assert_eq!(probe_after(400, 2), 800);
     assert_eq!(probe_after(400, 1), 1_000, "its ACK may be delayed");
     assert_eq!(probe_after(100, 1), 300, "never later than the timeout");
@@ -108,8 +109,7 @@ fn deadlines_survive_the_wrap_of_their_clock() {
     assert_eq!(bench.moment().millis, 150);
 }
 
-/// A connection with a window of ten segments in flight for a round trip, and ten more to
-/// send.
+/// A connection that has had ten segments in flight for a round trip, with ten more to send.
 fn sending(offer: Offer) -> Bench {
     let mut bench = offer.open();
     bench.write(20_000);
@@ -120,7 +120,7 @@ fn sending(offer: Offer) -> Bench {
 
 #[test]
 fn after_a_timeout_earlier_segments_give_no_rtt_sample() {
-    // The delay of data behind a gap would include the timeout.
+    // The round trip of data behind a gap would include the timeout.
     let mut bench = sending(Offer::default());
     bench.ack(1_001);
     assert_eq!(bench.send(), ["10001:11001 A", "11001:12001 A"]);
@@ -133,7 +133,8 @@ fn after_a_timeout_earlier_segments_give_no_rtt_sample() {
     assert_eq!(bench.tcb().rtt.smoothed(), 100_000);
 }
 
-/// A connection with `len` bytes to send, whose peer closes its window before any data is sent.
+/// A connection with `len` bytes to send, whose peer has closed its window before any data was
+/// sent.
 fn zero_window(len: u32, config: Config) -> Bench {
     let plain = Offer::plain();
     let mut bench = Offer { config, ..plain }.open();
@@ -147,7 +148,8 @@ fn zero_window(len: u32, config: Config) -> Bench {
 
 #[test]
 fn a_zero_window_is_probed_with_one_byte_and_exponential_backoff() {
-    // RFC 9293, section 3.8.6.1; at least four probes in a user timeout.
+    // A zero window must be probed (RFC 9293, section 3.8.6.1), here with at least four probes in a
+    // user timeout.
     let mut bench = zero_window(5_000, Config::default());
     let doubled = [600, 1_200, 2_400, 4_800, 9_600, 19_200];
     for next in doubled.into_iter().chain([30_000, 30_000, 21_900]) {

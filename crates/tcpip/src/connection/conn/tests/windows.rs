@@ -11,7 +11,7 @@ const WINDOW: u32 = 16_384;
 
 #[test]
 fn a_segment_that_overlaps_the_window_is_acceptable() {
-    // RFC 9293, table 6. Sequence numbers wrap within the window.
+    // The cases follow RFC 9293, table 6. Sequence numbers wrap within the window.
     let mut bench = Offer::default().open();
     assert!(bench.tcb().rcv_nxt.0 > bench.tcb().rcv_adv.0);
     for (seq, len) in [(1, 0), (1, 1), (2, 1), (WINDOW, 0), (WINDOW, 1)] {
@@ -41,7 +41,7 @@ fn stamp(bench: &mut Bench, value: u32) {
 
 #[test]
 fn timestamps_are_compared_modulo_2_to_the_32() {
-    // RFC 7323, section 5.2: PAWS.
+    // PAWS compares timestamps modulo 2^32 (RFC 7323, section 5.2).
     for (recent, value, is_timely) in [
         (5_000, 5_000, true),
         (5_000, 4_999, false),
@@ -79,7 +79,7 @@ fn receiving(len: usize) -> Bench {
 
 #[test]
 fn a_window_does_not_open_by_less_than_a_segment() {
-    // RFC 9293, section 3.8.6.2.2: a segment, or half of the buffer.
+    // The window opens by at least a segment or half of the buffer (RFC 9293, section 3.8.6.2.2).
     let mut bench = receiving(16_384);
     bench.data(16_384);
     assert_eq!(bench.acknowledge().0.window, 0);
