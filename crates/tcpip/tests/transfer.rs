@@ -1,6 +1,6 @@
-//! Whole transfers to an independent peer, smoltcp's TCP client, over a
-//! simulated link that loses, reorders and duplicates. A failure names its
-//! seed; the same seed fails again.
+//! Whole transfers to an independent peer, smoltcp's TCP client, over a simulated link that loses,
+//! reorders and duplicates packets. The message of a failure contains the seed, with which the
+//! failure can be reproduced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC};
 
 const PORT: u16 = 80;
-/// Bytes of a client's send buffer.
+/// Size of a client's send buffer in bytes.
 const SEND_BUFFER: usize = 8192;
 /// Time limit of a transfer, in virtual time.
 const LONGEST: Duration = Duration::from_mins(20);
 
-/// An application that serves content number `n` for each byte `n`, or echoes.
+/// An application that answers each byte `n` with content number `n`, or echoes what it receives.
 #[derive(Default)]
 struct App {
     contents: Vec<ContentId>,
@@ -263,7 +263,8 @@ fn every_size_arrives_over_a_rough_link() {
                     ..Setup::default()
                 };
                 setup.config.mode = mode;
-                // There are fewer resident frames than packets, so some packets must be copied.
+                // There are fewer resident frames than packets, so that some packets must be
+                // copied.
                 setup.end.resident_frames = 512;
                 let counters = fetch(&setup, len);
                 retransmits += counters.retransmits;
@@ -275,7 +276,7 @@ fn every_size_arrives_over_a_rough_link() {
 
 #[test]
 fn a_slow_line_makes_copies_of_packets_in_flight() {
-    // Many clients want the same packet while it is in the ring.
+    // Many clients need the same packet while it is still in the TX ring.
     let mut setup = Setup::default();
     setup.config.mode = SendMode::PreCopy;
     setup.path.line_rate = 100_000_000;
@@ -378,7 +379,7 @@ fn an_upload_comes_back_byte_for_byte() {
             seed,
             ..Setup::default()
         };
-        // The receive buffer is often full.
+        // The receive buffer is so small that it is often full.
         setup.config.recv_buffer = if seed == 1 { 2000 } else { 16_384 };
         let app = App {
             echo: true,

@@ -9,22 +9,22 @@ use crate::ideal;
 use crate::peer::Behaviour;
 use crate::router::Narrow;
 
-/// Bytes of a full frame, for queues that are counted in frames.
+/// Size of a full frame in bytes, to convert queue lengths from frames to bytes.
 pub(crate) const FRAME: usize = 1514;
 
-/// Approximate duration of a transfer, in time and in round trips. The longer one counts.
+/// Approximate duration of a transfer, in time and in round trips. The longer of the two applies.
 const MEANT_TIME: Duration = Duration::from_secs(4);
 const MEANT_ROUNDS: u32 = 50;
-/// Fewest and most bytes of a transfer.
+/// Minimum and maximum size of a transfer, in bytes.
 const LEAST: usize = 100_000;
 const MOST: usize = 20_000_000;
 
 /// The client of a cell.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
-    /// Our test client.
+    /// Our own test client.
     Ours(Behaviour),
-    /// smoltcp, with a receive buffer of this many bytes.
+    /// The TCP client of smoltcp, with a receive buffer of this size in bytes.
     Smoltcp(usize),
 }
 
@@ -37,17 +37,17 @@ pub(crate) enum Control {
     Bbr,
 }
 
-/// How a cell's transfer must end.
+/// The required result of a cell's transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Every byte has arrived, and both sides have closed.
     Finished,
-    /// The peer still answers but reads no more. The server waits for it, because no resource runs
-    /// short.
+    /// The peer still answers but reads no more data. The server keeps waiting, because no resource
+    /// runs short.
     Waits,
 }
 
-/// Bits per second at the bottleneck, and the round trip without a queue.
+/// A route: the bottleneck's rate in bits per second, and the round-trip time with an empty queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route(pub(crate) u64, pub(crate) Duration);
 
@@ -56,17 +56,17 @@ pub(crate) struct Route(pub(crate) u64, pub(crate) Duration);
 pub(crate) struct Cell {
     /// Unique name of the cell.
     pub(crate) name: String,
-    /// The path of data, and the path of ACKs.
+    /// The path of data to the client, and the path of ACKs to the server.
     pub(crate) down: PathConfig,
     pub(crate) up: PathConfig,
-    /// Set if the last link takes only short packets.
+    /// The last link to the client, if it carries only short packets.
     pub(crate) narrow: Option<Narrow>,
     pub(crate) peer: Peer,
     /// Number of connections.
     pub(crate) connections: u16,
     /// Time between the starts of two connections.
     pub(crate) apart: Duration,
-    /// Bytes of the content.
+    /// Length of the content in bytes.
     pub(crate) len: usize,
     /// Number of requests on each connection.
     pub(crate) times: u64,
@@ -78,8 +78,8 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A transfer to our client over a path with the given rate and round trip. Its queue holds one
-    /// bandwidth-delay product, but at least sixteen frames.
+    /// A transfer to our client over a path with the given rate and round trip. The path's queue
+    /// holds one bandwidth-delay product, but at least sixteen frames.
     pub(crate) fn new(name: &str, Route(rate, round_trip): Route) -> Self {
         let product = (u128::from(rate) * round_trip.as_micros() / 8_000_000) as usize;
         let down = PathConfig {
@@ -113,15 +113,15 @@ impl Cell {
         }
     }
 
-    /// Sets the queue of the bottleneck, in percent of the bandwidth-delay product. It is at least
-    /// four frames.
+    /// Sets the queue of the bottleneck, in percent of the bandwidth-delay product. The queue holds
+    /// at least four frames.
     pub(crate) fn queue(mut self, percent: usize) -> Self {
         let product = self.product() as usize;
         self.down.queue_bytes = (product * percent / 100).max(4 * FRAME);
         self
     }
 
-    /// Bytes that fill the path without a queue.
+    /// The bandwidth-delay product: the number of bytes that fill the path without a queue.
     pub(crate) fn product(&self) -> u64 {
         let round_trip = self.round_trip().as_micros();
         (u128::from(self.down.rate) * round_trip / 8_000_000) as u64
@@ -131,13 +131,13 @@ impl Cell {
         self.down.delay + self.up.delay
     }
 
-    /// Sets the random loss of data.
+    /// Sets the probability with which data is lost.
     pub(crate) fn loss(mut self, probability: f64) -> Self {
         self.down.loss = probability;
         self
     }
 
-    /// Sets the random loss of ACKs.
+    /// Sets the probability with which ACKs are lost.
     pub(crate) fn ack_loss(mut self, probability: f64) -> Self {
         self.up.loss = probability;
         self
@@ -149,7 +149,8 @@ impl Cell {
         self
     }
 
-    /// Drops data in bursts: for `share` of the time, with bursts of length `bad`.
+    /// Drops data in bursts that last for `bad` each, and together for the fraction `share` of the
+    /// time.
     pub(crate) fn bursts(mut self, share: f64, bad: Duration) -> Self {
         self.down.bursts = Bursts {
             good: bad.mul_f64(1.0 / share - 1.0),
@@ -159,7 +160,7 @@ impl Cell {
         self
     }
 
-    /// Delays data by `by`, with this probability.
+    /// Delays data by `by`, with this probability, so that later data overtakes it.
     pub(crate) fn reorder(mut self, probability: f64, by: Duration) -> Self {
         self.down.reorder = probability;
         self.down.reorder_delay = by;
@@ -172,7 +173,7 @@ impl Cell {
         self
     }
 
-    /// Makes the queue mark packets that wait longer than `wait`.
+    /// Makes the queue mark packets with CE if they wait longer than `wait`.
     pub(crate) fn mark_above(mut self, wait: Duration) -> Self {
         self.down.mark = Some(Mark {
             above: wait,
@@ -189,7 +190,7 @@ impl Cell {
         self
     }
 
-    /// Makes smoltcp the client.
+    /// Makes smoltcp the client, with a receive buffer of `buffer` bytes.
     pub(crate) fn smoltcp(mut self, buffer: usize) -> Self {
         self.peer = Peer::Smoltcp(buffer);
         self
@@ -207,14 +208,14 @@ impl Cell {
         self
     }
 
-    /// Makes any other change.
+    /// Applies any other change.
     pub(crate) fn change(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
     }
 
-    /// Sets the length of the content if it is not set: to what the path carries in some seconds,
-    /// by the model.
+    /// Sets the length of the content, unless it is already set, to what the path carries in some
+    /// seconds according to the model.
     #[expect(clippy::cast_sign_loss, reason = "a model's rate is not negative")]
     pub(crate) fn sized(mut self) -> Self {
         if self.len == 0 {
@@ -227,14 +228,14 @@ impl Cell {
 
     /// The cell's seed. It depends only on the cell's name.
     pub(crate) fn seed(&self) -> u64 {
-        // FNV-1a, folded to 32 bits to be readable.
+        // The FNV-1a hash, folded to 32 bits to keep seeds short.
         let hash = (self.name.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         (hash ^ (hash >> 32)) & 0xffff_ffff
     }
 
-    /// Bytes of data on all connections.
+    /// Number of bytes that all connections transfer together.
     pub(crate) fn total(&self) -> u64 {
         u64::from(self.connections) * self.times * self.len as u64
     }

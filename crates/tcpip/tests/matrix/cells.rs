@@ -13,13 +13,14 @@ const M: u64 = 1_000_000;
 const KB: usize = 1_000;
 const MB: usize = 1_000_000;
 
-/// Routes to a home, to a mobile phone, over a fast line far away, and inside a data centre.
+/// Typical routes from the server: to a home, to a mobile phone, over a long fast line, and inside
+/// a data centre.
 const NEAR: Route = Route(100 * M, ms(20));
 const MOBILE: Route = Route(10 * M, ms(60));
 const FAR: Route = Route(100 * M, ms(200));
 const INSIDE: Route = Route(10_000 * M, ms(1));
 
-/// Shares of lost frames, with their names.
+/// Probabilities of loss, with their names in the table.
 const LOSSES: [(f64, &str); 4] = [(0.001, "0.1%"), (0.01, "1%"), (0.03, "3%"), (0.1, "10%")];
 
 const fn ms(n: u64) -> Duration {
@@ -54,7 +55,7 @@ pub(crate) fn sample() -> Vec<Cell> {
     groups.into_iter().flatten().map(Cell::sized).collect()
 }
 
-/// Rates and delays, with a queue of one bandwidth-delay product.
+/// Combinations of rate and delay, with a queue of one bandwidth-delay product.
 fn delays() -> Vec<Cell> {
     let routes = [
         Route(M, ms(2)),
@@ -125,7 +126,7 @@ fn random_loss() -> Vec<Cell> {
     cells
 }
 
-/// Loss of every n-th frame, so that no two losses are near each other.
+/// Loss of every n-th frame, so that losses never come in bursts.
 fn regular_loss() -> Vec<Cell> {
     let mut cells = Vec::new();
     for every in [10, 33, 100, 1000] {
@@ -190,7 +191,7 @@ fn disorder() -> Vec<Cell> {
     cells
 }
 
-/// Queues that mark packets with CE before they would drop them.
+/// Queues that mark packets with CE before they have to drop any.
 fn marks() -> Vec<Cell> {
     let mut cells = Vec::new();
     for route in [MOBILE, NEAR, FAR] {
@@ -210,7 +211,7 @@ fn marks() -> Vec<Cell> {
     cells
 }
 
-/// Links that take only short packets.
+/// Links that carry only short packets.
 fn mtus() -> Vec<Cell> {
     let narrow = |mtu: usize, from: u64, tells: bool| {
         move |cell: &mut Cell| {
@@ -379,8 +380,8 @@ fn acks() -> Vec<Cell> {
             Cell::new(&name, NEAR).with(|peer| peer.acks = acks)
         };
         if acks.ahead > 0 {
-            // Data that was acknowledged ahead is never retransmitted, so the path must lose
-            // nothing.
+            // Data that is acknowledged before it arrives is never retransmitted, so the path must
+            // not lose any.
             let cell = with("clean")
                 .queue(400)
                 .with(|peer| peer.buffer = 256 << 10);
@@ -449,8 +450,8 @@ fn readers() -> Vec<Cell> {
     cells
 }
 
-/// Short responses, one after the other on a connection, or each on its own connection. A loss near
-/// the end of a response takes longest to detect.
+/// Short responses, on the same connection or each on its own. They test the detection of a loss
+/// near the end of a response, which takes longest.
 fn short() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (share, percent) in [(0.0, "0%")].into_iter().chain(LOSSES) {
@@ -491,7 +492,7 @@ fn many() -> Vec<Cell> {
     cells
 }
 
-/// Congestion controls other than CUBIC.
+/// Congestion control algorithms other than CUBIC.
 fn controls() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (control, word) in [
@@ -564,7 +565,7 @@ pub(crate) fn all() -> Vec<Cell> {
 
 type Change = Box<dyn Fn(Cell) -> Cell>;
 
-/// Faults of a path, with their names.
+/// Faults of a path, with their names in the table.
 fn troubles() -> Vec<(String, Change)> {
     let mut all: Vec<(String, Change)> = vec![("nothing".to_owned(), Box::new(|cell| cell))];
     for ((share, percent), every) in LOSSES.into_iter().zip([1000, 100, 33, 10]) {

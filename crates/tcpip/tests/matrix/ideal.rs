@@ -1,10 +1,10 @@
-//! A model of the time that a transfer should take, to judge the measured time.
+//! A model of the time that a transfer should take, to which the measured time is compared.
 //!
-//! The model counts rounds. The handshake and the request take a round trip each. Then each round
-//! sends a window, which begins at ten segments and doubles (RFC 5681 with RFC 6928). The window is
-//! limited by the bottleneck and the peer's window. From the path's first loss on, it is the mean
-//! window of CUBIC, or of Reno if that is larger (RFC 9438, section 5.1). The model is not a bound:
-//! a lucky transfer can be faster.
+//! The model counts rounds. The handshake and the request take a round trip each. In each later
+//! round the server sends a window, which begins at ten segments and doubles (RFC 5681 with RFC
+//! 6928). The window is limited by the bottleneck and the peer's window. After the first loss on
+//! the path, it is the mean window of CUBIC, or of Reno if that is larger (RFC 9438, section 5.1).
+//! The model is not a bound: a lucky transfer can be faster.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use nmio::sim::PathConfig;
 use crate::cell::{Cell, Peer};
 use crate::peer::Reader;
 
-/// Segments of the initial window.
+/// Size of the initial window in segments.
 const INITIAL_WINDOW: f64 = 10.0;
-/// Bytes of a frame's headers, and of a segment's options.
+/// Size in bytes of a frame's headers and of a segment's timestamp option.
 const HEADERS: f64 = 66.0;
 const OPTIONS: f64 = 12.0;
 
-/// Bytes of data in a full segment.
+/// Number of bytes of data in a full segment.
 fn segment(cell: &Cell) -> f64 {
     let told = match &cell.peer {
         Peer::Ours(behaviour) => behaviour.mss.unwrap_or(536),
@@ -29,7 +29,7 @@ fn segment(cell: &Cell) -> f64 {
     f64::from(told.min(narrow - 40).min(1460)) - OPTIONS
 }
 
-/// The mean window in segments at the path's loss rate.
+/// The mean congestion window in segments at the path's loss rate.
 fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
     let mut share = path.loss;
     if path.lose_every > 0 {
@@ -42,8 +42,8 @@ fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
         window = reno.max(cubic);
     }
     if !path.bursts.bad.is_zero() {
-        // Each burst counts as one loss. The same formulas are solved for the time between two
-        // losses.
+        // Each burst of losses counts as one loss. The same formulas are solved for the time
+        // between two bursts.
         let between = (path.bursts.good + path.bursts.bad).as_secs_f64();
         let reno = 1.5 * between / round_trip;
         let cubic = 1.234 * between.powi(3);
@@ -52,7 +52,7 @@ fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
     window
 }
 
-/// Bytes that the peer's window allows in flight.
+/// Number of bytes that the peer's window allows in flight.
 fn window_of(peer: &Peer) -> f64 {
     match peer {
         Peer::Smoltcp(buffer) => *buffer as f64,
@@ -63,7 +63,8 @@ fn window_of(peer: &Peer) -> f64 {
     }
 }
 
-/// Limit of a connection's rate in bytes per second, by the bottleneck and by the reader.
+/// Maximum rate of a connection in bytes per second, as limited by the bottleneck and by the
+/// reader.
 fn most(cell: &Cell) -> f64 {
     let mut rate = f64::INFINITY;
     if cell.down.rate > 0 {
@@ -91,12 +92,12 @@ fn round_trip(cell: &Cell) -> f64 {
     cell.round_trip().as_secs_f64().max(1e-6)
 }
 
-/// The rate of a connection after its start, in bytes per second.
+/// The steady rate of a connection in bytes per second, after slow start.
 pub(crate) fn rate(cell: &Cell) -> f64 {
     most(cell).min(window(cell) / round_trip(cell))
 }
 
-/// Bytes that are sent before the first loss, and the time until that loss.
+/// Number of bytes sent before the first loss, and the time until that loss.
 fn before_loss(cell: &Cell) -> (f64, f64) {
     let (path, mut bytes) = (&cell.down, f64::INFINITY);
     if path.loss > 0.0 {
@@ -124,7 +125,7 @@ pub(crate) fn time(cell: &Cell) -> Duration {
     let (mut time, mut sent) = (round_trip, 0.0);
     for _ in 0..cell.times {
         let mut left = cell.len as f64;
-        // Half a round is for the request, and half for the last byte.
+        // Half a round trip is for the request, and half for the last byte.
         time += round_trip;
         loop {
             let most = if sent < bytes_before && time < time_before {

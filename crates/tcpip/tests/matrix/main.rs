@@ -1,15 +1,16 @@
-//! The transfer matrix: transfers of the whole stack over simulated links in virtual time, with
+//! The transfer matrix: the whole stack transfers data over simulated links in virtual time, with
 //! many kinds of paths and peers. Every byte is checked. Speed and retransmissions are compared
 //! with a committed table.
 //!
-//! - `cargo test -p tcpip --test matrix` runs a sample and compares it with `snapshot.txt`. It
-//!   shows the old and the new version of lines that differ. The new table is in
+//! - `cargo test -p tcpip --test matrix` runs a sample and compares it with `snapshot.txt`. For
+//!   lines that differ, it shows the old and the new version. The new table is in
 //!   `target/tmp/matrix/sample.txt`.
-//! - `MATRIX=update` replaces the table. Check the difference before you commit it.
+//! - `MATRIX=update` replaces the committed table. Check the differences before you commit the new
+//!   one.
 //! - `MATRIX=full` also runs the cross product of paths and clients, and writes its table to
 //!   `target/tmp/matrix/full.txt`.
 //! - `MATRIX=<cell>` or `MATRIX=<cell>@<seed>` runs one cell, and shows its line (with `--
-//!   --nocapture`). It also writes the server's segments to a text and a pcap file under
+//!   --nocapture`). This mode also writes the server's segments to a text and a pcap file under
 //!   `target/tmp/matrix`.
 
 mod cell;
@@ -32,21 +33,22 @@ use std::{env, fs, thread};
 use cell::{Cell, End};
 use run::{Sends, run};
 
-/// Environment variable that selects what to do instead of a comparison.
+/// Environment variable that selects another mode instead of the comparison.
 const VARIABLE: &str = "MATRIX";
 
 fn snapshot() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/matrix/snapshot.txt")
 }
 
-/// Folder for traces and new tables.
+/// Folder to which traces and new tables are written.
 fn target() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("matrix");
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// Runs one cell, and returns its line. An error has the cell's name and seed.
+/// Runs one cell, and returns its line of the table. An error message contains the cell's name and
+/// seed.
 fn row(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Result<String, String> {
     let again = || format!("{VARIABLE}={}@{seed:08x} runs it again", cell.name);
     let outcome = catch_unwind(AssertUnwindSafe(|| run(cell, seed, sends, trace)));
@@ -64,7 +66,7 @@ fn row(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Result<Str
     Ok(table::row(cell, &outcome))
 }
 
-/// Runs cells on all processors. Returns the table, and the failures.
+/// Runs cells on all processors in parallel. Returns the table, and the error messages.
 fn run_all(cells: &[Cell], sends: Sends) -> (String, Vec<String>) {
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(vec![Ok(String::new()); cells.len()]);
@@ -132,7 +134,8 @@ fn transfers_match_the_committed_table() {
     }
 }
 
-/// Super-segments carry the same segments as single frames.
+/// The client receives the same segments whether they are sent as super-segments or as single
+/// frames.
 #[test]
 fn super_segments_change_nothing() {
     let wanted = env::var(VARIABLE).unwrap_or_default();

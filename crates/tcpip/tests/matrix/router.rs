@@ -1,4 +1,4 @@
-//! A router in front of the client. Its link to the client takes only short packets.
+//! A router in front of the client, whose link to the client carries only short packets.
 
 use nmio::sim::SimClock;
 use nmio::{Clock, Instant};
@@ -11,7 +11,7 @@ const ROUTER: [&str; 2] = ["192.0.2.254", "2001:db8::fe"];
 /// The MTU of the router's link to the client, and what the router does with longer packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Narrow {
-    /// Bytes of the largest IP packet.
+    /// The MTU: the maximum size of an IP packet in bytes.
     pub(crate) mtu: usize,
     /// Time from which the link has this MTU.
     pub(crate) from: Instant,
@@ -20,7 +20,7 @@ pub(crate) struct Narrow {
     pub(crate) tells: bool,
 }
 
-/// The router, which watches the frames at the client's port.
+/// The router, which checks the size of each frame that arrives at the client's port.
 pub(crate) struct Router {
     pub(crate) clock: SimClock,
     pub(crate) narrow: Option<Narrow>,

@@ -23,7 +23,7 @@ use crate::router::Router;
 use crate::tap::{Tap, Trace};
 
 const PORT: u16 = 80;
-/// Bytes of smoltcp's send buffer.
+/// Size of smoltcp's send buffer in bytes.
 const SEND_BUFFER: usize = 1024;
 /// Time limit of a cell on its virtual clock.
 const LONGEST: Duration = Duration::from_mins(30);
@@ -32,9 +32,9 @@ const LONGEST: Duration = Duration::from_mins(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
-    /// Whether every byte has arrived, and the server has not given up.
+    /// Whether every byte has arrived, without the server giving up a connection.
     pub(crate) finished: bool,
-    /// Time from a connection's SYN to its first byte and to its last byte, the longest of all
+    /// Time from a connection's SYN to its first byte and to its last byte: the maximum over all
     /// connections.
     pub(crate) first_byte: Duration,
     pub(crate) last_byte: Duration,
@@ -42,14 +42,15 @@ pub(crate) struct Outcome {
     pub(crate) mean: Duration,
     /// Time from the first SYN to the last byte of all connections.
     pub(crate) all: Duration,
-    /// Bytes of retransmitted data.
+    /// Number of retransmitted bytes.
     pub(crate) again: u64,
-    /// Bytes that the client received although it already had them.
+    /// Number of bytes that the client received although it already had them.
     pub(crate) needless: u64,
     pub(crate) counters: Counters,
 }
 
-/// An application that serves the content, and closes if each connection makes only one request.
+/// An application that serves the content. If each connection makes only one request, the
+/// application closes after the response.
 #[derive(Default)]
 struct App {
     content: Option<ContentId>,
@@ -190,7 +191,7 @@ impl<P: Port> Handler<P> for Asker {
     }
 }
 
-/// Both hosts and the link.
+/// Both hosts and the link between them.
 struct World<C> {
     link: Link<Watched<SimPort, Router>, Watched<SimPort, Tap>>,
     client: Asker,
@@ -208,7 +209,7 @@ impl<C: CongestionControl> World<C> {
             },
             b: EndConfig {
                 resident_frames: 4096,
-                // A super-segment needs room for all its segments at once.
+                // The ring must have room for all segments of a super-segment together.
                 tx_ring: if sends == Sends::Frames { 512 } else { 8192 },
                 io_frames: if sends == Sends::Frames { 2048 } else { 16_384 },
                 segmentation: match sends {
@@ -264,7 +265,7 @@ impl<C: CongestionControl> World<C> {
         }
     }
 
-    /// Runs until `done`. Returns `false` if that takes longer than [`LONGEST`].
+    /// Runs until `done` returns `true`. Returns `false` if that takes longer than [`LONGEST`].
     fn drive(&mut self, done: impl Fn(&Asker, &Server<App, C>) -> bool) -> bool {
         let (clock, trace) = (
             self.link.clock.clone(),
@@ -284,16 +285,16 @@ impl<C: CongestionControl> World<C> {
 /// How the server sends segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sends {
-    /// As frames, by memcopy or pre-copy depending on the seed.
+    /// As single frames, by memcopy or pre-copy depending on the seed.
     Frames,
-    /// As frames, by memcopy.
+    /// As single frames, always by memcopy.
     Copies,
-    /// As super-segments, which the port cuts. Their segments have the same headers as copies,
-    /// while resident packets always have room for timestamps.
+    /// As super-segments, which the port splits. To compare, use `Copies`: their headers are the
+    /// same, whereas resident packets always leave room for timestamps.
     Supers,
 }
 
-/// Runs a cell with a seed, and writes a trace to files of the given name.
+/// Runs a cell with a seed. If `trace` is given, writes a trace to files of that name.
 ///
 /// # Panics
 /// The server or the client breaks a rule that holds on every path.

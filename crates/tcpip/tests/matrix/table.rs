@@ -20,7 +20,7 @@ const HEAD: &str = "\
 # and the last byte, of the slowest connection.
 ";
 
-/// One line, with the columns aligned.
+/// Formats one line, with the columns aligned.
 fn line(columns: [&str; 10]) -> String {
     let [
         name,
@@ -48,7 +48,7 @@ fn kilobytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e3)
 }
 
-/// A cell's line.
+/// The line that shows a cell's outcome.
 pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
     let seconds = outcome.all.as_secs_f64();
     let (rate, ideal) = if outcome.finished {
@@ -81,7 +81,7 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
     ])
 }
 
-/// The whole table.
+/// The whole table, consisting of the head and `rows`.
 pub(crate) fn table(rows: &[String]) -> String {
     let mut text = HEAD.to_owned();
     let head = line([
@@ -94,7 +94,7 @@ pub(crate) fn table(rows: &[String]) -> String {
     text
 }
 
-/// Describes the differences in the new table; `None` if there are none.
+/// Describes the differences between two tables; `None` if there are none.
 pub(crate) fn difference(old: &str, new: &str) -> Option<String> {
     let rows = |text: &'_ str| -> BTreeMap<String, String> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));

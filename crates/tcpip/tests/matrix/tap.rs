@@ -18,15 +18,15 @@ struct Sent {
     /// Initial sequence numbers of the server and the client.
     irs: Option<u32>,
     iss: u32,
-    /// End of the data that was sent so far, as an offset in the stream.
+    /// End of the data sent so far, as an offset in the stream.
     max: u64,
 }
 
-/// Watches the frames at the server's port.
+/// Watches the frames that the server's port sends and receives.
 pub(crate) struct Tap {
     clock: SimClock,
     connections: Vec<Sent>,
-    /// Bytes of retransmitted data.
+    /// Number of retransmitted bytes.
     pub(crate) again: u64,
     pub(crate) trace: Option<Rc<RefCell<Trace>>>,
 }
@@ -52,7 +52,8 @@ impl Tap {
 
 impl Watch for Tap {
     fn sent(&mut self, frame: &[u8]) {
-        // Other frames are ARP or NDP. The client checks the segments.
+        // All other frames are ARP or NDP. An invalid segment is not noticed here, but by the
+        // client.
         let Ok(Received { route, segment, .. }) = read_segment(frame) else {
             return;
         };
@@ -96,13 +97,14 @@ impl Watch for Tap {
     }
 }
 
-/// Offset of `seq` in a stream that begins after `first`. The result is near the offset `near`.
+/// Offset of `seq` in a stream that begins after the sequence number `first`. Of the possible
+/// offsets, which are 2^32 apart, the one closest to `near`.
 fn position(seq: u32, first: u32, near: u64) -> u64 {
     let expected = first.wrapping_add(1).wrapping_add(near as u32);
     near.saturating_add_signed(i64::from(seq.wrapping_sub(expected).cast_signed()))
 }
 
-/// Formats a segment as a line, with relative numbers.
+/// Formats a segment as a line of the trace, with relative numbers.
 fn line(client: u16, mut segment: Segment, own: u32, peer: u32, note: &str) -> String {
     segment.seq = segment.seq.wrapping_sub(own);
     segment.ack = segment.ack.wrapping_sub(peer);
@@ -123,7 +125,8 @@ pub(crate) struct Trace {
     counters: Counters,
 }
 
-/// Counters that the trace omits: they change all the time, and the segments show the same.
+/// Counters that the trace omits: they change with every segment, and the listed segments show the
+/// same information.
 const DULL: [&str; 8] = [
     "resident_fallbacks",
     "segments_received",
@@ -140,7 +143,8 @@ impl Trace {
     pub(crate) fn create(base: &Path) -> io::Result<Self> {
         let file = |extension: &str| File::create(base.with_extension(extension));
         let mut pcap = BufWriter::new(file("pcap")?);
-        // The classic format, with nanoseconds and Ethernet frames.
+        // The header of the classic pcap format, with timestamps in nanoseconds and Ethernet
+        // frames.
         for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1] {
             pcap.write_all(&word.to_le_bytes())?;
         }
@@ -163,7 +167,7 @@ impl Trace {
         writeln!(self.text, "{millis:>12.3} {arrow} {line}").unwrap();
     }
 
-    /// Writes which counters of the stack have changed.
+    /// Writes a line with the counters of the stack that have changed.
     pub(crate) fn note(&mut self, now: Instant, counters: &Counters) {
         if *counters == self.counters {
             return;

@@ -21,7 +21,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(10);
 const DEFAULT_MSS: [u16; 2] = [536, 1220];
 /// Maximum number of SACK blocks in a header (RFC 2018, section 3).
 const MAX_SACK_BLOCKS: usize = 4;
-/// First value of the timestamp clock, which soon wraps.
+/// First value of the timestamp clock, chosen so that the clock soon wraps.
 const FIRST_TIMESTAMP: u32 = u32::MAX - 1_000;
 
 /// What a client has observed on one connection.
@@ -29,12 +29,12 @@ const FIRST_TIMESTAMP: u32 = u32::MAX - 1_000;
 pub(crate) struct Observations {
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_byte: Option<Instant>,
-    /// Bytes that arrived although the client already had them. Frames that the path duplicated do
-    /// not count.
+    /// Number of bytes that arrived although the client already had them, without frames that the
+    /// path duplicated.
     pub(crate) needless: u64,
-    /// Segments that PAWS has refused (RFC 7323, section 5).
+    /// Number of segments that PAWS has refused (RFC 7323, section 5).
     pub(crate) old_timestamps: u64,
-    /// Frames with a CE mark.
+    /// Number of frames that arrived with a CE mark.
     pub(crate) marks: u64,
     /// Number of times that data behind a gap was discarded.
     pub(crate) reneged: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Observations {
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The connection has not begun.
+    /// The connection was not opened yet.
     Closed,
     SynSent,
     Open,
@@ -61,15 +61,15 @@ pub(crate) struct Connection {
     state: State,
     pub(crate) seen: Observations,
 
-    /// Our initial sequence number, and the server's.
+    /// Initial sequence numbers of the client and of the server.
     iss: u32,
     irs: u32,
-    /// Numbers of requests sent and acknowledged. Each request is one byte.
+    /// Number of requests sent, and number of requests acknowledged. Each request is one byte.
     sent: u64,
     acked: u64,
     fin_sent: bool,
     fin_acked: bool,
-    /// Whether the server's FIN has arrived, perhaps behind a gap.
+    /// Whether the server's FIN has arrived, perhaps ahead of missing data.
     fin_seen: bool,
     /// Whether all data and the FIN have arrived.
     fin_received: bool,
@@ -89,11 +89,11 @@ pub(crate) struct Connection {
     read: u64,
     read_at: Instant,
     resume_at: Option<Instant>,
-    /// Whether a pause is over and no window update was sent yet.
+    /// Whether a pause is over, but its window update was not sent yet.
     resumed: bool,
-    /// Right edge of the advertised window.
+    /// Right edge of the advertised window, as an offset in the server's stream.
     edge: u64,
-    /// End of the data that was last acknowledged.
+    /// The last acknowledged offset in the server's stream.
     told: u64,
     /// Number of segments in order that are not acknowledged yet.
     unacknowledged: u32,
@@ -157,7 +157,7 @@ impl Connection {
         self.received.next() == self.stream_len()
     }
 
-    /// Time at which the connection was begun.
+    /// Time at which the connection was opened.
     pub(crate) fn start(&self) -> Instant {
         self.task.start
     }
@@ -166,13 +166,13 @@ impl Connection {
         self.task.content.len() as u64 * self.task.times
     }
 
-    /// The MSS for segments from the server.
+    /// The maximum size of segments from the server.
     fn mss(&self) -> usize {
         let default = DEFAULT_MSS[usize::from(self.route.is_v6())];
         usize::from(self.behaviour.mss.unwrap_or(default))
     }
 
-    /// Bytes of the receive buffer, as far as a window field can express them.
+    /// Size of the receive buffer in bytes, at most what a window field can express.
     fn buffer(&self) -> u64 {
         self.behaviour.buffer.min(65_535 << self.window_shift)
     }
@@ -228,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// Lets the application read data that has arrived in order.
+    /// Lets the application read data that has arrived in order, as its [`Reader`] allows.
     fn read(&mut self, now: Instant) {
         let next = self.received.next();
         match self.behaviour.reader {
@@ -301,9 +301,9 @@ impl Connection {
         let offset = self.offset(segment.seq);
         let len = segment.data.len() as u64;
         if let Some((value, _)) = segment.timestamps() {
-            // RFC 7323, section 5.3, R1 to R3.
+            // The timestamp is checked as RFC 7323, section 5.3, R1 to R3, requires.
             if value.wrapping_sub(self.recent_timestamp).cast_signed() < 0 {
-                // Usually a retransmission has arrived before this segment. Like current systems,
+                // Usually the segment was overtaken by its retransmission. Like current systems,
                 // the client reports the duplicate.
                 if let Some(start) = u64::try_from(offset).ok().filter(|_| len > 0) {
                     self.note_duplicate(&(start..start + len), segment, now);
@@ -338,7 +338,7 @@ impl Connection {
         }
     }
 
-    /// Offset of `seq` in the server's stream, negative before the stream.
+    /// Offset of `seq` in the server's stream; negative if `seq` lies before the stream.
     fn offset(&self, seq: u32) -> i64 {
         let next = self.received.next();
         let expected = self.irs.wrapping_add(1).wrapping_add(next as u32);
@@ -347,7 +347,7 @@ impl Connection {
 
     fn handle_syn_ack(&mut self, segment: &Segment, now: Instant, out: &mut VecDeque<Vec<u8>>) {
         if self.state == State::Open {
-            // Our ACK of the first SYN-ACK was lost.
+            // The server has repeated its SYN-ACK, because our ACK of the first one was lost.
             self.acknowledge(now, out);
             return;
         }
@@ -383,7 +383,7 @@ impl Connection {
         self.send_request(now, out);
     }
 
-    /// Checks what must hold for every segment.
+    /// Panics if a segment violates a rule that holds for every segment.
     fn check(&self, segment: &Segment, header_len: usize) {
         assert_eq!(
             segment.timestamps().is_some(),
@@ -473,7 +473,7 @@ impl Connection {
         }
     }
 
-    /// Records which bytes of a segment have arrived before.
+    /// Records which bytes of a segment had already arrived.
     fn note_duplicate(&mut self, bytes: &Range<u64>, segment: &Segment, now: Instant) {
         let this = (now, segment.clone());
         if self.last_segment != this {
@@ -483,7 +483,7 @@ impl Connection {
         self.duplicate = self.received.duplicate(bytes);
     }
 
-    /// Compares data with the right bytes at `offset` of the stream.
+    /// Compares data with the expected bytes at `offset` of the stream.
     fn check_bytes(&self, offset: u64, mut data: &[u8]) {
         let content = &self.task.content[..];
         let mut at = offset as usize % content.len();
@@ -549,7 +549,7 @@ impl Connection {
         out.push_back(self.frame(&syn));
     }
 
-    /// Sends the requests from number `from` on, and the FIN if we have closed.
+    /// Sends all requests from number `from`, and the FIN if we have closed.
     fn send_from(&mut self, from: u64, now: Instant, out: &mut VecDeque<Vec<u8>>) {
         let mut segment = self.header(now);
         segment.seq = self.iss.wrapping_add(1).wrapping_add(from as u32);
@@ -649,7 +649,7 @@ impl Connection {
         } else {
             self.edge
         };
-        // The window is rounded up, so that its edge does not move back.
+        // The window is rounded up, so that its right edge does not move back.
         let window = edge.saturating_sub(self.told).div_ceil(unit);
         self.edge = self.edge.max(self.told + window * unit);
         self.resumed = false;

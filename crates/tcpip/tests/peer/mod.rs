@@ -1,13 +1,13 @@
-//! A TCP client for tests, independent of the server's code. It prefers clarity to speed, each of
-//! its options can be switched, and it can misbehave.
+//! A TCP client for tests, independent of the server's code. The client prefers clarity to speed,
+//! each of its options can be switched off, and it can misbehave.
 //!
 //! A [`Client`] is the other end of a simulated link. It requests contents, with one byte per
-//! request, and checks every byte that arrives, in any order. It only remembers which bytes have
-//! arrived. It panics if the server breaks a rule: wrong bytes or checksums, data beyond the window
-//! or the MSS, options that were not agreed on.
+//! request, and checks every byte that arrives, in any order. The client does not store the bytes,
+//! only which of them have arrived. It panics if the server breaks a rule: wrong bytes or
+//! checksums, data beyond the window or the MSS, options that were not negotiated.
 //!
-//! The client deliberately lacks: data other than requests, congestion control, urgent data, and
-//! the 24-day rule of PAWS.
+//! Deliberately omitted are data other than requests, congestion control, urgent data, and the
+//! 24-day rule of PAWS.
 
 mod connection;
 
@@ -29,22 +29,22 @@ pub(crate) struct Behaviour {
     /// The window scale that the client offers; `None` if windows are not scaled.
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack: bool,
-    /// Whether SACK blocks report duplicates (DSACK, RFC 2883).
+    /// Whether SACK blocks also report duplicates (DSACK, RFC 2883).
     pub(crate) dsack: bool,
     pub(crate) timestamps: bool,
     pub(crate) ecn: bool,
     pub(crate) acks: Acks,
-    /// Bytes of the receive buffer.
+    /// Size of the receive buffer in bytes.
     pub(crate) buffer: u64,
     pub(crate) reader: Reader,
-    /// Number of out-of-order segments after which the client discards all data behind a gap,
-    /// repeatedly; 0 for never.
+    /// The client discards all data behind a gap each time this number of out-of-order segments has
+    /// arrived; 0 for never.
     pub(crate) renege_every: u32,
 }
 
 impl Default for Behaviour {
-    /// Like current systems: all options except ECN, an ACK for every second segment, and a buffer
-    /// that is no limit.
+    /// A client like current systems: all options except ECN, an ACK for every second segment, and
+    /// a buffer that never limits the transfer.
     fn default() -> Self {
         Self {
             mss: Some(1460),
@@ -61,14 +61,15 @@ impl Default for Behaviour {
     }
 }
 
-/// When the client acknowledges data in order. All other segments are acknowledged at once.
+/// When the client acknowledges data in order. All other segments are acknowledged as soon as they
+/// arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acks {
     /// Number of segments after which an ACK is sent.
     pub(crate) every: u32,
-    /// Time after which an ACK is sent at the latest.
+    /// Maximum time by which an ACK is delayed.
     pub(crate) after: Duration,
-    /// Number of ACKs that are sent for the same data, each for a part of it (Savage's ACK
+    /// Number of ACKs into which each ACK is divided, each for a part of the data (Savage's ACK
     /// division).
     pub(crate) divided: u32,
     /// Number of bytes that are acknowledged before they arrive, while no gap is known (Savage's
@@ -77,7 +78,7 @@ pub(crate) struct Acks {
 }
 
 impl Default for Acks {
-    /// Delayed ACKs of RFC 9293, section 3.8.6.3, with Linux's delay.
+    /// Delayed ACKs as in RFC 9293, section 3.8.6.3, with the delay of Linux.
     fn default() -> Self {
         Self {
             every: 2,
@@ -91,18 +92,18 @@ impl Default for Acks {
 /// When the application reads data from the receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
-    /// Reads data at once.
+    /// Reads data as soon as it arrives.
     Prompt,
     /// Reads this many bytes per second.
     Slow(u64),
-    /// Reads data at once, except for one pause after `at` bytes.
+    /// Reads data as soon as it arrives, except for one pause after `at` bytes.
     Pause { at: u64, lasting: Duration },
 }
 
 /// The requests of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// The byte that requests a content, and the content.
+    /// The byte that requests the content, and the content that must arrive.
     pub(crate) request: u8,
     pub(crate) content: Rc<[u8]>,
     /// Number of requests. After the last response the client closes; if there is only one request,
@@ -110,7 +111,7 @@ pub(crate) struct Task {
     pub(crate) times: u64,
     /// Time between the end of a response and the next request.
     pub(crate) think: Duration,
-    /// When the connection is opened.
+    /// Time at which the connection is opened.
     pub(crate) start: Instant,
 }
 
@@ -135,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Adds a connection.
+    /// Adds a connection that performs `task`.
     pub(crate) fn connect(&mut self, behaviour: &Behaviour, task: &Task) {
         let port = FIRST_PORT + self.connections.len() as u16;
         let route = Route::to_server(self.v6, port, self.server_port);

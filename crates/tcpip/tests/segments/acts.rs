@@ -66,7 +66,8 @@ impl<C: CongestionControl> Runner<C> {
                         .peers
                         .get_mut(other)
                         .ok_or("the peer after `like` is unknown")?;
-                    // Two peers cannot share a port, so the newer peer takes it over.
+                    // Two peers cannot share a port, so the newer peer takes over the port of the
+                    // older one.
                     std::mem::replace(&mut gone.port, 0)
                 }
                 None => 40_000 + self.peers.len() as u16,

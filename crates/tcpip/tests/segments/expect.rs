@@ -1,4 +1,4 @@
-//! Lines with `>`: compares a segment that comes out with the expected one.
+//! Lines with `>`: compares a segment that the server sends with the expected one.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::language::{OptionTemplate, Template};
 use super::peer::seconds;
 use super::run::{OWN_PORT, Runner, check};
 
-/// How long a failed case runs on to report which segment comes out later.
+/// How long a failed case continues to run, to report which segment is sent instead.
 const LOOK_AHEAD: Duration = Duration::from_secs(130);
 
 impl<C: CongestionControl> Runner<C> {
-    /// Expects the segments of a row. Each segment must come out between `earliest`, which is now,
+    /// Expects the segments of a row. Each segment must be sent between `earliest`, which is now,
     /// and `latest`.
     pub(crate) fn expect_all(
         &mut self,
@@ -55,7 +55,7 @@ impl<C: CongestionControl> Runner<C> {
     ) -> Result<(), String> {
         let next = self.pending.front().map(|(at, _)| *at);
         let due = next.unwrap_or(latest).clamp(earliest, latest);
-        // A RST for an unknown connection has no ACK, and no timestamps.
+        // A RST for an unknown connection carries neither an ACK nor timestamps.
         let is_plain = !one.has(SYN) && (one.has(ACK) || !one.has(RST));
         let plain = is_plain && template.leaves_timestamps();
         let window = self.peer().our_window;
@@ -65,7 +65,8 @@ impl<C: CongestionControl> Runner<C> {
         }
         let wanted = format!("+{} > {one}", seconds(due.since(self.begin)));
         let Some((at, packet)) = self.pending.pop_front() else {
-            // The report shows which segment comes out instead, and when.
+            // If the expected segment is not sent, the report shows which segment is sent instead,
+            // and when.
             let later = self.advance(due + LOOK_AHEAD);
             let mut got = String::from("nothing");
             if let Some((at, packet)) = self.pending.pop_front() {
@@ -132,7 +133,7 @@ impl<C: CongestionControl> Runner<C> {
     }
 
     /// Returns `len` bytes that the application has written for the current peer, from `seq` on.
-    /// After the end of its data they are zeros.
+    /// Bytes after the end of the written data are returned as zeros.
     fn written(&mut self, seq: u32, len: u32) -> Vec<u8> {
         let port = self.peer().port;
         let said = self.server.transports.app().said.get(&port);
@@ -143,8 +144,8 @@ impl<C: CongestionControl> Runner<C> {
         data
     }
 
-    /// Reads a packet that came out. Returns our port, the peer's port, and the segment with
-    /// relative numbers.
+    /// Reads a packet that the server has sent. Returns our port, the peer's port, and the segment
+    /// with relative numbers.
     fn take(&mut self, at: Instant, packet: &[u8]) -> Result<(u16, u16, Segment), String> {
         let Received { route, segment, .. } = read_segment(packet)?;
         let port = route.dst.port;
@@ -176,7 +177,7 @@ impl<C: CongestionControl> Runner<C> {
         list
     }
 
-    /// Checks that no segment has come out that no line expects.
+    /// Checks that the server has not sent a segment that no line expects.
     pub(crate) fn expect_silence(&mut self) -> Result<(), String> {
         if self.pending.is_empty() {
             return Ok(());
@@ -188,7 +189,7 @@ impl<C: CongestionControl> Runner<C> {
     }
 }
 
-/// Our port in a segment.
+/// The port of ours that a segment of a line uses.
 pub(crate) fn port_of(template: &Template, symbols: &Symbols) -> u16 {
     let port = template.port.as_ref();
     port.map_or(OWN_PORT, |port| port.value(symbols) as u16)

@@ -1,17 +1,17 @@
 //! Parser of numbers that are sums of terms: `1+3seg`, `RECV-2`, `seg/2`.
 
-/// Present values of the names in expressions.
+/// Current values of the names in expressions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Symbols {
-    /// Bytes of data in a full segment.
+    /// Number of bytes of data in a full segment.
     pub(crate) seg: i64,
-    /// Our own maximum segment size.
+    /// Our own maximum segment size, in bytes.
     pub(crate) mss: i64,
-    /// Bytes of the IP and the TCP header.
+    /// Size of the IP and the TCP header in bytes, without options.
     pub(crate) headers: i64,
-    /// Bytes of a packet with a full segment, without its data.
+    /// Size in bytes of a packet with a full segment, without the data.
     pub(crate) room: i64,
-    /// Bytes of the receive buffer.
+    /// Size of the receive buffer in bytes.
     pub(crate) recv: i64,
     /// The window scale that we offer.
     pub(crate) scale: i64,

@@ -16,18 +16,18 @@ pub(crate) struct Form {
     pub(crate) isn: u32,
     /// Secret from which our initial sequence numbers are derived.
     pub(crate) secret: [u64; 4],
-    /// Layout of the peer's TCP options.
+    /// Layout of the TCP options that the peer sends.
     pub(crate) layout: Layout,
-    /// The clock in milliseconds when the case begins.
+    /// Reading of the clock in milliseconds when the case begins.
     pub(crate) begin_ms: u64,
-    /// Wanted initial sequence number of ours. The case begins so much later that our number is at
-    /// most a millisecond's ticks below it.
+    /// The initial sequence number that we should choose. The case is delayed until our number is
+    /// at most a millisecond's growth below it.
     pub(crate) iss: Option<u32>,
 }
 
 /// All forms. In the first, the peer's sequence numbers wrap early in the case. In the second, a
-/// 32-bit microsecond clock wraps. In the third, our sequence numbers wrap, and the peer's change
-/// their sign. In the fourth, a 32-bit millisecond clock wraps.
+/// 32-bit microsecond clock wraps. In the third, our sequence numbers wrap, and those of the peer
+/// change their sign. In the fourth, a 32-bit millisecond clock wraps.
 pub(crate) const FORMS: [Form; 4] = [
     Form {
         v6: false,
@@ -73,7 +73,7 @@ impl Form {
         Route::to_server(self.v6, peer_port, OWN_PORT)
     }
 
-    /// Bytes of the IP and the TCP header.
+    /// Size of the IP and the TCP header in bytes, without options.
     pub(crate) const fn headers(self) -> u16 {
         if self.v6 { 60 } else { 40 }
     }

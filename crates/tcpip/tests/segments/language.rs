@@ -11,9 +11,9 @@ use super::expr::{Expr, Symbols};
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) file: String,
-    /// Line of the heading, from 1.
+    /// Line number of the heading, counted from 1.
     pub(crate) line: usize,
-    /// `RFC 9293, 3.5`.
+    /// The RFC and its section, for example `RFC 9293, 3.5`.
     pub(crate) section: String,
     pub(crate) name: String,
     /// The rule in a few words.
@@ -42,14 +42,15 @@ pub(crate) struct Line {
 /// When a line happens: from `earliest` to `latest`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time {
-    /// Whether both times count from the line before, rather than from the beginning of the case.
+    /// Whether both times are relative to the previous line, rather than to the beginning of the
+    /// case.
     pub(crate) is_relative: bool,
     pub(crate) earliest: Duration,
     pub(crate) latest: Duration,
 }
 
 impl Time {
-    /// The range of `*`: a segment may come out within this time.
+    /// The time range of `*`: the segment may be sent at any time within it.
     const ANY: Duration = Duration::from_mins(10);
 
     /// Parses a time: `0.1`, `+0.1`, `+.1~+.2` or `*`.
@@ -73,13 +74,13 @@ impl Time {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
-    /// `<`: a segment goes in.
+    /// `<`: the server receives a segment.
     In(Template),
-    /// `>`: a segment comes out.
+    /// `>`: the server sends a segment.
     Out(Template),
-    /// An ICMP error goes in.
+    /// The server receives an ICMP error.
     Icmp(Icmp),
-    /// Nothing comes out.
+    /// The server sends nothing.
     Silence,
     Open {
         /// Options of the SYN, if any are given.
@@ -97,7 +98,7 @@ pub(crate) enum Command {
         name: String,
         like: Option<String>,
     },
-    /// The next SYN-ACK sets a new initial sequence number of ours.
+    /// Our initial sequence number is forgotten: the next SYN-ACK sets a new one.
     Again,
     Isn {
         of: String,
@@ -110,7 +111,7 @@ pub(crate) enum Command {
     Control(String),
 }
 
-/// Relation of one initial sequence number to another.
+/// Relation that must hold between two of our initial sequence numbers.
 #[derive(Debug, Clone)]
 pub(crate) enum Relation {
     Differs,
@@ -136,14 +137,14 @@ impl Icmp {
     }
 }
 
-/// An option whose numbers are still expressions.
+/// A TCP option whose numbers are expressions that are not evaluated yet.
 #[derive(Debug, Clone)]
 pub(crate) enum OptionTemplate {
     Mss(Expr),
     Scale(Expr),
     SackPermitted,
     Timestamps(Expr, Expr),
-    /// Any value that is not older than our last timestamp.
+    /// Timestamps with any value that is not older than our last timestamp.
     AnyTimestamp(Expr),
     /// No timestamps, though they were negotiated.
     NoTimestamps,
@@ -154,7 +155,7 @@ pub(crate) enum OptionTemplate {
     Any,
 }
 
-/// A segment, or a row of segments, whose numbers are still expressions.
+/// A segment, or a row of segments, whose numbers are expressions that are not evaluated yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Template {
     pub(crate) bits: u16,
@@ -172,9 +173,9 @@ pub(crate) struct Template {
     /// Growth of the acknowledgement number from one segment of a row to the next.
     pub(crate) by: Option<Expr>,
     pub(crate) bad_checksum: bool,
-    /// The data offset field, if it is a false one.
+    /// The data offset field, if the segment carries a wrong one.
     pub(crate) offset: Option<Expr>,
-    /// Our port, if it is not the usual one.
+    /// Our port, if the segment does not use the usual one.
     pub(crate) port: Option<Expr>,
 }
 
@@ -203,7 +204,7 @@ impl OptionTemplate {
 }
 
 impl Template {
-    /// A segment without data. If it has an ACK, that acknowledges only the SYN.
+    /// A segment without data. If the segment has an ACK, it acknowledges only the SYN.
     pub(crate) fn bare(bits: u16, seq: Expr) -> Self {
         Self {
             bits,
@@ -214,7 +215,7 @@ impl Template {
         }
     }
 
-    /// Whether the line omits timestamps, so that they follow from earlier lines.
+    /// Whether the line omits timestamps, so that their values follow from earlier lines.
     pub(crate) fn leaves_timestamps(&self) -> bool {
         let says = |option: &OptionTemplate| {
             matches!(
@@ -422,7 +423,7 @@ fn parse_icmp(words: &[&str]) -> Result<Icmp, String> {
     })
 }
 
-/// Parses the options in `<…>`, and returns the other words with them.
+/// Parses the options in `<…>`, and returns the other words of the line together with the options.
 fn cut_options<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<OptionTemplate>), String> {
     let Some(at) = words.iter().position(|word| word.starts_with('<')) else {
         return Ok((words.to_vec(), Vec::new()));
@@ -442,7 +443,7 @@ fn parse_option(item: &str) -> Result<Option<OptionTemplate>, String> {
     let words: Vec<&str> = item.split_whitespace().collect();
     let expr = |text: &str| Expr::parse(text);
     Ok(Some(match words.as_slice() {
-        // The form of the case decides where padding stands.
+        // Padding is ignored here: the form of the case determines where padding is placed.
         ["nop" | "eol"] => return Ok(None),
         ["..."] => OptionTemplate::Any,
         ["mss", mss] => OptionTemplate::Mss(expr(mss)?),

@@ -1,5 +1,6 @@
-//! Tables of segments: whole segments go in and come out, with times. Each case tests a rule of an
-//! RFC. `README.md` in this folder describes the language of the cases.
+//! Tables of segments: which segments the server receives, and which it must send at what time.
+//! Each case tests a rule of an RFC. `README.md` in this folder describes the language of the
+//! cases.
 
 mod acts;
 mod expect;
@@ -50,7 +51,7 @@ macro_rules! files {
             }
         )*
 
-        /// All files whose cases run.
+        /// All files whose cases are run.
         const FILES: &[&str] = &[$($file),*];
     };
 }
@@ -114,7 +115,7 @@ fn there_are_enough_cases() {
     assert!(cases >= LEAST_CASES, "{cases} cases");
 }
 
-/// Runs the exchange of a case, with a heading and a rule added.
+/// Runs an exchange as a case, with a heading and a rule added.
 fn run_text(exchange: &str) -> Result<(), String> {
     let text = format!("RFC 1, 1: a case\n| A rule.\n{exchange}");
     let cases = language::parse("text", &text)?;

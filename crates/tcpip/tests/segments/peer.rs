@@ -1,5 +1,5 @@
-//! A peer as a case sees it. Sequence numbers are relative to each side's initial number, and
-//! values that a line omits follow from earlier lines.
+//! The peer of a case. Sequence numbers are relative to each side's initial number, and values that
+//! a line omits follow from earlier lines.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ struct Clocks {
     told_at: Instant,
     /// Our first timestamp.
     base: u32,
-    /// A known reading of our clock relative to `base`, and the time of the reading.
+    /// A known reading of our timestamp clock relative to `base`, and the time of the reading.
     reading: u32,
     read_at: Instant,
     /// Our last timestamp, relative to `base`.
@@ -34,13 +34,13 @@ pub(crate) struct Peer {
     pub(crate) iss: Option<u32>,
     /// End of the data that we have sent, as an absolute sequence number.
     pub(crate) sent_to: u32,
-    /// Bytes of data in a full segment to this peer.
+    /// Number of bytes of data in a full segment to this peer.
     pub(crate) seg: u16,
     /// Window field of the peer's last segment.
     pub(crate) window: u16,
     /// Window field that is expected in our next segment.
     pub(crate) our_window: u16,
-    /// Bytes of our receive buffer.
+    /// Size of our receive buffer in bytes.
     recv: u32,
     clocks: Option<Clocks>,
     /// Our last acknowledgement number, relative.
@@ -106,13 +106,14 @@ impl Peer {
         }
         let last_ack = self.last_ack;
         if let Some(clocks) = &mut self.clocks {
-            // An older timestamp does not show the peer's clock: it is a test of PAWS.
+            // An older timestamp does not show the peer's clock, but tests PAWS.
             if told.wrapping_sub(clocks.told).cast_signed() >= 0 {
                 (clocks.told, clocks.told_at) = (told, now);
             }
             let ahead = told.wrapping_sub(clocks.recent).cast_signed() >= 0;
             let covers = segment.seq.wrapping_sub(last_ack).cast_signed() <= 0;
-            // A segment that lies wholly before the window is dropped before its timestamp counts.
+            // A segment that lies entirely before the window is dropped, so that its timestamp must
+            // not be recorded.
             let behind = segment
                 .seq
                 .wrapping_add(segment.span())
@@ -140,7 +141,7 @@ impl Peer {
             _ => None,
         });
         if let Some(shift) = scale {
-            // The window of a SYN is not scaled, but the next window is.
+            // The window of a SYN is not scaled, but that of our next segment is.
             self.our_window = (self.recv >> shift).min(u32::from(u16::MAX)) as u16;
         }
     }
@@ -233,12 +234,12 @@ impl Peer {
     }
 }
 
-/// The window field for a window that is not scaled.
+/// The window field of a segment whose window is not scaled.
 fn unscaled(recv: u32) -> u16 {
     recv.min(u32::from(u16::MAX)) as u16
 }
 
-/// The time since a case began, in seconds.
+/// Formats the time since a case began, in seconds.
 pub(crate) fn seconds(time: Duration) -> String {
     let text = format!("{}.{:06}", time.as_secs(), time.subsec_micros());
     match text.strip_suffix("000") {

@@ -21,7 +21,7 @@ pub(crate) enum Habit {
     Serve,
     /// Answers the first received byte with the content, and closes.
     ServeOnce,
-    /// Answers each received byte with this many bytes that are not a content.
+    /// Answers each received byte with this number of bytes that do not belong to a content.
     Say(usize),
     Close,
     Abort,
@@ -48,9 +48,9 @@ pub(crate) struct App {
     pub(crate) close_back: bool,
     pub(crate) content: Option<(ContentId, Arc<[u8]>)>,
     pub(crate) log: String,
-    /// Data of each connection, by the peer's port.
+    /// Data of each connection, keyed by the peer's port.
     pub(crate) said: HashMap<u16, Said>,
-    /// Set if a callback got other bytes than the peer has sent.
+    /// Description of the fault, if a callback received other bytes than the peer has sent.
     pub(crate) fault: Option<String>,
 }
 
@@ -59,7 +59,8 @@ pub(crate) fn peers_byte(at: usize) -> u8 {
     (at * 7 + at / 251 + at / 65_521) as u8
 }
 
-/// Returns the bytes of a content. They repeat in no period that fits a segment.
+/// Returns the bytes of a content. Their pattern does not repeat within a segment, so that
+/// misplaced data is detected.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     let byte = |at: usize| (at * 13 + at / 241 + at / 65_521 + 5) as u8;
     (0..len).map(byte).collect()
@@ -109,8 +110,8 @@ impl App {
         done
     }
 
-    /// Answers each byte of `data`. Returns the number of bytes answered before the stream was
-    /// full.
+    /// Answers each byte of `data`. Returns the number of bytes that were answered before the
+    /// stream was full.
     fn answer(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         for done in 0..data.len() {
             let answered = match self.habit {

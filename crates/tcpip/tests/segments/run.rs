@@ -1,5 +1,5 @@
-//! Runs a case. The segments of its `<` lines go in, and what comes out must match its `>` lines,
-//! to the bit and to the millisecond.
+//! Runs a case. The server receives the segments of the `<` lines, and must send those of the `>`
+//! lines, exact to the bit and to the millisecond.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -25,15 +25,15 @@ use super::settings;
 
 /// Our port.
 pub(crate) const OWN_PORT: u16 = 80;
-/// Bytes of the peer's MSS that a full segment leaves free for timestamps, whether they are sent or
-/// not.
+/// Number of bytes of the peer's MSS that a full segment leaves free for timestamps, whether they
+/// are sent or not.
 const RESERVED: u16 = 12;
 /// Interval in which our initial sequence numbers grow by one, in microseconds (RFC 6528, section
 /// 3).
 const ISN_TICK_MICROS: u64 = 4;
-/// The smallest MSS of a peer that we obey.
+/// Minimum MSS of a peer that we respect; a smaller one is raised to it.
 const MIN_MSS: u16 = 88;
-/// Maximum number of timer passes that the stack may ask for at one moment.
+/// Maximum number of timer passes that the stack may request without any time passing.
 const MOST_TURNS: u32 = 10_000;
 
 /// Runs a case in all its forms.
@@ -132,13 +132,13 @@ pub(crate) struct Runner<C> {
     pub(crate) now: Instant,
     pub(crate) peers: HashMap<String, Peer>,
     pub(crate) current: String,
-    /// Packets that have come out and that no line has expected yet, with their times.
+    /// Packets that the server has sent but no line has expected yet, with their times.
     pub(crate) pending: VecDeque<(Instant, Vec<u8>)>,
     pub(crate) trace: Vec<String>,
-    /// Number of timer passes at this moment.
+    /// Number of timer passes at the current time.
     turns: u32,
     pub(crate) frames: u32,
-    /// Bytes of the receive buffer.
+    /// Size of the receive buffer in bytes.
     pub(crate) recv: u32,
     pub(crate) own_mss: u16,
     pub(crate) options: settings::Switches,
@@ -152,7 +152,7 @@ impl<C: CongestionControl> Runner<C> {
             return runner;
         };
         // Our initial sequence numbers grow with time (RFC 6528), so the case begins when the
-        // wanted number is near.
+        // wanted number is almost reached.
         let Some(iss) = runner.first_iss() else {
             return Self::beginning(config, mtu, form, begin);
         };
@@ -334,7 +334,8 @@ impl<C: CongestionControl> Runner<C> {
         self.turn()
     }
 
-    /// Runs the timers that are due next, if that is not after `latest`.
+    /// Advances to the time at which the next timers are due, and runs them, unless that time is
+    /// after `latest`.
     pub(crate) fn run_timer(&mut self, latest: Instant) -> Result<bool, String> {
         let due = Handler::<Outbox>::poll_timeout(&self.server);
         let Some(due) = due.filter(|due| *due <= latest) else {
