@@ -11,7 +11,7 @@ use crate::program::StartError;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation that needs no special rights.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", remedy(source))]
     System {
         /// The refused operation.
         what: &'static str,
@@ -101,6 +101,15 @@ pub enum Error {
     },
 }
 
+/// Returns the remedy for an error of the system, as text to append; empty if none is known.
+fn remedy(source: &io::Error) -> &'static str {
+    if source.raw_os_error() == Some(libc::EMFILE) {
+        "; raise the limit on open files with: ulimit -n 1024, or serve fewer queues"
+    } else {
+        ""
+    }
+}
+
 impl Error {
     /// Returns a function that makes [`Error::System`] for this operation.
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
@@ -121,6 +130,18 @@ mod tests {
         };
         let message = error.to_string();
         assert!(message.contains("on interface srv0 is gone"), "{message}");
+    }
+
+    #[test]
+    fn too_few_descriptors_have_a_remedy() {
+        let message = |errno| Error::system("making an eventfd")(errno).to_string();
+        let refused = message(io::Error::from_raw_os_error(libc::EMFILE));
+        assert!(
+            refused.contains("; raise the limit on open files"),
+            "{refused}"
+        );
+        let other = message(io::Error::from_raw_os_error(libc::EPERM));
+        assert!(other.ends_with("(os error 1)"), "{other}");
     }
 
     #[test]

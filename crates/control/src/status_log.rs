@@ -53,6 +53,8 @@ pub(crate) struct StatusLog<'a> {
     /// Reports changes of the interface. `None` after the kernel has returned an error.
     monitor: Option<Monitor>,
     interface: String,
+    /// The MAC address that the server answers to.
+    mac: [u8; 6],
     own: bool,
 }
 
@@ -69,6 +71,7 @@ impl<'a> StatusLog<'a> {
             app_errors: Growth::default(),
             monitor: Some(interface.monitor()?),
             interface: interface.name().to_owned(),
+            mac: interface.mac(),
             own: interface.is_own(),
         })
     }
@@ -152,6 +155,9 @@ impl<'a> StatusLog<'a> {
             Change::AddressRemoved(address) => {
                 tracing::info!("interface {name} has lost address {address}; {restart}");
             }
+            Change::Mac(mac) if mac == self.mac => {
+                tracing::warn!("interface {name} has its former MAC address, and is served again");
+            }
             Change::Mac(_) => tracing::warn!(
                 "interface {name} has a new MAC address, to which the server does not answer; restart \
                  the server"
@@ -167,7 +173,41 @@ impl<'a> StatusLog<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::sync::Arc;
+
     use super::*;
+
+    /// Returns what a server with MAC address 02:02:02:02:02:02 logs about `change`.
+    fn logged(change: Change) -> String {
+        let log = StatusLog {
+            workers: &[],
+            partial_checksums: Growth::default(),
+            evicted: Growth::default(),
+            app_errors: Growth::default(),
+            monitor: None,
+            interface: "srv0".into(),
+            mac: [2; 6],
+            own: false,
+        };
+        let (mut written, writer) = io::pipe().unwrap();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(Arc::new(writer))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || log.log_change(change));
+        let mut text = String::new();
+        written.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn only_a_new_mac_address_asks_for_a_restart() {
+        let new = logged(Change::Mac([4; 6]));
+        assert!(new.contains("srv0") && new.contains("restart"), "{new}");
+        let former = logged(Change::Mac([2; 6]));
+        assert!(former.contains("is served again"), "{former}");
+        assert!(!former.contains("restart"), "{former}");
+    }
 
     #[test]
     fn the_first_growth_is_logged_at_once_and_later_growth_once_a_minute() {

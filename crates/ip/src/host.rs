@@ -94,7 +94,7 @@ pub struct Counters {
     pub udp_not_served: u64,
     /// TCP segments refused because the server does not serve TCP.
     pub tcp_not_served: u64,
-    /// ICMP errors ignored because they are about a protocol that is not served.
+    /// ICMP errors ignored because no transport handles them, such as errors about UDP datagrams.
     pub icmp_errors_not_served: u64,
 }
 
@@ -120,7 +120,7 @@ impl Counters {
             ("UDP port not served", self.udp_not_served),
             ("TCP not served", self.tcp_not_served),
             (
-                "ICMP error about a protocol not served",
+                "ICMP error that no transport handles",
                 self.icmp_errors_not_served,
             ),
         ]

@@ -127,7 +127,7 @@ fn an_error_about_an_unserved_protocol_is_counted() {
         icmp_errors_not_served: 1,
         ..passed_on
     };
-    let reason = ("ICMP error about a protocol not served", 1);
+    let reason = ("ICMP error that no transport handles", 1);
     assert!(given_back.drops().contains(&reason));
     for (protocol, other) in [(PROTOCOL_TCP, PROTOCOL_UDP), (PROTOCOL_UDP, PROTOCOL_TCP)] {
         let mut taker = Taker::of(protocol);

@@ -1,9 +1,9 @@
-//! The prepared answers: all that queries are answered with. One lookup finds an answer.
+//! The prepared answers, in memory and indexed, so that most queries need a single lookup.
 //!
-//! There are two tables, each over its own arena. The first table holds the answers, keyed by type
+//! There are two tables, each with its own arena. The first table holds the answers, keyed by type
 //! and name. Key and answer are adjacent in memory, so comparing the key loads the answer into the
-//! cache. The second table holds the names, and tells what to do with a query that has no answer in
-//! the first.
+//! cache. The second table holds the names, and determines how to answer a query that the first
+//! table has no answer for.
 
 use ahash::RandomState;
 use ip::Sum;
@@ -13,22 +13,22 @@ use crate::hooked::{Hooked, HookedNames};
 use crate::index::{Arena, ArenaFull, At, Table, UNIT};
 use crate::key::{self, Form, Key};
 
-/// A position that means "no answer".
+/// A position that stands for "no answer".
 pub(crate) const NONE: At = At::MAX;
 
 /// The kind of a name, which decides how queries for it and for names below it are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A name in one of our zones. Queries for other types get NODATA. A name below it does not
-    /// exist, unless a wildcard matches.
+    /// A name in one of our zones that is none of the kinds below. Queries for types that the name
+    /// does not have get NODATA.
     Plain,
-    /// A CNAME owner: queries for other types are answered from its target.
+    /// A CNAME owner: queries for other types are answered with the target's records.
     Alias,
-    /// A zone cut, or a name below the cut that is an ancestor of one of our zones. Queries at it
-    /// and below get a referral.
+    /// A zone cut, or a name below a cut that is an ancestor of one of our zones. Queries for this
+    /// name and for names below it get a referral.
     Cut,
-    /// A DNAME owner: names below it are substituted (RFC 6672).
+    /// A DNAME owner: names below the owner are substituted (RFC 6672).
     Dname,
     /// A name above our zones: queries get REFUSED.
     Outside,
@@ -50,17 +50,17 @@ const KINDS: [Kind; 6] = [
 pub struct Node {
     /// The kind of the name.
     pub kind: Kind,
-    /// A wildcard exists directly below the name.
+    /// Whether a wildcard exists directly below the name.
     pub has_wildcard: bool,
-    /// Whether a hook answers for the name, or for names below it. Such a name always has a
-    /// `negative` answer.
+    /// Whether a hook answers for the name, or for names below it. If so, `negative` is always set.
     pub(crate) hooked: Hooked,
-    /// The negative answer with the zone's SOA record, for NODATA and NXDOMAIN.
+    /// Position of the negative answer (NODATA and NXDOMAIN), which holds the zone's SOA record.
     pub negative: At,
-    /// The answer to ANY, with all RRsets of the name; [`NONE`] if it has no records.
+    /// Position of the answer to ANY, with all RRsets of the name; [`NONE`] if the name has no
+    /// records.
     pub any: At,
-    /// For an alias: the answer for all types that have no answer of their own. For a cut: the
-    /// referral. For a DNAME owner: the DNAME record.
+    /// Position of one more answer. For an alias: the answer for all types without an answer of
+    /// their own. For a cut: the referral. For a DNAME owner: the DNAME record.
     pub default: At,
 }
 
@@ -78,24 +78,26 @@ impl Node {
     }
 }
 
-/// Bytes before a node's key: key length, kind, wildcard flag, hooked flags, and three positions.
+/// Size of the fields before a node's key, in bytes: key length, kind, wildcard flag, hooked flags,
+/// and three positions.
 const NODE_HEADER: usize = 16;
 
 /// The header fields of a prepared answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The type asked for; 0 for an answer that is not found by type and name.
+    /// The type asked for; 0 if the answer cannot be found by type and name, only through a
+    /// [`Node`].
     pub qtype: u16,
     /// The response code without the upper bits, which EDNS carries.
     pub rcode: u8,
-    /// The AA flag.
+    /// Whether the AA flag is set.
     pub authoritative: bool,
     /// Number of records in the answer, authority and additional sections.
     pub counts: [u16; 3],
 }
 
-/// The part of an answer that must be sent. The additional records after it are left out if the
-/// message is too long.
+/// The part of an answer that is always sent. The additional records that follow this part are left
+/// out if the message would be too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Required {
     /// Length of this part of the tail, in bytes.
@@ -104,15 +106,15 @@ pub(crate) struct Required {
     pub additional: u16,
 }
 
-/// Bytes before an answer's key.
+/// Size of the header before an answer's key, in bytes.
 const HEADER: usize = 14;
 const RCODE: u8 = 0x0f;
 const AUTHORITATIVE: u8 = 0x10;
-/// Flag: three words follow the tail. They are the length, the checksum and the number of
-/// additional records of the required part.
+/// Flag: three words follow the tail, namely the required part's length, checksum and number of
+/// additional records.
 const OPTIONAL: u8 = 0x20;
-/// Flag: the number of pointers that move, and their offsets, follow the tail and the three words
-/// of [`OPTIONAL`].
+/// Flag: the number and the offsets of the pointers that must move follow. They come after the tail
+/// and the three words of [`OPTIONAL`], if any.
 const FIXUPS: u8 = 0x40;
 
 /// A prepared answer in the arena.
@@ -194,14 +196,14 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Returns the word with this index after the tail.
+    /// Returns the 16-bit word at `index`, counted from the end of the tail.
     fn word_behind(&self, index: usize) -> u16 {
         let at = self.tail_at() + usize::from(self.word(4)) + 2 * index;
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// Returns the tail without its optional records, and its number of additional records. Returns
-    /// `None` if the answer has no optional records.
+    /// Returns the tail without its optional records, and the number of additional records left in
+    /// it. Returns `None` if the answer has no optional records.
     #[inline(always)]
     pub fn required(&self) -> Option<(Tail<'a>, u16)> {
         let has_optional = self.header()[3] & OPTIONAL != 0;
@@ -217,8 +219,8 @@ impl<'a> Answer<'a> {
         (tail, self.word_behind(2))
     }
 
-    /// Returns the offsets in the tail of the pointers that must move if the question's name is
-    /// longer.
+    /// Returns the tail offsets of the pointers that must be adjusted if the qname is longer than
+    /// the name that the answer was prepared for.
     pub fn fixups(&self) -> impl Iterator<Item = usize> + use<'a> {
         let flags = self.header()[3];
         let first = if flags & OPTIONAL == 0 { 0 } else { 3 };
@@ -243,7 +245,7 @@ pub struct Size {
     pub records: usize,
     /// Number of prepared answers.
     pub answers: usize,
-    /// Memory in use, in bytes.
+    /// Size of the answers and their index in memory, in bytes.
     pub memory: usize,
 }
 
@@ -263,7 +265,7 @@ pub(crate) struct AnswersBuilder {
 }
 
 impl AnswersBuilder {
-    /// Creates an empty builder. `hooked` holds the names that a hook answers for.
+    /// Creates an empty builder. `hooked` is the set of names that a hook answers for.
     pub(crate) fn new(form: Form, seed: [u64; 4], hooked: HookedNames) -> Self {
         let [a, b, c, d] = seed;
         Self {
@@ -280,9 +282,9 @@ impl AnswersBuilder {
         }
     }
 
-    /// Adds an answer to questions for `name`, and returns its position. An answer whose type is
-    /// not 0 can be found by type and name. The answer of a hooked name is found only by
-    /// [`Answers::find_behind_hook`].
+    /// Adds an answer to questions for `name`, and returns the answer's position. Unless its type
+    /// is 0, the answer can be found by type and name. If `name` is hooked, only
+    /// [`Answers::find_behind_hook`] finds the answer.
     pub(crate) fn add_answer(
         &mut self,
         name: &[u8],
@@ -378,8 +380,8 @@ impl AnswersBuilder {
     }
 }
 
-/// The prepared answers of all zones. The value never changes, and all workers share it. A new
-/// version is built separately.
+/// The prepared answers of all zones. They never change, so all workers share them without locks.
+/// New zone data needs a new value.
 #[derive(Debug)]
 pub struct Answers {
     form: Form,
@@ -393,7 +395,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Returns the form that names have in the index.
+    /// Returns the form in which the index stores names.
     #[inline(always)]
     pub fn form(&self) -> Form {
         self.form
@@ -409,19 +411,19 @@ impl Answers {
         self.has_hooked
     }
 
-    /// Returns the answer prepared for a type and a name that no hook answers for.
+    /// Returns the prepared answer for a type and a name. Never finds answers of hooked names.
     #[inline(always)]
     pub fn find(&self, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.find_hashed(self.hash(qtype, key), qtype, key)
     }
 
-    /// Returns the hash that finds the answer for a type and name.
+    /// Returns the hash by which the answer for a type and name is found.
     #[inline(always)]
     pub(crate) fn hash(&self, qtype: u16, key: &[u8]) -> u64 {
         key::hash(&self.hasher, qtype, key)
     }
 
-    /// Like [`find`](Self::find), with a [`hash`](Self::hash) that is already computed.
+    /// Like [`find`](Self::find), for callers that have already computed the [`hash`](Self::hash).
     #[inline(always)]
     pub(crate) fn find_hashed(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.by_type
@@ -437,13 +439,14 @@ impl Answers {
         self.find_hashed(behind_hook(hash), qtype, key)
     }
 
-    /// Prefetches the index slot of an answer: the first step of a lookup that may miss the cache.
+    /// Prefetches the index slot of an answer: the first memory access of a lookup.
     #[inline(always)]
     pub(crate) fn fetch_slot(&self, hash: u64) {
         self.by_type.prefetch(hash);
     }
 
-    /// Prefetches the answer itself: the second step, once its slot is in the cache.
+    /// Prefetches the answer itself: the second memory access, possible once the slot is in the
+    /// cache.
     #[inline(always)]
     pub(crate) fn fetch_answer(&self, hash: u64) {
         if let Some(at) = self.by_type.guess(hash) {
@@ -451,7 +454,7 @@ impl Answers {
         }
     }
 
-    /// Returns the answer at a position found in a [`Node`].
+    /// Returns the answer at a position that a [`Node`] holds.
     #[inline(always)]
     pub(crate) fn answer(&self, at: At) -> Answer<'_> {
         Answer {
@@ -465,7 +468,7 @@ impl Answers {
         key::wire_len(self.form, answer.key_len())
     }
 
-    /// Returns the node of a name, or `None` if the index does not have the name.
+    /// Returns the node of a name, or `None` if the name is not in the index.
     pub fn node(&self, key: &[u8]) -> Option<Node> {
         let hash = key::hash(&self.hasher, 0, key);
         let at = self.by_name.find(hash, |at| {
@@ -487,8 +490,8 @@ impl Answers {
     }
 }
 
-/// Returns the key in the index for a hooked name's answer. It replaces the hash, so that normal
-/// queries do not find the answer.
+/// Converts a hash to the one under which a hooked name's answer is stored. Normal lookups thus
+/// miss the answer, and the hook is asked first.
 const fn behind_hook(hash: u64) -> u64 {
     !hash
 }

@@ -1,4 +1,5 @@
-//! Answers queries that have no prepared answer: assembles prepared pieces, or asks the hook.
+//! Answers queries that have no prepared answer of their own: assembles the reply from prepared
+//! pieces, or asks the hook.
 
 use std::net::SocketAddr;
 
@@ -22,8 +23,8 @@ pub(crate) struct Assembler {
 }
 
 impl Assembler {
-    /// Creates a workspace. If `has_hooked`, some names are hooked, so the memory for their records
-    /// is reserved now.
+    /// Creates a workspace. If `has_hooked` is set, allocates the memory for the hook's records
+    /// now, so that queries need no allocation.
     pub(crate) fn new(has_hooked: bool) -> Self {
         let mut composer = Composer::new();
         if has_hooked {
@@ -36,8 +37,8 @@ impl Assembler {
         }
     }
 
-    /// Assembles the answer to a query for `qtype` at `name`, whose key is `key`. Returns `None`,
-    /// and counts it, if the hook chooses not to reply.
+    /// Assembles the answer to a query for `qtype` at `name`, whose key is `key`. If the hook
+    /// chooses not to reply, counts the query and returns `None`.
     #[cold]
     #[inline(never)]
     pub(crate) fn assemble<'a, H: Hook>(
@@ -81,7 +82,7 @@ impl Assembler {
             Ok(Verdict::NxDomain) => Resolution::NxDomain(soa),
             Ok(Verdict::Refused) => Resolution::Refused,
             Ok(Verdict::Zone) => answers.resolve_behind_hook(qtype, name, key, &mut self.wildcard),
-            // SERVFAIL lets the client try another server.
+            // SERVFAIL tells the client to try another server.
             Err(_) => {
                 counters.hook_errors += 1;
                 Resolution::Broken
@@ -101,8 +102,8 @@ impl Assembler {
         found: Resolution<'a>,
     ) -> Body<'a> {
         let scratch = &mut self.scratch[..];
-        // An answer prepared for an ancestor or a wildcard fits this name once its pointers are
-        // moved.
+        // An answer prepared for an ancestor or a wildcard can be sent for this name after its
+        // pointers have been adjusted.
         let shift = |answer: &Answer<'_>| name.len().saturating_sub(answers.name_len(answer));
         match found {
             Resolution::Answer(answer)

@@ -15,9 +15,10 @@ pub(crate) struct Body<'a> {
     pub(crate) authoritative: bool,
     /// Number of records in the answer, authority and additional sections, as in a message header.
     pub(crate) counts: [u8; 6],
-    /// The tail without its optional records, and its number of additional records.
+    /// If the tail has optional records: the tail without them, and the number of additional
+    /// records left in it.
     pub(crate) required: Option<(Tail<'a>, u16)>,
-    /// The prepared answer's position, if the tail is sent unchanged.
+    /// The position of the prepared answer, if the body is that answer unchanged.
     pub(crate) prepared: Option<At>,
 }
 
@@ -34,7 +35,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Creates a body from a prepared answer, unchanged.
+    /// Creates a body that sends a prepared answer unchanged.
     #[inline(always)]
     pub(crate) fn prepared(answer: &Answer<'a>) -> Self {
         Self {
@@ -48,7 +49,7 @@ impl<'a> Body<'a> {
     }
 
     /// Creates a body from an answer that was prepared for a name `shift` bytes shorter than the
-    /// qname. Adjusts its compression pointers in a copy.
+    /// qname. Copies the answer to `scratch` and adjusts the compression pointers there.
     pub(crate) fn shifted(answer: &Answer<'a>, shift: usize, scratch: &'a mut [u8]) -> Self {
         let body = Self::prepared(answer);
         if shift == 0 {
@@ -57,8 +58,8 @@ impl<'a> Body<'a> {
         let copy = &mut scratch[..body.tail.bytes.len()];
         copy.copy_from_slice(body.tail.bytes);
         let (mut tail, mut required) = (body.tail.sum, body.required);
-        // A pointer at an even offset adds `shift` to the checksum. At an odd offset the two bytes
-        // of `shift` are swapped.
+        // A pointer at an even offset adds `shift` to the checksum; one at an odd offset adds
+        // `shift` with its two bytes swapped.
         let by = Sum::ZERO.word(shift as u16);
         for at in answer.fixups() {
             shift_pointer(copy, at, shift);

@@ -1,12 +1,12 @@
 //! Alias chains that begin at a DNAME.
 //!
-//! Any number of names can exist below a DNAME, so their answers cannot be prepared. The chain is
-//! followed for each query (RFC 1034, section 4.3.2, as updated by RFC 6672, section 3.2). Each
-//! step copies prepared records and writes the CNAME that is synthesized from the DNAME. The end of
-//! the chain is a prepared answer too. Its compression pointers are adjusted to its new place in
-//! the message.
+//! A DNAME covers every name below its owner, so the answers for these names cannot be prepared.
+//! The chain is followed for each query (RFC 1034, section 4.3.2, as updated by RFC 6672, section
+//! 3.2). Each step copies prepared records and writes the CNAME that is synthesized from the DNAME.
+//! The answer for the last name in the chain is also prepared. It is copied, and its compression
+//! pointers are adjusted to its new offset in the message.
 //!
-//! Everything is written to the responder's scratch buffer, so nothing is allocated.
+//! The whole answer is written to the responder's scratch buffer, so no memory is allocated.
 
 use udpip::Tail;
 
@@ -28,8 +28,8 @@ use crate::tail::{
 enum Stop {
     /// The substituted name is too long (RFC 6672, section 2.2).
     NameTooLong,
-    /// The chain has looped back to one of its names, or it has too many steps. The client
-    /// continues from here, or detects the loop itself.
+    /// The chain has looped back to one of its names, or has too many steps. The client continues
+    /// from the last name, or detects the loop.
     Open,
 }
 
@@ -59,8 +59,8 @@ pub(crate) fn follow<'a>(
             Resolution::NxDomain(answer) => {
                 return chain.finish(answers, &answer, rcode::NXDOMAIN);
             }
-            // The name is outside our zones, in a zone that could not be loaded, or hooked. The
-            // client must ask for it separately, and another server may answer.
+            // The target is outside our zones, in a zone that could not be loaded, or hooked. The
+            // client must query it separately, perhaps at another server.
             Resolution::Refused | Resolution::Broken | Resolution::Hooked(_) => {
                 return chain.body(rcode::NOERROR);
             }
@@ -70,7 +70,8 @@ pub(crate) fn follow<'a>(
             Err(Stop::Open) => return chain.body(rcode::NOERROR),
             Err(Stop::NameTooLong) => return chain.body(rcode::YXDOMAIN),
         }
-        // The query asks for the synthesized CNAME itself (RFC 1034, section 3.6.2).
+        // A query for CNAME asks for the synthesized record, so the alias is not followed (RFC
+        // 1034, section 3.6.2).
         if qtype == CNAME || qtype == ANY {
             return chain.body(rcode::NOERROR);
         }
@@ -82,8 +83,8 @@ pub(crate) fn follow<'a>(
     }
 }
 
-/// Whether `answer` is a CNAME that must be followed. Its first record is then the alias's own
-/// CNAME. The caller passes only answers to queries that follow aliases.
+/// Whether `answer` starts with a CNAME, which must be followed. Answers to queries for CNAME or
+/// ANY must not be passed, because such queries do not follow aliases.
 fn is_alias(answer: &Answer<'_>) -> bool {
     let tail = answer.tail().bytes;
     tail.get(POINTER..POINTER + 2) == Some(&CNAME.to_be_bytes())
@@ -92,10 +93,10 @@ fn is_alias(answer: &Answer<'_>) -> bool {
 /// The answer built so far, and the state of the chain.
 struct Chain<'a, 'q> {
     qname: &'q [u8],
-    /// The name that the chain has reached.
+    /// The last name that the chain has reached.
     name: NameBuf,
-    /// Offsets in the message of the chain's names, starting with the question's name. The first
-    /// `steps + 1` entries are valid.
+    /// Message offsets of the chain's names, starting with the qname. The first `steps + 1` entries
+    /// are valid.
     names: [u16; MAX_CHAIN + 1],
     steps: usize,
     /// The DNAME records written so far, without duplicates.
@@ -105,7 +106,8 @@ struct Chain<'a, 'q> {
     /// The part of the message after the question. Its first `len` bytes are written.
     tail: &'a mut [u8],
     len: usize,
-    /// Length and number of additional records of the tail without its optional records.
+    /// If the tail has optional records: the tail's length in bytes and number of additional
+    /// records without them.
     required: Option<(usize, u16)>,
 }
 
@@ -115,7 +117,7 @@ impl<'a, 'q> Chain<'a, 'q> {
         names[0] = QUESTION_AT as u16;
         let mut name = NameBuf::new();
         name.set(&[qname]);
-        // The whole message must fit TCP's limit, with room for an OPT record.
+        // The whole message, including an OPT record, must fit the length limit of TCP.
         let room = scratch.len() - (QUESTION_AT + qname.len() + QUESTION_REST + OPT_LEN);
         Self {
             qname,
@@ -135,9 +137,9 @@ impl<'a, 'q> Chain<'a, 'q> {
         QUESTION_AT + self.qname.len() + QUESTION_REST
     }
 
-    /// Replaces the chain's name, which is below `dname`, with its substitute. Writes the DNAME,
-    /// unless it is already in the answer, and the synthesized CNAME with the DNAME's TTL (RFC
-    /// 6672, section 3.1).
+    /// Replaces the chain's last name, which is below the owner of `dname`, by its substitute.
+    /// Writes the DNAME, unless the answer already holds it, and the synthesized CNAME with the
+    /// same TTL (RFC 6672, section 3.1).
     fn substitute(&mut self, answers: &Answers, dname: &Answer<'_>) -> Result<(), Stop> {
         if self.steps == MAX_CHAIN {
             return Err(Stop::Open);
@@ -147,7 +149,7 @@ impl<'a, 'q> Chain<'a, 'q> {
             self.dnames[self.steps] = Some(dname.at());
         }
         let record = dname.tail().bytes;
-        // The record's owner is either a pointer to the question's name, or the root.
+        // The owner is compressed to a pointer to the qname, unless it is the root.
         let fields_at = if record[0] == 0 { 1 } else { POINTER };
         let (fields, to) = record[fields_at..].split_at(FIELDS);
         let prefix_len = self.name.bytes().len() - answers.name_len(dname);
@@ -159,13 +161,13 @@ impl<'a, 'q> Chain<'a, 'q> {
         self.step(fields)
     }
 
-    /// Whether the DNAME of the name with this key is already in the answer.
+    /// Whether the answer already holds the DNAME whose owner has this key.
     fn has_dname_of(&self, answers: &Answers, key: &Key) -> bool {
         let node = answers.node(key.bytes());
         node.is_some_and(|node| self.dnames.contains(&Some(node.default)))
     }
 
-    /// Writes an alias's CNAME and moves on to its target.
+    /// Writes the CNAME of an alias and makes its target the chain's last name.
     fn take_alias(&mut self, answers: &Answers, alias: &Answer<'_>) -> Result<(), Stop> {
         if self.steps == MAX_CHAIN {
             return Err(Stop::Open);
@@ -175,7 +177,7 @@ impl<'a, 'q> Chain<'a, 'q> {
         let len = usize::from(u16::from_be_bytes([fields[8], fields[9]]));
         let from = self.name.clone();
         match split_name(&data[..len]) {
-            // A pointer in the first record can only lead to the question's name.
+            // The qname is the only name before the first record, so its pointers lead there.
             (literal, Some(to)) => {
                 let to = usize::from(to) - QUESTION_AT + longer;
                 self.name.set(&[literal, &from.bytes()[to..]]);
@@ -185,8 +187,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         self.step(fields)
     }
 
-    /// Writes a CNAME whose target is `self.name`, the new end of the chain. Its class and TTL are
-    /// copied from `fields`.
+    /// Writes a CNAME whose target is `self.name`, the new last name of the chain. `fields`
+    /// supplies the class and TTL.
     fn step(&mut self, fields: &[u8]) -> Result<(), Stop> {
         let owner = 0xc000 | self.names[self.steps];
         let to = self.name.bytes();
@@ -251,14 +253,14 @@ impl<'a, 'q> Chain<'a, 'q> {
         true
     }
 
-    /// Adds the answer for the chain's last name. If there is no room for it, the client must query
-    /// that name separately.
+    /// Adds the answer for the chain's last name. If the message has no room for that answer, the
+    /// client must query the name separately.
     fn finish(mut self, answers: &Answers, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
         let fits = self.append(answers, answer);
         self.body(if fits { rcode } else { rcode::NOERROR })
     }
 
-    /// Returns the answer built so far. AA describes the question's own name (RFC 1035, section
+    /// Returns the answer built so far. AA is set because it refers to the qname (RFC 1035, section
     /// 4.1.1), for which we are authoritative.
     fn body(self, rcode: u16) -> Body<'a> {
         let bytes: &'a [u8] = self.tail;

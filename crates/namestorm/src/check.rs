@@ -1,7 +1,7 @@
-//! Checks that the records of a zone are consistent with each other.
+//! Checks that the records of a zone are consistent.
 //!
-//! A problem that makes correct answers impossible is an error, and the zone is not served.
-//! Anything that can be served but is probably not intended is a warning.
+//! A problem that makes correct answers impossible is an error, and the zone is not served. A
+//! problem that is probably a mistake, but does not prevent correct answers, is a warning.
 
 mod dots;
 
@@ -14,11 +14,12 @@ use crate::rtype::{
 };
 use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
 
-/// Bytes of a message besides its RRset and qname: header, question type and class.
+/// Size of a message without its RRset and qname, in bytes: the header, and the type and class of
+/// the question.
 const AROUND: usize = 12 + 4;
-/// Bytes of a record besides its data: compressed owner, type, class, TTL and length.
+/// Size of a record without its data, in bytes: compressed owner, type, class, TTL and data length.
 const RECORD: usize = 2 + 10;
-/// The largest message (RFC 1035, section 4.2.2).
+/// Maximum length of a message, in bytes (RFC 1035, section 4.2.2).
 const MAX_MESSAGE: usize = 65_535;
 
 /// Checks a whole zone.
@@ -37,8 +38,8 @@ pub(crate) fn check(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// The apex must have one SOA record and at least one NS record (RFC 1035, section 5.2; RFC 2181,
-/// section 6.1).
+/// Checks that the apex has one SOA record and at least one NS record (RFC 1035, section 5.2; RFC
+/// 2181, section 6.1).
 fn check_apex(zone: &Zone, report: &mut Report) {
     let apex = zone.apex_name();
     let start = Place { file: 0, line: 0 };
@@ -59,7 +60,8 @@ fn check_apex(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// Warns of a signed zone. Answers lack their signatures, so validating resolvers refuse them.
+/// Warns of a signed zone. The server does not send signatures with its answers, so validating
+/// resolvers reject them.
 fn check_signed(zone: &Zone, report: &mut Report) {
     let apex = zone.apex_name();
     let signs = [RRSIG, DNSKEY, NSEC, NSEC3PARAM];
@@ -77,7 +79,7 @@ fn check_signed(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// Checks which types may exist together at one name.
+/// Checks that the types at one name may exist together, and that they may exist at this name.
 fn check_types(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     let wildcard = name::is_wildcard(name.owner());
@@ -177,7 +179,7 @@ fn hidden(shown: Shown<'_>, set: RrsetRef<'_>, report: &mut Report) {
 fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     if let Some((place, ttl)) = rrset.other_ttl()
-        // Signatures of different types have different TTLs.
+        // The RRSIG records at one name cover RRsets with different TTLs, and take over those TTLs.
         && rrset.rtype() != RRSIG
     {
         report.warning(
@@ -202,7 +204,8 @@ fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     }
 }
 
-/// The fault of each target that was checked so far. Many records share few targets.
+/// The fault, if any, of each target checked so far. Zones have many records but few targets, so
+/// each target is checked only once.
 type Targets<'z> = HashMap<&'z [u8], Option<Fault>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -230,7 +233,8 @@ fn check_targets<'z>(
         let what = match fault {
             None => continue,
             Some(Fault::Alias) => "is an alias (CNAME), which is not allowed",
-            // For other types, a missing address is only a dead reference.
+            // A missing address is a fault only for NS records, because the delegation or zone
+            // would not work.
             Some(Fault::NoAddress) if rtype != NS => continue,
             Some(Fault::NoAddress) => "has no address (A or AAAA) in this zone",
         };
@@ -259,7 +263,7 @@ fn fault_of(zone: &Zone, target: &[u8]) -> Option<Fault> {
         let has_address = found.rrset(A).is_some() || found.rrset(AAAA).is_some();
         return (!has_address).then_some(Fault::NoAddress);
     }
-    // A wildcard may match the target.
+    // A wildcard may supply the target's address.
     let covered = ancestors(zone, target).any(|ancestor| {
         matches!(ancestor.standing(), NameStatus::BelowCut) || name::is_wildcard(ancestor.owner())
     });

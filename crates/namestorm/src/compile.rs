@@ -1,4 +1,4 @@
-//! Prepares the answers: turns every name and type of every zone into the part of a message after
+//! Prepares the answers: for every name and type of every zone, writes the part of a message after
 //! the question.
 //!
 //! Contents of an answer:
@@ -8,10 +8,10 @@
 //! - Authority section: the SOA in a negative answer (RFC 2308), and the name servers in a
 //!   referral. A positive answer omits the zone's name servers: resolvers do not need them, and the
 //!   answer stays small.
-//! - Additional section: addresses of name servers, mail exchanges and services in our zones, as
-//!   long as they fit a UDP answer. The glue that a delegation needs is never left out (RFC 9471).
-//! - ANY: all RRsets of the name. RFC 8482 allows fewer, but all are at hand, and long answers use
-//!   TCP.
+//! - Additional section: addresses of name servers, mail exchanges and services in our zones, if
+//!   they fit a UDP answer. In-domain glue is never left out (RFC 9471).
+//! - Answer to ANY: all RRsets of the name. RFC 8482 allows smaller answers, but complete ones cost
+//!   nothing extra, and long ones are only sent over TCP.
 
 mod alias;
 
@@ -78,7 +78,7 @@ struct Compiler<'z> {
     zones: &'z Zones,
     out: AnswersBuilder,
     writer: TailWriter,
-    /// Nodes added so far for names without records in our zones, in lower case.
+    /// The names without records in our zones for which nodes were added so far, in lower case.
     fillers: HashSet<Vec<u8>>,
 }
 
@@ -87,11 +87,11 @@ struct Pass<'c, 'z> {
     compiler: &'c mut Compiler<'z>,
     zone: &'z Zone,
     negative: At,
-    /// Sort keys of the names that have a wildcard directly below them.
+    /// Sort keys of the names with a wildcard directly below them.
     wildcard_parents: HashSet<&'z [u8]>,
-    /// Sort keys of the apexes of our zones directly below this one, in order.
+    /// Sort keys of the apexes of our zones directly below this zone, in ascending order.
     children: Vec<Vec<u8>>,
-    /// Sort key of the previous name, whose ancestors are in the index.
+    /// Sort key of the previous name. All its ancestors are already in the index.
     last_key: &'z [u8],
 }
 
@@ -145,8 +145,8 @@ impl<'c, 'z> Pass<'c, 'z> {
         let (limit, is_child) = child.map_or((key.len(), false), |child| (child.len(), true));
         self.ancestors(name, limit)?;
         if is_child {
-            // The name belongs to the child zone. Only its DS comes from the parent's side of the
-            // cut (RFC 4035, section 3.1.4.1).
+            // The child zone, which is also ours, answers for the name. Only the DS RRset comes
+            // from the parent side of the cut (RFC 4035, section 3.1.4.1).
             if limit == key.len() && name.standing() == NameStatus::Cut {
                 self.compiler.delegation_signer(name)?;
             }
@@ -174,7 +174,7 @@ impl<'c, 'z> Pass<'c, 'z> {
             .filter(|(_, byte)| **byte == 0)
             .map(|(at, _)| at + 1)
             .collect();
-        // The last end belongs to the name itself; all earlier ends belong to its ancestors.
+        // The last end is that of the name itself, and the earlier ends are those of its ancestors.
         for end in ends.into_iter().filter(|end| *end < limit) {
             let ancestor = &key[..end];
             if self.last_key.starts_with(ancestor) || self.zone.find(ancestor).is_ok() {
@@ -194,8 +194,7 @@ impl<'c, 'z> Pass<'c, 'z> {
     }
 }
 
-/// Returns the sort keys of the wildcards' parents: each name directly above a `*` label of the
-/// name or of its ancestors.
+/// Returns the sort keys of all names directly above a `*` label in the name with this key.
 fn wildcard_parents(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
     let mut start = 0;
@@ -285,8 +284,8 @@ impl<'z> Compiler<'z> {
         Ok(count)
     }
 
-    /// Writes the addresses of the targets of `rrset`, as long as the message fits UDP. RRsets in
-    /// `present` are already in the message.
+    /// Writes the addresses of the targets of `rrset` that still fit a UDP message. `present` lists
+    /// the RRsets already in the message, which are not repeated.
     fn additional(&mut self, rrset: RrsetRef<'_>, present: &mut Vec<(Vec<u8>, u16)>) -> u16 {
         let mut count = 0;
         let rtype = rrset.rtype();
@@ -298,7 +297,7 @@ impl<'z> Compiler<'z> {
         count
     }
 
-    /// Writes another address RRset, unless it is in the message already or does not fit UDP.
+    /// Writes an address RRset, unless the message already holds it or would no longer fit UDP.
     fn addresses(
         &mut self,
         owner: &[u8],
@@ -322,8 +321,8 @@ impl<'z> Compiler<'z> {
         }
     }
 
-    /// Returns the required part of a tail, `len` bytes long, if `additional` optional records
-    /// follow it.
+    /// Describes the required part of a tail, `len` bytes long. Returns `None` if no optional
+    /// records follow (`additional` is 0).
     fn required(len: usize, additional: u16) -> Option<Required> {
         (additional > 0).then_some(Required { len, additional: 0 })
     }
@@ -340,8 +339,8 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// Adds an answer for each RRset of a name and one with all RRsets. Returns the position of the
-    /// latter.
+    /// Adds an answer for each RRset of a name, and the answer to ANY with all RRsets. Returns the
+    /// position of the answer to ANY.
     fn own_answers(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         let mut last = NONE;
         for rrset in name.rrsets() {
@@ -353,7 +352,7 @@ impl<'z> Compiler<'z> {
         self.any(name)
     }
 
-    /// Adds the answer with one RRset, found by its type.
+    /// Adds the answer to a question for the name and type of one RRset.
     fn answer(&mut self, name: NameRef<'z>, rrset: RrsetRef<'z>) -> Result<At, ArenaFull> {
         self.start(name.owner());
         self.answer_behind(0, name.owner(), name.owner(), rrset)
@@ -368,7 +367,7 @@ impl<'z> Compiler<'z> {
         owner: &[u8],
         rrset: RrsetRef<'z>,
     ) -> Result<At, ArenaFull> {
-        // An RRset alone fits a message: the loader has checked that.
+        // The loader has checked that each RRset fits a message of its own.
         let count = self.rrset(owner, rrset).unwrap_or(0);
         let len = self.writer.bytes().len();
         let additional = self.additional(rrset, &mut Vec::new());
@@ -381,8 +380,8 @@ impl<'z> Compiler<'z> {
         )
     }
 
-    /// Adds the answer with all RRsets of a name. RRsets that do not fit the same message are left
-    /// out (RFC 8482, section 4.1).
+    /// Adds the answer to ANY, with all RRsets of a name. RRsets that no longer fit the message are
+    /// left out (RFC 8482, section 4.1).
     fn any(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         self.start(name.owner());
         let counts = name.rrsets().map(|rrset| self.rrset(name.owner(), rrset));
@@ -398,8 +397,8 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// Adds the parent's answer for DS at a cut: either the DS records or NODATA (RFC 4035, section
-    /// 3.1.4.1).
+    /// Adds the parent zone's answer to a question for DS at a cut: either the DS records or NODATA
+    /// (RFC 4035, section 3.1.4.1).
     fn delegation_signer(&mut self, cut: NameRef<'z>) -> Result<At, ArenaFull> {
         if let Some(signers) = cut.rrset(DS) {
             return self.answer(cut, signers);
@@ -431,8 +430,8 @@ impl<'z> Compiler<'z> {
         let authority = self.rrset(cut.owner(), servers).unwrap_or(0);
         let mut present = Vec::new();
         let mut glue_count = 0;
-        // Required glue comes first and is never left out: the resolver cannot find these addresses
-        // otherwise (RFC 9471, section 3.1).
+        // In-domain glue comes first and is never left out, because the resolver cannot find these
+        // addresses elsewhere (RFC 9471, section 3.1).
         for server in servers
             .data()
             .filter(|server| name::is_within(server, cut.owner()))
@@ -446,7 +445,8 @@ impl<'z> Compiler<'z> {
             }
         }
         let len = self.writer.bytes().len();
-        // Then sibling glue, and addresses from our own zones (RFC 9471, section 3.2).
+        // Then comes what may be left out: sibling glue and addresses from our own zones (RFC 9471,
+        // section 3.2).
         let mut further = 0;
         for server in servers.data() {
             for addresses in glue(cut.zone(), server) {
@@ -463,8 +463,8 @@ impl<'z> Compiler<'z> {
         ([0, authority, glue_count + further], required)
     }
 
-    /// Adds a node for a name that a hook answers for, or whose descendants it answers for. Adds
-    /// the ancestors too.
+    /// Adds a node for a name if a hook answers for the name or for its descendants. Also adds
+    /// nodes for its ancestors.
     fn hooked(&mut self, name: &'z [u8]) -> Result<(), ArenaFull> {
         let Some(zone) = self.zones.zone_of(name) else {
             return Ok(());
@@ -489,8 +489,9 @@ impl<'z> Compiler<'z> {
         self.out.add_node(apex, &Node::bare(Kind::Broken))
     }
 
-    /// Adds the answer for DS at the apex of a zone whose parent zone could not be loaded. It is
-    /// SERVFAIL, as only the parent has the DS records (RFC 4035, section 3.1.4.1).
+    /// Adds the answer to a question for DS at the apex of a zone whose parent zone could not be
+    /// loaded. The answer is SERVFAIL, as only the parent has the DS records (RFC 4035, section
+    /// 3.1.4.1).
     fn missing_signer(&mut self, zone: &Zone) -> Result<At, ArenaFull> {
         let meta = Meta {
             qtype: DS,
@@ -501,8 +502,8 @@ impl<'z> Compiler<'z> {
         self.out.add_answer(zone.apex(), meta, &[], None, &[])
     }
 
-    /// Adds the ancestors of a zone's apex. The search for the closest encloser relies on all
-    /// ancestors being in the index.
+    /// Adds nodes for the ancestors of a zone's apex, because the search for the closest encloser
+    /// requires that all ancestors are in the index.
     fn fill_above(&mut self, apex: &'z [u8]) -> Result<(), ArenaFull> {
         let mut above = apex;
         while let Some(parent) = name::parent(above) {

@@ -2,12 +2,12 @@
 
 use crate::rcode;
 
-/// Queries and replies by outcome.
+/// Numbers of queries and replies by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages received.
     pub queries: u64,
-    /// Replies by response code, including the extended codes of EDNS: 0 to 16.
+    /// Replies, indexed by response code, including the extended codes of EDNS (0 to 16).
     pub replies: [u64; 17],
     /// Replies with the TC flag.
     pub truncated: u64,
@@ -17,7 +17,7 @@ pub struct Counters {
     pub hooked: u64,
     /// Replies with SERVFAIL because the hook returned an error.
     pub hook_errors: u64,
-    /// Queries with EDNS.
+    /// Queries with an OPT record (EDNS).
     pub edns: u64,
     /// Messages dropped because they are shorter than a DNS header.
     pub too_short: u64,
@@ -28,7 +28,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Returns the drops by reason, for reports.
+    /// Returns each reason for drops with the number of dropped messages, for reports.
     pub fn drops(&self) -> [(&'static str, u64); 3] {
         [
             ("shorter than a DNS header", self.too_short),
@@ -37,7 +37,7 @@ impl Counters {
         ]
     }
 
-    /// Returns the replies by response code.
+    /// Returns each response code's mnemonic with the number of replies.
     pub fn by_rcode(&self) -> [(&'static str, u64); 8] {
         let count = |code: u16| self.replies[usize::from(code)];
         [

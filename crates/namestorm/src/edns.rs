@@ -3,10 +3,10 @@
 use crate::query::{self, Malformed};
 use crate::rtype;
 
-/// The largest UDP message without EDNS (RFC 1035, section 2.3.4).
+/// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4).
 pub const MIN_UDP_MESSAGE: usize = 512;
-/// The largest message that we send or advertise over UDP. It passes any Internet path without
-/// fragmentation (RFC 9715, section 3.2 and appendix A).
+/// Maximum length of the UDP messages that we send and advertise, in bytes. Messages of this length
+/// avoid fragmentation on nearly all paths (RFC 9715, section 3.2 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
 /// The EDNS version that we support.
 pub(crate) const VERSION: u8 = 0;
@@ -18,23 +18,23 @@ const DNSSEC_OK: u16 = 0x8000;
 /// The content of a query's OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edns {
-    /// The largest UDP message that the client accepts, as advertised.
+    /// The advertised maximum length of UDP messages that the client accepts, in bytes.
     pub udp_size: u16,
     /// The client's EDNS version.
     pub version: u8,
-    /// The client wants DNSSEC records.
+    /// Whether the client wants DNSSEC records (the DO bit).
     pub dnssec_ok: bool,
 }
 
 impl Edns {
-    /// Returns the largest message to send to this client over UDP.
+    /// Returns the maximum length of a UDP message to this client, in bytes.
     #[inline(always)]
     pub(crate) fn udp_limit(self) -> usize {
         usize::from(self.udp_size).clamp(MIN_UDP_MESSAGE, MAX_UDP_MESSAGE)
     }
 
-    /// Returns the OPT record of the reply. `rcode` is the whole response code; the OPT record
-    /// carries its upper bits.
+    /// Returns the OPT record for the reply. `rcode` is the extended response code, whose upper
+    /// bits the OPT record carries.
     #[inline(always)]
     pub(crate) fn reply(self, rcode: u16) -> [u8; OPT_LEN] {
         let [_, kind] = rtype::OPT.to_be_bytes();
@@ -50,16 +50,17 @@ impl Edns {
 
 /// Finds the OPT record among the `count` records that start at `at`.
 ///
-/// Skips unknown options (RFC 6891, section 6.1.2) and records of other types. Ignores the bytes
+/// Skips unknown options (RFC 6891, section 6.1.2) and records of other types. Ignores any bytes
 /// after the last record.
 ///
 /// # Errors
-/// Returns an error if the records are truncated or contain two OPT records. The owner of the OPT
+/// Returns an error if a record is truncated, or if there are two OPT records. The owner of the OPT
 /// record must be the root (RFC 6891, section 6.1.1).
 #[inline]
 pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<Edns>, Malformed> {
     let mut found = None;
-    // A record has at least 11 bytes, so the loop ends soon even if `count` is large.
+    // Each record takes at least 11 bytes of the message, so a forged `count` cannot make the loop
+    // long.
     for _ in 0..count {
         let owner_at = at;
         at = query::skip_name(message, at)?;
@@ -86,7 +87,7 @@ pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<
     Ok(found)
 }
 
-/// Checks that the options fill the data exactly.
+/// Checks that the options fill the OPT record's data exactly.
 fn check_options(mut data: &[u8]) -> Result<(), Malformed> {
     while !data.is_empty() {
         let &[_, _, high, low] = data.first_chunk::<4>().ok_or(Malformed)?;
@@ -132,7 +133,7 @@ mod tests {
             .unwrap()
             .unwrap();
         assert!(edns.dnssec_ok);
-        // BADVERS is 16: bit 4, the lowest bit above the header's four bits.
+        // BADVERS is 16 (bit 4). The header holds bits 0 to 3, so OPT carries the value 1.
         assert_eq!(edns.reply(16), [0, 0, 41, 4, 208, 1, 0, 0x80, 0, 0, 0]);
     }
 

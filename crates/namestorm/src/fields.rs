@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use domain::base::iana::Rtype;
 
-/// The fields of each type's data, in order. A field whose word ends in `NAME` is a domain name.
+/// The fields of each type's data, in order. If the word for a field ends in `NAME`, the field is a
+/// domain name.
 const FIELDS: [(Rtype, &str); 35] = [
     (Rtype::A, "ADDRESS"),
     (Rtype::NS, "SERVER-NAME"),
@@ -58,8 +59,8 @@ const FIELDS: [(Rtype, &str); 35] = [
     (Rtype::CAA, "FLAGS TAG \"VALUE\""),
 ];
 
-/// Returns the fields of the data of a type, given as its mnemonic or `TYPEn`. Returns an empty
-/// text if the data of the type can only be written in the generic form of RFC 3597.
+/// Returns the fields of the data of a type, which is given as a mnemonic or as `TYPEn`. Returns an
+/// empty text if such data can only be written in the generic form of RFC 3597.
 pub(crate) fn of(rtype: &str) -> &'static str {
     let Ok(rtype) = Rtype::from_str(rtype) else {
         return "";

@@ -1,4 +1,5 @@
-//! Reads all zones of a command line. The good zones are served; the others are reported.
+//! Reads all zones given on the command line. Zones without errors are served, and the problems of
+//! the other zones are reported.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,14 +11,14 @@ use crate::name;
 use crate::report::Report;
 use crate::zones::Zones;
 
-/// Reads zones one by one and detects duplicates.
+/// Reads zones one by one and detects zones that are given twice.
 #[derive(Default)]
 pub(crate) struct Gatherer {
-    /// Maps the name of each good zone, in lower case, to its file.
+    /// Maps the lower-case name of each good zone to its file.
     files: HashMap<Vec<u8>, String>,
 }
 
-/// The result of reading one zone of a command line.
+/// The result of reading one zone given on the command line.
 pub(crate) enum Outcome {
     /// The zone can be served.
     Good(Loaded),
@@ -36,11 +37,11 @@ pub(crate) struct Lost {
 
 #[derive(Debug)]
 enum Why {
-    /// The zone with this name is broken.
+    /// The zone with this name has errors.
     Broken(Vec<u8>),
-    /// The zone is broken, and its name is unknown.
+    /// The zone has errors, and its name is unknown.
     Nameless,
-    /// The zone with this name is served from another file.
+    /// The zone named `apex` is served from the file `by`.
     Twice { apex: Vec<u8>, by: String },
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for Lost {
 }
 
 impl Lost {
-    /// Whether the zone is served from another file.
+    /// Whether the same zone is served from another file.
     pub(crate) fn is_given_twice(&self) -> bool {
         matches!(self.why, Why::Twice { .. })
     }
@@ -99,7 +100,7 @@ impl Gatherer {
     }
 
     /// Returns the reason why `file` is not served if an earlier good zone has the name `apex` (in
-    /// lower case).
+    /// lower case), or else `None`.
     fn twice(&self, apex: &[u8], file: &str) -> Option<Lost> {
         let by = self.files.get(apex)?.clone();
         Some(Lost {
@@ -134,7 +135,7 @@ fn tell(report: &Report, say: &mut dyn FnMut(String)) {
     }
 }
 
-/// The zones of a command line.
+/// The zones given on the command line.
 pub(crate) struct Gathered {
     pub(crate) zones: Zones,
     /// The files that are not served.
@@ -152,7 +153,8 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
             Outcome::Twice(twice) => lost.push(twice),
         }
     }
-    // A good zone may follow a broken one of the same name.
+    // The reason is determined only now: a good zone of the same name may have followed the broken
+    // one.
     let broken = broken.into_iter();
     lost.extend(broken.map(|(file, apex)| gatherer.broken(file, apex)));
     let apexes = lost.iter().filter_map(|lost| match &lost.why {
@@ -166,7 +168,7 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
     }
 }
 
-/// Summarises the files that are not served in one line, with a count per reason.
+/// Summarises in one line how many files are not served, for each reason.
 pub(crate) fn summary(lost: &[Lost]) -> String {
     let number = |is: fn(&Why) -> bool| lost.iter().filter(|lost| is(&lost.why)).count();
     let kinds = [

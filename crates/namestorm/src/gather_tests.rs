@@ -1,4 +1,4 @@
-//! Tests which zones of a command line are served, and what is reported about the others.
+//! Tests which zones on the command line are served, and what is reported about all other zones.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +17,8 @@ fn zone(folder: &Path, file: &str, text: &str) -> ZoneSpec {
     }
 }
 
-/// Returns the apexes of the good zones, those of the broken zones, and the reasons why files are
-/// not served.
+/// Returns the apexes of the good zones, the apexes of the broken zones, and the reason for each
+/// file that is not served.
 fn gathered(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let mut said = Vec::new();
     let gathered = gather(specs, &mut |line| said.push(line));
@@ -103,7 +103,7 @@ fn good_zones_are_served_despite_broken_ones() {
     };
     let specs = [
         zone("two.example", &two),
-        // Broken, but a later file holds the same zone without errors.
+        // This file has errors, but a later file holds the same zone without errors.
         zone("good.example.db", "nonsense\n"),
         zone("good.example", GOOD),
         again,
@@ -205,7 +205,7 @@ fn without_any_good_zone_nothing_is_served() {
             let mut say = |line| said.push(line);
             let refused = Namestorm::load(specs, Form::Wire, ReplyMode::MemCopy, strict, &mut say);
             assert!(matches!(refused, Err(LoadError::Nothing)), "{refused:?}");
-            // The server ends, so no line may say what it answers.
+            // The server exits, so no line may claim that it answers with SERVFAIL.
             assert_eq!(said.len(), specs.len(), "{said:?}");
             assert!(!said.join("\n").contains("SERVFAIL"), "{said:?}");
         }

@@ -1,4 +1,4 @@
-//! A parsed question with its hash, ready for the lookup.
+//! A parsed question with its hash, so that a lookup can follow directly.
 
 use crate::answers::Answers;
 use crate::key::Key;
@@ -13,7 +13,7 @@ pub(crate) struct HashedQuestion {
 }
 
 impl HashedQuestion {
-    /// Creates an empty value to read questions into.
+    /// Creates a value without a question, to be filled by [`read`](Self::read).
     pub(crate) const fn new() -> Self {
         Self {
             question: RawQuestion {
@@ -28,7 +28,8 @@ impl HashedQuestion {
         }
     }
 
-    /// Reads the question of `message`. A compressed name is decompressed to `expanded`.
+    /// Parses the question of `message` and computes the hash. A compressed name is decompressed
+    /// into `expanded`.
     ///
     /// # Errors
     /// See [`parse_question`].

@@ -8,15 +8,15 @@ use crate::name::{self, Name};
 use crate::records::{RecordError, Records};
 use crate::rtype;
 
-/// Answers queries for the names that it was [registered](crate::Zones::hook) for, over UDP and
-/// TCP. The worker calls it while it handles the query. Each worker has one.
+/// Answers queries over UDP and TCP for the names that were [registered](crate::Zones::hook) for
+/// the hook. Each worker has its own hook, and calls it synchronously for each such query.
 ///
-/// A hook does not slow down queries for other names, because their answers are found first. The
-/// hook never sees malformed queries, classes other than IN, unsupported EDNS versions or zone
-/// transfers.
+/// A hook does not slow down queries for other names, because prepared answers are looked up first.
+/// The hook never receives malformed queries, zone transfers, or queries with a class other than IN
+/// or ANY or with an unsupported EDNS version.
 ///
-/// The time that a hook takes delays all clients of its worker, so it must not block. Other threads
-/// send it their results as [messages](Self::on_message).
+/// A hook must not block, because all clients of its worker would have to wait. Slow work belongs
+/// in other threads, which send their results to the hook as [messages](Self::on_message).
 pub trait Hook {
     /// The type of messages from other threads; `()` if there are none.
     type Message: Send;
@@ -24,8 +24,9 @@ pub trait Hook {
     /// Answers a question: adds records to `records` and returns [`Verdict::Records`], or returns
     /// another verdict. Any other verdict discards the added records.
     ///
-    /// `now` is the worker's clock; use [`SystemTime`](std::time::SystemTime) for the time of day.
-    /// A query over TCP may be passed again if there was no room for its reply.
+    /// `now` is the worker's monotonic clock; use [`SystemTime`](std::time::SystemTime) for the
+    /// time of day. A query over TCP is passed again later if the send buffer had no room for its
+    /// reply.
     ///
     /// # Errors
     /// Returns an error if a record is refused. The client then gets SERVFAIL. The log and the
@@ -37,22 +38,22 @@ pub trait Hook {
         now: Instant,
     ) -> Result<Verdict, RecordError>;
 
-    /// Handles a message from another thread, between two batches of packets. Does nothing by
-    /// default.
+    /// Handles a message from another thread. The worker calls this method between two batches of
+    /// packets. Does nothing by default.
     fn on_message(&mut self, message: Self::Message, now: Instant) {
         let _ = (message, now);
     }
 
-    /// Returns the time at which [`on_timer`](Self::on_timer) must be called. The worker calls this
-    /// method once per batch. Returns `None` by default, which means never.
+    /// Returns the time at which the worker must call [`on_timer`](Self::on_timer), or `None` (the
+    /// default) if no timer is set. The worker calls this method once per batch.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Called when the time from [`poll_timeout`](Self::poll_timeout) has come. Afterwards
-    /// `poll_timeout` must return a later time or `None`: the worker does not sleep while its time
-    /// has passed. Does nothing by default.
+    /// Called when the time returned by [`poll_timeout`](Self::poll_timeout) has come. Afterwards,
+    /// `poll_timeout` must return a later time or `None`, or else the worker spins instead of
+    /// sleeping. Does nothing by default.
     fn on_timer(&mut self, now: Instant) {
         let _ = now;
     }
@@ -61,14 +62,14 @@ pub trait Hook {
 /// A hook's decision about a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The client receives the added records. Without any records this is the same as
-    /// [`NoData`](Self::NoData).
+    /// The client receives the added records. If the hook has added no records, this verdict is
+    /// equivalent to [`NoData`](Self::NoData).
     Records,
-    /// The client receives the zone's own answer: the records of the name, those of a matching
-    /// wildcard, or a negative answer.
+    /// The client receives the answer that it would get without the hook: the name's records, those
+    /// of a matching wildcard, or a negative answer.
     Zone,
-    /// NODATA: the name exists, but has no such records. The client receives the zone's SOA (RFC
-    /// 2308).
+    /// NODATA: the name exists, but has no records of the type. The client receives the zone's SOA
+    /// (RFC 2308).
     NoData,
     /// NXDOMAIN: the name does not exist. The client receives the zone's SOA (RFC 2308).
     NxDomain,
@@ -79,8 +80,8 @@ pub enum Verdict {
     Drop,
 }
 
-/// A hook, with the circumstances of the query. `peer` returns the client's address and port. It is
-/// called only if the hook is asked, so other queries do not pay for it.
+/// A hook, with the details of the query. `peer` returns the client's address and port. To avoid
+/// the cost for other queries, `peer` is called only when the hook is asked.
 pub(crate) struct Asking<'h, H, P> {
     pub(crate) hook: &'h mut H,
     pub(crate) peer: P,
@@ -116,7 +117,7 @@ pub struct Question<'q> {
 }
 
 impl<'q> Question<'q> {
-    /// Returns the qname in wire format, in the case of the query.
+    /// Returns the qname in wire format, with upper and lower case as in the query.
     pub fn name(&self) -> &'q [u8] {
         self.name
     }
@@ -136,18 +137,19 @@ impl<'q> Question<'q> {
         self.rtype
     }
 
-    /// Returns the client's address and port. The client is usually a resolver that asks for
-    /// others. Over UDP the address may be forged.
+    /// Returns the client's address and port. The client is usually a recursive resolver that asks
+    /// on behalf of other hosts. Over UDP, the address may be forged.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Whether the query came over TCP. Its source address is then not forged.
+    /// Whether the query came over TCP. If so, the TCP handshake has verified the client's address.
     pub fn is_over_tcp(&self) -> bool {
         self.over_tcp
     }
 
-    /// Whether records of this type answer the question: it asks for the type or for all types.
+    /// Whether records of this type answer the question, which asks either for the type or for all
+    /// types.
     pub fn wants(&self, rtype: u16) -> bool {
         self.rtype == rtype || self.rtype == rtype::ANY
     }

@@ -20,8 +20,8 @@ impl Hooked {
         self.0 & Self::ITSELF != 0
     }
 
-    /// Whether a hook answers for names below this name that are not in the index. Names in the
-    /// index have their own flags.
+    /// Whether a hook answers for those names below this name that are not in the index. Names in
+    /// the index have flags of their own.
     #[inline(always)]
     pub(crate) const fn below(self) -> bool {
         self.0 & Self::BELOW != 0
@@ -32,7 +32,7 @@ impl Hooked {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HookedNames {
     names: HashSet<Vec<u8>>,
-    /// A hook answers for all names below each of these.
+    /// The names below which a hook answers for all names.
     above: HashSet<Vec<u8>>,
 }
 
@@ -42,7 +42,7 @@ impl HookedNames {
         self.names.insert(name.to_ascii_lowercase());
     }
 
-    /// Adds all names below `apex`, but not `apex`.
+    /// Adds all names below `apex`, but not `apex` itself.
     pub(crate) fn add_below(&mut self, apex: &[u8]) {
         self.above.insert(apex.to_ascii_lowercase());
     }
@@ -52,7 +52,7 @@ impl HookedNames {
         self.names.is_empty() && self.above.is_empty()
     }
 
-    /// Returns the registered names, and the parents of registered wildcards.
+    /// Returns the registered names, and the parent of each registered wildcard.
     pub(crate) fn bases(&self) -> impl Iterator<Item = &[u8]> {
         self.names.iter().chain(&self.above).map(Vec::as_slice)
     }

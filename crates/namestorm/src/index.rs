@@ -1,6 +1,6 @@
 //! The index: maps hashes to the positions of entries in memory.
 
-/// One slot: the upper half of a hash, and the position of its entry.
+/// One slot: a tag, which is the upper half of a hash, and the position of the entry.
 type Slot = (u32, u32);
 
 /// A slot without an entry.
@@ -9,15 +9,15 @@ const EMPTY: Slot = (0, u32::MAX);
 /// The position of an entry: its offset in units of [`UNIT`] bytes.
 pub(crate) type At = u32;
 
-/// Entries start at multiples of this many bytes.
+/// Alignment of entries, in bytes.
 pub(crate) const UNIT: usize = 8;
 
-/// Bytes that the processor loads together: one cache line.
+/// Size of a cache line, in bytes.
 const CACHE_LINE: usize = 64;
 
-/// A hash table with fixed content and open addressing. Eight slots share a cache line, and at most
-/// two thirds of the slots are in use. Nearly every lookup thus touches one cache line here, and
-/// then the entry's own line.
+/// An immutable hash table with open addressing. Eight slots share a cache line, and at most two
+/// thirds of the slots are in use. Nearly every lookup thus touches one cache line of the table and
+/// one of the entry.
 #[derive(Debug)]
 pub(crate) struct Table {
     slots: Box<[Slot]>,
@@ -25,7 +25,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Builds a table of `entries`: hashes, and the positions of the entries.
+    /// Builds a table from pairs of an entry's hash and position.
     pub(crate) fn new(entries: &[(u64, At)]) -> Self {
         let capacity = (entries.len() * 3 / 2 + 1).next_power_of_two();
         let mut slots = vec![EMPTY; capacity].into_boxed_slice();
@@ -41,7 +41,7 @@ impl Table {
         Self { slots, mask }
     }
 
-    /// Returns the entry with this hash for which `is_it` returns true.
+    /// Returns the position of the entry with this hash for which `is_it` returns true.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(At) -> bool) -> Option<At> {
         let mut slot = hash as usize & self.mask;
@@ -63,7 +63,8 @@ impl Table {
         nmio::prefetch(&self.slots[hash as usize & self.mask]);
     }
 
-    /// Returns the likely position of a hash's entry: the first one whose tag matches.
+    /// Returns the position that a hash's entry probably has: that of the first slot with the same
+    /// tag.
     #[inline(always)]
     pub(crate) fn guess(&self, hash: u64) -> Option<At> {
         self.find(hash, |_| true)
@@ -80,7 +81,7 @@ const fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// The memory for entries is full: they may take at most 32 GiB.
+/// The arena is full: its entries may take at most 32 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaFull;
 
@@ -125,8 +126,8 @@ impl Arena {
         nmio::prefetch(self.at(at));
     }
 
-    /// Frees unused memory, and asks for large pages because lookups read the memory in random
-    /// order.
+    /// Frees unused memory, and asks the kernel for huge pages: lookups read in random order, which
+    /// causes many TLB misses.
     pub(crate) fn finish(&mut self) {
         self.bytes.shrink_to_fit();
         nmio::prefer_large_pages(&self.bytes);
@@ -162,7 +163,8 @@ mod tests {
         assert_eq!(table.guess(3 << 32), Some(17));
         assert_eq!(table.guess(4 << 32), Some(23));
         assert_eq!(table.guess(5 << 32), None);
-        // Two entries with a load of at most two thirds need four slots.
+        // At a load of at most two thirds, two entries need four slots, as the number of slots is a
+        // power of two.
         assert_eq!(table.memory(), 4 * 8);
     }
 

@@ -1,4 +1,4 @@
-//! Keys of the index: names in lower case, in wire format or as text (FQDN).
+//! Keys of the index: lower-case names, either in wire format or as text (FQDN).
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -8,14 +8,15 @@ use ahash::RandomState;
 
 use crate::name::{MAX_NAME, WILDCARD};
 
-/// The form that names have in the index (section 2.3 of the paper).
+/// The form in which the index stores names (section 2.3 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// The wire format of the query. A query with a compressed name takes a slower path.
+    /// Wire format, as in the query, so a query's name is used without conversion. Only a
+    /// compressed name takes a slower path.
     #[default]
     Wire,
-    /// The decompressed, fully qualified name as text: `www.example.org.`. All queries take the
-    /// same path, which is slightly slower.
+    /// The decompressed, fully qualified name as text: `www.example.org.`. The conversion makes
+    /// every lookup slightly slower.
     Fqdn,
 }
 
@@ -40,14 +41,14 @@ impl fmt::Display for Form {
     }
 }
 
-/// Replaces a dot inside a label when the key is text. Keys are in lower case, so no other byte of
-/// a key is `D`. Different names therefore have different keys.
+/// The byte that replaces a dot inside a label when the key is text. Keys are in lower case, so `D`
+/// never stands for a letter, and different names have different keys.
 const INNER_DOT: u8 = b'D';
 
-/// A key of the index, made from a name.
+/// The key in the index for one name.
 ///
-/// In both forms the key of an ancestor is a suffix of the name's key. The suffix starts at the
-/// ancestor's offset in the name's wire format.
+/// In both forms, the key of an ancestor is a suffix of the name's key, starting at the ancestor's
+/// offset in wire format. An ancestor's key thus needs no conversion.
 #[derive(Clone, Debug)]
 pub struct Key {
     bytes: [u8; MAX_NAME + 1],
@@ -55,7 +56,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Creates a key that holds no name.
+    /// Creates an empty key.
     pub const fn new() -> Self {
         Self {
             bytes: [0; MAX_NAME + 1],
@@ -63,7 +64,7 @@ impl Key {
         }
     }
 
-    /// Sets the key to that of `name`, which is uncompressed and at most 255 bytes long.
+    /// Sets this to the key of `name`, which must be uncompressed and at most 255 bytes long.
     #[inline(always)]
     pub fn set(&mut self, form: Form, name: &[u8]) {
         match form {
@@ -77,8 +78,7 @@ impl Key {
 
     #[inline]
     fn set_text(&mut self, name: &[u8]) {
-        // The text is the wire format without the first length byte, and with a dot in place of
-        // every other length byte.
+        // To get the text, drop the first length byte and replace each later length byte by a dot.
         let text = &name[1.min(name.len())..];
         self.len = text.len();
         let out = &mut self.bytes[..text.len()];
@@ -98,8 +98,8 @@ impl Key {
         }
     }
 
-    /// Sets the key to that of the wildcard directly below an ancestor of `of`'s name. The ancestor
-    /// starts at `start` in the name's wire format.
+    /// Sets this to the key of the wildcard directly below an ancestor of the name in `of`. `start`
+    /// is the ancestor's offset in that name's wire format.
     pub fn set_wildcard(&mut self, form: Form, of: &Self, start: usize) {
         let prefix: &[u8] = match form {
             Form::Wire => WILDCARD,
@@ -125,7 +125,7 @@ impl Key {
     }
 }
 
-/// Replaces the dots inside a label.
+/// Replaces dots inside labels by [`INNER_DOT`].
 #[cold]
 fn hide_dots(label: &mut [u8]) {
     for byte in label {
@@ -150,7 +150,7 @@ pub(crate) const fn wire_len(form: Form, key_len: usize) -> usize {
     }
 }
 
-/// Returns the keyed hash of a type and a name's key. Type 0 means the name itself.
+/// Returns the keyed hash of a type and a name's key. Type 0 stands for the name's node.
 #[inline(always)]
 pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
     let mut hasher = state.build_hasher();
@@ -159,7 +159,7 @@ pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Copies `from` to `to`, which has the same length, in lower case (RFC 4343).
+/// Copies `from` to `to` in lower case (RFC 4343). Both slices must have the same length.
 ///
 /// Copies eight bytes at a time. If the length is not a multiple of eight, the last eight bytes are
 /// copied again as one overlapping word.
@@ -182,14 +182,14 @@ fn lower(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Returns eight bytes in lower case: sets bit 5 in every byte that is `A` to `Z`.
+/// Converts eight bytes to lower case: sets bit 5 in every byte from `A` to `Z`.
 #[inline(always)]
 const fn lower_word(word: [u8; 8]) -> [u8; 8] {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     const ONES: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(word);
     let low_bits = word & !HIGH;
-    // The addition sets a byte's high bit if the byte is at least the bound.
+    // Each addition sets a byte's high bit if the byte is at least the bound.
     let from_a = low_bits + ONES * (0x80 - b'A' as u64);
     let above_z = low_bits + ONES * (0x7f - b'Z' as u64);
     let upper = (from_a ^ above_z) & !word & HIGH;

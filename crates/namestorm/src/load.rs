@@ -1,7 +1,7 @@
 //! Reads zones from master files (RFC 1035, section 5).
 //!
-//! A zone is loaded completely or not at all. Every error in its files is reported with file and
-//! line, unless an earlier error hides it.
+//! A zone is loaded completely or not at all. All errors in its files are reported in one run, each
+//! with file and line. Only follow-up errors may be missing.
 
 mod entry;
 mod origin;
@@ -40,7 +40,7 @@ pub struct Loaded {
     pub report: Report,
 }
 
-/// A zone that could not be loaded, so nothing of it is served.
+/// A zone that could not be loaded. None of its records are served.
 #[derive(Debug)]
 pub struct Broken {
     /// The zone's name in wire format, if it is known.
@@ -49,7 +49,8 @@ pub struct Broken {
     pub report: Report,
 }
 
-/// Loads a zone. Calls `progress` with the number of records read after every 250,000 records.
+/// Loads a zone. After every 250,000 records, calls `progress` with the number of records read so
+/// far.
 ///
 /// # Errors
 /// Returns a report of everything wrong with the zone.
@@ -59,7 +60,7 @@ pub fn load(spec: &ZoneSpec, progress: &mut dyn FnMut(usize)) -> Result<Loaded, 
     loader.finish()
 }
 
-/// Loads a zone from a text, as if it were a file named `file`.
+/// Loads a zone from a text, as if the text were the content of `file`.
 ///
 /// # Errors
 /// Returns a report with at least one error.
@@ -71,10 +72,10 @@ pub fn load_text(file: &str, origin: Option<&str>, text: &str) -> Result<Loaded,
     loader.finish().map_err(|broken| broken.report)
 }
 
-/// What is known of the zone's name before the first record.
+/// What is known about the zone's name before the first record is read.
 #[derive(Clone)]
 enum Apex {
-    /// The name is given, or set by the file's first `$ORIGIN`.
+    /// The name is given by the caller, or set by an `$ORIGIN` before the first record.
     Known(Vec<u8>),
     /// The name is a guess. If the first record is an SOA record, its owner is the zone's name.
     Guessed(Option<Vec<u8>>),
@@ -237,7 +238,8 @@ impl<'p> Loader<'p> {
                 }
                 let apex = match &self.apex {
                     Apex::Known(apex) | Apex::Guessed(Some(apex)) => apex,
-                    // No name in this file can have been relative.
+                    // Without an origin, only absolute names are accepted, so the owner can stand
+                    // in for the zone's name.
                     Apex::Guessed(None) => {
                         self.report.error(
                             place,
@@ -305,7 +307,8 @@ impl<'p> Loader<'p> {
             builder.finish(|place| report.warning(place, "duplicate record: dropped"))
         });
         match &zone {
-            // Records missing from a partly read zone would only cause misleading findings.
+            // After an error, some records are missing from the zone, which would cause misleading
+            // findings.
             _ if report.errors() > 0 => {}
             Some(zone) => check::check(zone, report),
             None => report.error(Place { file: 0, line: 0 }, "the file has no records"),
@@ -318,7 +321,8 @@ impl<'p> Loader<'p> {
             }),
             _ => Err(Broken {
                 apex: match self.apex {
-                    // Files of any zone may begin with `$ORIGIN .`.
+                    // Files of any zone may begin with `$ORIGIN .`, so the root is not a useful
+                    // guess.
                     Apex::Guessed(Some(apex)) if apex == name::ROOT => None,
                     apex => apex.into_name(),
                 },

@@ -1,4 +1,4 @@
-//! Tests that errors are reported with file, line and cause, and that valid zones are read
+//! Tests that errors are reported with file, line and cause, and that valid zones are loaded
 //! correctly.
 
 use std::fs;
@@ -84,7 +84,7 @@ fn errors_have_their_line() {
         "www 2147483648 A 1.2.3.4\n",
         &["f:4: '2147483648' is not a TTL: write 0 to 2147483647 seconds, or a time such as"],
     );
-    // The next line gets no warning about a missing TTL.
+    // After an invalid `$TTL`, the next entry causes no warning about a missing TTL.
     finds(
         "$TTL 99999w\nwww A 1.2.3.4\n",
         &["f:4: '99999w' is not a TTL: "],
@@ -168,7 +168,8 @@ fn one_error_does_not_hide_the_next() {
         "$TTL 60\na A 1.2.3\nb A 1.2.3.4\n  TXT (\n \"x\" y z\n w )\n  A nonsense\nc MX\n\nd A 1.2.3.4 ; good\n",
         &["f:5: ", "f:10: ", "f:11: "],
     );
-    // An entry without an owner has the owner of the entry before the error.
+    // After an error, an entry without an owner still takes the owner of the entry before the
+    // error.
     finds(
         "$TTL 60\na A 1.2.3.4\n  A bad\n  TXT fine\n CNAME b\n",
         &["f:6: "],
@@ -238,7 +239,7 @@ fn inconsistent_zones_are_refused() {
         &big,
         &["f:4: the TXT records of big.example.org. do not fit one message"],
     );
-    // A CNAME may have DNSSEC records.
+    // DNSSEC records may accompany a CNAME.
     finds(
         "www 60 CNAME ns\nwww 60 NSEC x.example.org. CNAME NSEC\n",
         &[],
@@ -312,7 +313,7 @@ fn names_without_their_final_dot_cause_warnings() {
             "f:6: warning: example.com.example.org. looks as if",
         ],
     );
-    // One warning per RRset.
+    // Only the first suspicious name of an RRset causes a warning.
     finds(
         "a 60 MX 1 x.net\na 60 MX 2 y.net\n",
         &["f:4: warning: x.net.example.org. looks as if"],
@@ -330,7 +331,7 @@ fn names_without_their_final_dot_cause_warnings() {
     let expected = "f:3: warning: host.example.2.0.192.in-addr.arpa. looks as if";
     assert!(report.to_string().starts_with(expected), "{report}");
     assert_eq!(report.findings().len(), 1);
-    // In the root zone every name is complete.
+    // In the root zone, a name without its final dot means the same as with the dot.
     let root = "@ 60 SOA a b 1 2 3 4 5\n@ 60 NS ns.net\norg 60 NS ns.org\n";
     let report = load_text("f", Some("."), root).unwrap().report;
     assert!(!report.to_string().contains("looks as if"), "{report}");
@@ -347,7 +348,7 @@ fn a_signed_zone_causes_a_warning() {
         "@ 60 NSEC a.example.org. NS SOA\n@ 60 NSEC3PARAM 1 0 0 -\n",
         &["f:4: warning: example.org. is signed"],
     );
-    // A signed child zone does not make this zone signed.
+    // The DS record of a signed child zone does not make this zone signed.
     finds(
         "sub 60 NS ns\nsub 60 DS 1 13 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n",
         &[],
@@ -385,7 +386,7 @@ fn the_origin_comes_from_the_caller_the_text_or_the_file_name() {
         loaded("example.org", None, &with_origin),
         zone("example.net.")
     );
-    // The zone's name is given; `$ORIGIN` then only sets the origin of the records after it.
+    // If the zone's name is given, `$ORIGIN` only sets the origin of the records that follow.
     let below = format!("{START}$ORIGIN below.example.org.\nx 60 A 192.0.2.1\n");
     assert_eq!(
         loaded("x", Some("example.org"), &below),
@@ -396,7 +397,7 @@ fn the_origin_comes_from_the_caller_the_text_or_the_file_name() {
     assert_eq!(loaded("x", None, &undotted), zone("example.net."));
     let dumped = "$ORIGIN .\nexample.com 60 SOA a.b c.d 1 2 3 4 5\n\t60 NS ns.example.net\n";
     assert_eq!(loaded("x", None, dumped), Ok(("example.com.".into(), 2)));
-    // A file with only absolute names needs no origin.
+    // A file in which all names are absolute needs no origin.
     let absolute = "example.com. 60 SOA a. b. 1 2 3 4 5\nexample.com. 60 NS ns.example.net.\n";
     assert_eq!(
         loaded("not..a name", None, absolute),
@@ -430,7 +431,7 @@ fn times_with_units_and_any_layout_are_read() {
     assert_eq!(ttl(b"\x03www\x07example\x03org\x00", 28), 3_600);
 }
 
-/// Loads two texts that must be the same zone.
+/// Checks that two texts load as the same zone.
 #[track_caller]
 fn same(text: &str, written_out: &str) {
     let zone = |text: &str| {
@@ -476,7 +477,8 @@ fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
         let text = |data: &str| format!("{START}{sub}a 60 {data}\n");
         same(&text(data), &text(&named));
     }
-    // A CNAME has its name alone, and the SOA record is the first.
+    // CNAME and SOA are tested separately: a CNAME excludes other types at its owner, and the SOA
+    // must come first.
     same(
         &format!("{START}{sub}a 60 CNAME @\n60 CNAME (@)\n"),
         &format!("{START}{sub}a 60 CNAME sub.example.org.\n60 CNAME sub.example.org.\n"),
@@ -489,7 +491,7 @@ fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
         "@ 60 SOA 1h @ 1 2 3 4 5\n@ 60 NS 1h\n1h 60 A 192.0.2.1\n",
         "@ 60 SOA 1h.example.org. example.org. 1 2 3 4 5\n@ 60 NS 1h\n1h 60 A 192.0.2.1\n",
     );
-    // After an error the origin is still the same, and a directive can name it.
+    // After an error the origin is unchanged, and `@` still stands for it, even in a directive.
     let text = |data| format!("$ORIGIN @\n{START}{sub}$ORIGIN @\na 60 NS {data}\n");
     same(&text("@"), &text("sub.example.org."));
     finds(&format!("{sub}a 60 A bad\nb 60 NS @\n"), &["f:5: "]);
@@ -617,7 +619,7 @@ fn check_prints_one_line_per_good_zone() {
         printed.starts_with("example.org.: 2 names, 3 records, 5 packets, "),
         "{printed}"
     );
-    // The same zone, from another file.
+    // Another file holds the same zone, so it is given twice.
     let again = folder.path().join("again");
     fs::write(&again, START).unwrap();
     let again = ZoneSpec {
@@ -641,7 +643,7 @@ fn check_prints_one_line_per_good_zone() {
 }
 
 proptest! {
-    /// Loading arbitrary text either succeeds or returns errors, but never panics.
+    /// Loading any text either succeeds or returns errors, but never panics.
     #[test]
     fn no_text_causes_a_panic(
         text in "([a-c.*@\\\\\"();$ \t\n0-9]|\n[a-c] |IN |A |NS |SOA |TXT |MX |CNAME |\\$TTL |\\$ORIGIN |\\\\# |192\\.0\\.2\\.1|\\\\[0-9]{0,3}|ü){0,60}",

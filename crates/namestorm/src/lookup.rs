@@ -1,5 +1,6 @@
-//! Answers queries for which no prepared answer exists by type and name. The node of the name
-//! decides, or else that of its closest encloser (RFC 1034, section 4.3.2; RFC 4592).
+//! Resolves queries that have no prepared answer for their type and name. The answer then depends
+//! on the name's node. A name without a node uses that of its closest encloser (RFC 1034, section
+//! 4.3.2; RFC 4592).
 
 use crate::answers::{Answer, Answers, Kind, NONE, Node};
 use crate::index::At;
@@ -10,13 +11,13 @@ use crate::rtype;
 /// How to answer a query.
 #[derive(Clone, Copy, Debug)]
 pub enum Resolution<'a> {
-    /// Send this prepared answer with its own response code.
+    /// Send this prepared answer with the response code stored in it.
     Answer(Answer<'a>),
-    /// NODATA: the name exists, but not the type. The answer holds the zone's SOA.
+    /// NODATA: the name exists, but has no records of the type. The answer holds the zone's SOA.
     NoData(Answer<'a>),
     /// NXDOMAIN: the name does not exist. The answer holds the zone's SOA.
     NxDomain(Answer<'a>),
-    /// The name is below the DNAME in this answer.
+    /// The name is below the owner of the DNAME in this answer, and must be substituted.
     Substitution(Answer<'a>),
     /// The name is outside our zones.
     Refused,
@@ -40,7 +41,7 @@ impl Answers {
         self.resolve_by(true, qtype, name, key, wildcard)
     }
 
-    /// Finds how the zone itself would answer for a name that a hook answers for.
+    /// Finds how to answer for a hooked name from the zone alone, as if there were no hook.
     #[inline(never)]
     pub(crate) fn resolve_behind_hook(
         &self,
@@ -56,8 +57,7 @@ impl Answers {
         }
     }
 
-    /// Resolves a query. `hooks` says whether hooked names take precedence over the zones' own
-    /// data.
+    /// Resolves a query. `hooks` is whether hooked names take precedence over the zones' data.
     ///
     /// One function serves both cases, so that the functions it calls are inlined only once.
     #[inline(never)]
@@ -94,20 +94,21 @@ impl Answers {
         }
     }
 
-    /// Returns the closest ancestor of `name` in the index, and its offset in the name.
+    /// Returns the node of the closest ancestor of `name` in the index, and the ancestor's offset
+    /// in `name`.
     ///
-    /// All ancestors of a name in the index are in the index too. A binary search thus needs at
-    /// most eight lookups for 127 labels.
+    /// Because all ancestors of an indexed name are in the index too, a binary search works. It
+    /// needs at most eight lookups for 127 labels.
     fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
-        // The candidates are all ancestors down to the root. The name itself is not in the index.
+        // The candidates are all ancestors up to the root. The name itself is not in the index.
         let mut starts = [0u8; name::MAX_LABELS];
         let mut count = 0;
         for start in name::label_starts(name).chain([name.len() - 1]).skip(1) {
             starts[count] = start as u8;
             count += 1;
         }
-        // Try the parent first: it is usually in the index. Candidates before `low` are not in the
-        // index; those from `high` on are.
+        // Try the parent first, because it is usually in the index. Candidates before `low` are not
+        // in the index; `high` and later candidates are.
         let (mut low, mut high, mut probe) = (0, count, 0);
         let mut found = None;
         while low < high {
@@ -146,8 +147,8 @@ impl Answers {
         encloser: &Node,
     ) -> Resolution<'_> {
         let hash = self.hash(qtype, wildcard.bytes());
-        // `hooks` is false only for a hooked name. If such a name is not in the index, all names
-        // below its ancestor are hooked, so its wildcard is hooked too.
+        // `hooks` is false only for a hooked name. If a hooked name is not in the index, the hook
+        // covers all names below its ancestor, including the wildcard.
         let found = if hooks {
             self.find_hashed(hash, qtype, wildcard.bytes())
         } else {

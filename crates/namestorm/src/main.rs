@@ -64,7 +64,7 @@ struct Serve {
     network: ServeArgs,
 }
 
-/// Writes lines to a reader that may have stopped reading.
+/// Writes lines to an output whose reader (such as `head`) may stop early, which is not an error.
 struct Lines<W> {
     out: W,
     failed: Option<io::Error>,
@@ -102,7 +102,8 @@ fn check(zones: &[ZoneSpec], say: &mut dyn FnMut(String), out: impl Write) -> Re
 }
 
 fn main() -> ExitCode {
-    // Loading may take seconds, so its messages appear at once. A failure to write them is ignored.
+    // Loading may take seconds, so messages are written immediately. A failure to write them is
+    // ignored.
     let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
     match Cli::parse().command {
         Command::Serve(serve) => control::serve(&serve.network, || {

@@ -1,9 +1,10 @@
 //! Splits the text of a master file (RFC 1035, section 5) into entries. Each entry is one record or
 //! directive, with the line at which it starts.
 //!
-//! The `domain` crate parses the entries. Splitting the text first gives each record its line, and
-//! lets the loader continue after an error. It also allows times with units (`1h30m`) and `@` for
-//! the origin in record data, which the `domain` crate does not.
+//! The `domain` crate parses the entries. Because the text is split first, the line of each record
+//! is known, and the loader can continue after an error. Entries are also rewritten for features
+//! that the `domain` crate does not support: times with units (`1h30m`), and `@` for the origin in
+//! record data.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,23 +17,23 @@ pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
 /// One entry: the text of one line, or of several lines inside parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// The line on which the entry starts, from 1.
+    /// The number of the line on which the entry starts, from 1.
     pub line: u32,
-    /// The entry's text with its comments, but without the final newline.
+    /// The entry's text, including comments but not the final newline.
     pub text: &'a str,
 }
 
 /// Why the text cannot be split into entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unclosed {
-    /// A quoted string runs past the end of its line.
+    /// A quoted string is not closed on its line.
     Quote {
-        /// The line of the opening quote.
+        /// Number of the line with the opening quote, from 1.
         line: u32,
     },
     /// A parenthesis is never closed.
     Parenthesis {
-        /// The line of the entry that contains the parenthesis.
+        /// Number of the line on which the entry with the parenthesis starts, from 1.
         line: u32,
     },
 }
@@ -53,8 +54,8 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Measures the entry at the start of the remaining text. Returns its length in bytes, the
-    /// number of newlines in it, and whether it is more than blanks and comments.
+    /// Measures the entry at the start of the remaining text. Returns the entry's length in bytes,
+    /// the number of newlines in it, and whether it contains more than blanks and comments.
     fn measure(&self) -> Result<(usize, u32, bool), (Unclosed, usize)> {
         let bytes = self.rest.as_bytes();
         let (mut at, mut newlines, mut depth) = (0, 0, 0u32);
@@ -77,14 +78,14 @@ impl<'a> Entries<'a> {
                 }
                 b'\\' => {
                     holds_something = true;
-                    // An escaped character is neither a quote nor a comment. A newline cannot be
-                    // escaped.
+                    // An escaped character neither opens a quoted string nor starts a comment. A
+                    // newline cannot be escaped.
                     if bytes.get(at + 1).is_some_and(|next| *next != b'\n') {
                         at += 1;
                     }
                 }
                 b'(' => depth += 1,
-                // The parser reports an unmatched closing parenthesis.
+                // An unmatched closing parenthesis is left for the parser to report.
                 b')' => {
                     depth = depth.saturating_sub(1);
                     holds_something = true;
@@ -101,7 +102,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Returns the end of the line that contains `at`: its newline, or the end of the text.
+/// Returns the offset of the newline that ends the line containing `at`, or the end of the text.
 fn line_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())
@@ -147,9 +148,10 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The first field of an SOA record that is a time: the refresh interval.
+/// Index of the first field of an SOA record that is a time, the refresh interval.
 const FIRST_SOA_TIME: usize = 3;
-/// The origin, as the `domain` crate reads it in a name's place.
+/// What is written for the origin in place of `@`: the `domain` crate reads an empty string as the
+/// origin.
 const ORIGIN: &str = "\"\"";
 
 /// Returns the ranges of an entry's tokens: quoted strings with their quotes, and unquoted text
@@ -182,16 +184,16 @@ fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
-/// A text with some of its tokens replaced.
+/// A text in which some tokens are replaced.
 #[derive(Default)]
 struct Rewritten {
     out: Option<String>,
-    /// End of the part of the text that is in `out`.
+    /// End of the part of the original text that has been copied to `out`.
     copied: usize,
 }
 
 impl Rewritten {
-    /// Replaces a token, which lies behind all tokens replaced so far.
+    /// Replaces a token by `by`. The token must come after all tokens replaced so far.
     fn replace(&mut self, text: &str, token: Range<usize>, by: &str) {
         let out = self.out.get_or_insert_default();
         out.push_str(&text[self.copied..token.start]);
@@ -199,7 +201,7 @@ impl Rewritten {
         self.copied = token.end;
     }
 
-    /// Returns the whole text.
+    /// Returns the whole text with its replacements.
     fn finish(self, text: &str) -> Cow<'_, str> {
         match self.out {
             Some(mut out) => {
@@ -233,29 +235,30 @@ fn seconds(token: &str) -> Option<u32> {
         };
         total = total.checked_add(number.take()?.checked_mul(unit)?)?;
     }
-    // A plain number needs no rewriting, and "1h30" is not a valid time.
+    // `number` is set after a plain number, which needs no rewriting, and after "1h30", which is
+    // not a valid time.
     (number.is_none() && !token.is_empty()).then_some(total)
 }
 
-/// An entry's text for the `domain` crate, and what was found in it.
+/// An entry's text, rewritten for the `domain` crate, and the fields that were found in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryFields<'a> {
-    /// The entry's text, with all times converted to seconds and each `@` in the place of a name
+    /// The entry's text, with all times converted to seconds, and each `@` that stands for a name
     /// replaced.
     pub text: Cow<'a, str>,
-    /// The entry states a TTL, or is a `$TTL` directive.
+    /// Whether the entry states a TTL, or is a `$TTL` directive.
     pub has_ttl: bool,
-    /// The entry is a directive (`$…`), not a record.
+    /// Whether the entry is a directive (`$…`), not a record.
     pub is_directive: bool,
     /// The type, if the entry is a record.
     pub rtype: Option<&'a str>,
-    /// The text in the place of a TTL, if it is not a TTL.
+    /// The text where a TTL belongs, if it is not a valid TTL.
     pub bad_ttl: Option<&'a str>,
 }
 
 /// Reads the fields before an entry's type. Converts times with units to seconds: the TTL, `$TTL`,
 /// and the times of an SOA record. Replaces each `@` that stands for the origin (RFC 1035, section
-/// 5.1) in record data and directives; the `domain` crate replaces it only as owner.
+/// 5.1) in record data and directives. The `domain` crate accepts `@` only as owner.
 pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let is_directive = text.starts_with('$');
     let directive = tokens(text).next().filter(|_| is_directive);
@@ -266,7 +269,7 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let mut bad_ttl = None;
     // Unless the entry is indented, its first token is the owner or the directive's name.
     let indented = text.starts_with([' ', '\t', '\r']);
-    // The fields of the data, once the type is known, and the index of the next one.
+    // Once the type is known: the fields of the data, and the index of the next field.
     let directive = directive.filter(|_| !is_ttl_directive);
     let mut data = directive.map(|name| (fields::of_directive(name), 0));
     let mut rtype = None;
@@ -292,7 +295,7 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
             } else if !is_class(token) {
                 rtype = Some(token);
                 is_soa = token.eq_ignore_ascii_case("SOA");
-                // The look-up is needed only if a field can be `@`.
+                // The fields are looked up only if one of them may be `@`.
                 let may_be_origin = text[range.end..].contains('@');
                 data = Some((if may_be_origin { fields::of(token) } else { "" }, 0));
             }
@@ -313,7 +316,7 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
 }
 
 /// Whether a token is probably meant as a time: digits and letters, starting with a digit. No class
-/// or type looks like this.
+/// or type starts with a digit.
 fn is_like_time(token: &str) -> bool {
     let digits = token.strip_prefix('-').unwrap_or(token);
     digits.starts_with(|first: char| first.is_ascii_digit())

@@ -1,30 +1,31 @@
-//! Domain names in wire format (RFC 1035, section 3.1): the keys of every table in this crate.
+//! Domain names in wire format (RFC 1035, section 3.1), from which the keys of all tables in this
+//! crate are derived.
 //!
-//! A name is a sequence of labels. Each label follows its length byte, and the empty root label
-//! ends the name. Length bytes are at most 63, below `A` (65), so a whole name can be lower-cased
-//! byte by byte.
+//! A name is a sequence of labels. Each label is preceded by its length byte, and the empty root
+//! label ends the name. Length bytes are at most 63, below `A` (65), so a whole name can be
+//! converted to lower case byte by byte.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Maximum length of a name in bytes, with the root label (RFC 1035, section 2.3.4).
+/// Maximum length of a name in bytes, including the root label (RFC 1035, section 2.3.4).
 pub(crate) const MAX_NAME: usize = 255;
 /// Maximum length of a label in bytes (RFC 1035, section 2.3.4).
 pub(crate) const MAX_LABEL: usize = 63;
-/// Maximum number of labels in a name, without the root label.
+/// Maximum number of labels in a name, not counting the root label.
 pub(crate) const MAX_LABELS: usize = 127;
 /// The root name.
 pub(crate) const ROOT: &[u8] = &[0];
 /// The label `*` with its length byte.
 pub(crate) const WILDCARD: &[u8] = b"\x01*";
 
-/// Whether `bytes` are exactly one uncompressed name.
+/// Whether `bytes` is exactly one uncompressed name.
 pub(crate) fn is_name(bytes: &[u8]) -> bool {
     prefix_len(bytes) == Some(bytes.len())
 }
 
-/// Returns the length of the uncompressed name at the start of `bytes`, or `None` if there is no
-/// such name.
+/// Returns the length of the uncompressed name at the start of `bytes`, or `None` if `bytes` does
+/// not start with one.
 pub(crate) fn prefix_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -80,14 +81,14 @@ pub(crate) fn is_wildcard(name: &[u8]) -> bool {
     name.starts_with(WILDCARD)
 }
 
-/// Appends the sort key of `name`, which is within `apex`. Sort keys order names canonically (RFC
-/// 4034, section 6.1).
+/// Appends the sort key of `name`, which must be within `apex`. Comparing sort keys gives the
+/// canonical order of names (RFC 4034, section 6.1).
 ///
 /// A key holds the labels below the apex in lower case, rightmost first, each followed by a zero
 /// byte. The key of a name is a prefix of the keys of all names below it. The apex has the empty
 /// key.
 ///
-/// The bytes 0 and 1 inside a label are escaped as (1, 1) and (1, 2).
+/// To keep the separator unique, the bytes 0 and 1 inside a label are escaped as (1, 1) and (1, 2).
 pub(crate) fn append_sort_key(key: &mut Vec<u8>, name: &[u8], apex: &[u8]) {
     let below = name.len() - apex.len();
     let mut starts = [0u8; MAX_LABELS];
@@ -230,7 +231,7 @@ mod tests {
         assert!(!is_within(&name("badexample.org"), &apex));
         assert!(!is_within(&name("org"), &apex));
         assert!(is_within(&apex, ROOT));
-        // The bytes of the apex, but inside a label.
+        // The name ends with the apex's bytes, but these start inside a label.
         assert!(!is_within(
             b"\x0cx\x07example\x03org\x00",
             b"\x07example\x03org\x00"
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(key, [b'k', b'b', 0, 1, 1, 1, 2, 2, b'a', 0xff, 0]);
     }
 
-    /// The example of RFC 4034, section 6.1.
+    /// Checks the example of RFC 4034, section 6.1.
     #[test]
     fn keys_sort_in_canonical_order() {
         let apex = name("example");

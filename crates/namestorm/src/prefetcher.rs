@@ -1,12 +1,12 @@
-//! Prefetches the lookups of a whole batch.
+//! Prefetches the memory that the queries of a whole batch will need.
 //!
-//! With many names, a lookup misses the cache twice: at a slot of the index, and at the answer.
-//! These two misses cost more than the rest of a query. In a batch the misses overlap: first all
-//! slots are prefetched, then all answers. When the queries are handled, their memory is in the
-//! cache.
+//! With many names, a lookup causes two cache misses: one for the slot of the index, one for the
+//! answer. These misses cost more than all other work on a query. In a batch the misses overlap:
+//! first all slots are prefetched, then all answers. When the queries are handled, slots and
+//! answers are in the cache.
 //!
-//! Prefetching makes no decisions. A datagram that is not a query costs a useless lookup. A
-//! question that was parsed here is not parsed again when its query is handled.
+//! Prefetching never affects the replies. For a datagram that is not a query, the lookup is merely
+//! wasted. Questions parsed here are not parsed again when their queries are handled.
 
 use ip::Input;
 use nmio::MAX_BATCH;
@@ -15,8 +15,8 @@ use crate::answers::Answers;
 use crate::hashed_question::HashedQuestion;
 use crate::query::NameBuf;
 
-/// Prefetching pays off if the answers take at least this many bytes. Fewer bytes stay in the
-/// core's own caches.
+/// Minimum size of the answers in bytes for which prefetching pays off. Smaller data stays in the
+/// core's private caches.
 const MIN_PREFETCHED: usize = 2 << 20;
 
 /// The prefetcher of one worker, with the questions of the current batch.
@@ -24,15 +24,15 @@ const MIN_PREFETCHED: usize = 2 << 20;
 pub(crate) struct Prefetcher {
     worth: bool,
     expanded: NameBuf,
-    /// Indexed by the packet's position in the batch.
+    /// The parsed questions, indexed by the packet's position in the batch.
     read: Box<[Read]>,
 }
 
 /// The parsed question of one packet of a batch.
 #[derive(Clone, Debug)]
 struct Read {
-    /// False if there is no question, or if its name is compressed: there is only one buffer for a
-    /// decompressed name.
+    /// Whether `asked` holds a complete question. A question with a compressed name does not count,
+    /// because the batch has only one buffer for a decompressed name.
     is_whole: bool,
     asked: HashedQuestion,
 }
@@ -56,7 +56,8 @@ impl Prefetcher {
         self.worth && len > 1
     }
 
-    /// Parses the questions of a batch, and prefetches everything that handling them will read.
+    /// Parses the questions of a batch, and prefetches the slots and answers that the queries will
+    /// read.
     #[inline(always)]
     pub(crate) fn fetch(&mut self, answers: &Answers, inputs: &[Input]) {
         for (input, read) in inputs.iter().zip(&mut self.read) {
@@ -77,7 +78,7 @@ impl Prefetcher {
         }
     }
 
-    /// Returns the parsed question at this position of the batch, if there is one.
+    /// Returns the parsed question of the packet at this position in the batch, if there is one.
     #[inline(always)]
     pub(crate) fn known(&mut self, place: usize) -> Option<&mut HashedQuestion> {
         let read = &mut self.read[place];
@@ -85,7 +86,8 @@ impl Prefetcher {
     }
 }
 
-/// Returns what may be a DNS message. Its length has not been checked.
+/// Returns the part of a frame that may be a DNS message. The length fields of the headers have not
+/// been checked.
 #[inline(always)]
 fn message(input: &Input) -> Option<&[u8]> {
     match input {

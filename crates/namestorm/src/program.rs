@@ -1,4 +1,4 @@
-//! The program that `control` runs: prepared zones, and what to report about them.
+//! The program that `control` runs: the prepared zones, and the reports about them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -30,36 +30,36 @@ use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone::Zone;
 use crate::zones::Zones;
 
-/// Maximum number of resident packets of one worker in pre-copy mode: 32 to 64 MiB of packet
-/// memory. Answers beyond this limit are sent by copying.
+/// Maximum number of resident packets of one worker in pre-copy mode. They take 32 to 64 MiB of
+/// packet memory. Beyond this limit, answers are copied.
 pub const MAX_RESIDENT_PACKETS: u32 = 16_384;
-/// Number of resident packets wanted for one answer: one in the TX ring and one free to send, each
-/// for IPv4 and IPv6.
+/// Number of resident packets that one answer should have, for IPv4 and IPv6: one in the TX ring
+/// and one that can be sent meanwhile.
 const COPIES: usize = 4;
 
 /// Why the zones cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Some zones are broken, which the user does not allow.
+    /// Some zones are not served, but the user requires all of them.
     #[error(
         "{lost} of {all} zones cannot be loaded, which --strict does not allow: correct the \
          errors above, or leave --strict out"
     )]
     Strict {
-        /// Number of zones that are broken or given twice.
+        /// Number of given zones that have errors or are given twice.
         lost: usize,
-        /// Number of zones given.
+        /// Number of zones on the command line.
         all: usize,
     },
     /// No zone could be loaded.
     #[error("no zone can be loaded: correct the errors above")]
     Nothing,
-    /// The answers do not fit the index.
+    /// The answers exceed the 32 GiB that the index can address.
     #[error("the answers take more than 32 GiB; serve fewer zones")]
     TooLarge,
 }
 
-/// A function that gives a worker no hook.
+/// The function that creates hooks, for servers without a hook.
 type MakeNoHook = fn(&mut NewWorker<()>) -> Result<NoHook, StartError>;
 
 impl Named for NoHook {
@@ -79,7 +79,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     /// Summary of the zones that are not served, with reasons.
     lost: Option<String>,
     tcp: TcpSettings,
-    /// An example query: a name and a type.
+    /// Name and type of an example query, which is shown to the user.
     example: String,
     took: Duration,
     /// The files of the zones.
@@ -89,7 +89,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
 impl Namestorm {
     /// Reads the zones of `specs` and prepares their answers. Passes progress messages, warnings
     /// and errors to `say`, line by line. Queries for zones that cannot be loaded get SERVFAIL. At
-    /// least one zone must be loaded, or all of them if `strict` is set.
+    /// least one zone must load or, if `strict` is set, all zones.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -106,7 +106,7 @@ impl Namestorm {
             return Err(LoadError::Nothing);
         }
         if strict && !lost.is_empty() {
-            // The errors of broken zones have already been reported.
+            // Broken zones have already been reported, with their errors.
             for twice in lost.iter().filter(|lost| lost.is_given_twice()) {
                 say(twice.to_string());
             }
@@ -135,16 +135,17 @@ where
     F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
 {
     /// Prepares the answers of `zones`, with a hook in each worker for the
-    /// [registered](Zones::hook) names. `make` is called for each worker, before the process drops
-    /// its privileges. It may open the worker's mailbox.
+    /// [registered](Zones::hook) names. `make` is called once for each worker, before the process
+    /// drops its privileges. `make` may open the worker's mailbox.
     ///
     /// # Errors
-    /// Returns [`LoadError::TooLarge`] if the answers do not fit the index.
+    /// Returns [`LoadError::TooLarge`] if the answers exceed 32 GiB.
     pub fn with_hook(zones: &Zones, make: F) -> Result<Self, LoadError> {
         Self::prepare(zones, Form::default(), Instant::now(), make, &mut |_| {})
     }
 
-    /// Prepares the answers of `zones`, whose loading began at `start`.
+    /// Prepares the answers of `zones`. Loading began at `start`, from which the load time is
+    /// measured.
     fn prepare(
         zones: &Zones,
         form: Form,
@@ -184,18 +185,18 @@ where
     }
 }
 
-/// `namestorm check` found zones that cannot be served.
+/// The error of `namestorm check`: some zones cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("{lost} of {all} zones cannot be served: correct the errors above")]
 pub struct CheckFailed {
-    /// Number of zones that are broken, too large, or given twice.
+    /// Number of zones that have errors, are too large, or are given twice.
     pub lost: usize,
-    /// Number of zones given.
+    /// Number of zones on the command line.
     pub all: usize,
 }
 
 /// Reads zones and prepares their answers, for `namestorm check`. Passes all warnings and errors to
-/// `say`. Passes one line about the size of each good zone to `print`.
+/// `say`. For each good zone, passes one line about its size to `print`.
 ///
 /// # Errors
 /// Returns an error if some zones cannot be served. `say` has then received at least one line about
@@ -216,7 +217,7 @@ pub fn check(
                 }
                 Err(error) => Some(format!("{spec}: {error}")),
             },
-            // The errors of the zone have already been reported.
+            // The zone's errors have already been reported.
             Outcome::Broken(_) => None,
             Outcome::Twice(twice) => Some(twice.to_string()),
         };
@@ -248,7 +249,7 @@ fn describe(zone: Zone) -> Result<String, LoadError> {
     ))
 }
 
-/// Returns a name and type of `zone` for an example query.
+/// Returns a name and a type that exist in `zone`, for an example query.
 fn example(zone: &Zone) -> String {
     let www = zone.find(b"www\0").ok();
     match www.filter(|www| www.rrset(rtype::A).is_some()) {
@@ -263,8 +264,7 @@ fn hook_errors<H: Hook>(server: &UdpAndTcp<H>) -> u64 {
     udp.hook_errors + tcp.hook_errors
 }
 
-/// Returns random numbers from the system, taken from the seeds of the standard library's hash
-/// tables.
+/// Returns random numbers, derived from the random keys of the standard library's hash tables.
 fn random_seed() -> [u64; 4] {
     std::array::from_fn(|_| RandomState::new().build_hasher().finish())
 }
@@ -331,7 +331,8 @@ where
         }
     }
 
-    /// Returns the folders of the files, in which another file may replace a zone's file.
+    /// Returns the folders of the zone files rather than the files, because an editor may replace a
+    /// file by a new one.
     fn read_paths(&self) -> Vec<PathBuf> {
         let folder = |file: &PathBuf| Some(file.canonicalize().ok()?.parent()?.to_owned());
         let mut folders: Vec<_> = self.files.iter().filter_map(folder).collect();

@@ -6,7 +6,7 @@ use crate::tail::{QUESTION_AT, QUESTION_REST};
 
 /// Length of a message header, in bytes.
 pub(crate) const HEADER_LEN: usize = QUESTION_AT;
-/// The two high bits of a length byte that mark a compression pointer.
+/// The two high bits of a byte, both set in the first byte of a compression pointer.
 const POINTER: u8 = 0xc0;
 const OPCODE: u16 = 0x7800;
 
@@ -19,14 +19,14 @@ pub(crate) const TC: u16 = 0x0200;
 /// The RD flag: the client asks for recursion.
 pub(crate) const RD: u16 = 0x0100;
 
-/// The message is malformed.
+/// The message violates the format of RFC 1035.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Flags, opcode and response code.
+    /// The 16-bit word with flags, opcode and response code.
     pub flags: u16,
     /// Number of entries in each of the four sections.
     pub counts: [u16; 4],
@@ -50,14 +50,14 @@ impl Header {
         self.flags & QR != 0
     }
 
-    /// Returns the opcode, at its position in the flags; 0 is a standard query.
+    /// Returns the opcode, not shifted from its position in the flags; 0 is a standard query.
     #[inline(always)]
     pub(crate) fn opcode_bits(&self) -> u16 {
         self.flags & OPCODE
     }
 }
 
-/// A buffer for a decompressed name, in the case of the query.
+/// A buffer for a decompressed name, with upper and lower case as in the query.
 #[derive(Clone, Debug)]
 pub(crate) struct NameBuf {
     bytes: [u8; MAX_NAME],
@@ -119,15 +119,16 @@ pub(crate) struct RawQuestion {
     pub qclass: u16,
     /// Offset of the end of the question in the message.
     pub end: usize,
-    /// The name is compressed in the message. The decompressed name is in a separate [`NameBuf`].
+    /// Whether the name is compressed in the message. If so, a separate [`NameBuf`] holds the
+    /// decompressed name.
     pub is_compressed: bool,
 }
 
-/// Parses the question of `message` and sets `key` to the key of its name. Decompresses a
-/// compressed name into `expanded`.
+/// Parses the question of `message`, and sets `key` to the key of the qname. If the qname is
+/// compressed, decompresses it into `expanded`.
 ///
 /// # Errors
-/// Returns an error if the question is truncated, or if its name violates RFC 1035.
+/// Returns an error if the question is truncated, or if the qname violates RFC 1035.
 #[inline(always)]
 pub(crate) fn parse_question(
     message: &[u8],
@@ -184,7 +185,7 @@ fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
 /// Decompresses the name at `start` into `out`, and returns the offset of its end in the message.
 ///
 /// Each pointer must lead to "a prior occurrence" (RFC 1035, section 4.1.4): to an offset before
-/// the labels that the pointer follows. Chains of pointers therefore always end.
+/// the labels that the pointer ends. This rule makes loops impossible.
 #[cold]
 fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malformed> {
     out.len = 0;
@@ -214,7 +215,7 @@ fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malf
     }
 }
 
-/// Returns the offset of the end of the name at `at`. Does not check where a pointer leads.
+/// Returns the offset of the end of the name at `at`. Does not follow a pointer.
 pub(crate) fn skip_name(message: &[u8], mut at: usize) -> Result<usize, Malformed> {
     loop {
         let len = *message.get(at).ok_or(Malformed)?;

@@ -46,7 +46,7 @@ fn a_plain_question_is_read_in_place() {
 
 #[test]
 fn a_compressed_question_is_decompressed() {
-    // Only the header precedes the question. Here its ID and flags are the label "a" and the root.
+    // The pointer can only lead to the header. Here, ID and flags hold the label "a" and the root.
     let mut message = query(b"\x03wWw\xc0\x00");
     message[..4].copy_from_slice(b"\x01a\x00\x00");
     for form in FORMS {
@@ -57,7 +57,8 @@ fn a_compressed_question_is_decompressed() {
     }
 }
 
-/// Tests the longest label before a pointer, and longer labels after it.
+/// Tests the longest label in front of a pointer, and labels that are too long at the pointer's
+/// target.
 #[test]
 fn labels_of_a_compressed_question_have_at_most_63_bytes() {
     let label = [&[63][..], &[b'y'; 63]].concat();
@@ -67,7 +68,7 @@ fn labels_of_a_compressed_question_have_at_most_63_bytes() {
         let (_, name) = parse(&message, form).unwrap();
         assert_eq!(name, [&label[..], &[0]].concat());
     }
-    // The ID starts a label of 64 to 191 bytes, which the message contains.
+    // The ID's first byte is the length of a label of 64 to 191 bytes, all within the message.
     for len in [64, 0x80, 0xbf] {
         message[0] = len;
         message.resize(300, 0);
@@ -105,7 +106,7 @@ fn malformed_names_are_refused() {
             assert_eq!(parse(&query(question), form), Err(Malformed), "{what}");
         }
     }
-    // Two pointers in the header that lead to each other.
+    // Two pointers in the header that point to each other.
     let mut message = query(b"\xc0\x02");
     message[..4].copy_from_slice(&[0xc0, 0x02, 0xc0, 0x00]);
     for form in FORMS {
@@ -126,7 +127,7 @@ fn a_truncated_question_is_refused() {
 proptest! {
     #[test]
     fn both_forms_parse_alike(mut message in prop::collection::vec(any::<u8>(), 12..80)) {
-        // Small bytes make short labels, so there are many.
+        // Bytes with small values become length bytes of short labels, so names have many labels.
         for byte in &mut message[12..] {
             *byte %= 24;
         }

@@ -12,7 +12,7 @@ use crate::rdata::is_data_of;
 use crate::rtype;
 use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, TailWriter};
 
-/// Maximum length of a message that leaves room for an OPT record.
+/// Maximum length of a message without its OPT record, in bytes.
 const MAX_MESSAGE: usize = MAX_TCP_MESSAGE - OPT_LEN;
 /// Maximum length of a record's data, in bytes.
 const MAX_DATA: usize = 65_535;
@@ -26,7 +26,7 @@ const CLASS_IN: u16 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The type is only for questions and metadata.
+    /// The type is reserved for questions and metadata (RFC 6895, section 3.1).
     #[error("type {0} is only for questions: no record can have it")]
     Type(u16),
     /// The TTL is too large.
@@ -35,10 +35,10 @@ pub enum RecordError {
     /// The data is not valid for the type, or a name in it is compressed.
     #[error("the data is not valid for type {0}: give complete data without compressed names")]
     Data(u16),
-    /// The answer has no room for the record.
+    /// The message would exceed the length limit of TCP.
     #[error("the answer would be longer than a message over TCP: give fewer records")]
     TooLong,
-    /// The record belongs before a record that was already added.
+    /// The record's section comes before the section of a record that was already added.
     #[error(
         "a later section already has records: add answers first, then authority, then additional \
          records"
@@ -49,18 +49,19 @@ pub enum RecordError {
 /// A section of an answer (RFC 1035, section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
-    /// The records asked for.
+    /// The records that answer the question.
     Answer,
-    /// Records about the authoritative zone: its SOA or its name servers.
+    /// Records about the authoritative zone: its SOA record or its name servers.
     Authority,
-    /// Records that the client may need next. This section is omitted if it does not fit.
+    /// Records that the client may need next, such as addresses. This section is omitted if it does
+    /// not fit the message.
     Additional,
 }
 
-/// An RRset whose records are checked and encoded once, for answers that are given many times and
-/// replaced as a whole.
+/// An RRset that is checked and encoded once and then used in many answers. To change the records,
+/// replace the whole RRset.
 ///
-/// The owner of the records is the name of the question that they answer.
+/// The owner of the records is the qname of whichever question they answer.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -75,13 +76,13 @@ pub enum Section {
 pub struct Rrset {
     rtype: u16,
     count: u16,
-    /// The records, each of which starts with a pointer to the question's name.
+    /// The composed records, whose owner is a compression pointer to the qname.
     bytes: Box<[u8]>,
 }
 
 impl Rrset {
-    /// Composes one record for each item of `data`, which is in wire format. All records have the
-    /// same type and TTL (in seconds, at most 2^31 - 1).
+    /// Composes one record for each item of `data`. The items are in wire format. All records have
+    /// the same type and TTL (in seconds, at most 2^31 - 1).
     ///
     /// # Errors
     /// See [`RecordError`].
@@ -128,7 +129,7 @@ impl Rrset {
     }
 }
 
-/// The number of records in a message always fits a `u16`.
+/// The number of records in a message always fits a `u16`, so counting records cannot overflow.
 const _: () = assert!(MAX_MESSAGE / (POINTER + FIELDS) < u16::MAX as usize);
 
 /// Checks the type, TTL and data of a record.
@@ -155,12 +156,12 @@ pub(crate) struct Composer {
     again: Vec<u8>,
     /// Number of records in each section.
     counts: [u16; 3],
-    /// Number of bytes before the additional section.
+    /// Length of the answer and authority sections, in bytes.
     required: usize,
 }
 
 impl Composer {
-    /// Creates a composer that allocates memory when it is used.
+    /// Creates a composer that allocates memory on first use.
     pub(crate) fn new() -> Self {
         Self {
             writer: TailWriter::new(),
@@ -170,7 +171,8 @@ impl Composer {
         }
     }
 
-    /// Reserves all the memory that the composer can ever need.
+    /// Allocates all the memory that the composer can ever need, so that it does not allocate
+    /// during queries.
     pub(crate) fn reserve(&mut self) {
         self.writer.reserve();
         self.again.reserve(MAX_DATA);
@@ -213,7 +215,8 @@ impl Composer {
         }
     }
 
-    /// Writes `count` records to a section with `write`: either all of them or none.
+    /// Calls `write` to write `count` records to a section. If they do not fit, none of them is
+    /// kept.
     fn write(
         &mut self,
         section: Section,
@@ -239,10 +242,10 @@ impl Composer {
 
 /// The answer to one question, to which a hook adds records.
 ///
-/// Each record is checked and composed when it is added. Names are compressed where allowed. If the
-/// answer is too long for the client's UDP limit, the client receives a truncated reply without
-/// records and asks again over TCP. An answer that is too long for any message causes a
-/// [`RecordError`].
+/// Each record is checked and composed when it is added. Names are compressed where this is
+/// allowed. If the answer exceeds the client's UDP limit, the client receives a truncated reply
+/// without records and asks again over TCP. A record that exceeds even the limit of TCP is refused
+/// with a [`RecordError`].
 #[derive(Debug)]
 pub struct Records<'r> {
     composer: &'r mut Composer,
@@ -250,8 +253,8 @@ pub struct Records<'r> {
 }
 
 impl Records<'_> {
-    /// Adds a record of the question's name to the answer section. `ttl` is in seconds, at most
-    /// 2^31 - 1. `data` is in wire format, without compressed names.
+    /// Adds a record with the qname as its owner to the answer section. `ttl` is in seconds, at
+    /// most 2^31 - 1. `data` is in wire format, without compressed names.
     ///
     /// # Errors
     /// Returns a [`RecordError`], and adds nothing, if the record is refused.
@@ -259,7 +262,7 @@ impl Records<'_> {
         self.record(Section::Answer, None, rtype, ttl, data)
     }
 
-    /// Adds a record of any name to a section. See [`add`](Self::add) for `ttl` and `data`.
+    /// Adds a record with any owner to a section. See [`add`](Self::add) for `ttl` and `data`.
     ///
     /// # Errors
     /// Returns a [`RecordError`], and adds nothing, if the record is refused.
@@ -274,7 +277,7 @@ impl Records<'_> {
         self.record(section, Some(owner), rtype, ttl, data)
     }
 
-    /// Adds an A or AAAA record of the question's name to the answer section.
+    /// Adds an A or AAAA record with the qname as its owner to the answer section.
     ///
     /// # Errors
     /// Returns a [`RecordError`], and adds nothing, if the record is refused.
@@ -285,8 +288,9 @@ impl Records<'_> {
         }
     }
 
-    /// Adds a TXT record of the question's name to the answer section. Its only string is `text`,
-    /// of at most 255 bytes. Use [`add`](Self::add) for several or longer strings.
+    /// Adds a TXT record with the qname as its owner to the answer section. The record holds a
+    /// single string, `text`, of at most 255 bytes. For longer texts, pass several strings to
+    /// [`add`](Self::add).
     ///
     /// # Errors
     /// Returns a [`RecordError`], and adds nothing, if the record is refused.
@@ -300,7 +304,7 @@ impl Records<'_> {
         self.add(rtype::TXT, ttl, &data[..=text.len()])
     }
 
-    /// Adds an RRset to the answer section, with the question's name as its owner.
+    /// Adds an RRset to the answer section, with the qname as its owner.
     ///
     /// # Errors
     /// Returns [`RecordError::TooLong`] or [`RecordError::Order`], and adds nothing, if the RRset

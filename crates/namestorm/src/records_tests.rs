@@ -120,7 +120,7 @@ fn sections_must_be_filled_in_order() {
 fn an_answer_is_limited_to_one_tcp_message() {
     let head = 12 + name("a.org").as_wire().len() + 4;
     let room = 65_535 - OPT_LEN - head;
-    // Arbitrary data of an unknown type.
+    // A record of unknown type, so that its data can be arbitrary.
     let fitting = vec![7; room - POINTER - FIELDS];
     let (_, tail, _) = composed(|records| records.add(65_280, 1, &fitting)).unwrap();
     assert_eq!(tail.len(), room);
@@ -133,7 +133,7 @@ fn an_answer_is_limited_to_one_tcp_message() {
         records.add(65_280, 1, &vec![7; 65_536]),
         Err(RecordError::TooLong)
     );
-    // There is still room for the record that fits.
+    // The refused record was not kept, so there is still room for one that fits.
     assert_eq!(records.add(65_280, 1, &fitting), Ok(()));
     assert_eq!(records.add_text(1, ""), Err(RecordError::TooLong));
     let rrset = Rrset::new(rtype::A, 1, [[1; 4]]).unwrap();

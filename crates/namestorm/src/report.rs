@@ -24,9 +24,9 @@ pub enum Severity {
 pub struct Finding {
     /// How serious the finding is.
     pub severity: Severity,
-    /// The file that the finding is about.
+    /// The file that contains the problem.
     pub file: PathBuf,
-    /// The line number, from 1; 0 means the file as a whole.
+    /// The line number, from 1; 0 if the finding concerns the whole file.
     pub line: u32,
     /// What is wrong, and how to correct it.
     pub message: String,
@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a file, and returns its index, which findings refer to.
+    /// Adds a file, and returns its index for use in a [`Place`].
     pub fn add_file(&mut self, file: &Path) -> u16 {
         let number = self.files.len();
         self.files.push(file.to_owned());
@@ -99,7 +99,7 @@ impl Report {
         self.errors
     }
 
-    /// Whether so many errors were found that reading can stop.
+    /// Whether the maximum number of errors is exceeded, so that reading can stop.
     pub fn is_full(&self) -> bool {
         self.errors > MAX_ERRORS
     }

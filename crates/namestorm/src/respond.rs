@@ -24,38 +24,39 @@ use crate::tail::{MAX_TCP_MESSAGE, QUESTION_AT, QUESTION_REST};
 pub(crate) const MAX_HEAD: usize = HEADER_LEN + name::MAX_NAME + QUESTION_REST;
 const CLASS_IN: u16 = 1;
 const CLASS_ANY: u16 = 255;
-/// Header counts of a normal query before the additional section: one question, no answers, no
-/// authority records.
+/// The first three section counts of a normal query: one question, no answers, no authority
+/// records.
 const QUERY_COUNTS: [u16; 3] = [1, 0, 0];
-/// Header counts of an IXFR query, whose authority section holds the client's SOA (RFC 1995,
-/// section 3).
+/// The first three section counts of an IXFR query, whose authority section holds the client's SOA
+/// (RFC 1995, section 3).
 const IXFR_COUNTS: [u16; 3] = [1, 0, 1];
 
-/// The transport of a query, which limits the length of its reply.
+/// The transport of a query, which determines the maximum length of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// UDP, over a link that limits the length of replies.
+    /// UDP.
     Udp {
-        /// Maximum length of a reply, in bytes.
+        /// Maximum length of a reply that fits one packet on the link, in bytes.
         link: usize,
     },
     /// TCP.
     Tcp,
 }
 
-/// A reply: a head, a tail and a trail.
+/// A reply in three parts: the head (header and question), the tail (the prepared or composed
+/// records) and the trail (the OPT record).
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     /// Length of the head (header and question), in bytes.
     pub head_len: usize,
-    /// The head, unless it was written over the start of the message.
+    /// The head, or `None` if it was written over the start of the query's message.
     pub rewritten: Option<&'a [u8]>,
-    /// The records between the head and the trail.
+    /// The answer, authority and additional records, except the OPT record.
     pub tail: Tail<'a>,
-    /// The OPT record, or nothing.
+    /// The OPT record; empty if the query has none.
     pub trail: &'a [u8],
-    /// The position of the prepared answer if its tail is sent unchanged. Replies with equal values
-    /// have the same tail, and heads of the same length.
+    /// The position of the prepared answer, if its tail is sent unchanged. Replies with the same
+    /// position have equal tails, and heads of the same length, so packets can be reused.
     pub prepared: Option<At>,
 }
 
@@ -116,13 +117,15 @@ impl Responder {
         &self.counters
     }
 
-    /// Restores the counters to `before`: the last query will be answered again.
+    /// Restores the counters to `before`. The last query will be answered again, because its reply
+    /// could not be sent.
     pub(crate) fn uncount(&mut self, before: Counters) {
         self.counters = before;
     }
 
-    /// Answers one message. Writes the reply's head over the start of `message`, unless the reply
-    /// has a rewritten head. Returns `None`, and counts it, if the message receives no reply.
+    /// Answers one message. Writes the reply's head over the start of `message`, unless
+    /// [`Reply::rewritten`] holds the head. If the message receives no reply, counts it and returns
+    /// `None`.
     #[inline(always)]
     pub fn respond(&mut self, message: &mut [u8], transport: Transport) -> Option<Reply<'_>> {
         let asking = Asking {
@@ -135,7 +138,7 @@ impl Responder {
     }
 
     /// Like [`respond`](Self::respond), with a hook that answers for the
-    /// [registered](crate::Zones::hook) names. `peer` is the client.
+    /// [registered](crate::Zones::hook) names. `peer` is the client's address and port.
     #[inline(always)]
     pub fn respond_with<H: Hook>(
         &mut self,
@@ -154,8 +157,8 @@ impl Responder {
         self.respond_to(message, transport, None, asking)
     }
 
-    /// Like [`respond_with`](Self::respond_with). `known` is the message's question, if it has
-    /// already been parsed.
+    /// Like [`respond_with`](Self::respond_with), but does not parse the question again if `known`
+    /// already holds it.
     #[inline(always)]
     pub(crate) fn respond_to<H: Hook>(
         &mut self,
@@ -229,7 +232,8 @@ impl Responder {
 /// The header fields after the ID: flags and counts.
 type Fields = [u8; HEADER_LEN - 2];
 
-/// Whether the message is a standard query with one question of this type and nothing else.
+/// Whether the message is a standard query with one question of this type. Except for the SOA of an
+/// IXFR query, only the additional section may hold records.
 #[inline(always)]
 fn is_query(header: &Header, qtype: u16) -> bool {
     let [qd, an, ns, _] = header.counts;
@@ -238,7 +242,7 @@ fn is_query(header: &Header, qtype: u16) -> bool {
     header.opcode_bits() == 0 && is_counted
 }
 
-/// Returns the parsed query, and whether the records after its question are malformed.
+/// Parses the rest of the query. Also returns whether the records after the question are malformed.
 #[inline(always)]
 fn read_rest(
     message: &[u8],
@@ -250,7 +254,8 @@ fn read_rest(
     let edns = if additional == 0 {
         Ok(None)
     } else {
-        // In an IXFR query, an SOA precedes the additional section.
+        // The authority section, which holds an SOA in an IXFR query, precedes the additional
+        // section.
         edns::parse(message, question.end, additional.saturating_add(ns))
     };
     let limit = match (transport, &edns) {
@@ -268,7 +273,7 @@ fn read_rest(
     (query, is_malformed)
 }
 
-/// Writes a question with its name uncompressed.
+/// Writes a question whose name is decompressed to `whole`.
 fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
     let (name, rest) = out.split_at_mut(question.name_len);
     name.copy_from_slice(whole);
@@ -276,7 +281,8 @@ fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
     rest[2..4].copy_from_slice(&question.qclass.to_be_bytes());
 }
 
-/// Returns the response code if the reply to a query is only a response code.
+/// Returns the response code if the query is answered without records, or `None` if a lookup is
+/// needed.
 #[inline(always)]
 fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     if malformed {
@@ -287,12 +293,12 @@ fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     }
     let RawQuestion { qtype, qclass, .. } = query.question;
     let is_ours = qclass == CLASS_IN || qclass == CLASS_ANY;
-    // As a policy, nobody may transfer a zone (RFC 5936, section 2.2.1).
+    // Zone transfers are refused to everyone, as a policy (RFC 5936, section 2.2.1).
     let is_transfer = qtype == rtype::AXFR || qtype == rtype::IXFR;
     (!is_ours || is_transfer).then_some(rcode::REFUSED)
 }
 
-/// Chooses how much of `body` fits the reply.
+/// Builds the reply from the part of `body` that fits the maximum length.
 #[inline(always)]
 fn fit<'a>(
     query: &Query,
@@ -323,7 +329,8 @@ fn fit<'a>(
                 reply.tail = tail;
                 counts[2] = additional;
             }
-            // Sending nothing is better than sending part of an RRset (RFC 2181, section 9).
+            // A truncated reply carries no records, because part of an RRset would be useless (RFC
+            // 2181, section 9).
             _ => {
                 reply.tail = Tail::EMPTY;
                 counts = [0; 3];
@@ -340,8 +347,8 @@ fn fit<'a>(
     (reply, [a, b, 0, 1, c, d, e, f, g, h])
 }
 
-/// Refuses a malformed or unsupported query. The reply is only a header, because nothing after the
-/// query's header can be trusted.
+/// Refuses a malformed or unsupported query. The reply is only a header, because nothing that
+/// follows the query's header can be trusted.
 #[cold]
 fn refuse<'a>(message: &mut [u8], header: Header, counters: &mut Counters) -> Reply<'a> {
     let rcode = if header.opcode_bits() == 0 {
@@ -374,7 +381,7 @@ mod tests {
         let answers = prepare_text(zone, Form::Wire).unwrap();
         let mut responder = Responder::new(answers.into());
         let labels = [1, b'x'].repeat(name::MAX_LABELS);
-        // The pointer leads to the ID, whose first byte is the root label.
+        // The qname ends with a pointer to the ID, whose first byte is 0, the root label.
         let header = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         let mut query = [&header[..], &labels, b"\xc0\x00\x00\x01\x00\x01"].concat();
         let reply = responder.respond(&mut query, Transport::Tcp).unwrap();

@@ -1,5 +1,5 @@
-//! Record types (RFC 1035, section 3.2.2, and later RFCs) that the server handles specially, or
-//! that hooks answer most often.
+//! Record types (RFC 1035, section 3.2.2, and later RFCs) that the server treats specially, or that
+//! hooks use most often.
 
 use crate::name;
 
@@ -9,7 +9,7 @@ pub const A: u16 = 1;
 pub const NS: u16 = 2;
 /// An alias.
 pub const CNAME: u16 = 5;
-/// The start of a zone of authority.
+/// The start of a zone of authority, with the zone's parameters.
 pub const SOA: u16 = 6;
 /// A pointer to a name.
 pub const PTR: u16 = 12;
@@ -21,7 +21,7 @@ pub const TXT: u16 = 16;
 pub const AAAA: u16 = 28;
 /// A service (RFC 2782).
 pub const SRV: u16 = 33;
-/// An alias of a subtree (RFC 6672).
+/// An alias for all names below a name (RFC 6672).
 pub const DNAME: u16 = 39;
 /// The EDNS pseudo-record (RFC 6891), never part of a zone.
 pub(crate) const OPT: u16 = 41;
@@ -45,19 +45,18 @@ pub(crate) const IXFR: u16 = 251;
 pub(crate) const AXFR: u16 = 252;
 /// A query for all types (RFC 8482).
 pub const ANY: u16 = 255;
-/// The first type that is only for questions and metadata (RFC 6895, section 3.1). The last one is
-/// [`LAST_META`].
+/// The first type that is reserved for questions and metadata (RFC 6895, section 3.1).
 pub(crate) const FIRST_META: u16 = 128;
-/// See [`FIRST_META`].
+/// The last type that is reserved for questions and metadata (RFC 6895, section 3.1).
 pub(crate) const LAST_META: u16 = 255;
 
-/// The layout of the start of a type's data.
+/// The layout of the start of a type's data, which determines the names to compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Bytes before the first name.
+    /// Number of bytes before the first name.
     pub fixed: usize,
-    /// Number of consecutive names that may be compressed. Only types of RFC 1035 have any (RFC
-    /// 3597, section 4).
+    /// Number of consecutive names that may be compressed. Only the types of RFC 1035 allow
+    /// compression (RFC 3597, section 4).
     pub names: usize,
 }
 
@@ -74,8 +73,8 @@ pub(crate) const fn layout(rtype: u16) -> Layout {
     Layout { fixed, names }
 }
 
-/// Returns the target in a record's data, whose addresses belong in the additional section. See RFC
-/// 1034, section 4.3.2, step 6, RFC 2782, and RFC 9460, section 4.1.
+/// Returns the target name in a record's data. Its addresses belong in the additional section (RFC
+/// 1034, section 4.3.2, step 6; RFC 2782; RFC 9460, section 4.1).
 pub(crate) fn target(rtype: u16, data: &[u8]) -> Option<&[u8]> {
     let start = match rtype {
         NS => 0,

@@ -1,4 +1,4 @@
-//! A complete program for one zone and one hook.
+//! Runs a complete server program for one zone and one hook.
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ use crate::prefetcher::Prefetcher;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 
-/// A DNS server for [`nmio::run`]. Each worker needs its own.
+/// A DNS server for [`nmio::run`]. Each worker needs a separate server.
 pub type Server<H = NoHook> = ip::Server<UdpAndTcp<H>>;
 
 /// The DNS transports of a host: UDP and TCP.
@@ -24,14 +24,15 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     /// The TCP application owns the hook. Queries over UDP borrow it.
     stack: Stack<DnsOverTcp<H>>,
     prefetcher: Prefetcher,
-    /// Set in only one worker, which reports the size of the shared answers.
+    /// Whether this worker reports the size of the answers. As the workers share the answers, only
+    /// one reports it.
     pub(crate) tells: bool,
 }
 
 impl UdpAndTcp {
-    /// Creates a server for `answers` on `port`, over UDP and TCP. `mode` is the mode of UDP
-    /// replies, and `capabilities` are those of the network port. `secret` keys the hashes and the
-    /// initial sequence numbers of TCP.
+    /// Creates a server for `answers` on `port`, over UDP and TCP. `mode` determines how UDP
+    /// replies are sent, and `capabilities` are those of the network port. `secret` keys TCP's
+    /// hashes and initial sequence numbers.
     pub fn new(
         port: u16,
         answers: &Arc<Answers>,
@@ -59,8 +60,9 @@ impl UdpAndTcp {
 }
 
 impl<H: Hook> UdpAndTcp<H> {
-    /// Combines a service for UDP with one for TCP, whose hook serves both. Both must have the same
-    /// answers. `tcp` holds the stack's settings except for the port.
+    /// Combines a UDP service with a TCP service, whose hook also answers queries over UDP. Both
+    /// services must have the same answers. `tcp` holds the stack's settings; its ports are
+    /// overridden.
     pub fn with_hook(
         port: u16,
         dns: Dns,
@@ -118,7 +120,7 @@ impl<H: Hook> UdpAndTcp<H> {
     }
 }
 
-/// The UDP service for a single query.
+/// The UDP service while it handles a single query, with the hook borrowed from the TCP service.
 struct OneQuery<'s, H> {
     dns: &'s mut Dns,
     known: Option<&'s mut HashedQuestion>,
@@ -130,8 +132,8 @@ impl<H: Hook> Service for OneQuery<'_, H> {
 
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant) {
-        // The prefetcher has not checked the datagram's length, so the datagram may end before the
-        // question does.
+        // The prefetcher parses questions before the datagram's length is checked, so a question
+        // may extend beyond the datagram's end.
         let len = datagram.payload().len();
         let known = self.known.take().filter(|known| known.question.end <= len);
         self.dns.answer(datagram, known, self.hook, now);

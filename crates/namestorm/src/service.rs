@@ -19,11 +19,12 @@ use crate::respond::{Responder, Transport};
 /// How UDP replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// Sends packets that are resident in the port's memory.
+    /// Sends resident packets: answers that remain in the port's packet memory, so that no answer
+    /// is copied.
     PreCopy,
-    /// Copies the answer into a new frame.
+    /// Copies the answer into a free frame.
     MemCopy,
-    /// Writes the reply into the query's frame.
+    /// Writes the reply into the query's own frame.
     #[default]
     Turnaround,
 }
@@ -58,7 +59,7 @@ impl fmt::Display for ReplyMode {
 pub struct Dns {
     mode: ReplyMode,
     responder: Responder,
-    /// Answers with resident packets, limited by the port's memory.
+    /// The answers that have resident packets. The port's memory limits their number.
     copies: HashMap<At, AnswerCopies, RandomState>,
 }
 
@@ -68,7 +69,7 @@ impl Dns {
         Self {
             mode,
             responder: Responder::new(answers),
-            // Fixed seeds are safe: no client can choose the keys.
+            // Fixed seeds are safe, because clients cannot choose the keys to cause collisions.
             copies: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
         }
     }
@@ -93,7 +94,7 @@ impl Dns {
         self.copies.len()
     }
 
-    /// Answers one query. `known` is its question, if it has already been parsed.
+    /// Answers one query. `known` is the query's question, if already parsed.
     #[inline(always)]
     pub(crate) fn answer<P: Port, H: Hook>(
         &mut self,
@@ -123,7 +124,7 @@ impl Dns {
             datagram.payload_mut()[..head.len()].copy_from_slice(head);
         }
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
-        // The UDP layer counts failures.
+        // The result is ignored because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
             (ReplyMode::Turnaround, _) => datagram.turn_around(head_len, tail, trail),
             (ReplyMode::PreCopy, Some(at)) => {
@@ -143,7 +144,7 @@ impl Dns {
     }
 }
 
-/// Used alone, the service answers only over UDP and has no hook.
+/// Without the TCP service, the service answers only over UDP and has no hook.
 impl Service for Dns {
     type Message = ();
 

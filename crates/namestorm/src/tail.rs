@@ -5,29 +5,30 @@ use crate::rtype::layout;
 
 /// Offset of the question in a message.
 pub(crate) const QUESTION_AT: usize = 12;
-/// Bytes after the name in a question: type and class.
+/// Size of the fields after the name in a question, in bytes: type and class.
 pub(crate) const QUESTION_REST: usize = 4;
-/// Maximum number of aliases followed in one answer. The resolver follows the rest.
+/// Maximum number of aliases followed in one answer. The resolver continues from the last one.
 pub(crate) const MAX_CHAIN: usize = 16;
 /// Length of a compression pointer, in bytes.
 pub(crate) const POINTER: usize = 2;
-/// Bytes of a record between its owner and its data: type, class, TTL and data length.
+/// Size of the fields between a record's owner and its data, in bytes: type, class, TTL and data
+/// length.
 pub(crate) const FIELDS: usize = 10;
-/// Maximum length of the records that a chain of aliases puts before a tail. Each step adds a DNAME
-/// and a CNAME.
+/// Maximum length of the records that a chain of aliases can put before a tail, in bytes. Each step
+/// adds a DNAME and a CNAME.
 const MAX_CHAIN_LEN: usize = MAX_CHAIN * 2 * (POINTER + FIELDS + name::MAX_NAME);
-/// Names at this offset or later are not pointed to. It is the first offset that does not fit a
-/// pointer (RFC 1035, section 4.1.4), less the distance that a tail may move. A longer qname or a
-/// chain of aliases moves it.
+/// The first offset that must not be the target of a pointer. A pointer can hold offsets up to
+/// 0x3fff (RFC 1035, section 4.1.4). From this limit, the maximum distance is subtracted by which a
+/// longer qname and a chain of aliases can move a tail.
 const POINTER_LIMIT: usize = 0x4000 - name::MAX_NAME - MAX_CHAIN_LEN;
-/// The largest message over TCP (RFC 1035, section 4.2.2).
+/// Maximum length of a message over TCP, in bytes (RFC 1035, section 4.2.2).
 pub const MAX_TCP_MESSAGE: usize = 65_535;
-/// Maximum number of names in a tail to which later names may point. Names after these are
-/// compressed only against these and the qname.
+/// Maximum number of names in a tail that are remembered as targets of pointers, which bounds the
+/// search. Names after these are compressed only against these and the qname.
 const MAX_KNOWN: usize = 64;
 const CLASS_IN: u16 = 1;
 
-/// The message is too long for DNS.
+/// The message would exceed the maximum length of a DNS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
@@ -43,7 +44,7 @@ pub(crate) enum Base {
     Wildcard,
 }
 
-/// A position in a tail to rewind to.
+/// A position in a tail that the writer can rewind to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     len: usize,
@@ -55,23 +56,23 @@ pub(crate) struct Mark {
 /// A writer for the part of a message after its question.
 ///
 /// Names are compressed against the qname that the tail is written for, and against each other.
-/// Unless its base is [`Base::Exact`], a tail also serves longer qnames. Most of its pointers then
-/// move by the difference in length; [`TailWriter::fixups`] lists them. Pointers to the whole qname
-/// do not move.
+/// Unless its base is [`Base::Exact`], a tail is also used for longer qnames. The targets of most
+/// pointers then move by the difference in length; [`TailWriter::fixups`] lists these pointers. A
+/// pointer to the whole qname keeps its target.
 #[derive(Debug)]
 pub(crate) struct TailWriter {
     qname: Vec<u8>,
     base: Base,
     bytes: Vec<u8>,
     fixups: Vec<u16>,
-    /// Names written so far: the offset in the tail, the start in `known_bytes`, and the length of
-    /// the literal part.
+    /// Names written so far, which pointers can lead to: the offset in the tail, the start in
+    /// `known_bytes`, and the length of the literal labels.
     known: Vec<(u16, u32, u8)>,
     known_bytes: Vec<u8>,
 }
 
 impl TailWriter {
-    /// Creates a writer, which can be used for many tails.
+    /// Creates a writer, which can write many tails, one after another.
     pub(crate) fn new() -> Self {
         Self {
             qname: Vec::new(),
@@ -86,7 +87,8 @@ impl TailWriter {
     /// Reserves the memory that the longest answer needs, so that writing records never allocates.
     pub(crate) fn reserve(&mut self) {
         self.qname.reserve(name::MAX_NAME);
-        // A record is written before its length is checked.
+        // A record is written before its length is checked, so the buffer may hold one record too
+        // many.
         self.bytes.reserve(2 * MAX_TCP_MESSAGE + name::MAX_NAME);
         self.known.reserve(MAX_KNOWN);
         self.known_bytes.reserve(MAX_KNOWN * name::MAX_NAME);
@@ -104,7 +106,7 @@ impl TailWriter {
         ]
     }
 
-    /// Starts the tail of an answer to a question for `qname`.
+    /// Discards everything written, and starts the tail of an answer to a question for `qname`.
     pub(crate) fn start(&mut self, qname: &[u8], base: Base) {
         self.qname.clear();
         self.qname.extend_from_slice(qname);
@@ -120,7 +122,7 @@ impl TailWriter {
         &self.bytes
     }
 
-    /// Returns the offsets in the tail of the pointers that must move if the qname is longer. Empty
+    /// Returns the tail offsets of the pointers that must be adjusted if the qname is longer. Empty
     /// for [`Base::Exact`].
     pub(crate) fn fixups(&self) -> &[u16] {
         &self.fixups
@@ -152,7 +154,7 @@ impl TailWriter {
     /// Writes one record, whose data is uncompressed.
     ///
     /// # Errors
-    /// Returns an error if the message becomes too long. The caller must then rewind to its
+    /// Returns an error if the message becomes too long. The caller must then rewind to the
     /// position before the record.
     pub(crate) fn record(
         &mut self,
@@ -187,8 +189,8 @@ impl TailWriter {
         Ok(())
     }
 
-    /// Writes records composed in advance for any question. Their only compression pointers lead to
-    /// the qname.
+    /// Writes records that were composed in advance for any qname. Their only compression pointers
+    /// lead to the start of the qname.
     ///
     /// # Errors
     /// Returns an error, and writes nothing, if the message would become too long.
@@ -246,7 +248,8 @@ impl TailWriter {
     /// Returns the offset in the message of an earlier copy of `suffix`.
     fn find(&self, suffix: &[u8]) -> Option<usize> {
         if let Some(cut) = self.qname.len().checked_sub(suffix.len())
-            // The qname may differ from the wildcard in its first label.
+            // No pointer to the whole wildcard: the qname that it matches has a different first
+            // label.
             && !(cut == 0 && self.base == Base::Wildcard)
             && name::is_within(&self.qname, suffix)
         {
@@ -259,7 +262,8 @@ impl TailWriter {
                 continue;
             };
             let to = self.tail_at() + usize::from(at) + cut;
-            // The rest of a known name, after its literal labels, is a pointer.
+            // Only the literal labels can be targets, because the known name continues with a
+            // pointer.
             if cut < usize::from(literal) && to < POINTER_LIMIT && name::is_within(known, suffix) {
                 return Some(to);
             }
@@ -274,7 +278,7 @@ impl Default for TailWriter {
     }
 }
 
-/// Moves the pointer at offset `at` of a copied tail. The qname is `by` bytes longer than the one
+/// Adjusts the pointer at offset `at` of a copied tail. The qname is `by` bytes longer than the one
 /// that the tail was written for.
 ///
 /// # Panics
@@ -302,8 +306,8 @@ pub(crate) fn split_name(bytes: &[u8]) -> (&[u8], Option<u16>) {
     }
 }
 
-/// Changes the target of every pointer in a tail. `new` gets the pointer's offset in the tail and
-/// its target in the message, and returns the new target.
+/// Changes the target of every pointer in a tail. `new` is called with the pointer's offset in the
+/// tail and its current target in the message, and returns the new target.
 ///
 /// # Panics
 /// Panics if `tail` does not hold this many records, written by [`TailWriter`].
@@ -364,7 +368,8 @@ mod tests {
     fn pointers_that_must_move_are_listed_as_fixups() {
         let mut writer = TailWriter::new();
         writer.start(&name("*.w.org"), Base::Wildcard);
-        // The owner is the qname, whatever it is. The same name in the data remains the wildcard.
+        // As owner, the wildcard stands for the qname, so a pointer is written. In the data it is
+        // an ordinary name.
         writer
             .record(&name("*.w.org"), 5, 60, &name("*.w.org"))
             .unwrap();

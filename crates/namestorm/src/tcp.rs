@@ -1,8 +1,9 @@
-//! DNS over TCP (RFC 7766). Each message follows two bytes with its length.
+//! DNS over TCP (RFC 7766). Each message is preceded by its length in two bytes.
 //!
-//! A client may send many queries before it reads a reply. Queries are answered in order, and an
-//! incomplete query waits in the connection's receive buffer. By default the stack closes a
-//! connection that is idle for [`IDLE_TIMEOUT`], or that needs this long to send one query.
+//! A client may pipeline queries: send many of them before it reads a reply. Queries are answered
+//! in order. An incomplete query stays in the connection's receive buffer. By default, the stack
+//! closes a connection that is idle for [`IDLE_TIMEOUT`], or whose query is still incomplete after
+//! this time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +19,13 @@ use crate::hook::{Asking, Hook, NoHook};
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
 
-/// A connection is closed after this time without a query. RFC 7766, section 6.2.3, suggests "on
+/// A connection without queries is closed after this time. RFC 7766, section 6.2.3, suggests "on
 /// the order of a few seconds".
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent connections.
 pub const MAX_CONNECTIONS: u32 = 16_384;
-/// Maximum length of a query over TCP, including its length field, and the size of a connection's
-/// receive buffer. Queries with one question are far shorter.
+/// Maximum length of a query over TCP, including its length field. This is also the size of a
+/// connection's receive buffer. Queries with one question are far shorter.
 pub const MAX_TCP_QUERY: usize = 16_384;
 /// Size of the length field before a message, in bytes.
 const LENGTH: usize = 2;
@@ -32,9 +33,10 @@ const LENGTH: usize = 2;
 /// Settings for DNS over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// Settings of the TCP stack. The server replaces its ports.
+    /// Settings of the TCP stack. The server overrides the ports in these settings.
     pub stack: Config,
-    /// A connection is closed if a query is still incomplete this long after its first byte.
+    /// The time within which a query must be complete after its first byte. Otherwise the
+    /// connection is closed.
     pub request_timeout: Duration,
 }
 
@@ -69,7 +71,7 @@ impl Default for TcpSettings {
 pub struct DnsOverTcp<H = NoHook> {
     responder: Responder,
     hook: H,
-    /// A copy of the query. The head of the reply overwrites it.
+    /// A copy of the query, which the head of the reply overwrites.
     query: Box<[u8]>,
     reply: Vec<u8>,
     too_long: u64,
@@ -161,14 +163,14 @@ impl<H: Hook> Application for DnsOverTcp<H> {
             conn.clear_deadline();
             let before = *self.counters();
             if !self.answer(message, conn) {
-                // The message is not a query, or the hook does not reply. Close gracefully: a reset
-                // could destroy earlier replies on their way to the client.
+                // The message is not a query, or the hook does not reply. Close gracefully, because
+                // a reset could destroy earlier replies that the client has not read yet.
                 conn.close();
                 return data.len();
             }
             match conn.write_bytes(&self.reply) {
                 Ok(()) => consumed += LENGTH + len,
-                // The stack offers the data again once the send buffer has room.
+                // The stack passes the data again once the send buffer has room for the reply.
                 Err(WriteError::Full) => {
                     self.responder.uncount(before);
                     return consumed;

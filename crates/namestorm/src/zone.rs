@@ -1,7 +1,7 @@
 //! The records of one zone: sorted, grouped into names and RRsets, and classified by authority.
 //!
-//! A zone is an intermediate form between the master file and the prepared answers. It is dropped
-//! once the answers exist.
+//! A [`Zone`] is the intermediate form between the master file and the prepared answers. It is
+//! dropped after the answers have been prepared.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -9,14 +9,14 @@ use std::ops::Range;
 use crate::name;
 use crate::rtype;
 
-/// One record. Its offsets refer to the zone's bytes.
+/// One record. All offsets refer to the zone's `bytes`.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
-    /// Offset and length of the owner.
+    /// Offset and length of the owner name.
     owner: (u32, u8),
-    /// Offset and length of the sort key.
+    /// Offset and length of the owner's sort key.
     key: (u32, u16),
-    /// Offset and length of the data.
+    /// Offset and length of the record data.
     data: (u32, u16),
     rtype: u16,
     ttl: u32,
@@ -35,21 +35,22 @@ pub struct Place {
 /// The status of a name in the zone that holds its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameStatus {
-    /// The zone is authoritative for the name.
+    /// The zone is authoritative for all records of the name.
     Authoritative,
-    /// The name is a zone cut, the apex of a delegated zone. This zone has only its DS records and
-    /// the referral.
+    /// The name is a zone cut, which is the apex of a delegated zone. This zone serves only the DS
+    /// records and the referral.
     Cut,
     /// The name is below a zone cut. Its addresses are glue, and its other records are not served.
     BelowCut,
-    /// The name is below a DNAME, so it is never found.
+    /// The name is below a DNAME, so queries for the name are redirected and its records are never
+    /// served.
     BelowDname,
 }
 
 /// One owner name.
 #[derive(Clone, Debug)]
 struct Node {
-    /// Index of any record of the name.
+    /// Index of one of the name's records, which supplies owner and sort key.
     record: u32,
     rrsets: Range<u32>,
     standing: NameStatus,
@@ -75,7 +76,7 @@ pub(crate) struct Builder {
 pub(crate) enum Refused {
     /// The record's owner is not within the zone.
     OutOfZone,
-    /// The zone would exceed 4 GiB.
+    /// The zone's bytes would exceed 4 GiB, the range of 32-bit offsets.
     TooMuch,
 }
 
@@ -99,7 +100,8 @@ impl Builder {
         self.records.len()
     }
 
-    /// Adds a record. Owner and data are in uncompressed wire format and already checked.
+    /// Adds a record. The caller must have checked `owner` and `data`, which are in uncompressed
+    /// wire format.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -114,7 +116,7 @@ impl Builder {
         if !name::is_within(owner, &self.apex) {
             return Err(Refused::OutOfZone);
         }
-        // The owner, its sort key (at most twice as long), and the data.
+        // Room for the owner, its sort key (at most twice as long) and the data.
         let most = self.bytes.len() + 3 * name::MAX_NAME + data.len();
         if u32::try_from(most).is_err() {
             return Err(Refused::TooMuch);
@@ -149,13 +151,14 @@ impl Builder {
         Ok(())
     }
 
-    /// Sorts and groups the records. Passes duplicates to `duplicate` and drops them (RFC 2181,
-    /// section 5). An RRset gets the least TTL of its records (RFC 2181, section 5.2).
+    /// Sorts and groups the records. Drops duplicate records and passes their places to `duplicate`
+    /// (RFC 2181, section 5). The TTL of an RRset is the lowest TTL of its records (RFC 2181,
+    /// section 5.2).
     pub(crate) fn finish(mut self, mut duplicate: impl FnMut(Place)) -> Zone {
         let bytes = &self.bytes;
         let key = |record: &Stored| &bytes[record.key.0 as usize..][..usize::from(record.key.1)];
         let data = |record: &Stored| &bytes[record.data.0 as usize..][..usize::from(record.data.1)];
-        // The sort is stable, so the records of an RRset keep the order of the file.
+        // The sort is stable, so the records of an RRset remain in the order of the file.
         self.records
             .sort_by(|a, b| key(a).cmp(key(b)).then(a.rtype.cmp(&b.rtype)));
         let mut records: Vec<Stored> = Vec::with_capacity(self.records.len());
@@ -228,22 +231,22 @@ impl Zone {
         (0..self.nodes.len()).map(|index| NameRef { zone: self, index })
     }
 
-    /// Returns the apex if it has records.
+    /// Returns the apex, or `None` if it has no records.
     pub fn apex_name(&self) -> Option<NameRef<'_>> {
         self.find(&[]).ok()
     }
 
-    /// Returns the owner name with this sort key.
+    /// Finds the owner name with this sort key.
     ///
     /// # Errors
-    /// Returns the index at which the name would have to be inserted if there is none.
+    /// If no owner name has this key, returns the index at which it would have to be inserted.
     pub fn find(&self, key: &[u8]) -> Result<NameRef<'_>, usize> {
         self.nodes
             .binary_search_by(|node| self.key_of(node).cmp(key))
             .map(|index| NameRef { zone: self, index })
     }
 
-    /// Whether an owner name has this sort key or is below it.
+    /// Whether the name with this sort key exists: whether it, or a name below it, has records.
     pub fn exists(&self, key: &[u8]) -> bool {
         match self.find(key) {
             Ok(_) => true,
@@ -254,7 +257,8 @@ impl Zone {
         }
     }
 
-    /// Whether `name` or a name below it exists. `name` must be within the zone.
+    /// Whether `name` exists, perhaps only as an empty non-terminal. `name` must be within the
+    /// zone.
     pub(crate) fn exists_name(&self, name: &[u8]) -> bool {
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, &self.apex);
@@ -266,7 +270,7 @@ impl Zone {
         &self.bytes[at as usize..][..usize::from(len)]
     }
 
-    /// Finds the status of every name in one pass over the sorted names.
+    /// Determines the status of every name in one pass over the sorted names.
     fn classify(&mut self) {
         let mut hiding: Option<(Vec<u8>, NameStatus)> = None;
         for index in 0..self.nodes.len() {
@@ -304,7 +308,7 @@ impl<'z> NameRef<'z> {
         &self.zone.nodes[self.index]
     }
 
-    /// Whether both refer to the same name of the same zone.
+    /// Whether `self` and `other` are the same owner name of the same zone.
     pub fn is(self, other: Self) -> bool {
         std::ptr::eq(self.zone, other.zone) && self.index == other.index
     }
@@ -314,7 +318,7 @@ impl<'z> NameRef<'z> {
         self.zone
     }
 
-    /// Returns the name in wire format, in the case of the file.
+    /// Returns the name in wire format, with upper and lower case as in the file.
     pub fn owner(self) -> &'z [u8] {
         let (at, len) = self.zone.records[self.node().record as usize].owner;
         &self.zone.bytes[at as usize..][..usize::from(len)]
@@ -380,19 +384,19 @@ impl<'z> RrsetRef<'z> {
             .map(move |r| &zone.bytes[r.data.0 as usize..][..usize::from(r.data.1)])
     }
 
-    /// Returns the position of the first record in the zone's files.
+    /// Returns the place of the first record in the zone's files.
     pub fn place(self) -> Place {
         self.stored()[0].place
     }
 
-    /// Returns position and TTL of the first record whose TTL differs from the RRset's.
+    /// Returns the place and TTL of the first record whose TTL differs from the RRset's TTL.
     pub fn other_ttl(self) -> Option<(Place, u32)> {
         let ttl = self.ttl();
         let other = self.stored().iter().find(|record| record.ttl != ttl);
         other.map(|record| (record.place, record.ttl))
     }
 
-    /// Returns the positions of all records except the first.
+    /// Returns the places of all records except the first.
     pub fn further_places(self) -> impl Iterator<Item = Place> {
         self.stored()[1..].iter().map(|record| record.place)
     }

@@ -1,5 +1,5 @@
-//! The set of all zones. While answers are prepared, it finds names across zones, for aliases and
-//! additional addresses.
+//! The set of all zones. While answers are prepared, names are looked up across all zones, for the
+//! targets of aliases and for additional addresses.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::name::{self, Name, NameError};
 use crate::rtype;
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 
-/// What our zones have for a name (RFC 1034, section 4.3.2).
+/// The result of looking up a name in all our zones (RFC 1034, section 4.3.2).
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'z> {
     /// The name is outside our zones.
@@ -21,20 +21,20 @@ pub enum Found<'z> {
     Cut(NameRef<'z>),
     /// The name is below this DNAME.
     Dname(NameRef<'z>),
-    /// The name does not exist, but this wildcard matches it.
+    /// The name does not exist, but matches this wildcard.
     Wildcard(NameRef<'z>),
-    /// The name does not exist.
+    /// The name does not exist in this zone.
     Nothing(&'z Zone),
     /// The name is in one of our zones that could not be loaded.
     Broken,
 }
 
-/// What the server has of a zone.
+/// What the server stores for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// The zone's data, as an index into the list of zones.
+    /// The zone was loaded; this is its index in the list of zones.
     Whole(usize),
-    /// Only the zone's name.
+    /// The zone could not be loaded; only its name is known.
     Broken,
 }
 
@@ -66,9 +66,10 @@ pub struct Zones {
     list: Vec<Zone>,
     /// Apexes of zones that could not be loaded, in lower case.
     broken: Vec<Vec<u8>>,
-    /// Maps the apex of each zone, in lower case, to what the server has of the zone.
+    /// Maps the apex of each zone, in lower case, to what the server stores for the zone.
     by_apex: HashMap<Vec<u8>, Held>,
-    /// For each zone, the apexes of the zones directly below it, including broken ones.
+    /// For each zone, the apexes of our zones directly below it, including zones that could not be
+    /// loaded.
     children: Vec<Vec<Vec<u8>>>,
     hooked: HookedNames,
 }
@@ -120,12 +121,12 @@ impl Zones {
         Ok(this)
     }
 
-    /// Registers names that a [`Hook`](crate::Hook) answers for. `time.example.org` registers one
+    /// Registers names for a [`Hook`](crate::Hook) to answer for. `time.example.org` registers one
     /// name; `*.dyn.example.org` registers all names below `dyn.example.org`.
     ///
-    /// A registered name exists even if the zone has no records of it, so no wildcard matches it.
-    /// Aliases that lead to it are not followed: the client queries it separately. Names in a zone
-    /// that could not be loaded never reach the hook.
+    /// A registered name exists even if the zone has no records for the name, so no wildcard
+    /// matches. Aliases that lead to a registered name are not followed: the client queries the
+    /// name separately. Queries for names in a zone that could not be loaded never reach the hook.
     ///
     /// # Errors
     /// See [`HookNameError`].
@@ -164,7 +165,7 @@ impl Zones {
         self.broken.iter().map(Vec::as_slice)
     }
 
-    /// Whether our closest zone above `apex` could not be loaded.
+    /// Whether the closest zone of ours above `apex` could not be loaded.
     pub(crate) fn is_below_broken(&self, apex: &[u8]) -> bool {
         let above = name::parent(apex).and_then(|parent| self.held_for(parent));
         above == Some(Held::Broken)
@@ -175,8 +176,8 @@ impl Zones {
         self.list.iter()
     }
 
-    /// Returns our zone that contains `name`: the one with the longest matching apex. Returns
-    /// `None` if we have no such zone or could not load it.
+    /// Returns our zone that contains `name`, which is the zone with the longest matching apex.
+    /// Returns `None` if there is no such zone or if it could not be loaded.
     pub fn zone_of(&self, name: &[u8]) -> Option<&Zone> {
         match self.held_for(name)? {
             Held::Whole(index) => Some(&self.list[index]),
@@ -184,14 +185,14 @@ impl Zones {
         }
     }
 
-    /// Returns what the server has of the zone that contains `name`.
+    /// Returns what the server stores for the zone that contains `name`.
     fn held_for(&self, name: &[u8]) -> Option<Held> {
         let lower = name.to_ascii_lowercase();
         let mut starts = name::label_starts(name).chain([name.len() - 1]);
         starts.find_map(|start| self.by_apex.get(&lower[start..]).copied())
     }
 
-    /// Finds `name` in our zones.
+    /// Looks up `name` in all our zones.
     pub fn locate(&self, name: &[u8]) -> Found<'_> {
         let zone = match self.held_for(name) {
             None => return Found::Outside,
@@ -200,7 +201,8 @@ impl Zones {
         };
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());
-        // Walk down from the apex. Each ancestor's key ends after a label.
+        // Walk down from the apex, label by label, until a cut or DNAME. The key of each ancestor
+        // ends after a label.
         let mut encloser = 0;
         let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
         for end in std::iter::once(0).chain(ends.map(|(at, _)| at + 1)) {
@@ -209,7 +211,8 @@ impl Zones {
                 wildcard.extend(b"*\0");
                 return match zone.find(&wildcard) {
                     Ok(found) => Found::Wildcard(found),
-                    // The wildcard is an empty non-terminal (RFC 4592, section 4.9).
+                    // The wildcard itself is an empty non-terminal, so the answer is NODATA (RFC
+                    // 4592, section 4.9).
                     Err(_) if zone.exists(&wildcard) => Found::EmptyNonTerminal(zone),
                     Err(_) => Found::Nothing(zone),
                 };
@@ -231,8 +234,8 @@ impl Zones {
         Found::EmptyNonTerminal(zone)
     }
 
-    /// Returns the zone cut at `name` in its parent zone, where DS records belong (RFC 4035,
-    /// section 3.1.4.1). The delegated zone may be ours too.
+    /// Returns the zone cut at `name` in the parent zone, which holds the DS records (RFC 4035,
+    /// section 3.1.4.1). The delegated zone may also be ours.
     pub(crate) fn cut_at(&self, name: &[u8]) -> Option<NameRef<'_>> {
         let zone = self.zone_of(name::parent(name)?)?;
         let mut key = Vec::new();
@@ -241,8 +244,8 @@ impl Zones {
         (found.standing() == NameStatus::Cut).then_some(found)
     }
 
-    /// Returns the address RRsets of `name`, from our own data or from glue. Returns none if a hook
-    /// answers for the name.
+    /// Returns the address RRsets of `name`, either authoritative data or glue. Returns none if a
+    /// hook answers for the name.
     pub fn addresses(&self, name: &[u8]) -> impl Iterator<Item = RrsetRef<'_>> {
         let is_hooked = self.hooked.of(name).itself();
         let zone = self.zone_of(name).filter(|_| !is_hooked);

@@ -1,5 +1,5 @@
-//! Sends many queries at once through the event loop. Each query gets its own reply, from a small
-//! zone and from one that is large enough for prefetching.
+//! Sends batches of queries through the event loop. Each query must get its own reply, from a small
+//! zone and from a zone large enough for prefetching.
 
 mod harness;
 
@@ -61,7 +61,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                     query.id = id as u16;
                     let v6 = id % 3 == 0;
                     send(&mut link.client, &datagram(v6, &query.bytes()));
-                    // A malformed query must not disturb the others.
+                    // A malformed query must not affect the other queries of its batch.
                     send(
                         &mut link.client,
                         &match id % 2 {
@@ -74,7 +74,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                 let mut client = Client::default();
                 let second = Duration::from_secs(1);
                 link.run(&mut client, &mut server, second, |_, _| false);
-                // Every message with a whole header got a reply, even if its question was
+                // Each message with a complete header got a reply, even if its question was
                 // truncated.
                 assert_eq!(server.transports.udp().counters().answered, 340);
                 check(&client.0, &asked);
@@ -83,14 +83,14 @@ fn every_query_of_a_batch_gets_its_own_reply() {
     }
 }
 
-/// Builds a query whose UDP length ends `missing` bytes before the question does. The IP packet
-/// holds the whole question.
+/// Builds a query whose UDP length field is `missing` bytes too small, so that the question is
+/// truncated. The IP packet still holds the whole question.
 fn cut_short(query: &[u8], missing: usize) -> Vec<u8> {
     let mut frame = datagram(false, query);
     let udp = &mut frame[34..];
     let len = 8 + query.len() - missing;
     udp[4..6].copy_from_slice(&(len as u16).to_be_bytes());
-    // No checksum.
+    // Checksum 0: no checksum, so the changed length causes no mismatch.
     udp[6..8].fill(0);
     frame
 }

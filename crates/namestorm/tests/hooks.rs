@@ -41,16 +41,16 @@ const HOOKED: [&str; 4] = [
 const SOA_DATA: &[u8] =
     b"\x02ns\xc0\x00\x04host\xc0\x00\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x1e";
 
-/// A hook that gives preset answers and records its questions.
+/// A hook that returns preset answers and logs its questions.
 #[derive(Default)]
 struct PresetHook {
     verdict: Option<Verdict>,
     made: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
     prepared: Option<Rrset>,
-    /// Refused records do not cause an error.
+    /// Whether the hook ignores that a record is refused, instead of returning the error.
     is_forgiving: bool,
     asked: Vec<(Vec<u8>, u16)>,
-    /// The client that asked, and whether it asked over TCP.
+    /// For each question: the client's address, and whether the question came over TCP.
     asked_by: Vec<(SocketAddr, bool)>,
     due: Option<Instant>,
 }
@@ -129,7 +129,8 @@ fn peer() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 9], 4_000))
 }
 
-/// Returns the whole reply of a responder, which must be equal for both forms of names.
+/// Returns the whole reply of a responder. The reply must be the same for both forms of names in
+/// the index.
 fn ask(hook: &mut PresetHook, query: &Query, transport: Transport) -> Option<Vec<u8>> {
     let [one, other] = FORMS.map(|form| {
         let mut responder = Responder::new(answers(form));
@@ -160,7 +161,7 @@ fn head(query: &Query, flags: u16, counts: [u16; 3]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the zone's SOA record in the reply to a question whose name has `below` bytes before the
+/// Returns the zone's SOA record as it appears in the reply. The qname has `below` bytes before the
 /// zone's name.
 fn soa(below: u16) -> Vec<u8> {
     let apex = (0xc00c + below).to_be_bytes();
@@ -219,11 +220,11 @@ fn each_verdict_gives_its_answer_over_udp_and_tcp() {
         let zone = b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\x0c\x0bof the zone";
         let zone = [&head(&query, AA, [1, 0, 0])[..], zone].concat();
         assert_eq!(reply(Verdict::Zone).unwrap(), zone);
-        // Other verdicts discard the added records.
+        // All other verdicts discard the added records.
         let mut hook = with_text(b"hello");
         hook.verdict = Some(Verdict::NoData);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), nothing(AA));
-        // A record that is refused.
+        // A record that is refused because its data is not an IPv4 address.
         hook.made = vec![(Section::Answer, None, rtype::A, vec![1])];
         let failed = head(&query, 0x8102, [0; 3]);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), failed);
@@ -335,8 +336,8 @@ fn a_hooked_name_exists() {
         let reply = ask(&mut hook, &query, UDP).unwrap();
         (u16::from_be_bytes([reply[2], reply[3]]), reply[7])
     };
-    // The parent of a hooked name exists too. No wildcard matches the parent or a name below either
-    // of them.
+    // The parent of a hooked name also exists. No wildcard matches the parent, or a name below the
+    // parent or the hooked name.
     assert_eq!(reply("deep.example.org"), (AA, 0));
     assert_eq!(reply("x.deep.example.org"), (AA | 3, 0));
     assert_eq!(reply("x.one.w.example.org"), (AA | 3, 0));
@@ -367,7 +368,7 @@ fn references_to_hooked_names_are_not_followed() {
     let record = b"\xc0\x0c\0\x0f\0\x01\0\0\0\x3c\0\x09\0\x05\x04hook\xc0\x0c";
     let expected = [&head(&mail, AA, [1, 0, 0])[..], record].concat();
     assert_eq!(ask(&mut hook, &mail, UDP).unwrap(), expected);
-    // A chain that begins at a DNAME ends with the DNAME and its synthesized CNAME.
+    // A chain from a DNAME to a hooked name ends with the DNAME and its synthesized CNAME.
     let below = query("x.d.example.org", rtype::TXT);
     let reply = ask(&mut hook, &below, UDP).unwrap();
     assert_eq!((reply[3], reply[7], reply[9]), (0, 2, 0));
@@ -386,7 +387,7 @@ fn edns_works_as_in_other_answers() {
     let reply = ask(&mut says(Verdict::NxDomain), &query, UDP);
     let expected = [&head(&query, AA | 3, [0, 1, 1])[..], &soa(5), opt].concat();
     assert_eq!(reply.unwrap(), expected);
-    // The hook does not get queries with an unsupported EDNS version.
+    // Queries with an unsupported EDNS version do not reach the hook.
     let mut hook = with_text(b"hello");
     query.edns = Some((1232, 1, 0));
     let reply = ask(&mut hook, &query, UDP).unwrap();
@@ -412,7 +413,7 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     );
     let mut query = query("hook.example.org", rtype::TXT);
     let head_len = head(&query, 0, [0; 3]).len();
-    // Two records that together fill exactly 512 bytes.
+    // With two records, the message has exactly 512 bytes, the maximum without EDNS.
     let last = 512 - head_len - (12 + 1 + 200) - (12 + 1);
     let mut hook = PresetHook {
         made: vec![text(200), text(last as u8)],
@@ -420,12 +421,12 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     };
     let full = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!((full.len(), full[2] & 2, full[7]), (512, 0, 2));
-    // Optional records are left out.
+    // Additional records are optional, so they are left out of the full message.
     hook.made.push(additional);
     assert_eq!(ask(&mut hook, &query, UDP).unwrap(), full);
     let whole = ask(&mut hook, &query, Transport::Tcp).unwrap();
     assert_eq!((whole.len(), whole[7], whole[11]), (512 + 19, 2, 1));
-    // One byte too many.
+    // One more byte exceeds the maximum.
     hook.made[1] = text(last as u8 + 1);
     let cut = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!(cut, head(&query, AA | 0x200, [0; 3]));
@@ -497,7 +498,7 @@ fn messages_replace_the_hooks_records_and_its_timer_fires() {
     let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
     assert_eq!(due, Some(Instant::from_millis(70)));
     assert_eq!(pass(&mut client, 69)[7], 1);
-    // The timer replaces the addresses with a TXT record.
+    // Later, the timer replaces the addresses by a TXT record.
     assert_eq!(pass(&mut client, 70)[7], 0);
     let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
     assert_eq!(due, Some(Instant::from_millis(1_070)));
@@ -524,7 +525,7 @@ fn a_name_outside_our_authority_cannot_be_hooked() {
     assert_eq!(hook("x.broken.org"), Ok(()));
 }
 
-/// Generates records, most of which are valid.
+/// Generates records for a hook to add. Most of them are valid.
 fn made() -> impl Strategy<Value = Vec<(Section, Option<Name>, u16, Vec<u8>)>> {
     let owners = ["example.org", "X.example.ORG", "other", "."];
     let names = [
@@ -572,7 +573,7 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
 }
 
 proptest! {
-    /// An independent parser accepts every answer, and the answer respects its size limit.
+    /// An independent parser accepts every answer, and no answer exceeds its size limit.
     #[test]
     fn hooked_answers_are_well_formed(
         mut made in made(),
@@ -611,7 +612,7 @@ proptest! {
         let counts = message.header_counts();
         let counted = counts.ancount() + counts.nscount() + counts.arcount();
         prop_assert_eq!(records, usize::from(counted));
-        // Every byte belongs to some record.
+        // Without its last byte the reply is malformed, so every byte belongs to a record.
         let cut = Message::from_octets(&reply[..reply.len() - 1]).unwrap();
         prop_assert!(records == 0 || cut.iter().any(|record| record.is_err()));
     }

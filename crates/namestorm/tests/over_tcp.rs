@@ -1,4 +1,5 @@
-//! Tests DNS over TCP through the whole stack, with many queries before a reply is acknowledged.
+//! Tests DNS over TCP through the whole stack. Clients pipeline many queries without acknowledging
+//! replies.
 
 mod harness;
 
@@ -13,7 +14,7 @@ const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 
 
 /// The client's end of a connection.
 struct Connection {
-    /// The next sequence number to send, and the next to acknowledge.
+    /// The next sequence number to send, and the next one to acknowledge.
     seq: u32,
     ack: u32,
 }
@@ -30,7 +31,8 @@ impl Connection {
         connection
     }
 
-    /// Sends the next bytes. Returns the last segment that the server sends in response, if any.
+    /// Sends `data` as the next bytes of the connection. Returns the last segment that the server
+    /// sends in response, if any.
     fn send<H: Hook>(&mut self, client: &mut Client<H>, data: &[u8]) -> Option<Segment> {
         let segment = Segment {
             bits: ACK,
@@ -57,26 +59,27 @@ impl Connection {
 }
 
 impl<H: Hook> Client<H> {
-    /// Runs the server's timers until `now`. No frame arrives.
+    /// Runs the server's timers until `now`, while no frame arrives.
     fn wait_until(&mut self, now: Instant) {
         self.server.handle_timers(&mut self.sink, now);
     }
 }
 
-/// Returns the sequence number after a segment.
+/// Returns the sequence number that follows a segment.
 fn end(segment: &Segment) -> u32 {
     segment.seq.wrapping_add(segment.span())
 }
 
-/// Prepends a message's length.
+/// Prepends the length field to a message.
 fn framed(message: &[u8]) -> Vec<u8> {
     let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
     bytes.extend(message);
     bytes
 }
 
-/// The server closes the connection, as RFC 7766, section 6.2.3, allows. A reset could destroy
-/// replies that the client has not read yet.
+/// A malformed message makes the server close the connection, as RFC 7766, section 6.2.3, allows.
+/// It must not reset the connection, because a reset could destroy replies that the client has not
+/// read yet.
 #[test]
 fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
     let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
@@ -93,7 +96,7 @@ fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
         assert!(reply.has(FIN) && !reply.has(RST), "{broken:?}");
         // Two replies, each made of the query and one record.
         assert_eq!(reply.data.len(), 2 * (good.len() + 16), "{broken:?}");
-        // Data that the client sends after that is acknowledged, not reset.
+        // Data that the client sends after the FIN is acknowledged and does not cause a reset.
         let last = connection.send(&mut client, &good).unwrap();
         assert!(!last.has(RST) && last.is_empty());
         assert_eq!(last.ack, connection.seq);
@@ -111,7 +114,7 @@ fn a_query_whose_reply_has_to_wait_is_counted_once() {
     let query = Query::new(&name("ns.example.org"), 16).bytes();
     let queries = framed(&query).repeat(AT_ONCE as usize);
     let mut connection = Connection::open(&mut client);
-    // The client acknowledges nothing, so the send buffer fills up.
+    // The client acknowledges nothing, so the server's send buffer fills up.
     for _ in 0..SEGMENTS {
         connection.send(&mut client, &queries);
     }
@@ -148,7 +151,8 @@ fn a_query_must_be_complete_ten_seconds_after_its_first_byte() {
     }
 }
 
-/// Counts its questions and records their clients. Drops questions for names that start with `d`.
+/// A hook that counts its questions and logs their clients. For names that start with `d`, it does
+/// not reply.
 #[derive(Default)]
 struct Counting(u8, Vec<(SocketAddr, bool)>);
 
@@ -184,7 +188,8 @@ fn one_hook_answers_over_udp_and_tcp() {
     let asked = ["b.example.org", "dropped.example.org", "c.example.org"];
     let sent = asked.map(|text| framed(&query(text))).concat();
     let reply = connection.send(&mut client, &sent).unwrap();
-    // The server replies to the first query and closes the connection.
+    // The server replies to the first query. Because of the second, which gets no reply, it closes
+    // the connection.
     assert!(reply.has(FIN) && !reply.has(RST));
     let expected = framed(&[&over_udp[..over_udp.len() - 1], &[3]].concat());
     let expected = [&expected[..15], b"b", &expected[16..]].concat();

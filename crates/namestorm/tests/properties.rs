@@ -1,5 +1,6 @@
-//! Properties of all queries and zones. No input causes a panic. The prepared answers match RFC
-//! 1034's algorithm, which this file runs step by step over the records.
+//! Tests properties with random queries and zones. No input causes a panic. The prepared answers
+//! match the algorithm of RFC 1034, which a reference implementation in this file applies directly
+//! to the records.
 
 mod harness;
 
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 
 const APEX: &str = "z.";
 const SOA: &str = "z. 9 IN SOA ns.z. h.z. 1 2 3 4 9";
-/// Maximum length of a name as text, including the root (RFC 1035, section 2.3.4).
+/// Maximum length of a name as text with its final dot (RFC 1035, section 2.3.4).
 const LONGEST_NAME: usize = 254;
 /// Maximum number of aliases followed in one answer.
 const MAX_STEPS: usize = 16;
@@ -24,7 +25,8 @@ const TYPES: [&str; 7] = ["A", "TXT", "CNAME", "DNAME", "NS", "DS", "ANY"];
 /// A record: owner, type, and data as text.
 type Record = (String, &'static str, String);
 
-/// A zone with few distinct names, so that records often interact.
+/// A zone with few distinct names, so that random records often share or contain each other's
+/// names.
 #[derive(Clone, Debug, Default)]
 struct Records(Vec<Record>);
 
@@ -67,7 +69,7 @@ impl Records {
         owners.any(|owner| owner == name || owner.ends_with(&below))
     }
 
-    /// Adds a record, unless it would make the zone invalid.
+    /// Adds a record, unless the record would make the zone invalid.
     fn add(&mut self, owner: &str, rtype: &'static str, data: String) {
         let wildcard = owner.starts_with("*.");
         let refused = match rtype {
@@ -95,8 +97,8 @@ impl Records {
         })
     }
 
-    /// Answers a query by the algorithm of RFC 1034, section 4.3.2, with RFC 2308, RFC 4592 and RFC
-    /// 6672. Returns `None` if aliases loop or make a name too long.
+    /// Answers a query by the algorithm of RFC 1034, section 4.3.2, as updated by RFC 2308, RFC 4592
+    /// and RFC 6672. Returns `None` if aliases loop or make a name too long.
     fn answer(&self, qname: &str, qtype: &str) -> Option<Reply> {
         let mut reply = Reply::default();
         let mut name = qname.to_owned();
@@ -117,7 +119,8 @@ impl Records {
             // Walk down from the apex (step 3b, and RFC 6672).
             for above in &path[1..] {
                 if self.has(above, "NS") {
-                    // Only the parent's side of a cut has DS. Here it has none.
+                    // DS belongs to the parent side of the cut. This zone has no DS records, so the
+                    // answer is NODATA.
                     if qtype == "DS" && *above == name {
                         return Some(Self::none(reply, 0));
                     }
@@ -185,7 +188,7 @@ fn show(owner: &str, record: &Record) -> String {
     format!("{owner} 9 IN {} {}", record.1, record.2)
 }
 
-/// A reply without its additional section.
+/// The parts of a reply that are compared: all but the additional section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reply {
     rcode: u8,
@@ -298,7 +301,7 @@ proptest! {
     }
 }
 
-/// Generates nearly valid queries: valid ones with some bytes changed or truncated.
+/// Generates nearly valid queries: valid queries with some bytes changed, or truncated.
 fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     (
@@ -323,7 +326,7 @@ fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
-/// Checks properties of every reply, whatever the query is.
+/// Checks the properties that every reply has, whatever the query is.
 fn check_reply(query: &[u8], reply: &[u8]) -> Result<(), TestCaseError> {
     prop_assert!(reply.len() >= 12 && reply.len() <= 1232);
     prop_assert_eq!(&reply[..2], &query[..2], "the ID is copied");
@@ -376,7 +379,7 @@ proptest! {
     }
 }
 
-/// Every datagram is either answered, or dropped and counted for one reason.
+/// Each datagram is either answered or dropped, and is counted exactly once.
 #[test]
 fn every_datagram_is_counted() {
     let answers = prepare(&[(APEX, ZONE)], FORMS[0]);

@@ -1,4 +1,5 @@
-//! Scenario tests: each file in `scenarios/` holds zones, and queries with their complete replies.
+//! Scenario tests. Each file in `scenarios/` contains zones, and queries with their complete
+//! replies.
 //!
 //! ```text
 //! zone NAME             a zone's master file, up to a line "end"
@@ -14,8 +15,8 @@
 //! + RECORD              a record of the additional section, except OPT
 //! ```
 //!
-//! Each query is sent in whole frames, with every mode and form of names, over IPv4 and IPv6. All
-//! replies must be identical.
+//! Each query is sent as a whole frame over IPv4 and IPv6, with every reply mode and every form of
+//! names. All replies to a query must be identical.
 
 mod harness;
 
@@ -132,7 +133,8 @@ fn question(text: &str) -> (Query, bool) {
     (query, tcp)
 }
 
-/// Formats a record with the same code that formats the records of replies.
+/// Formats a record by the code that also formats the records of replies, so that the texts are
+/// comparable.
 fn record(text: &str) -> String {
     let mut file = Zonefile::new();
     file.set_default_class(Class::IN);
@@ -211,7 +213,7 @@ fn ask_tcp(answers: &Arc<Answers>, query: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Sends one query in every way. All replies must be identical.
+/// Sends one query to every client. All replies must be identical.
 fn ask_all(clients: &mut [Client], case: &Case, answers: &[Arc<Answers>]) -> Vec<u8> {
     let query = case.query.bytes();
     if case.tcp {
@@ -222,7 +224,7 @@ fn ask_all(clients: &mut [Client], case: &Case, answers: &[Arc<Answers>]) -> Vec
     }
     let mut first: Option<Vec<u8>> = None;
     for client in clients {
-        // Ask twice: the second reply reuses a resident packet.
+        // Ask twice, because only the second reply can reuse a resident packet.
         for _ in 0..2 {
             let reply = client
                 .ask(&query)

@@ -1,8 +1,8 @@
-//! One connection: a [`Tcb`] with its congestion control, and the TCP rules for them.
+//! One connection: a [`Tcb`] with its congestion control, and the rules of TCP.
 //!
-//! A [`Conn`] knows no application and no port. It processes a segment
-//! ([`Conn::on_segment`]) or an expired deadline ([`Conn::on_deadline`]), and plans what to
-//! send ([`Conn::next_segment`]). The stack calls the application in between.
+//! A [`Conn`] knows no application and no port. It processes a segment ([`Conn::on_segment`]) or an
+//! expired deadline ([`Conn::on_deadline`]), and chooses what to send ([`Conn::next_segment`]).
+//! Between these calls, the stack calls the application.
 
 mod close_reason;
 mod condition;
@@ -27,8 +27,8 @@ pub use condition::Condition;
 pub(crate) use conn::{Conn, Context, Record, SendInfo};
 pub use conn::{Info, MAX_RANGES};
 
-/// Connection state (RFC 9293, section 3.3.2). There is no LISTEN, because a listening port has no
-/// connection, and no SYN-SENT, which only clients need.
+/// Connection state (RFC 9293, section 3.3.2). LISTEN is missing because a listening port is not a
+/// connection, and SYN-SENT because only clients need it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
     /// The connection does not exist.
@@ -48,8 +48,8 @@ pub enum State {
     Closing,
     /// We have closed after the peer; our FIN is not acknowledged yet.
     LastAck,
-    /// Both sides have closed. The TCB stays until old segments can no longer reach a new
-    /// connection.
+    /// Both sides have closed. The TCB is kept until segments of this connection can no longer
+    /// reach a new one.
     TimeWait,
 }
 
@@ -80,47 +80,51 @@ impl State {
 }
 
 bitflags! {
-    /// Conditions of a connection that its [`State`] does not express.
+    /// Flags of a connection, for conditions that its [`State`] does not express.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub(crate) struct Flags: u32 {
-        /// The application has closed: a FIN follows the written data.
+        /// Whether the application has closed; a FIN then follows the written data.
         const CLOSE = 1;
-        /// The application has aborted.
+        /// Whether the application has aborted the connection.
         const ABORT = 1 << 1;
-        /// A write found no room, and the application waits for room.
+        /// Whether the application waits for room, because a write found none.
         const WANTS_ROOM = 1 << 2;
-        /// The peer's FIN has arrived in order; the application has not been told yet.
+        /// Whether the peer's FIN has arrived in order, but the application has not been told yet.
         const HALF_CLOSE = 1 << 3;
-        /// An ACK is pending.
+        /// Whether an ACK is pending.
         const ACK_PENDING = 1 << 4;
-        /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
+        /// Whether the round trip of a segment is being measured, so that `rtt_seq` and `rtt_at`
+        /// are valid.
         const TIMING = 1 << 6;
-        /// The SYN-ACK was retransmitted.
+        /// Whether the SYN-ACK was retransmitted.
         const SYN_ACK_RETRANSMITTED = 1 << 7;
-        /// The peer has advertised a window of two segments or more.
+        /// Whether the peer has ever advertised a window of two segments or more.
         const LARGE_WINDOW = 1 << 8;
-        /// A packet arrived with CE set: segments carry ECE until the peer sends CWR.
+        /// Whether our segments carry ECE: set when a packet with CE arrives, cleared when the peer
+        /// sends CWR.
         const SEND_ECE = 1 << 9;
-        /// The congestion window was reduced: the next segment with new data carries CWR.
+        /// Whether the next segment with new data carries CWR, because the congestion window was
+        /// reduced.
         const SEND_CWR = 1 << 10;
-        /// `cwr_high` is valid: ECE has no effect until an ACK exceeds it.
+        /// Whether `cwr_high` is valid, so that ECE has no effect until an ACK exceeds that number.
         const IN_CWR = 1 << 11;
-        /// Segments were reordered on the path (RFC 8985, section 6.2).
+        /// Whether the path has reordered segments (RFC 8985, section 6.2).
         const REORDERING = 1 << 12;
-        /// Segments are smaller than both ends accept because of the path MTU, which may be probed.
+        /// Whether the path MTU keeps segments smaller than both ends accept, so that a larger one
+        /// may be probed.
         const REDUCED_MTU = 1 << 13;
-        /// The congestion window has opened suddenly, so new segments are paced.
+        /// Whether new segments are paced, because the congestion window has opened suddenly.
         const SPREAD_BURST = 1 << 14;
-        /// A zero-window probe waits for room in the TX ring.
+        /// Whether a zero-window probe waits for room in the TX ring.
         const PROBE_PENDING = 1 << 15;
-        /// One path MTU probe of the current size was lost.
+        /// Whether one path MTU probe of the current size was lost.
         const MTU_PROBE_LOST = 1 << 16;
-        /// Two path MTU probes of the current size were lost.
+        /// Whether two path MTU probes of the current size were lost.
         const MTU_PROBE_LOST_TWICE = 1 << 17;
     }
 }
 
-/// The event that a connection's deadline stands for.
+/// What happens when a connection's deadline expires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DeadlineKind {
     /// SYN-ACK retransmission (RFC 6298, 5.7).
@@ -133,13 +137,13 @@ enum DeadlineKind {
     Reordering,
     /// Transmission of the next paced segments.
     Pacing,
-    /// Probe of a window that is zero or too small (RFC 9293, section 3.8.6.1).
+    /// Probe of a peer's window that is zero or too small (RFC 9293, section 3.8.6.1).
     ZeroWindow,
-    /// Nothing is in flight. The deadline is for a keep-alive, the idle timeout, or a retry for an
-    /// application that waits for room.
+    /// Nothing is in flight: a keep-alive, the idle timeout, or a new attempt of an application
+    /// that waits for room.
     Idle,
-    /// Like `Idle`, after a keep-alive was due. `backoff` counts keep-alive intervals, and
-    /// `retries` counts keep-alives since the peer last answered.
+    /// Like `Idle`, after the first keep-alive was due. `backoff` counts keep-alive intervals, and
+    /// `retries` counts keep-alives that the peer has not answered.
     KeepAlive,
     /// End of the wait for the peer's FIN.
     FinWait,
@@ -150,10 +154,11 @@ enum DeadlineKind {
 /// Number of recoveries after which a widened reordering window is reset (RFC 8985, section 6.2:
 /// `RACK.reo_wnd_persist`).
 const PERSIST: u8 = 15;
-/// Largest reordering window, in quarters of the minimum RTT.
+/// Maximum size of the reordering window, in quarters of the minimum RTT.
 const MAX_QUARTERS: u8 = 15;
 
-/// How long segments may be reordered on the path (RFC 8985, section 6.2, step 4).
+/// The reordering window: by how much a segment may be late before it counts as lost (RFC 8985,
+/// section 6.2, step 4).
 ///
 /// The low four bits are the window in quarters of the minimum RTT, 1 to 15 (`RACK.reo_wnd_mult`).
 /// The high four bits count down the recoveries until the window is reset to one quarter.
@@ -161,31 +166,31 @@ const MAX_QUARTERS: u8 = 15;
 struct ReorderingWindow(u8);
 
 impl ReorderingWindow {
-    /// A quarter of the minimum RTT.
+    /// The initial window, a quarter of the minimum RTT.
     const fn new() -> Self {
         Self(1)
     }
 
-    /// Returns how long an overtaken segment is presumed in flight, in microseconds.
+    /// Returns how long an overtaken segment is still presumed to be in flight, in microseconds.
     fn window(self, rtt: Rtt) -> u32 {
         let quarters = u32::from(self.0 & 0x0f);
         let window = (rtt.min() / 4).saturating_mul(quarters);
         window.min(rtt.smoothed())
     }
 
-    /// Widens the window after a spurious retransmission: segments are delayed for longer
-    /// than assumed.
+    /// Widens the window after a spurious retransmission, which shows that segments are delayed for
+    /// longer than assumed.
     ///
     /// RFC 8985 does not set `RACK.reordering_seen` in this case, and thus uses no window during
-    /// recovery. If segments are late by more than a round trip, that causes far more spurious
-    /// retransmissions.
+    /// recovery. That rule causes far more spurious retransmissions if segments are late by more
+    /// than a round trip.
     fn widen(&mut self) {
         let quarters = (self.0 & 0x0f).saturating_add(1).min(MAX_QUARTERS);
         self.0 = PERSIST << 4 | quarters;
     }
 
-    /// Counts the end of a recovery. After [`PERSIST`] recoveries the window has its initial size
-    /// again.
+    /// Counts the end of a recovery. After [`PERSIST`] recoveries the window is reset to its
+    /// initial size.
     fn decay(&mut self) {
         let recoveries = self.0 >> 4;
         self.0 = if recoveries <= 1 {
@@ -197,9 +202,9 @@ impl ReorderingWindow {
 }
 
 /// Minimum delay of a tail loss probe, in milliseconds. With shorter delays, the timers of many
-/// connections would cost more than the probes gain.
+/// connections would cost more than the probes save.
 const MIN_PROBE_MS: u32 = 10;
-/// Longest time that a peer may delay the ACK of a lone segment, in milliseconds (RFC 8985,
+/// Maximum time for which a peer may delay the ACK of a single segment, in milliseconds (RFC 8985,
 /// section 7.2: `TLP.max_ack_delay`).
 const MAX_ACK_DELAY_MS: u32 = 200;
 
@@ -207,57 +212,57 @@ const MAX_ACK_DELAY_MS: u32 = 200;
 /// flight.
 const MAX_ECHO_MS: u32 = 600_000;
 
-/// Granularity of pacing, in microseconds: one timer tick.
+/// Granularity of pacing in microseconds: one timer tick.
 const PACING_TICK: u32 = 1_000;
-/// Longest time in microseconds that one segment delays the next, however low the rate.
+/// Maximum time in microseconds by which one segment delays the next, however low the rate.
 const MAX_PACING_DEBT: u32 = 1_000_000;
 
-/// Transmission control block: see [the module](self). Fields have the names of RFC 9293,
-/// section 3.3.1.
+/// Transmission control block: see [the module](self). Fields are named as in RFC 9293, section
+/// 3.3.1.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcb {
     pub(crate) path: Path,
     own_port: u16,
     peer_port: u16,
-    /// Folded sum of the addresses, ports and protocol, which is part of every checksum.
+    /// Folded sum of the addresses, ports and protocol, with which every TCP checksum starts.
     pub(crate) sum: u16,
     /// Maximum payload of a segment, in bytes.
     pub(crate) mss: u16,
-    /// Class of the prepared segments, or [`NO_CLASS`].
+    /// Class of prepared segments that match this connection's segment size, or [`NO_CLASS`].
     pub(crate) class: u8,
     pub(crate) state: State,
     pub(crate) flags: Flags,
-    /// Timeouts since the peer last acknowledged new data.
+    /// Number of timeouts since the peer last acknowledged new data.
     retries: u8,
     /// Number of times that the RTO was doubled (RFC 6298, 5.5) since the last RTT sample.
     backoff: u8,
     negotiated: Negotiated,
-    /// The event that `deadline` stands for.
+    /// What happens at `deadline`.
     deadline_kind: DeadlineKind,
     reo_wnd: ReorderingWindow,
     /// Largest `mss` that both ends accept.
     mss_max: u16,
-    /// Smallest `mss` that the path is known not to carry; 0 if unknown.
+    /// Smallest `mss` known to be too large for the path; 0 if unknown.
     mss_too_big: u16,
-    /// When a larger path MTU may be probed, in seconds.
+    /// Earliest time of a probe for a larger path MTU, in seconds.
     raise_at: u16,
-    /// When a challenge ACK was last sent, in ticks of 32 ms; wraps after 35 minutes.
+    /// Time of the last challenge ACK, in ticks of 32 ms; wraps after 35 minutes.
     challenged_at: u16,
     snd_una: Seq,
-    /// Next sequence number of new data. Retransmissions do not change it.
+    /// Next sequence number of new data; retransmissions do not change it.
     snd_nxt: Seq,
     /// The peer's window, in bytes from `snd_una`.
     snd_wnd: u32,
-    /// Largest window that the peer ever advertised (RFC 5961's `MAX.SND.WND`), scaled as
-    /// in the header.
+    /// Largest window that the peer has ever advertised (`MAX.SND.WND` of RFC 5961), scaled as in
+    /// the header.
     max_snd_wnd: u16,
     /// Sequence number of the segment that last updated `snd_wnd`.
     snd_wl1: Seq,
     rcv_nxt: Seq,
-    /// Right edge of the window that we advertised.
+    /// Right edge of the window that we last advertised.
     rcv_adv: Seq,
     rtt: Rtt,
-    /// An ACK of this number ends the measurement that began at `rtt_at`.
+    /// Sequence number whose ACK ends the measurement that began at `rtt_at`.
     rtt_seq: Seq,
     /// Start of the RTT measurement, in microseconds. During zero-window probing it is the time of
     /// the peer's last answer. While the application waits for room with nothing in flight, it is
@@ -266,37 +271,36 @@ pub(crate) struct Tcb {
     /// Time of the next event, in milliseconds.
     pub(crate) deadline: u32,
     pub(crate) stream: Stream,
-    /// Index of the receive buffer, or [`NONE`].
+    /// Index of the receive buffer in its pool, or [`NONE`].
     buffer: u32,
-    /// Index of the loss recovery state, or [`NONE`] while nothing is lost or out of order.
+    /// Index of the loss recovery state in its pool, or [`NONE`] while nothing is lost or out of
+    /// order.
     recovery: u32,
     /// The peer's latest timestamp (RFC 7323's `TS.Recent`).
     ts_recent: u32,
     /// Offset of our timestamps from the clock's milliseconds.
     ts_offset: u32,
-    /// After a reduction for ECE, further ECE has no effect until an ACK exceeds this number.
+    /// SND.NXT at the last reduction for ECE; until an ACK exceeds this number, ECE has no effect.
     cwr_high: Seq,
-    /// Time at which the pacing rate allows more data, in microseconds.
+    /// Earliest time at which the pacing rate allows more data, in microseconds.
     paced_until: u32,
 }
 
 impl Tcb {
-    /// Bytes that were sent and are not acknowledged, including lost bytes. A FIN counts as one
-    /// byte.
+    /// Number of bytes sent but not acknowledged, including lost bytes. A FIN counts as one byte.
     #[inline(always)]
     fn flight(&self) -> u32 {
         self.snd_nxt.since(self.snd_una)
     }
 
-    /// Sequence number after everything to be sent: the written data, and the FIN if the
-    /// application has closed.
+    /// Sequence number after the written data, and after the FIN if the application has closed.
     #[inline(always)]
     fn limit(&self) -> Seq {
         self.stream.end() + u32::from(self.flags.intersects(Flags::CLOSE))
     }
 
-    /// The retransmission timeout in milliseconds. `min_rto_ms` is its minimum before
-    /// doubling.
+    /// The retransmission timeout in milliseconds. `min_rto_ms` is its minimum before it is
+    /// doubled.
     #[inline(always)]
     fn rto(&self, min_rto_ms: u32) -> u32 {
         let after_loss = self.flags.intersects(Flags::SYN_ACK_RETRANSMITTED);
@@ -319,13 +323,13 @@ impl Tcb {
         self.deadline_kind == DeadlineKind::ZeroWindow
     }
 
-    /// Ends zero-window probing. The time of the deadline stays the same.
+    /// Ends zero-window probing, without changing the time of the deadline.
     fn stop_probing(&mut self) {
         self.deadline_kind = DeadlineKind::Retransmit;
         (self.retries, self.backoff) = (0, 0);
     }
 
-    /// Our port and the peer's.
+    /// Our port and the peer's port.
     #[inline(always)]
     pub(crate) fn ports(&self) -> (u16, u16) {
         (self.own_port, self.peer_port)
@@ -359,7 +363,7 @@ impl Tcb {
         now.millis.wrapping_add(self.ts_offset)
     }
 
-    /// Control bits of every segment (RFC 3168, section 6.1).
+    /// Control bits that every segment carries: ACK, and ECE if it is due (RFC 3168, section 6.1).
     #[inline(always)]
     fn control(&self) -> Control {
         if self.flags.intersects(Flags::SEND_ECE) {
@@ -369,7 +373,7 @@ impl Tcb {
         }
     }
 
-    /// Takes the RTT sample of the timed segment, in microseconds.
+    /// Ends the measurement of the timed segment, and returns its RTT in microseconds.
     #[inline(always)]
     fn end_timing(&mut self, now: Moment) -> u32 {
         self.flags -= Flags::TIMING;
@@ -379,8 +383,9 @@ impl Tcb {
         rtt
     }
 
-    /// Returns the kind of the next deadline for data in flight, and its delay in milliseconds. It
-    /// is a tail loss probe if the flight `is_in_order`, otherwise a retransmission.
+    /// Returns the kind of the next deadline for data in flight, and its delay in milliseconds. If
+    /// the flight `is_in_order`, the deadline is for a tail loss probe, otherwise for a
+    /// retransmission.
     #[inline(always)]
     fn timeout(&self, is_in_order: bool, min_rto_ms: u32) -> (DeadlineKind, u32) {
         let rto = self.rto(min_rto_ms);
@@ -391,7 +396,7 @@ impl Tcb {
         if !self.negotiated.sack() || !is_measured || self.backoff > 0 || !is_in_order {
             return (DeadlineKind::Retransmit, rto);
         }
-        // RFC 8985, section 7.2.
+        // The probe follows after two round trips (RFC 8985, section 7.2).
         let mut probe = (self.rtt.smoothed() / 500).max(MIN_PROBE_MS);
         if self.flight() <= u32::from(self.mss) {
             probe += MAX_ACK_DELAY_MS;
@@ -449,8 +454,8 @@ impl Tcb {
         Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
     }
 
-    /// Measures the round trip with an ACK of new data. Returns microseconds, or 0 if the ACK gives
-    /// no sample.
+    /// Measures the round trip with an ACK of new data. Returns microseconds, or 0 if the ACK
+    /// yields no sample.
     #[inline(always)]
     fn measure(&mut self, segment: Segment, now: Moment) -> u32 {
         if self.flags.intersects(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
@@ -466,7 +471,8 @@ impl Tcb {
         }
     }
 
-    /// Measures the round trip with SACK blocks. A timestamp echo is not valid for SACKed data.
+    /// Measures the round trip with SACK blocks, because a timestamp echo is not valid for SACKed
+    /// data.
     fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
         let timed = self.rtt_seq;
         let mut blocks = sack.iter();
@@ -478,7 +484,7 @@ impl Tcb {
         0
     }
 
-    /// Measures the round trip with a timestamp echo. Returns microseconds, or 0 if the echo gives
+    /// Measures the round trip with a timestamp echo. Returns microseconds, or 0 if the echo yields
     /// no sample.
     ///
     /// One result is up to a millisecond too long; the minimum of several results is nearly exact.
@@ -504,14 +510,15 @@ impl Tcb {
             && !segment.control.has(Control::FIN)
     }
 
-    /// Microseconds until the data sent so far no longer exceeds the pacing rate.
+    /// Time in microseconds until the data sent so far no longer exceeds the pacing rate.
     fn pacing_debt(&self, now: Moment) -> u32 {
         let ahead = self.paced_until.wrapping_sub(now.micros);
         // A larger value is a wrapped negative difference: `paced_until` has passed.
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
     }
 
-    /// Whole milliseconds until the pacing budget is positive again; `None` if it already is.
+    /// Whole milliseconds until the pacing budget is positive again; `None` if the budget is
+    /// positive now.
     #[cold]
     fn pacing_delay(&self, now: Moment) -> Option<u32> {
         let pause = self.pacing_debt(now) / PACING_TICK;
@@ -534,19 +541,19 @@ enum SegmentKind {
     MtuProbe,
 }
 
-/// A segment, or a run of segments, to be sent.
+/// A segment, or a run of segments, that the connection has chosen to send next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     kind: SegmentKind,
     pub(crate) header: Header,
     pub(crate) ecn: Ecn,
-    /// Rest of the stream entry, from the segment's first byte on.
+    /// Remaining part of the stream entry, from the segment's first byte.
     pub(crate) slice: Slice,
-    /// Bytes of data; 0 for a FIN alone.
+    /// Length of the data in bytes; 0 for a FIN without data.
     pub(crate) len: u32,
     /// Number of the prepared segment with this data, if there is one.
     pub(crate) prepared: Option<u32>,
-    /// Whether the plan is for more than one segment.
+    /// Whether this is a run of more than one segment.
     pub(crate) is_run: bool,
 }
 
@@ -577,7 +584,8 @@ impl Plan {
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamSegment {
     slice: Slice,
-    /// Bytes up to the next segment boundary of the class, or up to the end of the stream entry.
+    /// Number of bytes up to the next segment boundary of the class, or up to the end of the stream
+    /// entry.
     len: u32,
     /// Number of the prepared segment with this data, if there is one.
     prepared: Option<u32>,
@@ -602,8 +610,8 @@ impl StreamSegment {
         })
     }
 
-    /// Sequence numbers that the segment at `seq` takes: its bytes of data, or 1 for the
-    /// FIN.
+    /// Number of sequence numbers that the segment at `seq` occupies: its bytes of data, or 1 for
+    /// the FIN.
     fn segment_len(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
         Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
     }
@@ -611,7 +619,8 @@ impl StreamSegment {
     /// Length in bytes of the run of segments that begins here. It is at most `usable`, and at most
     /// `max_len`, the limit of one packet.
     ///
-    /// Returns 0 if the run would have only one segment, or would not match the prepared segments.
+    /// Returns 0 if the run would consist of only one segment, or would not match the prepared
+    /// segments.
     #[inline(always)]
     fn run(&self, mss: u32, usable: u32, max_len: u32) -> u32 {
         let left = self.slice.len;

@@ -1,20 +1,21 @@
-//! Finds names that probably lack their final dot. Such a name has the origin appended (RFC 1035,
-//! section 5.1).
+//! Finds names whose final dot was probably forgotten. Without the dot, the origin is appended to a
+//! name (RFC 1035, section 5.1).
 
 use crate::name::{self, Shown};
 use crate::report::Report;
 use crate::rtype::{self, DNAME, PTR, SRV};
 use crate::zone::{NameRef, RrsetRef, Zone};
 
-/// Top-level domains that hardly any zone has as names within it.
+/// Top-level domains that hardly any zone uses as labels of its own names, so a name such as
+/// `x.com.example.org` is suspicious.
 const TOP_LEVEL: [&[u8]; 9] = [
     b"com", b"net", b"org", b"edu", b"gov", b"mil", b"int", b"info", b"arpa",
 ];
 /// `arpa.`, which contains the reverse zones.
 const ARPA: &[u8] = b"\x04arpa\0";
 
-/// Warns of an owner, or a name in the data of its records, that probably lacks its final dot.
-/// Warns once per RRset.
+/// Warns if the final dot of the owner, or of a name in its records' data, was probably forgotten.
+/// Warns at most once per RRset.
 pub(super) fn check(name: NameRef<'_>, report: &mut Report) {
     let zone = name.zone();
     if zone.apex() == name::ROOT {
@@ -63,7 +64,7 @@ fn repeats(zone: &Zone, name: &[u8]) -> bool {
     name::is_within(&without_apex(zone, name), zone.apex())
 }
 
-/// Returns a name of the zone without the zone's name at its end.
+/// Returns `name` without the zone's name at its end, as an absolute name.
 fn without_apex(zone: &Zone, name: &[u8]) -> Vec<u8> {
     let below = name.len().saturating_sub(zone.apex().len());
     [&name[..below], name::ROOT].concat()

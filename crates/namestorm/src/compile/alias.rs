@@ -1,5 +1,5 @@
-//! Answers of aliases: chains of CNAME and DNAME records, followed through all our zones (RFC 1034,
-//! section 4.3.2, step 3a).
+//! Prepares the answers of aliases. Chains of CNAME and DNAME records are followed through all our
+//! zones (RFC 1034, section 4.3.2, step 3a).
 
 use super::{Compiler, NOERROR};
 use crate::answers::{Kind, Node};
@@ -15,7 +15,7 @@ const YXDOMAIN: u8 = 6;
 
 /// A chain of aliases, from its first name to its end.
 struct Chain<'z> {
-    /// The chain's CNAME and DNAME records.
+    /// The chain's CNAME and DNAME records, in the order of the answer.
     links: Vec<Link>,
     /// Number of CNAME records among the links.
     steps: usize,
@@ -32,7 +32,7 @@ struct Link {
     data: Vec<u8>,
 }
 
-/// What the chain ends with.
+/// How the chain ends.
 enum End<'z> {
     /// A name that has records but no CNAME.
     Name(NameRef<'z>),
@@ -44,24 +44,25 @@ enum End<'z> {
     /// A DNAME substitution makes the name too long.
     TooLong,
     /// The chain loops, has more than [`MAX_CHAIN`] steps, or leads to a name that we cannot answer
-    /// for. Another server may know that name, even if it is in a zone that we could not load.
+    /// for. Another server may be able to, even if the name is in a zone that we could not load.
     Open,
 }
 
 impl<'z> Compiler<'z> {
-    /// Adds the answers of an alias: its own records, the target's RRset for each type, and one
-    /// answer for all other types.
+    /// Adds the answers of an alias: one for each RRset of its own or of the target, and one for
+    /// all other types.
     pub(super) fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         node.kind = Kind::Alias;
         node.any = self.own_answers(name)?;
         let owner = name.owner();
         let chain = self.follow(name);
-        // At a zone cut, DS belongs to the parent zone (RFC 4035, section 3.1.4.1).
+        // The DS RRset at a zone cut is in the parent zone (RFC 4035, section 3.1.4.1).
         let cut = self.zones.cut_at(&chain.name);
         if let Some(cut) = cut {
             self.signer_of_target(owner, &chain, cut)?;
         } else if self.zones.is_below_broken(&chain.name) {
-            // Only the parent zone has the DS records. The client must query the target itself.
+            // The DS records are in the parent zone, which we could not load. The client must query
+            // the target separately.
             let links = self.links(owner, &chain);
             self.add(owner, DS, NOERROR, [links, 0, 0], None)?;
         }
@@ -92,7 +93,8 @@ impl<'z> Compiler<'z> {
         self.answer_behind(links, owner, &chain.name, rrset)
     }
 
-    /// Adds the answer for DS if the chain ends at a zone cut: the parent's DS records, or NODATA.
+    /// Adds the answer to a question for DS if the chain ends at a zone cut: the parent's DS
+    /// records, or NODATA.
     fn signer_of_target(
         &mut self,
         owner: &[u8],
@@ -135,7 +137,8 @@ impl<'z> Compiler<'z> {
         0
     }
 
-    /// Starts an answer for `owner` and writes the records of its chain. Returns their number.
+    /// Starts an answer for `owner` and writes the records of its chain. Returns the number of
+    /// records written.
     fn links(&mut self, owner: &[u8], chain: &Chain<'z>) -> u16 {
         self.start(owner);
         let mut count = 0;
@@ -164,7 +167,7 @@ impl<'z> Compiler<'z> {
         let mut found = Found::Name(alias);
         loop {
             match chain.step(found, alias) {
-                // A hook answers for this name, so the client must query it itself.
+                // A hook answers for this name, so the client must query the name separately.
                 Ok(()) if self.zones.hooked().of(&chain.name).itself() => return chain,
                 Ok(()) => found = self.zones.locate(&chain.name),
                 Err(end) => {
@@ -177,11 +180,11 @@ impl<'z> Compiler<'z> {
 }
 
 impl<'z> Chain<'z> {
-    /// Follows the chain by one step. `found` is what our zones have for the chain's current name;
-    /// `alias` is the first name of the chain.
+    /// Follows the chain by one step. `found` is the result of looking up the chain's current name;
+    /// `alias` is the chain's first name.
     ///
     /// # Errors
-    /// Returns the end of the chain if it ends at this name.
+    /// Returns how the chain ends if the current name is the last one.
     fn step(&mut self, found: Found<'z>, alias: NameRef<'z>) -> Result<(), End<'z>> {
         let (ttl, target) = match found {
             Found::Name(name) | Found::Wildcard(name) if name.rrset(CNAME).is_none() => {
@@ -192,8 +195,8 @@ impl<'z> Chain<'z> {
             Found::Cut(cut) => return Err(End::Referral(cut)),
             Found::Outside | Found::Broken => return Err(End::Open),
             _ if self.steps == MAX_CHAIN => return Err(End::Open),
-            // The wildcard is the chain's first name, so the qname may match it. The chain then
-            // loops.
+            // The chain has returned to the wildcard at which it began. The qname may be the
+            // current name, so the chain may be a loop.
             Found::Wildcard(name) if name.is(alias) => return Err(End::Open),
             Found::Name(name) | Found::Wildcard(name) => {
                 let (ttl, target) = only_record(name, CNAME);
@@ -222,8 +225,9 @@ impl<'z> Chain<'z> {
         Ok(())
     }
 
-    /// Adds a DNAME record, unless the chain has it already (RFC 2181, section 5). Returns its TTL
-    /// and target. The synthesized CNAME has the same TTL (RFC 6672, section 3.1).
+    /// Adds a DNAME record, unless the chain already holds the record (RFC 2181, section 5).
+    /// Returns its TTL and target, because the synthesized CNAME has the same TTL (RFC 6672,
+    /// section 3.1).
     fn dname(&mut self, dname: NameRef<'z>) -> (u32, &'z [u8]) {
         let (ttl, to) = only_record(dname, DNAME);
         if !self.has_dname(dname.owner()) {
@@ -243,7 +247,7 @@ impl<'z> Chain<'z> {
     }
 }
 
-/// Returns TTL and data of the only record that a name has of a type.
+/// Returns the TTL and data of a name's record of a type that allows only one record per name.
 fn only_record(name: NameRef<'_>, rtype: u16) -> (u32, &[u8]) {
     let rrset = name.rrset(rtype);
     let record = rrset.and_then(|rrset| Some((rrset.ttl(), rrset.data().next()?)));

@@ -1,5 +1,5 @@
-//! Parses one entry of a master file with the `domain` crate. Rewrites its errors so that they say
-//! how to correct the entry.
+//! Parses one entry of a master file with the `domain` crate. That crate's errors are rewritten so
+//! that they say how to correct the entry.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ const DEFAULT_TTL: u32 = 3600;
 /// Maximum number of characters of an entry in an error message.
 const EXCERPT: usize = 60;
 
-/// The parser state that a restarted parser or an included file starts with.
+/// The state with which a new parser starts, either after an error or for an included file.
 pub(super) struct State {
     /// The origin in wire format.
     pub(super) origin: Option<Vec<u8>>,
@@ -28,7 +28,7 @@ pub(super) struct State {
 pub(super) enum Parsed {
     Record {
         record: Box<ScannedRecord>,
-        /// The default TTL, if the file has stated no TTL so far.
+        /// The default TTL in seconds, if it was used because the file had stated no TTL.
         ttl_taken: Option<u32>,
     },
     Include {
@@ -38,7 +38,7 @@ pub(super) enum Parsed {
     Nothing,
 }
 
-/// A parser of entries that can restart after an error.
+/// A parser of entries that continues with the next entry after an error.
 pub(super) struct EntryParser {
     zonefile: Zonefile,
     /// The TTL set by `$TTL`, in seconds.
@@ -127,8 +127,8 @@ impl EntryParser {
         }
     }
 
-    /// Replaces the parser, whose state is undefined after an error. The new one has the same
-    /// origin, TTL and owner.
+    /// Replaces the parser after an error, which leaves its state undefined. The new parser starts
+    /// with the same origin, TTL and owner.
     fn start_again(&mut self) {
         let state = self.state(None);
         let last_owner = self.last_owner.take();
@@ -179,7 +179,7 @@ fn explain(error: &inplace::Error, text: &str, rtype: Option<&str>) -> String {
     format!("{meaning}: \"{}\"", excerpt(text))
 }
 
-/// Appends the fields that the data of the type has.
+/// Appends the fields that record data of this type consists of.
 fn with_fields(meaning: &str, rtype: Option<&str>) -> String {
     let rtype = rtype.unwrap_or_default();
     match fields::of(rtype) {
@@ -188,7 +188,8 @@ fn with_fields(meaning: &str, rtype: Option<&str>) -> String {
     }
 }
 
-/// Rewrites those errors of the parser that quote a word of the entry.
+/// Rewrites a parser error that quotes a word of the entry, and appends the entry to any other
+/// error.
 fn explain_word(message: &str, text: &str) -> String {
     let meaning = match message.split_once(": ") {
         Some(("different class", classes)) => {

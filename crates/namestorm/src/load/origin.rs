@@ -1,4 +1,4 @@
-//! Finds the name of the zone in a file: from the command line, an `$ORIGIN` in the file, or the
+//! Finds the name of the zone in a file from the command line, an `$ORIGIN` in the file, or the
 //! file's name.
 
 use std::fmt;
@@ -26,7 +26,7 @@ impl FromStr for ZoneSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Text that looks like a path is a path, even if it contains `=`.
+        // Text that starts like a path is a path, even if it contains `=`.
         let is_path = text.starts_with(['/', '.']);
         let (origin, file) = match text.split_once('=') {
             Some((origin, file)) if !is_path || origin == "." => (Some(origin), file),
@@ -67,7 +67,7 @@ pub(super) fn leading_origin(text: &str) -> Option<(u32, Vec<u8>)> {
             let word = words.next()?;
             let word = word.split(';').next().unwrap_or(word);
             if word == "@" {
-                // The origin stays the same.
+                // `$ORIGIN @` does not change the origin.
                 continue;
             }
             return Some((entry.line, name::parse(word)?));

@@ -1,4 +1,4 @@
-//! Reads master files. Reading always ends, whatever the path leads to.
+//! Reads master files, without blocking on a FIFO or reading from a device endlessly.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 /// Maximum size of a master file, in bytes.
 const MAX_FILE: u64 = u32::MAX as u64;
-/// The byte order mark that some editors put before UTF-8 text.
+/// The byte order mark that some editors write at the start of UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Reads a master file. Refuses FIFOs and devices instead of waiting for them.
@@ -51,7 +51,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("it is larger than 4 GiB".into());
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    // The file may grow during the read.
+    // The size was checked, but the file may grow while it is read.
     let mut file = file.take(MAX_FILE + 1);
     match file.read_to_end(&mut bytes).map_err(shown)? as u64 {
         len if len > MAX_FILE => Err("it is larger than 4 GiB".into()),

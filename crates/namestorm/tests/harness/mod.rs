@@ -28,12 +28,12 @@ pub(crate) fn prepare(zones: &[(&str, &str)], form: Form) -> Arc<Answers> {
     prepare_beside(zones, &[], form)
 }
 
-/// Prepares the answers of zones, each given as (origin, text), and of broken zones.
+/// Like [`prepare`]. The zones named in `broken` could not be loaded.
 pub(crate) fn prepare_beside(zones: &[(&str, &str)], broken: &[&str], form: Form) -> Arc<Answers> {
     prepare_hooked(zones, broken, &[], form)
 }
 
-/// Like [`prepare_beside`], with names that a hook answers for.
+/// Like [`prepare_beside`], with names registered for a hook.
 pub(crate) fn prepare_hooked(
     zones: &[(&str, &str)],
     broken: &[&str],
@@ -57,7 +57,7 @@ pub(crate) fn prepare_hooked(
     Arc::new(compile(&zones, form, [1, 2, 3, 4], &mut |_| {}).unwrap())
 }
 
-/// A server with its port, and the client's end of the link.
+/// A test client, the server under test, and the port to which the server sends its frames.
 pub(crate) struct Client<H: Hook = NoHook> {
     pub(crate) server: Server<H>,
     pub(crate) sink: Sink,
@@ -88,7 +88,7 @@ impl<H: Hook> Client<H> {
         Self { server, sink, v6 }
     }
 
-    /// Sends a query in a datagram. Returns the payload of the reply, if there is one.
+    /// Sends a query in a datagram. Returns the payload of the reply, if any.
     pub(crate) fn ask(&mut self, query: &[u8]) -> Option<Vec<u8>> {
         let reply = self.handle(&datagram(self.v6, query))?;
         Some(payload(self.v6, &reply))
@@ -114,7 +114,7 @@ pub(crate) fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
     route(v6).datagram(payload)
 }
 
-/// Returns the payload of a datagram from the server. Checks all headers and checksums.
+/// Checks all headers and checksums of a datagram from the server, and returns the payload.
 pub(crate) fn payload(v6: bool, frame: &[u8]) -> Vec<u8> {
     let packet = read(frame).unwrap();
     assert_eq!(packet.route, route(v6).back());
@@ -129,9 +129,9 @@ pub(crate) struct Query {
     pub(crate) name: Vec<u8>,
     pub(crate) qtype: u16,
     pub(crate) qclass: u16,
-    /// UDP size, version and flags of an OPT record.
+    /// UDP size, version and flags of the OPT record, if the query has one.
     pub(crate) edns: Option<(u16, u8, u16)>,
-    /// The authority section holds an SOA record, as in an IXFR query.
+    /// Whether the authority section holds an SOA record, as in an IXFR query.
     pub(crate) has_soa: bool,
 }
 
@@ -160,7 +160,8 @@ impl Query {
         bytes.extend(self.qtype.to_be_bytes());
         bytes.extend(self.qclass.to_be_bytes());
         if self.has_soa {
-            // Owner, type, class, TTL, length, two root names, and five numbers.
+            // An SOA record: owner, type, class, TTL and data length, then two root names and five
+            // numbers.
             bytes.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
             bytes.extend([0; 20]);
         }

@@ -281,9 +281,9 @@ fn hints(
     }
     lines.push((
         "this host",
-        "programs on this host cannot connect to these addresses (\"connection refused\"), because \
-         packets to the host's own addresses never pass an interface; for local clients use \
-         --device auto"
+        "programs on this host cannot reach these addresses (TCP: \"connection refused\"; UDP: no \
+         answer), because packets to the host's own addresses never pass an interface; for local \
+         clients use --device auto"
             .to_owned(),
     ));
 }

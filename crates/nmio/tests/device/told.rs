@@ -23,7 +23,9 @@ fn open(own: &[&str]) -> Interface {
 fn in_shared_mode_the_summary_advises_local_clients() {
     let _rig = Rig::new(1);
     let interface = open(&[]);
-    assert!(line(interface.summary(), "this host").contains("--device auto"));
+    let said = line(interface.summary(), "this host");
+    assert!(said.contains("--device auto"), "{said}");
+    assert!(said.contains("UDP: no answer"), "{said}");
     assert!(told(&interface, "warning").is_empty());
     drop(interface);
     assert!(told(&open(&["10.9.0.9/24"]), "this host").is_empty());

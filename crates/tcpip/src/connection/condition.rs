@@ -1,4 +1,4 @@
-//! Phase of loss recovery.
+//! Phases of loss recovery.
 
 /// Phase of a connection's loss recovery, as in Linux's `tcp_ca_state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -10,6 +10,6 @@ pub enum Condition {
     Disorder,
     /// Fast recovery: a segment was lost, and the congestion window is being reduced.
     Recovery,
-    /// Recovery after a timeout: the whole flight is retransmitted in slow start.
+    /// Recovery after a timeout: all unacknowledged data is retransmitted in slow start.
     Loss,
 }

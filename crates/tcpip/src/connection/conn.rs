@@ -1,4 +1,4 @@
-//! A connection that is being processed, and the TCP rules for it.
+//! A connection that is being processed, and the rules of TCP that it follows.
 
 mod acks;
 mod closing;
@@ -53,12 +53,12 @@ struct Settings {
     time_wait_ms: u32,
     fin_wait_ms: u32,
     idle_ms: u32,
-    /// `u32::MAX` means no timeout.
+    /// The user timeout; `u32::MAX` disables it.
     user_timeout_ms: u32,
-    /// Longest interval between zero-window probes, so that several fit into the user
+    /// Maximum interval between zero-window probes, short enough that several fit into the user
     /// timeout.
     max_probe_interval_ms: u32,
-    /// Idle time until the first action: a keep-alive, or closing.
+    /// Idle time until the first action: a keep-alive, or closing of our side.
     first_idle_ms: u32,
     min_rto_ms: u32,
 }
@@ -69,24 +69,26 @@ pub(crate) struct Context<C> {
     settings: Settings,
     pub(crate) counters: Counters,
     pub(crate) own_mss: OwnMss,
-    /// Pool slots that each client address holds.
+    /// Number of pool slots that each client address holds.
     pub(crate) peers: Peers,
     /// Lists of the stream entries that do not fit into the TCBs.
     pub(crate) lists: Lists,
     pub(crate) buffers: LendingPool<Buffer>,
-    /// Size of each receive buffer in bytes; also the window of a connection without a buffer.
+    /// Size of each receive buffer in bytes, which a connection without a buffer advertises as its
+    /// window.
     buffer_len: usize,
     recoveries: Recoveries<C>,
     /// Shift of our windows, if they are scaled (RFC 7323, section 2.3).
     window_scale: u8,
     /// Duplicate bytes of the current segment, reported with its ACK (DSACK, RFC 2883).
     pub(crate) dsack: Option<Block>,
-    /// Class that the current connection no longer uses, because its segment size has changed.
+    /// Class of prepared segments that the current connection no longer uses, because its segment
+    /// size has changed.
     old_class: Option<u8>,
 }
 
 impl Tcb {
-    /// Shift of our windows; 0 if they are not scaled.
+    /// Shift by which our windows are scaled; 0 if they are not scaled.
     #[inline(always)]
     fn own_scale<C>(&self, cx: &Context<C>) -> u32 {
         if self.negotiated.scaled() {
@@ -96,7 +98,7 @@ impl Tcb {
         }
     }
 
-    /// Bytes that the receive buffer has room for.
+    /// Free space in the receive buffer, in bytes.
     #[inline(always)]
     fn space<C>(&self, cx: &Context<C>) -> usize {
         if self.buffer == NONE {
@@ -124,7 +126,7 @@ impl Tcb {
     }
 
     /// Scales a window for the header, rounded up. If earlier rounding has made the window larger
-    /// than the space, only the space is rounded up.
+    /// than the free space, only the free space is rounded up.
     #[cold]
     fn scale_window<C>(&self, cx: &Context<C>, window: u32, scale: u32) -> u32 {
         let space = self.space(cx) as u32;
@@ -136,7 +138,7 @@ impl Tcb {
     }
 }
 
-/// Values of [`Info`] that are not in the TCB.
+/// Values of [`Info`] that are not stored in the TCB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendInfo {
     cwnd: u32,
@@ -164,7 +166,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Loss recovery state, if something is lost or out of order.
+    /// The loss recovery state, if data is or recently was lost or out of order.
     #[inline(always)]
     fn recovery(&self) -> Option<&Recovery<C>> {
         match self.tcb.recovery {
@@ -196,7 +198,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Whether nothing in flight is known to be lost or out of order.
+    /// Whether no data in flight is known to be lost or out of order.
     #[inline(always)]
     fn is_in_order(&self) -> bool {
         self.recovery().is_none_or(Recovery::is_in_order)
@@ -217,8 +219,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     }
 
     /// The window to advertise now as the header's field (RFC 7323, section 2.3). The window is
-    /// rounded up, so the right edge may move back by less than one unit of the scale (section
-    /// 2.4).
+    /// rounded up, so its right edge may later move back by less than one unit of the scale
+    /// (section 2.4).
     #[inline(always)]
     fn window_field(&self) -> u16 {
         let window = self.tcb.window_to_advertise(self.cx);
@@ -229,8 +231,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         field.min(u32::from(u16::MAX)) as u16
     }
 
-    /// Plans a segment of at most `max_len` bytes that begins at `seq`, or the FIN at the end of
-    /// the data. The segment's timestamp lies `backdating` milliseconds in the past.
+    /// Returns a segment of at most `max_len` bytes that begins at `seq`, or the FIN if `seq` is
+    /// the end of the data. The segment's timestamp lies `backdating` milliseconds in the past.
     fn plan(
         &self,
         kind: SegmentKind,
@@ -266,7 +268,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         Plan {
             kind,
             header,
-            // RFC 3168, section 6.1.5: retransmissions are not ECN-capable.
+            // Retransmissions must not be marked as ECN-capable (RFC 3168, section 6.1.5).
             ecn: Ecn::NotEct,
             slice: segment.slice,
             len,
@@ -275,8 +277,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Records that a segment with this window field was sent. It also acknowledges all received
-    /// data.
+    /// Records that a segment with this window field was sent. The segment acknowledges all
+    /// received data, so no ACK is pending any more.
     #[inline(always)]
     fn has_advertised(&mut self, window: u16) {
         let window = u32::from(window) << self.tcb.own_scale(self.cx);
@@ -284,7 +286,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.tcb.flags -= Flags::ACK_PENDING;
     }
 
-    /// Releases the receive buffer and its data, if there is one.
+    /// Releases the receive buffer with its data, if the connection has one.
     fn release_buffer(&mut self) {
         let buffer = std::mem::replace(&mut self.tcb.buffer, NONE);
         if buffer != NONE {
@@ -292,7 +294,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Takes recovery state from the pool, unless the connection has one.
+    /// Returns the index of the recovery state, and takes one from the pool if the connection has
+    /// none.
     fn begin_recovery(&mut self) -> u32 {
         if self.tcb.recovery == NONE {
             self.tcb.recovery = self.cx.recoveries.take(self.tcb.snd_una);
@@ -301,6 +304,6 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     }
 }
 
-// Four cache lines with the default congestion control.
+// A record fits into four cache lines with the default congestion control.
 const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
 const _: () = assert!(size_of::<Record<crate::Bbr>>() <= 320);

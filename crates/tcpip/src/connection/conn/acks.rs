@@ -1,4 +1,4 @@
-//! Processing of a valid segment's ACK field: acknowledged data, and the peer's window.
+//! Processing of the ACK field and the window field of a valid segment.
 
 use eth::Link;
 use ip::Ecn;
@@ -11,7 +11,7 @@ use crate::stream::Source;
 use crate::wire::{Block, Control, Segment};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes a segment that has passed the checks, except for its data and FIN.
+    /// Processes a segment that has passed the checks, but not its data and FIN.
     ///
     /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn` is
     /// only called if both sides use ECN.
@@ -48,8 +48,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             return;
         }
         self.cx.counters.echoed += 1;
-        // The congestion window is reduced once per flight, and not if a loss has already reduced
-        // it.
+        // The congestion window is reduced once per window of data, and not if a loss has already
+        // reduced it.
         let (condition, ..) = self.recovery().map_or_else(Default::default, |recovery| {
             recovery.summary(self.congestion)
         });
@@ -80,7 +80,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         if acked == 0 {
             if self.tcb.deadline_kind == DeadlineKind::KeepAlive {
-                // The peer has answered.
+                // The ACK shows that the peer is alive.
                 self.tcb.retries = 0;
             }
             if !sack.is_empty() || self.tcb.is_duplicate(segment) {
@@ -107,7 +107,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.snd_una = segment.ack;
         tcb.retries = 0;
         let rtt = tcb.measure(segment, now);
-        // RFC 3168, section 6.1.2: an ACK with ECE does not open the window.
+        // An ACK with ECE does not open the congestion window (RFC 3168, section 6.1.2).
         if !segment.control.has(Control::ECE) || !tcb.negotiated.ecn() {
             let event = tcb.event(in_flight, rtt, now);
             self.congestion.on_ack(acked, &event);
@@ -116,8 +116,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Updates SND.WND, unless a newer segment has already updated it.
     ///
-    /// RFC 9293's comparison with SND.WL2 is always true here, because older ACKs were filtered out
-    /// before.
+    /// RFC 9293's comparison with SND.WL2 is always true here, because older ACKs have already been
+    /// filtered out.
     #[inline(always)]
     fn update_window(&mut self, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -130,7 +130,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             }
         }
         if tcb.probes_window() {
-            // The peer has answered (RFC 6429, section 3).
+            // A peer that answers probes is alive, even if its window stays closed (RFC 6429,
+            // section 3).
             tcb.retries = 0;
             tcb.rtt_at = now.micros;
             self.reborrow()
@@ -138,7 +139,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Processes an answer to a zero-window probe; `is_open` tells whether the window is open now.
+    /// Processes an answer to a zero-window probe; `is_open` tells whether the peer's window is now
+    /// open.
     #[cold]
     fn end_probing(mut self, is_open: bool, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -151,8 +153,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             match tcb.flight() {
                 // All data within the old window has arrived.
                 0 => tcb.backoff = 0,
-                // The byte of a probe is retransmitted together with the data after it, if a
-                // segment fits.
+                // If a whole segment fits, the byte of the probe is sent again together with the
+                // data after it.
                 1 if tcb.recovery == NONE => {
                     let next = StreamSegment::at(tcb, tcb.snd_una, &self.cx.lists);
                     if next.is_none_or(|segment| tcb.fits_window(&segment)) {
@@ -176,17 +178,17 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Whether the peer's window allows the segment at SND.UNA if nothing is in flight; see
+    /// Whether the peer's window would allow the segment at SND.UNA if nothing were in flight; see
     /// [`bytes_to_send`](Self::bytes_to_send).
     fn fits_window(&self, segment: &StreamSegment) -> bool {
         segment.len <= self.snd_wnd || !self.flags.intersects(Flags::LARGE_WINDOW)
     }
 }
 
-/// Updates the return path and the peer's timestamp.
+/// Updates the link address of the peer, and its latest timestamp.
 ///
-/// The link address changes if another router takes over. Everything up to RCV.NXT was
-/// acknowledged, so RFC 7323, section 4.3, lets the timestamp advance.
+/// The link address changes if another router takes over. The timestamp may advance because
+/// everything up to RCV.NXT has been acknowledged (RFC 7323, section 4.3).
 #[inline(always)]
 fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
     // Our own link address never changes, so it is not compared.

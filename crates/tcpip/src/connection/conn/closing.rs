@@ -27,8 +27,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         false
     }
 
-    /// Checks whether our FIN is acknowledged, and changes the state accordingly. Called after the
-    /// application has closed.
+    /// Checks whether our FIN is acknowledged, and changes the state accordingly. Called only after
+    /// the application has closed.
     #[cold]
     pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
         let tcb = &mut *self.tcb;
@@ -51,8 +51,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Returns whether to tell the application now that the peer has closed. The application first
-    /// gets all data received before the FIN.
+    /// Returns whether the application must now be told that the peer has closed, which happens
+    /// after it has received all data before the FIN.
     pub(crate) fn takes_half_close(&mut self) -> bool {
         let flags = &mut self.tcb.flags;
         if !flags.intersects(Flags::HALF_CLOSE) || flags.intersects(Flags::WANTS_ROOM) {

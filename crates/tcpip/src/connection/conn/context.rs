@@ -44,17 +44,18 @@ impl Settings {
 }
 
 impl<C> Context<C> {
-    /// Bytes of the tables that [`new`](Self::new) reserves for `connections` connections.
+    /// Size in bytes of the tables that [`new`](Self::new) reserves for `connections` connections.
     pub(crate) fn reserved_bytes(connections: u32) -> usize {
-        // Each connection can have a recovery, which needs a place on the free list.
+        // Each connection can have a recovery, whose index (a `u32`) must fit on the list of free
+        // recoveries.
         let each = size_of::<Recovery<C>>() + size_of::<u32>();
         connections as usize * each + Peers::bytes(connections)
     }
 }
 
 impl<C: CongestionControl> Context<C> {
-    /// Creates the state for a stack on a port that takes packets of `mtu` bytes. `config` must be
-    /// [clamped](Config::clamped).
+    /// Creates the state for a stack on a port that accepts packets of up to `mtu` bytes. `config`
+    /// must be [clamped](Config::clamped).
     pub(crate) fn new(config: &Config, mtu: usize) -> Self {
         let connections = config.max_connections;
         let [boards, large_boards] = Recoveries::<C>::larger_boards(connections);

@@ -38,7 +38,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         (header, options)
     }
 
-    /// Records that the port has taken a segment without data.
+    /// Records that the port has accepted a segment without data.
     #[inline(always)]
     pub(crate) fn has_sent_control(&mut self, segment: ControlSegment, header: &Header) {
         match segment {
@@ -58,7 +58,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Returns the header and options of an ACK without data. If both sides use SACK, the options
-    /// may have SACK blocks.
+    /// may contain SACK blocks.
     #[inline(always)]
     fn acknowledgement(&mut self, now: Moment) -> (Header, Written) {
         let tcb = &*self.tcb;
@@ -78,15 +78,15 @@ impl<C: CongestionControl> Conn<'_, C> {
         (header, options)
     }
 
-    /// Whether the peer lacks some of the written data, or the application waits to write
+    /// Whether the peer has not acknowledged all written data, or the application waits to write
     /// more.
     fn is_incomplete(&self) -> bool {
         let tcb = &*self.tcb;
         tcb.snd_una.before(tcb.stream.end()) || tcb.flags.intersects(Flags::WANTS_ROOM)
     }
 
-    /// Returns the last segment to send when the stack shuts down: a FIN if the peer has all data,
-    /// otherwise a RST. `None` if the peer has our FIN.
+    /// Returns the last segment to send when the stack shuts down: a FIN if the peer has
+    /// acknowledged all data, otherwise a RST. `None` if the peer has acknowledged our FIN.
     pub(crate) fn closing_segment(&self) -> Option<ControlSegment> {
         let tcb = &*self.tcb;
         let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
@@ -120,8 +120,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 
 impl Tcb {
     /// Sequence number for a RST: the one after all data that the peer may have received, so that
-    /// the RST is in order. A zero-window probe does not count, because the peer has most likely
-    /// dropped it.
+    /// the RST is in order. The byte of a zero-window probe does not count, because the peer has
+    /// most likely dropped it.
     fn reset_at(&self) -> Seq {
         if self.probes_window() {
             self.snd_una
@@ -130,7 +130,7 @@ impl Tcb {
         }
     }
 
-    /// Returns the SYN-ACK of a half-open connection, with our MSS and the options that the SYN has
+    /// Returns the SYN-ACK of a half-open connection, with our MSS and the options that the SYN
     /// offered.
     pub(crate) fn syn_ack<C>(&self, cx: &Context<C>, now: Moment) -> (Header, Written) {
         let family = Family::of(&self.path.addresses);

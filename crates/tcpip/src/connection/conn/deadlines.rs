@@ -1,4 +1,4 @@
-//! Deadlines of a connection.
+//! Deadlines of a connection, and what happens when they expire.
 
 use super::{Conn, DeadlineKind, Flags, State, Tcb};
 use crate::clock::Moment;
@@ -7,17 +7,17 @@ use crate::connection::Plan;
 use crate::connection::SegmentKind;
 use crate::outcome::Expiry;
 
-/// First delay in milliseconds until an application that waits for room is called again.
+/// Initial delay in milliseconds until an application that waits for room is called again.
 ///
-/// The delay applies if no ACK in flight would trigger that call. Each further delay equals the
-/// time waited so far, up to a second, so that many waiting applications cost little.
+/// The delay applies if no ACK in flight would trigger that call. Each later delay equals the time
+/// waited so far, up to a second, so that many waiting applications cost little.
 const ROOM_RETRY_MS: u32 = 20;
 const MAX_ROOM_RETRY_MS: u32 = 1_000;
-/// Longest wait for room, in milliseconds. The microsecond clock that measures the wait wraps soon
-/// after.
+/// Maximum wait for room in milliseconds, because the microsecond clock that measures the wait
+/// wraps soon afterwards.
 const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
-/// Longest time that a peer with a zero window may stay silent, in milliseconds. The microsecond
-/// clock that measures this time wraps soon after.
+/// Maximum time in milliseconds for which a peer with a zero window may stay silent. The
+/// microsecond clock that measures this time wraps soon afterwards.
 const MAX_PERSIST_MS: u32 = 3_600_000;
 
 impl<C: CongestionControl> Conn<'_, C> {
@@ -55,14 +55,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.backoff += 1;
         tcb.flags |= Flags::SYN_ACK_RETRANSMITTED;
         tcb.flags -= Flags::TIMING;
-        // RFC 6298, 5.7, raises the initial timeout only for data, not for the SYN-ACK.
+        // RFC 6298, 5.7, raises the timeout to three seconds only for data, not for the SYN-ACK.
         let min_rto = self.cx.settings.min_rto_ms;
         let rto = tcb.rtt.timeout(tcb.backoff, false, min_rto);
         tcb.arm(DeadlineKind::Handshake, rto, now);
         Expiry::SynAck
     }
 
-    /// Starts probing a window that became zero with data in flight.
+    /// Starts probing a window that the peer has closed while data was in flight.
     fn begin_zero_window(&mut self, now: Moment) -> Expiry {
         self.tcb.flags -= Flags::TIMING;
         self.tcb.rtt_at = now.micros;
@@ -78,14 +78,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::ProbeWindow(self.probe_window(now))
     }
 
-    /// Plans a probe with as much data as fits into the peer's window. For a zero window, it is one
-    /// byte or the FIN.
+    /// Returns a probe with all the data that fits into the peer's window, or with one byte or the
+    /// FIN if the window is zero.
     fn probe_window(&self, now: Moment) -> Plan {
         let max_len = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
         self.plan(SegmentKind::WindowProbe, self.tcb.snd_una, max_len, 0, now)
     }
 
-    /// Plans the zero-window probe that found no room in the TX ring, if it is still needed.
+    /// Returns the zero-window probe that found no room in the TX ring, if it is still needed.
     pub(crate) fn pending_probe(&mut self, now: Moment) -> Option<Plan> {
         if !self.tcb.flags.intersects(Flags::PROBE_PENDING) {
             return None;
@@ -97,8 +97,9 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Sets the deadline to the next zero-window probe.
     ///
-    /// A probe that found no room in the TX ring is sent as soon as there is room. It does not wait
-    /// for the next interval, because intervals grow only with probes that the peer did not answer.
+    /// A probe that found no room in the TX ring is sent as soon as there is room. Such a probe
+    /// does not wait for the next interval: intervals grow only with probes that the peer did not
+    /// answer.
     pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
         if !is_sent {
             self.tcb.flags |= Flags::PROBE_PENDING;
@@ -109,7 +110,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 
-    /// Milliseconds left of the user timeout for a peer with a zero window.
+    /// Time in milliseconds until the user timeout of a peer with a zero window.
     fn persist_time_left(&self, now: Moment) -> u32 {
         let user_timeout = self.cx.settings.user_timeout_ms;
         if user_timeout == u32::MAX {
@@ -126,7 +127,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Expiry::OfferAgain;
         }
         if self.has_new() {
-            // Unsent data with nothing in flight means that the TX ring was full.
+            // If there is unsent data but nothing in flight, the TX ring was full.
             self.tcb.arm(DeadlineKind::Idle, idle, now);
             return Expiry::Transmit;
         }
@@ -135,7 +136,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         {
             return expiry;
         }
-        // The application has not closed: otherwise a FIN would be in flight.
+        // The application has not closed yet: otherwise a FIN would be in flight.
         self.close_idle(now)
     }
 
@@ -149,7 +150,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::CloseIdle
     }
 
-    /// Sends a keep-alive (RFC 1122, section 4.2.3.6). `None` when the idle timeout has
+    /// Sends a keep-alive (RFC 1122, section 4.2.3.6). Returns `None` if the idle timeout has
     /// passed.
     fn keep_alive(&mut self, now: Moment) -> Option<Expiry> {
         let settings = &self.cx.settings;
@@ -171,8 +172,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Some(Expiry::KeepAlive)
     }
 
-    /// Arms a retry for an application that waits for room, if no ACK in flight would
-    /// trigger one.
+    /// Sets a deadline to call an application that waits for room, if no ACK in flight would
+    /// trigger that call.
     pub(crate) fn wait_for_room(&mut self, now: Moment) {
         let waits = self.tcb.waits_for_room() && self.tcb.state != State::Closed;
         if waits && !self.tcb.probes_window() {
@@ -181,9 +182,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Sets the deadline after a retry for an application that waits for room.
+    /// Sets the next deadline after an application that waits for room was called again.
     ///
-    /// `rtt_at` holds the start of the wait: with nothing in flight, no segment is timed.
+    /// `rtt_at` holds the start of the wait, because no segment is timed while nothing is in
+    /// flight.
     pub(crate) fn has_offered_again(&mut self, now: Moment) -> Expiry {
         let idle = self.cx.settings.idle_ms;
         let waited = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
@@ -200,7 +202,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Whether an application waits for room with nothing in flight.
+    /// Whether the application waits for room while nothing is in flight.
     #[inline(always)]
     fn waits_for_room(&self) -> bool {
         self.flags.intersects(Flags::WANTS_ROOM) && self.flight() == 0

@@ -8,11 +8,11 @@ use crate::connection::conn::SendInfo;
 use crate::connection::{Conn, Flags, State, Tcb};
 use crate::negotiated::Negotiated;
 
-/// Statistics of a connection at one moment: see
+/// Statistics of a connection at the time of the call: see
 /// [`Connection::info`](crate::Connection::info).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// State of the connection.
+    /// State of the connection (RFC 9293, section 3.3.2).
     pub state: State,
     /// Phase of loss recovery.
     pub condition: Condition,
@@ -22,7 +22,7 @@ pub struct Info {
     pub rttvar: Duration,
     /// Minimum round-trip time; zero before the first sample.
     pub min_rtt: Duration,
-    /// Timeouts since the peer last acknowledged new data.
+    /// Number of timeouts since the peer last acknowledged new data.
     pub retries: u8,
     /// Maximum payload of a segment, in bytes.
     pub mss: u16,
@@ -30,13 +30,13 @@ pub struct Info {
     pub cwnd: u32,
     /// Slow-start threshold, in bytes; `u32::MAX` before the first loss.
     pub ssthresh: u32,
-    /// Bytes sent and not acknowledged cumulatively.
+    /// Number of bytes sent but not yet acknowledged cumulatively.
     pub unacked: u32,
-    /// Unacknowledged bytes that were acknowledged selectively.
+    /// Number of these unacknowledged bytes that were acknowledged selectively.
     pub sacked: u32,
-    /// Unacknowledged bytes that count as lost and are not retransmitted yet.
+    /// Number of unacknowledged bytes that count as lost and were not yet retransmitted.
     pub lost: u32,
-    /// Bytes written and not sent yet.
+    /// Number of bytes written but not yet sent.
     pub unsent: u32,
     /// The peer's window, in bytes.
     pub snd_wnd: u32,
@@ -44,9 +44,9 @@ pub struct Info {
     pub rcv_wnd: u32,
     /// Options that both sides agreed on in the handshake.
     pub negotiated: Negotiated,
-    /// Shift of our windows (RFC 7323); zero if windows are not scaled.
+    /// Shift by which our windows are scaled (RFC 7323); zero if windows are not scaled.
     pub own_scale: u8,
-    /// Whether segments were reordered on the path.
+    /// Whether the path has reordered segments.
     pub reordering: bool,
 }
 

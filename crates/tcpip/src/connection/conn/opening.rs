@@ -17,11 +17,11 @@ use crate::stream::Stream;
 use crate::wire::{Control, Segment, Seq, Timestamps};
 
 /// Distance from the old connection's SND.NXT to the initial sequence number of a reopened
-/// connection. It exceeds any window of ours.
+/// connection. The distance exceeds any window that we can have in flight.
 const REOPEN_DISTANCE: u32 = 1 << 17;
 
 impl<C: CongestionControl> Default for Record<C> {
-    /// A free record.
+    /// A record that is not in use.
     fn default() -> Self {
         Self {
             tcb: Tcb::default(),
@@ -31,7 +31,7 @@ impl<C: CongestionControl> Default for Record<C> {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Starts this connection half open. It waits for the third segment of the handshake.
+    /// Starts this connection half open, so that it waits for the third segment of the handshake.
     #[inline(always)]
     pub(crate) fn open(&mut self, tcb: Tcb, now: Moment) {
         *self.congestion = C::new(u32::from(tcb.mss));
@@ -42,7 +42,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Default for Tcb {
-    /// A free TCB.
+    /// A TCB that is not in use.
     fn default() -> Self {
         Self {
             path: Path {
@@ -95,7 +95,7 @@ impl Default for Tcb {
 }
 
 impl Tcb {
-    /// Sum of the addresses, ports and protocol, which is part of every checksum.
+    /// Sum of the addresses, ports and protocol, with which every TCP checksum starts.
     fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
         Sum::ZERO
             .add(path.addresses.sum())
@@ -133,7 +133,7 @@ impl Tcb {
     /// Returns a new connection in SYN-RECEIVED, which is not in the table yet.
     ///
     /// `segment` is a SYN, or the third segment of a handshake with a SYN cookie. `timestamps` are
-    /// that segment's. `mss` is the maximum payload of a segment. `iss` is our initial sequence
+    /// those of `segment`. `mss` is the maximum payload of a segment. `iss` is our initial sequence
     /// number, and `ts_offset` the offset of our timestamps from the clock's milliseconds.
     #[inline(always)]
     pub(crate) fn half_open(
@@ -146,7 +146,7 @@ impl Tcb {
         now: Moment,
     ) -> Self {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
-        // The SYN-ACK for a SYN is timed.
+        // The round trip of the SYN-ACK is measured, unless the connection starts from a cookie.
         let (irs, flags) = if segment.control.has(Control::SYN) {
             (segment.seq, Flags::TIMING)
         } else {
@@ -180,10 +180,10 @@ impl Tcb {
         }
     }
 
-    /// Returns the initial sequence number of a connection that replaces this one in TIME-WAIT. It
-    /// is beyond any window of this connection.
+    /// Returns the initial sequence number of a connection that replaces this one in TIME-WAIT.
+    /// That number lies beyond any window of this connection.
     ///
-    /// Also returns whether this connection and the SYN `segment` both have timestamps.
+    /// Also returns whether this connection and the SYN `segment` both use timestamps.
     pub(crate) fn reopens(&self, segment: Segment) -> (Seq, bool) {
         let both_stamp = self.negotiated.timestamps() && segment.timestamps.is_some();
         (self.snd_nxt + REOPEN_DISTANCE, both_stamp)

@@ -1,6 +1,6 @@
-//! Receive buffers: data that is not consumed yet, and data out of order.
+//! Receive buffers, for data that is not consumed yet or has arrived out of order.
 //!
-//! Most connections never need one, because a request arrives in one segment and is consumed
+//! Most connections never need a buffer, because a request arrives in one segment and is consumed
 //! directly from the received frame. The other connections borrow a buffer from a bounded pool
 //! while they need it.
 
@@ -12,11 +12,11 @@ use crate::pools::Lendable;
 #[cfg(test)]
 use crate::pools::LendingPool;
 
-/// Out-of-order ranges that a receive buffer can hold. Data that needs another range is dropped,
-/// and the peer retransmits it.
+/// Maximum number of out-of-order ranges in a receive buffer. Data that would need one more range
+/// is dropped, and the peer retransmits it.
 pub const MAX_RANGES: usize = 4;
 
-/// One connection's receive buffer. It begins at the first byte that is not consumed.
+/// One connection's receive buffer, which begins at the first byte that is not consumed.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
@@ -27,7 +27,7 @@ pub(crate) struct Buffer {
     /// Value of `changes` when each range last changed.
     changed: ArrayVec<u32, MAX_RANGES>,
     changes: u32,
-    /// Place of the peer's FIN, if it has arrived.
+    /// Offset of the peer's FIN in the buffer, if it has arrived.
     fin: Option<usize>,
 }
 
@@ -50,16 +50,16 @@ impl Buffer {
         self.ready == 0 && self.ranges.is_empty() && self.fin.is_none()
     }
 
-    /// Bytes that fit after the bytes in order.
+    /// Number of bytes that fit after the bytes in order.
     pub(super) fn space(&self) -> usize {
         self.bytes.len() - self.ready
     }
 
-    /// Stores `data` that begins `ahead` bytes after the bytes in order, cut off at the
+    /// Stores `data`, which begins `ahead` bytes after the bytes in order, and cuts it off at the
     /// buffer's end.
     ///
-    /// Returns how many bytes came into order; `None` if there are too many gaps and
-    /// nothing was stored.
+    /// Returns how many more bytes are now in order; `None` if nothing was stored because there are
+    /// too many gaps.
     fn insert(&mut self, ahead: usize, data: &[u8]) -> Option<usize> {
         let start = self.ready.saturating_add(ahead).min(self.bytes.len());
         let len = data.len().min(self.bytes.len() - start);
@@ -103,7 +103,8 @@ impl Buffer {
         order.into_iter().map(from_gap).collect()
     }
 
-    /// Whether `len` bytes, `ahead` bytes after the bytes in order, were received before.
+    /// Whether the `len` bytes that begin `ahead` bytes after the bytes in order have already been
+    /// received.
     fn has(&self, ahead: usize, len: usize) -> bool {
         let (start, end) = (self.ready + ahead, self.ready + ahead + len);
         let covers = |range: &(usize, usize)| range.0 <= start && end <= range.1;
@@ -120,7 +121,7 @@ impl Buffer {
         }
     }
 
-    /// Takes the FIN if everything before it has arrived.
+    /// Removes the FIN if everything before it has arrived, and returns whether it did.
     fn take_fin(&mut self) -> bool {
         let due = self.fin == Some(self.ready);
         if due {
@@ -163,7 +164,7 @@ impl Lendable for Buffer {
 
 #[cfg(test)]
 impl LendingPool<Buffer> {
-    /// Bytes of memory that the buffers own.
+    /// Memory that the buffers own, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.all().iter().map(|buffer| buffer.bytes.len()).sum()
     }

@@ -1,10 +1,11 @@
 //! Loss recovery: state and actions while segments are lost, late or out of order.
 //!
-//! Most connections never need it, so it lives in a pool beside the TCBs. A [`Recovery`] is
-//! taken at the first sign of disorder, and released when everything is in order again.
+//! Most connections never need this state, so it is stored in a pool, outside the TCBs. A
+//! [`Recovery`] is taken from the pool at the first sign of disorder, and released when everything
+//! is in order again.
 //!
-//! - If the peer uses SACK, RACK detects losses; if not, duplicate ACKs do (RFC 5681, RFC 6582).
-//!   The retransmission timeout covers all other losses.
+//! - If the peer uses SACK, RACK detects losses; otherwise duplicate ACKs reveal them (RFC 5681,
+//!   RFC 6582). The retransmission timeout covers all other losses.
 //! - Proportional rate reduction decides how much may be sent during fast recovery (RFC 6937).
 //! - Spurious retransmissions are undone (RFC 3522, RFC 5682, RFC 3708).
 
@@ -26,34 +27,34 @@ use crate::connection::{Flags, Tcb};
 use crate::counters::Counters;
 use crate::wire::{Block, Seq};
 
-/// Capacities of scoreboards, in ranges.
+/// Capacities of the three sizes of scoreboards, in ranges.
 ///
-/// SACK blocks that do not fit are ignored: the peer repeats them, or the data is
-/// retransmitted. The largest size is for a queue that overflows in slow start and drops
-/// every second segment of a window.
+/// SACK blocks that do not fit are ignored: the peer repeats them, or the data is retransmitted.
+/// The largest size is needed when a queue overflows in slow start, and drops every second segment
+/// of a window.
 const SIZES: [usize; 3] = [16, 128, 8_192];
-/// Maximum number of ranges reserved for losses in a scoreboard. Up to this limit, a quarter of its
-/// capacity is reserved, and SACK blocks may not use it.
+/// Maximum number of ranges of a scoreboard that are reserved for losses, so that SACK blocks
+/// cannot use them. Below this limit, a quarter of the capacity is reserved.
 const MAX_RESERVE: usize = 32;
 
-/// Number of partial ACKs in one recovery after which they no longer restart the retransmission
-/// timer.
+/// Number of partial ACKs in one recovery after which further ones no longer restart the
+/// retransmission timer.
 const MAX_PARTIAL_ACKS: u32 = 100;
 
-/// State of a range.
+/// State of a range of sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mark {
     /// The peer has SACKed the range.
     Sacked,
-    /// A later segment was delivered, which is known since `at`. The range may be reordered rather
-    /// than lost.
+    /// A later segment was delivered, as an ACK at time `at` has shown. The range may be reordered
+    /// rather than lost.
     Late { at: u32 },
-    /// The range counts as lost, and is not retransmitted yet.
+    /// The range counts as lost, and was not yet retransmitted.
     Lost,
     /// The range was retransmitted at time `at`, when SND.NXT was `fence`.
     Retransmitted { at: u32, fence: Seq },
-    /// The range was retransmitted, and a segment sent after that was delivered, which is known
-    /// since `at`.
+    /// The range was retransmitted, and a segment sent later was delivered, as an ACK at time `at`
+    /// has shown.
     LateRetransmit { at: u32 },
 }
 
@@ -71,7 +72,8 @@ impl Range {
     }
 }
 
-/// Sequence numbers with the same mark. `None` means that their first transmission is in flight.
+/// Consecutive sequence numbers with the same mark. `None` means that their first transmission is
+/// in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Piece {
     start: Seq,
@@ -89,16 +91,17 @@ impl Piece {
 /// within half of the sequence space.
 #[derive(Clone, Debug)]
 struct Scoreboard {
-    /// Changes happen near the ends: acknowledgement and retransmission at the front, SACK blocks
-    /// at the back. The ring never grows.
+    /// The ranges in order. A ring suits them because most changes happen near its ends:
+    /// acknowledgement and retransmission at the front, SACK blocks at the back. The ring never
+    /// grows.
     ranges: VecDeque<Range>,
-    /// Capacity in ranges.
+    /// Maximum number of ranges.
     limit: usize,
     /// Index of this scoreboard in the pool for its size.
     slot: u32,
-    /// Bytes in SACKed ranges.
+    /// Number of bytes in SACKed ranges.
     sacked: u32,
-    /// Bytes in lost ranges.
+    /// Number of bytes in lost ranges.
     lost: u32,
 }
 
@@ -155,12 +158,12 @@ impl Scoreboard {
         })
     }
 
-    /// Bytes that the peer has SACKed beyond the cumulative ACK.
+    /// Number of bytes that the peer has SACKed beyond the cumulative ACK.
     fn sacked(&self) -> u32 {
         self.sacked
     }
 
-    /// Bytes that are lost and not retransmitted yet.
+    /// Number of bytes that are lost and were not yet retransmitted.
     fn lost(&self) -> u32 {
         self.lost
     }
@@ -175,8 +178,8 @@ impl Scoreboard {
         self.pieces(start, end).next()
     }
 
-    /// Whether an ACK with `blocks` SACK blocks might not fit. Each block may divide a range, each
-    /// gap may be lost, and RACK may divide one range.
+    /// Whether the capacity might not suffice for an ACK with `blocks` SACK blocks. Each block may
+    /// divide a range, each gap may count as lost, and RACK may divide one range.
     fn is_short_of_space(&self, blocks: usize) -> bool {
         2 * (self.ranges.len() + 2 * blocks + 1) > self.open()
     }
@@ -206,61 +209,62 @@ impl Scoreboard {
         });
     }
 
-    /// Removes the marks of lost and late ranges, which are then in flight again.
+    /// Removes the marks of lost and late ranges, so that they count as in flight again.
     fn unmark_lost(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| {
             mark.filter(|mark| matches!(mark, Mark::Sacked | Mark::Retransmitted { .. }))
         });
     }
 
-    /// Forgets the SACK blocks: the peer may have discarded the data (reneging; RFC 2018,
-    /// section 8).
+    /// Removes the marks of SACKed ranges, because the peer may have discarded their data
+    /// (reneging; RFC 2018, section 8).
     fn forget_sacked(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| mark.filter(|mark| *mark != Mark::Sacked));
     }
 }
 
-/// What one ACK reports.
+/// What one ACK reports about the data in flight.
 #[derive(Clone, Copy, Default, Debug)]
 struct Delivery {
-    /// Newly delivered bytes.
+    /// Number of newly delivered bytes.
     delivered: u32,
-    /// Some delivered bytes counted as lost, but their first transmission arrived.
+    /// Whether some delivered bytes counted as lost although their first transmission has arrived.
     spurious_loss: bool,
-    /// The first transmission of some delivered bytes arrived after later data.
+    /// Whether the first transmission of some delivered bytes arrived after later data.
     reordered: bool,
-    /// Duplicate bytes that the peer reports.
+    /// Range of duplicate bytes that the peer reports.
     dsack: Option<Block>,
-    /// Delivered bytes whose retransmission cannot have arrived yet, so the original arrived.
+    /// Number of delivered bytes whose retransmission cannot have arrived yet, so that the original
+    /// must have arrived.
     early_bytes: u32,
-    /// A SACK block did not fit into the scoreboard.
+    /// Whether a SACK block did not fit into the scoreboard.
     board_full: bool,
 }
 
 /// Result of a check for late and lost segments.
 #[derive(Clone, Copy, Default, Debug)]
 struct Losses {
-    /// Bytes that newly count as lost.
+    /// Number of bytes that newly count as lost.
     lost: u32,
-    /// Some newly lost bytes were retransmissions.
+    /// Whether some of these bytes were retransmissions.
     lost_retransmission: bool,
-    /// Microseconds until the next check; `None` if nothing is late.
+    /// Time in microseconds until the next check; `None` if nothing is late.
     recheck_in: Option<u32>,
 }
 
-/// State of RACK (RFC 8985): the most recently sent segments among the delivered ones.
+/// State of RACK (RFC 8985): which of the delivered segments were sent most recently.
 #[derive(Clone, Copy, Debug)]
 struct Rack {
-    /// A delivered segment has overtaken all first transmissions before this number.
+    /// Sequence number before which all first transmissions were overtaken by a delivered segment.
     overtaken: Seq,
-    /// End of the highest data whose first transmission was delivered.
+    /// End of the data with the highest sequence number whose first transmission was delivered.
     fack: Seq,
     /// Send time and end of the latest retransmission that was delivered.
     latest_retransmit: Option<(u32, Seq)>,
-    /// Value of `overtaken` at the last check.
+    /// Value of `overtaken` at the last check for losses.
     checked: Seq,
-    /// Fence, send time and end of the earliest retransmission in flight. It may have been
-    /// delivered meanwhile.
+    /// Fence, send time and end of the earliest retransmission in flight, which may have been
+    /// delivered since.
     earliest_retransmit: Option<(Seq, u32, Seq)>,
     /// Whether any range is marked as late.
     late: bool,
@@ -278,8 +282,8 @@ impl Rack {
         }
     }
 
-    /// Forgets the latest delivered retransmission, before the clock of its send time wraps. No
-    /// retransmission may be in flight.
+    /// Forgets the latest delivered retransmission, before the clock of its send time wraps. Must
+    /// not be called while a retransmission is in flight.
     fn forget_retransmit(&mut self) {
         self.latest_retransmit = None;
     }
@@ -301,17 +305,17 @@ struct Flight {
     nxt: Seq,
     /// Maximum payload of a segment, in bytes.
     mss: u32,
-    /// Whether all written data was sent.
+    /// Whether all written data has been sent.
     all_sent: bool,
     /// Whether the peer uses SACK.
     sack: bool,
     /// Minimum RTT in microseconds; 0 before the first sample.
     min_rtt: u32,
-    /// How long an overtaken segment is presumed in flight, in microseconds.
+    /// How long an overtaken segment is still presumed to be in flight, in microseconds.
     reordering_window: u32,
-    /// Our timestamp clock.
+    /// Current value of our timestamp clock.
     ts_clock: u32,
-    /// Milliseconds by which timestamps of retransmissions are backdated.
+    /// Time in milliseconds by which timestamps of retransmissions are backdated.
     backdating: u32,
     /// Current time in microseconds.
     now: u32,
@@ -326,12 +330,12 @@ impl Flight {
 }
 
 impl Tcb {
-    /// Milliseconds by which timestamps of retransmissions are to be backdated.
+    /// Returns the time in milliseconds by which to backdate timestamps of retransmissions.
     ///
-    /// A retransmission fills a gap. From then on, the receiver discards segments with older
-    /// timestamps (PAWS: RFC 7323, section 5), including late originals. The retransmission's
-    /// timestamp is therefore as old as the oldest segment that may still be in flight. It is at
-    /// most one minimum RTT old. If it were older than the original's timestamp, the receiver would
+    /// After a retransmission has filled a gap, the receiver discards segments with older
+    /// timestamps, including late originals (PAWS: RFC 7323, section 5). The retransmission's
+    /// timestamp is therefore as old as the oldest segment that may still be in flight, but at most
+    /// one minimum RTT old. A timestamp older than that of the original would make the receiver
     /// discard the retransmission.
     fn backdating(&self) -> u32 {
         if self.flags.intersects(Flags::REORDERING) {
@@ -343,12 +347,12 @@ impl Tcb {
     }
 }
 
-/// Proportional rate reduction (RFC 6937), in bytes.
+/// State of proportional rate reduction (RFC 6937), in bytes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Prr {
     delivered: u32,
     sent: u32,
-    /// Bytes in flight when recovery began: `RecoverFS`.
+    /// Number of bytes in flight when recovery began: `RecoverFS`.
     flight: u32,
 }
 
@@ -358,7 +362,7 @@ impl Prr {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// Bytes that may be sent after an ACK of `delivered` bytes.
+    /// Number of bytes that may be sent after an ACK of `delivered` bytes.
     ///
     /// `pipe` bytes are in flight, and the window shrinks to `target`. `progress` tells whether the
     /// ACK acknowledged new data and revealed no further loss.
@@ -374,18 +378,18 @@ impl Prr {
         let allowed = if pipe > target {
             let share = u64::from(self.delivered) * u64::from(target);
             let share = share.div_ceil(u64::from(self.flight.max(1)));
-            // Only whole segments are sent.
+            // Only whole segments are sent, so the share is rounded up.
             let share = share.next_multiple_of(u64::from(mss));
             u32::try_from(share)
                 .unwrap_or(u32::MAX)
                 .saturating_sub(self.sent)
         } else {
-            // Slow start, until `target` bytes are in flight.
+            // No more than `target` bytes are in flight: slow start back to the target.
             let behind = self.delivered.saturating_sub(self.sent);
             let grown = behind.max(delivered) + if progress { mss } else { 0 };
             grown.min(target - pipe)
         };
-        // The fast retransmit itself is always allowed.
+        // The fast retransmit, the first segment of a recovery, is always allowed.
         if self.sent == 0 {
             allowed.max(mss)
         } else {
@@ -401,23 +405,23 @@ enum Phase {
     Disorder,
     /// Fast recovery: a segment was lost, and the window shrinks by proportional rate reduction.
     Recovery,
-    /// The whole flight is retransmitted in slow start, after a timeout or a change of the
+    /// All unacknowledged data is retransmitted in slow start, after a timeout or a change of the
     /// path or window.
     Loss,
 }
 
-/// Step of F-RTO, which detects a spurious timeout by the ACKs after it (RFC 5682).
+/// Step of F-RTO, which detects a spurious timeout by the ACKs that follow it (RFC 5682).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frto {
     Off,
-    /// Waits for the first ACK after the timeout.
+    /// F-RTO waits for the first ACK after the timeout.
     First,
     /// The first ACK acknowledged new data, so new data was sent. If the second ACK also
     /// acknowledges new data, the timeout was spurious.
     Second,
 }
 
-/// Evidence that a reduction was spurious.
+/// Evidence that a reduction of the congestion window was spurious.
 #[derive(Clone, Copy, Debug)]
 enum Proof {
     /// A timestamp echo of the original transmission (Eifel, RFC 3522).
@@ -460,28 +464,28 @@ struct MtuProbe {
 pub(crate) struct Recovery<C> {
     board: Scoreboard,
     phase: Phase,
-    /// SND.NXT when the phase began. An ACK of this number ends the phase.
+    /// SND.NXT at the start of the phase. An ACK of this number ends the phase.
     high_seq: Seq,
-    /// Duplicate ACKs of a peer without SACK.
+    /// Number of duplicate ACKs from a peer without SACK.
     dup_acks: u32,
     prr: Prr,
-    /// The congestion window during [`Phase::Recovery`].
+    /// The congestion window during [`Phase::Recovery`], in bytes.
     window: u32,
     rack: Rack,
-    /// Congestion control state from before a reduction that may be spurious.
+    /// Copy of the congestion control state from before a reduction that may be spurious.
     prior: Option<C>,
-    /// Our timestamp clock at the first retransmission.
+    /// Value of our timestamp clock at the first retransmission.
     first_retransmit_ts: Option<u32>,
-    /// Retransmitted bytes that no DSACK has reported.
+    /// Number of retransmitted bytes that no DSACK has reported as duplicate.
     undo_retrans: u32,
-    /// Range that contains the bytes of `undo_retrans`.
+    /// Range of sequence numbers that contains the bytes counted in `undo_retrans`.
     retransmitted: Block,
     frto: Frto,
-    /// New segments of [`Frto::Second`] that are not delivered yet.
+    /// Number of new segments sent in [`Frto::Second`] that are not delivered yet.
     new_sent: u32,
-    /// When the timed-out segment was sent, in milliseconds.
+    /// Send time of the segment that timed out, in milliseconds.
     stalled_at: u32,
-    /// Partial ACKs in this recovery.
+    /// Number of partial ACKs in this recovery.
     partial_acks: u32,
     tail_probe: Option<TailProbe>,
     mtu_probe: Option<MtuProbe>,
@@ -510,20 +514,20 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Bytes of the `flight` that have left the network: SACKed, lost, or counted by duplicate
-    /// ACKs.
+    /// Number of bytes of the `flight` that have left the network: SACKed, lost, or counted by
+    /// duplicate ACKs.
     fn left_network(&self, flight: u32, mss: u16) -> u32 {
         let duplicates = self.dup_acks.saturating_mul(mss.into());
         let counted = self.board.sacked() + self.board.lost();
         counted.saturating_add(duplicates).min(flight)
     }
 
-    /// Bytes in the network: RFC 6675's pipe.
+    /// Number of bytes in the network: the `pipe` of RFC 6675.
     fn pipe(&self, flight: u32, mss: u16) -> u32 {
         flight - self.left_network(flight, mss)
     }
 
-    /// The congestion window.
+    /// The congestion window in the current phase.
     fn window(&self, congestion: &C) -> u32 {
         match self.phase {
             Phase::Recovery => self.window,
@@ -540,7 +544,7 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Whether retransmissions go before new data.
+    /// Whether retransmissions are sent before new data.
     fn lost_goes_first(&self) -> bool {
         self.board.lost() > 0 && self.frto != Frto::Second
     }
@@ -553,16 +557,16 @@ impl<C: CongestionControl> Recovery<C> {
     /// Whether partial ACKs no longer restart the retransmission timer (RFC 6582, section
     /// 4: the impatient variant).
     ///
-    /// Without SACK each partial ACK repairs one gap. With many gaps, a timeout repairs them
-    /// faster.
+    /// Without SACK, recovery repairs one gap per partial ACK. If there are many gaps, a timeout
+    /// repairs them faster.
     fn is_impatient(&self) -> bool {
         self.phase == Phase::Recovery && self.partial_acks > MAX_PARTIAL_ACKS
     }
 
-    /// Saves the state that an undo restores.
+    /// Saves the state that an undo would restore.
     fn remember(&mut self, congestion: &C) {
         self.prior = Some(*congestion);
-        // These values stay while a retransmission is in flight, because its echo or DSACK may
+        // These values are kept while a retransmission is in flight, because its echo or DSACK may
         // still arrive.
         if !self.board.any_retransmitted() {
             self.first_retransmit_ts = None;
@@ -570,7 +574,7 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Bytes of the DSACK that duplicate a retransmission, rather than a packet that the
+    /// Number of bytes of the DSACK whose duplicate was our retransmission, not a packet that the
     /// network duplicated.
     fn spurious_bytes(&self, delivery: &Delivery) -> u32 {
         match delivery.dsack {
@@ -585,8 +589,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Returns the phase, the congestion window, the SACKed bytes, and the lost bytes that are not
-    /// retransmitted yet.
+    /// Returns the phase, the congestion window, the SACKed bytes, and the lost bytes that were not
+    /// yet retransmitted.
     #[cold]
     pub(super) fn summary(&self, congestion: &C) -> (Condition, u32, u32, u32) {
         let condition = match self.phase {
@@ -598,7 +602,7 @@ impl<C: CongestionControl> Recovery<C> {
         (condition, window, self.board.sacked(), self.board.lost())
     }
 
-    /// Whether nothing is lost or out of order. The last reduction may still be undone.
+    /// Whether nothing is lost or out of order, although the last reduction may still be undone.
     pub(crate) fn is_in_order(&self) -> bool {
         self.phase == Phase::Disorder
             && self.dup_acks == 0
@@ -611,12 +615,12 @@ impl<C: CongestionControl> Recovery<C> {
 /// The pool of recoveries, at most one for each connection.
 #[derive(Debug)]
 pub(crate) struct Recoveries<C> {
-    /// The list's capacity is reserved at the start. Each recovery allocates a scoreboard on first
-    /// use, and keeps it.
+    /// All recoveries that were ever used. The capacity is reserved at the start; each recovery
+    /// allocates a scoreboard on first use, and keeps it.
     list: Vec<Recovery<C>>,
     free: Vec<u32>,
-    /// Free scoreboards by size. One of the smallest size is free while its recovery uses a larger
-    /// one.
+    /// Free scoreboards by size. A scoreboard of the smallest size is free while its recovery uses
+    /// a larger one.
     boards: [Vec<Scoreboard>; SIZES.len()],
 }
 

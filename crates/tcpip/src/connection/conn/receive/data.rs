@@ -8,8 +8,8 @@ use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes a segment with data or a FIN. Data that is [`Offered`](Route::Offered) counts as
-    /// received.
+    /// Processes a segment with data or a FIN. Data that is [`Offered`](Route::Offered) to the
+    /// application counts as received.
     #[inline(always)]
     pub(crate) fn on_data(&mut self, segment: Segment, now: Moment) -> Route {
         let tcb = &mut *self.tcb;
@@ -33,7 +33,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         Route::Offered
     }
 
-    /// Counts data from a peer that has closed.
+    /// Counts a segment with data after the peer's FIN, which violates the protocol.
     #[cold]
     fn drop_behind_fin(self, len: u16) {
         self.cx.counters.behind_fin += u64::from(len > 0);
@@ -54,7 +54,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Releases the receive buffer if none of its data is acknowledged. Returns whether the buffer
     /// was released.
     ///
-    /// The peer still has all data of such a buffer, and retransmits it (RFC 2018, section 8).
+    /// The peer must keep such data until it is acknowledged, and retransmits it (RFC 2018, section
+    /// 8).
     pub(crate) fn give_up_buffer(&mut self) -> bool {
         let is_unread = !self.cx.buffers[self.tcb.buffer].ready().is_empty();
         if !is_unread {
@@ -63,8 +64,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         !is_unread
     }
 
-    /// Keeps the `rest` of offered data that the application has not consumed. Returns `false` if
-    /// there is no buffer; the peer must then retransmit the data.
+    /// Stores `rest`, the part of the offered data that the application has not consumed. Returns
+    /// `false` if there is no buffer; the peer must then retransmit the data.
     pub(crate) fn keep(&mut self, rest: &[u8]) -> bool {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {
@@ -72,8 +73,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.cx.counters.no_buffer += 1;
             return false;
         }
-        // The data fits, because it was within the window. A scaled window may be slightly larger
-        // than the buffer, but such a buffer is longer than any segment.
+        // The data fits because it was within the window. A scaled window may be slightly larger
+        // than the buffer, but such a buffer is larger than any segment.
         self.cx.buffers[tcb.buffer].insert(0, rest);
         true
     }
@@ -120,8 +121,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         (in_order > 0, fin)
     }
 
-    /// Takes the receive buffer's bytes, and returns them with the number of bytes in order; `None`
-    /// if there are none. If the application has closed or aborted, the data is discarded here.
+    /// Moves the bytes out of the receive buffer, and returns them with the number of bytes in
+    /// order; `None` if there are none. If the application has closed or aborted, the data is
+    /// discarded here.
     pub(crate) fn lend_bytes(&mut self) -> Option<(Box<[u8]>, usize)> {
         if self.tcb.buffer == NONE {
             return None;
@@ -136,7 +138,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         None
     }
 
-    /// Returns the bytes after `consumed` of them were consumed.
+    /// Moves the bytes back into the receive buffer after the application has consumed `consumed`
+    /// of them.
     pub(crate) fn return_bytes(&mut self, bytes: Box<[u8]>, consumed: usize) {
         self.cx.buffers[self.tcb.buffer].bytes = bytes;
         self.consume(consumed);
@@ -155,7 +158,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Ends an idle period when the peer sends data while nothing is in flight. After a long idle
+    /// Ends an idle period, when the peer sends data while nothing is in flight. After a long
     /// period the congestion window may no longer be valid.
     #[inline(always)]
     fn end_idle(&mut self, now: Moment) {
@@ -164,7 +167,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let idle_since = tcb.deadline.wrapping_sub(first_idle);
         let mut idle_for = now.millis.wrapping_sub(idle_since).cast_signed();
         if tcb.deadline_kind == DeadlineKind::KeepAlive {
-            // Each keep-alive has postponed the deadline.
+            // Each keep-alive has postponed the deadline by another interval.
             let before = first_idle.saturating_mul(tcb.backoff.into());
             idle_for = idle_for.max(i32::try_from(before).unwrap_or(i32::MAX));
             (tcb.retries, tcb.backoff) = (0, 0);
@@ -177,7 +180,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.arm(DeadlineKind::Idle, first_idle, now);
     }
 
-    /// Makes an ACK pending if the window has opened, because the peer may be waiting for that.
+    /// Makes an ACK pending if our window has opened, because the peer may be waiting for it.
     fn advertise_open_window(&mut self) {
         let tcb = &mut *self.tcb;
         let advertised = tcb.rcv_adv.since(tcb.rcv_nxt);

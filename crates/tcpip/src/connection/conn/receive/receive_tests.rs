@@ -67,7 +67,7 @@ fn a_fin_before_received_data_is_ignored() {
     assert_eq!(buffer.fin_ahead(), None);
 }
 
-/// The runs of `true` from `start` on.
+/// The ranges of arrived bytes at or after `start`.
 fn runs(arrived: &[bool], start: usize) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for at in (start..arrived.len()).filter(|at| arrived[*at]) {
@@ -80,7 +80,7 @@ fn runs(arrived: &[bool], start: usize) -> Vec<(usize, usize)> {
 }
 
 proptest! {
-    /// Compares the buffer with a list of the bytes that have arrived.
+    /// Compares the buffer with a model: a list that tells for each byte whether it has arrived.
     #[test]
     fn the_buffer_agrees_with_a_list(
         steps in prop::collection::vec((0usize..80, 0usize..30, 0usize..20), 1..100),
@@ -100,7 +100,7 @@ proptest! {
                     arrived[next + ahead..end].fill(true);
                 }
             } else {
-                // Only a new gap beyond the limit is refused.
+                // Data is refused only if it would need more ranges than the buffer can hold.
                 let gaps = (next..base + CAPACITY)
                     .filter(|n| arrived[*n] && (*n == next || !arrived[*n - 1]))
                     .count();
@@ -113,7 +113,7 @@ proptest! {
             if let Some(n) = inserted {
                 prop_assert_eq!(n, next - before);
             }
-            // Ranges beyond the gap are reported, the most recent one first.
+            // The ranges beyond the first gap are reported, the most recently changed one first.
             let islands = runs(&arrived[..base + CAPACITY], next);
             let mut reported: Vec<_> = buffer
                 .out_of_order()

@@ -1,10 +1,10 @@
 //! Path MTU discovery: by ICMP (RFC 1191, RFC 8201), and by probes (PLPMTUD: RFC 4821, RFC
 //! 8899).
 //!
-//! Probes find the path MTU where routers do not report it, and raise it when the path changes. A
-//! smaller MSS uses a segment class of its own. A probe is data that has to be sent anyway, in one
-//! segment larger than the others. If only the probe is lost, the path MTU is the cause, not
-//! congestion.
+//! Probes find the path MTU where routers do not report it, and raise it when the path changes.
+//! Each segment size has its own class of prepared segments. A probe is data that has to be sent
+//! anyway, in one segment larger than the others. If only the probe is lost, the path MTU is the
+//! cause, not congestion.
 
 use ip::Ecn;
 
@@ -17,45 +17,44 @@ use crate::mss::OwnMss;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
 /// Common path MTUs, ascending: the IPv6 minimum, several tunnels, Ethernet, and larger frames.
-/// Probes try these sizes after a black hole.
+/// After a black hole, probes try these sizes.
 const COMMON_MTUS: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980];
-/// First MTU to try after a black hole (RFC 8899, section 5.1.2). If it fails, the minimum that
-/// every host accepts is used.
+/// First MTU to try after a black hole (RFC 8899, section 5.1.2). If segments of this size vanish
+/// too, the minimum that every host accepts is used.
 const BASE_MTU: u16 = 1_280;
-/// Consecutive timeouts of one segment that indicate a black hole, for the first and second
-/// reduction.
+/// Number of consecutive timeouts of one segment that indicate a black hole, for the first and for
+/// the second reduction.
 const BLACK_HOLE_TIMEOUTS: [u8; 2] = [3, 5];
-/// Seconds until a larger MTU is probed, after an ICMP report (RFC 1191, section 6.3) or
+/// Time in seconds until a larger MTU is probed, after an ICMP report (RFC 1191, section 6.3) or
 /// when all probes have failed.
 const RAISE_AFTER_S: u16 = 600;
-/// Seconds until a larger MTU is probed after a black hole.
+/// Time in seconds until a larger MTU is probed after a black hole.
 const PROBE_AFTER_S: u16 = 1;
-/// Segments that must follow a probe, so that its loss is detected.
+/// Number of segments that must follow a probe, so that its loss is detected.
 const SEGMENTS_BEHIND: u32 = 4;
 
-/// A clock of seconds that wraps after 18 hours.
+/// Current time in seconds, on a clock that wraps after 18 hours.
 fn seconds(now: Moment) -> u16 {
     (now.whole_micros / 1_000_000) as u16
 }
 
-/// Payload of a full segment at an MTU of `mtu` bytes.
+/// Payload in bytes of a full segment at an MTU of `mtu` bytes.
 fn payload(mtu: usize, family: Family) -> u16 {
     let payload = mtu.saturating_sub(family.headers() + TIMESTAMPS_LEN);
     payload.min(usize::from(u16::MAX)) as u16
 }
 
-/// Payload that every host must accept (RFC 1122, RFC 8200). A report of a smaller MTU is an
-/// attempt to make us send tiny segments.
+/// Payload in bytes that every host must accept (RFC 1122, RFC 8200). A report of a smaller MTU
+/// would be an attempt to make us send tiny segments.
 fn min_payload(family: Family) -> u16 {
     OwnMss::advertised_or_default(family, None) - TIMESTAMPS_LEN as u16
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes a router's report that the segment at `sequence` exceeded `mtu`. Returns
-    /// whether it is plausible.
+    /// Processes a router's report that the segment at `sequence` exceeded `mtu`. Returns whether
+    /// the report is plausible.
     ///
-    /// A report is plausible only if it is about data in flight and reduces the segment size (RFC
-    /// 5927).
+    /// A plausible report concerns data in flight and reduces the segment size (RFC 5927).
     pub(crate) fn on_too_big(&mut self, mtu: u32, sequence: u32, now: Moment) -> bool {
         let tcb = &*self.tcb;
         let family = Family::of(&tcb.path.addresses);
@@ -65,7 +64,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return false;
         }
         self.reduce_mss(mss, now, RAISE_AFTER_S);
-        // All segments in flight may be too big.
+        // All segments in flight may be too large, not only the reported one.
         self.retransmit_all();
         true
     }
@@ -86,7 +85,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         } else {
             return;
         };
-        // The MSS is not reduced if the segment that timed out is already smaller.
+        // If the segment that timed out is already small enough, its size is not the cause.
         let len = StreamSegment::segment_len(tcb, tcb.snd_una, &self.cx.lists);
         if smaller < tcb.mss && u32::from(smaller) < len {
             self.reduce_mss(smaller, now, PROBE_AFTER_S);
@@ -103,14 +102,15 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.raise_at = seconds(now).wrapping_add(raise_after);
     }
 
-    /// Sets the segment size. The class is unset until the stack finds one for this size.
+    /// Sets the segment size, and unsets the class until the stack finds one for this size.
     fn set_mss(&mut self, mss: u16) {
         self.tcb.mss = mss;
         let class = std::mem::replace(&mut self.tcb.class, NO_CLASS);
         self.cx.old_class.get_or_insert(class);
     }
 
-    /// Plans a path MTU probe after a reduction, if one is due and nothing is lost.
+    /// Returns a path MTU probe if one is due after a reduction of the segment size, and nothing is
+    /// lost.
     #[inline(always)]
     pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
         if self.tcb.flags.intersects(Flags::REDUCED_MTU) {
@@ -160,7 +160,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.recoveries[index].mtu_probe = Some(MtuProbe { start, end });
         self.cx.counters.size_probes += 1;
         if is_first {
-            // RFC 6298, 5.1.
+            // Sending data starts the retransmission timer (RFC 6298, 5.1).
             let (kind, after) = self.timeout();
             self.tcb.arm(kind, after, now);
         }
@@ -189,7 +189,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             if tcb.mss == max {
                 tcb.flags -= Flags::REDUCED_MTU;
             } else {
-                // All sizes have failed. They are tried again later, because paths change.
+                // All sizes have failed. Probes try them again later, because paths change.
                 tcb.mss_too_big = 0;
                 tcb.raise_at = seconds(now).wrapping_add(RAISE_AFTER_S);
             }
@@ -197,8 +197,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         next
     }
 
-    /// Records the outcome of a probe of `size` bytes. Any segment may be lost, so only the third
-    /// lost probe means that the size is too large (RFC 8899, section 5.1.2, `MAX_PROBES`).
+    /// Records the outcome of a probe of `size` bytes. Congestion can also lose a probe, so a size
+    /// counts as too large only after the third lost probe (RFC 8899, section 5.1.2, `MAX_PROBES`).
     #[cold]
     pub(super) fn end_mtu_probe(&mut self, size: u16, arrived: bool) {
         let tcb = &mut *self.tcb;

@@ -8,16 +8,16 @@ use super::{Recoveries, Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
 use crate::pools::{Owner, Peers, Pool};
 
-/// Number of scoreboards of the second and third size: 1,024 of 2.5 KB each, and 256 of 160 KB each
-/// when fully used.
+/// Number of scoreboards of the second and third size: 1,024 and 256. When fully used, they occupy
+/// 2.5 KB and 160 KB each.
 const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
-    // Few enough that tests exhaust them.
+    // So few that tests exhaust them.
     [1, 1]
 } else {
     [1_024, 256]
 };
 
-/// Pools of the larger scoreboards, by size.
+/// Pools of the larger scoreboards, from the smaller to the larger size.
 const POOLS: [Pool; SIZES.len() - 1] = [Pool::Boards, Pool::LargeBoards];
 
 impl<C: CongestionControl> Recoveries<C> {
@@ -77,8 +77,8 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    /// Whether an ACK with `blocks` SACK blocks might not fit, and there is a larger scoreboard
-    /// size. Without a larger scoreboard, some blocks are ignored or forgotten.
+    /// Whether the scoreboard might be too small for an ACK with `blocks` SACK blocks, and a larger
+    /// size exists. Without a larger scoreboard, some blocks are ignored or forgotten.
     #[inline]
     fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
         let board = &self.list[index as usize].board;
@@ -91,7 +91,7 @@ impl<C: CongestionControl> Recoveries<C> {
         larger.find(|pool| !self.boards[size_of_pool(*pool)].is_empty())
     }
 
-    /// Pools of scoreboards that are larger than that of recovery `index`.
+    /// Returns the pools of scoreboards that are larger than that of recovery `index`.
     fn larger_pools(&self, index: u32) -> &'static [Pool] {
         &POOLS[self.list[index as usize].board.size()..]
     }

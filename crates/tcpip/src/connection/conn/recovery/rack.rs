@@ -1,19 +1,19 @@
 //! Loss detection with RACK (RFC 8985): a segment counts as lost if a later one was delivered.
 //!
-//! The RFC compares send times. Here sequence numbers order first transmissions, and send
-//! times order retransmissions (see [`scoreboard`](super::scoreboard)), which is
-//! equivalent.
+//! The RFC compares send times. Here first transmissions are ordered by sequence number, and
+//! retransmissions by send time, which is equivalent (see [`scoreboard`](super::scoreboard)).
 //!
 //! An *overtaken* segment was sent before a delivered one. If the path has not reordered segments,
-//! it counts as lost at once, otherwise after a reordering window. This window starts with the ACK
-//! that reveals the overtaking; the RFC's window starts up to one flight earlier.
+//! the overtaken segment counts as lost immediately, otherwise after a reordering window. This
+//! window starts with the ACK that reveals the overtaking; the RFC's window starts up to one flight
+//! earlier.
 
 use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard};
 use crate::wire::{Block, Seq};
 
 /// Number of ranges allowed in addition to those of a flight of whole segments.
 const SPARE_RANGES: usize = 16;
-/// Bytes before SND.UNA within which a DSACK (RFC 2883) is plausible.
+/// Maximum distance in bytes before SND.UNA at which a DSACK (RFC 2883) is plausible.
 const MAX_DSACK_AGE: u32 = 1 << 24;
 
 impl Rack {
@@ -30,9 +30,9 @@ impl Rack {
         match piece.mark {
             Some(Mark::Sacked) => return,
             Some(Mark::Retransmitted { at, fence }) => {
-                // If an echo is older than the retransmission, the original was delivered. An ACK
-                // in less than a round trip means the same (RFC 8985, section 6.2, step 2). The RTT
-                // has a margin, because delayed ACKs lengthen it.
+                // If an echo is older than the retransmission, the original was delivered. The same
+                // is true if the ACK arrives after less than a round trip (RFC 8985, section 6.2,
+                // step 2). The margin allows for delayed ACKs, which lengthen the measured RTT.
                 let min_rtt = flight.min_rtt - flight.min_rtt / 4;
                 let after = flight.now.wrapping_sub(at);
                 let ago = after.div_ceil(1_000) + flight.backdating;
@@ -59,8 +59,8 @@ impl Rack {
         delivery.delivered += piece.len();
     }
 
-    /// Whether a delivered retransmission was sent later than the one that was sent at `at` and
-    /// ends at `end`.
+    /// Whether a delivered retransmission was sent after the one that was sent at `at` and ends at
+    /// `end`.
     fn is_later(&self, at: u32, end: Seq) -> bool {
         self.latest_retransmit.is_some_and(|(latest, latest_end)| {
             let after = latest.wrapping_sub(at).cast_signed();
@@ -79,8 +79,8 @@ impl Rack {
 
     /// Processes an ACK that moves SND.UNA from `una` to `flight.una`.
     ///
-    /// `echo` is the timestamp echo, which belongs to the segment at `una` (RFC 7323,
-    /// section 4.3).
+    /// `echo` is the ACK's timestamp echo, which belongs to the segment at `una` (RFC 7323, section
+    /// 4.3).
     pub(super) fn process_ack(
         &mut self,
         board: &mut Scoreboard,
@@ -107,7 +107,7 @@ impl Rack {
             }
             let start = start.later(una);
             if !start.before(end) || end.since(una) > flight.len() {
-                // This data is already acknowledged, or was never sent.
+                // The block is about data that is already acknowledged, or was never sent.
                 continue;
             }
             let before = (*self, delivery);
@@ -124,8 +124,8 @@ impl Rack {
 
     /// Marks segments that are now late or lost.
     ///
-    /// `at_once` skips the reordering window, because the path has kept the order so far and enough
-    /// later data was delivered.
+    /// `at_once` skips the reordering window: the path has not reordered segments so far, and
+    /// enough later data was delivered.
     pub(super) fn find_lost(
         &mut self,
         board: &mut Scoreboard,
@@ -138,8 +138,8 @@ impl Rack {
         }
         let mut window = if at_once { 0 } else { flight.reordering_window };
         if flight.all_sent {
-            // Waiting would delay the end of the response, and a spurious retransmission costs
-            // little at the end.
+            // All data was sent: waiting would delay the end of the response, and a spurious
+            // retransmission costs little.
             window = window.min(flight.min_rtt / 4);
         }
         self.late = false;
@@ -224,8 +224,8 @@ fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
     (old || inside).then_some((start, end))
 }
 
-/// Number of ranges up to which SACK blocks are accepted. Honest peers report whole segments; an
-/// attacker could report single bytes to exhaust memory.
+/// Number of ranges up to which SACK blocks are accepted. The limit suffices for honest peers,
+/// which report whole segments; an attacker could report single bytes to exhaust memory.
 fn room(flight: &Flight) -> usize {
     2 * (flight.len() / flight.mss) as usize + SPARE_RANGES
 }

@@ -21,7 +21,7 @@ fn in_flight(segments: u32) -> Flight {
 
 #[test]
 fn blocks_of_single_bytes_take_no_more_memory_than_whole_segments() {
-    // A malicious peer can report thousands of such blocks within ten segments.
+    // A malicious peer can report thousands of blocks of one byte within ten segments.
     let flight = in_flight(10);
     let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
     let mut refused = false;

@@ -1,12 +1,13 @@
 //! Scoreboard of the bytes in flight after a loss or reordering (RFC 6675), with the times that
 //! RACK needs (RFC 8985).
 //!
-//! Bytes without a mark are in flight and were sent once. They need no send time: first
-//! transmissions are in the order of their sequence numbers, so "sent later" means "higher number".
+//! Bytes without a mark are in flight and were sent once. No send time is stored for them: first
+//! transmissions are sent in the order of their sequence numbers, so "sent later" means "higher
+//! number".
 //!
 //! Retransmissions break this order. Their mark holds the send time and the *fence*, which is
-//! SND.NXT at that time. Data before the fence was first sent before the retransmission, data after
-//! the fence later.
+//! SND.NXT at that time. Data before the fence was first sent before the retransmission, and data
+//! after the fence later.
 
 use std::collections::vec_deque;
 
@@ -24,7 +25,7 @@ impl Scoreboard {
         }
     }
 
-    /// The first range that ends after `seq`.
+    /// Index of the first range that ends after `seq`.
     fn first_after(&self, seq: Seq) -> usize {
         self.ranges.partition_point(|range| !range.end.after(seq))
     }
@@ -52,11 +53,11 @@ impl Scoreboard {
         }
     }
 
-    /// Marks `start..end`, or removes the mark.
+    /// Marks `start..end`, or removes its marks if `mark` is `None`.
     ///
     /// Returns `false`, without a change, if there is no room for another range. Losses and
-    /// retransmissions always fit: the furthest SACKed or retransmitted ranges are forgotten for
-    /// them.
+    /// retransmissions always fit: to make room for them, the SACKed or retransmitted ranges with
+    /// the highest numbers are forgotten.
     pub(super) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
@@ -76,7 +77,7 @@ impl Scoreboard {
             + overlapping
                 .take_while(|range| range.start.before(end))
                 .count();
-        // Parts of old ranges that extend beyond either end stay.
+        // Parts of old ranges that extend beyond `start` or `end` keep their marks.
         let head = self.ranges.get(from).filter(|_| from < to);
         let head = head
             .filter(|range| range.start.before(start))
@@ -113,7 +114,7 @@ impl Scoreboard {
         true
     }
 
-    /// Removes the two furthest ranges, SACKed ranges first and lost ranges last.
+    /// Removes the two ranges with the highest numbers, SACKed ranges first and lost ranges last.
     #[cold]
     fn forget_furthest(&mut self) {
         for _ in 0..2 {
@@ -132,7 +133,7 @@ impl Scoreboard {
         }
     }
 
-    /// Merges equal neighbours among the `count` ranges from `from` on.
+    /// Merges neighbours with the same mark among the `count` ranges that begin at index `from`.
     fn join(&mut self, from: usize, count: usize) {
         let mut at = from;
         for _ in 0..count {
@@ -159,7 +160,8 @@ impl Scoreboard {
         let listed = self.ranges.len();
         (self.sacked, self.lost) = (0, 0);
         if new_mark(None).is_some() && self.pieces(una, nxt).count() > self.limit {
-            // Listing the gaps between the SACK blocks would exceed the capacity.
+            // If the gaps between the SACK blocks became ranges too, they would exceed the
+            // capacity.
             self.ranges.clear();
             self.append(una, nxt, new_mark(None));
             return;

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::connection::conn::recovery::SIZES;
 
-/// The oracle: one mark for each byte.
+/// The reference model: a list with one mark for each byte.
 #[derive(Clone, Debug)]
 struct Naive {
     una: usize,
@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// Checks that sums match the pieces, and that ranges are in order.
+/// Checks that the byte counters match the pieces, and that ranges are in order.
 fn check_sums(board: &Scoreboard, una: Seq, nxt: Seq) {
     let sum = |mark: Mark| -> u32 {
         let pieces = board.pieces(una, nxt);
@@ -213,7 +213,7 @@ fn a_larger_board_takes_over_the_ranges_of_a_small_one() {
 
 #[test]
 fn the_blocks_of_an_ack_fit() {
-    // Each block divides a retransmission, and all gaps turn out to be lost.
+    // In the worst case each block divides a retransmission, and all gaps turn out to be lost.
     for limit in SIZES {
         for blocks in 1..4 {
             let mut board = Scoreboard::new(limit);
@@ -239,7 +239,7 @@ fn the_blocks_of_an_ack_fit() {
     }
 }
 
-/// A scoreboard with as many SACK blocks as it accepts.
+/// A scoreboard with the maximum number of SACK blocks that it accepts.
 fn full(size: usize) -> (Scoreboard, u32) {
     let mut board = Scoreboard::new(SIZES[size]);
     let mut count = 0;

@@ -42,7 +42,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::Transmit
     }
 
-    /// Age of the first unacknowledged segment in milliseconds, when its timer expires.
+    /// Time in milliseconds since the first unacknowledged segment was sent; called when its timer
+    /// expires.
     fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
@@ -53,7 +54,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         now.millis.wrapping_sub(recovery.stalled_at)
     }
 
-    /// The RTO in milliseconds, capped at the time left until the user timeout.
+    /// The RTO in milliseconds, but at most the time left until the user timeout.
     fn rto_within_user_timeout(&self, now: Moment) -> u32 {
         let rto = self.rto();
         match self.recovery() {
@@ -66,7 +67,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Marks the flight as lost after a timeout (RFC 6298, 5.4 to 5.6; RFC 5681, section
+    /// Marks all data in flight as lost after a timeout (RFC 6298, 5.4 to 5.6; RFC 5681, section
     /// 3.1).
     fn enter_loss_on_timeout(&mut self, now: Moment) {
         let index = self.begin_recovery();
@@ -75,7 +76,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         let una = tcb.snd_una;
         let first = recovery.board.first_piece(una, tcb.snd_nxt);
         if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
-            // The peer has discarded data that it had SACKed.
+            // The first segment is SACKed but not acknowledged, so the peer must have discarded
+            // SACKed data.
             recovery.board.forget_sacked(una, tcb.snd_nxt);
             self.cx.counters.reneged += 1;
         }
@@ -84,7 +86,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             recovery.frto = Frto::First;
             recovery.remember(self.congestion);
         } else {
-            // RFC 5682, section 2.1, step 1: no F-RTO during recovery, because the loss is certain.
+            // F-RTO is not used during recovery, because the loss is certain (RFC 5682, section
+            // 2.1, step 1).
             recovery.frto = Frto::Off;
             if !is_repeated {
                 recovery.prior = None;
@@ -100,8 +103,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Retransmits all data that has not arrived, without a window reduction. The cause is not
-    /// congestion, but for example a zero window or a smaller path MTU.
+    /// Retransmits all data that has not arrived, without a window reduction. Called when the cause
+    /// is not congestion, but for example a zero window or a smaller path MTU.
     pub(crate) fn retransmit_all(&mut self) {
         let index = self.begin_recovery();
         let recovery = &mut self.cx.recoveries[index];
@@ -110,10 +113,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         recovery.enter_loss(self.tcb);
     }
 
-    /// Probes the tail after two round trips without an ACK (RFC 8985, section 7.3).
+    /// Sends a tail loss probe after two round trips without an ACK (RFC 8985, section 7.3).
     ///
-    /// The probe is new data, or else retransmits the last segment. If the TX ring has no room for
-    /// the probe, the retransmission timeout follows.
+    /// The probe is a segment of new data, or else a retransmission of the last segment. If the TX
+    /// ring has no room for the probe, the connection waits for the retransmission timeout instead.
     #[cold]
     fn probe_tail(&mut self, now: Moment) -> Plan {
         let rto = self.rto();
@@ -125,7 +128,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (start, max_len) = if new {
             (nxt, mss)
         } else {
-            // The last segment may be shorter than planned because of the peer's window.
+            // The peer's window may have cut the last segment short, so the probe ends where that
+            // segment ended.
             let last = tcb.last_segment(&self.cx.lists);
             (last, nxt.since(last).min(mss))
         };
@@ -149,7 +153,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(kind, after, now);
     }
 
-    /// Plans the next retransmission that the windows allow.
+    /// Returns the next retransmission that the windows allow.
     #[cold]
     #[inline(never)]
     pub(crate) fn next_lost(&mut self, now: Moment) -> Option<Plan> {
@@ -158,26 +162,28 @@ impl<C: CongestionControl> Conn<'_, C> {
         let max_len = end.since(start).min(u32::from(tcb.mss));
         let pipe = recovery.pipe(tcb.flight(), tcb.mss);
         let window = recovery.window(self.congestion);
-        // With an empty pipe, one segment may be sent whatever the window.
+        // If nothing is in flight, one segment may be sent even if the window is smaller.
         if pipe > 0 && pipe.saturating_add(max_len) > window {
             return None;
         }
         if start.since(tcb.snd_una) >= tcb.snd_wnd {
-            // The segment is beyond the peer's window now; the timer sends a probe.
+            // The peer's window has shrunk and no longer covers the segment; when the timer
+            // expires, a probe is sent.
             return None;
         }
         let backdating = recovery.backdating(tcb);
         Some(self.plan(SegmentKind::Retransmission, start, max_len, backdating, now))
     }
 
-    /// Distance from SND.UNA up to which the congestion window allows new data, during
-    /// disorder. Bytes that have left the network do not count.
+    /// Number of bytes from SND.UNA that the congestion window allows during disorder, for new
+    /// data. Bytes that have left the network do not count against the window.
     #[cold]
     pub(crate) fn reach_in_disorder(&self) -> u32 {
         let tcb = &*self.tcb;
         let recovery = &self.cx.recoveries[tcb.recovery];
         if recovery.lost_goes_first() {
-            // The next retransmission goes first, but does not fit into the window.
+            // Retransmissions are sent first. The next one does not fit into the window, so no new
+            // data is allowed.
             return tcb.flight();
         }
         recovery
@@ -185,14 +191,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             .saturating_add(recovery.left_network(tcb.flight(), tcb.mss))
     }
 
-    /// Counts bytes sent during disorder.
+    /// Counts `bytes` as sent if the connection is in disorder.
     pub(crate) fn has_sent_in_disorder(self, bytes: u32) {
         if self.tcb.recovery != NONE {
             self.cx.recoveries[self.tcb.recovery].has_sent(bytes);
         }
     }
 
-    /// Records that the port has taken a plan that is not from
+    /// Records that the port has accepted a segment that was not planned by
     /// [`next_segment`](Self::next_segment).
     pub(crate) fn has_sent(&mut self, plan: &Plan, now: Moment) {
         self.has_advertised(plan.header.window);
@@ -254,10 +260,10 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C: CongestionControl> Recovery<C> {
-    /// Milliseconds by which the timestamp of a retransmission lies in the past.
+    /// Time in milliseconds by which the timestamp of a retransmission lies in the past.
     ///
-    /// Only fast recovery backdates. After a timeout, or for a tail loss probe, the data may have
-    /// been first sent just before.
+    /// Only timestamps in fast recovery are backdated. After a timeout, or for a tail loss probe,
+    /// the original may have been sent just before.
     fn backdating(&self, tcb: &Tcb) -> u32 {
         match self.phase {
             Phase::Recovery => tcb.backdating(),

@@ -6,7 +6,7 @@ use crate::congestion::{CongestionControl, initial_window};
 use crate::connection::{Flags, Tcb};
 use crate::wire::Seq;
 
-/// New segments that F-RTO sends to detect a spurious timeout (RFC 5682, section 2.1).
+/// Number of new segments that F-RTO sends to detect a spurious timeout (RFC 5682, section 2.1).
 const FRTO_SEGMENTS: u32 = 2;
 
 impl<C: CongestionControl> Recovery<C> {
@@ -37,8 +37,8 @@ impl<C: CongestionControl> Recovery<C> {
             *congestion = prior;
         }
         // A window that opens suddenly causes a burst, which may overflow a queue on the path.
-        // Therefore it is paced. (RFC 4015, section 3.4, allows a burst of an initial window, and
-        // then slow start.)
+        // Therefore new segments are paced. (RFC 4015, section 3.4, allows a burst of an initial
+        // window, and then slow start.)
         let opened = congestion
             .window()
             .saturating_sub(self.pipe(tcb.flight(), tcb.mss));
@@ -54,7 +54,7 @@ impl<C: CongestionControl> Recovery<C> {
         tcb.backoff = 0;
     }
 
-    /// The proof that nothing was lost, if the ACK gives one.
+    /// Returns the proof that nothing was lost, if the ACK provides one.
     fn find_proof(
         &mut self,
         echo: Option<u32>,

@@ -1,4 +1,4 @@
-//! Access to loss recovery for tests and invariant checks.
+//! Access to loss recovery state for tests and invariant checks.
 
 use super::Recovery;
 use crate::congestion::CongestionControl;
@@ -6,13 +6,13 @@ use crate::connection::Conn;
 use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Bytes in the network and the congestion window; `None` if a tail loss probe was sent last,
-    /// because the probe ignores the window.
+    /// Number of bytes in the network, and the congestion window. `None` if a tail loss probe was
+    /// sent last, because such a probe ignores the window.
     pub(crate) fn pipe_and_window(&self) -> Option<(u32, u32)> {
         let flight = self.tcb.flight();
         match self.recovery() {
             None => Some((flight, self.congestion.window())),
-            // RFC 8985, section 7.3.
+            // A tail loss probe may exceed the congestion window (RFC 8985, section 7.3).
             Some(recovery) if recovery.probes_tail(self.tcb.snd_nxt) => None,
             Some(recovery) => {
                 let pipe = recovery.pipe(flight, self.tcb.mss);
@@ -36,7 +36,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Size of the scoreboard, as an index.
+    /// Size of the scoreboard, as an index in [`SIZES`](super::SIZES).
     #[cfg(test)]
     pub(crate) fn board_size(&self) -> Option<usize> {
         self.recovery().map(|recovery| recovery.board.size())
@@ -44,7 +44,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C> Recovery<C> {
-    /// Whether a tail loss probe has sent the data that ends at `nxt`.
+    /// Whether a tail loss probe was the segment that ends at `nxt`.
     fn probes_tail(&self, nxt: Seq) -> bool {
         self.tail_probe.is_some_and(|probe| probe.end == nxt)
     }

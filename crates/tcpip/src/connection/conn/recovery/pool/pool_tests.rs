@@ -3,7 +3,7 @@ use crate::Reno;
 use crate::connection::conn::recovery::Mark;
 use crate::wire::Seq;
 
-/// Fills the scoreboard with SACK blocks.
+/// Fills the scoreboard of recovery `index` with SACK blocks.
 fn fill(pool: &mut Recoveries<Reno>, index: u32) {
     let board = &mut pool[index].board;
     let mut at = Seq(0);

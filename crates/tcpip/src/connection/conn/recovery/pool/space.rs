@@ -6,7 +6,7 @@ use crate::pools::{NONE, Owner, Pool};
 use crate::wire::{Block, Segment, Seq};
 
 impl Tcb {
-    /// Whether data is lost, late or out of order, or recently was.
+    /// Whether data is or recently was lost, late or out of order.
     #[inline(always)]
     pub(crate) fn is_recovering(&self) -> bool {
         self.recovery != NONE
@@ -29,8 +29,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         index != NONE && self.cx.recoveries.is_short_of_space(index, blocks)
     }
 
-    /// Number of SACK blocks that concern the flight; `None` if the ACK is too old to
-    /// matter.
+    /// Number of SACK blocks that concern data in flight; `None` if the ACK is too old to matter.
     fn useful_blocks(&self, segment: Segment, sack: &[Block]) -> Option<usize> {
         let tcb = &*self.tcb;
         let acked = segment.ack.since(tcb.snd_una).cast_signed();
@@ -42,7 +41,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Moves to a larger free scoreboard, which `owner` then holds.
     ///
     /// # Errors
-    /// All larger scoreboards are in use. The error has the pools that they come from.
+    /// All larger scoreboards are in use. The error lists their pools.
     pub(crate) fn grow_board(&mut self, owner: Owner) -> Result<(), &'static [Pool]> {
         let Context {
             recoveries, peers, ..
@@ -54,8 +53,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Ok(())
     }
 
-    /// Returns a larger scoreboard to its pool. Its ranges are forgotten, so the whole flight is
-    /// retransmitted.
+    /// Returns a larger scoreboard to its pool. Its ranges are lost with it, so all unacknowledged
+    /// data is retransmitted.
     pub(crate) fn give_up_board(&mut self) {
         let Context {
             recoveries, peers, ..
@@ -66,7 +65,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Releases memory that loss recovery no longer needs. If the segment size has changed, returns
-    /// the class that the connection no longer uses.
+    /// the class of prepared segments that the connection no longer uses.
     pub(crate) fn release_unused(&mut self) -> Option<u8> {
         let Context {
             recoveries, peers, ..
