@@ -2,8 +2,8 @@
 //!
 //! An algorithm is a pure state machine of a few machine words, without a clock, a timer or
 //! allocation. From ACKs, losses and ECN marks it computes how much data may be in flight. The
-//! stack detects losses, reduces the flight during recovery (RFC 6937), and undoes a spurious
-//! reduction by restoring a copy of the algorithm.
+//! stack detects losses, reduces the data in flight during recovery (RFC 6937), and undoes a
+//! spurious reduction by restoring a copy of the algorithm.
 
 mod bbr;
 mod loss_based;
@@ -35,8 +35,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Bytes sent and not acknowledged cumulatively: `FlightSize` of RFC 5681. It includes
-    /// lost and selectively acknowledged bytes, which were in flight when the queue
+    /// Number of bytes sent but not acknowledged cumulatively: `FlightSize` of RFC 5681. This
+    /// includes lost and selectively acknowledged bytes, because they were in flight when the queue
     /// overflowed.
     fn flight_size(&self) -> u32 {
         self.nxt.wrapping_sub(self.una).max(self.in_flight)
@@ -116,8 +116,8 @@ pub trait CongestionControl: Copy {
         let _ = (delivered, event);
     }
 
-    /// Called when the retransmission timer has expired. `is_repeated` tells whether it has expired
-    /// for the same data before.
+    /// Called when the retransmission timer has expired. `is_repeated` tells whether the timer has
+    /// already expired for the same data.
     fn on_timeout(&mut self, is_repeated: bool, event: &Event);
 
     /// Called when there is data to send after an idle period longer than the retransmission

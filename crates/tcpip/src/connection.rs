@@ -31,7 +31,7 @@ pub use conn::{Info, MAX_RANGES};
 /// connection, and SYN-SENT because only clients need it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
-    /// The connection does not exist.
+    /// The connection does not exist, or no longer.
     #[default]
     Closed,
     /// A SYN has arrived; our SYN-ACK is not acknowledged yet.
@@ -264,9 +264,9 @@ pub(crate) struct Tcb {
     rtt: Rtt,
     /// Sequence number whose ACK ends the measurement that began at `rtt_at`.
     rtt_seq: Seq,
-    /// Start of the RTT measurement, in microseconds. During zero-window probing it is the time of
-    /// the peer's last answer. While the application waits for room with nothing in flight, it is
-    /// the start of that wait.
+    /// Start of the RTT measurement, in microseconds. During zero-window probing, this field holds
+    /// the time of the peer's last answer. While the application waits for room with nothing in
+    /// flight, it holds the start of that wait.
     rtt_at: u32,
     /// Time of the next event, in milliseconds.
     pub(crate) deadline: u32,
@@ -309,8 +309,8 @@ impl Tcb {
 
     /// Sets the deadline to `after` milliseconds from now.
     ///
-    /// Postponing the deadline costs no timer operation: the entry in the timer wheel expires early
-    /// and is then reinserted.
+    /// Postponing the deadline costs no timer operation, because the entry in the timer wheel
+    /// expires early and is then reinserted.
     #[inline(always)]
     fn arm(&mut self, kind: DeadlineKind, after: u32, now: Moment) {
         self.deadline_kind = kind;
@@ -616,7 +616,7 @@ impl StreamSegment {
         Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
     }
 
-    /// Length in bytes of the run of segments that begins here. It is at most `usable`, and at most
+    /// Length in bytes of the run of segments that begins here, at most `usable` and at most
     /// `max_len`, the limit of one packet.
     ///
     /// Returns 0 if the run would consist of only one segment, or would not match the prepared

@@ -26,8 +26,8 @@ const RATE_UNIT: u64 = 8;
 const MICROS: u64 = 1_000_000;
 /// Upper bound of a time span in microseconds (67 s), so that products fit in 64 bits.
 const MAX_SPAN: u32 = 1 << 26;
-/// Rounds in each half of the filter in [`Aggregation`], which thus covers 5 to 10 rounds. The
-/// draft's filter covers 10.
+/// Number of rounds in each half of the filter in [`Aggregation`], which thus covers 5 to 10
+/// rounds. The draft's filter covers 10.
 const HALF: u8 = 5;
 
 /// BBR version 3 (draft-ietf-ccwg-bbr), driven by the events of
@@ -39,7 +39,7 @@ const HALF: u8 = 5;
 /// that of CUBIC: those with short responses, long round trips without loss, or ECN marks. BBR
 /// retransmits 2.3 times as many bytes.
 ///
-/// These parts are approximations or differ from the draft:
+/// The following parts are approximations, or differ from the draft:
 ///
 /// - *Delivery rate.* The draft keeps state for each segment, and takes a sample with every ACK.
 ///   Here each round yields one sample, that of its first segment. This sample is a mean over the
@@ -328,7 +328,7 @@ impl Aggregation {
         self.extra[0] = self.extra[0].max(extra);
     }
 
-    /// Ends a round. During Startup (`short`) the filter covers one round.
+    /// Records that a round has ended. During Startup (`short`) the filter covers only one round.
     fn on_round(&mut self, short: bool) {
         self.rounds += 1;
         if short || self.rounds >= HALF {

@@ -19,7 +19,8 @@ fn at(millis: u32, segments: u32) -> Event {
     }
 }
 
-/// The sequence of states, with the times of entry in milliseconds.
+/// The sequence of states on a link, each with the time in milliseconds at which the flow enters
+/// it.
 fn states(link: Link, millis: u64) -> Vec<(u64, State)> {
     let mut states = vec![(0, State::Startup)];
     link.watch(&[Bbr::new(MSS)], 0, 0, millis, |now, _, bbr| {
@@ -156,7 +157,7 @@ fn bbr_holds_its_rate_at_one_per_cent_of_loss() {
 
 #[test]
 fn too_much_loss_reduces_the_rate() {
-    // Above 2 % of loss the draft reduces the rate.
+    // BBR reduces its rate when more than 2 % is lost.
     let link = Link {
         loss: 100_000,
         ..LINK

@@ -78,9 +78,10 @@ pub(crate) struct Context<C> {
     /// window.
     buffer_len: usize,
     recoveries: Recoveries<C>,
-    /// Shift of our windows, if they are scaled (RFC 7323, section 2.3).
+    /// Shift by which our windows are scaled, for connections that scale them (RFC 7323, section
+    /// 2.3).
     window_scale: u8,
-    /// Duplicate bytes of the current segment, reported with its ACK (DSACK, RFC 2883).
+    /// Range of duplicate bytes in the current segment, which its ACK reports (DSACK, RFC 2883).
     pub(crate) dsack: Option<Block>,
     /// Class of prepared segments that the current connection no longer uses, because its segment
     /// size has changed.
@@ -108,7 +109,7 @@ impl Tcb {
         }
     }
 
-    /// The window to advertise now, in bytes. It never shrinks, and never opens in small
+    /// The window to advertise now, in bytes. The window never shrinks, and never opens in small
     /// steps (RFC 9293, section 3.8.6.2.2).
     #[inline(always)]
     fn window_to_advertise<C>(&self, cx: &Context<C>) -> u32 {

@@ -36,7 +36,7 @@ pub(crate) struct Observations {
     pub(crate) old_timestamps: u64,
     /// Number of frames that arrived with a CE mark.
     pub(crate) marks: u64,
-    /// Number of times that data behind a gap was discarded.
+    /// Number of times that the client discarded data beyond a gap.
     pub(crate) reneged: u64,
     /// Whether the server has reset the connection.
     pub(crate) reset: bool,

@@ -37,7 +37,7 @@ pub(crate) struct Behaviour {
     /// Size of the receive buffer in bytes.
     pub(crate) buffer: u64,
     pub(crate) reader: Reader,
-    /// The client discards all data behind a gap each time this number of out-of-order segments has
+    /// The client discards all data beyond a gap each time this number of out-of-order segments has
     /// arrived; 0 for never.
     pub(crate) renege_every: u32,
 }

@@ -39,7 +39,7 @@ pub(crate) struct Line {
     pub(crate) command: Command,
 }
 
-/// When a line happens: from `earliest` to `latest`.
+/// The time at which a line must happen: from `earliest` to `latest`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time {
     /// Whether both times are relative to the previous line, rather than to the beginning of the

@@ -43,7 +43,7 @@ pub(crate) struct Peer {
     /// Size of our receive buffer in bytes.
     recv: u32,
     clocks: Option<Clocks>,
-    /// Our last acknowledgement number, relative.
+    /// Our last acknowledgement number, relative to the peer's initial sequence number.
     last_ack: u32,
 }
 
@@ -70,7 +70,7 @@ impl Peer {
         self.our_window = unscaled(self.recv);
     }
 
-    /// Adds to a segment from this peer the values that its line omits.
+    /// Completes a segment from this peer with the values that its line omits.
     pub(crate) fn complete_in(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
         let clocks = self.clocks.filter(|clocks| clocks.agreed);
         if let Some(clocks) = clocks
@@ -125,7 +125,7 @@ impl Peer {
         }
     }
 
-    /// Adds to an expected segment the values that its line omits.
+    /// Completes an expected segment with the values that its line omits.
     pub(crate) fn complete_out(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
         if let Some(clocks) = self.clocks.filter(|clocks| clocks.agreed)
             && plain

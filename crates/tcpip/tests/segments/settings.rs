@@ -1,4 +1,4 @@
-//! Lines with `set`: change the stack's configuration by name.
+//! Lines with `set`, which change settings of the stack by name.
 
 use std::time::Duration;
 

@@ -68,7 +68,7 @@ const _: () = assert!(size_of::<Cubic>() <= 48);
 /// What an ACK in slow start causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
-    /// Bytes by which the window may grow.
+    /// Number of bytes by which the window may grow.
     growth: u32,
     /// Whether a round or slow start has ended.
     round_over: bool,
@@ -121,7 +121,7 @@ bitflags! {
 enum Pause {
     /// The clock runs.
     None,
-    /// The epoch has not begun: slow start comes first.
+    /// The epoch has not begun, because slow start is still active.
     SlowStart,
     /// The epoch begins with the next ACK.
     Fresh,
@@ -148,7 +148,7 @@ struct Curve {
     /// Acknowledged bytes for which `w_est` has not grown yet. While the clock is stopped: the time
     /// of the stop, in microseconds.
     acked: u32,
-    /// Bytes of growth per 2^32 acknowledged bytes.
+    /// Number of bytes by which the window grows per 2^32 acknowledged bytes.
     gain: u32,
     /// Fraction of a byte by which the window has yet to grow, in units of 2^-16 bytes.
     credit: u16,
@@ -309,7 +309,7 @@ impl Cubic {
                 LossState::Open | LossState::Recovery => HyStart::slow_start(acked, &event),
             };
             let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
-            // The curve takes over above the threshold.
+            // Slow start ends at the threshold; above it, the curve determines the window.
             self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
             if self.cwnd >= self.ssthresh {
                 curve.pause = Pause::Fresh;

@@ -476,7 +476,7 @@ fn congestion_of_an_unused_window_reduces_the_used_part() {
 
 #[test]
 fn congestion_of_a_half_used_window_reduces_all_of_it() {
-    // RFC 9438, section 4.6: the whole window is reduced, because RFC 7661 keeps an unused window
+    // The whole window is reduced (RFC 9438, section 4.6), because RFC 7661 keeps an unused window
     // from growing.
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;

@@ -14,7 +14,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Processes a segment that has passed the checks, but not its data and FIN.
     ///
     /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn` is
-    /// only called if both sides use ECN.
+    /// called only if both sides use ECN.
     #[inline(always)]
     pub(crate) fn on_segment(
         &mut self,

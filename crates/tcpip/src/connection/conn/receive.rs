@@ -135,7 +135,7 @@ impl Buffer {
         self.fin.map(|at| at - self.ready)
     }
 
-    /// Removes the first `n` bytes.
+    /// Removes the first `n` bytes, which the application has consumed.
     fn consume(&mut self, n: usize) {
         let n = n.min(self.ready);
         if n == 0 {

@@ -358,7 +358,7 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
 }
 
 /// Number of bytes that may be sent now at `rate` bytes per second: those of one timer tick, minus
-/// those already sent ahead of the rate.
+/// those sent ahead of the rate.
 ///
 /// The budget is at least one segment, unless the bytes of a whole tick were sent ahead.
 #[cold]

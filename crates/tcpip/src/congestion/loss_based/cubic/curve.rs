@@ -12,7 +12,7 @@ const MAX_DISTANCE: u32 = 1 << 30;
 ///
 /// By RFC 9438, section 4.10, the curve starts flat after the first slow start. But slow start may
 /// have ended early because of a queue that other connections filled. A flat curve would then need
-/// seconds to find the capacity. Linux has the same minimum.
+/// seconds to reach the path's capacity. Linux uses the same minimum.
 const MIN_GAIN: u32 = u32::MAX / 20;
 /// Smallest growth step of the Reno window, in bytes. Acknowledged bytes accumulate until the step
 /// is that large.
@@ -204,7 +204,7 @@ impl Curve {
         if u64::from(self.w_est) >= prior {
             (1, 1)
         } else {
-            // 3 (1 - beta) / (1 + beta).
+            // This is 3 (1 - beta) / (1 + beta) with beta = 0.7.
             (9, 17)
         }
     }

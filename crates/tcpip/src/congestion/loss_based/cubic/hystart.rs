@@ -122,8 +122,8 @@ impl HyStart {
     /// elephants", 2011) and Linux have it, because it detects the limit before a queue grows.
     ///
     /// Both leave slow start immediately, with a window of little more than the path's capacity.
-    /// After the first loss, a third of the capacity then stays unused. Here the window grows at a
-    /// quarter of the rate until the round ends instead.
+    /// After the first loss, a third of the capacity then stays unused. Here, instead, the window
+    /// grows at a quarter of the rate until the round ends.
     #[inline]
     fn is_long_train(&mut self, event: &Event) -> bool {
         let now = ticks(event.now);

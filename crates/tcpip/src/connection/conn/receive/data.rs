@@ -80,7 +80,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Stores a segment's data and FIN. Returns whether more data can be offered to the
-    /// application, and whether the FIN is next.
+    /// application, and whether the FIN is now in order.
     pub(crate) fn store(&mut self, data: &[u8], segment: Segment) -> (bool, bool) {
         let (has_more, is_fin_next) = self.insert(data, segment);
         if !has_more {

@@ -24,8 +24,8 @@ struct ProcessedAck {
 impl<C: CongestionControl> Conn<'_, C> {
     /// Processes an ACK during disorder, or the ACK that first reports disorder.
     ///
-    /// On entry, SND.UNA does not include this ACK. The caller removes acknowledged data from the
-    /// stream.
+    /// On entry, SND.UNA does not yet include this ACK. Afterwards, the caller removes acknowledged
+    /// data from the stream.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_disorder(mut self, segment: Segment, sack: &[Block], now: Moment) {

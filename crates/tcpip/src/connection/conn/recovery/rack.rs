@@ -11,7 +11,7 @@
 use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard};
 use crate::wire::{Block, Seq};
 
-/// Number of ranges allowed in addition to those of a flight of whole segments.
+/// Number of ranges that are allowed beyond those that a flight of whole segments needs.
 const SPARE_RANGES: usize = 16;
 /// Maximum distance in bytes before SND.UNA at which a DSACK (RFC 2883) is plausible.
 const MAX_DSACK_AGE: u32 = 1 << 24;

@@ -30,7 +30,7 @@ impl Scoreboard {
         self.ranges.partition_point(|range| !range.end.after(seq))
     }
 
-    /// Removes everything before `una`, which is acknowledged.
+    /// Removes all ranges before `una`, because their data is acknowledged.
     pub(super) fn advance(&mut self, una: Seq) {
         let gone = self.first_after(una);
         for range in self.ranges.drain(..gone) {
@@ -149,7 +149,7 @@ impl Scoreboard {
         }
     }
 
-    /// Replaces every mark in `una..nxt` by the result of `new_mark`.
+    /// Replaces every mark in `una..nxt` with the result of `new_mark`.
     pub(super) fn rebuild(
         &mut self,
         una: Seq,

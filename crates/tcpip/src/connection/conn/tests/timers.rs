@@ -120,7 +120,7 @@ fn sending(offer: Offer) -> Bench {
 
 #[test]
 fn after_a_timeout_earlier_segments_give_no_rtt_sample() {
-    // The round trip of data behind a gap would include the timeout.
+    // The round trip of data beyond a gap would include the timeout.
     let mut bench = sending(Offer::default());
     bench.ack(1_001);
     assert_eq!(bench.send(), ["10001:11001 A", "11001:12001 A"]);
