@@ -61,7 +61,7 @@ pub enum Section {
 /// An RRset that is checked and encoded once and then used in many answers. To change the records,
 /// replace the whole RRset.
 ///
-/// The owner of the records is the qname of whichever question they answer.
+/// The records take the qname of the answered question as their owner.
 ///
 /// ```
 /// use std::net::Ipv4Addr;

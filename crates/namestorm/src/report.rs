@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a file, and returns its index for use in a [`Place`].
+    /// Adds a file, and returns its index, by which a `Place` refers to the file.
     pub fn add_file(&mut self, file: &Path) -> u16 {
         let number = self.files.len();
         self.files.push(file.to_owned());
