@@ -113,8 +113,8 @@ const AUTHORITATIVE: u8 = 0x10;
 /// Flag: three words follow the tail, namely the required part's length, checksum and number of
 /// additional records.
 const OPTIONAL: u8 = 0x20;
-/// Flag: the number and the offsets of the pointers that must move follow. They come after the tail
-/// and the three words of [`OPTIONAL`], if any.
+/// Flag: the number of pointers that must move, and their offsets, follow the tail (and the three
+/// words of [`OPTIONAL`]).
 const FIXUPS: u8 = 0x40;
 
 /// A prepared answer in the arena.
@@ -219,8 +219,7 @@ impl<'a> Answer<'a> {
         (tail, self.word_behind(2))
     }
 
-    /// Returns the tail offsets of the pointers that must be adjusted if the qname is longer than
-    /// the name that the answer was prepared for.
+    /// Returns the tail offsets of the pointers that must be adjusted for a longer qname.
     pub fn fixups(&self) -> impl Iterator<Item = usize> + use<'a> {
         let flags = self.header()[3];
         let first = if flags & OPTIONAL == 0 { 0 } else { 3 };
@@ -245,7 +244,7 @@ pub struct Size {
     pub records: usize,
     /// Number of prepared answers.
     pub answers: usize,
-    /// Size of the answers and their index in memory, in bytes.
+    /// Size of answers and index in memory, in bytes.
     pub memory: usize,
 }
 

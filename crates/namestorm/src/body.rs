@@ -15,8 +15,8 @@ pub(crate) struct Body<'a> {
     pub(crate) authoritative: bool,
     /// Number of records in the answer, authority and additional sections, as in a message header.
     pub(crate) counts: [u8; 6],
-    /// If the tail has optional records: the tail without them, and the number of additional
-    /// records left in it.
+    /// If the tail has optional records: the tail and its number of additional records, both
+    /// without them.
     pub(crate) required: Option<(Tail<'a>, u16)>,
     /// The position of the prepared answer, if the body is that answer unchanged.
     pub(crate) prepared: Option<At>,

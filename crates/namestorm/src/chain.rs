@@ -3,8 +3,8 @@
 //! A DNAME covers every name below its owner, so the answers for these names cannot be prepared.
 //! The chain is followed for each query (RFC 1034, section 4.3.2, as updated by RFC 6672, section
 //! 3.2). Each step copies prepared records and writes the CNAME that is synthesized from the DNAME.
-//! The answer for the last name in the chain is also prepared. It is copied, and its compression
-//! pointers are adjusted to its new offset in the message.
+//! The prepared answer for the chain's last name is also copied, with its compression pointers
+//! adjusted to the new offset.
 //!
 //! The whole answer is written to the responder's scratch buffer, so no memory is allocated.
 

@@ -79,7 +79,7 @@ fn check_signed(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// Checks that the types at one name may exist together, and that they may exist at this name.
+/// Checks that the types at a name may exist there and together.
 fn check_types(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     let wildcard = name::is_wildcard(name.owner());
@@ -204,8 +204,8 @@ fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     }
 }
 
-/// The fault, if any, of each target checked so far. Zones have many records but few targets, so
-/// each target is checked only once.
+/// The fault, if any, of each target checked so far. Many records share a target, which is checked
+/// only once.
 type Targets<'z> = HashMap<&'z [u8], Option<Fault>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -233,8 +233,7 @@ fn check_targets<'z>(
         let what = match fault {
             None => continue,
             Some(Fault::Alias) => "is an alias (CNAME), which is not allowed",
-            // A missing address is a fault only for NS records, because the delegation or zone
-            // would not work.
+            // A missing address matters only for NS records, whose zone would be unreachable.
             Some(Fault::NoAddress) if rtype != NS => continue,
             Some(Fault::NoAddress) => "has no address (A or AAAA) in this zone",
         };

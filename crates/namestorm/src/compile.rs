@@ -10,8 +10,8 @@
 //!   answer stays small.
 //! - Additional section: addresses of name servers, mail exchanges and services in our zones, if
 //!   they fit a UDP answer. In-domain glue is never left out (RFC 9471).
-//! - Answer to ANY: all RRsets of the name. RFC 8482 allows smaller answers, but complete ones cost
-//!   nothing extra, and long ones are only sent over TCP.
+//! - Answer to ANY: all RRsets of the name. RFC 8482 allows fewer, but all of them are available,
+//!   and long answers use TCP.
 
 mod alias;
 
@@ -445,7 +445,7 @@ impl<'z> Compiler<'z> {
             }
         }
         let len = self.writer.bytes().len();
-        // Then comes what may be left out: sibling glue and addresses from our own zones (RFC 9471,
+        // Sibling glue and addresses from our own zones follow, and may be left out (RFC 9471,
         // section 3.2).
         let mut further = 0;
         for server in servers.data() {

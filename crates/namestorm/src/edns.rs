@@ -5,8 +5,8 @@ use crate::rtype;
 
 /// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4).
 pub const MIN_UDP_MESSAGE: usize = 512;
-/// Maximum length of the UDP messages that we send and advertise, in bytes. Messages of this length
-/// avoid fragmentation on nearly all paths (RFC 9715, section 3.2 and appendix A).
+/// Maximum length of the UDP messages that we send and advertise, in bytes. They pass any Internet
+/// path without fragmentation (RFC 9715, section 3.2 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
 /// The EDNS version that we support.
 pub(crate) const VERSION: u8 = 0;

@@ -1,5 +1,5 @@
-//! Reads all zones given on the command line. Zones without errors are served, and the problems of
-//! the other zones are reported.
+//! Reads all zones given on the command line. Zones without errors are served, and all problems are
+//! reported.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -477,8 +477,7 @@ fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
         let text = |data: &str| format!("{START}{sub}a 60 {data}\n");
         same(&text(data), &text(&named));
     }
-    // CNAME and SOA are tested separately: a CNAME excludes other types at its owner, and the SOA
-    // must come first.
+    // A CNAME excludes other types at its owner, and the SOA must come first.
     same(
         &format!("{START}{sub}a 60 CNAME @\n60 CNAME (@)\n"),
         &format!("{START}{sub}a 60 CNAME sub.example.org.\n60 CNAME sub.example.org.\n"),

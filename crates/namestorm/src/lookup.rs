@@ -1,6 +1,5 @@
-//! Resolves queries that have no prepared answer for their type and name. The answer then depends
-//! on the name's node. A name without a node uses that of its closest encloser (RFC 1034, section
-//! 4.3.2; RFC 4592).
+//! Resolves queries that have no prepared answer for their type and name, by the node of the name
+//! or of its closest encloser (RFC 1034, section 4.3.2; RFC 4592).
 
 use crate::answers::{Answer, Answers, Kind, NONE, Node};
 use crate::index::At;

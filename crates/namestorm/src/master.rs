@@ -2,9 +2,8 @@
 //! directive, with the line at which it starts.
 //!
 //! The `domain` crate parses the entries. Because the text is split first, the line of each record
-//! is known, and the loader can continue after an error. Entries are also rewritten for features
-//! that the `domain` crate does not support: times with units (`1h30m`), and `@` for the origin in
-//! record data.
+//! is known, and the loader can continue after an error. Entries are also rewritten to support
+//! times with units (`1h30m`) and `@` in record data, which the `domain` crate lacks.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -150,8 +149,7 @@ impl<'a> Iterator for Entries<'a> {
 
 /// Index of the first field of an SOA record that is a time, the refresh interval.
 const FIRST_SOA_TIME: usize = 3;
-/// What is written for the origin in place of `@`: the `domain` crate reads an empty string as the
-/// origin.
+/// Replaces `@`: the `domain` crate reads an empty string as the origin.
 const ORIGIN: &str = "\"\"";
 
 /// Returns the ranges of an entry's tokens: quoted strings with their quotes, and unquoted text

@@ -86,8 +86,7 @@ impl Prefetcher {
     }
 }
 
-/// Returns the part of a frame that may be a DNS message. The length fields of the headers have not
-/// been checked.
+/// Returns the part of a frame that may be a DNS message. Its length has not been checked.
 #[inline(always)]
 fn message(input: &Input) -> Option<&[u8]> {
     match input {

@@ -144,8 +144,7 @@ where
         Self::prepare(zones, Form::default(), Instant::now(), make, &mut |_| {})
     }
 
-    /// Prepares the answers of `zones`. Loading began at `start`, from which the load time is
-    /// measured.
+    /// Prepares the answers of `zones`. The load time is measured from `start`.
     fn prepare(
         zones: &Zones,
         form: Form,
@@ -331,8 +330,7 @@ where
         }
     }
 
-    /// Returns the folders of the zone files rather than the files, because an editor may replace a
-    /// file by a new one.
+    /// Returns the folders of the zone files, because an editor may replace a file by a new one.
     fn read_paths(&self) -> Vec<PathBuf> {
         let folder = |file: &PathBuf| Some(file.canonicalize().ok()?.parent()?.to_owned());
         let mut folders: Vec<_> = self.files.iter().filter_map(folder).collect();

@@ -24,8 +24,7 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     /// The TCP application owns the hook. Queries over UDP borrow it.
     stack: Stack<DnsOverTcp<H>>,
     prefetcher: Prefetcher,
-    /// Whether this worker reports the size of the answers. As the workers share the answers, only
-    /// one reports it.
+    /// Whether this worker reports the size of the shared answers, which only one worker does.
     pub(crate) tells: bool,
 }
 
@@ -120,7 +119,7 @@ impl<H: Hook> UdpAndTcp<H> {
     }
 }
 
-/// The UDP service while it handles a single query, with the hook borrowed from the TCP service.
+/// The UDP service for a single query, with the hook of the TCP service.
 struct OneQuery<'s, H> {
     dns: &'s mut Dns,
     known: Option<&'s mut HashedQuestion>,

@@ -1,5 +1,5 @@
-//! The set of all zones. While answers are prepared, names are looked up across all zones, for the
-//! targets of aliases and for additional addresses.
+//! The set of all zones. Names are looked up across all zones, for targets of aliases and
+//! additional addresses.
 
 use std::collections::HashMap;
 

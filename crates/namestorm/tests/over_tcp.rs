@@ -77,9 +77,8 @@ fn framed(message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A malformed message makes the server close the connection, as RFC 7766, section 6.2.3, allows.
-/// It must not reset the connection, because a reset could destroy replies that the client has not
-/// read yet.
+/// After a malformed message the server closes the connection (RFC 7766, section 6.2.3). A reset
+/// could destroy replies that the client has not read yet.
 #[test]
 fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
     let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
@@ -188,8 +187,8 @@ fn one_hook_answers_over_udp_and_tcp() {
     let asked = ["b.example.org", "dropped.example.org", "c.example.org"];
     let sent = asked.map(|text| framed(&query(text))).concat();
     let reply = connection.send(&mut client, &sent).unwrap();
-    // The server replies to the first query. Because of the second, which gets no reply, it closes
-    // the connection.
+    // The server replies to the first query, and closes the connection at the second, which the
+    // hook drops.
     assert!(reply.has(FIN) && !reply.has(RST));
     let expected = framed(&[&over_udp[..over_udp.len() - 1], &[3]].concat());
     let expected = [&expected[..15], b"b", &expected[16..]].concat();

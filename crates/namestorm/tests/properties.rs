@@ -25,8 +25,7 @@ const TYPES: [&str; 7] = ["A", "TXT", "CNAME", "DNAME", "NS", "DS", "ANY"];
 /// A record: owner, type, and data as text.
 type Record = (String, &'static str, String);
 
-/// A zone with few distinct names, so that random records often share or contain each other's
-/// names.
+/// A zone with few distinct names, so that random records often affect each other.
 #[derive(Clone, Debug, Default)]
 struct Records(Vec<Record>);
 

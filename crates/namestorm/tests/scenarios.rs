@@ -133,8 +133,7 @@ fn question(text: &str) -> (Query, bool) {
     (query, tcp)
 }
 
-/// Formats a record by the code that also formats the records of replies, so that the texts are
-/// comparable.
+/// Formats a record as the records of replies are formatted, for comparison.
 fn record(text: &str) -> String {
     let mut file = Zonefile::new();
     file.set_default_class(Class::IN);

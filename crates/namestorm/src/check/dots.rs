@@ -6,8 +6,7 @@ use crate::report::Report;
 use crate::rtype::{self, DNAME, PTR, SRV};
 use crate::zone::{NameRef, RrsetRef, Zone};
 
-/// Top-level domains that are rarely labels of names in a zone, so that a name such as
-/// `x.com.example.org` is suspicious.
+/// Top-level domains that make a name such as `x.com.example.org` suspicious.
 const TOP_LEVEL: [&[u8]; 9] = [
     b"com", b"net", b"org", b"edu", b"gov", b"mil", b"int", b"info", b"arpa",
 ];
