@@ -1,4 +1,4 @@
-//! Resolves queries that have no prepared answer for their type and name, by the node of the name
+//! Resolves queries that have no prepared answer for their type and name. Uses the node of the name
 //! or of its closest encloser (RFC 1034, section 4.3.2; RFC 4592).
 
 use crate::answers::{Answer, Answers, Kind, NONE, Node};

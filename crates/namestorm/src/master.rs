@@ -3,7 +3,7 @@
 //!
 //! The `domain` crate parses the entries. Because the text is split first, the line of each record
 //! is known, and the loader can continue after an error. Entries are also rewritten to support
-//! times with units (`1h30m`) and `@` in record data, which the `domain` crate lacks.
+//! times with units (`1h30m`) and `@` in record data, which the `domain` crate does not.
 
 use std::borrow::Cow;
 use std::ops::Range;
