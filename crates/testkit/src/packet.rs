@@ -303,25 +303,24 @@ fn read_ip(net: Option<&NetSlice<'_>>) -> Result<(IpAddr, IpAddr, u8, u8, u8, us
             if !is_plain {
                 return Err(format!("an unexpected IPv4 header: {header:?}"));
             }
-            let (src, dst) = (header.source_addr(), header.destination_addr());
-            let (ecn, ttl) = (header.ecn().value(), header.ttl());
-            Ok((src.into(), dst.into(), ecn, ttl, header.protocol().0, 20))
+            let (src, dst) = (
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            );
+            let (ecn, protocol) = (header.ecn().value(), header.protocol().0);
+            Ok((src, dst, ecn, header.ttl(), protocol, 20))
         }
         Some(NetSlice::Ipv6(ip)) => {
             let header = ip.header();
             if header.traffic_class() > 3 || header.flow_label().value() != 0 {
                 return Err(format!("an unexpected IPv6 header: {header:?}"));
             }
-            let (src, dst) = (header.source_addr(), header.destination_addr());
-            let (ecn, hops) = (header.traffic_class(), header.hop_limit());
-            Ok((
-                src.into(),
-                dst.into(),
-                ecn,
-                hops,
-                header.next_header().0,
-                40,
-            ))
+            let (src, dst) = (
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            );
+            let (ecn, protocol) = (header.traffic_class(), header.next_header().0);
+            Ok((src, dst, ecn, header.hop_limit(), protocol, 40))
         }
         other => Err(format!("not an IP packet: {other:?}")),
     }

@@ -152,21 +152,17 @@ fn reading_options_stops_at_the_first_malformed_option() {
 
 #[test]
 fn segments_are_displayed_in_packetdrill_notation() {
-    let mut shown = Segment {
+    let data = Segment {
         seq: 1,
         ..segment()
     };
-    assert_eq!(
-        shown.to_string(),
-        "[ect0] P. 1:12(11) ack 7 win 65535 <sack 1:2 -1:5,TS val 3 ecr 4>"
-    );
-    shown = Segment {
+    let expected = "[ect0] P. 1:12(11) ack 7 win 65535 <sack 1:2 -1:5,TS val 3 ecr 4>";
+    assert_eq!(data.to_string(), expected);
+    let syn = Segment {
         bits: SYN,
         options: vec![Opt::Mss(1460), Opt::SackPermitted, Opt::Scale(7)],
         ..Segment::default()
     };
-    assert_eq!(
-        shown.to_string(),
-        "S 0:0(0) win 0 <mss 1460,sackOK,wscale 7>"
-    );
+    let expected = "S 0:0(0) win 0 <mss 1460,sackOK,wscale 7>";
+    assert_eq!(syn.to_string(), expected);
 }
