@@ -5,6 +5,7 @@ mod circles;
 mod lengths;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod tree;
 mod visibility;
 mod weight;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, bail};
+use texts::MAX_WORDS;
 use tree::{Files, Tree};
 use weight::TOOLS;
 
@@ -79,6 +81,7 @@ pub(crate) fn check() -> Result<(u32, u32)> {
     let mut checks = crate_faults(&crates);
     checks.push(test_crate_faults(&crates)?);
     checks.push(weight_faults(&texts));
+    checks.push(sentence_faults(&texts));
     for fault in checks.iter().flatten() {
         println!("{fault}");
     }
@@ -108,6 +111,18 @@ fn weight_faults(texts: &[(PathBuf, String)]) -> Vec<String> {
     vec![format!(
         "{tools_named} have {tools} lines together, more than half of the product's {product}"
     )]
+}
+
+/// Reports long sentences in comments and documents.
+fn sentence_faults(texts: &[(PathBuf, String)]) -> Vec<String> {
+    let faults = texts.iter().flat_map(|(path, text)| {
+        let found = texts::long_sentences(path, text).into_iter();
+        found.map(move |(line, sentence)| {
+            let path = path.display();
+            format!("{path}:{line}: a sentence has more than {MAX_WORDS} words: {sentence}")
+        })
+    });
+    faults.collect()
 }
 
 /// Finds crates that depend on the test kit outside tests.
