@@ -12,9 +12,10 @@ use nmio::device::{MemoryPlan, Transport};
 
 use crate::args::ServeArgs;
 use crate::named::Named;
-use crate::port_args::{port_arg, port_of};
+use crate::port_args::{PortArgs, long_option, port_arg, port_of};
 use crate::program::{
-    Counted, Listening, PreparedPackets, Program, StartError, Tally, WorkerContext,
+    Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, StartError, Tally,
+    WorkerContext,
 };
 use crate::run::serve;
 
@@ -54,11 +55,14 @@ use crate::run::serve;
 /// }
 /// ```
 ///
-/// A command line of your own takes the second port with [`PortArgs`](crate::PortArgs).
+/// A command line of your own takes the second port with [`PortArgs`], and passes it to
+/// [`with_port_args`](Self::with_port_args).
 pub struct Both<N, A, B> {
     first: A,
     second: B,
     second_port: u16,
+    /// The option that sets the second port, for messages.
+    second_option: String,
     name: PhantomData<fn() -> N>,
 }
 
@@ -69,6 +73,7 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
             first,
             second,
             second_port: B::DEFAULT_PORT,
+            second_option: long_option(B::NAME),
             name: PhantomData,
         }
     }
@@ -78,6 +83,17 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
     pub fn with_second_port(self, second_port: u16) -> Self {
         Self {
             second_port,
+            ..self
+        }
+    }
+
+    /// Sets the port of the second program to the port of `args`. Messages about this port then name
+    /// the option of `args`.
+    #[must_use]
+    pub fn with_port_args<T: Named>(self, args: &PortArgs<T>) -> Self {
+        Self {
+            second_port: args.port(),
+            second_option: long_option(T::NAME),
             ..self
         }
     }
@@ -125,6 +141,19 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         let second = self.second.services(self.second_port);
         [self.first.services(port), second].concat()
+    }
+
+    fn port_owners(&self, port: u16) -> Vec<PortOwner> {
+        let mut owners = self.first.port_owners(port);
+        let second = self.second.port_owners(self.second_port);
+        owners.extend(second.into_iter().map(|owner| match &*owner.option {
+            PORT_OPTION => PortOwner {
+                option: self.second_option.clone(),
+                ..owner
+            },
+            _ => owner,
+        }));
+        owners
     }
 
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
@@ -263,11 +292,44 @@ mod tests {
     fn two_programs_on_one_port_are_refused() {
         let error = services(&pair(), Some(8)).unwrap_err();
         assert!(matches!(error, Error::PortTwice { port: 8, .. }), "{error}");
-        let message = error.to_string();
-        assert!(
-            message.contains("UDP port 8") && message.contains("--port"),
-            "{message}"
+        assert_eq!(
+            error.to_string(),
+            "one (--port) and other (--other-port) both have UDP port 8; give one of them another \
+             port"
         );
+        assert_eq!(error.exit_status(), 2, "the command line is wrong");
+    }
+
+    #[test]
+    fn the_error_names_the_option_of_a_program_among_three() {
+        let three = |port| Both::<Pair, _, _>::new(pair(), pair().with_second_port(port));
+        let conflict = |port, first| {
+            let error = services(&three(port), first).unwrap_err().to_string();
+            error.split(" both").next().unwrap().to_owned()
+        };
+        let (one, other) = ("one (--port)", "other (--other-port)");
+        assert_eq!(conflict(9, None), format!("{one} and one (--pair-port)"));
+        assert_eq!(conflict(8, Some(1)), format!("{other} and {other}"));
+        let cli = Command::new("three");
+        let matches = PortArgs::<Other>::augment_args(cli).get_matches_from(["three"]);
+        let args = PortArgs::<Other>::from_arg_matches(&matches).unwrap();
+        let renamed = Both::<Pair, _, _>::new(pair(), pair()).with_port_args(&args);
+        let error = services(&renamed, Some(1)).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("{other} and one (--other-port)")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn port_0_is_refused_with_the_option_that_sets_it() {
+        let of = |error: Error| (error.to_string(), error.exit_status());
+        let message =
+            |option| format!("port 0 cannot be served; give {option} a number from 1 to 65535");
+        let error = services(&pair(), Some(0)).unwrap_err();
+        assert_eq!(of(error), (message("--port"), 2));
+        let error = services(&pair().with_second_port(0), None).unwrap_err();
+        assert_eq!(of(error), (message("--other-port"), 2));
     }
 
     #[test]

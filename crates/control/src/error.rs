@@ -20,14 +20,24 @@ pub enum Error {
     },
     /// Two programs of one process serve the same port.
     #[error(
-        "two servers of this process have {transport} port {port}; give one of them another port, \
-         with --port or with the option that ends in -port"
+        "{} ({}) and {} ({}) both have {transport} port {port}; give one of them another port",
+        programs[0], options[0], programs[1], options[1]
     )]
     PortTwice {
+        /// The names of the programs.
+        programs: [&'static str; 2],
+        /// The options that set their ports.
+        options: [String; 2],
         /// TCP or UDP.
         transport: Transport,
         /// The port.
         port: u16,
+    },
+    /// Port 0 was given, which no client can reach.
+    #[error("port 0 cannot be served; give {option} a number from 1 to 65535")]
+    PortZero {
+        /// The option that sets the port.
+        option: String,
     },
     /// There is no user or group with this name.
     #[error(
@@ -111,6 +121,15 @@ fn remedy(source: &io::Error) -> &'static str {
 }
 
 impl Error {
+    /// Returns the exit status of a server that ends with this error: 2 if the command line is
+    /// wrong, and 1 otherwise.
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Self::PortTwice { .. } | Self::PortZero { .. } => 2,
+            _ => 1,
+        }
+    }
+
     /// Returns a function that makes [`Error::System`] for this operation.
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { what, source }

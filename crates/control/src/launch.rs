@@ -11,7 +11,7 @@ use nmio::{Bell, FaultConfig};
 use crate::args::ServeArgs;
 use crate::error::Error;
 use crate::live::Published;
-use crate::program::{Listening, PreparedPackets, Program, WorkerContext};
+use crate::program::{Listening, PortOwner, PreparedPackets, Program, WorkerContext};
 use crate::report::{self, Block};
 use crate::rights::Rights;
 use crate::secret::Secret;
@@ -155,17 +155,31 @@ impl<'a, P: Program> Launch<'a, P> {
 /// Returns the services of `program` when it is asked to serve `port`.
 ///
 /// # Errors
-/// [`Error::PortTwice`].
+/// [`Error::PortZero`] and [`Error::PortTwice`].
 pub(crate) fn services<P: Program>(
     program: &P,
     port: Option<u16>,
 ) -> Result<Vec<(Transport, u16)>, Error> {
-    let services = program.services(port.unwrap_or(P::DEFAULT_PORT));
-    let twice = |(at, service)| services[..at].contains(service).then_some(*service);
-    match services.iter().enumerate().find_map(twice) {
-        Some((transport, port)) => Err(Error::PortTwice { transport, port }),
-        None => Ok(services),
+    let owners = program.port_owners(port.unwrap_or(P::DEFAULT_PORT));
+    let mut known: Vec<(&PortOwner, (Transport, u16))> = Vec::new();
+    for owner in &owners {
+        for &(transport, port) in &owner.services {
+            if port == 0 {
+                let option = owner.option.clone();
+                return Err(Error::PortZero { option });
+            }
+            if let Some((other, _)) = known.iter().find(|(_, one)| *one == (transport, port)) {
+                return Err(Error::PortTwice {
+                    programs: [other.program, owner.program],
+                    options: [other.option.clone(), owner.option.clone()],
+                    transport,
+                    port,
+                });
+            }
+            known.push((owner, (transport, port)));
+        }
     }
+    Ok(known.into_iter().map(|(_, service)| service).collect())
 }
 
 /// Formats the ports of `services` for the start block. If there are several ports, adds their

@@ -120,7 +120,8 @@ pub use new_worker::NewWorker;
 pub use peers::{Mailboxes, Peers};
 pub use port_args::PortArgs;
 pub use program::{
-    Count, Counted, Listening, PreparedPackets, Program, StartError, Tally, WorkerContext,
+    Count, Counted, Listening, PortOwner, PreparedPackets, Program, StartError, Tally,
+    WorkerContext,
 };
 pub use rights::{Sandbox, UserSpec};
 pub use run::serve;

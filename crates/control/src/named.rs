@@ -5,7 +5,7 @@
 pub trait Named {
     /// The program's name, at most 12 bytes long.
     const NAME: &'static str;
-    /// The port that is served without `--port`.
+    /// The port that is served without `--port`: 1 to 65535.
     const PORT: u16;
     /// The version that the start block shows, usually that of the package:
     /// `env!("CARGO_PKG_VERSION")`.

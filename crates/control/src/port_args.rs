@@ -79,6 +79,11 @@ fn option(name: &str) -> String {
     format!("{name}-port")
 }
 
+/// Returns the option `--NAME-port` of the program with this name, as it is written.
+pub(crate) fn long_option(name: &str) -> String {
+    format!("--{}", option(name))
+}
+
 /// Makes the option `--NAME-port` of the program with this name.
 pub(crate) fn port_arg(name: &str, default: u16) -> Arg {
     Arg::new(option(name))

@@ -58,6 +58,17 @@ pub trait Program: Sync {
     /// `port`. Called before rights are given up.
     fn services(&self, port: u16) -> Vec<(Transport, u16)>;
 
+    /// Returns the same services, with the program that has each of them and the option that sets
+    /// its port. Messages about ports name both. Only a program of several programs implements this.
+    /// Called before rights are given up.
+    fn port_owners(&self, port: u16) -> Vec<PortOwner> {
+        vec![PortOwner {
+            program: Self::NAME,
+            option: PORT_OPTION.to_owned(),
+            services: self.services(port),
+        }]
+    }
+
     /// Returns the packet memory that one worker needs. By default this is memory for receiving and
     /// for scratch frames, without resident packets. Called before rights are given up.
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
@@ -122,6 +133,20 @@ pub trait Program: Sync {
     fn tally<P: Port>(&self, transports: &Self::Transports<P>, tally: &mut Tally) {
         let _ = (transports, tally);
     }
+}
+
+/// The option that sets the port of a program, or of the first of several programs.
+pub(crate) const PORT_OPTION: &str = "--port";
+
+/// The services of one program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortOwner {
+    /// The program's name.
+    pub program: &'static str,
+    /// The option that sets the program's port, such as `--port`.
+    pub option: String,
+    /// The services, as [`Program::services`] returns them.
+    pub services: Vec<(Transport, u16)>,
 }
 
 /// The facts that a worker knows when it is made.

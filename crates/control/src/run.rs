@@ -29,8 +29,8 @@ use crate::workers::{Event, Workers};
 /// at the end.
 ///
 /// A second SIGINT or SIGTERM ends the process at once, if it comes at least a second after the
-/// first. An error is printed as one message and leads to exit status 1, without a summary. Nothing
-/// that the server made stays on the interface.
+/// first. An error is printed as one message, without a summary. It leads to exit status 2 if the
+/// command line is wrong, and otherwise to 1. Nothing that the server made stays on the interface.
 ///
 /// `load` runs with the rights of the user who started the server. It may also start further
 /// threads. Rights are given up before the first packet. [`Program`] says for each hook when it
@@ -49,9 +49,24 @@ pub fn serve<P: Program, E: Display>(
     let outcome = load_and_run(args, load);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
+        Err(Failure { message, status }) => {
             eprintln!("{}: {message}", P::NAME);
-            ExitCode::FAILURE
+            ExitCode::from(status)
+        }
+    }
+}
+
+/// Why a server ended, as a message for the operator, and the exit status.
+struct Failure {
+    message: String,
+    status: u8,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self {
+            message: error.to_string(),
+            status: error.exit_status(),
         }
     }
 }
@@ -59,7 +74,7 @@ pub fn serve<P: Program, E: Display>(
 fn load_and_run<P: Program, E: Display>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let prepare = || {
         let plan = Plan::new(args, P::NAME)?;
         // The fork must come before any thread is started and any content is loaded.
@@ -73,13 +88,14 @@ fn load_and_run<P: Program, E: Display>(
             helper,
             runtime,
         };
-        Ok((start, harmless))
+        Ok::<_, Error>((start, harmless))
     };
-    let (start, harmless) = prepare().map_err(|error: Error| error.to_string())?;
-    let program = load().map_err(|error| error.to_string())?;
-    start
-        .run(&program, harmless)
-        .map_err(|error| error.to_string())
+    let (start, harmless) = prepare()?;
+    let program = load().map_err(|error| Failure {
+        message: error.to_string(),
+        status: 1,
+    })?;
+    Ok(start.run(&program, harmless)?)
 }
 
 const WATCHING: &str = "watching for signals";

@@ -91,7 +91,7 @@ impl Serve {
         let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?
             .with_tcp(TcpSettings::asked(&self.connections));
-        Ok(Both::new(web, dns).with_second_port(self.dns.port()))
+        Ok(Both::new(web, dns).with_port_args(&self.dns))
     }
 }
 

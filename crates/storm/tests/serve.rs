@@ -105,27 +105,33 @@ fn one_interface_serves_both() {
 
 #[test]
 fn an_error_is_one_message_with_the_remedy() {
-    let run = |arguments: &[&str]| {
+    let run = |status: i32, arguments: &[&str]| {
         let mut storm = Command::new("timeout");
         storm.args(["20", env!("CARGO_BIN_EXE_storm"), "serve"]);
         let output = storm.args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "124 after 20 s: {output:?}");
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "124 after 20 s: {output:?}"
+        );
         String::from_utf8(output.stderr).unwrap()
     };
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_str().unwrap();
     fs::write(folder.path().join("index.html"), "a page").unwrap();
-    let message = run(&["--web", "/nowhere", "--zone", "/nowhere.zone"]);
+    let message = run(1, &["--web", "/nowhere", "--zone", "/nowhere.zone"]);
     assert!(message.contains("/nowhere"), "{message}");
     for strict in [&[][..], &["--strict"]] {
-        let message = run(&[&["--web", place, "--zone", "/nowhere.zone"], strict].concat());
+        let arguments = [&["--web", place, "--zone", "/nowhere.zone"], strict].concat();
+        let message = run(1, &arguments);
         assert!(message.contains("/nowhere.zone"), "{message}");
         assert!(message.contains("no zone can be loaded"), "{message}");
     }
     let zone = tempfile::NamedTempFile::with_suffix(".zone").unwrap();
     fs::write(zone.path(), ZONE).unwrap();
     let zone = zone.path().to_str().unwrap();
-    let message = run(&["--web", place, "--zone", zone, "--port", "53"]);
-    let conflict = "two servers of this process have TCP port 53; give one of them another port";
+    let message = run(2, &["--web", place, "--zone", zone, "--port", "53"]);
+    let conflict =
+        "sandstorm (--port) and namestorm (--dns-port) both have TCP port 53; give one of them";
     assert!(message.contains(conflict), "{message}");
 }

@@ -249,6 +249,13 @@ fn the_future_returns_the_error_of_the_start() {
         matches!(outcome, Err(Error::UnknownUser { .. })),
         "{outcome:?}"
     );
+    let mut args = ServeArgs::default();
+    args.port = Some(0);
+    let outcome = block_on("an error", embed(args, probe(Fault::None)));
+    assert!(
+        matches!(&outcome, Err(Error::PortZero { option }) if option == "--port"),
+        "{outcome:?}"
+    );
     if !enter_namespace() {
         return;
     }
