@@ -174,8 +174,9 @@ pub enum DeviceError {
     },
     /// Another XDP program is attached.
     #[error(
-        "another XDP program is attached to {interface}; see it with: ip link show {interface}, \
-         and stop its owner, or serve another interface"
+        "another XDP program is attached to {interface}, and an interface takes only one server; \
+         see it with: ip link show {interface}, and stop its owner, or serve another interface; to \
+         serve web and DNS on one interface, run storm"
     )]
     ProgramBusy {
         /// The interface's name.

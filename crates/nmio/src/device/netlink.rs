@@ -21,6 +21,10 @@ use crate::sys;
 const CREATE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 // linux/if_link.h, linux/veth.h, linux/pkt_sched.h
 const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
+const IFLA_XDP_ATTACHED: u16 = 2;
+/// Values of [`IFLA_XDP_ATTACHED`] without a program in the kernel or the driver: no program at
+/// all, or one that the card itself runs.
+const NOT_IN_SOFTWARE: [u8; 2] = [0, 3];
 const VETH_INFO_PEER: u16 = 1;
 const TC_H_ROOT: u32 = u32::MAX;
 
@@ -145,6 +149,15 @@ pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
 pub(super) fn is_without_queue(index: u32) -> io::Result<bool> {
     let attributes = link_attributes(&sys::route_socket()?, index)?;
     Ok(text(&attributes, libc::IFLA_QDISC).is_some_and(|kind| kind == "noqueue"))
+}
+
+/// Returns whether interface number `index` has an XDP program in the kernel or in the driver.
+/// Another one cannot be attached then.
+pub(super) fn has_xdp(index: u32) -> io::Result<bool> {
+    let attributes = link_attributes(&sys::route_socket()?, index)?;
+    let xdp = attribute(&attributes, libc::IFLA_XDP).unwrap_or_default();
+    let attached = attribute(xdp, IFLA_XDP_ATTACHED).and_then(<[u8]>::first);
+    Ok(attached.is_some_and(|mode| !NOT_IN_SOFTWARE.contains(mode)))
 }
 
 /// Requests the attributes of interface number `index` from the kernel.

@@ -72,6 +72,12 @@ impl XdpReady {
         hints(wanted, master.as_ref(), &networks, &mut lines);
         DeviceError::check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
+        // Checked before ports are reserved: if the owner of the other program also has the port, the
+        // interface is the real obstacle.
+        if netlink::has_xdp(link.index).map_err(asking(name))? {
+            let interface = name.to_owned();
+            return Err(DeviceError::ProgramBusy { interface });
+        }
         let held = if wanted.own.is_empty() {
             reserve(&addresses, wanted.services, link.index, &mut lines)?
         } else {
