@@ -1,4 +1,4 @@
-use std::io;
+use std::{fmt, io};
 
 use nmio::PcapError;
 use nmio::device::{DeviceError, Transport};
@@ -6,8 +6,9 @@ use nmio::device::{DeviceError, Transport};
 use crate::program::StartError;
 
 /// Why a server did not start, or why it ended without a request to stop. Each message says what is
-/// wrong, where, and how to fix it.
-#[derive(Debug, thiserror::Error)]
+/// wrong, where, and how to fix it. `Debug` prints the message as well, because a `main` that
+/// returns an error prints it in this way.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation that needs no special rights.
@@ -120,6 +121,12 @@ fn remedy(source: &io::Error) -> &'static str {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
     /// Returns the exit status of a server that ends with this error: 2 if the command line is
     /// wrong, and 1 otherwise.
@@ -139,6 +146,16 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_main_that_returns_the_error_prints_its_message() {
+        let error = Error::from(DeviceError::DuplicateAddress {
+            address: [192, 0, 2, 1].into(),
+        });
+        let boxed: Box<dyn std::error::Error> = error.into();
+        let expected = "--address 192.0.2.1 is given twice; leave one out";
+        assert_eq!(format!("{boxed:?}"), expected);
+    }
 
     #[test]
     fn a_port_that_is_gone_has_the_name_of_its_interface() {
