@@ -20,17 +20,16 @@ use crate::report::Block;
 use crate::rights::{Kind, Plan, Rights, Table};
 use crate::signals::{self, Harmless, Signals, Stop};
 use crate::status_log::StatusLog;
-use crate::summary::Summary;
 use crate::worker::Ready;
 use crate::workers::{Event, Workers};
 
 /// Runs a complete `serve` command: serves the program that `load` returns, until SIGINT or SIGTERM
 /// or until a worker fails. It prints the start block when all workers are ready, and the summary
-/// at the end.
+/// at the end, also after an error.
 ///
 /// A second SIGINT or SIGTERM ends the process at once, if it comes at least a second after the
-/// first. An error is printed as one message, without a summary. It leads to exit status 2 if the
-/// command line is wrong, and otherwise to 1. Nothing that the server made stays on the interface.
+/// first. An error is printed as one message. It leads to exit status 2 if the command line is
+/// wrong, and otherwise to 1. Nothing that the server made stays on the interface.
 ///
 /// `load` runs with the rights of the user who started the server. It may also start further
 /// threads. Rights are given up before the first packet. [`Program`] says for each hook when it
@@ -39,8 +38,9 @@ use crate::workers::{Event, Workers};
 /// This function takes over the whole process: it forks a helper process, catches signals, and uses
 /// standard output and the log. [`embed`](crate::embed()) does none of these.
 ///
-/// A panic of a worker stops the other workers and counts as an error. With `panic = "abort"` in
-/// the profile, it ends the process by SIGABRT instead.
+/// A panic of a worker stops the other workers and counts as an error. The summary then has the
+/// counts that this worker published last, at most 100 ms before. With `panic = "abort"` in the
+/// profile, a panic ends the process by SIGABRT instead, without a summary.
 pub fn serve<P: Program, E: Display>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
@@ -155,12 +155,12 @@ impl Start<'_> {
                     never = memory::give_back() => match never {},
                 }
             });
-            workers.outcome()
-        });
-        if let Some((started, ended)) = outcome? {
-            Summary::new(started, &ended).block().print();
+            Ok::<_, Error>(workers.outcome())
+        })?;
+        if let Some(summary) = outcome.summary {
+            summary.block().print();
         }
-        Ok(())
+        outcome.error.map_or(Ok(()), Err)
     }
 }
 

@@ -10,7 +10,7 @@ use nmio::{
 };
 
 use crate::error::Error;
-use crate::live::Published;
+use crate::live::{Published, WorkerSnapshot};
 use crate::program::{PreparedPackets, Program, Tally, WorkerContext};
 use crate::publisher::Publisher;
 use crate::rights::{GivenUp, Kind, Rights};
@@ -58,6 +58,17 @@ pub(crate) struct Ended {
     pub(crate) faults: Option<(FaultCounters, FaultCounters)>,
     /// The result of the capture, if `--pcap` was given.
     pub(crate) capture: Option<PcapSummary>,
+}
+
+impl Ended {
+    /// Returns a report with the counts of `last`.
+    pub(crate) fn of(last: &WorkerSnapshot) -> Self {
+        Self {
+            counters: *last.port(),
+            tally: last.tally().clone(),
+            ..Self::default()
+        }
+    }
 }
 
 impl<P: Program> Worker<'_, P> {
@@ -152,24 +163,20 @@ impl<P: Program> Stage<'_, P> {
             prepared,
             given_up,
         });
+        let mut outcome = Ok(());
         if go {
             if self.context.own && self.context.index == 0 {
                 self.context.station().announce(port);
             }
-            nmio::run(port, &mut publisher, &clock, &self.config, self.stop).map_err(|source| {
-                Error::PortGone {
-                    interface: self.interface.to_owned(),
-                    worker: self.context.index,
-                    source,
-                }
-            })?;
+            outcome = nmio::run(port, &mut publisher, &clock, &self.config, self.stop);
         }
         let last = publisher.finish(port);
-        Ok(Ended {
-            counters: *last.port(),
-            tally: last.tally().clone(),
-            ..Ended::default()
-        })
+        outcome.map_err(|source| Error::PortGone {
+            interface: self.interface.to_owned(),
+            worker: self.context.index,
+            source,
+        })?;
+        Ok(Ended::of(&last))
     }
 }
 

@@ -8,12 +8,14 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::program::Program;
+use crate::summary::Summary;
 use crate::worker::{Ended, Ready, Worker};
 
 /// An event that a worker reports to the control thread.
 pub(crate) enum Event {
     Ready(u32, Ready),
-    Ended(Box<Result<Ended, Error>>),
+    /// The worker has ended, with its counts and maybe an error.
+    Ended(Box<Ended>, Option<Error>),
 }
 
 /// Runs on a worker's thread and reports two events: that the worker is ready, and that it has
@@ -24,7 +26,7 @@ pub(crate) fn work<P: Program>(
     report: impl Fn(Event),
     stop: &AtomicBool,
 ) {
-    let index = worker.context.index;
+    let (index, published) = (worker.context.index, worker.published);
     let ready = |ready| {
         report(Event::Ready(index, ready));
         gate.recv().is_ok()
@@ -32,7 +34,11 @@ pub(crate) fn work<P: Program>(
     // If panics unwind, a panic is reported like any other end of the worker.
     let outcome = catch_unwind(AssertUnwindSafe(|| worker.work(ready, stop)))
         .unwrap_or(Err(Error::Panicked { worker: index }));
-    report(Event::Ended(Box::new(outcome)));
+    let (ended, error) = match outcome {
+        Ok(ended) => (ended, None),
+        Err(error) => (Ended::of(&published.lock()), Some(error)),
+    };
+    report(Event::Ended(Box::new(ended), error));
 }
 
 /// The states of all workers, and the gates that let them serve.
@@ -89,11 +95,11 @@ impl<'a> Workers<'a> {
                 let ready = mem::take(&mut self.ready).into_iter();
                 return Some(ready.map(|(_, one)| one).collect());
             }
-            Event::Ended(outcome) => {
+            Event::Ended(ended, error) => {
                 self.running -= 1;
-                match *outcome {
-                    Ok(end) => self.ended.push(end),
-                    Err(error) => self.fail(error),
+                self.ended.push(*ended);
+                if let Some(error) = error {
+                    self.fail(error);
                 }
             }
         }
@@ -129,18 +135,23 @@ impl<'a> Workers<'a> {
         self.running == 0
     }
 
-    /// Returns the time at which serving began and the workers' final reports. Returns `None` if
-    /// the workers were stopped before they served.
-    ///
-    /// # Errors
-    /// The first error of a worker.
-    pub(crate) fn outcome(mut self) -> Result<Option<(Instant, Vec<Ended>)>, Error> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
+    /// Returns the result, when all workers have ended.
+    pub(crate) fn outcome(mut self) -> Outcome {
         let ended = mem::take(&mut self.ended);
-        Ok(self.started.map(|started| (started, ended)))
+        Outcome {
+            summary: self.started.map(|started| Summary::new(started, &ended)),
+            error: self.failed.take(),
+        }
     }
+}
+
+/// The result of all workers.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The counts; `None` if the workers never served.
+    pub(crate) summary: Option<Summary>,
+    /// The first error.
+    pub(crate) error: Option<Error>,
 }
 
 impl Drop for Workers<'_> {
@@ -157,10 +168,7 @@ mod tests {
 
     /// Plays the `events` of two workers. `begin` says whether they may serve. Returns the
     /// outcome, whether they serve, and whether they must stop.
-    fn watch(
-        begin: impl Fn() -> Result<(), Error>,
-        events: Vec<Event>,
-    ) -> (Result<Option<usize>, Error>, bool, bool) {
+    fn watch(begin: impl Fn() -> Result<(), Error>, events: Vec<Event>) -> (Outcome, bool, bool) {
         let stop = AtomicBool::new(false);
         let mut workers = Workers::new(&stop);
         let gates = [workers.add(), workers.add()];
@@ -175,14 +183,24 @@ mod tests {
         assert!(workers.has_ended());
         let stopped = stop.load(Ordering::Relaxed);
         let outcome = workers.outcome();
-        let outcome = outcome.map(|served| served.map(|(_, ended)| ended.len()));
         let served = gates.map(|gate| gate.recv().is_ok());
         assert_eq!(served[0], served[1]);
         (outcome, served[0], stopped)
     }
 
+    fn ended(error: Option<Error>) -> Event {
+        let mut ended = Ended::default();
+        ended.counters.rx_frames = 5;
+        Event::Ended(Box::new(ended), error)
+    }
+
     fn ended_well() -> Event {
-        Event::Ended(Box::new(Ok(Ended::default())))
+        ended(None)
+    }
+
+    fn frames(outcome: &Outcome) -> Option<u64> {
+        let summary = outcome.summary.as_ref();
+        summary.map(|summary| summary.port().rx_frames)
     }
 
     fn gone() -> Error {
@@ -204,8 +222,8 @@ mod tests {
                 ended_well(),
             ],
         );
-        assert!(matches!(outcome, Ok(Some(2))), "{outcome:?}");
-        assert!(served && !stopped);
+        assert_eq!(frames(&outcome), Some(10));
+        assert!(outcome.error.is_none() && served && !stopped);
     }
 
     #[test]
@@ -231,11 +249,12 @@ mod tests {
             || Ok(()),
             vec![
                 Event::Ready(0, Ready::example()),
-                Event::Ended(Box::new(Err(gone()))),
+                ended(Some(gone())),
                 ended_well(),
             ],
         );
-        assert!(outcome.is_err() && !served && stopped);
+        assert!(outcome.error.is_some() && outcome.summary.is_none());
+        assert!(!served && stopped);
     }
 
     #[test]
@@ -243,12 +262,12 @@ mod tests {
         let (outcome, served, stopped) = watch(
             || unreachable!("one has failed"),
             vec![
-                Event::Ended(Box::new(Err(gone()))),
+                ended(Some(gone())),
                 Event::Ready(0, Ready::example()),
                 ended_well(),
             ],
         );
-        assert!(outcome.is_err() && !served && stopped);
+        assert!(outcome.error.is_some() && !served && stopped);
         let stop = AtomicBool::new(false);
         let mut workers = Workers::new(&stop);
         let gate = workers.add();
@@ -260,7 +279,8 @@ mod tests {
         );
         assert!(gate.recv().is_err());
         assert!(workers.handle_event(ended_well()).is_none() && workers.has_ended());
-        assert!(matches!(workers.outcome(), Ok(None)));
+        let outcome = workers.outcome();
+        assert!(outcome.error.is_none() && outcome.summary.is_none());
     }
 
     #[test]
@@ -270,11 +290,16 @@ mod tests {
             vec![
                 Event::Ready(0, Ready::example()),
                 Event::Ready(1, Ready::example()),
-                Event::Ended(Box::new(Err(gone()))),
+                ended(Some(gone())),
                 ended_well(),
             ],
         );
-        let message = outcome.unwrap_err().to_string();
+        assert_eq!(
+            frames(&outcome),
+            Some(10),
+            "the summary counts both workers"
+        );
+        let message = outcome.error.unwrap().to_string();
         assert!(message.contains("worker 1"), "{message}");
         assert!(served && stopped);
     }
@@ -296,7 +321,7 @@ mod tests {
                 ended_well(),
             ],
         );
-        let message = outcome.unwrap_err().to_string();
+        let message = outcome.error.unwrap().to_string();
         assert!(message.contains("giving up rights"), "{message}");
         assert!(!served && stopped);
     }

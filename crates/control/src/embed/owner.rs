@@ -137,9 +137,12 @@ fn serve<P: Program>(
         watch(&mut workers, inbox, log, facts, |facts| {
             begun(facts, &launch, Arc::clone(&published));
         });
-        workers.outcome()
+        Ok::<_, Error>(workers.outcome())
     })?;
-    Ok(outcome.map(|(started, ended)| Summary::new(started, &ended)))
+    match outcome.error {
+        Some(error) => Err(error),
+        None => Ok(outcome.summary),
+    }
 }
 
 /// Watches the workers until they have ended. When all workers are ready, opens their gates and
