@@ -90,7 +90,7 @@ fn it_echoes_prints_its_counts_and_ends_on_quit() {
         }
     }
     assert_eq!(addresses.len(), 2, "the example ended before it served");
-    let mut sent = 0;
+    let (mut sent, mut streams) = (0, Vec::new());
     for address in &addresses {
         let mut stream = embedded.beside(|| connect(*address));
         for bytes in [&b"hello"[..], &[b'x'; 10_000]] {
@@ -100,14 +100,20 @@ fn it_echoes_prints_its_counts_and_ends_on_quit() {
             assert!(received == bytes, "wrong bytes");
             sent += bytes.len();
         }
+        streams.push(stream);
     }
     // The example prints its counts once a second.
-    let expected = format!("connections 2, bytes sent {sent}");
-    let mut counts = embedded.output.by_ref().take(10);
-    assert!(
-        counts.any(|line| line == expected),
-        "none of 10 lines is {expected}"
-    );
+    let mut expect = |open: usize| {
+        let expected = format!("connections 2, connections open {open}, bytes sent {sent}");
+        let mut counts = embedded.output.by_ref().take(10);
+        assert!(
+            counts.any(|line| line == expected),
+            "none of 10 lines is {expected}"
+        );
+    };
+    expect(2);
+    drop(streams);
+    expect(0);
     let mut stream = embedded.beside(|| connect(addresses[0]));
     stream.write_all(b"quit\n").unwrap();
     // The stopped server closes the connection.

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// Number of times that one event happened.
+/// Number of times that one event happened, or number of things that exist now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// The program that counted the event, in a server of [several programs](crate::Both).
     /// `None` in a server of one program, and for counts that all programs share.
     pub program: Option<&'static str>,
-    /// Name of the event, such as `requests`.
+    /// Name of the event, such as `requests`, or of the things, such as `connections open`.
     pub name: &'static str,
-    /// Number of times that the event happened since the start.
+    /// Number of events since the start, or of things now.
     pub count: u64,
 }
 
@@ -66,7 +66,8 @@ impl Tally {
         self.events.iter().find(is_it).map(|one| one.count)
     }
 
-    /// Adds `count` to an event, such as `requests`. The summary shows the event even if it is 0.
+    /// Adds `count` to an event, such as `requests`, or to things that exist now, such as
+    /// `connections open`. The summary shows them even if there are none.
     pub fn event(&mut self, name: &'static str, count: u64) {
         add(&mut self.events, self.program, name, count);
     }

@@ -129,6 +129,7 @@ where
     fn tally<P: Port>(&self, stack: &Stack<A>, tally: &mut Tally) {
         let tcp = stack.counters();
         tally.event("connections", tcp.accepted);
+        tally.event("connections open", stack.open_connections().into());
         tally.event("bytes sent", tcp.bytes_sent);
         for (reason, count) in tcp.drops() {
             tally.drop(reason, count);

@@ -405,6 +405,8 @@ where
         }
         let over_tcp = server.tcp().counters();
         tally.event("TCP connections", over_tcp.accepted);
+        let open = server.tcp().open_connections();
+        tally.event("TCP connections open", open.into());
         tally.event("SYN cookies sent", over_tcp.cookies_sent);
         tally.event("SYN cookies redeemed", over_tcp.cookies_accepted);
         tally.event("connections evicted", over_tcp.evicted);

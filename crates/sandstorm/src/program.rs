@@ -269,6 +269,7 @@ where
         let stack = http.stack();
         let (tcp, web) = (stack.counters(), stack.app().counters());
         tally.event("connections", tcp.accepted);
+        tally.event("connections open", stack.open_connections().into());
         tally.event("requests", web.requests);
         for (name, digit) in [
             ("answered 2xx", 2),

@@ -88,10 +88,12 @@ fn one_interface_serves_both() {
         // Each of the two addresses got one HTTP request, one query over UDP and one over TCP.
         for (server, event) in [
             ("sandstorm:", "connections 2"),
+            ("sandstorm:", "connections open 0"),
             ("sandstorm:", "requests 2"),
             ("namestorm:", "queries over UDP 2"),
             ("namestorm:", "queries over TCP 2"),
             ("namestorm:", "TCP connections 2"),
+            ("namestorm:", "TCP connections open 0"),
         ] {
             let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
             let expected = format!("{server} {event}");

@@ -36,9 +36,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         assert_eq!(of(State::SynReceived), self.half_open);
         assert_eq!(of(State::TimeWait), self.time_waits);
         assert!(self.half_open <= self.config.max_half_open);
-        let apart = self.half_open + self.time_waits;
         let [connections, recv, write, lists, ..] = self.cx.peers.totals().1;
-        assert_eq!(connections, alive as u32 - apart, "connections by address");
+        assert_eq!(
+            connections,
+            self.open_connections(),
+            "connections by address"
+        );
         let buffers_in_use = self.cx.buffers.in_use();
         assert_eq!(recv as usize, buffers_in_use, "buffers by address");
         assert_eq!(lists as usize, self.cx.lists.in_use(), "lists by address");

@@ -177,6 +177,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         (self.records.len() - self.free.len()) as u32
     }
 
+    /// Returns the number of current connections, without half-open ones and those in TIME-WAIT.
+    pub fn open_connections(&self) -> u32 {
+        self.connections() - self.half_open - self.time_waits
+    }
+
     /// Returns whether the stack accepts connections on `port`.
     #[inline]
     pub fn serves(&self, port: u16) -> bool {

@@ -40,7 +40,10 @@ fn shutdown_sends_each_peer_one_fin() {
     rig.recv(2, 4, "A", b"");
     rig.port.room = 0;
     assert!(!rig.stack.shut_down(&mut rig.port, rig.now));
-    assert_eq!(rig.stack.connections(), 1);
+    assert_eq!(
+        (rig.stack.connections(), rig.stack.open_connections()),
+        (1, 1)
+    );
     rig.port.room = 10;
     assert!(rig.stack.shut_down(&mut rig.port, rig.now));
     rig.sent(4, 2, "FA", b"");
@@ -63,6 +66,10 @@ fn shutdown_resets_peers_with_unacknowledged_data() {
     let mut rig = Rig::new(&Config::default());
     rig.syn(Some(MSS));
     rig.sent_one();
+    assert_eq!(
+        (rig.stack.connections(), rig.stack.open_connections()),
+        (1, 0)
+    );
     assert!(rig.stack.shut_down(&mut rig.port, rig.now));
     rig.sent(1, 1, "RA", b"");
     assert_eq!((rig.take_log().as_str(), rig.stack.connections()), ("", 0));
