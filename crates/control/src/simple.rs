@@ -12,8 +12,8 @@ use crate::tcp::Tcp;
 use crate::udp::Udp;
 
 /// Serves TCP with one application for each worker. A call of this function is a complete `main`.
-/// The program takes the options of [`ServeArgs`](crate::ServeArgs), and has the defaults of
-/// [`Config`](tcpip::Config).
+/// The program takes the options of [`ServeArgs`](crate::ServeArgs), but not those of
+/// [`ConnectionArgs`](crate::ConnectionArgs). It has the defaults of [`Config`](tcpip::Config).
 ///
 /// `make` is called for each worker, before rights are given up. It may [open a
 /// mailbox](NewWorker::open_mailbox) and add contents, which are prepared before the first client
