@@ -101,8 +101,8 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// Returns the files that the content was read from. A warning at start names those that the
-    /// server's user cannot read. Called before rights are given up.
+    /// Returns the files that the content was read from. A warning at start names those that are
+    /// served although the server's user cannot read them. Called before rights are given up.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }

@@ -184,10 +184,7 @@ impl Rights {
         let user = self.change_user(&mut missing)?;
         capabilities::keep_only(keep).map_err(failed)?;
         if let Some(files) = Unreadable::among(self.table.to_read_again(kind)) {
-            tracing::warn!(
-                "the server's user ({user}) cannot read these files, so only a restart can load \
-                 them again: {files}; let that user read them, or name another user with --user"
-            );
+            tracing::warn!("{}", files.warning(&user));
         }
         // This comes last, because it ends the system calls that the steps above need.
         if let Some(walls) = &self.walls {

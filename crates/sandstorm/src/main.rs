@@ -29,7 +29,7 @@ enum Command {
     /// Files and folders whose names begin with a dot are left out, except `.well-known`. Symbolic
     /// links are followed inside the folder. The server leaves out other entries that it cannot
     /// serve, with a warning: links out of the folder, broken links, pipes, devices and unreadable
-    /// files.
+    /// files. Started as root, it also serves files that only root can read.
     #[command(
         after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
                             (standard error says which), 2 if the command line is wrong."

@@ -34,6 +34,16 @@ impl<'a> Unreadable<'a> {
         }
         (found.count > 0).then_some(found)
     }
+
+    /// Returns a warning for the operator. `user` is the new user.
+    pub(super) fn warning(&self, user: &str) -> String {
+        format!(
+            "these files are served, although the server's user cannot read them: {self}; the server \
+             read them with the rights of its start, and its user is now {user}; move private files \
+             to a place that is not served; make the others readable with chmod, or name another \
+             user with --user"
+        )
+    }
 }
 
 impl fmt::Display for Unreadable<'_> {
@@ -67,6 +77,25 @@ mod tests {
         assert_eq!(shown(1), "a");
         assert_eq!(shown(3), "a, b, c");
         assert_eq!(shown(5), "a, b, c and 2 more");
+    }
+
+    #[test]
+    fn the_warning_says_that_the_files_are_served() {
+        let file = PathBuf::from("/www/key.pem");
+        let found = Unreadable {
+            named: vec![&file],
+            count: 1,
+        };
+        let warning = found.warning("nobody");
+        for words in [
+            "these files are served, although the server's user cannot read them: /www/key.pem;",
+            "its user is now nobody;",
+            "move private files",
+            "chmod",
+            "--user",
+        ] {
+            assert!(warning.contains(words), "{words}: {warning}");
+        }
     }
 
     #[test]
