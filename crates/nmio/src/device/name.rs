@@ -288,28 +288,20 @@ pub struct AddressPrefix {
 
 /// Why a text could not be parsed as an address with a prefix length.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error(
-    "{0:?} is not a host address with a prefix length; write it like 192.0.2.10/24 or \
-     2001:db8::10/64"
-)]
-pub struct ParseAddressError(String);
+#[error("{text:?} {reason}; write the address of one host, like 192.0.2.10/24 or 2001:db8::10/64")]
+pub struct ParseAddressError {
+    text: String,
+    reason: &'static str,
+}
 
 impl FromStr for AddressPrefix {
     type Err = ParseAddressError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parse = || {
-            let (address, prefix) = text.split_once('/')?;
-            let address: IpAddr = address.parse().ok()?;
-            let prefix: u8 = prefix.parse().ok()?;
-            let unicast = !address.is_multicast() && !address.is_unspecified();
-            // IPv4-mapped IPv6 addresses never appear on the wire.
-            let mapped = address.to_canonical() != address;
-            let most = if address.is_ipv4() { 32 } else { 128 };
-            let parsed = Self { address, prefix };
-            (prefix <= most && unicast && !mapped && !parsed.is_for_all()).then_some(parsed)
-        };
-        parse().ok_or_else(|| ParseAddressError(text.to_owned()))
+        Self::parse(text).map_err(|reason| ParseAddressError {
+            text: text.to_owned(),
+            reason,
+        })
     }
 }
 
@@ -320,18 +312,52 @@ impl fmt::Display for AddressPrefix {
 }
 
 impl AddressPrefix {
-    /// Returns true if this is an IPv4 network address or broadcast address. Networks of two
-    /// addresses have neither (RFC 3021).
-    fn is_for_all(&self) -> bool {
+    /// Parses the text. An error is a reason that continues a sentence about the text.
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let parts = || {
+            let (address, prefix) = text.split_once('/')?;
+            Some((address.parse().ok()?, prefix.parse::<u32>().ok()?))
+        };
+        let (address, prefix): (IpAddr, _) =
+            parts().ok_or("is not an address with a prefix length")?;
+        let (most, too_long) = match address {
+            IpAddr::V4(_) => (32, "has a prefix length over 32"),
+            IpAddr::V6(_) => (128, "has a prefix length over 128"),
+        };
+        let prefix = u8::try_from(prefix).map_err(|_| too_long)?;
+        if prefix > most {
+            return Err(too_long);
+        }
+        if address.is_multicast() {
+            return Err("is a multicast address");
+        }
+        if address.is_unspecified() {
+            return Err("is the unspecified address");
+        }
+        // IPv4-mapped IPv6 addresses never appear on the wire.
+        if address.to_canonical() != address {
+            return Err("is an IPv4-mapped IPv6 address");
+        }
+        let parsed = Self { address, prefix };
+        parsed.check_host()?;
+        Ok(parsed)
+    }
+
+    /// Refuses an IPv4 network address or broadcast address. Networks of two addresses have neither
+    /// (RFC 3021).
+    fn check_host(&self) -> Result<(), &'static str> {
         let IpAddr::V4(address) = self.address else {
-            return false;
+            return Ok(());
         };
         if self.prefix > 30 {
-            return false;
+            return Ok(());
         }
         let hosts = u32::MAX >> self.prefix;
-        let host = address.to_bits() & hosts;
-        host == 0 || host == hosts
+        match address.to_bits() & hosts {
+            0 => Err("is the address of a whole network"),
+            host if host == hosts => Err("is the broadcast address of its network"),
+            _ => Ok(()),
+        }
     }
 
     /// Returns true if `other` is in the same network as this address.
@@ -485,22 +511,28 @@ mod tests {
         ] {
             assert_eq!(parse(two).unwrap().to_string(), two);
         }
-        for wrong in [
-            "10.0.0.2",
-            "10.0.0.2/33",
-            "::1/129",
-            "/24",
-            "10.0.0/8",
-            "224.0.0.1/4",
-            "::/0",
-            "10.0.0.0/24",
-            "10.0.0.255/24",
-            "255.255.255.255/0",
-            "10.0.0.7/30",
-            "::ffff:192.0.2.10/96",
+        for (wrong, reason) in [
+            ("10.0.0.2", "is not an address with a prefix length"),
+            ("10.0.0.2/", "is not an address with a prefix length"),
+            ("/24", "is not an address with a prefix length"),
+            ("10.0.0/8", "is not an address with a prefix length"),
+            ("10.0.0.2/33", "has a prefix length over 32"),
+            ("10.0.0.2/256", "has a prefix length over 32"),
+            ("::1/129", "has a prefix length over 128"),
+            ("224.0.0.1/4", "is a multicast address"),
+            ("::/0", "is the unspecified address"),
+            ("10.0.0.0/24", "is the address of a whole network"),
+            ("10.0.0.255/24", "is the broadcast address of its network"),
+            (
+                "255.255.255.255/0",
+                "is the broadcast address of its network",
+            ),
+            ("10.0.0.7/30", "is the broadcast address of its network"),
+            ("::ffff:192.0.2.10/96", "is an IPv4-mapped IPv6 address"),
         ] {
             let message = parse(wrong).unwrap_err().to_string();
-            assert!(message.contains(wrong), "{message}");
+            let start = format!("{wrong:?} {reason}; write the address of one host");
+            assert!(message.starts_with(&start), "{message}");
         }
     }
 
