@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use sandstorm::{SiteArgs, SiteOnly};
+use clap::{Parser, Subcommand};
+use sandstorm::{Congestion, SiteArgs, SiteOnly};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
 /// Sandstorm serves a folder of files over HTTP, from packets that it prepares at start.
@@ -42,18 +42,6 @@ enum Command {
         #[arg(long, value_enum, default_value_t, help_heading = "Connections")]
         congestion: Congestion,
     },
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Congestion {
-    /// CUBIC (RFC 9438), the default of Linux.
-    #[default]
-    Cubic,
-    /// BBR version 3. It is faster than CUBIC on paths that lose packets at random, and slower for
-    /// short responses. It retransmits more than twice as many bytes.
-    Bbr,
-    /// Reno with the fast recovery of RFC 6582 (New Reno).
-    Reno,
 }
 
 fn main() -> ExitCode {

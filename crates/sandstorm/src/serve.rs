@@ -88,6 +88,19 @@ enum ModeArg {
     MemCopy,
 }
 
+/// Values of `--congestion`, an option that a program may add to its command line.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Congestion {
+    /// CUBIC (RFC 9438), the default of Linux.
+    #[default]
+    Cubic,
+    /// BBR version 3. It is faster than CUBIC on paths that lose packets at random, and slower for
+    /// short responses. It retransmits more than twice as many bytes.
+    Bbr,
+    /// Reno with the fast recovery of RFC 6582 (New Reno).
+    Reno,
+}
+
 impl SiteArgs {
     /// Loads the folder and serves it until SIGINT or SIGTERM. All responses contain `fields`.
     /// `make` creates the application of each worker, before privileges are dropped.

@@ -6,14 +6,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use control::{Both, ConnectionArgs, Named, PortArgs, ServeArgs, StartError};
+use control::{Both, ConnectionArgs, Named, PortArgs, Program, ServeArgs, StartError};
 use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneSpec};
-use sandstorm::{Sandstorm, SiteOptions};
+use sandstorm::{Congestion, SiteOptions};
+use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
 /// Sandstorm and Namestorm in one process on one interface: serves a folder over HTTP and zones
 /// over DNS, with its own network stack.
 #[derive(Parser, Debug)]
-#[command(version, arg_required_else_help = true)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "To check zone files, run: namestorm check FILE"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -58,6 +63,10 @@ struct Serve {
     #[command(flatten)]
     connections: ConnectionArgs,
 
+    /// Congestion control of the web server's connections.
+    #[arg(long, value_enum, default_value_t, help_heading = "Connections")]
+    congestion: Congestion,
+
     #[command(flatten)]
     network: ServeArgs,
 
@@ -83,21 +92,30 @@ impl Named for Storm {
 }
 
 impl Serve {
+    fn serve<C: CongestionControl>(&self) -> ExitCode {
+        control::serve(&self.network, || self.load::<C>())
+    }
+
     /// Loads the folder and the zones.
-    fn load(&self) -> Result<Both<Storm, Sandstorm, Namestorm>, StartError> {
+    fn load<C: CongestionControl>(&self) -> Result<impl Program + use<C>, StartError> {
         let web = self.site.load(&self.web, &self.connections)?;
         // Reports errors in zone files. A failure to write a report is ignored.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?
             .with_tcp(TcpSettings::asked(&self.connections));
-        Ok(Both::new(web, dns).with_port_args(&self.dns))
+        let both = Both::<Storm, _, _>::new(web.with_congestion::<C>(), dns);
+        Ok(both.with_port_args(&self.dns))
     }
 }
 
 fn main() -> ExitCode {
     let Command::Serve(serve) = Cli::parse().command;
-    control::serve(&serve.network, || serve.load())
+    match serve.congestion {
+        Congestion::Cubic => serve.serve::<Cubic>(),
+        Congestion::Bbr => serve.serve::<Bbr>(),
+        Congestion::Reno => serve.serve::<NewReno>(),
+    }
 }
 
 #[cfg(test)]
@@ -131,6 +149,22 @@ mod tests {
         ] {
             assert!(serve(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn the_help_names_the_program_that_checks_zones() {
+        let help = Cli::command().render_help().to_string();
+        assert!(help.contains("namestorm check"), "{help}");
+    }
+
+    #[test]
+    fn the_congestion_control_is_cubic_unless_another_is_named() {
+        let congestion = |options: &str| {
+            let serve = serve(&format!("storm serve --web d --zone z{options}"));
+            serve.unwrap().congestion
+        };
+        assert_eq!(congestion(""), Congestion::Cubic);
+        assert_eq!(congestion(" --congestion bbr"), Congestion::Bbr);
     }
 
     #[test]
