@@ -72,12 +72,7 @@ impl XdpReady {
         hints(wanted, master.as_ref(), &networks, &mut lines);
         DeviceError::check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
-        // Checked before ports are reserved: if the owner of the other program also has the port, the
-        // interface is the real obstacle.
-        if netlink::has_xdp(link.index).map_err(asking(name))? {
-            let interface = name.to_owned();
-            return Err(DeviceError::ProgramBusy { interface });
-        }
+        check_unused(name, link.index)?;
         let held = if wanted.own.is_empty() {
             reserve(&addresses, wanted.services, link.index, &mut lines)?
         } else {
@@ -157,6 +152,18 @@ impl Link {
 
 fn asking(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
     DeviceError::set_up(format!("read the state of interface {name}"))
+}
+
+/// Checks that no other XDP program is attached to the interface.
+///
+/// This comes before the ports are reserved. A server on this interface may also have the port, but
+/// the interface is the real obstacle.
+fn check_unused(name: &str, index: u32) -> Result<(), DeviceError> {
+    if netlink::has_xdp(index).map_err(asking(name))? {
+        let interface = name.to_owned();
+        return Err(DeviceError::ProgramBusy { interface });
+    }
+    Ok(())
 }
 
 /// Checks that this process may create `AF_XDP` sockets on this kernel.
