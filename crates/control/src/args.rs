@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
@@ -263,9 +263,16 @@ struct Cli {
 /// Parses the command line of the program `name`, which accepts only the options of [`ServeArgs`].
 /// Ends the process if the command line is wrong or asks for help.
 pub fn network_args(name: &'static str) -> ServeArgs {
-    let matches = Cli::command().name(name).get_matches();
+    let matches = with_usage(Cli::command().name(name)).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     cli.network
+}
+
+/// Sets the usage of a command that has only options. An error would otherwise list the given
+/// options there, as if they were required.
+pub(crate) fn with_usage(command: Command) -> Command {
+    let usage = format!("{} [OPTIONS]", command.get_name());
+    command.override_usage(usage)
 }
 
 #[cfg(test)]
@@ -319,6 +326,14 @@ mod tests {
             assert_eq!(config.flush_interval, Duration::from_micros(7));
             assert_eq!(config.batch, 9);
         }
+    }
+
+    #[test]
+    fn the_usage_requires_no_option() {
+        let command = with_usage(super::Cli::command().name("kv"));
+        let outcome = command.try_get_matches_from(["kv", "--device", "auto", "--bogus"]);
+        let message = outcome.unwrap_err().to_string();
+        assert!(message.contains("Usage: kv [OPTIONS]\n"), "{message}");
     }
 
     #[test]

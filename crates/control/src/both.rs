@@ -10,7 +10,7 @@ use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
 
-use crate::args::ServeArgs;
+use crate::args::{ServeArgs, with_usage};
 use crate::named::Named;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
 use crate::program::{
@@ -120,8 +120,7 @@ impl<N: Named, A: Program, B: Program> Both<N, A, B> {
     }
 
     fn command(&self) -> Command {
-        let command = ServeArgs::augment_args(Command::new(N::NAME));
-        command
+        with_usage(ServeArgs::augment_args(Command::new(N::NAME)))
             .about("Serves on its own network stack until Ctrl-C")
             .arg(port_arg(B::NAME, self.second_port))
     }
