@@ -1,4 +1,4 @@
-//! The trait that an application implements to answer requests itself.
+//! The `App` trait, which an application implements to answer HTTP requests.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::prepared::Replies;
 use crate::request::Request;
 use crate::verdict::{Intake, More, Sees, Verdict};
 
-/// Maximum length of a collected request body, by default.
+/// Default maximum length of a collected request body, in bytes.
 pub const BODY_LIMIT: usize = 64 << 10;
 
-/// An application in a web server. It answers requests besides the site, or in its place. Each
-/// worker runs its own instance.
+/// An application in a web server. It answers requests in addition to the site, or instead of it.
+/// Each worker runs its own instance.
 ///
-/// Callbacks must not block, because all clients of the worker would wait. Each callback is called
-/// only once for a request, even when its response must wait until the send stream has room.
+/// Callbacks must not block, because all clients of the worker would wait. If a response must wait
+/// for room in the send stream, its callback is not called again.
 pub trait App {
     /// The application's state for one connection. It starts as the default value.
     type State: Default;
@@ -27,8 +27,8 @@ pub trait App {
     /// Which requests reach the application.
     const SEES: Sees = Sees::Everything;
 
-    /// Maximum length of a collected request body, unless [`on_head`](Self::on_head) decides
-    /// otherwise. Longer bodies are refused with 413.
+    /// Maximum length of a collected request body in bytes, unless [`on_head`](Self::on_head) sets
+    /// another limit. Longer bodies are refused with 413.
     const BODY_LIMIT: usize = BODY_LIMIT;
 
     /// Called when the worker has started, before the first client connects. The application can
@@ -45,15 +45,15 @@ pub trait App {
     ) -> Verdict;
 
     /// Called when the head of a request with a body has arrived. Decides what happens to the body.
-    /// By default the server collects it.
+    /// By default, the server collects the body.
     fn on_head(&mut self, head: &Request<'_>, exchange: &mut Exchange<'_, Self::State>) -> Intake {
         let _ = (head, exchange);
         Intake::Whole(Self::BODY_LIMIT)
     }
 
-    /// Called for each piece of a body that is received in [pieces](Intake::Pieces). If it returns
-    /// a verdict, the server answers immediately and does [not read](Intake::Unread) the remaining
-    /// body.
+    /// Called for each piece of a body that is received in [pieces](Intake::Pieces). If the
+    /// callback returns a verdict, the server answers immediately and does [not
+    /// read](Intake::Unread) the rest of the body.
     fn on_body(
         &mut self,
         piece: &[u8],
@@ -64,8 +64,9 @@ pub trait App {
     }
 
     /// Called when the send stream has room for the next piece of a [streamed](Verdict::Stream)
-    /// response. The callback writes the piece to the body of the exchange's response. Its status
-    /// and fields have no effect at this point. A piece should be a few kilobytes long.
+    /// response. The callback writes the piece to the body of the exchange's response. That
+    /// response's status and fields have no effect, because the head has already been written. A
+    /// piece should be a few kilobytes long.
     fn on_more(&mut self, exchange: &mut Exchange<'_, Self::State>) -> More {
         let _ = exchange;
         More::Last
@@ -81,7 +82,7 @@ pub trait App {
         let _ = (timer, clients);
     }
 
-    /// Called when a connection has ended. Its pending answers are discarded.
+    /// Called when a connection has ended. Pending answers for the connection are discarded.
     fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
         let _ = (state, reason);
     }
@@ -89,9 +90,9 @@ pub trait App {
 
 /// Access to all clients of a worker, for callbacks that do not belong to a single request.
 pub trait Clients<S> {
-    /// Answers a request that was deferred with [`Verdict::Later`]. `answer` receives the request
-    /// like [`App::on_request`]. If it returns [`Verdict::Later`], the request is deferred again
-    /// with a new timeout.
+    /// Answers a request that was deferred with [`Verdict::Later`]. `answer` gets the same
+    /// arguments as [`App::on_request`]. If it returns [`Verdict::Later`], the request is deferred
+    /// again with a new timeout.
     ///
     /// Returns `false` if the request no longer waits: its client has disconnected, it has timed
     /// out, or it was evicted to free memory.
@@ -113,7 +114,7 @@ pub trait Clients<S> {
     fn set_timer(&mut self, timer: Timer, after: Duration);
 }
 
-/// No application: the site answers all requests.
+/// The absence of an application: the site answers all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteOnly;
 

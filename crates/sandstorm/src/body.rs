@@ -1,10 +1,12 @@
 //! Parsing of request bodies, piece by piece as they arrive (RFC 9112, sections 6 and 7.1).
 
-/// Maximum total length of the chunk extensions in one body. Real clients hardly ever send any.
+/// Maximum total length of the chunk extensions in one body, in bytes. Real clients hardly ever
+/// send any extensions.
 pub(crate) const MAX_EXTENSIONS: u32 = 1_024;
-/// Maximum total length of the trailer fields after one body.
+/// Maximum total length of the trailer fields after one body, in bytes.
 pub(crate) const MAX_TRAILERS: u32 = 8_192;
-/// Maximum number of digits in a chunk size, which allows sizes of up to 60 bits.
+/// Maximum number of hexadecimal digits in a chunk size. Fifteen digits are at most 60 bits, so the
+/// size cannot overflow a `u64`.
 const MAX_SIZE_DIGITS: u8 = 15;
 
 /// The length of a request's body, according to its head.
@@ -71,7 +73,7 @@ enum State {
     TrailerValue,
     /// Before the LF of a trailer field.
     TrailerEnd,
-    /// Before the final LF.
+    /// Before the LF that ends the body.
     LastLf,
     End,
 }
@@ -89,7 +91,7 @@ impl BodyReader {
         }
     }
 
-    /// Number of bytes still missing from a body of known length.
+    /// Number of bytes still to come of a body of known length, or `None` for a chunked body.
     pub(crate) const fn known_left(&self) -> Option<u64> {
         match self.state {
             State::Known(left) => Some(left),
@@ -159,8 +161,8 @@ impl BodyReader {
         }
     }
 
-    /// Returns the state after a byte of a trailer field. The fields are discarded; only the end of
-    /// the trailer matters.
+    /// Returns the state after a byte of the trailer, or `None` if the byte is invalid. Trailer
+    /// fields are discarded, so only the end of the trailer matters.
     fn in_trailer(&self, byte: u8) -> Option<State> {
         match self.state {
             State::TrailerName if byte == b':' => Some(State::TrailerValue),
@@ -174,7 +176,7 @@ impl BodyReader {
     }
 }
 
-/// Whether a line may contain this byte: anything but control characters, except for the tab.
+/// Returns true if a line may contain this byte. The tab is the only valid control character.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

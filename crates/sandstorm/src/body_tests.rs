@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Result of parsing a body. `Whole` holds the body and the bytes that follow it.
+/// Result of parsing a body. `Whole` holds the body and the bytes that follow it. `Half` means that
+/// more bytes are needed.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Whole(Vec<u8>, Vec<u8>),

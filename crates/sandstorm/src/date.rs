@@ -10,19 +10,19 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 
-/// Length of an IMF-fixdate (RFC 9110, section 5.6.7).
+/// Length of an HTTP date (IMF-fixdate, RFC 9110, section 5.6.7), in bytes.
 const DATE_LEN: usize = 29;
 /// The text between the date and the connection option.
 const BETWEEN: &[u8] = b"\r\nConnection: ";
 /// The connection option of a response after which the connection stays open.
 const KEEP_ALIVE: &[u8; OPTION_LEN] = b"keep-alive";
-/// The connection option of the last response. White space after a field's value is not part of the
-/// value (RFC 9110, section 5.5).
+/// The connection option of a connection's last response. The spaces pad it to the length of the
+/// slot. White space after a field's value is not part of the value (RFC 9110, section 5.5).
 const CLOSE: &[u8; OPTION_LEN] = b"close     ";
 const OPTION_LEN: usize = 10;
 const OPTION_AT: usize = DATE_LEN + BETWEEN.len();
 
-/// Length of the slot: a date, the name of the next field, and a connection option.
+/// Length of the slot in bytes: a date, the name of the next field, and a connection option.
 pub const SLOT_LEN: usize = OPTION_AT + OPTION_LEN;
 
 /// The name of the field whose value begins the slot.
@@ -40,8 +40,8 @@ pub struct Stamp(u64);
 
 impl Stamp {
     /// Makes a stamp for a response sent at `unix_seconds`, in seconds since 1970-01-01T00:00:00Z.
-    /// Times after the year 9999 become its last second. `close` says whether the response is the
-    /// connection's last one.
+    /// Times after the year 9999 become the last second of that year. `close` says whether the
+    /// response is the connection's last one.
     #[inline(always)]
     pub fn new(unix_seconds: u64, close: bool) -> Self {
         Self(unix_seconds.min(MAX_SECONDS) << 1 | u64::from(close))
@@ -69,8 +69,8 @@ impl Stamp {
     }
 }
 
-/// Writes slots. It caches the text of the last second, because consecutive responses usually share
-/// it.
+/// Writes slots. The writer caches the text of the last second, because consecutive responses
+/// usually have the same date.
 #[derive(Clone, Debug)]
 pub struct SlotWriter {
     seconds: u64,
@@ -79,7 +79,7 @@ pub struct SlotWriter {
 }
 
 impl SlotWriter {
-    /// Makes a writer that holds the slot for second 0.
+    /// Makes a writer whose cache holds the slot for second 0.
     pub fn new() -> Self {
         let mut text = [b' '; SLOT_LEN];
         text[DATE_LEN..OPTION_AT].copy_from_slice(BETWEEN);
@@ -108,7 +108,7 @@ impl SlotWriter {
     fn write_date(&mut self, seconds: u64) {
         self.seconds = seconds;
         let at = UNIX_EPOCH + Duration::from_secs(seconds);
-        // An HTTP date always has 29 bytes, and MAX_SECONDS keeps it in range.
+        // Cannot fail: an HTTP date always has 29 bytes, and `MAX_SECONDS` keeps the time in range.
         let _ = write!(&mut self.text[..DATE_LEN], "{}", HttpDate::from(at));
     }
 

@@ -12,8 +12,8 @@ use crate::response::Response;
 use crate::status::StatusCode;
 use crate::verdict::Verdict;
 
-/// Identifies a request that will be answered later. It is never reused, and any thread may hold
-/// it.
+/// Identifies a request that will be answered later. A ticket is never reused, and any thread may
+/// hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub(crate) connection: ConnectionId,
@@ -46,7 +46,7 @@ impl<S> Exchange<'_, S> {
         Verdict::Made
     }
 
-    /// The response to fill in, for [`Verdict::Made`].
+    /// The response. The application fills it in and returns [`Verdict::Made`].
     pub fn response(&mut self) -> &mut Response {
         self.response
     }
@@ -56,7 +56,8 @@ impl<S> Exchange<'_, S> {
         self.response.set_status(status);
     }
 
-    /// Adds a field to the response, whichever verdict answers the request.
+    /// Adds a field to the response. The field is sent with every verdict except
+    /// [`Verdict::Later`].
     ///
     /// # Errors
     /// [`FieldError`] if the field is refused. Nothing is added in that case.
@@ -69,7 +70,8 @@ impl<S> Exchange<'_, S> {
         Replies::new(self.contents, self.common)
     }
 
-    /// The request's ticket, for [`Verdict::Later`].
+    /// The request's ticket. [`Clients::answer`](crate::Clients::answer) needs it to answer a
+    /// request that was deferred with [`Verdict::Later`].
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-/// Maximum length of one [`Fields`], in bytes, including line endings.
+/// Maximum total length of the fields in one [`Fields`], in bytes, including line endings.
 pub const MAX_FIELDS_LEN: usize = 8_192;
 
 /// Fields that the server writes itself: message framing, the connection option, and the date.
@@ -16,7 +16,7 @@ const OURS: [&str; 7] = [
     "upgrade",
 ];
 
-/// Fields that every file's response already contains.
+/// Fields that the site's own responses may contain.
 const OF_FILES: [&str; 6] = [
     "accept-ranges",
     "allow",
@@ -44,19 +44,19 @@ pub enum FieldError {
         /// The field's name.
         name: String,
     },
-    /// The server writes this field.
+    /// The server itself writes this field, so it cannot be added.
     #[error("the server writes {name} itself; leave it out")]
     Ours {
         /// The field's name.
         name: String,
     },
-    /// The responses of files already contain a field of this name.
+    /// The site's own responses may contain a field of this name.
     #[error("the responses of files have a {name} of their own; add it to single responses")]
     OfFiles {
         /// The field's name.
         name: String,
     },
-    /// The total length of the fields exceeds the limit.
+    /// The total length of the fields exceeds [`MAX_FIELDS_LEN`].
     #[error(
         "with {name} the fields have more than {MAX_FIELDS_LEN} bytes; add fewer or shorter ones"
     )]
@@ -82,7 +82,7 @@ pub enum FieldError {
 pub struct Fields(String);
 
 impl Fields {
-    /// Creates an empty list.
+    /// Creates an empty list of fields.
     pub const fn new() -> Self {
         Self(String::new())
     }
@@ -107,7 +107,7 @@ impl Fields {
     /// Adds a field. Existing fields of the same name are kept.
     ///
     /// # Errors
-    /// [`FieldError`] if the field is refused; then nothing is added.
+    /// [`FieldError`] if the field is refused. Nothing is added in that case.
     pub fn add(&mut self, name: &str, value: impl Display) -> Result<(), FieldError> {
         let name_of = || name.to_owned();
         if name.is_empty() || !name.bytes().all(is_token) {
@@ -141,7 +141,7 @@ impl Fields {
     /// Appends the fields of `other`.
     ///
     /// # Errors
-    /// [`FieldError::TooLong`] if they do not fit. Nothing is added in that case.
+    /// [`FieldError::TooLong`] if there is no room for the fields. Nothing is added in that case.
     pub fn extend(&mut self, other: &Self) -> Result<(), FieldError> {
         if self.0.len() + other.0.len() > MAX_FIELDS_LEN {
             let name = other.iter().next().map_or("", |line| line.0).to_owned();

@@ -133,8 +133,9 @@ impl TransferCodings {
         if !self.present {
             return Ok(false);
         }
-        // The field requires HTTP/1.1, excludes `Content-Length`, and may list `chunked` only once
-        // (RFC 9112, section 6.1). `chunked` must be the last coding (section 6.3, item 4).
+        // `Transfer-Encoding` requires HTTP/1.1, excludes `Content-Length`, and may list `chunked`
+        // only once (RFC 9112, section 6.1). `chunked` must be the last coding (section 6.3, item
+        // 4).
         let framing_right = minor > 0 && !has_length && self.chunked_last && self.chunked == 1;
         if !framing_right {
             return Err(Status::BadRequest);

@@ -1,8 +1,8 @@
 //! Strict parsing of request heads (RFC 9112).
 //!
 //! A request that an intermediary might parse differently is refused, and its connection is closed.
-//! This prevents request smuggling. Examples are bare line feeds, folded fields,
-//! `Transfer-Encoding` beside `Content-Length`, and more than one length or host.
+//! This prevents request smuggling. Such requests contain, for example, bare line feeds, folded
+//! fields, `Transfer-Encoding` together with `Content-Length`, or more than one length or host.
 
 use std::mem::MaybeUninit;
 
@@ -22,7 +22,7 @@ pub const MAX_FIELDS: usize = 128;
 /// The buffer into which [`parse`] writes the fields.
 pub(crate) type FieldBuffer<'d> = [MaybeUninit<Header<'d>>; MAX_FIELDS];
 
-/// Makes an uninitialized buffer for the fields of one request, at no cost.
+/// Makes a buffer for the fields of one request. It is uninitialized, so that it costs no time.
 pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
     [const { MaybeUninit::uninit() }; MAX_FIELDS]
 }
@@ -36,7 +36,7 @@ pub(crate) enum NotRead {
     /// 2.5). The caller must replace the version's last digit, at `digit_at`, with a 1 and parse
     /// again.
     LaterMinor {
-        /// Less than [`HEAD_LIMIT`].
+        /// Offset of the digit from the start of the head. It is less than [`HEAD_LIMIT`].
         digit_at: usize,
     },
 }
@@ -77,17 +77,17 @@ pub(crate) struct Head<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a str,
     pub(crate) fields: &'a [Header<'a>],
-    /// The connection stays open after the response, because the client allows it and no unread
-    /// body remains.
+    /// Whether the connection stays open after the response. The client must allow it, and no
+    /// unread body may remain.
     pub(crate) keep_alive: bool,
     conditional: bool,
     pub(crate) minor: u8,
-    /// Bytes up to and including the empty line.
+    /// Length of the head in bytes, including the empty line.
     pub(crate) len: usize,
 }
 
-/// Parses the request head at the start of `data`. Returns `None` if the head is incomplete. This
-/// cannot happen if `data` holds at least [`HEAD_LIMIT`] bytes.
+/// Parses the request head at the start of `data`. Returns `None` if the head is incomplete. The
+/// head is never incomplete if `data` holds at least [`HEAD_LIMIT`] bytes.
 #[inline]
 pub(crate) fn parse<'f, 'd>(
     data: &'d [u8],
@@ -140,7 +140,7 @@ pub(crate) fn parse<'f, 'd>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     keep_alive: bool,
-    /// Bytes up to and including the empty line.
+    /// Length of the fields in bytes, including the empty line that follows them.
     len: u16,
 }
 
@@ -153,8 +153,8 @@ pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', data).map(|at| at + 1)
 }
 
-/// Parses only the request line, for fields that are already known. Returns `None` for an unusual
-/// line, which the caller must parse with [`parse`].
+/// Parses only the request line. `fields` is the cached result for the fields that follow it.
+/// Returns `None` for an unusual line, which the caller must parse with [`parse`].
 #[inline]
 pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     const VERSION: &[u8] = b" HTTP/1.1\r\n";
@@ -165,7 +165,7 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
         return None;
     };
     let len = line.len() + usize::from(fields.len);
-    // Nothing precedes the method, and single spaces separate the parts of the line.
+    // In a usual line, nothing precedes the method, and single spaces separate the parts.
     let is_usual = line.len() == method.len() + 1 + target.len() + VERSION.len()
         && line.ends_with(VERSION)
         && len <= HEAD_LIMIT;
@@ -180,9 +180,9 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     })
 }
 
-/// Whether any line of a parsed head ends with a bare LF. RFC 9112, section 2.2, allows servers to
-/// accept this, but an intermediary might then see other requests than we do. A line ends before
-/// each field, and two lines end the head.
+/// Returns true if any line of a parsed head ends with a bare LF. RFC 9112, section 2.2, allows
+/// servers to accept a bare LF, but an intermediary might then see other requests than we do. The
+/// code checks the line ending before each field, and the two at the end of the head.
 fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
     let follows_crlf = |field: &Header<'_>| {
         let at = field.name.as_ptr().addr() - head.as_ptr().addr();
@@ -195,7 +195,8 @@ fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
 #[cold]
 fn other_version(head: &[u8]) -> Result<Status, NotRead> {
     const MAJOR_1: &[u8] = b"HTTP/1.";
-    // No space precedes the method, and neither method nor target contains a space.
+    // The version follows the second space. No space precedes the method, and neither method nor
+    // target contains a space.
     let mut spaces = head.iter().enumerate().filter(|(_, b)| **b == b' ');
     let at = spaces.nth(1).map_or(head.len(), |(at, _)| at + 1);
     let version = &head[at..];
@@ -241,7 +242,7 @@ impl<'a> Head<'a> {
         let end = rest.bytes().position(|b| matches!(b, b'?' | b'#'));
         let (path, query) = match end {
             None => (rest, None),
-            // Clients never send a fragment (RFC 9112, section 3.2).
+            // A target never contains a fragment (RFC 9112, section 3.2).
             Some(at) if rest.as_bytes()[at] == b'#' => return None,
             Some(at) => (&rest[..at], Some(&rest[at + 1..])),
         };
@@ -249,9 +250,9 @@ impl<'a> Head<'a> {
         Some(Target { path, query })
     }
 
-    /// Evaluates the preconditions for a representation with this tag and modification time in
-    /// seconds, if known (RFC 9110, section 13.2.2). Returns the status of the response, or `None`
-    /// to send the representation.
+    /// Evaluates the request's preconditions (RFC 9110, section 13.2.2). `tag` is the entity tag of
+    /// the representation. `modified` is its modification time in seconds since 1970, if known.
+    /// Returns the status of the response, or `None` to send the representation.
     #[inline]
     pub(crate) fn precondition(&self, tag: ETag, modified: Option<u64>) -> Option<Status> {
         if self.conditional {
@@ -309,8 +310,8 @@ fn names_tag(value: &[u8], ours: ETag, how: Comparison) -> bool {
     if value == b"*" {
         return true;
     }
-    // A foreign tag may contain a comma and be split here. Its pieces cannot match our tags, which
-    // contain no comma.
+    // A tag from another server may contain a comma and be split here. Its pieces cannot match our
+    // tags, which contain no comma.
     list(value).any(|tag| match tag.strip_prefix(b"W/") {
         Some(tag) => how == Comparison::Weak && ours.is(tag),
         None => ours.is(tag),

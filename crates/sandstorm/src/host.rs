@@ -29,7 +29,7 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     value.iter().all(|b| IN_NAME[usize::from(*b)]) || is_other_host(value)
 }
 
-/// The slow path of [`is_host`], for values that contain bytes which names do not.
+/// The slow path of [`is_host`], for values that contain bytes other than those in [`IN_NAME`].
 #[inline(never)]
 fn is_other_host(value: &[u8]) -> bool {
     if let [b'[', rest @ ..] = value {
@@ -40,7 +40,7 @@ fn is_other_host(value: &[u8]) -> bool {
     !name.is_empty() && is_registered_name(name) && is_port(port)
 }
 
-/// Whether `name` is a valid `reg-name`, which every IPv4 address is, too.
+/// Whether `name` is a valid `reg-name` (RFC 3986, section 3.2.2). Every IPv4 address is one, too.
 fn is_registered_name(name: &[u8]) -> bool {
     let mut rest = name;
     while let [first, more @ ..] = rest {
@@ -58,8 +58,8 @@ fn is_registered_name(name: &[u8]) -> bool {
 }
 
 /// Checks what follows the opening bracket of an `IP-literal`: the address, the closing bracket,
-/// and an optional port. A zone identifier is not valid, because clients never send it (RFC 6874,
-/// section 4).
+/// and an optional port. A zone identifier is invalid, because clients must remove it before they
+/// send the address (RFC 6874, section 4).
 #[cold]
 fn is_literal(value: &[u8]) -> bool {
     let Some(end) = value.iter().position(|b| *b == b']') else {
@@ -73,7 +73,7 @@ fn is_literal(value: &[u8]) -> bool {
     is_address && is_port(&rest[1..])
 }
 
-/// Whether `value` is an `IPvFuture` without its `v`.
+/// Whether `value` is an `IPvFuture` (RFC 3986, section 3.2.2) without its leading `v`.
 fn is_future(value: &[u8]) -> bool {
     let Some(dot) = value.iter().position(|b| *b == b'.') else {
         return false;

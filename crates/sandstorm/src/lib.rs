@@ -84,8 +84,8 @@
 //! That is a whole server. Its application sees every request. With [`Sees::Missing`] in
 //! [`App::SEES`] it sees only requests that the site cannot serve, and files are served at full
 //! speed. A [`Verdict`] says who answers: the site with its file, a [prepared reply](Replies::add),
-//! or the application, now or later. It can also refuse the request. [`Exchange`] adds fields to
-//! any of these responses, and [`serve()`] adds fields to all responses.
+//! or the application, now or later. A verdict can also refuse the request. [`Exchange`] adds
+//! fields to any of these responses, and [`serve()`] adds fields to all responses.
 //!
 //! | to | use |
 //! |---|---|
@@ -98,45 +98,46 @@
 //!
 //! # How a body is read
 //! The server reads bodies with `Content-Length` and chunked bodies. The application gets the
-//! request when the body is complete. A body beyond its limit gets 413, and malformed chunks get
-//! 400; both close the connection. A client that sends `Expect: 100-continue` gets `100 Continue`,
-//! unless the request is refused. Head and body together must arrive within [`REQUEST_TIMEOUT`].
-//! Trailer fields are parsed and discarded.
+//! request when the body is complete. A body that exceeds its limit is answered with 413, and
+//! malformed chunks with 400. In both cases, the connection closes. A client that sends
+//! `Expect: 100-continue` gets `100 Continue`, unless the request is refused. Head and body
+//! together must arrive within [`REQUEST_TIMEOUT`]. Trailer fields are parsed and discarded.
 //!
 //! An unread body of known length is discarded as it arrives, up to [`UNREAD_LIMIT`] bytes, and the
-//! connection stays open. After any other unread body the connection closes, and the response says
-//! so. The server then acknowledges and discards what the client still sends, for
-//! [`tcpip::Config::fin_wait`]. So a client that sends its whole body first can read the response
-//! and is not reset (RFC 9112, section 9.6).
+//! connection stays open. After any other unread body, the connection closes, and the response
+//! contains `Connection: close`. The server then acknowledges and discards what the client still
+//! sends, for [`tcpip::Config::fin_wait`]. So a client that sends its whole body first can read the
+//! response and is not reset (RFC 9112, section 9.6).
 //!
 //! # Answering later
-//! The request waits in the server, and later requests of the same connection wait behind it. A
-//! client that closes its sending side still gets the answer. Without an answer within
+//! A deferred request waits in the server, and later requests of the same connection wait behind
+//! it. A client that closes its sending side still gets the answer. If there is no answer within
 //! [`ANSWER_TIMEOUT`], the client gets 504 and the connection stays open. An answer to a client
 //! that has gone is dropped, and [`Clients::answer`] returns `false`.
 //!
 //! # When memory runs short
 //! A pending request waits for its body, for the application, or for room in the send stream. All
-//! pending requests of a worker share [`MAX_PENDING_BYTES`]. When a new request finds no memory, it
-//! gets 503, unless other requests can be evicted:
+//! pending requests of a worker share [`MAX_PENDING_BYTES`]. If no memory is left for a new
+//! request, the server evicts other requests or, if that is impossible, answers with 503. It can
+//! evict two kinds of requests:
 //!
 //! - requests of a client address that holds more than an eighth of the memory. They are not
 //!   evicted for another request of the same address.
 //! - requests whose body arrives, or whose response is read, at less than 16,000 bytes a second.
 //!
-//! The client of an evicted request gets 503, at the latest when the request times out. If its
-//! response was already made, that response is lost and the connection is reset. A request that
-//! waits for the application, from an address within its share, is never evicted.
+//! The client of an evicted request gets 503, at the latest when the request times out. If the
+//! response was already made, it is lost and the connection is reset. A request that waits for the
+//! application, from an address within its share, is never evicted.
 //!
 //! # The site
 //! A file server gives the same few responses again and again. This server makes each of them once,
 //! when the folder is [loaded](Site::load). Status line, fields and body lie in one piece of
-//! memory. There is one piece for GET, for HEAD, and for a client that already has the file. The TCP stack
-//! segments these responses once. A request then costs one look-up by the bytes of its path, and
-//! its response is one entry in the connection's send stream.
+//! memory. Each file has three responses: to GET, to HEAD, and to a client that already has the
+//! file. The TCP stack segments these responses once. A request then costs one look-up by the bytes
+//! of its path, and its response is one entry in the connection's send stream.
 //!
 //! The date and the connection option cannot be prepared. Both lie in one *slot* of fixed length
-//! after the status line (see [`date`]). It is written when a packet is sent:
+//! after the status line (see [`date`]). The slot is written when a packet is sent:
 //!
 //! ```text
 //! HTTP/1.1 200 OK\r\n                          ─┐
@@ -191,19 +192,19 @@
 //! # }
 //! ```
 //!
-//! [`server::Web`] is the application that serves them on a TCP stack. [`Server`] is the complete
+//! [`server::Web`] is the application that serves a site on a TCP stack. [`Server`] is the complete
 //! server: it takes frames from a port and sends frames, and [`nmio::run`] runs it. The program
 //! `sandstorm` runs one worker for each queue of the device that its command line names. All
 //! workers share the site and never write to it. Each worker has its own packets.
 //!
-//! [`reply::Status`] lists how requests are answered. An ambiguous request is refused and its
-//! connection closed. Examples are bare line feeds, folded fields, more than one length or host,
-//! and a length together with a transfer coding. The site reads no body: it answers a request that has one, and
-//! then closes the connection as described above. A head must be complete within
-//! [`REQUEST_TIMEOUT`] of its first byte.
+//! [`reply::Status`] lists how requests are answered. An ambiguous request is refused, and its
+//! connection is closed. Such a request contains, for example, bare line feeds, folded fields, more
+//! than one length or host, or a length together with a transfer coding. The site reads no body. It
+//! answers a request that has one, and then closes the connection as described above. A head must
+//! be complete within [`REQUEST_TIMEOUT`] of its first byte.
 //!
-//! Deliberately absent: TLS, ranges, compression, content negotiation, folder listings, virtual
-//! hosts, request logs, and tunnels (CONNECT).
+//! The server deliberately lacks TLS, ranges, compression, content negotiation, folder listings,
+//! virtual hosts, request logs, and tunnels (CONNECT).
 
 mod app;
 mod body;

@@ -17,7 +17,7 @@ use crate::skipped::{Reason, Skipped, unreadable};
 /// The only name with a leading dot that is served (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// Maximum depth of nested folders, counting the served folder.
+/// Maximum depth of nested folders. The served folder itself counts as one.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Limits on what is loaded.
@@ -100,7 +100,7 @@ impl Site {
     /// Symbolic links are followed if they stay inside the folder.
     ///
     /// # Errors
-    /// [`LoadError`], when there is nothing to serve.
+    /// [`LoadError`], if the folder cannot be read or has no file that can be served.
     pub fn load(
         folder: &Path,
         limits: &Limits,
@@ -113,7 +113,7 @@ impl Site {
     /// [`Builder::with_fields`].
     ///
     /// # Errors
-    /// [`LoadError`], when there is nothing to serve.
+    /// [`LoadError`], if the folder cannot be read or has no file that can be served.
     pub fn load_with_fields(
         folder: &Path,
         limits: &Limits,
@@ -155,12 +155,12 @@ impl Site {
     }
 }
 
-/// Whether an entry is left out without a warning.
+/// Returns true if an entry is left out without a warning, because its name begins with a dot.
 fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".") && name != WELL_KNOWN
 }
 
-/// One level of the folders that are being loaded.
+/// A folder that is being loaded. `names` are its remaining entries.
 struct Folder {
     /// The path in URLs, relative to the served folder.
     path: PathBuf,
@@ -225,8 +225,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    /// Loads one entry. URLs contain `path`; `real` is the path without links. If the entry is a
-    /// folder, its contents are loaded next.
+    /// Loads one entry. `path` is its path in URLs, and `real` is its path without symbolic links.
+    /// If the entry is a folder, its entries are loaded next.
     fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
         let mut kind = file_type(&self.root.look(&real).map_err(unreadable)?);
         if kind == FileType::Symlink {

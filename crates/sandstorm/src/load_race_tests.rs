@@ -8,8 +8,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// Number of times that the folder is loaded in one test. The test fails if the attacker wins the
-/// race only once.
+/// Number of times that the folder is loaded in one test. The test fails if the attacker wins even
+/// one race.
 const LOADS: usize = 3_000;
 
 /// Loads `site` many times while its entries `left` and `right` are swapped continuously. A GET of

@@ -170,7 +170,7 @@ fn links_that_lead_out_are_left_out() {
         assert_skipped(&site, &[("link", "leads out of the folder")]);
         fs::remove_file(&link).unwrap();
     }
-    // This link leads out through another link, which itself points inside the folder.
+    // `way` is a link to `link` in the same folder, and `link` leads out of the folder.
     symlink("link", site.join("way")).unwrap();
     symlink("../secret.txt", &link).unwrap();
     assert_skipped(

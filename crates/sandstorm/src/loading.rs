@@ -1,4 +1,4 @@
-//! Loads a folder for an operator, with progress messages, warnings, and `--strict`.
+//! Loads a folder for an operator. Prints progress messages and warnings, and handles `--strict`.
 
 use std::fmt;
 use std::path::Path;

@@ -23,21 +23,20 @@ const KEPT_BYTES: usize = 2_048;
 /// stopped.
 const SAMPLE: usize = 128;
 type Sample = ArrayVec<Place, SAMPLE>;
-/// While other addresses need memory, one client address may hold 1/`SHARE` of it.
+/// One client address may hold 1/`SHARE` of the memory while other addresses need memory.
 const SHARE: usize = 8;
-/// Minimum lag of a request that may be evicted for another address, while its own address is
-/// within its share.
+/// Minimum lag for which a request may be evicted while its address is within its share.
 const MIN_LACK: Duration = Duration::from_secs(1);
 /// Time by which each received body byte advances the request's virtual clock. At 16,000 bytes a
 /// second, this clock keeps up with real time.
 const PROGRESS_OF_BYTE: Duration = Duration::from_nanos(62_500);
-/// Maximum time by which a request's virtual clock may run ahead.
+/// Maximum time by which a request's virtual clock may be ahead of real time.
 const CREDIT: Duration = Duration::from_secs(2);
-/// IPv6 addresses with a common prefix of this length count as one client. It equals the default of
-/// [`tcpip::Config::ipv6_prefix`].
+/// IPv6 addresses with a common prefix of this length, in bits, count as one client. The length
+/// equals the default of [`tcpip::Config::ipv6_prefix`].
 const IPV6_PREFIX: u32 = 64;
 
-/// Index of a place in [`Pending`]. Each connection has at most one.
+/// Index of a place in [`Pending`]. Each connection has at most one place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place(u32);
 
@@ -60,19 +59,19 @@ pub(crate) enum Phase {
     /// Waits for the application's answer. `serial` is the serial number of the request.
     Answer {
         serial: u64,
-        /// The body is not read, so the connection closes after the answer.
+        /// Whether the connection closes after the answer, because the body is not read.
         close: bool,
     },
     /// Waits for room in the connection's send stream.
     Room(Outgoing),
     /// A part of a streamed response has been sent; waits for the next piece.
     Stream(Stream),
-    /// The request was evicted, and its client has not been informed yet.
+    /// The request was evicted, and its client has not been informed yet. `Some` says how to answer
+    /// it. `None` means that the response is lost and cannot be replaced.
     Evicted(Option<Busy>),
 }
 
-/// How to answer an evicted request. `None` in [`Phase::Evicted`] means that its response is lost
-/// and cannot be replaced.
+/// How to answer an evicted request with 503.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Busy {
     pub(crate) head_only: bool,
@@ -85,9 +84,9 @@ pub(crate) struct Body {
     pub(crate) reader: BodyReader,
     /// Maximum number of bytes that may still arrive.
     pub(crate) left: u64,
-    /// The application receives the body in pieces.
+    /// Whether the application receives the body in pieces.
     pub(crate) in_pieces: bool,
-    /// The client has sent `Expect: 100-continue` and still waits for the interim response.
+    /// Whether the client has sent `Expect: 100-continue` and still waits for the interim response.
     pub(crate) owes_continue: bool,
 }
 
@@ -110,7 +109,7 @@ impl Outgoing {
         }
     }
 
-    /// Adds more pieces to the response.
+    /// Sets the further pieces that follow this part of the response, if there are any.
     pub(crate) fn followed_by(self, stream: Option<Stream>) -> Self {
         Self { stream, ..self }
     }
@@ -121,11 +120,11 @@ impl Outgoing {
 pub(crate) struct Stream {
     /// The request's serial number.
     pub(crate) serial: u64,
-    /// The pieces are sent as chunks.
+    /// Whether the pieces are sent as chunks.
     pub(crate) chunked: bool,
-    /// The connection closes after the response.
+    /// Whether the connection closes after the response.
     pub(crate) close: bool,
-    /// The application has no data at the moment.
+    /// Whether the application has no data at the moment.
     pub(crate) waits: bool,
 }
 
@@ -153,7 +152,7 @@ pub(crate) struct Pending {
     hand: usize,
 }
 
-/// No memory is left for the request.
+/// Error: no memory is left for the request.
 #[derive(Debug)]
 pub(crate) struct Exhausted;
 
@@ -225,10 +224,10 @@ impl Pending {
     /// Frees `needed` bytes for the request at `asker`. It first takes the buffers of free places,
     /// and then evicts requests.
     ///
-    /// The order is that of the TCP stack. Requests of an address beyond its [`SHARE`] go first.
-    /// Then follow the requests with the largest lag, whose clients send or read too slowly. A
-    /// request that waits for the application does not lag. If the asker's address already holds
-    /// its share, no other address loses a request.
+    /// The TCP stack uses the same order. Requests of an address that holds more than its [`SHARE`]
+    /// are evicted first. Then follow the requests with the largest lag, whose clients send or read
+    /// too slowly. A request that waits for the application does not lag. If the asker's address
+    /// already holds its share, no other address loses a request.
     #[cold]
     fn make_way(&mut self, asker: Place, needed: usize, now: Instant) -> Result<(), Exhausted> {
         let sample = self.sample();
@@ -259,7 +258,7 @@ impl Pending {
             let each = places.iter().map(|place| entry(place).bytes.capacity());
             each.sum()
         };
-        // Memory of the sample, or of an average sample if that is more.
+        // The share is based on the sample's memory, or on that of an average sample if it is more.
         let average = self.memory / self.entries.len() * sample.len();
         let share = memory(&sample).max(average) / SHARE;
         let client = entry(&asker).client;
@@ -351,8 +350,8 @@ impl Pending {
         self.tidy(place);
     }
 
-    /// Puts bytes back that were [removed](Self::take_bytes) to make an answer. They are dropped if
-    /// the request no longer waits for an answer.
+    /// Puts back bytes that were [removed](Self::take_bytes) to make an answer. The bytes are
+    /// dropped if the request no longer waits for an answer.
     pub(crate) fn keep(&mut self, place: Place, bytes: Vec<u8>) {
         match self.entry(place).phase {
             Some(Phase::Answer { .. }) => self.put_bytes(place, bytes),
@@ -384,8 +383,8 @@ impl Pending {
 }
 
 impl Entry {
-    /// How far a client's progress is behind `now`. Zero while the request waits for the
-    /// application.
+    /// How far the request's virtual clock is behind `now`. The lag is zero unless the request
+    /// waits for its body or for room in the send stream.
     fn lack(&self, now: Instant) -> Duration {
         match self.phase {
             Some(Phase::Body(_) | Phase::Room(_)) => now.since(self.progress),

@@ -149,7 +149,8 @@ fn a_request_with_a_slow_body_is_evicted() {
         pending.update_body(places[7], BODY, 16_000, at(second * 1_000));
         pending.update_body(places[8], BODY, 8_000, at(second * 1_000));
     }
-    // Some new requests are refused, because their sample contains no slow request.
+    // The result is ignored, because some requests are refused: their sample contains no slow
+    // request.
     for round in 200..2_000 {
         let _ = pending.take(answer(), &bytes, peer(round), at(4_100));
         assert!(pending.memory <= MAX_PENDING_BYTES);

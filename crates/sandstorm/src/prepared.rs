@@ -8,7 +8,7 @@ use crate::reply::ETag;
 use crate::response::Response;
 use crate::status::{Status, StatusCode};
 
-/// Identifies a [prepared](Replies::add) reply, which is sent from prepared packets like a file.
+/// Identifies a [prepared](Replies::add) reply. It is sent from prepared packets, like a file.
 #[derive(Clone, Copy, Debug)]
 pub struct PreparedId {
     pub(crate) content: ContentId,
@@ -26,8 +26,8 @@ pub(crate) struct Unchanged {
     pub(crate) slot_at: u32,
 }
 
-/// Prepares replies that will be sent many times. It is available in all callbacks and when the
-/// application is created.
+/// Prepares replies that will be sent many times. It is available when the application is created,
+/// and in all callbacks except [`App::on_close`](crate::App::on_close).
 #[derive(Debug)]
 pub struct Replies<'a> {
     contents: &'a mut Contents,
@@ -43,8 +43,8 @@ impl<'a> Replies<'a> {
     /// that already has the reply receives 304.
     ///
     /// # Errors
-    /// [`ContentError`] if the reply is longer than the TCP stack accepts, or there are too many
-    /// contents.
+    /// [`ContentError`] if the reply is longer than the TCP stack accepts, or if the stack cannot
+    /// store another content item.
     pub fn add(&mut self, response: &Response) -> Result<PreparedId, ContentError> {
         let status = response.status();
         let is_tagged = status == StatusCode::OK && !response.fields().has("etag");
@@ -83,7 +83,7 @@ impl<'a> Replies<'a> {
     ) -> Result<Unchanged, ContentError> {
         let mut unchanged = Response::new();
         unchanged.set_status(Status::NotModified.into());
-        // Cannot fail: this is a subset of fields that already fitted.
+        // Cannot fail: these fields are a subset of fields that already fitted.
         let _ = unchanged.add_fields(&response.lines_without_body());
         let mut bytes = Vec::new();
         let head = unchanged.write_head(self.common, line, true, &mut bytes);

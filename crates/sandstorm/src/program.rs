@@ -25,13 +25,14 @@ use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 /// The default port for HTTP.
 const HTTP_PORT: u16 = 80;
 
-/// Maximum number of resident packets per worker, which take 1 GiB at the usual MTU. Packets beyond
-/// it are copied when sent.
+/// Maximum number of resident packets per worker. At an MTU of 1,500 bytes, they take 1 GiB. Any
+/// further packets are copied when they are sent.
 const MAX_RESIDENTS: u64 = 1 << 19;
-/// Number of additional resident packets, for packets that are in flight several times. It equals
-/// the slots of two TX rings.
+/// Number of additional resident packets, because a packet can be in flight several times. The
+/// number equals the slots of two TX rings.
 const SPARE_RESIDENTS: u64 = 4_096;
-/// Number of scratch frames for assembling packets. Received frames are never retained.
+/// Number of scratch frames for assembling packets. A few suffice, because received frames are
+/// never retained.
 const SCRATCH_FRAMES: u32 = 64;
 
 /// Type of the function that creates [`SiteOnly`].
@@ -43,7 +44,7 @@ impl Named for SiteOnly {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// A loaded site and a function that creates each worker's application. Pass it to
+/// A program that serves a loaded site, with an application in each worker. Pass it to
 /// [`control::serve`] or [`control::embed`](control::embed()).
 #[derive(Debug)]
 pub struct Sandstorm<A = SiteOnly, F = MakeNone, C = Cubic> {
@@ -51,15 +52,15 @@ pub struct Sandstorm<A = SiteOnly, F = MakeNone, C = Cubic> {
     types: PhantomData<fn() -> (A, C)>,
     site: Arc<Site>,
     folder: PathBuf,
-    /// The settings of TCP, except the port.
+    /// The TCP settings, except the port.
     tcp: Config,
     request_timeout: Duration,
     answer_timeout: Duration,
 }
 
 impl Sandstorm {
-    /// Serves `site`, which was loaded from `folder`, with the TCP settings `tcp`. The port is set
-    /// later.
+    /// Creates a program that serves `site` with the TCP settings `tcp`. `folder` is the folder
+    /// from which `site` was loaded. The port is set later.
     pub fn new(site: Site, folder: &Path, tcp: Config) -> Self {
         Self::with_app(site, folder, tcp, |_, _| Ok(SiteOnly))
     }
@@ -346,14 +347,14 @@ mod tests {
 
     #[test]
     fn the_port_gets_memory_for_every_packet_in_both_families() {
-        // Each head fits into the last segment, after the end of the body.
+        // The file's head and body together take nine segments, and every other reply takes one.
         let (_folder, program) = sandstorm(SendMode::PreCopy, 9 * 1_400);
         let v4 = program.packets(&context(&["10.0.0.1/24"]));
         let both = program.packets(&context(&["10.0.0.1/24", "fd00::1/64"]));
         let small = program.site.totals().replies - 1;
         assert_eq!(v4.count, small + 9);
         assert_eq!(both.count, 2 * v4.count);
-        // Header lengths, with room for TCP timestamps.
+        // Header lengths in bytes: Ethernet and TCP with timestamps, twice, then IPv4 and IPv6.
         let headers = 2 * (14 + 32) + 20 + 40;
         assert_eq!(
             both.bytes,

@@ -1,4 +1,4 @@
-//! A cache from recently received bytes to their meaning.
+//! A cache that maps recently received bytes to their meaning, for example to the site's answer.
 //!
 //! Clients repeat the same bytes in their requests, and many clients send the same bytes. An answer
 //! depends only on the request's bytes and on the site. So known bytes need no parsing: a hash and
@@ -6,9 +6,10 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Number of entries, a power of two. They leave room for packets in a core's second-level cache.
+/// Number of entries, a power of two. At 512 bytes each, the entries leave room for packets in a
+/// core's second-level cache.
 const ENTRIES: usize = 128;
-/// Maximum length of a key, about that of a browser's request.
+/// Maximum length of a key in bytes. It is about the length of a browser's request.
 const MAX_LEN: usize = 480;
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ const _: () = assert!(size_of::<Entry<crate::session::Answer>>() == 512);
 #[derive(Debug)]
 pub(crate) struct RecentCache<T>(Box<[Entry<T>]>);
 
-/// The entry for a key; see [`RecentCache::find`].
+/// The index of the entry for a key; see [`RecentCache::find`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(usize);
 
@@ -40,8 +41,8 @@ impl<T: Copy> RecentCache<T> {
         Self(vec![none; ENTRIES].into())
     }
 
-    /// Returns the value for `bytes`, or else the entry in which to store it. Empty and overlong
-    /// keys have no entry.
+    /// Returns the value for `bytes`. If there is none, returns the entry in which to store the
+    /// value. Empty and overlong keys have no entry.
     #[inline(always)]
     pub(crate) fn find(&self, bytes: &[u8]) -> Result<T, Option<Place>> {
         if !(1..=MAX_LEN).contains(&bytes.len()) {

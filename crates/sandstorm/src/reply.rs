@@ -10,11 +10,11 @@ use crate::date::{SLOT_FIELD, SLOT_LEN, SlotWriter, Stamp};
 use crate::fields::Fields;
 pub use crate::status::Status;
 
-/// The text before the value of a redirect's `Location`.
+/// The text before the value of a redirect's `Location` field.
 const LOCATION: &[u8] = b"\r\nLocation: ";
 
 /// Bytes that a redirect percent-encodes in a query because URLs cannot contain them. The percent
-/// sign is not one of them, so encoded bytes stay as they are.
+/// sign is not among them, so bytes that are already encoded do not change.
 const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
 /// A complete response, except for the content of its slot (see [`crate::date`]).
@@ -66,7 +66,7 @@ impl Reply {
         slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
     }
 
-    /// Finds the end of a redirect's `Location` value. It is searched for each time, because
+    /// Finds the end of the value of a redirect's `Location`. The offset is not stored, because
     /// redirects with a query are rare.
     fn location_end(&self) -> usize {
         let find = |text: &[u8], from: usize| {
@@ -188,9 +188,9 @@ pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     with_body(status, head, &page(status, status.explanation()))
 }
 
-/// Makes a redirect to `location`, for GET and for HEAD. The path must be percent-encoded so that
-/// HTML needs no escapes. The page contains a link without the query, for clients that ignore
-/// `Location`.
+/// Makes a redirect to `location`, for GET and for HEAD. `location` must be percent-encoded, so
+/// that it needs no escapes in HTML. The page contains a link without the query, for clients that
+/// ignore the field `Location`.
 pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
     let status = Status::MovedPermanently;
     let text = format!("It is <a href=\"{location}\">here</a>.");
@@ -202,7 +202,8 @@ pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileFields<'a> {
     pub(crate) media_type: &'a str,
-    /// The media type to use if the content is not valid UTF-8, or `None` if it is the same.
+    /// The media type to use if the content is not valid UTF-8. `None` means that `media_type` is
+    /// used in any case.
     pub(crate) media_type_if_not_utf8: Option<&'a str>,
     /// The modification time, as an HTTP date.
     pub(crate) last_modified: &'a str,

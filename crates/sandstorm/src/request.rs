@@ -12,12 +12,12 @@ pub struct Request<'a> {
     body: &'a [u8],
     body_len: BodyLength,
     waits_to_go_on: bool,
-    /// The client allows the connection to stay open.
+    /// Whether the client allows the connection to stay open.
     persistent: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Makes a request from the head at the start of `bytes`. The body has not been read.
+    /// Makes a request from the head at the start of `bytes`. The request has no body yet.
     pub(crate) fn new(head: Head<'a>, bytes: &'a [u8]) -> Self {
         let end = bytes.iter().position(|byte| *byte == b' ');
         let method = std::str::from_utf8(&bytes[..end.unwrap_or(0)]).unwrap_or_default();
@@ -56,7 +56,7 @@ impl<'a> Request<'a> {
         self.head.page()?.query
     }
 
-    /// The value of the first field with this name, ignoring case.
+    /// The value of the first field with this name. The name is compared without regard to case.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.head.values(name).next()
     }
@@ -114,15 +114,16 @@ impl<'a> Request<'a> {
         self.head.len
     }
 
-    /// Adds the body. `is_read` says whether the entire body was read, so that the start of the
-    /// next request is known.
+    /// Adds the body. `is_read` says whether the entire body was read. Only then is the start of
+    /// the next request known, so that the connection can stay open.
     pub(crate) fn with_body(mut self, body: &'a [u8], is_read: bool) -> Self {
         self.body = body;
         self.head.keep_alive = self.persistent && is_read;
         self
     }
 
-    /// Records that the body was discarded, so that the start of the next request is known.
+    /// Records that the body was discarded. The connection can then stay open, because the start of
+    /// the next request is known.
     pub(crate) fn with_body_discarded(mut self) -> Self {
         self.head.keep_alive = self.persistent;
         self

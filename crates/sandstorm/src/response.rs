@@ -33,10 +33,11 @@ impl Response {
         self
     }
 
-    /// Adds a field. It replaces a common field of the same name.
+    /// Adds a field. If all responses of the server contain a field of this name, the new one
+    /// replaces it.
     ///
     /// # Errors
-    /// [`FieldError`] if the field is refused; then nothing is added.
+    /// [`FieldError`] if the field is refused. Nothing is added in that case.
     pub fn add_field(
         &mut self,
         name: &str,
@@ -45,10 +46,10 @@ impl Response {
         self.fields.add(name, value)
     }
 
-    /// Adds fields that have been checked before.
+    /// Adds fields that have already been checked.
     ///
     /// # Errors
-    /// [`FieldError::TooLong`] if they do not fit; then nothing is added.
+    /// [`FieldError::TooLong`] if there is no room for the fields. Nothing is added in that case.
     pub fn add_fields(&mut self, fields: &Fields) -> Result<(), FieldError> {
         self.fields.extend(fields)
     }
@@ -71,7 +72,8 @@ impl Response {
         self.status
     }
 
-    /// The fields of this response, without those of all responses.
+    /// The fields added to this response. The fields that the server adds to all responses are not
+    /// included.
     pub fn fields(&self) -> &Fields {
         &self.fields
     }
@@ -88,7 +90,7 @@ impl Response {
         self.body.clear();
     }
 
-    /// Turns the response into a page about a status, keeping its fields.
+    /// Turns the response into a page about a status. Its fields are kept.
     pub(crate) fn set_page(&mut self, status: StatusCode) {
         let ours = Status::ALL.iter().find(|one| one.code() == status.code());
         self.status = status;
@@ -98,13 +100,14 @@ impl Response {
             self.body.extend_from_slice(page.as_bytes());
         }
         if !self.fields.has("content-type") {
-            // Without a content type, clients would guess.
+            // Without a content type, clients would guess one. If there is no room for the field,
+            // the page is sent without it.
             let _ = self.fields.add("Content-Type", HTML);
         }
     }
 
-    /// Writes the head, with the common fields and the lines `more`. It includes the length only if
-    /// the body `is_whole`.
+    /// Writes the head, with the fields of all responses in `common` and the lines `more`.
+    /// `Content-Length` is written only if the body `is_whole`.
     pub(crate) fn write_head(
         &self,
         common: &Fields,
@@ -120,7 +123,8 @@ impl Response {
         common.write_beside(&self.fields, out);
         out.extend_from_slice(self.fields.lines().as_bytes());
         out.extend_from_slice(more.as_bytes());
-        // RFC 9110, section 8.6.
+        // A 204 response must not contain `Content-Length`, and a 304 response need not (RFC 9110,
+        // section 8.6).
         if is_whole && !self.status.is_bodiless() {
             let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
         }

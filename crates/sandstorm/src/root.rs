@@ -1,4 +1,5 @@
-//! Opens entries of the served folder through its descriptor, and none outside the folder.
+//! Opens entries of the served folder through its descriptor. Never opens an entry outside the
+//! folder.
 //!
 //! Anyone with write access to the folder could replace entries during loading. Therefore every
 //! entry is opened relative to the folder's descriptor, and the kernel follows no link in its path.
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::skipped::{Reason, unreadable};
 
-/// Maximum number of consecutive links to follow, the same as in the kernel.
+/// Maximum number of links to follow to resolve one path. The kernel has the same limit.
 const MAX_LINKS: usize = 40;
 
 /// An open folder, which gives access to everything below it.
@@ -39,8 +40,8 @@ impl Root {
         Ok(Self { descriptor, path })
     }
 
-    /// Returns the status of `path` without following links. It does not open the entry for
-    /// reading, because that can have side effects on a device.
+    /// Returns the status of `path` without following links. The entry is not opened for reading,
+    /// because that can have side effects if the entry is a device.
     pub(crate) fn look(&self, path: &Path) -> io::Result<Stat> {
         Ok(fstat(self.open_below(path, OFlags::PATH)?)?)
     }
@@ -133,7 +134,7 @@ impl Root {
             path
         };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // This also excludes magic links, as in `/proc`.
+        // `NO_SYMLINKS` also excludes magic links, such as those in `/proc`.
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         openat2(&self.descriptor, path, flags, Mode::empty(), resolve)
     }

@@ -38,8 +38,8 @@ struct Cli {
     site: SiteArgs,
 }
 
-/// Command-line arguments of a program that serves a folder, for `#[command(flatten)]`: the folder,
-/// and the options for loading and serving it.
+/// Command-line arguments of a program that serves a folder, for use with `#[command(flatten)]`.
+/// They name the folder, and set the options for loading and serving it.
 #[derive(Args, Debug)]
 pub struct SiteArgs {
     /// Folder with the files to serve.
@@ -56,7 +56,7 @@ pub struct SiteArgs {
     network: ServeArgs,
 }
 
-/// The options for loading a folder and sending its packets, for `#[command(flatten)]`.
+/// The options for loading a folder and sending its packets, for use with `#[command(flatten)]`.
 #[derive(Args, Debug)]
 pub struct SiteOptions {
     /// How packets are sent.

@@ -27,7 +27,7 @@ pub type Server<A = SiteOnly, C = Cubic> = ip::Server<Http<A, C>>;
 /// The HTTP service of a host, over TCP.
 ///
 /// The wall clock is read at most once per second: with the first packet, message or timer of a new
-/// second. `Date` shows this second.
+/// second. The `Date` field shows this second.
 pub struct Http<A: App = SiteOnly, C = Cubic> {
     stack: Stack<Web<A>, C>,
     packets: PacketTotals,
@@ -36,14 +36,15 @@ pub struct Http<A: App = SiteOnly, C = Cubic> {
 }
 
 impl<C: CongestionControl> Http<SiteOnly, C> {
-    /// Serves `site` at `addresses`. All replies are segmented for `port`. With
-    /// [`tcpip::SendMode::PreCopy`] they become resident packets, smallest replies first, until the
-    /// port's memory is used up.
+    /// Creates a service that serves `site` at `addresses`. All replies are segmented for `port`.
+    /// With [`tcpip::SendMode::PreCopy`] they become resident packets, smallest replies first,
+    /// until the port's memory is used up.
     ///
     /// `secret` must be random; see [`Stack::new`]. `now` is the start of the event loop's clock.
     ///
     /// # Errors
-    /// [`ContentError`] if a reply is longer than the stack accepts, or there are too many.
+    /// [`ContentError`] if a reply is longer than the stack accepts, or if the site has too many
+    /// replies.
     pub fn new<P: Port>(
         site: Arc<Site>,
         addresses: &[IpAddr],
@@ -132,7 +133,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
     #[cold]
     fn read_wall_clock(&mut self, now: Instant) {
         let time = (self.wall_clock)().duration_since(UNIX_EPOCH);
-        // A time before 1970 means that the clock has not been set.
+        // A time before 1970 means that the clock has not been set. It counts as 1970.
         let time = time.unwrap_or_default();
         self.stack.app_mut().set_second(time.as_secs());
         let rest = NANOS_PER_SECOND - u64::from(time.subsec_nanos());
@@ -147,13 +148,13 @@ impl<A: App, C> Http<A, C> {
         Self { wall_clock, ..self }
     }
 
-    /// The memory that a server reserves for its connections in bytes; see
+    /// The number of bytes that a server reserves for its connections; see
     /// [`Stack::reserved_bytes`].
     pub fn reserved_bytes(config: &tcpip::Config) -> usize {
         Stack::<Web<A>, C>::reserved_bytes(config)
     }
 
-    /// The prepared packets of the site.
+    /// Number and total length of the site's prepared packets.
     pub fn packets(&self) -> PacketTotals {
         self.packets
     }
@@ -230,17 +231,17 @@ fn families(addresses: &[IpAddr]) -> Vec<Family> {
         .collect()
 }
 
-/// Totals of prepared packets.
+/// Number and total length of prepared packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTotals {
     /// Number of packets.
     pub count: u64,
-    /// Total length, including headers.
+    /// Total length in bytes, including headers.
     pub bytes: u64,
 }
 
 /// Counts the packets of all replies of `site`, for clients of `addresses` over links with this
-/// `mtu`. To serve all replies in place, the port needs this number of resident packets.
+/// `mtu`. To serve all replies in place, the port needs as many resident packets.
 pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> PacketTotals {
     let mut packets = PacketTotals::default();
     for family in families(addresses) {

@@ -40,7 +40,7 @@ pub struct Answer {
     query_from_end: u16,
 }
 
-/// The state of a connection between calls.
+/// The HTTP state of one connection.
 ///
 /// # Calling contract
 /// Call [`next`](Self::next) with all received bytes that were not consumed, until it returns
@@ -57,8 +57,8 @@ pub struct Session {
 const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
 impl Session {
-    /// Whether no unconsumed bytes were passed before. If so, the next step depends only on the
-    /// site and the bytes passed, so a cache can be used.
+    /// Returns true if no unconsumed bytes were passed before. Then the next step depends only on
+    /// the site and the bytes passed, so a cache can be used.
     #[inline(always)]
     pub(crate) fn is_fresh(self) -> bool {
         self.searched == 0
@@ -103,8 +103,8 @@ impl Session {
         let mut fields = field_buffer();
         match self.find(data, &mut fields) {
             Found::Head { head, skipped } => {
-                // The cache takes everything after the first line for fields. After an empty line,
-                // it would include the request line.
+                // The cache takes everything after the first line for fields. If the first line
+                // were empty, the request line would be among them.
                 if skipped == 0 {
                     learn(&head);
                 }
@@ -169,8 +169,8 @@ pub(crate) enum Found<'f> {
     Head { head: Head<'f>, skipped: usize },
     /// An invalid request, to be answered with an error.
     Refused(Refusal),
-    /// The head of a request with a later minor version, which must be parsed again after
-    /// [`as_1_1`]. `digit_at` is the offset of the version digit.
+    /// The head of a request with a later minor version. The caller must change it with [`as_1_1`]
+    /// and parse it again. `digit_at` is the offset of the version digit.
     LaterMinor { skipped: usize, digit_at: usize },
 }
 
@@ -183,7 +183,8 @@ pub(crate) fn as_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIMIT> {
     head
 }
 
-/// Returns the answer to an invalid request. All of `data` counts as consumed.
+/// Returns the answer to an invalid request. All of `data` counts as consumed, because the
+/// connection closes.
 pub(crate) fn refuse(refusal: Refusal, data: &[u8]) -> Answer {
     let Refusal { status, head_only } = refusal;
     Answer {
@@ -263,7 +264,7 @@ impl Answer {
         site.reply(self.reply)
     }
 
-    /// Whether the reply is a redirect that must keep the request's query, so that the prepared
+    /// Whether the reply is a redirect that must keep the request's query. If so, the prepared
     /// reply cannot be sent unchanged.
     #[inline(always)]
     pub(crate) fn keeps_query(&self) -> bool {

@@ -1,4 +1,5 @@
-//! Tests which heads, fields and versions make a request invalid, and redirects that keep a query.
+//! Tests which heads, fields and versions make a request invalid. Also tests redirects that keep a
+//! query.
 
 use super::*;
 
@@ -46,8 +47,8 @@ fn an_invalid_host_is_refused() {
     assert_eq!(of_fields(1, "Host:\r\nHost:\r\n"), Some((400, true)));
 }
 
-/// Fields are told apart by length first. In a known field of the same length, each of these values
-/// would be refused or close the connection.
+/// The server compares the lengths of field names first. A known field whose name has the same
+/// length would be refused with this value, or would close the connection.
 #[test]
 fn a_field_with_a_name_of_the_same_length_is_not_confused() {
     for field in [
@@ -63,7 +64,7 @@ fn a_field_with_a_name_of_the_same_length_is_not_confused() {
         let found = of_fields(1, &format!("Host: a\r\n{field}\r\n"));
         assert_eq!(found, Some((200, false)), "{field}");
     }
-    // A field whose name is as long as `Host` or `Connection` has neither field's effect.
+    // A field whose name is as long as `Host` or `Connection` does not act as that field.
     assert_eq!(of_fields(1, "Date: a\r\n"), Some((400, true)));
     let old = "User-Agent: keep-alive\r\n";
     assert_eq!(of_fields(0, old), Some((200, true)));
@@ -94,7 +95,7 @@ fn transfer_codings_are_one_list() {
         (&["\u{b}chunked"], 400),
         (&[""], 400),
         (&[","], 400),
-        // The coding is unknown.
+        // One of the codings is unknown.
         (&["gzip, chunked"], 501),
         (&["gzip", "chunked"], 501),
         (&["identity, chunked"], 501),
@@ -106,8 +107,8 @@ fn transfer_codings_are_one_list() {
         let shown = format!("{codings:?}");
         let found = of_fields(1, &format!("{host}{lines}"));
         assert_eq!(found, Some((expected, true)), "{shown}");
-        // The field is forbidden in HTTP/1.0 and together with `Content-Length` (RFC 9112, section
-        // 6.1).
+        // `Transfer-Encoding` is forbidden in HTTP/1.0 and together with `Content-Length` (RFC
+        // 9112, section 6.1).
         let found = of_fields(0, &format!("{host}{lines}"));
         assert_eq!(found, Some((400, true)), "{shown}");
         let found = of_fields(1, &format!("{host}Content-Length: 3\r\n{lines}"));
@@ -219,7 +220,8 @@ fn later_versions_of_http_1_are_answered_as_1_1() {
         outcome("\nGET / HTTP/1.2\r\nHost: a\r\n\r\n"),
         Some((400, true))
     );
-    // Empty lines before the request and another request after it, sent byte by byte.
+    // Empty lines precede the request, and another request follows it. Sending all bytes one by one
+    // must give the same result.
     let two = format!("\r\n\r\n{}{}", later(get("/docs?a", "")), get("/", ""));
     let whole = talk(&site(), [two.as_bytes()]);
     assert!(!whole.1);

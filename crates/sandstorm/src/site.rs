@@ -14,7 +14,7 @@ use crate::head::HEAD_LIMIT;
 use crate::reply::{ETag, FileFields, FileReplies, Reply, redirect, status_page};
 use crate::status::Status;
 
-/// The file that is served for its folder.
+/// The name of the file that is served as the page of its folder.
 const INDEX: &[u8] = b"index.html";
 
 /// Characters to percent-encode in the server's own paths: all except the slash and the unreserved
@@ -38,15 +38,15 @@ impl ReplyId {
     }
 }
 
-/// The target of a path. All replies for one path are adjacent.
+/// What a path leads to. All replies for one path are adjacent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Page {
     File(FilePage),
-    /// The first of two replies, for GET and for HEAD.
+    /// The id of the redirect for GET. The next reply is the redirect for HEAD.
     Redirect(ReplyId),
 }
 
-/// The prepared replies for a file, and the validators for preconditions.
+/// The prepared replies for a file, and the tag and time for evaluating preconditions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilePage {
     first: ReplyId,
@@ -66,31 +66,31 @@ impl FilePage {
     }
 }
 
-/// Returns the redirect for a path.
+/// Returns the redirect for GET, whose id is `first`, or the one for HEAD.
 pub(crate) fn redirect_reply(first: ReplyId, head_only: bool) -> ReplyId {
     ReplyId(first.0 + u32::from(head_only))
 }
 
-/// Totals of what was loaded.
+/// Totals of a loaded site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Number of files.
     pub files: u64,
     /// Number of folders with an `index.html`.
     pub indexes: u64,
-    /// Total length of the files.
+    /// Total length of the files, in bytes.
     pub content_bytes: u64,
     /// Number of hidden files and folders, which were left out.
     pub hidden: u64,
     /// Number of entries that were left out because they cannot be served.
     pub skipped: u64,
-    /// Number of replies: three for each file, and the shared ones.
+    /// Number of replies: three for each file, two for each redirect, and the shared ones.
     pub replies: u64,
-    /// Total length of all replies in memory.
+    /// Total length of all replies in memory, in bytes.
     pub reply_bytes: u64,
 }
 
-/// All content of a server. It is immutable and shared by all workers.
+/// All prepared replies of a server. A site is immutable and shared by all workers.
 ///
 /// A request's path must match the path of a file exactly. Requests never access the file system,
 /// so no path can escape the loaded folder.
@@ -128,9 +128,9 @@ impl Site {
                 };
                 byte = (hex(*high)? << 4) | hex(*low)?;
                 rest = more;
-                // An encoded slash is part of a name, and no file name contains a slash. As a
-                // separator it would give files more paths, which filters in front of the server do
-                // not know.
+                // An encoded slash is part of a name, and no file name contains a slash. If it
+                // counted as a separator, each file would have more paths, which filters in front
+                // of the server do not know.
                 if byte == b'/' {
                     return Err(NoPage::Unknown);
                 }
@@ -169,7 +169,7 @@ impl Site {
         &self.fields
     }
 
-    /// Totals of what was loaded.
+    /// The totals of this site.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -182,8 +182,8 @@ impl Site {
             .filter_map(|(path, _)| path.strip_prefix(b"/"))
     }
 
-    /// A percent-encoded path for trying out the server. It is the shortest path of all files, so
-    /// `/` if the root has an index.
+    /// A percent-encoded path for trying out the server. It is the shortest path of all files. If
+    /// the root folder has an index, the path is `/`.
     pub fn some_path(&self) -> String {
         let shortest = self
             .pages
@@ -228,16 +228,17 @@ const SHARED: [Status; 9] = [
     Status::VersionNotSupported,
 ];
 
-/// Maximum length of a file. Together with its head it must fit into one content of the TCP stack.
+/// Maximum length of a file in bytes. A file and its head must fit into one content item of the TCP
+/// stack.
 pub const MAX_FILE_LEN: u64 = (tcpip::MAX_CONTENT_LEN - MAX_HEAD_LEN) as u64;
-/// An upper bound for the length of a file's head.
+/// An upper bound for the length of a file's head, in bytes.
 const MAX_HEAD_LEN: usize = 4_096 + MAX_FIELDS_LEN;
 
 /// Builds a [`Site`], file by file.
 #[derive(Debug)]
 pub struct Builder {
     site: Site,
-    /// `Last-Modified` must not be later than this (RFC 9110, section 8.8.2.1).
+    /// The latest time that `Last-Modified` may show (RFC 9110, section 8.8.2.1).
     now: SystemTime,
 }
 
@@ -251,7 +252,7 @@ impl Builder {
     /// application. They are written once into each prepared reply, so they cost nothing per
     /// request.
     pub fn with_fields(now: SystemTime, fields: Fields) -> Self {
-        // The standard library provides random keys from the system.
+        // The standard library's hasher has random keys, from which the hasher here gets its keys.
         let random = std::hash::RandomState::new();
         let key = |n: usize| {
             let mut hasher = random.build_hasher();
@@ -338,7 +339,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Makes the file the index of `folder`, which ends with a slash.
+    /// Makes `page` the index of `folder`, whose path ends with a slash. Redirects the path without
+    /// the slash.
     fn add_index(&mut self, folder: &[u8], page: Page) {
         self.site.totals.indexes += 1;
         self.site.pages.insert(folder.into(), page);

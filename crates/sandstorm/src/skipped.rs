@@ -19,7 +19,7 @@ pub struct Skipped {
 }
 
 impl Display for Skipped {
-    /// One line, even if the name contains line feeds.
+    /// Writes one line, even if the name contains line feeds.
     #[expect(
         clippy::unnecessary_debug_formatting,
         reason = "a name may hold line feeds, escape sequences, and bytes that are no text"
@@ -39,7 +39,7 @@ pub enum Reason {
     /// A symbolic link leads out of the folder.
     #[error("leads out of the folder that is served, to {target:?}; put a copy in its place")]
     LeadsOut {
-        /// The target of the link. It may belong to another link, to which this one leads.
+        /// The target of the link, or of another link on the way out of the folder.
         target: PathBuf,
     },
     /// The target of a symbolic link does not exist.
@@ -83,7 +83,7 @@ pub enum Reason {
     /// There are more files than [`Limits::files`](crate::Limits::files).
     #[error("and all files behind it are left out: there are more than {limit}; raise --max-files")]
     TooManyFiles {
-        /// The limit.
+        /// The maximum number of files.
         limit: u64,
     },
     /// There are more folders than [`Limits::folders`](crate::Limits::folders).
@@ -92,7 +92,7 @@ pub enum Reason {
          remove links, or serve fewer folders"
     )]
     TooManyFolders {
-        /// The limit.
+        /// The maximum number of folders.
         limit: u64,
     },
 }

@@ -125,8 +125,8 @@ impl StatusCode {
     /// The code 200.
     pub const OK: Self = Self(200);
 
-    /// Makes a status from a three-digit code. Returns `None` unless a final response can have this
-    /// code (RFC 9110, section 15).
+    /// Makes a status from a three-digit code. Returns `None` if the code is not from 200 to 599,
+    /// because other codes are not for final responses (RFC 9110, section 15).
     pub const fn new(code: u16) -> Option<Self> {
         match code {
             200..=599 => Some(Self(code)),
@@ -139,7 +139,7 @@ impl StatusCode {
         self.0
     }
 
-    /// Whether responses with this status never have a body (RFC 9110, section 6.4.1).
+    /// Returns true if responses with this status never have a body (RFC 9110, section 6.4.1).
     pub(crate) const fn is_bodiless(self) -> bool {
         matches!(self.0, 204 | 304)
     }

@@ -55,9 +55,9 @@ pub enum More {
     Next,
     /// The server asks for the next piece after a call of
     /// [`Clients::resume`](crate::Clients::resume). If the client sends nothing for
-    /// [`tcpip::Config::idle_timeout`] meanwhile, the connection is closed.
+    /// [`tcpip::Config::idle_timeout`] while the response waits, the connection is closed.
     Wait,
-    /// No piece follows: this was the last one.
+    /// This piece is the last one.
     Last,
 }
 

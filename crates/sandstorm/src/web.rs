@@ -1,4 +1,4 @@
-//! Joins a site and an application into an application for the TCP stack.
+//! The application for the TCP stack. It joins a site and an HTTP application.
 
 mod conversation;
 mod core;
@@ -31,7 +31,8 @@ use crate::session::{Answer, Session, Step};
 use crate::site::Site;
 use crate::verdict::Sees;
 
-/// The application of the TCP stack. It parses requests and sends contents.
+/// The application for the TCP stack. It parses HTTP requests, and sends the replies of the site
+/// and the responses of the application `A`.
 #[derive(Debug)]
 pub struct Web<A = SiteOnly> {
     app: A,
@@ -43,12 +44,12 @@ pub struct Web<A = SiteOnly> {
 }
 
 impl<A: App> Web<A> {
-    /// Serves `site`, whose replies are added to the stack's `contents`, and the application that
-    /// `make` creates.
+    /// Builds a `Web` that serves `site` and the application that `make` creates. Adds the site's
+    /// replies to the stack's `contents`.
     ///
     /// # Errors
-    /// [`ContentError`] if a reply is longer than the stack accepts, or there are too many; and the
-    /// errors of `make`.
+    /// [`ContentError`] if a reply is longer than the stack accepts, or if there are too many
+    /// replies. The errors of `make` are also returned.
     pub fn load<E: From<ContentError>>(
         site: Arc<Site>,
         contents: &mut Contents,
@@ -81,7 +82,7 @@ impl<A: App> Web<A> {
         self.core.answer_timeout = timeout;
     }
 
-    /// The contents of the site's replies, in the order of [`Site::replies`].
+    /// The site's replies in the TCP stack, in the order of [`Site::replies`].
     pub(crate) fn prepared(&self) -> &[self::core::PreparedReply] {
         &self.core.prepared
     }
@@ -119,7 +120,8 @@ impl<A: App> Web<A> {
             conn.clear_deadline();
             match self.core.send(conn, &answer, &data[consumed..]) {
                 Ok(()) => {}
-                // The stack passes the request again when the client has acknowledged data.
+                // The send stream is full. The stack passes the request again when the client has
+                // acknowledged data.
                 Err(WriteError::Full) => return consumed,
                 Err(_) => {
                     conn.abort();
@@ -144,13 +146,13 @@ impl<A: App> Web<A> {
         &self.app
     }
 
-    /// Number of pending requests: those that wait for their body, for an answer of the
-    /// application, or for room in the send stream.
+    /// Number of pending requests. They wait for their body, for the application's answer, or for
+    /// room in the send stream.
     pub fn in_progress(&self) -> usize {
         self.core.pending.len()
     }
 
-    /// Counts of answers.
+    /// Number of answers by status.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::site::Builder;
 use crate::status::Status;
 
-/// Makes the application for a site whose only file is `/a`.
+/// Makes a [`Web`] for a site whose only file is `/a`.
 fn web() -> Web {
     let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &[b'x'; 7]);
     let mut stack = None;

@@ -261,8 +261,8 @@ fn an_unread_body_is_discarded() {
         };
         for len in [1, 3_000, 65_536, 65_537, 400_000] {
             let body = "x".repeat(len);
-            // `/stop` reads the first piece of the body, so only the remaining bytes count towards
-            // the limit.
+            // The application reads the first piece of a body sent to `/stop`, so only the
+            // remaining bytes count towards the limit.
             let goes_on = len <= 65_536 + usize::from(target == "/stop");
             let rest = if goes_on { text("1\n") } else { String::new() };
             let received = talk(post(target, &body) + &get("/count"));
@@ -355,8 +355,8 @@ fn a_client_that_waits_gets_100_continue() {
         talk_cut(whole.as_bytes(), vec![at]),
         told + &text("POST /echo abc")
     );
-    // No `100 Continue` is sent to clients that do not wait for it, whose request is refused, or
-    // that use HTTP/1.0.
+    // No `100 Continue` is sent if the client does not wait for it, if the request is refused, or
+    // if the client uses HTTP/1.0.
     assert_eq!(talk(&whole), text("POST /echo abc"));
     let stopped = page("403 Forbidden", false, "");
     let refused = whole.replace("/echo", "/unread");
@@ -431,7 +431,7 @@ fn a_request_whose_body_stalls_is_evicted_for_another() {
     let announced = |len: usize| format!("Content-Length: {len}\r\n");
     let stalls = request("POST", "/huge", &announced(50_000_000), "");
     let stalls = stalls + &"x".repeat(20_000_000);
-    // The other request begins after the first one has stalled.
+    // The second client sends its large body after the first client has stalled.
     let count = get("/count");
     let cuts = (1..=4_000).map(|n| n * count.len()).collect();
     let body = "x".repeat(30_000_000);

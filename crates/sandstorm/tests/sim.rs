@@ -17,9 +17,9 @@ use testkit::{Link, SERVER, SERVER_MAC};
 
 const MODES: [SendMode; 2] = [SendMode::PreCopy, SendMode::MemCopy];
 const PORT: u16 = 80;
-/// Time limit of each test, in the time of its virtual clock.
+/// Maximum duration of each test, in simulated time.
 const LONGEST: Duration = Duration::from_mins(2);
-/// Body sizes in bytes: empty, close to the size of a segment, and several segments.
+/// Body sizes in bytes: empty, one byte, close to the size of a segment, and several segments.
 const SIZES: [usize; 6] = [0, 1, 1459, 1460, 1461, 65_536];
 
 /// Returns the tests' time of day: Sat, 21 Nov 2026 08:29:37.5 GMT.
@@ -160,7 +160,7 @@ struct World {
     client_mtu: usize,
     path: PathConfig,
     seed: u64,
-    /// Number of resident packets for which the port's memory has no room.
+    /// Number of frames that the port lacks for its resident packets.
     residents_missing: u32,
 }
 
@@ -285,7 +285,7 @@ fn a_connection_is_kept_alive() {
             .copied()
             .map(Exchange::of)
             .collect();
-        // Pieces of one request's length: each request is sent after the previous one has been
+        // Each piece is one request, so each request is sent after the previous one has been
         // acknowledged.
         let piece = exchanges[0].request.len();
         World::new(mode).exchange(&site, &exchanges, piece);

@@ -14,12 +14,12 @@ pub struct Conversation<S> {
     pub(super) session: Session,
     /// The place of the pending request, if there is one.
     pub(super) place: Place,
-    /// The client has closed its sending side.
+    /// Whether the client has closed its sending side.
     pub(super) has_ended: bool,
-    /// Number of body bytes to discard as they arrive. They belong to an unread body, whose request
-    /// is answered without it.
+    /// Number of body bytes to discard as they arrive. They belong to a request that is answered
+    /// without reading its body.
     pub(super) unread: u32,
-    /// A request was left unconsumed because the send stream has no room for its answer.
+    /// Whether a request was left unconsumed because the send stream has no room for its answer.
     pub(super) wants_room: bool,
     /// The application's own state.
     pub(super) state: S,

@@ -1,4 +1,4 @@
-//! Sends answers. If the send stream has no room for an answer, keeps it until there is room.
+//! Sends answers. An answer is stored while the send stream has no room for it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::site::Site;
 use crate::status::{Status, StatusCode};
 use crate::verdict::Verdict;
 
-// Even the longest redirect fits one write: it contains path and query at most twice, and
+// Even the longest redirect fits one write. It contains path and query at most twice, and
 // percent-encoding can triple each byte.
 const _: () = assert!(2 * 3 * HEAD_LIMIT + MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_LEN);
 
@@ -43,7 +43,7 @@ pub const UNREAD_LIMIT: u64 = 64 << 10;
 /// [`Server::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One of the site's prepared replies, stored in the TCP stack as a content.
+/// One of the site's prepared replies, stored in the TCP stack as a content item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PreparedReply {
     pub(crate) content: ContentId,
@@ -67,7 +67,7 @@ pub(super) enum After {
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) site: Arc<Site>,
-    /// The contents of the site's replies, in the order of the replies.
+    /// The site's replies in the TCP stack, in the order of [`Site::replies`].
     pub(super) prepared: Box<[PreparedReply]>,
     pub(super) slots: SlotWriter,
     /// The buffer in which an answer is assembled.
@@ -75,7 +75,7 @@ pub(super) struct Core {
     /// The response that callbacks of the application fill in.
     pub(super) response: Response,
     pub(super) pending: Pending,
-    /// Number of new exchanges so far, which is the serial number of the last one.
+    /// Number of new exchanges so far. It is also the serial number of the newest exchange.
     exchanges: u64,
     pub(super) serial: u64,
     /// Connections whose streamed responses were resumed from a callback for another connection, a
@@ -385,15 +385,15 @@ impl Core {
         After::Waits
     }
 
-    /// Sends the bytes of `out` and the outgoing content. If the send stream has no room, stores
-    /// both, so that the application need not be called again for the same answer.
+    /// Sends the bytes of `out` and the content of `outgoing`. If the send stream has no room,
+    /// stores them, so that the application need not be called again for the same answer.
     pub(super) fn deliver<S>(&mut self, conn: &mut Conn<'_, S>, outgoing: Outgoing) -> After {
         conn.clear_deadline();
         let place = conn.state().place;
         match write(conn, &self.out, &outgoing) {
             Ok(()) => {
                 if let Some(stream) = outgoing.stream {
-                    // Cannot fail, because nothing is stored.
+                    // Cannot fail, because no bytes are stored.
                     let _ = self.hold(conn, Phase::Stream(stream), false);
                     return After::Streams;
                 }
@@ -424,8 +424,8 @@ impl Core {
         }
     }
 
-    /// Makes the connection's request wait in `phase`. Replaces the request's stored bytes by those
-    /// of `out` if `has_bytes` is set, and otherwise discards them.
+    /// Makes the connection's request wait in `phase`. Discards the request's stored bytes. If
+    /// `has_bytes` is set, stores the bytes of `out` instead.
     fn hold<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -460,7 +460,7 @@ impl Core {
     }
 
     /// Answers the pending request at `place` by calling `answer` with the stored request.
-    /// `is_read` is whether the entire body was read.
+    /// `is_read` says whether the entire body was read.
     pub(super) fn answer_pending<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -483,8 +483,8 @@ impl Core {
         after
     }
 
-    /// If the connection's request was evicted from memory, answers with 503 or, if that is
-    /// impossible, aborts the connection. Otherwise returns `None`.
+    /// If the connection's request was evicted, answers with 503. If its response is already lost,
+    /// aborts the connection. Returns `None` if the request was not evicted.
     pub(super) fn turn_away<S>(&mut self, conn: &mut Conn<'_, S>) -> Option<After> {
         let place = conn.state().place;
         let Some(Phase::Evicted(busy)) = self.pending.phase(place) else {
@@ -498,8 +498,8 @@ impl Core {
         Some(self.answer_made(conn, head_only, close))
     }
 
-    /// Answers a request for the application, because its deferred answer is overdue (504) or the
-    /// request was evicted (503). Returns `false` if there is no such request.
+    /// Answers a request whose deferred answer is overdue (504), or which was evicted (503).
+    /// Returns `false` if there is no such request.
     pub(super) fn give_up<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         let after = if let Some(Phase::Answer { close, .. }) = self.pending.phase(place) {
@@ -518,7 +518,7 @@ impl Core {
         true
     }
 
-    /// Called when the send stream has room again: continues to send what was waiting for room.
+    /// Continues to send what waits for room. Called when the send stream has room again.
     pub(super) fn go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
@@ -579,11 +579,12 @@ impl Core {
     }
 }
 
-/// Maximum length of the body of a response made by the application, in bytes. Head and body
-/// together must fit one content.
+/// Maximum body length of a response made by the application, in bytes. Head and body together must
+/// fit one content item of the TCP stack.
 const MAX_BODY: usize = tcpip::MAX_CONTENT_LEN - 2 * MAX_FIELDS_LEN;
 
-/// Writes `made`, followed by part of a content: either both or, on an error, neither.
+/// Writes `made` and then the outgoing range of a content item. On an error, writes neither of
+/// them.
 fn write<S>(
     conn: &mut Connection<'_, S>,
     made: &[u8],

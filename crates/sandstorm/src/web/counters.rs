@@ -2,14 +2,14 @@
 
 use crate::status::Status;
 
-/// Counts of what has been answered.
+/// Number of answered requests, in total and by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Number of requests answered, including refused ones.
     pub requests: u64,
-    /// The server's own answers, by status in the order of [`Status::ALL`].
+    /// Number of the server's own answers for each status, in the order of [`Status::ALL`].
     pub by_status: [u64; Status::ALL.len()],
-    /// The application's answers, by the first digit of their status. The first count is for 2.
+    /// Number of the application's answers for each first digit of the status, from 2 to 5.
     pub of_app: [u64; 4],
 }
 

@@ -61,7 +61,7 @@ impl<A: App> Web<A> {
                     Some(after) => Progress::after(after, 0),
                     None => return at,
                 },
-                // Later requests must wait.
+                // Later requests must wait until the pending one is answered.
                 Some(Phase::Answer { .. } | Phase::Room(_) | Phase::Stream(_)) => return at,
             };
             match progress {
@@ -164,7 +164,8 @@ impl<A: App> Web<A> {
         }
         let intake = core.exchange(conn, |exchange| app.on_head(&request, exchange));
         let waits_to_go_on = request.waits_to_go_on() && data.len() == request.head_len();
-        // A client that waits for `100 Continue` may or may not send the body.
+        // A client that waits for `100 Continue` may or may not send the body, so the length is
+        // unknown.
         let len = request.announced_len().filter(|_| !waits_to_go_on);
         if Core::discard(conn, len) {
             request = request.with_body_discarded();

@@ -1,4 +1,4 @@
-//! Access to all clients, for callbacks on a message, a timer or the start.
+//! Access to all clients of a worker, for callbacks that do not belong to a single request.
 
 use std::time::Duration;
 

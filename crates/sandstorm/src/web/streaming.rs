@@ -14,7 +14,8 @@ use crate::request::Request;
 use crate::response::Head;
 use crate::verdict::More;
 
-/// Number of pieces to make at a time. The next pieces follow when these have been acknowledged.
+/// Number of pieces to request from the application at a time. More are requested when the client
+/// has acknowledged them.
 const PIECES_AT_A_TIME: usize = 4;
 
 impl<A: App> Web<A> {
@@ -106,7 +107,7 @@ impl Core {
         self.deliver(conn, outgoing)
     }
 
-    /// Appends the exchange's body to the output buffer.
+    /// Appends the exchange's body to the output buffer, as a chunk if `chunked` is set.
     fn append_piece(&mut self, chunked: bool) {
         let (body, out) = (self.response.body(), &mut self.out);
         if !chunked {

@@ -24,7 +24,7 @@ pub(crate) struct Visitor {
     bytes: usize,
     /// Whether the request is answered after the first piece of its body.
     stops: bool,
-    /// Number of pieces of the response still to be sent, and the length of each in bytes.
+    /// Number of pieces of the response still to be sent. Each piece is `len` bytes long.
     pieces: usize,
     len: usize,
     /// Whether the next piece must wait until a message arrives.
@@ -39,11 +39,11 @@ pub(crate) struct Probe<const FIRST: bool> {
     prepared_later: Option<PreparedId>,
     /// The sender of the application's own mailbox, with which it sends messages to itself.
     sender: Sender<Ticket>,
-    /// Tickets of the requests that are answered at the next tick.
+    /// Tickets of the requests that are answered when the timer `TICK` expires.
     waiting: Vec<Ticket>,
     /// Ticket of a request that times out before the other requests are answered.
     too_late: Option<Ticket>,
-    /// Tickets of requests with large bodies. They are answered at the next tick, and only once.
+    /// Tickets of requests with large bodies. They are answered when `TICK` expires.
     huge: Vec<Ticket>,
     /// Tickets of streamed responses that wait for a message.
     streams: Vec<Ticket>,

@@ -14,7 +14,7 @@ use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC};
 
 pub(crate) const PORT: u16 = 80;
-/// Time limit of each test, in the time of its virtual clock.
+/// Maximum duration of each test, in simulated time.
 pub(crate) const LONGEST: Duration = Duration::from_mins(3);
 
 /// Returns the tests' time of day: Sat, 21 Nov 2026 08:29:37.5 GMT.
@@ -131,7 +131,8 @@ pub(crate) fn chunked(target: &str, chunks: &str) -> String {
     request("POST", target, "Transfer-Encoding: chunked\r\n", chunks)
 }
 
-/// Returns a response of the server. `fields` come after the fields that all responses have.
+/// Returns the expected text of a response. The lines in `fields` follow the fields that all
+/// responses contain.
 pub(crate) fn response(status: &str, keep_alive: bool, fields: &str, body: &str) -> String {
     let option = if keep_alive {
         "keep-alive"
@@ -156,7 +157,7 @@ pub(crate) fn text(body: &str) -> String {
     response("200 OK", true, &fields, body)
 }
 
-/// Returns a response with one of the server's own pages.
+/// Returns the expected response with the server's own page about `status`.
 pub(crate) fn page(status: &str, keep_alive: bool, explanation: &str) -> String {
     let explained = match explanation {
         "" => String::new(),
