@@ -2,16 +2,17 @@
 
 /// A one's complement sum of big-endian 16-bit words, not yet folded.
 ///
-/// Words are added in the machine's byte order, because byte order does not affect the sum except
-/// to swap its bytes (RFC 1071, section 2B). Only the folded sum is converted.
+/// Words are added in the machine's byte order. This changes only the byte order of the result (RFC
+/// 1071, section 2B), so only the folded sum is converted.
 ///
-/// The sums of parts add up to the sum of the whole if each part starts at an even offset.
-/// [`Sum::add_at`] adds a part that starts at an odd offset.
+/// A packet's sum is the sum of its parts' sums, if each part starts at an even offset in the
+/// packet. [`Sum::add_at`] adds a part that starts at an odd offset.
 ///
-/// A prepared packet keeps the sum of its constant bytes, and the sum of the variable bytes is
-/// added to it. This is RFC 1624's equation 3, with old field values of zero.
+/// A prepared packet stores the sum of its constant bytes. Each time the packet is sent, only the
+/// sum of the variable bytes is added. This is equation 3 of RFC 1624 with old field values of
+/// zero.
 ///
-/// At least 2^30 additions are possible before a carry is lost.
+/// At least 2^30 values can be added before a carry is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -52,12 +53,12 @@ impl Sum {
         if let [last] = *tail {
             end += u64::from(u16::from_ne_bytes([last, 0]));
         }
-        // 2^32 and 2^64 both contribute 1 to the folded sum, so a carry can be added as 1.
+        // 2^32 and 2^64 are both congruent to 1 modulo 0xffff, so each carry is added as 1.
         let (carries, sum) = ((sum >> 64) as u64, sum as u64);
         Self((sum >> 32) + u64::from(sum as u32) + carries + end)
     }
 
-    /// Creates a sum from a folded sum.
+    /// Creates a sum from the result of [`Sum::fold`].
     #[inline(always)]
     pub const fn from_folded(folded: u16) -> Self {
         Self(folded.to_be() as u64)
@@ -109,8 +110,9 @@ impl Sum {
         !self.fold()
     }
 
-    /// Returns the value of a UDP checksum field. It differs from [`Sum::finish`] in that 0 becomes
-    /// 0xffff, because 0 means no checksum (RFC 768).
+    /// Returns the value of a UDP checksum field. Unlike [`Sum::finish`], this method returns
+    /// 0xffff instead of 0, because a UDP checksum field of 0 means that there is no checksum (RFC
+    /// 768).
     #[inline(always)]
     pub const fn finish_udp(self) -> u16 {
         let field = self.finish();
@@ -124,7 +126,8 @@ impl Sum {
     }
 }
 
-/// Reads a 64-bit word. The wider type holds carries in its upper half.
+/// Reads a 64-bit word. The result has 128 bits, so that a sum of words holds the carries in its
+/// upper half.
 #[inline(always)]
 fn word(bytes: &[u8; 8]) -> u128 {
     u128::from(u64::from_ne_bytes(*bytes))
@@ -160,8 +163,8 @@ const fn fold(sum: u64) -> u16 {
     sum + carry as u16
 }
 
-/// Returns the new value of a checksum field after one of its words changes from `old` to `new`
-/// (RFC 1624, equation 3).
+/// Returns the new value of a checksum field after one of the covered words changes from `old` to
+/// `new` (RFC 1624, equation 3).
 #[inline(always)]
 pub const fn update(field: u16, old: u16, new: u16) -> u16 {
     Sum(0).word(!field).word(!old).word(new).finish()
@@ -206,7 +209,8 @@ mod tests {
             let cut = cut.index(bytes.len() + 1);
             let (a, b) = bytes.split_at(cut);
             let whole = Sum::of(a).add_at(Sum::of(b), cut);
-            // One's complement has two representations of zero.
+            // One's complement has two representations of zero, 0 and 0xffff, so compare modulo
+            // 0xffff.
             prop_assert_eq!(whole.fold() % 0xffff, reference(&bytes) % 0xffff);
         }
 

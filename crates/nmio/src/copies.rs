@@ -4,12 +4,14 @@ use crate::frame::Resident;
 
 /// The copies of one prepared resident packet.
 ///
-/// While a copy is in the TX ring, another copy is used. If all copies are in the ring, a new one
-/// is created and kept, so their number grows to the high-water mark.
+/// While a copy is in the TX ring, another copy is used. If all copies are in the ring, a new copy
+/// is created and kept. So the number of copies grows to the maximum that is needed at the same
+/// time.
 ///
-/// The copies are used round-robin and the TX ring completes packets in order, so finding a free
-/// copy needs no search. If the most recently used copy is not in flight, none is. If it is, the
-/// copy after it was used longest ago. If that copy is also in flight, all copies are.
+/// Finding a free copy needs no search, because copies are used round-robin and the TX ring
+/// completes packets in order. If the most recently used copy is not in flight, no copy is in
+/// flight. Otherwise, the next copy is the one that was used longest ago. If that copy is in flight
+/// too, all copies are in flight.
 #[derive(Debug, Default)]
 pub struct Copies {
     packets: Vec<Resident>,

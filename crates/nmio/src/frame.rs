@@ -3,8 +3,9 @@
 //! A frame is owned by exactly one value or by the kernel, and the pool's state table records
 //! which. Every change of owner goes through that table.
 //!
-//! So no code can write a frame that the kernel owns, and a frame is in the TX ring at most once. A
-//! descriptor that the kernel returns twice, or through the wrong ring, is rejected.
+//! The table ensures that no code writes a frame that the kernel owns, and that a frame is in the
+//! TX ring at most once. A descriptor that the kernel returns twice, or through the wrong ring, is
+//! rejected.
 //!
 //! ```text
 //!              take            offer                claim
@@ -16,8 +17,9 @@
 //!                                       ◀─────────── complete
 //! ```
 //!
-//! A frame in the fill ring is OFFERED; a frame in the TX ring is SENDING. The first call of
-//! `take_overdue` that finds a frame in a SENDING state changes it to an OVERDUE state.
+//! A frame in the fill ring is OFFERED; a frame in the TX ring is SENDING. If `take_overdue` finds
+//! a frame in a SENDING state, it changes the state to OVERDUE. If the frame is still OVERDUE at
+//! the next call, that call takes the frame back.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -29,7 +31,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::slice;
 
-/// The state of a frame. See the module's diagram.
+/// The state of a frame. See the diagram in the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum State {
@@ -70,7 +72,7 @@ struct Shared {
     base: NonNull<u8>,
     layout: PoolLayout,
     state: Box<[Cell<State>]>,
-    /// A stack of free frame indices; the first `free_len` are valid.
+    /// A stack of the indices of free frames. Only the first `free_len` elements are valid.
     free: Box<[Cell<u32>]>,
     free_len: Cell<u32>,
     residents_left: Cell<u32>,
@@ -112,9 +114,9 @@ impl Pool {
     /// # Safety
     /// `base` points to the data of frame 0, and its provenance covers every frame. For each `i`
     /// below [`PoolLayout::frames`], `capacity` bytes from `base + i * stride` are valid for reads
-    /// and writes. They are initialised, and no other code uses them while `memory` lives. The
-    /// kernel may write a frame only between [`Frame::offer`] and [`Pool::claim`]. It may read a
-    /// frame only between [`Frame::send`] or [`Resident::send`] and [`Pool::complete`].
+    /// and writes. These bytes are initialised, and no other code uses them while `memory` lives.
+    /// The kernel may write a frame only between [`Frame::offer`] and [`Pool::claim`]. It may read
+    /// a frame only between [`Frame::send`] or [`Resident::send`] and [`Pool::complete`].
     pub(crate) unsafe fn from_raw(
         base: NonNull<u8>,
         layout: PoolLayout,
@@ -125,7 +127,8 @@ impl Pool {
             "the stride must cover a frame's capacity, so that frames do not overlap"
         );
         let frames = layout.frames();
-        // Frames are taken from the end of the stack, so low indices are used first.
+        // Frames are taken from the end of the stack. Its indices are in descending order, so that
+        // low indices are used first.
         Self(Rc::new(Shared {
             base,
             layout,
@@ -137,13 +140,13 @@ impl Pool {
         }))
     }
 
-    /// Creates a pool on the heap, for ports that copy packets anyway.
+    /// Creates a pool on the heap, for ports that do not share memory with the kernel.
     ///
     /// # Panics
     /// If `capacity` is larger than `stride`.
     pub fn on_heap(layout: PoolLayout) -> Self {
         let bytes = layout.stride * layout.frames() as usize;
-        // Use a vector, because moving a boxed slice would invalidate `base`.
+        // Use a vector. Under Rust's aliasing rules, moving a boxed slice would invalidate `base`.
         let mut memory = vec![0u8; bytes + ALIGN];
         let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
         let base = NonNull::from(&mut memory[start..]).cast();
@@ -159,12 +162,12 @@ impl Pool {
 
     /// Takes a free frame and sets its length to 0. Returns `None` if all frames are in use.
     ///
-    /// The frame still holds the bytes of its last user.
+    /// The frame's memory still holds the bytes of an earlier packet.
     #[inline(always)]
     pub fn take(&self) -> Option<Frame> {
         let shared = &*self.0;
         let len = shared.free_len.get().checked_sub(1)?;
-        // Keep the frames that are reserved for residents.
+        // The remaining free frames are reserved for residents.
         if len < shared.residents_left.get() {
             return None;
         }
@@ -260,8 +263,10 @@ impl Pool {
         true
     }
 
-    /// Takes back, like [`Pool::complete`], all frames that were already in flight at the previous
-    /// call. Returns the number of these frames.
+    /// Takes back all frames that were already in flight at the previous call, as
+    /// [`Pool::complete`] does for one frame. Returns the number of frames taken back.
+    ///
+    /// This call recovers frames that a driver never completes.
     ///
     /// # Safety
     /// The kernel no longer reads these frames, and no [`Sending`] owns any of them.
@@ -297,8 +302,8 @@ impl fmt::Debug for Pool {
 ///
 /// A frame dereferences to the bytes of its packet. Dropping it returns the frame to the pool.
 ///
-/// [`Port::send`](crate::Port::send) moves it to the TX ring, so a received frame can become the
-/// answer (*turnaround*).
+/// [`Port::send`](crate::Port::send) moves the frame to the TX ring, so a received frame can become
+/// the answer (*turnaround*).
 pub struct Frame {
     pool: Pool,
     index: u32,
@@ -312,7 +317,8 @@ impl Frame {
         self.pool.0.layout.capacity
     }
 
-    /// Sets the packet's length. Bytes beyond the old length come from earlier users.
+    /// Sets the packet's length in bytes. Bytes after the old length still hold data of earlier
+    /// packets.
     ///
     /// # Panics
     /// If `len` exceeds [`Frame::capacity`].
@@ -325,7 +331,8 @@ impl Frame {
         self.len = len as u32;
     }
 
-    /// Panics if the frame does not belong to `pool`: its index would identify another frame there.
+    /// Panics if the frame does not belong to `pool`, because its index would identify a different
+    /// frame in `pool`.
     #[inline(always)]
     pub(crate) fn assert_of(&self, pool: &Pool) {
         if !Rc::ptr_eq(&self.pool.0, &pool.0) {
@@ -351,12 +358,14 @@ impl Frame {
         Sending { pool, index, len }
     }
 
-    /// Splits the value into its parts, which then own the frame.
+    /// Sets the frame's state to `state`, and returns the pool, the index and the length. The frame
+    /// does not return to the pool.
     #[inline(always)]
     fn leave(self, state: State) -> (Pool, u32, u32) {
         self.pool.0.state[self.index as usize].set(state);
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never used again, so the handle is moved out only once.
+        // SAFETY: `this` is never dropped, and `this.pool` is not used again, so the handle is
+        // moved out only once.
         let pool = unsafe { ptr::read(&raw const this.pool) };
         (pool, this.index, this.len)
     }
@@ -408,8 +417,8 @@ impl fmt::Debug for Frame {
 
 /// A packet that is being sent. Its bytes can be read but not written.
 ///
-/// Dropping it completes the packet. If the kernel is to send the packet, the port takes the index
-/// instead, and later calls [`Pool::complete`].
+/// Dropping this value completes the packet. A port that hands the packet to the kernel calls
+/// [`Sending::into_index`] instead, and later [`Pool::complete`].
 pub(crate) struct Sending {
     pool: Pool,
     index: u32,
@@ -417,11 +426,12 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Returns the index, and leaves the frame to the kernel until [`Pool::complete`].
+    /// Returns the frame's index. From then on, the kernel owns the frame until [`Pool::complete`].
     #[inline(always)]
     pub(crate) fn into_index(self) -> u32 {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never used again, so the handle is dropped only once.
+        // SAFETY: `this` is never dropped, and `this.pool` is not used again, so the handle is
+        // dropped only once.
         drop(unsafe { ptr::read(&raw const this.pool) });
         this.index
     }
@@ -458,8 +468,8 @@ impl fmt::Debug for Sending {
 /// A packet that stays in the port's memory, is patched in place, and is sent many times
 /// (*pre-copy*).
 ///
-/// The bytes of a resident are inaccessible while it is in the TX ring. Meanwhile, send another
-/// copy.
+/// The bytes of a resident are inaccessible while it is in the TX ring. To send the packet during
+/// that time, use another copy (see [`Copies`](crate::Copies)).
 pub struct Resident {
     /// Dropped manually, because a frame in the TX ring must not return to the pool yet.
     frame: ManuallyDrop<Frame>,
@@ -479,7 +489,7 @@ impl Resident {
         )
     }
 
-    /// Returns the packet's bytes for patching, or `None` while it is in flight.
+    /// Returns the packet's bytes for patching, or `None` while the packet is in flight.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.in_flight() {
@@ -488,8 +498,8 @@ impl Resident {
         Some(&mut self.frame)
     }
 
-    /// Sets the packet's length and returns its bytes for patching, or `None` while it is in
-    /// flight.
+    /// Sets the packet's length and returns its bytes for patching. Returns `None` while the packet
+    /// is in flight.
     ///
     /// # Panics
     /// If `len` exceeds the frame's capacity.
@@ -508,8 +518,8 @@ impl Resident {
         self.frame.assert_of(pool);
     }
 
-    /// Turns the resident into a packet to send. Returns `None` if it is already being sent. The
-    /// resident must belong to `pool`.
+    /// Turns the resident into a packet to send. Returns `None` if the resident is already being
+    /// sent. It must belong to `pool`.
     #[inline(always)]
     pub(crate) fn send(&mut self, pool: &Pool) -> Option<Sending> {
         self.assert_of(pool);

@@ -1,13 +1,14 @@
 //! Packet I/O for servers that bring their own network stack: ports, frames, the event loop and
 //! timers. This crate implements no protocol.
 //!
-//! This crate implements the `libnmio` of *Network Stack Specialization for Performance* (SIGCOMM
-//! 2014). It uses `AF_XDP` instead of netmap.
+//! This crate is an implementation of `libnmio` from the paper *Network Stack Specialization for
+//! Performance* (SIGCOMM 2014). It uses `AF_XDP` instead of netmap.
 //!
 //! # The idea
-//! A [`Port`] is one RX/TX queue pair, owned by one thread. It receives and sends [`Frame`]s and
-//! [`Resident`]s. Each frame or resident owns a piece of the memory that the port shares with the
-//! kernel. Nothing copies a packet unless the caller does. A server can answer in three ways:
+//! A [`Port`] is one RX/TX queue pair, owned by one thread. A port receives [`Frame`]s, and sends
+//! frames and [`Resident`]s. Each frame or resident owns a piece of the port's memory, which an
+//! `AF_XDP` port shares with the kernel. Between receiving and sending, only the caller copies
+//! packets. A server can answer in three ways:
 //!
 //! - *turnaround*: rewrite the received frame and give it to [`Port::send`];
 //! - *memcopy*: fill a scratch frame from [`Pool::take`] and send it;
@@ -17,7 +18,7 @@
 //! A run of segments can be sent as one packet, a [`SuperSegment`], if the port's [`Capabilities`]
 //! allow it. See [`Port::send_super`].
 //!
-//! The TX ring is the only output queue. [`run`] is the event loop of the paper's Figure 3, which
+//! The TX ring is the only output queue. [`run`] is the event loop from Figure 3 of the paper. It
 //! connects a port with a [`Handler`].
 //!
 //! # Calling order
@@ -67,7 +68,7 @@
 //! ```
 //!
 //! # Ports
-//! | port | for |
+//! | port | description |
 //! |---|---|
 //! | [`xdp`] | `AF_XDP`: rings shared with the kernel, native or generic, zero-copy or copy |
 //! | [`tap`] | the portable fallback, one system call per packet or super-segment |
@@ -75,11 +76,10 @@
 //! | [`pcap`] | wraps a port and captures its packets, for Wireshark |
 //! | [`fault`] | wraps a port and drops, duplicates, reorders or corrupts frames |
 //!
-//! [`device`] turns the names that users write (`auto`, `xdp:eth1`,
-//! `tap:tap0`) into ports.
+//! [`device`] turns the names that users write (`auto`, `xdp:eth1`, `tap:tap0`) into ports.
 //!
 //! # The paper's Table 1
-//! | paper | here |
+//! | paper | this crate |
 //! |---|---|
 //! | `netmap_init()` | [`device::Interface::open`] and [`device::QueueSource::open`] |
 //! | `netmap_input_set_cb()` | [`Handler`], whose methods inline into the loop |
@@ -90,13 +90,15 @@
 //!
 //! # Absent on purpose
 //! - No protocol, not even Ethernet. Only the steering program in the kernel parses packets, to
-//!   find those for the server.
-//! - No ports shared between threads: they need no locks or atomics, and a [`Pool`] uses `Rc`.
-//! - No queue except the TX ring, no allocation, and no system call per packet. The exceptions are
-//!   the wakeup of the TX ring, and [`tap`].
-//! - No packet that spans several frames: an MTU larger than a page is refused.
-//! - No explicit cleanup. File descriptors keep everything that this crate sets up alive, so the
-//!   kernel removes it however the process ends.
+//!   find the server's packets.
+//! - No ports shared between threads. So ports need no locks or atomics, and a [`Pool`] uses `Rc`.
+//! - No queue except the TX ring, no allocation per packet, and no system call per packet. There
+//!   are two exceptions: a flush may wake the kernel with a system call, and [`tap`] makes one
+//!   system call per packet.
+//! - No packets that span several frames. So an `AF_XDP` interface whose MTU is larger than a page
+//!   is refused.
+//! - No explicit cleanup. Everything that this crate sets up exists only while its file descriptors
+//!   are open. So the kernel removes it however the process ends.
 pub mod checksum;
 pub mod copies;
 pub mod device;

@@ -3,7 +3,7 @@
 
 /// Prefetches the cache line in which `value` starts.
 ///
-/// The prefetch is only a hint. Processors without such an instruction ignore it.
+/// The prefetch is only a hint. On architectures other than x86-64, this function does nothing.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(value: &T) {
     #[cfg(target_arch = "x86_64")]

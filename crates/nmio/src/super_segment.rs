@@ -1,12 +1,12 @@
-//! Super-segments: runs of segments that are sent as one packet, which the kernel or the device
-//! then segments (GSO, TSO).
+//! Super-segments: runs of TCP segments or UDP datagrams that are sent as one packet. The kernel or
+//! the device later splits the packet into segments (GSO, TSO).
 //!
-//! Consecutive segments differ only in sequence number, length and checksum. So they can be sent as
-//! one packet with one set of headers. The network card splits this packet into segments. If the
-//! receiver is on the same host, the packet stays whole.
+//! Consecutive segments of a connection differ only in sequence number, length and checksum. So
+//! they can be sent as one packet with one set of headers. The network card splits this packet into
+//! segments. If the receiver is on the same host, the packet stays whole.
 //!
-//! A [`SuperSegment`] consists of its own headers and a range of shared payload bytes, which are
-//! not copied.
+//! A [`SuperSegment`] consists of its own headers and a range of shared payload bytes. The payload
+//! is not copied.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,9 +20,9 @@ pub const MAX_HEADERS: usize = 18 + 40 + 60;
 /// Maximum number of payload bytes that a patch replaces.
 pub const MAX_PATCH: usize = 256;
 
-/// Maximum length of a super-segment's IP packet over IPv6, in bytes. This is Linux's default
-/// limit, which includes an Ethernet header. For longer packets, some kernels require a hop-by-hop
-/// option, and others forbid it.
+/// Maximum length of a super-segment's IP packet over IPv6, in bytes. Linux's default limit is
+/// 65,535 bytes including the Ethernet header. For longer packets, some kernels require a
+/// hop-by-hop option (RFC 2675), and others forbid it.
 pub const MAX_OVER_V6: usize = 65_535 - 14;
 
 /// The panic message of a port that accepts no super-segments.
@@ -37,18 +37,20 @@ pub enum GsoType {
     TcpV4,
     /// TCP over IPv6.
     TcpV6,
-    /// UDP over either IP version: datagrams of equal length, except the last.
+    /// UDP over either IP version. All datagrams have the same length, except that the last may be
+    /// shorter.
     Udp,
 }
 
-/// A run of segments as one packet; see [`Port::send_super`](crate::Port::send_super).
+/// A run of segments that is sent as one packet with [`Port::send_super`](crate::Port::send_super).
 ///
 /// The headers are those of the first segment, except that the length fields cover the whole run.
-/// The transport checksum field holds the sum of the run's pseudo-header, not complemented.
-/// Segmentation corrects lengths and checksums. PSH and FIN apply to the last segment.
+/// The transport checksum field holds only the sum of the run's pseudo-header, not complemented.
+/// Segmentation writes the correct lengths and checksums. It keeps the PSH and FIN bits only in the
+/// last segment.
 ///
-/// A segment with CWR (RFC 3168) must be sent as an ordinary frame, because some devices cannot
-/// segment a run with CWR.
+/// A segment with the CWR bit (RFC 3168) must be sent as an ordinary frame, because some devices
+/// cannot segment a run with this bit.
 #[derive(Clone)]
 pub struct SuperSegment {
     gso_type: GsoType,
@@ -63,9 +65,9 @@ pub struct SuperSegment {
 }
 
 impl SuperSegment {
-    /// Creates a run with the payload `bytes[range]`, in segments of `segment_len` bytes. The
-    /// headers occupy `headers` bytes, which are initially zero and which the caller must write.
-    /// The transport header begins at `transport_at`.
+    /// Creates a run with the payload `bytes[range]`, in segments of `segment_len` payload bytes.
+    /// The headers occupy `headers` bytes. They are initially zero, and the caller must write them.
+    /// The transport header begins at offset `transport_at`.
     ///
     /// # Panics
     /// If `headers` exceeds [`MAX_HEADERS`], if `transport_at` is not below `headers`, or if
@@ -104,8 +106,8 @@ impl SuperSegment {
         &mut self.headers
     }
 
-    /// Sets the run's only patch, and returns it for writing. The patch replaces `len` payload
-    /// bytes from offset `at`.
+    /// Adds a patch, and returns its bytes for writing. The patch replaces `len` payload bytes from
+    /// offset `at`. A run has only one patch, so this call removes an earlier one.
     ///
     /// # Panics
     /// If `len` exceeds [`MAX_PATCH`] or the patch reaches beyond the payload.
@@ -133,7 +135,7 @@ impl SuperSegment {
         self.segment_len.into()
     }
 
-    /// Returns the offset of the transport header.
+    /// Returns the offset of the transport header, in bytes.
     pub fn transport_at(&self) -> usize {
         self.transport_at.into()
     }
@@ -160,7 +162,7 @@ impl SuperSegment {
         self.headers.len() * self.segments() + self.range.len()
     }
 
-    /// Returns the packet's bytes in four pieces, some of which may be empty.
+    /// Returns the packet's bytes in four consecutive pieces. A piece may be empty.
     #[inline]
     pub fn gather(&self) -> [&[u8]; 4] {
         let payload = &self.bytes[self.range.clone()];

@@ -28,13 +28,13 @@ impl Instant {
         Self(millis * 1_000_000)
     }
 
-    /// Returns the nanoseconds since the origin.
+    /// Returns the number of nanoseconds since the origin.
     #[inline(always)]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Returns the microseconds since the origin.
+    /// Returns the number of whole microseconds since the origin.
     #[inline(always)]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
@@ -71,8 +71,8 @@ pub trait Clock {
 
 /// The processor's time stamp counter, scaled to nanoseconds.
 ///
-/// The `quanta` crate reads it. If the counter is not invariant, `quanta` falls back to the
-/// system's monotonic clock.
+/// The `quanta` crate reads the counter. If the counter is not invariant, `quanta` falls back to
+/// the system's monotonic clock.
 #[derive(Debug, Clone)]
 pub struct TscClock {
     clock: quanta::Clock,

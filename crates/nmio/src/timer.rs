@@ -2,7 +2,7 @@
 //!
 //! A server sets and clears timers far more often than a timer expires, because each ACK moves a
 //! retransmission timer. So [`TimerWheel`] keeps one timer per id, such as a connection's index, in
-//! preallocated arrays. Linked lists connect the timers in each slot of the wheel:
+//! preallocated arrays. The timers in one slot of the wheel form a linked list.
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,19 +24,21 @@
 //! digit in which its deadline differs from the wheel's current time. That digit of the deadline is
 //! the timer's slot. This has three consequences:
 //!
-//! - A timer's slot follows from its deadline and the current time, so it is not stored. Timers
-//!   that expire in the same tick are in one slot, in the order in which they were scheduled.
-//! - All timers of a lower level expire before those of a higher one, and within a level the lowest
-//!   occupied slot is first. Two bit scans find the next timer, or the next time at which a slot
-//!   must be distributed to lower levels. So the cost of a jump in time does not depend on its
-//!   length.
-//! - Eight levels cover every [`Instant`], so no overflow list is needed.
+//! - A timer's slot follows from its deadline and the current time, so the slot is not stored.
+//!   Timers that expire in the same tick are in one slot, in the order in which they were
+//!   scheduled.
+//! - All timers of a lower level expire before those of a higher level. Within a level, the timers
+//!   in the lowest occupied slot expire first. Two bit scans find the next timer, or the next time
+//!   at which a slot must be distributed to lower levels. So the cost of a jump in time does not
+//!   depend on the length of the jump.
+//! - Eight levels cover every [`Instant`], so no extra list for distant deadlines is needed.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// The wheel's resolution. Deadlines are rounded up to a multiple of it, so no timer expires early.
+/// The wheel's resolution. Deadlines are rounded up to a multiple of one tick, so no timer expires
+/// early.
 pub const TICK: Duration = Duration::from_millis(1);
 
 const TICK_NANOS: u64 = TICK.as_nanos() as u64;
@@ -46,7 +48,7 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 8;
 
-// Eight levels must cover every `Instant`.
+// Check that eight levels cover every `Instant`.
 const _: () = assert!((u64::MAX / TICK_NANOS + 1) >> (SLOT_BITS * LEVELS as u32) == 0);
 
 /// One timer. The fields are the deadline in ticks plus one (0: not scheduled), and the next and
@@ -64,13 +66,13 @@ const _: () = assert!(size_of::<Entry>() == 16);
 /// Nothing is allocated after [`TimerWheel::new`].
 #[derive(Debug)]
 pub struct TimerWheel {
-    /// The wheel's current time in ticks. No scheduled timer expires before it.
+    /// The wheel's current time in ticks. No scheduled timer expires before this time.
     elapsed: u64,
     /// Bit `l` is set if level `l` has an occupied slot.
     levels: u64,
     /// Bit `s` of word `l` is set if slot `s` of level `l` contains a timer.
     occupied: [u64; LEVELS],
-    /// The id of the timer that was scheduled first, for each occupied slot.
+    /// For each occupied slot, the id of the timer that was scheduled first.
     heads: [[u32; SLOTS]; LEVELS],
     entries: Vec<Entry>,
 }
@@ -90,7 +92,7 @@ impl TimerWheel {
         }
     }
 
-    /// Returns the number of ids: valid ids are below it.
+    /// Returns the number of ids. All valid ids are below this number.
     pub fn capacity(&self) -> u32 {
         self.entries.len() as u32
     }
@@ -110,7 +112,7 @@ impl TimerWheel {
         self.link(id, deadline);
     }
 
-    /// Clears the timer of `id`. Returns `false` if it was not set.
+    /// Clears the timer of `id`. Returns `false` if the timer was not set.
     ///
     /// # Panics
     /// If `id` is not below the capacity.
@@ -134,8 +136,8 @@ impl TimerWheel {
         true
     }
 
-    /// Returns the deadline of the timer of `id`, rounded up to a whole tick, or `None` if it is
-    /// not set.
+    /// Returns the deadline of the timer of `id`, rounded up to a whole tick. Returns `None` if the
+    /// timer is not set.
     ///
     /// # Panics
     /// If `id` is not below the capacity.
@@ -147,12 +149,12 @@ impl TimerWheel {
     /// up to a whole tick, is `now` or earlier.
     ///
     /// The earliest timer comes first. Within a tick, the timer scheduled first comes first. Call
-    /// this until it returns `None`.
+    /// this method until it returns `None`.
     ///
-    /// This call also distributes slots to lower levels. A timer moves at most seven times before
-    /// it expires, and in a server typically two or three times. A slot is always distributed as a
-    /// whole. So with a million timers in the next minute, one call every four seconds takes
-    /// several milliseconds.
+    /// This call also moves timers to lower levels once the time of their slot has begun. A timer
+    /// moves at most seven times before it expires, and in a server typically two or three times.
+    /// All timers of a slot move in the same call. So if a million timers expire within the next
+    /// minute, one call every four seconds takes several milliseconds.
     #[inline]
     pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos() / TICK_NANOS;
@@ -176,10 +178,10 @@ impl TimerWheel {
     /// Returns the time for the next call of [`pop_expired`](Self::pop_expired), or `None` if no
     /// timer is set.
     ///
-    /// The time is never later than the next deadline, rounded up to a whole tick. It is exact if
-    /// that deadline lies in the current rotation of 64 ticks. Otherwise it is the start of the
-    /// timer's slot. The start is less than 64 ticks early for deadlines within 4 s, and less than
-    /// 4,096 ticks early within 4 minutes.
+    /// The time is never later than the next deadline, rounded up to a whole tick. It equals that
+    /// deadline if the deadline lies in the current rotation of 64 ticks. Otherwise it is the time
+    /// at which the timer's slot begins. That time is less than 64 ticks early for deadlines within
+    /// 4 s, and less than 4,096 ticks early for deadlines within 4 minutes.
     ///
     /// A caller that sleeps until this time wakes at most once per level, and finds an expired
     /// timer only at the last wake-up.
@@ -253,7 +255,7 @@ impl TimerWheel {
         }
     }
 
-    /// Moves the timers of a slot to lower levels once its time has begun.
+    /// Moves the timers of a slot to lower levels once the slot's time has begun.
     fn spread(&mut self, level: usize, slot: usize) {
         self.clear(level, slot);
         let head = self.heads[level][slot];
@@ -269,7 +271,7 @@ impl TimerWheel {
     }
 }
 
-/// Returns the time of a tick.
+/// Returns the time at which tick number `tick` begins.
 #[inline]
 fn instant(tick: u64) -> Instant {
     Instant::from_nanos(tick.saturating_mul(TICK_NANOS))

@@ -7,14 +7,14 @@ use crate::Instant;
 /// `N` timers, numbered from 0.
 #[derive(Clone, Debug)]
 pub struct Timers<const N: usize> {
-    /// Expiry of each timer; [`Instant::FAR`] if it is not set.
+    /// Expiry time of each timer. [`Instant::FAR`]: the timer is not set.
     due: [Instant; N],
-    /// The earliest expiry of all timers.
+    /// The earliest expiry time of all timers.
     next: Instant,
 }
 
 impl<const N: usize> Timers<N> {
-    /// Creates `N` timers, none of which is set.
+    /// Creates `N` timers that are not set.
     pub const fn new() -> Self {
         Self {
             due: [Instant::FAR; N],
@@ -39,13 +39,13 @@ impl<const N: usize> Timers<N> {
         self.set(timer, Instant::FAR);
     }
 
-    /// Returns the expiry of the next timer.
+    /// Returns the earliest expiry time, or `None` if no timer is set.
     #[inline(always)]
     pub fn next(&self) -> Option<Instant> {
         (self.next != Instant::FAR).then_some(self.next)
     }
 
-    /// Returns true if a timer has expired by `now`.
+    /// Returns true if at least one timer has expired by `now`.
     #[inline(always)]
     pub fn has_passed(&self, now: Instant) -> bool {
         now >= self.next

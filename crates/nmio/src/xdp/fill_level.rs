@@ -1,21 +1,23 @@
-//! Chooses how many frames to keep in the fill ring: a few while the worker keeps up, and a full
-//! ring during bursts.
+//! Chooses the level of the fill ring: the number of frames that it should hold. The level is low
+//! while the worker keeps up, and the ring is full during bursts.
 //!
-//! The kernel uses the frames round-robin. With only a few, all of them stay in the processor's
-//! cache. With many, a burst that arrives while the worker is not running loses no packets.
+//! The kernel uses the frames round-robin. If there are only a few, all of them stay in the
+//! processor's cache. If there are many, a burst that arrives while the worker is not running loses
+//! no packets.
 //!
-//! A burst that nearly empties the fill ring raises the level. After `CALM` received frames without
-//! another burst, the level falls. A queue that never drains counts as a single burst, so its level
-//! falls too. On such a queue, more frames would only delay each packet.
+//! A burst that uses more than three quarters of the frames raises the level. After `CALM` received
+//! frames without another burst, the level falls. If the RX ring is never empty, all its frames
+//! count as a single burst, so the level falls too. In that case, more frames would only delay each
+//! packet.
 
 /// Number of slots in the fill ring. This is also the level during bursts.
 pub(super) const FILL_RING: u32 = 8192;
 /// The level outside bursts, in frames.
 const FEW: u32 = 2048;
-/// Number of received frames without a burst after which the level falls.
+/// Number of frames received since the last burst after which the level falls.
 const CALM: u32 = 64 * FILL_RING;
 
-/// The level and the state that controls it.
+/// The level of the fill ring, and the state that controls it.
 #[derive(Debug)]
 pub(super) struct FillLevel {
     frames: u32,
@@ -26,7 +28,7 @@ pub(super) struct FillLevel {
 }
 
 impl FillLevel {
-    /// Starts with the low level.
+    /// Creates the state with the low level.
     pub(super) const fn new() -> Self {
         Self {
             frames: FEW,
@@ -43,8 +45,8 @@ impl FillLevel {
 
     /// Updates the level after a read of the RX ring.
     ///
-    /// The read returned `received` frames. Now the fill ring holds `left` frames, and `wait` tells
-    /// whether the RX ring still holds frames.
+    /// `received` is the number of frames that the read returned, and `left` is the number of
+    /// frames in the fill ring now. `wait` is true if frames still wait in the RX ring.
     #[inline(always)]
     pub(super) fn look(&mut self, received: u32, wait: bool, left: u32) {
         self.calm = self.calm.saturating_add(received);

@@ -1,4 +1,5 @@
-//! Attaches an XDP program in a chosen mode, so that the kernel detaches it when its owner exits.
+//! Attaches an XDP program in native or generic mode. The kernel detaches the program when its
+//! owner exits.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -4,40 +4,45 @@
 //! with a `virtio_net_hdr`. The device segments the packet. If the receiver is on this host, the
 //! packet stays whole.
 //!
-//! A flush is one `sendmmsg`. The socket is used only for sending. Packets are received through the
-//! rings, which do not tell whether a checksum is complete.
+//! A flush calls `sendmmsg` once per 64 packets. The socket only sends. Packets are always received
+//! through the rings.
 //!
 //! # Order
-//! Packets queued before the first super-segment are sent through the ring. All later packets go
-//! through the packet socket until its queue is empty. Then the ring is used again, with two
-//! exceptions. If the kernel segments, packets may wait in the queueing discipline. If the device
-//! has several TX queues, packets may wait in a queue other than the ring's. In these two cases,
-//! all packets go through the packet socket permanently after its first use.
 //!
-//! # A packet that is never accepted A packet that the kernel has no room for (`EAGAIN`, `ENOBUFS`)
-//! stays at the head of the queue. A full queue creates backpressure, like a full ring. After 1,024
-//! tries with a carrier, segmentation moves from the device to the kernel. After 64 more tries the
-//! packet is dropped, because a firewall rule may reject all packets to one client.
+//! Packets queued before the first super-segment are sent through the TX ring. All later packets go
+//! through the packet socket until its queue is empty. After that, the TX ring is used again, with
+//! two exceptions. If the kernel segments, packets may wait in the queueing discipline. If the
+//! device has several TX queues, packets may wait in a TX queue other than the ring's. In these two
+//! cases, all packets go through the packet socket permanently after its first use.
+//!
+//! # A packet that is never accepted
+//!
+//! If the kernel has no room for a packet (`EAGAIN`, `ENOBUFS`), the packet stays at the head of
+//! the queue. A full queue creates backpressure, like a full ring. After 1,024 failed tries while
+//! the link has a carrier, the kernel segments instead of the device. After 64 more failed tries,
+//! the packet is dropped, because a firewall rule may reject it on every try.
 //!
 //! # Length
+//!
 //! A super-segment may be as long as the device allows (`gso_max_size`, and `gso_ipv4_max_size` for
-//! IPv4). The default is 64 KB. Since Linux 6.3 the IPv4 limit can be raised to 256 KB; the length
-//! field of the IP header is then 0.
+//! IPv4). The default is 64 KB. Since Linux 6.3 the IPv4 limit can be raised, and this port uses up
+//! to 256 KB. If an IPv4 packet is longer than 65,535 bytes, its length field is 0.
 //!
 //! Packet sockets accept more than 64 KB since Linux 6.6. They store a packet in 16 pieces of at
-//! most 32 KB, so they may refuse a long packet if kernel memory is fragmented. Then the packet is
-//! dropped, the limit falls to 64 KB, and a warning is logged.
+//! most 32 KB, so they may refuse a long packet if kernel memory is fragmented. If this happens,
+//! the packet is dropped, the limit falls to 64 KB, and a warning is logged.
 //!
 //! # When super-segments are used
+//!
 //! `offload=auto` uses super-segments if the device segments TCP over IPv4 and IPv6 and the port is
 //! in copy mode anyway.
 //!
-//! With zero-copy, frames are better because they are not copied. The device also empties its ring
-//! on its own schedule, so using both paths would reorder packets.
+//! In zero-copy mode, runs are sent as single frames, because frames need no copy. Using both paths
+//! would also reorder packets, because the device empties its ring on its own schedule.
 //!
 //! A device may stop segmenting while the server runs. For example, veth stops when an XDP program
-//! is attached to its peer. The device then refuses super-segments, and the kernel segments from
-//! then on.
+//! is attached to its peer. When the device refuses super-segments for this reason, the kernel
+//! segments from then on.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -51,12 +56,13 @@ use crate::frame::Frame;
 use crate::super_segment::{MAX_OVER_V6, SuperSegment};
 use crate::sys::{self, Control, FINISHED, Gather, MAX_PACKETS};
 
-/// Size of an Ethernet header, which the device's limits include.
+/// Size of an Ethernet header in bytes. The device's limits include this header.
 const ETHERNET_HEADER: usize = 14;
 /// Maximum length of a super-segment in bytes, even if the device accepts more. The kernel stores a
-/// packet in 16 pieces of at most 32 KB, or in smaller pieces if memory is fragmented.
+/// packet in at most 16 pieces. For this length, pieces of 16 KB suffice.
 pub(crate) const MOST_BYTES: usize = 256 << 10;
-/// Maximum length, in bytes, of an IP packet that the kernel can store in separate pages.
+/// Maximum length, in bytes, of an IP packet that the kernel can store even if memory is
+/// fragmented, because single pages suffice.
 const SURE_BYTES: usize = MAX_OVER_V6;
 /// Number of consecutive failed tries between two queries of the device's features. The features
 /// are also queried after the first failure.
@@ -71,8 +77,8 @@ const MOST: usize = 2 * MAX_PACKETS;
 const SEND_BUFFER: u32 = 8 << 20;
 
 /// A packet in the queue.
-// The size difference wastes little memory: the queue is allocated once, and most packets are
-// super-segments.
+// The size difference between the variants wastes little memory: the queue is allocated once, and
+// most packets are super-segments.
 #[allow(clippy::large_enum_variant)]
 enum Waiting {
     Frame(Frame),
@@ -90,7 +96,7 @@ impl Waiting {
 pub(super) struct PacketSocket {
     socket: OwnedFd,
     queue: VecDeque<Waiting>,
-    /// Maximum length of a super-segment over IPv4, in bytes of its IP packet.
+    /// Maximum IP packet length, in bytes, of a super-segment over IPv4.
     pub(super) largest: usize,
     /// Whether the device segmented TCP when it was last queried.
     device_cuts: bool,
@@ -107,7 +113,7 @@ pub(super) struct PacketSocket {
 
 /// How to send runs of segments.
 pub(super) enum Runs {
-    /// Runs are sent as frames, for the given reason.
+    /// Runs are sent as single frames. The text gives the reason.
     Frames(String),
     Supers(PacketSocket),
 }
@@ -155,7 +161,8 @@ impl Runs {
             Ok(socket) => socket,
             Err(error) => return refuse(format!("the kernel refuses a packet socket: {error}")),
         };
-        // The first option needs CAP_NET_ADMIN. The kernel caps the value of the second.
+        // `SO_SNDBUFFORCE` needs CAP_NET_ADMIN. `SO_SNDBUF` needs no capability, but the kernel
+        // limits its value.
         let fd = socket.as_fd();
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
@@ -216,11 +223,11 @@ impl Device {
         self.control.segments_tcp(&self.name)
     }
 
-    /// Returns the length of the longest super-segment that the device accepts, in bytes of its IP
-    /// packet.
+    /// Returns the maximum IP packet length, in bytes, of a super-segment over IPv4 that the device
+    /// accepts.
     ///
-    /// If the device's IPv6 limit is below that of the IPv6 protocol, it applies to both IP
-    /// versions.
+    /// If the device's IPv6 limit is below [`MAX_OVER_V6`], it applies to IPv4 too, because a port
+    /// reports only one limit.
     fn largest(&self) -> io::Result<usize> {
         let limits = longest_supers(&self.route, self.index)?;
         let bytes = |limit: usize| limit.min(MOST_BYTES - 1).saturating_sub(ETHERNET_HEADER);
@@ -245,16 +252,16 @@ impl PacketSocket {
         }
     }
 
-    /// Returns true if, once this queue is empty, the ring can be used again without reordering
-    /// packets.
+    /// Returns true if the TX ring may be used again after this queue has become empty. Returns
+    /// false if that could reorder packets.
     pub(super) fn may_return(&self) -> bool {
         self.device_cuts && self.one_queue
     }
 
-    /// Queries whether the device still segments packets of this length.
+    /// Queries whether the device still segments packets of the maximum length.
     ///
-    /// For example, a veth device stops segmenting when an XDP program is attached to its peer. The
-    /// kernel then segments, which requires the queueing discipline.
+    /// For example, a veth device stops segmenting when an XDP program is attached to its peer. If
+    /// the device has stopped, the kernel segments, and packets must pass the queueing discipline.
     #[cold]
     fn still_segments(&mut self) -> bool {
         self.device_cuts =
@@ -266,18 +273,19 @@ impl PacketSocket {
                  through the packet socket",
                 self.device.name
             );
-            // If this call fails, it is repeated later. Until then the queue counts as full.
+            // The socket has set this option before, so the kernel supports it and this call cannot
+            // fail.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
         }
         self.device_cuts
     }
 
-    /// Handles a refusal because the device's queue is full or memory for a long packet is missing.
-    /// Returns true if sending should be retried immediately.
+    /// Handles `ENOBUFS`: the device's queue is full, or the kernel has no memory for a long
+    /// packet. Returns true if sending should be retried immediately.
     #[cold]
     fn finds_no_room(&mut self) -> bool {
         if !self.device.control.is_running(&self.device.name) {
-            // Without a carrier no packet can be sent, so wait.
+            // Without a carrier no packet can be sent, so do not count this try.
             return false;
         }
         self.tries += 1;
@@ -287,7 +295,8 @@ impl PacketSocket {
         if self.tries >= GIVE_UP && (self.shorten() || self.stop_segmenting()) {
             return true;
         }
-        // A firewall rule may reject this packet on every try.
+        // A firewall rule may reject this packet on every try, so drop the packet after enough
+        // tries.
         let most = if self.device_cuts { GIVE_UP } else { ASK };
         if self.tries < most {
             return false;
@@ -354,7 +363,8 @@ impl PacketSocket {
         self.queue.push_back(Waiting::Super(packet));
     }
 
-    /// Sends queued packets until the kernel refuses one. Returns true if the queue is empty.
+    /// Sends queued packets until the queue is empty or the kernel has no room. Returns true if the
+    /// queue is empty.
     pub(super) fn send(&mut self) -> io::Result<bool> {
         while !self.queue.is_empty() {
             self.calls += 1;

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time of the first try, which starts the time limit.
+/// The time of the first try. The time limit counts from this time.
 ///
-/// After a server exits, its queue stays in use for another 20 to 40 ms. Its program stays attached
-/// until the kernel has closed the last handle.
+/// After a server exits, its queue stays in use for another 20 to 40 ms. The server's steering
+/// program stays attached until the kernel has closed the last handle.
 pub(super) struct Retry(Instant);
 
 impl Retry {

@@ -8,8 +8,8 @@ use crate::device::{MemoryPlan, Offload};
 use crate::port::Wait;
 use crate::sys::Control;
 
-/// Runs `test` on rings that are bound to a loopback interface. Its network namespace exists only
-/// during the test.
+/// Runs `test` on rings that are bound to a loopback interface, in a network namespace that exists
+/// only during the test.
 fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -41,7 +41,7 @@ fn send(rings: &mut Rings, len: usize) {
     rings.send(frame);
 }
 
-/// Wakes the kernel until it has taken the whole TX ring.
+/// Wakes the kernel until it has taken all frames from the TX ring.
 fn flush(rings: &mut Rings) {
     rings.submit();
     while rings.untaken() > 0 {
@@ -51,8 +51,8 @@ fn flush(rings: &mut Rings) {
     rings.reap();
 }
 
-/// Sets the counters so that a search for overdue frames is due, then sends frames to trigger the
-/// search.
+/// Makes the port search for overdue frames: pretends that it has never searched, and sends frames
+/// until it does.
 fn look_for_overdue(rings: &mut Rings) {
     rings.overdue.looked = None;
     while rings.overdue.looked.is_none() {
@@ -64,7 +64,7 @@ fn look_for_overdue(rings: &mut Rings) {
 }
 
 /// The kernel frees a fill ring slot only some time after it returns the received frame. Until then
-/// the ring appears full, so the port must refill it later.
+/// the fill ring appears full, so the port must refill it later.
 #[test]
 fn a_fill_ring_that_is_still_full_gets_its_frame_later() {
     on_loopback(|rings| {

@@ -26,7 +26,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) own: bool,
     /// The interface's MAC address. Frames to other MAC addresses are passed to the kernel.
     pub(crate) mac: [u8; 6],
-    /// VLANs whose tagged frames also go to the server.
+    /// VLANs whose frames go to the server, in addition to untagged frames.
     pub(crate) vlans: &'a [u16],
     pub(crate) addresses: &'a [IpAddr],
     pub(crate) services: &'a [(Transport, u16)],
@@ -68,7 +68,8 @@ impl Steering {
             step: "keep the steering program's socket map open",
             source,
         })?;
-        // The link keeps the program alive, and the program keeps its maps alive.
+        // The link keeps the program alive, and the program keeps its maps alive. So `object` can
+        // be dropped.
         Ok(Self {
             _link: link,
             xsks: Arc::new(xsks),
@@ -95,7 +96,7 @@ fn map<'a>(object: &'a Object, name: &str) -> libbpf_rs::Map<'a> {
 }
 
 /// Logs libbpf's messages at debug level.
-#[allow(clippy::needless_pass_by_value)] // the callback's type
+#[allow(clippy::needless_pass_by_value)] // libbpf defines the signature
 fn log(_: PrintLevel, message: String) {
     tracing::debug!(target: "nmio::xdp", "libbpf: {}", message.trim_end());
 }
@@ -140,8 +141,8 @@ fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
 
 const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
 
-/// Offset of the set of VLANs in the program's constant `rules`, in bytes. `CONSTANT` is the size
-/// of `rules`.
+/// Offset of the VLAN bit set in the program's constant `rules`, in bytes. `CONSTANT` is the size
+/// of `rules` in bytes.
 const VLANS_AT: usize = 20;
 const CONSTANT: usize = VLANS_AT + 4096 / 8;
 
