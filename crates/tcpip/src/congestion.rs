@@ -13,20 +13,20 @@ pub use loss_based::{Cubic, NewReno, Reno};
 
 /// State of the connection at the time of an event, as passed to an algorithm.
 ///
-/// Functions off the fast path take a copy, so that the fast path can keep the original in
-/// registers.
+/// Functions off the fast path take an event by value, so that the fast path can keep the original
+/// in registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Current time in microseconds; the clock wraps around.
+    /// Current time in microseconds. The clock wraps around.
     pub now: u32,
-    /// Bytes in flight before the event: sent, not acknowledged (cumulatively or
-    /// selectively), and not lost.
+    /// Bytes in flight before the event: sent, but neither acknowledged (cumulatively or
+    /// selectively) nor lost.
     pub in_flight: u32,
-    /// Maximum payload of a segment, in bytes, up to 65,535.
+    /// Maximum payload of a segment in bytes, at most 65,535.
     pub mss: u32,
-    /// Smoothed round-trip time in microseconds; 0 before the first sample.
+    /// Smoothed round-trip time in microseconds, or 0 before the first sample.
     pub srtt: u32,
-    /// RTT sample of this event in microseconds; 0 if there is none.
+    /// RTT sample of this event in microseconds, or 0 if there is none.
     pub rtt: u32,
     /// SND.UNA after the event.
     pub una: u32,
@@ -35,9 +35,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Number of bytes sent but not acknowledged cumulatively: `FlightSize` of RFC 5681. This
-    /// includes lost and selectively acknowledged bytes, because they were in flight when the queue
-    /// overflowed.
+    /// Number of bytes sent but not acknowledged cumulatively: `FlightSize` of RFC 5681. Lost and
+    /// selectively acknowledged bytes count, because they were in flight when the queue overflowed.
     fn flight_size(&self) -> u32 {
         self.nxt.wrapping_sub(self.una).max(self.in_flight)
     }
@@ -79,12 +78,12 @@ pub trait CongestionControl: Copy {
     /// 6937).
     fn window(&self) -> u32;
 
-    /// The slow-start threshold in bytes; `u32::MAX` before the first loss. Statistics report it,
-    /// and the pacing gain depends on it.
+    /// The slow-start threshold in bytes, or `u32::MAX` before the first loss. Statistics report
+    /// the threshold, and the pacing gain depends on it.
     fn ssthresh(&self) -> u32;
 
-    /// The pacing rate that the algorithm asks for, in bytes per second. If it is `None` and pacing
-    /// is configured, the stack paces by window and round trip.
+    /// The pacing rate that the algorithm requires, in bytes per second. If the rate is `None` and
+    /// pacing is configured, the stack derives a rate from the window and the RTT.
     fn pacing_rate(&self) -> Option<u64> {
         None
     }
@@ -127,7 +126,7 @@ pub trait CongestionControl: Copy {
 
 /// Maximum size of the initial window in segments (RFC 6928, section 2).
 const INITIAL_SEGMENTS: u32 = 10;
-/// Size in bytes up to which the initial window may exceed two segments (RFC 6928, section 2).
+/// Maximum initial window in bytes, unless two segments are larger (RFC 6928, section 2).
 const INITIAL_BYTES: u32 = 14_600;
 /// Largest window in bytes. With more data in flight, an old segment could be taken for a new one
 /// (RFC 7323, section 2.3).

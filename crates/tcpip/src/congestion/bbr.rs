@@ -8,11 +8,11 @@ mod machine;
 use super::{Event, MAX_WINDOW, initial_window};
 use bitflags::bitflags;
 
-/// Part of the long-term limit that Cruise leaves to other flows, in percent.
+/// Percentage of the long-term limit that the Cruise state leaves to other flows.
 const HEADROOM: u32 = 15;
-/// Maximum loss in a round that is tolerated, in percent.
+/// Maximum loss per round that BBR tolerates, in percent of the bytes in flight.
 const LOSS_THRESH: u32 = 2;
-/// Minimum number of segments in flight, so that ACKs keep coming if the peer delays them.
+/// Minimum number of segments in flight, so that ACKs keep arriving even if the peer delays them.
 const MIN_PIPE: u32 = 4;
 /// Upper bound of the send quantum in bytes.
 const MAX_QUANTUM: u32 = 65_536;
@@ -21,13 +21,13 @@ const TICK_SHIFT: u32 = 12;
 /// Marks a limit that is not set, or a value that is not yet measured.
 const NONE: u32 = u32::MAX;
 
-/// Unit of rates, in bytes per second. With it, 32 bits can store up to 34 GB/s.
+/// Unit of rates, in bytes per second. With this unit, 32 bits can store rates of up to 34 GB/s.
 const RATE_UNIT: u64 = 8;
 const MICROS: u64 = 1_000_000;
 /// Upper bound of a time span in microseconds (67 s), so that products fit in 64 bits.
 const MAX_SPAN: u32 = 1 << 26;
-/// Number of rounds in each half of the filter in [`Aggregation`], which thus covers 5 to 10
-/// rounds. The draft's filter covers 10.
+/// Number of rounds in each half of the filter in [`Aggregation`]. The two halves cover 5 to 10
+/// rounds, whereas the draft's filter covers 10.
 const HALF: u8 = 5;
 
 /// BBR version 3 (draft-ietf-ccwg-bbr), driven by the events of
@@ -35,29 +35,28 @@ const HALF: u8 = 5;
 /// it sends bursts of a whole window.
 ///
 /// In 70 of the 150 networks of `benches/LOSS.md` BBR's goodput is at least 1.1 times that of
-/// CUBIC. Most of these networks lose segments at random. In 39 networks it is below 0.95 times
-/// that of CUBIC: those with short responses, long round trips without loss, or ECN marks. BBR
-/// retransmits 2.3 times as many bytes.
+/// CUBIC. Most of these networks lose segments at random. In 39 networks, BBR's goodput is below
+/// 0.95 times that of CUBIC. These networks have short responses, long round trips without loss, or
+/// ECN marks. BBR retransmits 2.3 times as many bytes as CUBIC.
 ///
 /// The following parts are approximations, or differ from the draft:
 ///
 /// - *Delivery rate.* The draft keeps state for each segment, and takes a sample with every ACK.
-///   Here each round yields one sample, that of its first segment. This sample is a mean over the
-///   round, whereas the draft uses a maximum. So the short-term limits after a loss are the sample
-///   plus the pacing margin and the tolerated loss (2 %). Without these additions the limits would
-///   sink with every round. Data sent in Drain or Down does not lower the limits unless it loses
-///   too much.
+///   Here each round yields one sample: that of the round's first segment. This sample is a mean
+///   over the round, whereas the draft uses a maximum. Therefore the short-term limits after a loss
+///   are the sample plus the pacing margin and the tolerated loss (2 %). Without these additions
+///   the limits would sink with every round. Data sent in Drain or Down does not lower the limits
+///   unless it loses too much.
 /// - A round is *application-limited* if it did not use up the window, and sent less than seven
 ///   eighths of what the pacing rate allows.
-/// - `RS.tx_in_flight` is the maximum number of bytes in flight during the previous round. The
-///   limit found by loss is this maximum minus the lost bytes.
-/// - The number of lost *ranges* in Startup is the number of ACKs that reported a loss.
-/// - The filter of `extra_acked` covers 5 to 10 rounds. Times up to ten seconds
-///   have a resolution of 4 ms. Random numbers come from the time and sequence
-///   numbers.
+/// - `RS.tx_in_flight` is the maximum number of bytes in flight during the previous round. Too much
+///   loss sets the long-term limit to this maximum minus the lost bytes.
+/// - Startup counts the ACKs that reported a loss, whereas the draft counts the lost *ranges*.
+/// - The filter of `extra_acked` covers 5 to 10 rounds. Timers of up to ten seconds have a
+///   resolution of 4 ms. Random numbers are derived from the time and the sequence numbers.
 /// - The draft does not cover *ECN*. Here an ECN echo counts as a round with too much loss (RFC
 ///   3168, section 6.1.2).
-/// - *Undo* of a spurious recovery restores the complete state, filters included.
+/// - *Undo* of a spurious recovery restores the complete state, including the filters.
 ///
 /// [`pacing_rate`]: super::CongestionControl::pacing_rate
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +67,9 @@ pub struct Bbr {
     /// Maximum bandwidth of the current and of the previous probing cycle, in units of
     /// [`RATE_UNIT`].
     max_bw: [u32; 2],
-    /// Short-term limits of the bandwidth and of the bytes in flight, or [`NONE`].
+    /// Short-term limit of the bandwidth in units of [`RATE_UNIT`], or [`NONE`].
     bw_shortterm: u32,
+    /// Short-term limit of bytes in flight, or [`NONE`].
     inflight_shortterm: u32,
     /// Long-term limit of bytes in flight, or [`NONE`].
     inflight_longterm: u32,
@@ -81,17 +81,18 @@ pub struct Bbr {
     /// Minimum round-trip time of the last five seconds in microseconds, or [`NONE`]. When it
     /// expires, `ProbeRTT` begins.
     probe_rtt_min: u32,
-    /// Bytes acknowledged in Up since `inflight_longterm` last grew.
+    /// Bytes acknowledged in the Up state since `inflight_longterm` last grew.
     up_acked: u32,
-    /// Times at which `min_rtt` and `probe_rtt_min` were measured, in ticks.
+    /// Time at which `min_rtt` was measured, in ticks.
     min_rtt_stamp: u16,
+    /// Time at which `probe_rtt_min` was measured, in ticks.
     probe_rtt_stamp: u16,
     /// Time of the next bandwidth probe, or of the end of `ProbeRTT`, in ticks.
     deadline: u16,
     flags: Flags,
     state: State,
-    /// Number of rounds in which the bandwidth did not grow; in Drain, number of rounds spent
-    /// there.
+    /// Number of rounds in which the bandwidth did not grow. In Drain: the number of rounds spent
+    /// in that state.
     full_bw_rounds: u8,
     rounds_since_probe: u8,
     up_rounds: u8,
@@ -118,7 +119,8 @@ impl Bbr {
         self.max_bw().min(self.bw_shortterm)
     }
 
-    /// `gain` percent of the bandwidth-delay product.
+    /// `gain` percent of the bandwidth-delay product in bytes, or the initial window before the
+    /// first measurement.
     fn bdp(&self, bw: u32, gain: u32, mss: u32) -> u32 {
         if self.min_rtt == NONE || bw == 0 {
             return initial_window(mss);
@@ -162,8 +164,8 @@ impl Bbr {
     }
 }
 
-// Gains in percent: of the bandwidth for pacing, and of the bandwidth-delay
-// product for the window.
+// Gains in percent. Pacing gains multiply the bandwidth, and window gains multiply the
+// bandwidth-delay product.
 const STARTUP_PACING: u32 = 277;
 const DRAIN_PACING: u32 = 50;
 const DOWN_PACING: u32 = 90;
@@ -190,7 +192,8 @@ impl State {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// Whether the state sends faster than the estimated bandwidth, to probe for more.
+    /// Whether the state increases the data in flight to probe for more bandwidth. Loss in such a
+    /// state does not lower the short-term limits.
     const fn accelerates(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
@@ -218,17 +221,18 @@ bitflags! {
     /// The boolean values in a connection's state, as bits.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     struct Flags: u16 {
-        /// Whether the pipe has been full at least once.
+        /// Whether the pipe has been full at least once, which ends Startup.
         const FULL_BW_REACHED = 1;
         /// Whether the current probe has found the pipe full.
         const FULL_BW_NOW = 1 << 1;
         /// Whether the current samples measure data of a bandwidth probe.
         const PROBE_SAMPLE = 1 << 2;
-        /// Whether samples of the last probe still arrive, which they do until this round ends.
+        /// Whether a probe has ended, but its samples still arrive until this round ends.
         const PROBE_STOPPING = 1 << 3;
         /// Whether the last probe lost too much.
         const TOO_HIGH = 1 << 4;
-        /// Whether the last probe stopped early as a precaution.
+        /// Whether the last probe stopped early at the long-term limit, because an earlier probe
+        /// lost too much.
         const PRECAUTIONARY = 1 << 5;
         /// Whether bytes were lost in this round.
         const LOSS = 1 << 6;
@@ -242,7 +246,7 @@ bitflags! {
         const PROBE_RTT_TIMED = 1 << 10;
         /// Whether few enough bytes have been in flight for a whole round of `ProbeRTT`.
         const PROBE_RTT_ROUND = 1 << 11;
-        /// Whether the pacing rate is based on a measured round trip.
+        /// Whether the pacing rate is based on a measured RTT.
         const PACED = 1 << 12;
     }
 }
@@ -252,15 +256,15 @@ bitflags! {
 struct Sample {
     /// The delivery rate, in units of [`RATE_UNIT`].
     rate: u32,
-    /// Bytes delivered.
+    /// Bytes delivered in the round.
     delivered: u32,
     /// Bytes declared lost in the round.
     lost: u32,
-    /// Number of ACKs of the round that reported a loss.
+    /// Number of ACKs in the round that reported a loss.
     losses: u8,
     /// Maximum number of bytes in flight while the delivered data was sent.
     tx_in_flight: u32,
-    /// Whether the application sent less than it was allowed to.
+    /// Whether the delivered data was sent in an application-limited round.
     limited: bool,
 }
 
@@ -268,9 +272,10 @@ struct Sample {
 /// segment is acknowledged.
 ///
 /// No state is kept for each segment. All bytes in flight at the beginning must be delivered or
-/// lost before the first segment of the round can be acknowledged. So the round ends with the first
-/// byte delivered after these, also in recovery. Its delivery rate is the draft's sample of that
-/// segment: the delivered bytes, divided by the longer of the current and the previous round.
+/// lost before the first segment of the round can be acknowledged. So the round ends, even in
+/// recovery, with the first byte delivered after these bytes. The round's delivery rate is the
+/// draft's sample of its first segment. It is the number of delivered bytes, divided by the
+/// duration of the current or the previous round, whichever is longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Round {
     /// Bytes that have been in flight since the beginning of the round.
@@ -283,7 +288,7 @@ struct Round {
     sent: u32,
     /// Start of the round, in microseconds.
     start: u32,
-    /// Duration of the previous round in microseconds; 0 if there was none.
+    /// Duration of the previous round in microseconds, or 0 if there was none.
     before: u32,
     /// Maximum number of bytes in flight in the current and in the previous round.
     in_flight: [u32; 2],
@@ -342,7 +347,7 @@ impl Aggregation {
     }
 }
 
-/// The rate at which `bytes` are sent in `micros` microseconds, in units of [`RATE_UNIT`].
+/// The rate that sends `bytes` in `micros` microseconds, in units of [`RATE_UNIT`].
 fn rate_of(bytes: u32, micros: u32) -> u32 {
     let rate = u64::from(bytes) * (MICROS / RATE_UNIT) / u64::from(micros.max(1));
     rate.min(u64::from(u32::MAX - 1)) as u32
@@ -353,7 +358,7 @@ fn bytes_at(rate: u32, micros: u32) -> u64 {
     u64::from(rate) * RATE_UNIT * u64::from(micros.min(MAX_SPAN)) / MICROS
 }
 
-/// `percent` of `value`.
+/// Returns `percent` percent of `value`.
 fn percent(value: u32, percent: u32) -> u32 {
     let part = u64::from(value) * u64::from(percent) / 100;
     part.min(u64::from(u32::MAX - 1)) as u32
@@ -364,13 +369,13 @@ fn loses_much(lost: u32, in_flight: u32) -> bool {
     u64::from(lost) * 100 > u64::from(in_flight) * u64::from(LOSS_THRESH)
 }
 
-/// Flag: the window was used up in this round.
+/// Flag in [`Round::flags`]: the window was used up in this round.
 const FULL: u8 = 1;
-/// Flag: the window was used up in the previous round.
+/// Flag in [`Round::flags`]: the window was used up in the previous round.
 const WAS_FULL: u8 = 2;
-/// Flag: the previous round sent less than it was allowed to.
+/// Flag in [`Round::flags`]: the previous round was application-limited.
 const WAS_LIMITED: u8 = 4;
-/// Flag: this round counts as application-limited.
+/// Flag in [`Round::flags`]: this round counts as application-limited.
 const LIMITED: u8 = 8;
 
 impl Round {
@@ -479,7 +484,7 @@ impl Round {
     }
 
     /// Number of bytes in flight that the path has carried without loss: the maximum minus the lost
-    /// bytes. `None` after a round that was application-limited.
+    /// bytes. Returns `None` if the previous round was application-limited.
     fn carried(&self) -> Option<u32> {
         let is_limited = self.flags & WAS_LIMITED != 0;
         (!is_limited).then(|| self.tx_in_flight().saturating_sub(self.lost))

@@ -2,8 +2,8 @@ use super::*;
 use crate::congestion::link::{Link, MSS};
 use crate::congestion::{Congestion, CongestionControl};
 
-/// A link of 100 Mb/s with a round trip of 40 ms, which holds 345 segments in flight; its queue
-/// holds 1.5 times that number.
+/// A link of 100 Mb/s with a round-trip time of 40 ms. The path holds 345 segments in flight, and
+/// the queue holds 1.5 times that number.
 const LINK: Link = Link::new(100, 40, 15);
 
 /// An event at the time `millis` (in milliseconds), with `segments` segments in flight.
@@ -81,8 +81,8 @@ fn states_follow_each_other_as_in_the_draft() {
         };
         assert!(follows.contains(&pair[1]), "{pair:?}");
     }
-    // The pipe is full after log2 (345 / 10) round trips. Startup needs three more to notice, and
-    // the queue makes these twice as long.
+    // The pipe is full after log2 (345 / 10) round trips. Startup needs three more round trips to
+    // notice, and the queue makes these twice as long.
     let drained = states[1].0;
     assert!((8 * 40..20 * 40).contains(&drained), "{drained}");
 }
@@ -97,7 +97,7 @@ fn probes_for_bandwidth_are_two_to_three_seconds_after_the_last() {
     assert!(refills.len() > 8, "{refills:?}");
     for pair in refills.windows(2) {
         let apart = pair[1] - pair[0];
-        // ProbeRTT restarts the wait, so two probes may be up to twice as far apart.
+        // ProbeRTT restarts the wait, so the time between two probes may double.
         assert!((2_000..6_500).contains(&apart), "{apart}");
     }
 }
@@ -157,7 +157,7 @@ fn bbr_holds_its_rate_at_one_per_cent_of_loss() {
 
 #[test]
 fn too_much_loss_reduces_the_rate() {
-    // BBR reduces its rate when more than 2 % is lost.
+    // BBR reduces its rate when more than 2 % of the bytes in flight are lost.
     let link = Link {
         loss: 100_000,
         ..LINK
@@ -248,7 +248,8 @@ fn a_restart_after_idle_is_paced_at_the_bandwidth() {
     assert_eq!(bbr.window(), window);
     let rate = bbr.pacing_rate().unwrap();
     assert!((12_200_000..=12_500_000).contains(&rate), "{rate}");
-    // The idle time has refreshed the minimum, so ProbeRTT is not needed.
+    // The queue has drained during the idle time, so the first ACK refreshes the minimum RTT.
+    // ProbeRTT is not needed.
     bbr.on_ack(MSS, &at(9_040, 1));
     assert_ne!(bbr.state, State::ProbeRtt);
 }

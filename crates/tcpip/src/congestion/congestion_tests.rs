@@ -23,7 +23,8 @@ fn the_initial_window_is_that_of_rfc_6928() {
     check::<Bbr>();
 }
 
-/// Calls the handler that `kind` selects: 0 to 5 stand for one each, any other number for an ACK.
+/// Calls the handler that `kind` selects. The numbers 0 to 5 select one handler each, and any other
+/// number selects `on_ack`.
 pub(super) fn trigger<C: CongestionControl>(cc: &mut C, kind: u8, bytes: u32, event: &Event) {
     match kind {
         0 => cc.on_congestion(
@@ -138,7 +139,7 @@ proptest! {
     }
 }
 
-/// Either of two algorithms, so that flows of both can share a link.
+/// One of two algorithms, so that flows with different algorithms can share a link.
 #[derive(Clone, Copy)]
 enum Either {
     Cubic(Cubic),
@@ -255,8 +256,8 @@ fn cubic_does_not_starve_reno_on_small_paths() {
 
 #[test]
 fn cubic_is_faster_where_reno_is_too_slow() {
-    // 5 losses in 10^5 segments and a round trip of 100 ms, from RFC 9438, section 5.2. CUBIC's
-    // mean window is 316 segments, Reno's at most 185.
+    // The loss rate, 5 in 10^5 segments, and the RTT of 100 ms are from RFC 9438, section 5.2.
+    // CUBIC's mean window is 316 segments, Reno's at most 185.
     let share = |flow: Either| {
         let of_seed = |seed| {
             let link = Link {

@@ -16,7 +16,7 @@ const REORDERING: u64 = 3;
 /// Parameters of the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    /// Bytes per second.
+    /// Rate of the link in bytes per second.
     pub(super) rate: u64,
     /// Round-trip time with an empty queue, in microseconds.
     pub(super) rtt: u64,
@@ -33,11 +33,12 @@ pub(super) struct Link {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EventKind {
-    /// The ACK of a segment arrives.
+    /// The ACK of the segment with this number arrives.
     Ack(u64),
     /// Pacing allows a flow to send.
     Send,
-    /// The retransmission timer expires; ignored if data was delivered in the meantime.
+    /// The retransmission timer of the segment with this number expires. The event counts only
+    /// while this segment or an older one is in flight.
     Timeout(u64),
 }
 
@@ -101,7 +102,7 @@ impl Link {
         }
     }
 
-    /// The part of the link's capacity in `millis` milliseconds that `delivered` bytes use.
+    /// The fraction of the link's capacity over `millis` milliseconds that `delivered` bytes use.
     pub(super) fn share(&self, delivered: u64, millis: u64) -> f64 {
         delivered as f64 / (self.rate * millis / 1_000) as f64
     }
@@ -119,7 +120,7 @@ impl Link {
     }
 
     /// Runs flows like [`run`](Self::run). After each ACK it calls `watch` with the time in
-    /// microseconds, the flow and its algorithm.
+    /// microseconds, the index of the flow, and the flow's algorithm.
     pub(super) fn watch<C: CongestionControl>(
         self,
         flows: &[C],

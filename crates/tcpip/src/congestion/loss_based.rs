@@ -11,50 +11,54 @@ pub use reno::Reno;
 
 use super::{Event, MAX_WINDOW, MIN_SEGMENTS};
 
-/// Clock of [`Validation`], as a shift of microseconds: a tick is 1.024 ms, so that 16 bits
-/// last for a minute.
+/// Shift that converts microseconds to ticks, the unit of the clock of [`Validation`]. A tick is
+/// 1.024 ms, so the 16-bit clock wraps around after 67 s.
 ///
-/// A wrap-around is harmless: an idle period of a minute exceeds any retransmission timeout, and
-/// therefore restarts the window anyway.
+/// A wrap-around is harmless. Only an idle period can last that long, and an idle period longer
+/// than the retransmission timeout restarts the window anyway.
 const TICK_SHIFT: u32 = 10;
-/// Minimum duration of half a sampling period in ticks: half a second. The whole period is max (3
-/// RTT, 1 s) (RFC 7661, section 4.3).
+/// Minimum duration of half a sampling period: half a second, in ticks. A whole period lasts for
+/// max (3 RTT, 1 s) (RFC 7661, section 4.3).
 const MIN_HALF_PERIOD: u16 = (500_000 >> TICK_SHIFT) as u16;
-/// Maximum duration of half a sampling period in ticks: 20 s, so that the clock does not wrap
-/// within it.
+/// Maximum duration of half a sampling period: 20 s, in ticks. This limit keeps the clock from
+/// wrapping around within a whole period.
 const MAX_HALF_PERIOD: u16 = (20_000_000 >> TICK_SHIFT) as u16;
-/// Shift that converts ticks to the unit of the non-validated phase's duration: 2^5 ticks, 33 ms.
+/// Shift that converts ticks to units of 33 ms. [`Validation`] measures the non-validated phase in
+/// these units, because its 16-bit counter must last for five minutes.
 const PHASE_SHIFT: u32 = 5;
-/// Maximum duration of the non-validated phase: five minutes (RFC 7661, section 4.4.2).
+/// Maximum duration of the non-validated phase: five minutes, in units of 33 ms (RFC 7661, section
+/// 4.4.2).
 const MAX_PHASE: u16 = (300_000_000 >> (TICK_SHIFT + PHASE_SHIFT)) as u16;
-/// Value of `phase` during a recovery that began in the non-validated phase.
+/// Value of `Validation::phase` during a recovery that began in the non-validated phase.
 const RECOVERING: u16 = u16::MAX;
 
 /// Tracks how much of the congestion window was recently used.
 ///
 /// `pipeACK` of RFC 7661 is the largest amount of data acknowledged in a round trip, over a
-/// sampling period of max (3 RTT, 1 s). We use the largest amount in flight instead, at the cost of
-/// one comparison per ACK. Without a loss, that data is acknowledged a round trip later; after a
-/// loss the measurement restarts. The sliding maximum consists of two bins of half a period each.
+/// sampling period of max (3 RTT, 1 s). This code uses the largest amount in flight instead,
+/// because that costs only one comparison per ACK. Without a loss, all data in flight is
+/// acknowledged a round trip later. After a loss the measurement restarts. The sliding maximum
+/// consists of two bins of half a period each.
 ///
-/// The window is *validated* while `pipeACK` is at least half of it. Otherwise the window must not
-/// grow, and the reduction after congestion starts from the used part instead of the whole window.
+/// The window is *validated* while `pipeACK` is at least half of the window. Otherwise the window
+/// must not grow, and the reduction after congestion starts from the used part instead of the whole
+/// window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Validation {
     /// `pipeACK` of this half period, in bytes. During a recovery that began in the non-validated
-    /// phase: the used bytes of the window at its start.
+    /// phase: the number of bytes of the window that were used when recovery began.
     pipe_ack: u32,
     /// `pipeACK` of the previous half period, in bytes. During a recovery that began in the
-    /// non-validated phase: the bytes lost so far.
+    /// non-validated phase: the number of bytes lost so far.
     earlier: u32,
     /// Start of this half period, in ticks.
     since: u16,
-    /// Duration of the non-validated phase in units of `2^PHASE_SHIFT` ticks, or [`RECOVERING`].
+    /// Time spent in the non-validated phase, in units of `2^PHASE_SHIFT` ticks, or [`RECOVERING`].
     phase: u16,
 }
 
-/// Whether a window of `cwnd` is validated if `used` bytes of it were used (RFC 7661,
-/// section 4.4).
+/// Whether a window of `cwnd` bytes is validated, which requires that `used` is at least half of it
+/// (RFC 7661, section 4.4).
 #[inline(always)]
 const fn is_validated(cwnd: u32, used: u32) -> bool {
     cwnd / 2 <= used
@@ -74,15 +78,15 @@ impl Validation {
         }
     }
 
-    /// Whether [`end_half_period`](Self::end_half_period) may have to be called. The caller checks
-    /// this condition once per round trip or per second.
+    /// Returns true when the minimum half period has passed. The caller then calls
+    /// [`end_half_period`](Self::end_half_period), which computes the actual duration.
     #[inline(always)]
     fn may_end_half_period(&self, event: &Event) -> bool {
         Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
     }
 
-    /// Ends a half period if its time has passed. Returns whether the window `cwnd` must shrink,
-    /// because it was not validated for five minutes.
+    /// Ends the half period if its duration has passed. Returns true if the window `cwnd` must
+    /// shrink, because it was not validated for five minutes.
     #[cold]
     fn end_half_period(&mut self, cwnd: u32, event: &Event) -> bool {
         let elapsed = Self::clock(event.now).wrapping_sub(self.since);
@@ -103,8 +107,9 @@ impl Validation {
             return false;
         }
         if self.phase == RECOVERING {
-            // This function runs only outside recovery. The end of recovery was not reported, or
-            // recovery never began because a tail loss probe repaired the loss.
+            // This function runs only outside recovery, so `phase` is outdated. Either the end of
+            // recovery was not reported, or recovery never began because a tail loss probe repaired
+            // the loss.
             self.phase = 0;
         }
         self.phase = self.phase.saturating_add(elapsed >> PHASE_SHIFT);
@@ -115,32 +120,32 @@ impl Validation {
         over
     }
 
-    /// `pipeACK` in bytes.
+    /// `pipeACK` of the sampling period, in bytes.
     fn pipe_ack(&self) -> u32 {
         self.pipe_ack.max(self.earlier)
     }
 
-    /// Whether slow start may open a window of `cwnd`: only a validated window may grow.
+    /// Whether slow start may increase a window of `cwnd` bytes: only a validated window may grow.
     #[inline(always)]
     fn allows_slow_start(&self, cwnd: u32) -> bool {
         is_validated(cwnd, self.pipe_ack) || is_validated(cwnd, self.earlier)
     }
 
-    /// Whether congestion avoidance may open a window of `cwnd`.
+    /// Whether congestion avoidance may increase a window of `cwnd` bytes.
     ///
-    /// This is stricter than RFC 7661. A window of which a quarter is unused need not grow; growth
-    /// would make it even less valid when it is finally used. A remainder of less than a segment
-    /// (`mss` bytes) cannot be used, and does not count as unused.
+    /// Three quarters of the window must be used, which is stricter than RFC 7661. A window that is
+    /// not used up need not grow, and would be even less valid when it is finally used. A remainder
+    /// of less than a segment (`mss` bytes) cannot be used, and does not count as unused.
     #[inline(always)]
     fn allows_avoidance(&self, cwnd: u32, mss: u32) -> bool {
         let used = cwnd.saturating_sub((cwnd / 4).max(mss));
         used <= self.pipe_ack || used <= self.earlier
     }
 
-    /// Returns the number of used bytes of the window `cwnd`, to which the reduction applies (RFC
-    /// 7661, section 4.4.1: max (pipeACK, `FlightSize`)).
+    /// Restarts the measurement after congestion. Returns the number of used bytes of the window
+    /// `cwnd`, to which the caller applies the reduction (RFC 7661, section 4.4.1).
     ///
-    /// If `recovery` follows and the window was not validated, the bytes lost during recovery are
+    /// If `recovery` is set and the window was not validated, the bytes lost from now on are
     /// counted as well.
     fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
         let used = self.used(cwnd, event);
@@ -155,12 +160,13 @@ impl Validation {
         used
     }
 
-    /// Number of used bytes of the window `cwnd`.
+    /// Number of used bytes of the window `cwnd`: max (`pipeACK`, `FlightSize`), limited to `cwnd`.
     fn used(&self, cwnd: u32, event: &Event) -> u32 {
         event.flight_size().max(self.pipe_ack()).min(cwnd)
     }
 
-    /// Adds `lost` bytes to those lost during recovery.
+    /// Adds `lost` to the number of bytes lost during a recovery that began in the non-validated
+    /// phase.
     #[inline(always)]
     fn on_lost(&mut self, lost: u32) {
         if self.phase == RECOVERING {
@@ -169,10 +175,10 @@ impl Validation {
     }
 
     /// Ends recovery. If the window was not validated when recovery began, returns the number of
-    /// used bytes that were not lost.
+    /// used bytes that were not lost. Otherwise returns `None`.
     ///
-    /// The caller then applies the reduction to these bytes, instead of those used at the start of
-    /// recovery (RFC 7661, section 4.4.1).
+    /// The caller applies the reduction to the returned number, which replaces the number of bytes
+    /// used at the start of recovery (RFC 7661, section 4.4.1).
     fn on_recovered(&mut self, event: &Event) -> Option<u32> {
         let carried = self.pipe_ack.saturating_sub(self.earlier);
         let was = self.phase == RECOVERING;
@@ -180,7 +186,7 @@ impl Validation {
         was.then_some(carried)
     }
 
-    /// Restarts the measurement with an undefined `pipeACK`, because the path may have changed.
+    /// Discards the measurement and starts a new one, because the path may have changed.
     fn restart(&mut self, event: &Event) {
         *self = Self {
             since: Self::clock(event.now),
@@ -196,8 +202,8 @@ fn reduced(base: u32, factor: u32, mss: u32) -> u32 {
     (part as u32).clamp(MIN_SEGMENTS * mss.clamp(1, MAX_WINDOW / 2), MAX_WINDOW)
 }
 
-/// Three quarters of a window: the threshold up to which slow start may reopen a window that was
-/// unused (RFC 7661, section 4.4.2).
+/// Three quarters of a window. Slow start may reopen an unused window up to this threshold after
+/// the window has shrunk (RFC 7661, section 4.4.2).
 const fn three_quarters(window: u32) -> u32 {
     window - window / 4
 }

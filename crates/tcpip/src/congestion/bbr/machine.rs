@@ -1,5 +1,5 @@
-//! The model of the path, which ACKs and losses update, and the state machine
-//! that sets the window and the pacing rate.
+//! The model of the path, and the state machine that sets the window and the pacing rate. ACKs and
+//! losses update the model.
 
 use super::{
     Aggregation, Bbr, Flags, LOSS_THRESH, NONE, RATE_UNIT, Round, Sample, State, TICK_SHIFT,
@@ -9,23 +9,26 @@ use crate::congestion::{
     Congestion, CongestionControl, Event, MAX_WINDOW, MIN_SEGMENTS, initial_window,
 };
 
-/// Part of the bandwidth that pacing leaves unused, in percent.
+/// Percentage of the bandwidth that pacing leaves unused.
 const PACING_MARGIN: u32 = 1;
 /// Minimum percentage of the short-term limits that remains after a loss.
 const BETA: u32 = 70;
 /// Number of ACKs in one round that must report a loss for Startup to end.
 const STARTUP_LOSSES: u8 = 6;
-/// The pipe is full when the bandwidth stays below 125 % of its last value for three rounds.
+/// The pipe counts as full when the bandwidth stays below 125 % of its earlier value for
+/// [`FULL_BW_ROUNDS`] rounds.
 const FULL_BW_GROWTH: u32 = 125;
 const FULL_BW_ROUNDS: u8 = 3;
 /// Maximum number of rounds in Drain.
 const DRAIN_ROUNDS: u8 = 3;
-/// Maximum number of rounds between probes, about as long as Reno's window needs to grow back.
+/// Maximum number of rounds between bandwidth probes. Up to this limit, BBR waits about as long as
+/// Reno's window needs to grow back after a loss.
 const MAX_PROBE_ROUNDS: u32 = 63;
 const MIN_RTT_FILTER: u16 = ticks(10_000);
 const PROBE_RTT_INTERVAL: u16 = ticks(5_000);
 const PROBE_RTT_DURATION: u16 = ticks(200);
-/// Minimum time between probes in ticks; up to a second of random time is added to it.
+/// Minimum time between bandwidth probes, in ticks. A random time of up to [`PROBE_WAIT_RANDOM`] is
+/// added.
 const PROBE_WAIT: u16 = ticks(2_000);
 const PROBE_WAIT_RANDOM: u16 = ticks(1_000);
 
@@ -98,12 +101,12 @@ impl Bbr {
         } else {
             self.state = State::Startup;
         }
-        // `ProbeRTT` is over: restore the last good window.
+        // `ProbeRTT` has reduced the window. Restore the window that the model of the path allows.
         let known = self.max_inflight(event.mss);
         self.cwnd = self.cwnd.max(known).min(MAX_WINDOW);
     }
 
-    // Model of the path.
+    // The functions below update the model of the path.
 
     /// Handles an ACK that reports `delivered` and `lost` bytes.
     #[inline(always)]
@@ -301,7 +304,7 @@ impl Bbr {
         }
     }
 
-    /// Begins a bandwidth probe if it is due: `IsTimeToProbeBW` of the draft.
+    /// Begins a bandwidth probe when its time has come: `IsTimeToProbeBW` of the draft.
     fn check_probe(&mut self, in_flight: u32, event: &Event) {
         let segments = self.target(event.mss) / event.mss.max(1);
         let reno_rounds = segments.clamp(1, MAX_PROBE_ROUNDS);
@@ -320,8 +323,8 @@ impl Bbr {
             self.flags.remove(Flags::TOO_HIGH);
             self.start_down(in_flight, event);
         } else if self.round.window_is_used() && self.cwnd >= self.inflight_longterm {
-            // The long-term limit stops the growth, not the path, so the pipe does not count as
-            // full.
+            // The long-term limit, not the path, stops the growth. Therefore the pipe does not
+            // count as full.
             self.reset_full_bw(self.full_bw);
             self.up_acked = self.up_acked.saturating_add(delivered);
             let growth = 1_u32 << self.up_rounds.saturating_sub(1).min(30);
@@ -338,8 +341,8 @@ impl Bbr {
         }
     }
 
-    /// Updates the minimum round-trip time, and starts `ProbeRTT` if it is due: `UpdateMinRTT` of
-    /// the draft.
+    /// Updates the minimum round-trip time, and starts `ProbeRTT` when the old minimum has expired:
+    /// `UpdateMinRTT` of the draft.
     #[inline(always)]
     fn update_min_rtt(&mut self, in_flight: u32, event: &Event) {
         let clock = Self::clock(event.now);
@@ -396,7 +399,7 @@ impl Bbr {
             .max(Self::min_pipe(mss))
     }
 
-    // Control of the window and the pacing rate.
+    // The functions below set the window and the pacing rate.
 
     fn set_pacing_rate(&mut self, gain: u32) {
         let rate = percent(percent(self.bw(), gain), 100 - PACING_MARGIN);
@@ -464,8 +467,7 @@ impl CongestionControl for Bbr {
         self.cwnd
     }
 
-    /// The long-term limit of bytes in flight in the current state; `u32::MAX` before a loss has
-    /// set it.
+    /// The long-term limit of bytes in flight, or `u32::MAX` before a loss has set it.
     #[inline(always)]
     fn ssthresh(&self) -> u32 {
         self.inflight_longterm
@@ -491,7 +493,8 @@ impl CongestionControl for Bbr {
     }
 
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        // Recovery is over: the end is not reported if a tail loss probe has repaired the loss.
+        // This function is called only outside recovery. The end of recovery is not reported if a
+        // tail loss probe has repaired the loss.
         self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }

@@ -7,12 +7,13 @@ use super::{Validation, is_validated, reduced, three_quarters};
 use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 use bitflags::bitflags;
 
-/// Window after a loss, in percent (RFC 9438, section 4.6).
+/// Window after a loss, in percent of the window before (RFC 9438, section 4.6).
 const BETA_LOSS: u32 = 70;
-/// Window after an ECN mark, in percent (RFC 8511, section 3).
+/// Window after an ECN mark, in percent of the window before (RFC 8511, section 3).
 const BETA_ECN: u32 = 85;
 /// Maximum number of segments by which an ACK opens the window after a timeout. The limit prevents
-/// bursts: such an ACK may cover data that arrived long before (RFC 3465, sections 2.2 and 2.3).
+/// bursts, because an ACK after a timeout may cover data that arrived long before (RFC 3465,
+/// sections 2.2 and 2.3).
 const LIMIT_AFTER_TIMEOUT: u32 = 2;
 
 /// Phase of loss recovery.
@@ -30,7 +31,7 @@ enum LossState {
 enum Phase {
     /// The first slow start.
     SlowStart(HyStart),
-    /// Congestion avoidance, or a later slow start that returns to it.
+    /// Congestion avoidance, or a later slow start that leads back to it.
     Avoidance(Curve),
 }
 
@@ -52,7 +53,8 @@ enum Phase {
 /// - The ACK that ends recovery starts the curve.
 /// - Below the plateau of the curve, the window grows to whole segments.
 ///
-/// Beyond the RFC, the window grows by at least a twentieth per round trip until the first loss.
+/// In addition to the RFC, the window grows by at least a twentieth per round trip until the first
+/// loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -65,7 +67,7 @@ pub struct Cubic {
 
 const _: () = assert!(size_of::<Cubic>() <= 48);
 
-/// What an ACK in slow start causes.
+/// Effect of an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     /// Number of bytes by which the window may grow.
@@ -77,21 +79,21 @@ struct Step {
 }
 
 /// `HyStart++` in a connection's first slow start (RFC 9406, section 4.2). Later slow starts end at
-/// a threshold, and do not need `HyStart++`.
+/// a known threshold, and therefore do not need `HyStart++`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HyStart {
     /// The round ends when an ACK exceeds this sequence number.
     round_end: u32,
-    /// Minimum RTT of all previous rounds in microseconds; 0 before the first round, `u32::MAX`
-    /// without samples.
+    /// Minimum RTT of all previous rounds in microseconds. It is 0 before the first round, and
+    /// `u32::MAX` if there are no samples.
     ///
-    /// RFC 9406 compares with the last round only, and so misses a queue that several connections
-    /// fill slowly.
+    /// RFC 9406 compares the RTT with that of the last round only, and therefore misses a queue
+    /// that several connections fill slowly.
     last_min: u32,
     /// Minimum RTT of the current round in microseconds.
     min: u32,
-    /// Minimum RTT in ticks when conservative slow start began; 1 if a long ACK train triggered it,
-    /// 0 outside conservative slow start.
+    /// Minimum RTT in ticks when conservative slow start began. It is 1 if a long ACK train began
+    /// conservative slow start, and 0 outside conservative slow start.
     css_baseline: u16,
     /// Number of RTT samples in the current round, up to the eight that are evaluated.
     samples: u8,
@@ -131,9 +133,9 @@ enum Pause {
     Unused,
 }
 
-/// Clock of [`Curve::tick`], as a shift of microseconds: a tick is 256 µs.
+/// Shift that converts microseconds to the ticks of [`Curve::tick`]. A tick is 256 µs.
 const TICK_SHIFT: u32 = 8;
-/// Number of ticks for which a gain is valid: a millisecond.
+/// Number of ticks for which [`Curve::gain`] is valid, about a millisecond.
 const GAIN_TICKS: u8 = 4;
 
 /// CUBIC's curve: the window during congestion avoidance as a function of time.
@@ -158,8 +160,8 @@ struct Curve {
 }
 
 impl Curve {
-    /// A curve with its plateau at `w_max`, or at the window at the start of the epoch if that is
-    /// larger.
+    /// Creates a curve that begins with the next ACK. Its plateau is `w_max`, or the window at the
+    /// start of the epoch if that is larger.
     const fn new(w_max: u32) -> Self {
         Self {
             w_max,
@@ -173,7 +175,7 @@ impl Curve {
         }
     }
 
-    /// A curve that begins after a slow start.
+    /// Creates a curve that begins after a slow start.
     const fn after_slow_start(w_max: u32) -> Self {
         let mut curve = Self::new(w_max);
         curve.pause = Pause::SlowStart;
@@ -194,7 +196,8 @@ impl Curve {
             && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
     }
 
-    /// The new value of the window `cwnd` after an ACK of `acked` bytes, while the clock runs.
+    /// Returns the new value of the window `cwnd` after an ACK of `acked` bytes, while the clock
+    /// runs.
     #[inline(always)]
     fn grow(&mut self, cwnd: u32, acked: u32) -> u32 {
         // This cannot overflow: `gain` adds at most 2^31 bytes to a window of 2^30. The growth is
@@ -209,8 +212,8 @@ impl Curve {
 }
 
 impl Cubic {
-    /// Ends a half period of validation; halves a window that was not validated for five
-    /// minutes (RFC 7661, section 4.4.2).
+    /// Ends a half period of window validation when it is over. Halves a window that was not
+    /// validated for five minutes (RFC 7661, section 4.4.2).
     #[inline]
     fn turn(&mut self, event: &Event) {
         if self.validation.may_end_half_period(event)
@@ -221,10 +224,11 @@ impl Cubic {
         }
     }
 
-    /// Shrinks the window without congestion, because its size may no longer be valid.
+    /// Shrinks the window to `smaller` bytes without congestion, because its size may no longer be
+    /// valid.
     ///
-    /// Slow start then returns to near the old window. If the first slow start has not ended, it
-    /// simply continues.
+    /// A new slow start then reopens most of the old window. If the first slow start has not ended,
+    /// it simply continues.
     fn shrink(&mut self, smaller: u32) {
         if self.cwnd <= smaller {
             return;
@@ -243,11 +247,12 @@ impl Cubic {
         }
     }
 
-    /// Returns the number of bytes to which a reduction applies if `used` bytes of the window were
-    /// used: in the validated phase, the whole window.
+    /// Returns the number of bytes to which a reduction applies: the whole window if it is
+    /// validated, and otherwise only the `used` bytes.
     ///
-    /// The peer's window may have limited the used part, for example while its host opens that
-    /// window along with our slow start. Such a limit says nothing about the network.
+    /// The peer's receive window may have limited the used part of a validated window. For example,
+    /// the peer may open its window along with our slow start. That limit says nothing about the
+    /// network, so the whole window counts.
     fn congested(&self, used: u32) -> u32 {
         if is_validated(self.cwnd, used) {
             self.cwnd
@@ -271,7 +276,7 @@ impl Cubic {
         self.avoid(self.cwnd);
     }
 
-    /// Ends a round of the first slow start, and slow start itself if `exit`.
+    /// Ends a round of the first slow start, and slow start itself if `exit` is set.
     #[cold]
     fn end_round(&mut self, exit: bool, event: Event) {
         self.turn(&event);
@@ -280,8 +285,8 @@ impl Cubic {
         }
     }
 
-    /// Processes an ACK that requires more than growth of the window: the curve is `due`, nothing
-    /// is left in flight, or a half period ends.
+    /// Processes an ACK off the fast path: the curve must be evaluated (`due`), nothing is left in
+    /// flight, or a half period may be over.
     #[inline(never)]
     fn update(&mut self, due: bool, acked: u32, event: Event) {
         if let Phase::Avoidance(curve) = &mut self.phase {
@@ -298,7 +303,7 @@ impl Cubic {
             return;
         };
         if curve.pause != Pause::SlowStart {
-            // Recovery is over, if there was one.
+            // This code runs only outside recovery, so any earlier recovery is over.
             self.loss_state = LossState::Open;
             let used = self.validation.allows_avoidance(self.cwnd, event.mss);
             let flags = &mut self.flags;
@@ -422,7 +427,7 @@ impl CongestionControl for Cubic {
     }
 
     /// Reduces the window to one segment (RFC 9438, section 4.8). The threshold is reduced only
-    /// once for the same data, and not again by a timeout in recovery.
+    /// once for the same data. A timeout in recovery does not reduce it again.
     #[cold]
     fn on_timeout(&mut self, is_repeated: bool, event: &Event) {
         if self.ssthresh == u32::MAX || !(is_repeated || self.loss_state == LossState::Recovery) {
@@ -438,8 +443,8 @@ impl CongestionControl for Cubic {
     }
 
     /// Restarts the window (RFC 5681, section 4.1). RFC 7661 allows keeping the window over an idle
-    /// period. Without pacing this would cause a burst, so only the threshold and the curve
-    /// remember the window.
+    /// period. Without pacing, that window would cause a burst. Therefore only the threshold and
+    /// the curve remember the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.validation.restart(event);

@@ -19,7 +19,7 @@ impl Path {
     fn new(srtt: u32) -> Self {
         Self {
             cubic: Cubic::new(MSS),
-            // Start shortly before the clock wraps, so that the wrap is tested too.
+            // Start shortly before the clock wraps around, so that the tests cover the wrap-around.
             now: u32::MAX - 3_000_000,
             srtt,
             una: u32::MAX - 100 * MSS,
@@ -28,8 +28,8 @@ impl Path {
         }
     }
 
-    /// A sender in congestion avoidance after a loss at a window of `segments`; the epoch
-    /// is about to begin.
+    /// A sender that enters congestion avoidance after a loss at a window of `segments` segments.
+    /// The epoch begins with the next ACK.
     fn after_loss(srtt: u32, segments: u32) -> Self {
         let mut path = Self::new(srtt);
         path.cubic.cwnd = segments * MSS;
@@ -53,7 +53,7 @@ impl Path {
         self.lose_and_deliver(0);
     }
 
-    /// Loses a segment; the ACK that ends recovery delivers `delivered` bytes.
+    /// Loses a segment, and ends recovery with an ACK of `delivered` bytes.
     fn lose_and_deliver(&mut self, delivered: u32) {
         let event = self.event(self.cubic.window());
         self.cubic.on_congestion(Congestion::Loss, &event);
@@ -124,8 +124,8 @@ fn the_first_slow_start_doubles_each_round_trip() {
         assert_eq!(path.cubic.window(), segments * MSS);
     }
     assert_eq!(path.cubic.ssthresh(), u32::MAX);
-    // Forty ACKs arrive without a pause over a whole round trip, so the path cannot hold twice the
-    // window.
+    // Forty ACKs arrive evenly over a whole round trip. This long train shows that the path cannot
+    // hold twice the window.
     path.round();
     path.round();
     assert!(path.cubic.ssthresh() < 160 * MSS);
@@ -207,8 +207,8 @@ fn fast_convergence_releases_bandwidth() {
 
 #[test]
 fn a_small_window_grows_like_renos() {
-    // Reno's growth factor alpha is 9/17 up to the window before the loss, and then 1 (RFC 9438,
-    // section 4.3).
+    // Reno's growth factor alpha is 9/17 until the window reaches its size before the loss. After
+    // that, alpha is 1 (RFC 9438, section 4.3).
     for (segments, srtt, stretch) in [(20, 10 * MS, 1), (10, 2 * MS, 2), (40, MS, 4), (20, 100, 2)]
     {
         let mut path = Path::after_loss(srtt, segments);
@@ -244,7 +244,7 @@ fn below_the_plateau_the_window_grows_in_whole_segments() {
     path.ack();
     path.run(300 * MS);
     assert!((9.0..9.5).contains(&path.segments()), "{}", path.segments());
-    // The value of the curve is 9.9 now, and 10 at 1.96 s.
+    // The value of the curve is 9.9 segments now, and 10 at 1.96 s.
     path.run(1_000 * MS);
     assert!(
         (10.0..10.5).contains(&path.segments()),
@@ -267,7 +267,7 @@ fn the_first_ack_of_a_burst_uses_the_curve_at_its_time() {
         windows.push(path.cubic.window() / MSS);
         path.now = now.wrapping_add(150 * MS);
     }
-    // The values of the curve are 7.6, 8.2, 8.6, 9.0 and 9.3.
+    // The values of the curve in these round trips are 7.6, 8.2, 8.6, 9.0 and 9.3 segments.
     assert_eq!(windows, [8, 9, 9, 10, 10]);
 }
 
@@ -316,7 +316,7 @@ fn small_acks_accumulate() {
 
 #[test]
 fn hystart_leaves_slow_start_without_a_loss() {
-    // After slow start K is 0: the curve starts flat at the current window (RFC 9438, section
+    // After slow start, K is 0: the curve starts flat at the current window (RFC 9438, section
     // 4.10).
     let mut path = Path::new(100 * MS);
     path.round();
@@ -361,7 +361,7 @@ fn after_a_timeout_the_curve_starts_flat() {
     assert_eq!(path.cubic.window(), 70 * MSS);
     path.ack();
     assert_eq!(path.cubic.w_max(), 70 * MSS);
-    // HyStart++ is inactive after a timeout, so the delay does not matter.
+    // HyStart++ is inactive after a timeout, so a higher RTT does not end slow start.
     let mut path = Path::new(50 * MS);
     let event = path.event(10 * MSS);
     path.cubic.on_timeout(false, &event);
@@ -543,8 +543,8 @@ fn a_loss_that_a_probe_has_repaired_is_no_recovery() {
     );
 }
 
-/// A window that is one byte too small would waste a whole segment: a seventh of a window of seven
-/// segments.
+/// A window that is one byte too small for another segment wastes that segment: a seventh of a
+/// window of seven segments.
 #[test]
 fn a_window_of_acks_adds_a_whole_segment() {
     const MSS: u32 = 1448;

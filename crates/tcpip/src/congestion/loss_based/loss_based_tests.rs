@@ -74,7 +74,7 @@ fn a_window_is_validated_if_half_of_it_is_used() {
 
 #[test]
 fn a_window_of_two_segments_in_flight_may_grow() {
-    // The window is nearly three segments, but only two whole segments can be used.
+    // The window is nearly three segments, but only two whole segments fit into it.
     let mut validation = Validation::default();
     let event = Event {
         in_flight: 2 * 1448,

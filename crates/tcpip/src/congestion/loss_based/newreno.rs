@@ -3,13 +3,14 @@
 use super::reno::Reno;
 use crate::congestion::{Congestion, CongestionControl, Event};
 
-/// `NewReno`: Reno whose recovery lasts until all data that was in flight at its start is
-/// acknowledged (RFC 6582).
+/// `NewReno` (RFC 6582): Reno with a recovery that lasts until all data in flight at its start is
+/// acknowledged.
 ///
 /// RFC 6582 changes when fast recovery ends and what is sent during it. Proportional rate reduction
 /// replaces the RFC's inflation and deflation of the window (section 3.2, steps 3 to 5). The only
-/// difference left is [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which
-/// matters for peers without SACK. The congestion window is always identical to Reno's.
+/// remaining difference from Reno is
+/// [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which matters for peers
+/// without SACK. The congestion window is always identical to Reno's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewReno(Reno);
 

@@ -8,16 +8,17 @@ const BETA_LOSS: u32 = 50;
 /// Window after an ECN mark, in percent of the used window (RFC 8511, section 3).
 const BETA_ECN: u32 = 80;
 /// Maximum number of segments by which an ACK opens the window in slow start (RFC 3465, section
-/// 2.2). After a timeout the limit is one segment, because an ACK may cover data that arrived long
-/// before (section 2.3).
+/// 2.2).
 const SLOW_START_LIMIT: u32 = 2;
+/// Maximum number of segments by which an ACK opens the window in slow start after a timeout. The
+/// limit is lower, because an ACK may cover data that arrived long before (RFC 3465, section 2.3).
 const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 
-/// Reno, the paper's congestion control: RFC 5681 with byte counting (RFC 3465), window validation
-/// (RFC 7661) and the milder reduction after ECN marks (RFC 8511).
+/// Reno: the congestion control of RFC 5681 with byte counting (RFC 3465), window validation (RFC
+/// 7661) and the milder reduction after ECN marks (RFC 8511).
 ///
 /// Without SACK, Reno's recovery ends with the first ACK of new data, because RFC 5681 does not
-/// treat partial ACKs specially; see [`NewReno`](super::NewReno).
+/// treat partial ACKs specially. [`NewReno`](super::NewReno) does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reno {
     cwnd: u32,
@@ -36,8 +37,8 @@ pub struct Reno {
 const _: () = assert!(size_of::<Reno>() <= 48);
 
 impl Reno {
-    /// Ends a half period of validation; halves a window that was not validated for five
-    /// minutes (RFC 7661, section 4.4.2).
+    /// Ends a half period of window validation when it is over. Halves a window that was not
+    /// validated for five minutes (RFC 7661, section 4.4.2).
     #[cold]
     fn turn(&mut self, event: &Event) {
         if self.validation.end_half_period(self.cwnd, event) {
@@ -48,8 +49,8 @@ impl Reno {
         }
     }
 
-    /// Raises the threshold, so that slow start returns to near the current window. In the first
-    /// slow start the threshold is still unlimited.
+    /// Raises the threshold to three quarters of the current window, so that slow start can return
+    /// there. In the first slow start this has no effect, because the threshold is still unlimited.
     fn remember(&mut self) {
         self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
     }
@@ -57,7 +58,8 @@ impl Reno {
     /// Grows the window by a segment per acknowledged window (RFC 3465, section 2.1).
     #[cold]
     fn avoid(&mut self, mss: u32) {
-        // Recovery is over. If a tail loss probe repaired the loss, the end was not reported.
+        // This function runs only outside recovery. If a tail loss probe repaired the loss, the end
+        // of recovery was not reported.
         self.recovering = false;
         // One ACK counts for at most a whole window.
         self.bytes_acked = (self.bytes_acked - self.cwnd).min(self.cwnd.saturating_sub(1));
@@ -151,7 +153,7 @@ impl CongestionControl for Reno {
     }
 
     /// Reduces the window to one segment (RFC 5681, section 3.1). The threshold is reduced only
-    /// once for the same data, and not again by a timeout in recovery.
+    /// once for the same data. A timeout in recovery does not reduce it again.
     #[cold]
     fn on_timeout(&mut self, is_repeated: bool, event: &Event) {
         if self.ssthresh == u32::MAX || !(is_repeated || self.recovering) {
@@ -166,7 +168,8 @@ impl CongestionControl for Reno {
     }
 
     /// Restarts the window (RFC 5681, section 4.1). RFC 7661 allows keeping the window over an idle
-    /// period. Without pacing this would cause a burst, so only the threshold remembers the window.
+    /// period. Without pacing, that window would cause a burst. Therefore only the threshold
+    /// remembers the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         let restart = initial_window(event.mss);

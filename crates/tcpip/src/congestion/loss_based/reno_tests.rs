@@ -16,7 +16,7 @@ fn flight(in_flight: u32) -> Event {
     }
 }
 
-/// Reno in congestion avoidance, with a window of `segments`.
+/// Reno in congestion avoidance, with a window of `segments` segments.
 fn avoiding(segments: u32) -> Reno {
     let mut reno = Reno::new(MSS);
     reno.cwnd = 2 * segments * MSS;
@@ -41,7 +41,7 @@ fn slow_start_grows_by_the_acknowledged_bytes_up_to_two_segments() {
 
 #[test]
 fn slow_start_continues_while_half_of_the_window_is_used() {
-    // Slow start needs a validated window, of which at least half is used (RFC 7661, section 4.1).
+    // Slow start continues only while at least half of the window is used (RFC 7661, section 4.1).
     let mut reno = Reno::new(MSS);
     reno.on_ack(MSS, &flight(5 * MSS - 1));
     assert_eq!(reno.window(), 10 * MSS, "not validated");

@@ -3,10 +3,10 @@
 use super::{Curve, EpochFlags, Pause};
 use crate::congestion::{Event, MAX_WINDOW};
 
-/// Time from the plateau in milliseconds within which every curve reaches [`MAX_WINDOW`].
+/// Time in milliseconds in which every curve rises from its plateau to [`MAX_WINDOW`].
 const MAX_DISTANCE_MS: i64 = 200_000;
-/// Maximum time beyond the plateau in microseconds, 18 minutes. After that the plateau moves along
-/// with the current time, so that their difference never wraps.
+/// Maximum time since the plateau: 18 minutes, in microseconds. After that time, the plateau moves
+/// along with the current time, so that the difference never wraps around.
 const MAX_DISTANCE: u32 = 1 << 30;
 /// Minimum growth per round trip until the first loss: a twentieth of the window.
 ///
@@ -14,13 +14,13 @@ const MAX_DISTANCE: u32 = 1 << 30;
 /// have ended early because of a queue that other connections filled. A flat curve would then need
 /// seconds to reach the path's capacity. Linux uses the same minimum.
 const MIN_GAIN: u32 = u32::MAX / 20;
-/// Smallest growth step of the Reno window, in bytes. Acknowledged bytes accumulate until the step
-/// is that large.
+/// Smallest growth step of the Reno window, in bytes. Acknowledged bytes accumulate until they
+/// yield this step, because rounding would lose the growth for smaller steps.
 const MIN_STEP: u32 = 64;
 
 impl Curve {
-    /// Evaluates the curve if `due`, grows the window, and stops the clock if the flight is
-    /// empty.
+    /// Evaluates the curve if `due` is set, grows the window, and stops the clock if nothing is in
+    /// flight.
     #[inline]
     pub(super) fn update(
         &mut self,
@@ -42,7 +42,7 @@ impl Curve {
         cwnd
     }
 
-    /// Processes an ACK while the clock is stopped, or one that stops it.
+    /// Processes an ACK that arrives while the clock is stopped, or that stops the clock.
     pub(super) fn on_ack_paused(
         &mut self,
         cwnd: u32,
@@ -76,7 +76,7 @@ impl Curve {
         }
     }
 
-    /// Restarts the clock when data is sent after an empty flight.
+    /// Restarts the clock when data is sent again after nothing was in flight.
     #[inline(always)]
     pub(super) fn on_send(&mut self, event: &Event) {
         if self.pause == Pause::Idle {
@@ -88,7 +88,7 @@ impl Curve {
     fn begin(&mut self, cwnd: u32, flags: &mut EpochFlags, event: &Event) -> u32 {
         self.pause = Pause::None;
         if self.w_max <= cwnd {
-            // After a slow start K is 0 (RFC 9438, sections 4.8 and 4.10).
+            // After a slow start, K is 0 (RFC 9438, sections 4.8 and 4.10).
             self.w_max = cwnd;
             flags.remove(EpochFlags::CONVERGED);
         }
@@ -100,7 +100,7 @@ impl Curve {
         self.update_gain(cwnd, flags, event)
     }
 
-    /// Stops the clock.
+    /// Stops the clock for the reason `pause`.
     fn suspend(&mut self, pause: Pause, cwnd: u32, flags: EpochFlags, event: &Event) {
         self.pause = pause;
         self.w_est = self
@@ -129,7 +129,8 @@ impl Curve {
             self.plateau = event.now.wrapping_sub(MAX_DISTANCE);
         }
         if flags.intersects(EpochFlags::RENO) {
-            // In the Reno-friendly region the gain already included Reno's growth.
+            // In the Reno-friendly region the gain includes Reno's growth, so `cwnd` has already
+            // grown by it.
             self.w_est = self.w_est.max(cwnd);
             self.acked = 0;
         } else {
@@ -144,9 +145,10 @@ impl Curve {
         let target = self.window_at(event.now.wrapping_add(event.srtt), mss);
         // The gain is rounded up.
         let gain = |growth: u64, window: u64| (growth.min(window / 2) << 32).div_ceil(window);
-        // Section 4.3: the Reno-friendly region. During a burst of ACKs, the curve's clock hardly
-        // advances while Reno's window grows. Therefore the curve's growth over the next round trip
-        // is used here if it is larger.
+        // The window is in the Reno-friendly region if Reno's window is larger (RFC 9438, section
+        // 4.3). During a burst of ACKs, the curve's clock hardly advances while Reno's window
+        // grows. Therefore the gain in this region is at least that of the curve over the next
+        // round trip.
         let reno_leads = cwnd <= self.w_est;
         if reno_leads && self.window_at(event.now, mss) < u64::from(self.w_est) {
             flags.insert(EpochFlags::RENO);
@@ -170,8 +172,8 @@ impl Curve {
     /// Returns the growth from `cwnd` to a higher target, and the number of acknowledged bytes over
     /// which it is spread.
     ///
-    /// Below the plateau, both ends of the growth are whole segments, because only whole segments
-    /// are used. Otherwise a window of almost eleven segments could use only ten, and would stay a
+    /// Below the plateau, the growth begins and ends at whole segments, because only whole segments
+    /// are sent. Otherwise a window of almost eleven segments could use only ten, and would stay a
     /// tenth below the curve.
     fn growth(&self, cwnd: u32, target: u64, mss: u32) -> (u64, u64) {
         let (mut from, mut to) = (u64::from(cwnd), target);
@@ -218,13 +220,13 @@ impl Curve {
     }
 }
 
-/// Upper bound of the segment size, which keeps products within 64 bits.
+/// Upper bound of the segment size in bytes, which keeps products within 64 bits.
 const MAX_MSS: u32 = 65_535;
 
 /// K in microseconds: the time in which the curve rises by `bytes` to the plateau (RFC
 /// 9438, equation 2).
 fn time_to_plateau(bytes: u32, mss: u32) -> u32 {
-    // Cubic milliseconds: bytes / (0.4 mss) * 10^9.
+    // K^3 in cubic milliseconds is bytes / (0.4 mss) * 10^9.
     let cube = u64::from(bytes.min(MAX_WINDOW)) * 2_500_000_000 / u64::from(mss.max(1));
     cube_root(cube).min(MAX_DISTANCE / 1_000) * 1_000
 }

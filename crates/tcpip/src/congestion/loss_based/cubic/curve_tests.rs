@@ -72,7 +72,7 @@ fn the_curve_never_wraps() {
 
 #[test]
 fn fast_convergence_lowers_the_plateau() {
-    // The factor is (1 + 0.7) / 2 (RFC 9438, section 4.7).
+    // Fast convergence multiplies the plateau by (1 + 0.7) / 2 (RFC 9438, section 4.7).
     assert_eq!(converged(100_000), 85_000);
     assert_eq!(converged(MAX_WINDOW), 912_680_550);
 }

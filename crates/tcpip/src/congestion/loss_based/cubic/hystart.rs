@@ -1,36 +1,39 @@
-//! `HyStart++` (RFC 9406): leaves slow start before it overflows a queue.
+//! `HyStart++` (RFC 9406): leaves slow start before the window overflows a queue.
 
 use super::{HyStart, Step};
 use crate::congestion::Event;
 
 /// Number of RTT samples per round that are evaluated (RFC 9406, section 4.3).
 const N_RTT_SAMPLE: u8 = 8;
-/// Bounds of the delay increase that indicates a queue, in microseconds. Between these bounds the
-/// threshold is an eighth of the RTT (RFC 9406, section 4.3).
+/// Lower bound of the delay increase that indicates a queue, in microseconds (RFC 9406, section
+/// 4.3).
 const MIN_RTT_THRESH: u32 = 4_000;
+/// Upper bound of the delay increase that indicates a queue, in microseconds.
 const MAX_RTT_THRESH: u32 = 16_000;
+/// Divisor of the RTT: between the two bounds, a delay increase of RTT / 8 indicates a queue.
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Growth in conservative slow start, as a shift: a quarter of that in slow start.
+/// Shift that reduces the growth during conservative slow start to a quarter of that in slow start.
 ///
-/// In the first round of conservative slow start the window does not grow further, because eight
-/// ACKs have already opened it. RFC 9406 lets the window grow at a quarter of the rate from the
-/// start. Several connections that detect a queue together could then fill the queue before they
-/// leave slow start.
+/// In the round in which conservative slow start begins, the window does not grow further. The
+/// first eight ACKs of that round have already opened it. RFC 9406 lets the window grow at a
+/// quarter of the rate in that round too. Several connections that detect a queue simultaneously
+/// could then fill the queue before they leave slow start.
 const CSS_GROWTH_SHIFT: u8 = 2;
 /// Number of rounds of conservative slow start, including the one in which it begins.
 const CSS_ROUNDS: u8 = 5;
 /// Maximum number of segments by which an ACK opens the window (RFC 9406, section 4.3).
 const LIMIT: u32 = 8;
-/// Maximum number of segments by which an ACK opens the window if all of them have just arrived at
-/// the peer: 64 KB.
+/// Maximum number of segments by which an ACK opens the window if all acknowledged segments have
+/// just arrived at the peer. The limit is 64 KB in segments of 1,460 bytes.
 ///
-/// Receive offload aggregates segments at the receiver, which sends one ACK for them. Such an ACK
-/// releases a burst of that size anyway. With a limit of eight segments, slow start would be slower
-/// for these receivers.
+/// Receive offload aggregates up to 64 KB of segments at the receiver, which sends one ACK for all
+/// of them. That ACK releases a burst of the same size anyway. A limit of eight segments would only
+/// make slow start slower for these receivers.
 const AGGREGATE_LIMIT: u32 = 45;
 
-/// Returns the limited growth for a large ACK. The ACK may also cover data that arrived out of
-/// order long before, so only bytes in flight before this ACK count.
+/// Returns the growth in bytes for an ACK of more than [`LIMIT`] segments. The ACK may also cover
+/// data that arrived out of order long before. Therefore only bytes that were still in flight
+/// before the ACK may raise the growth above that limit.
 #[cold]
 fn aggregated_growth(acked: u32, event: Event) -> u32 {
     let left = event.nxt.wrapping_sub(event.una);
@@ -40,19 +43,23 @@ fn aggregated_growth(acked: u32, event: Event) -> u32 {
         .min(arrived.max(LIMIT.saturating_mul(event.mss)))
 }
 
-/// Clock as a shift of microseconds: a tick is 64 µs, so that 16 bits last for 4 s.
+/// Shift that converts microseconds to ticks. A tick is 64 µs, so the 16-bit clock wraps around
+/// after 4 s.
 const TICK_SHIFT: u32 = 6;
-/// Maximum interval between two ACKs of a train: 3,000 µs, or 1/32 of the RTT if that is longer.
-/// (At 10 Mb/s, two segments, acknowledged together, take 2.4 ms.)
+/// Maximum gap between two ACKs of a train, in microseconds. At 10 Mb/s, delayed ACKs for two
+/// segments each arrive every 2.4 ms and must still form a train.
 const TRAIN_SPACING: u32 = 3_000;
+/// Divisor of the RTT: on long paths, the maximum gap between two ACKs of a train is RTT / 32.
 const TRAIN_SPACINGS: u32 = 32;
-/// Minimum RTT in microseconds for which ACK trains are evaluated. On shorter paths, gaps between
-/// ACKs reflect pauses of the hosts.
+/// Minimum RTT in microseconds for which ACK trains are evaluated. On shorter paths, the gaps
+/// between ACKs come from pauses in the hosts, not from the path.
 const TRAIN_MIN_RTT: u32 = 1_000;
-/// Minimum number of segments in flight for which ACK trains are evaluated.
+/// Minimum number of segments in flight for which ACK trains are evaluated. With fewer segments, a
+/// train says nothing about the path.
 const TRAIN_SEGMENTS: u32 = 16;
 
-/// Shortest round-trip time that is represented, in ticks.
+/// Shortest round-trip time that can be stored, in ticks. As `css_baseline` it means that a long
+/// ACK train, not delay, began conservative slow start.
 const SHORTEST: u16 = 1;
 
 impl HyStart {
@@ -62,7 +69,7 @@ impl HyStart {
             last_min: 0,
             min: u32::MAX,
             css_baseline: 0,
-            // With one sample missing, the first RTT sample starts the first round.
+            // Only one sample is missing, so the first RTT sample starts the first round.
             samples: N_RTT_SAMPLE - 1,
             css_rounds: 0,
             round_start: 0,
@@ -85,7 +92,8 @@ impl HyStart {
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
         let mut round_over = false;
-        // This ACK covers data that was sent in response to the ACK that began the last round.
+        // The round is over, because this ACK covers data sent in response to the ACK that began
+        // the round.
         if event.una.wrapping_sub(self.round_end).cast_signed() > 0 && self.last_min != 0 {
             exit = self.begin_round(*event);
             round_over = true;
@@ -115,19 +123,22 @@ impl HyStart {
         }
     }
 
-    /// Whether ACKs have arrived without a pause for half a round trip.
+    /// Whether ACKs have been arriving for more than half a round trip with no long gap between
+    /// them.
     ///
-    /// The bottleneck was then busy for that long, and doubling the window once more would fill the
-    /// path and its queue. RFC 9406 omits this test. Its predecessor (Ha and Rhee, "Taming the
-    /// elephants", 2011) and Linux have it, because it detects the limit before a queue grows.
+    /// Such a train means that the bottleneck was busy for half a round trip. Doubling the window
+    /// once more would fill the path and its queue. RFC 9406 omits this test. Its predecessor (Ha
+    /// and Rhee, "Taming the elephants", 2011) and Linux have it, because it detects the limit
+    /// before a queue grows.
     ///
-    /// Both leave slow start immediately, with a window of little more than the path's capacity.
-    /// After the first loss, a third of the capacity then stays unused. Here, instead, the window
-    /// grows at a quarter of the rate until the round ends.
+    /// That predecessor and Linux leave slow start immediately, with a window of little more than
+    /// the path's capacity. The first loss then leaves a third of the capacity unused. This code
+    /// instead lets the window grow at a quarter of the rate until the round ends.
     #[inline]
     fn is_long_train(&mut self, event: &Event) -> bool {
         let now = ticks(event.now);
-        // Without samples, as during reordering, the smoothed RTT replaces the minimum.
+        // If there are no RTT samples, for example during reordering, the smoothed RTT serves as
+        // the minimum.
         let shortest = self.last_min.min(self.min).min(event.srtt);
         let pause = u32::from(now.wrapping_sub(self.train_end)) << TICK_SHIFT;
         if pause > TRAIN_SPACING.max(shortest / TRAIN_SPACINGS) {
@@ -138,8 +149,11 @@ impl HyStart {
         shortest >= TRAIN_MIN_RTT && train > shortest / 2
     }
 
-    /// Begins the last round of conservative slow start after a long train, which jitter cannot
-    /// revert. Returns whether conservative slow start had already begun because of delay.
+    /// Enters the last round of conservative slow start after a long train. Later RTT samples
+    /// cannot revert this step, because jitter does not cause a long train.
+    ///
+    /// Returns true if conservative slow start had already begun because of delay. Slow start then
+    /// ends immediately.
     #[cold]
     fn begin_last_round(&mut self) -> bool {
         if self.css_baseline == 0 {
@@ -150,14 +164,15 @@ impl HyStart {
         self.css_baseline != SHORTEST
     }
 
-    /// Begins a round, and an ACK train with it.
+    /// Begins a round and an ACK train.
     fn mark_round(&mut self, event: &Event) {
         self.round_end = event.nxt;
         self.round_start = ticks(event.now);
         self.train_end = self.round_start;
     }
 
-    /// Ends a round. Returns whether it was the last round of conservative slow start.
+    /// Ends a round and begins the next. Returns whether the ended round was the last one of
+    /// conservative slow start.
     #[cold]
     fn begin_round(&mut self, event: Event) -> bool {
         self.mark_round(&event);
@@ -172,8 +187,9 @@ impl HyStart {
         false
     }
 
-    /// Evaluates eight samples: the first eight of this round or, in conservative slow start, the
-    /// next eight. Returns whether slow start is over.
+    /// Evaluates eight RTT samples. Slow start evaluates only the first eight of each round.
+    /// Conservative slow start evaluates all samples, eight at a time. Returns whether slow start
+    /// is over.
     ///
     /// The first samples of a round reveal a queue best, because the queue drains during the rest
     /// of the burst.
@@ -187,8 +203,9 @@ impl HyStart {
             return false;
         }
         if self.min < self.baseline() {
-            // The increase was jitter, and slow start continues, unless the delay is still
-            // above that of earlier rounds.
+            // The delay is below the baseline again, so its increase was jitter. Slow start
+            // continues, unless the next check finds that the delay is still above that of earlier
+            // rounds.
             self.css_baseline = 0;
             self.css_rounds = 0;
         }
@@ -201,32 +218,32 @@ impl HyStart {
         if self.css_baseline != 0 {
             self.take_samples();
         }
-        // An increase of twice the threshold is not jitter, and more rounds would only fill the
-        // queue. (RFC 9406 would complete all rounds.)
+        // An increase of twice the threshold is not jitter, so slow start ends immediately. The
+        // remaining rounds that RFC 9406 prescribes would only fill the queue.
         more >= 2 * threshold
     }
 
-    /// Begins to collect eight more samples.
+    /// Begins to collect eight more RTT samples.
     fn take_samples(&mut self) {
         self.last_min = self.last_min.min(self.min);
         self.min = u32::MAX;
         self.samples = 0;
     }
 
-    /// The baseline RTT in microseconds; 0 outside conservative slow start.
+    /// The baseline RTT in microseconds, or 0 outside conservative slow start.
     #[inline(always)]
     fn baseline(&self) -> u32 {
         u32::from(self.css_baseline) << TICK_SHIFT
     }
 }
 
-/// Converts microseconds to ticks; the clock wraps around.
+/// Converts a time in microseconds to ticks. The clock wraps around.
 #[inline(always)]
 const fn ticks(micros: u32) -> u16 {
     (micros >> TICK_SHIFT) as u16
 }
 
-/// A round trip in ticks, 1 to 65,535.
+/// Converts an RTT in microseconds to ticks, and limits the result to 1 to 65,535.
 const fn ticks_of(rtt: u32) -> u16 {
     match rtt >> TICK_SHIFT {
         0 => SHORTEST,
@@ -235,7 +252,8 @@ const fn ticks_of(rtt: u32) -> u16 {
     }
 }
 
-/// Delay increase over `rtt` that indicates a queue (RFC 9406, section 4.3).
+/// Minimum delay increase over `rtt` that indicates a queue, in microseconds (RFC 9406, section
+/// 4.3).
 fn threshold(rtt: u32) -> u32 {
     (rtt / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
 }

@@ -21,7 +21,8 @@ impl Rounds {
     fn new() -> Self {
         Self {
             start: HyStart::new(),
-            // Start close to the end of the sequence space, so that the wrap is tested too.
+            // Start close to the end of the sequence space, so that the tests cover the
+            // wrap-around.
             una: u32::MAX - 20 * MSS,
             exits: 0,
             now: u32::MAX - 50_000,
@@ -51,7 +52,7 @@ impl Rounds {
         step.growth
     }
 
-    /// Acknowledges one window, and returns its growth.
+    /// Acknowledges one window, and returns the window's growth in bytes.
     fn round(&mut self, rtt: u32) -> u32 {
         (0..self.acks).map(|_| self.ack(rtt)).sum()
     }
@@ -68,8 +69,8 @@ fn steady_delay_keeps_slow_start() {
 
 #[test]
 fn delay_ends_slow_start_through_conservative_slow_start() {
-    // Conservative slow start grows at a quarter of the rate for five rounds (RFC 9406, section
-    // 4.2).
+    // In conservative slow start, the window grows at a quarter of the rate for five rounds (RFC
+    // 9406, section 4.2).
     let mut rounds = Rounds::new();
     for _ in 0..3 {
         rounds.round(20_000);
@@ -82,8 +83,8 @@ fn delay_ends_slow_start_through_conservative_slow_start() {
         rounds_of_css += 1;
         assert!(rounds_of_css < 10);
     }
-    // The first round of conservative slow start counts: it ends with the first ACK after four more
-    // rounds.
+    // The five rounds include the one in which conservative slow start began. Slow start therefore
+    // ends with the first ACK after four more rounds.
     assert_eq!(rounds_of_css, 5);
 }
 
@@ -94,7 +95,7 @@ fn jitter_returns_to_slow_start() {
     rounds.round(20_000);
     rounds.round(27_000);
     assert_eq!(rounds.round(27_000), 10 * MSS / 4);
-    // Again eight samples are needed, which now reveal that the delay was only jitter.
+    // The next eight samples reveal that the delay was only jitter.
     assert_eq!(rounds.round(21_000), 8 * MSS / 4 + 2 * MSS);
     assert_eq!(rounds.round(21_000), 10 * MSS);
     assert_eq!(rounds.exits, 0);
@@ -105,7 +106,8 @@ fn jitter_returns_to_slow_start() {
 
 #[test]
 fn thresholds_are_an_eighth_within_bounds() {
-    // The threshold is 4 to 16 ms (RFC 9406, section 4.3).
+    // The threshold is an eighth of the RTT, but at least 4 ms and at most 16 ms (RFC 9406, section
+    // 4.3).
     for (rtt, thresh) in [(1_000, 4_000), (64_000, 8_000), (400_000, 16_000)] {
         for (more, css) in [(thresh - 1, false), (thresh, true)] {
             let mut rounds = Rounds::new();
@@ -292,7 +294,7 @@ fn trains_count_on_short_round_trips_too() {
     }
 }
 
-/// Such a queue builds up when several connections start at the same time.
+/// A slowly growing queue builds up when several connections start simultaneously.
 #[test]
 fn a_queue_that_grows_slowly_is_detected() {
     let mut rounds = Rounds::new();
