@@ -12,19 +12,20 @@ pub enum WhenFull {
     Refuse,
     /// Another connection gives way. The stack evicts the first of these that exists:
     ///
-    /// - a connection in TIME-WAIT, which is forgotten;
+    /// - a connection in TIME-WAIT, which is silently forgotten;
     /// - a connection of an address that holds more than an eighth of the table, which is reset;
-    /// - the connection with the least progress ([`Config::min_rate`]), in any state, if it lags at
-    ///   least one second behind.
+    /// - the connection with the least progress ([`Config::min_rate`]), in any state, if its
+    ///   progress lags behind by at least one second.
     ///
-    /// The application's [`on_close`](crate::Application::on_close) is called with
-    /// [`CloseReason::Evicted`](crate::CloseReason::Evicted). An address that already holds an
-    /// eighth of the table can only replace its own connections and those in TIME-WAIT.
+    /// For an evicted open connection, the application's [`on_close`](crate::Application::on_close)
+    /// is called with [`CloseReason::Evicted`](crate::CloseReason::Evicted). An address that
+    /// already holds an eighth of the table can only replace its own connections and those in
+    /// TIME-WAIT.
     ///
-    /// The connections are not kept sorted by progress, because that would slow down all of them.
-    /// Each decision examines the next 64 connections of the table and the 16 best candidates found
-    /// earlier. So among a thousand connections the right victim is found once each connection has
-    /// been examined.
+    /// The connections are not kept sorted by progress, because sorting would slow down every
+    /// connection. Instead, each decision examines the next 64 connections of the table and the 16
+    /// best candidates found earlier. A table of a thousand connections is thus searched completely
+    /// in 16 decisions.
     #[default]
     Evict,
 }
@@ -38,7 +39,7 @@ pub enum SynCookies {
     Auto,
     /// For every SYN.
     Always,
-    /// Never: a SYN beyond the limits is dropped.
+    /// Never: a SYN beyond [`Config::max_half_open`] is dropped.
     Never,
 }
 
@@ -58,8 +59,8 @@ pub struct Config {
     /// [`Stack::reserved_bytes`](crate::Stack::reserved_bytes) of address space, but physical
     /// memory is used only as connections need it.
     pub max_connections: u32,
-    /// What happens to a new connection beyond [`max_connections`](Self::max_connections):
-    /// [`WhenFull::Evict`] by default.
+    /// What happens to a new connection when [`max_connections`](Self::max_connections) exist
+    /// already: [`WhenFull::Evict`] by default.
     pub when_full: WhenFull,
     /// Maximum number of connections with an incomplete handshake, 4,096 by default. A SYN beyond
     /// this limit gets a cookie, or is dropped if [`syn_cookies`](Self::syn_cookies) is
@@ -86,7 +87,7 @@ pub struct Config {
     /// that has fallen furthest behind this rate gives way. Answering a request while nothing else
     /// is pending counts as full progress. 0 is treated as 1.
     pub min_rate: u32,
-    /// Maximum number of connections in TIME-WAIT, 32,768 by default. Beyond this limit a closed
+    /// Maximum number of connections in TIME-WAIT, 32,768 by default. Above this limit, a closed
     /// connection is forgotten immediately. With 0 there is no TIME-WAIT.
     pub max_time_wait: u32,
     /// Size of a receive buffer, which is also the largest window advertised: 536 bytes to 16 MiB,
@@ -96,30 +97,32 @@ pub struct Config {
     /// Maximum number of receive buffers, 4,096 by default. Only connections with out-of-order or
     /// unconsumed data need a buffer. When none is free, the connection with the least progress
     /// gives way. If no connection can give way, the data is dropped, and the client retransmits
-    /// it. With 0 such data is always dropped. Each buffer occupies
+    /// it. With 0, out-of-order and unconsumed data is always dropped. Each buffer occupies
     /// [`recv_buffer`](Self::recv_buffer) bytes of memory once it has been used.
     pub max_recv_buffers: u32,
     /// Maximum number of buffers for [`write_bytes`](crate::Connection::write_bytes), 4,096 by
-    /// default. Each stream entry that is not a content needs one. When none is free, the
+    /// default. Each stream entry that is not a content needs one buffer. When none is free, the
     /// connection with the least progress gives way. If no connection can give way, the write fails
-    /// with [`WriteError::Full`](crate::WriteError::Full). With 0 every such write fails. A buffer
-    /// grows to the length of its data, at most [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN).
+    /// with [`WriteError::Full`](crate::WriteError::Full). With 0, every `write_bytes` fails. A
+    /// buffer grows to the length of its data, at most [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN).
     pub max_write_buffers: u32,
     /// Maximum number of lists of stream entries, 4,096 by default. Only connections with more than
-    /// two entries need one. When none is free, the connection with the least progress gives way.
-    /// If no connection can give way, writes fail with
+    /// two entries need a list. When none is free, the connection with the least progress gives
+    /// way. If no connection can give way, writes fail with
     /// [`WriteError::Full`](crate::WriteError::Full) until one of the two entries in the TCB is
     /// free. With 0 there are no lists. Each list occupies 1,280 bytes of memory once it has been
     /// used.
     pub max_entry_lists: u32,
     /// Memory for the segments of classes with a maximum segment size other than ours, in bytes, 64
-    /// MiB by default. Beyond this limit such segments are assembled and summed when they are sent.
+    /// MiB by default. Above this limit, such segments are assembled, and their checksums computed,
+    /// when they are sent.
     pub class_budget: usize,
     /// Number of SYN-ACK retransmissions, 3 by default: after 1, 3 and 7 seconds. The connection is
     /// forgotten after 15 seconds.
     pub syn_ack_retries: u8,
     /// Number of retransmissions of the same data before the connection is given up, 10 by default.
-    /// That takes one to several minutes (RFC 9293, section 3.8.3: R2 should be at least 100 s).
+    /// Ten retransmissions take one to several minutes. (RFC 9293, section 3.8.3, recommends at
+    /// least 100 s for this limit, R2.)
     pub retries: u8,
     /// Number of unanswered zero window probes or keep-alives before the connection is given up, 10
     /// by default. A peer that answers the probes may keep its window at zero until resources run
@@ -130,8 +133,8 @@ pub struct Config {
     pub time_wait: Duration,
     /// How long to wait for the peer's FIN after our own FIN was acknowledged, 30 s by default.
     pub fin_wait: Duration,
-    /// How long a connection may be silent before the stack closes it with a FIN, as the
-    /// application would: 60 s by default. The timeout cannot be disabled: 0 means 1 ms.
+    /// How long a connection may be silent before the stack closes our side with a FIN: 60 s by
+    /// default. The timeout cannot be disabled: 0 means 1 ms.
     pub idle_timeout: Duration,
     /// How long a peer may leave data or zero window probes unanswered before the connection is
     /// given up, 120 s by default. This is the user timeout of RFC 9293, section 3.9.1, without the
@@ -168,14 +171,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Maximum value of [`max_connections`](Self::max_connections). The hash table has at least
-    /// twice as many slots.
+    /// Maximum value of [`max_connections`](Self::max_connections). With this value the connection
+    /// table alone occupies 4 GiB of address space.
     pub const MAX_CONNECTIONS: u32 = 1 << 28;
     /// Minimum size of a receive buffer, in bytes: one segment of the default IPv4 MSS.
     pub const MIN_RECV_BUFFER: usize = 536;
     /// Maximum size of a receive buffer, in bytes.
     pub const MAX_RECV_BUFFER: usize = 16 << 20;
-    /// Maximum time. Longer times are reduced to this one, because 32-bit deadlines wrap.
+    /// Maximum time. Longer times are reduced to this maximum, because 32-bit deadlines wrap.
     pub const MAX_TIME: Duration = Duration::from_hours(7 * 24);
 
     /// Returns the default settings for `ports`.

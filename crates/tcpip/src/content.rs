@@ -1,5 +1,5 @@
-//! Contents: bytes that are sent to many clients. The stack cuts a content into segments once for
-//! each class of clients, and caches payload checksums and resident packets.
+//! Contents: bytes that are sent to many clients. The stack cuts each content item into segments
+//! once per class of clients, and caches payload checksums and resident packets.
 
 mod contents;
 
@@ -16,15 +16,18 @@ use nmio::Copies;
 
 use crate::wire::{HEADER_LEN, TIMESTAMPED_HEADER_LEN};
 
-/// Maximum length of a slot, the variable part of a content, in bytes.
+/// Maximum length of a slot in bytes. A slot is the part of a content item that differs between
+/// responses.
 pub const MAX_SLOT_LEN: usize = 256;
 
-/// How prepared segments are sent. The two modes correspond to the paper's two stacks.
+/// How prepared segments are sent. The two modes correspond to the two stacks of the SIGCOMM 2014
+/// paper (see the crate's documentation).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendMode {
     /// Stores whole packets in the port's memory, patches their headers and sends them in place. If
     /// a packet is still in the TX ring, the stack makes another copy of it and keeps both. When
-    /// the port has no more memory for residents, sends as in [`SendMode::MemCopy`].
+    /// the port has no more memory for resident packets, the stack sends as in
+    /// [`SendMode::MemCopy`].
     PreCopy,
     /// Copies the payload to a new frame for each send.
     #[default]
@@ -92,19 +95,19 @@ impl Family {
     }
 }
 
-/// A class: all connections with the same IP family and MSS, whose segments have the same
-/// boundaries.
+/// A class: all connections with the same IP family and MSS. A content item is cut at the same
+/// places for all of them.
 #[derive(Debug)]
 struct Class {
     family: Family,
-    /// Bytes of payload in a full segment.
+    /// Number of payload bytes in a full segment.
     mss: u16,
     /// Number of open connections in the class.
     connections: u32,
     /// Value of `Contents::uses` when a connection last joined or left the class.
     used: u64,
-    /// Indices of the contents segmented for this class. Empty for the two permanent classes, whose
-    /// segments are never evicted.
+    /// Indices of the contents segmented for this class. The list is empty for the two permanent
+    /// classes, because their segments are never evicted.
     contents: Vec<u32>,
 }
 
@@ -120,7 +123,7 @@ impl Class {
     }
 
     /// Writes the complete packet for segment number `segment` of `bytes` to `packet`. Header
-    /// fields that differ between connections are zero.
+    /// fields that differ between connections are left zero.
     #[cold]
     fn write_packet<'a>(&self, packet: &'a mut Vec<u8>, bytes: &[u8], segment: u32) -> &'a [u8] {
         let start = segment as usize * usize::from(self.mss);
@@ -139,11 +142,11 @@ impl Class {
 /// is the same number in one's complement.
 const UNKNOWN: u16 = 0;
 
-/// The segments of one content in one class. Empty until they are first needed.
+/// The segments of one content item in one class. Empty until a segment is first needed.
 #[derive(Debug, Default)]
 struct Segments {
     sums: Box<[u16]>,
-    /// Resident packets of each segment, parallel to `sums`. Empty unless in pre-copy mode.
+    /// Resident packets of each segment, parallel to `sums`. Empty in memcopy mode.
     copies: Box<[Copies]>,
     /// Index of the content in `Class::contents`.
     place: usize,
@@ -189,7 +192,7 @@ impl Segments {
         (sum != UNKNOWN).then_some(sum)
     }
 
-    /// Returns the resident copies of one segment, or `None` unless in pre-copy mode.
+    /// Returns the resident copies of one segment, or `None` in memcopy mode.
     #[inline(always)]
     fn copies(&mut self, segment: u32) -> Option<&mut Copies> {
         self.copies.get_mut(segment as usize)

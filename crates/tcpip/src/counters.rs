@@ -13,9 +13,9 @@ pub struct Counters {
     pub sent_resident: u64,
     /// Prepared data segments copied to a frame and sent.
     pub sent_copied: u64,
-    /// Data segments that were assembled and summed when sent, because no prepared segment could be
-    /// used. They come from write buffers or parts of a prepared segment, or the connection has no
-    /// class.
+    /// Data segments assembled when they were sent, because no prepared segment could be used.
+    /// Their data comes from a write buffer or is only a part of a prepared segment, or the
+    /// connection has no class.
     pub sent_assembled: u64,
     /// Super-segments sent: runs of segments handed to the port as one packet.
     pub sent_runs: u64,
@@ -39,7 +39,7 @@ pub struct Counters {
     pub aborted: u64,
     /// Connections closed by the idle timeout.
     pub idle_closed: u64,
-    /// Deadlines set by the application that passed.
+    /// Expired deadlines that the application had set.
     pub deadlines_missed: u64,
     /// Connections reset to free resources for others.
     pub evicted: u64,
@@ -52,7 +52,7 @@ pub struct Counters {
     pub write_buffers_taken: u64,
     /// Lists of stream entries freed by evicting their connections.
     pub entry_lists_taken: u64,
-    /// Scoreboards taken from connections that had less progress than the new owner.
+    /// Scoreboards taken from connections with less progress than the connection that needed one.
     pub scoreboards_taken: u64,
     /// Connections in TIME-WAIT dropped to make room for new ones.
     pub time_waits_evicted: u64,
@@ -106,7 +106,7 @@ pub struct Counters {
     pub scoreboard_full: u64,
     /// Segments received with a router's congestion mark (RFC 3168).
     pub marked: u64,
-    /// Segments received that echo a congestion mark to us (ECE).
+    /// Received segments that echo a congestion mark to us (ECE).
     pub echoed: u64,
     /// Window reductions caused by an echoed congestion mark.
     pub ecn_reductions: u64,
@@ -127,42 +127,48 @@ pub struct Counters {
     /// Number of times that a segment could not be sent because the TX ring was full or no frame
     /// was free.
     pub blocked: u64,
-    /// Dropped: truncated or inconsistent header.
+    /// Segments dropped because their header is truncated or inconsistent.
     pub malformed: u64,
-    /// Dropped: wrong checksum.
+    /// Segments dropped because of a wrong checksum.
     pub bad_checksum: u64,
-    /// Dropped: checksum that the sender left to an offloading device
+    /// Segments dropped because the sender left the checksum to an offloading device
     /// ([`Packet::has_partial_checksum`](ip::Packet::has_partial_checksum)).
     pub partial_checksum: u64,
-    /// Dropped: belongs to no connection, and resets are not sent for it.
+    /// Segments dropped because they belong to no connection and must not be answered with a reset.
     pub no_connection: u64,
-    /// Dropped: SYN beyond the limit of half-open connections.
+    /// SYNs dropped because the limit of half-open connections was reached.
     pub half_open_full: u64,
-    /// Dropped: SYN or cookie beyond the limit of connections.
+    /// SYNs and cookies dropped because the limit of connections was reached.
     pub connections_full: u64,
-    /// Dropped: SYN of a peer to which no segment fits in a frame of the port.
+    /// SYNs dropped because the port's frames are too small for any segment to the peer.
     pub no_segment_fits: u64,
-    /// Refused: SYN or final ACK of a handshake, beyond the limit of connections per address.
+    /// SYNs and final ACKs of handshakes refused because the limit of connections per address was
+    /// reached.
     pub per_address_full: u64,
-    /// Dropped: outside the window, or a duplicate.
+    /// Segments dropped because they are outside the window or duplicates.
     pub out_of_window: u64,
-    /// Dropped: timestamp older than the last one accepted (PAWS, RFC 7323, section 5).
+    /// Segments dropped because their timestamp is older than the last accepted one (PAWS, RFC
+    /// 7323, section 5).
     pub old_timestamps: u64,
-    /// Dropped: timestamp missing on a connection with timestamps.
+    /// Segments dropped because they have no timestamp although the connection uses timestamps.
     pub no_timestamps: u64,
-    /// Dropped: no acknowledgement, or one for data that was never sent.
+    /// Segments dropped because they have no acknowledgement, or acknowledge data that was never
+    /// sent.
     pub bad_ack: u64,
-    /// Dropped: reset or SYN that may be spoofed (RFC 5961).
+    /// Resets and SYNs dropped because they may be spoofed (RFC 5961).
     pub unproven: u64,
-    /// Dropped: no receive buffer was free, or the buffer could not track another gap.
+    /// Segments dropped because no receive buffer was free, or the buffer could not track another
+    /// gap.
     pub no_buffer: u64,
-    /// Dropped: data beyond the peer's FIN.
+    /// Segments dropped because their data is beyond the peer's FIN.
     pub behind_fin: u64,
-    /// Dropped: data not consumed when the application closed, or received later.
+    /// Segments whose data was discarded because the application had closed its side.
     pub after_close: u64,
-    /// Dropped: ICMP error about data that is not in flight, or of a kind that the stack ignores.
+    /// ICMP errors ignored because they concern data that is not in flight, or are of a kind that
+    /// the stack does not use.
     pub icmp_ignored: u64,
-    /// Dropped: a reply of our own that is not queued, because the TX ring was full.
+    /// Replies dropped because the TX ring was full. Replies such as resets and cookies are not
+    /// queued.
     pub ring_full: u64,
 }
 

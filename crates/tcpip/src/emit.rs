@@ -1,8 +1,9 @@
-//! Segment construction: the hot path.
+//! Builds and sends segments. This is the hot path.
 //!
-//! A [`Plan`] describes the next packet: its header fields and a range of the send stream, new or
-//! retransmitted. If the range is a whole prepared segment, the payload checksum is already known.
-//! Its payload is copied ([`SendMode::MemCopy`]) or sent in place ([`SendMode::PreCopy`]).
+//! A [`Plan`] describes the next packet: its header fields, and a range of new or retransmitted
+//! data in the send stream. If the range is a whole prepared segment, the payload checksum is
+//! already known. The payload of such a segment is copied ([`SendMode::MemCopy`]) or sent in place
+//! ([`SendMode::PreCopy`]).
 
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::{Port, SendError, SuperSegment, super_segment};
@@ -13,8 +14,8 @@ use crate::counters::Counters;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
 
-/// No-operation options, which fill the space for timestamps in a resident packet when timestamps
-/// are off.
+/// No-operation options. They fill the space for timestamps in a resident packet if the connection
+/// does not use timestamps.
 const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [1; TIMESTAMPS_LEN];
 /// The checksum of [`NO_OPERATIONS`].
 const NO_OPERATIONS_SUM: Sum = Sum::from_folded(0x0101 * (TIMESTAMPS_LEN / 2) as u16);
@@ -24,11 +25,11 @@ pub(crate) trait Render {
     fn render(&mut self, params: u64, slot: &mut [u8]);
 }
 
-/// The TX ring is full or the frame pool is empty; the caller retries later.
+/// The TX ring is full or the frame pool is empty. The caller must retry later.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
-/// The parts of the stack that sending a segment borrows, apart from the connection.
+/// The parts of the stack, other than the connection, that are needed to send a segment.
 pub(crate) struct Emitter<'a, R> {
     app: &'a mut R,
     contents: &'a mut Contents,
@@ -36,8 +37,9 @@ pub(crate) struct Emitter<'a, R> {
     mode: SendMode,
 }
 
-/// Returns the checksum of a segment of `tcb`. `options_len` is the length of the options after the
-/// header, `len` that of the data. `rest` is the sum of these options and the data.
+/// Returns the checksum of a segment of `tcb`. `options_len` is the length of the options that
+/// follow `header`, and `len` is the length of the data. `rest` is the checksum over those options
+/// and the data.
 #[inline(always)]
 fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Sum) -> u16 {
     Sum::from_folded(tcb.sum)
@@ -47,8 +49,8 @@ fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Su
         .finish()
 }
 
-/// Renders the part of the slot that overlaps `payload`, whose first byte is at offset `start` of
-/// the content. Returns the checksum of the rendered bytes.
+/// Renders the part of the slot that overlaps `payload`, and returns the checksum of the rendered
+/// bytes. The first byte of `payload` is at offset `start` of the content.
 #[inline(always)]
 fn render<R: Render>(
     app: &mut R,
@@ -272,7 +274,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         Ok(())
     }
 
-    /// Assembles and sends a segment from any range of a content or write buffer, on any link.
+    /// Assembles and sends a segment from any range of a content item or write buffer.
     #[inline(never)]
     fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: Plan) -> Result<(), NoRoom> {
         let (bytes, slot) = if let Some(buffer) = plan.slice.source.buffer() {
@@ -303,7 +305,7 @@ impl<'a, R: Render> Emitter<'a, R> {
     }
 }
 
-/// Sends a segment without data in a frame from the pool.
+/// Takes a frame from the pool, and sends a segment without data in it.
 pub(crate) fn send_control<P: Port>(
     port: &mut P,
     tcb: &Tcb,

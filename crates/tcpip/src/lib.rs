@@ -1,10 +1,11 @@
-//! Pre-packetized TCP: the paper's `libtcpip`.
+//! Pre-packetized TCP: the `libtcpip` of the SIGCOMM 2014 paper *Network Stack Specialization for
+//! Performance*.
 //!
 //! A [`Stack`] handles all connections of one port. It calls an [`Application`], which responds
 //! through a [`Connection`]. A [`Server`] adds the lower layers, and can be passed to
-//! [`nmio::run`]. (The crate `control` turns an application into a complete program.) In this
-//! example the port discards all packets sent, but remembers the last one. A few hand-made segments
-//! play the client:
+//! [`nmio::run`]. (The crate `control` turns an application into a complete program.) In the
+//! following example the port discards all sent packets except the last one. A few hand-made
+//! segments play the client:
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -89,20 +90,21 @@
 //! ```
 //!
 //! Many clients of a server get the same bytes, so the server prepares these bytes once, as a
-//! *content* ([`Contents::add`]). A *class* of clients shares an IP family and a maximum segment
-//! size. The stack cuts a content into segments for each class, and computes the payload checksum
-//! of each segment. In pre-copy mode it also keeps each segment as a whole packet in the port's
-//! memory.
+//! *content* item ([`Contents::add`]). A *class* of clients shares an IP family and a maximum
+//! segment size. The stack cuts each content item into segments for each class, and computes the
+//! payload checksum of each segment. In pre-copy mode it also keeps each segment as a whole packet
+//! in the port's memory.
 //!
 //! A connection's send stream is a short list of slices of contents, in the order of sequence
-//! numbers. So the stack finds the data of any segment by its offset, including retransmissions. To
-//! send a prepared segment, the stack patches addresses, ports, sequence numbers and checksum,
-//! without reading the payload. Nothing is buffered for retransmission, transmission is
-//! ACK-clocked, and the TX ring is the only output queue. If the port supports super-segments
-//! ([`nmio::Capabilities::segmentation`]), a run of new segments is sent as one packet: one set of
-//! headers and the content's own bytes.
+//! numbers. So the stack can find the data of any segment by its offset in the stream, also for
+//! retransmissions. To send a prepared segment, the stack patches addresses, ports, sequence
+//! numbers and checksum, without reading the payload. Nothing is buffered for retransmission,
+//! transmission is ACK-clocked, and the TX ring is the only output queue. If the port supports
+//! super-segments ([`nmio::Capabilities::segmentation`]), a run of new segments is sent as one
+//! packet: one set of headers and the content's own bytes.
 //!
 //! # The paper's Table 1
+//!
 //! | paper | this crate |
 //! |---|---|
 //! | `tcpip_init()`, `tcp_bind()`, `tcp_listen()` | [`Stack::new`] or [`Stack::load`] with [`Config::ports`] |
@@ -114,10 +116,11 @@
 //!
 //! The paper's calls work on a connection at any time. Here a connection is usable only inside a
 //! callback. [`Application::on_message`] (another thread has sent a message) and
-//! [`Application::on_timer`] can access any connection by its id ([`Connection::id`]). Until then a
-//! connection may be [parked](Connection::park).
+//! [`Application::on_timer`] can access any connection by its id ([`Connection::id`]). A connection
+//! may be [parked](Connection::park) until its answer is available.
 //!
 //! # Standards
+//!
 //! - RFC 9293 for a server: passive open, all later states, half-close, simultaneous close, resets,
 //!   zero windows, silly window avoidance, a user timeout, and optional keep-alive.
 //! - TIME-WAIT and its reuse (RFC 6191).
@@ -142,7 +145,7 @@
 //! State for loss recovery and reordering is kept outside the TCBs, in a pool that only connections
 //! with losses use. Without losses, recovery costs one comparison per segment. Every segment
 //! reserves space for the timestamps option, even if the client sends no timestamps. So a content
-//! is cut the same way for all clients of a class.
+//! item is cut in the same way for all clients of a class.
 //!
 //! Deliberately absent:
 //! - Active open, urgent data, IP options and TCP Fast Open.

@@ -3,9 +3,10 @@
 use crate::content::Family;
 use crate::wire::TIMESTAMPS_LEN;
 
-/// Minimum MSS that we use, even if a peer advertises less. It includes 12 bytes for timestamps.
+/// Minimum MSS that we use, even if a peer advertises a smaller one. The minimum includes 12 bytes
+/// for timestamps.
 ///
-/// Smaller segments would only cost more work per byte. RFC 9293, section 3.7.1, defines no
+/// Smaller segments would let a peer cause more work per byte. RFC 9293, section 3.7.1, defines no
 /// minimum.
 pub const MIN_MSS: u16 = 88;
 /// MSS assumed for an IPv4 peer that advertises none (RFC 9293, section 3.7.1).

@@ -12,8 +12,8 @@ impl Negotiated {
     const SCALED: u8 = 1 << 6;
     const ECN: u8 = 1 << 7;
 
-    /// `peer_scale` is the shift count of the peer's window field, 0 to 14, or `None` without
-    /// window scaling.
+    /// Creates a set of negotiated features. `peer_scale` is the shift count of the peer's window
+    /// field, 0 to 14, or `None` without window scaling.
     pub(crate) const fn new(
         sack: bool,
         timestamps: bool,
@@ -56,8 +56,8 @@ impl Negotiated {
         self.0 & Self::ECN != 0
     }
 
-    /// Returns the shift count of the peer's window field, 0 to 14 (RFC 7323); 0 without window
-    /// scaling.
+    /// Returns the shift count of the peer's window field, 0 to 14 (RFC 7323). Without window
+    /// scaling the shift count is 0.
     #[inline(always)]
     pub const fn peer_scale(self) -> u8 {
         self.0 & 0x0f

@@ -6,9 +6,9 @@ use crate::wire::Segment;
 /// What to do with a segment that the fast path did not expect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Process the segment, trimmed to the window.
+    /// Process this segment, which has been trimmed to the window.
     Process(Segment),
-    /// Process the segment, trimmed to the window, which completes the handshake.
+    /// Complete the handshake. Then process this segment, which has been trimmed to the window.
     Establish(Segment),
     Drop,
     /// Answer with an ACK.
@@ -17,7 +17,7 @@ pub(crate) enum Verdict {
     SynAck,
     /// Answer with a reset, as if the connection did not exist.
     Reset,
-    /// Replace this connection by a new one, which the segment opens.
+    /// Replace the connection by a new one that the segment opens.
     Reopen,
     /// Forget the connection. The application does not know it, or knows that it has ended.
     Forget,
@@ -30,7 +30,7 @@ pub(crate) enum Verdict {
 pub(crate) enum AfterFin {
     /// The connection stays open.
     Open,
-    /// Both sides have closed; TIME-WAIT begins.
+    /// Both sides have closed, and TIME-WAIT begins.
     TimeWait,
     /// Both sides have closed, and TIME-WAIT is not needed.
     Finished,
@@ -53,7 +53,7 @@ pub(crate) enum Route {
 pub(crate) enum Expiry {
     /// Transmit as much data as the windows allow.
     Transmit,
-    /// Do nothing; the deadline has been moved.
+    /// Do nothing, because the deadline has been moved.
     Wait,
     /// Retransmit the SYN-ACK.
     SynAck,
@@ -63,7 +63,7 @@ pub(crate) enum Expiry {
     ProbeWindow(Plan),
     /// Send a keep-alive.
     KeepAlive,
-    /// Offer data again to an application whose last write failed for lack of room.
+    /// Offer data again to an application whose last write found no room.
     OfferAgain,
     /// Close our side: the connection was idle for too long.
     CloseIdle,
@@ -80,12 +80,12 @@ pub(crate) enum Expiry {
 pub(crate) enum ControlSegment {
     /// Acknowledges the received data.
     Ack,
-    /// Repeats the last sequence number before the next expected one, so that the peer must answer
+    /// Uses a sequence number that the peer has already acknowledged, so that the peer must answer
     /// (RFC 1122, section 4.2.3.6).
     KeepAlive,
     SynAck,
     /// Closes our side after all written data.
     Fin,
-    /// Resets the connection, using a sequence number that the peer accepts.
+    /// Resets the connection. The segment has a sequence number that the peer accepts.
     Reset,
 }

@@ -19,9 +19,9 @@ pub(crate) enum Pool {
     WriteBuffers,
     /// Lists of stream entries.
     EntryLists,
-    /// Scoreboards of the middle one of three sizes.
+    /// Scoreboards of the second of three sizes. (Scoreboards of the smallest size need no pool.)
     Boards,
-    /// Scoreboards of the largest size.
+    /// Scoreboards of the third and largest size.
     LargeBoards,
 }
 
@@ -50,7 +50,8 @@ pub(crate) struct Peers {
     free: Vec<u32>,
     /// Total number of slots of each pool.
     sizes: [u32; Pool::COUNT],
-    /// The holder of each slot, by pool. The list of [`Pool::Connections`] is unused.
+    /// The holder of each slot, by pool. The list of [`Pool::Connections`] is unused, because its
+    /// slots are the connections themselves.
     owners: [Vec<Owner>; Pool::COUNT],
 }
 
@@ -74,7 +75,7 @@ impl Peers {
         }
     }
 
-    /// Returns the index of the peer with this hash, if it has connections.
+    /// Returns the index of the peer with this hash, or `None` if the peer has no connections.
     pub(crate) fn find(&self, hash: u64) -> Option<u32> {
         let is_it = |index: u32| self.list[index as usize].hash == hash;
         self.table.find(hash as u32, is_it)
@@ -129,7 +130,7 @@ impl Peers {
         }
     }
 
-    /// Returns the number of slots of `pool` that the peer holds; 0 for [`NONE`].
+    /// Returns the number of slots of `pool` that the peer holds. Returns 0 for [`NONE`].
     pub(crate) fn held(&self, index: u32, pool: Pool) -> u32 {
         let peer = self.list.get(index as usize);
         peer.map_or(0, |peer| peer.held[pool as usize])
@@ -145,7 +146,7 @@ impl Peers {
         self.owners[pool as usize].len()
     }
 
-    /// Returns the connection that holds a slot of a pool.
+    /// Returns the connection that holds a slot of a pool, or `None` if the slot is free.
     pub(crate) fn holder(&self, pool: Pool, slot: u32) -> Option<u32> {
         let owner = self.owners[pool as usize].get(slot as usize)?;
         (owner.id != NONE).then_some(owner.id)
@@ -194,7 +195,7 @@ pub(crate) struct Owner {
     pub(crate) peer: u32,
 }
 
-/// Number of slots whose memory is never freed.
+/// Minimum number of slots in each pool that keep their memory.
 const MIN_KEPT: usize = 64;
 
 /// A resource that a [`LendingPool`] can lend.
@@ -241,8 +242,8 @@ impl<T: Lendable> LendingPool<T> {
         }
     }
 
-    /// Lends an empty slot to `owner`; its memory may not be allocated yet. Returns `None` if all
-    /// slots are in use.
+    /// Lends an empty slot to `owner`. The slot's memory may not be allocated yet. Returns `None`
+    /// if all slots are in use.
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -305,7 +306,7 @@ impl<T: Lendable> LendingPool<T> {
 
 /// The free slots of a pool. The slot released last is reused first.
 ///
-/// Memory is freed at the other end, starting with the slots that have been free for longest.
+/// Memory is freed at the front of the list, where the slots have been free for longest.
 #[derive(Debug, Default)]
 struct FreeList {
     slots: Vec<u32>,
@@ -337,7 +338,7 @@ impl FreeList {
         self.in_use -= 1;
     }
 
-    /// Returns whether no slot is free.
+    /// Returns true if there is no free slot.
     fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -348,14 +349,14 @@ impl FreeList {
         self.in_use
     }
 
-    /// Returns whether more free slots hold memory than [`MIN_KEPT`].
+    /// Returns whether more than [`MIN_KEPT`] free slots hold memory.
     #[inline]
     fn has_surplus(&self) -> bool {
         self.slots.len() > self.without_memory + MIN_KEPT
     }
 
-    /// Returns a free slot whose memory can be freed, because even the peak since the last reset
-    /// did not need it.
+    /// Returns a free slot whose memory can be freed. This memory was not needed even at the peak
+    /// since the last [`reset_peak`](Self::reset_peak).
     fn next_surplus(&mut self) -> Option<u32> {
         let with_memory = self.in_use + self.slots.len() - self.without_memory;
         if with_memory <= self.peak.max(MIN_KEPT) {

@@ -4,7 +4,7 @@
 pub const INITIAL_RTO_MS: u32 = 1_000;
 /// Initial timeout after a retransmitted SYN-ACK (RFC 6298, section 5.7), in milliseconds.
 pub const INITIAL_RTO_AFTER_LOSS_MS: u32 = 3_000;
-/// Default minimum timeout in milliseconds, as in Linux.
+/// Default minimum timeout in milliseconds, which is also that of Linux.
 ///
 /// RFC 6298, section 2.4, recommends one second because clocks were coarse. Current systems use
 /// less.
@@ -14,9 +14,10 @@ pub const MAX_RTO_MS: u32 = 60_000;
 
 /// Clock granularity (G in RFC 6298) in microseconds: one timer tick.
 const GRANULARITY: u32 = 1_000;
-/// Maximum RTT sample in microseconds; longer samples are clamped.
+/// Maximum RTT sample in microseconds. Longer samples are clamped, because the timeout is at most
+/// [`MAX_RTO_MS`] anyway.
 const MAX_RTT: u32 = 60_000_000;
-/// Maximum number of doublings. Beyond it the timeout would exceed its maximum anyway.
+/// Maximum number of doublings. After ten doublings, the initial timeout exceeds [`MAX_RTO_MS`].
 const MAX_BACKOFF: u32 = 10;
 
 const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
@@ -69,7 +70,7 @@ impl Rtt {
             self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
             self.srtt = (self.srtt - self.srtt / 8 + rtt / 8).max(1);
         }
-        // RFC 6298, section 2.3.
+        // RTO = SRTT + max(G, 4 * RTTVAR): RFC 6298, section 2.3.
         let micros = self.srtt + (4 * self.rttvar).max(GRANULARITY);
         self.timeout = micros.div_ceil(1000).min(MAX_RTO_MS) as u16;
     }

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn the_initial_timeout_is_one_second_or_three_after_a_loss() {
-    // RFC 6298, sections 2.1 and 5.7.
+    // RFC 6298 specifies 1 s (section 2.1), and 3 s after a retransmitted SYN (section 5.7).
     assert_eq!(Rtt::default().timeout(0, false, MIN_RTO_MS), 1_000);
     assert_eq!(Rtt::default().timeout(0, true, MIN_RTO_MS), 3_000);
 }
@@ -22,7 +22,7 @@ fn the_first_sample_sets_the_mean_and_the_variation() {
 
 #[test]
 fn later_samples_are_weighted() {
-    // RTTVAR = 3/4 * 200 + 1/4 * |400 - 800| = 250 ms (RFC 6298, section 2.3). SRTT = 7/8 * 400 +
+    // RFC 6298, section 2.3: RTTVAR = 3/4 * 200 + 1/4 * |400 - 800| = 250 ms. SRTT = 7/8 * 400 +
     // 1/8 * 800 = 450 ms.
     let mut rtt = Rtt::default();
     rtt.sample(400_000);
@@ -60,7 +60,7 @@ fn the_timeout_stays_within_its_bounds() {
 
 #[test]
 fn each_backoff_doubles_the_timeout_up_to_a_minute() {
-    // RFC 6298, section 5.5, with the maximum of section 2.5.
+    // RFC 6298 doubles the timeout (section 5.5), and allows a maximum (section 2.5).
     let timeouts: Vec<u32> = (0..8)
         .map(|n| Rtt::default().timeout(n, false, MIN_RTO_MS))
         .collect();

@@ -37,10 +37,12 @@ use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::writes::Writes;
 
-/// Maximum number of candidates that a sampler keeps: the slots whose holders had the largest lag.
+/// Maximum number of candidates that a sampler keeps. The candidates are the slots whose holders
+/// had the largest lag.
 const CANDIDATES: usize = 16;
 
-/// State of the search for victims in one pool: where the next sample starts, and earlier results.
+/// State of the search for connections to evict, for one pool: where the next sample starts, and
+/// the results of earlier searches.
 #[derive(Clone, Debug, Default)]
 struct Sampler {
     hand: usize,
@@ -48,8 +50,9 @@ struct Sampler {
     refused: Option<Refused>,
 }
 
-/// The last asker for whom no victim was found. In the same millisecond, askers of that address
-/// with at least this lag are refused without a search, because thousands may ask together.
+/// The last asker for which no connection could be evicted. For the rest of the millisecond, askers
+/// of the same address with at least the same lag are refused without a search. This saves time
+/// when thousands of connections ask in the same millisecond.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     at: u32,
@@ -67,7 +70,8 @@ struct Asker {
 /// How far a fast reader's virtual clock may run ahead of the real time, in milliseconds.
 const CREDIT_MS: u32 = 20_000;
 
-/// 15 days in milliseconds: beyond any deadline (7 days), and below the clock's wrap (49 days).
+/// 15 days in milliseconds: longer than any deadline (7 days). The sum of both is less than half of
+/// the 32-bit clock's range (24 days), so such times can still be compared.
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
 /// A data rate, converted to milliseconds per byte as a fixed-point number with 20 fractional bits.
@@ -81,44 +85,46 @@ impl Pace {
         Self((1_000 << 20) / rate as u64)
     }
 
-    /// Returns the milliseconds that `bytes` take at this rate.
+    /// Returns how many milliseconds `bytes` bytes take at this rate.
     #[inline(always)]
     const fn millis(self, bytes: u32) -> u64 {
         (bytes as u64 * self.0) >> 20
     }
 }
 
-/// Per-connection state of the stack outside the TCB. Its progress decides which connection is
-/// evicted.
+/// State that the stack keeps for each connection in addition to the TCB. It includes the
+/// connection's progress, which decides which connection is evicted.
 ///
 /// A connection's *progress* is a virtual clock. It is set to the real time when the connection
-/// opens, and when the application answers a request while nothing else is pending. Each byte
+/// opens, and when the application answers a request while the send stream is empty. Each byte
 /// acknowledged by the peer or consumed by the application advances it by the time per byte at
-/// [`Config::min_rate`](crate::Config::min_rate). It never runs more than [`CREDIT_MS`] ahead. A
-/// connection's *lag* (`lack` in the code) is how far its clock is behind the real time.
+/// [`Config::min_rate`](crate::Config::min_rate). The clock is never more than [`CREDIT_MS`] ahead
+/// of the real time. A connection's *lag* (`lack` in the code) is how far its clock is behind the
+/// real time.
 ///
-/// A client that reads at this rate or faster does not lag. For idle connections, requests that
-/// arrive byte by byte, zero windows and much slower readers, the lag grows nearly in real time.
-/// When a pool runs short, the connection with the largest lag gives way (see `pressure.rs`).
+/// A client that reads at the minimum rate or faster does not lag. For idle connections, requests
+/// that arrive byte by byte, zero windows and much slower readers, the lag grows nearly in real
+/// time. When a pool runs short, the connection with the largest lag gives way (see `pressure.rs`).
 #[derive(Clone, Copy, Debug)]
 struct Housekeeping {
-    /// The virtual clock in milliseconds, comparable to [`Moment::millis`]. It wraps: a lag of more
-    /// than 24 days counts as none.
+    /// The virtual clock in milliseconds, comparable to [`Moment::millis`]. The clock wraps, so a
+    /// lag of more than 24 days counts as no lag.
     progress: u32,
     /// Index of the client in [`Peers`], or [`NONE`] if the connection is not counted for its
     /// address.
     peer: u32,
-    /// When the timer wheel's entry expires, in milliseconds: no later than the deadlines of the
-    /// connection and the application.
+    /// Time at which the connection's entry in the timer wheel expires, in milliseconds. It is no
+    /// later than the deadlines of the connection and the application.
     scheduled: u32,
-    /// The application's deadline; `due_for` is its purpose.
+    /// The application's deadline for the connection. `due_for` is the purpose of that deadline.
     alarm: Alarm,
     due_for: Deadline,
-    /// Whether the connection is in the queue for the TX ring.
+    /// Whether the connection is in the queue of connections that wait for room in the TX ring.
     is_blocked: bool,
-    /// Whether to offer unconsumed data again after the current callback.
+    /// Whether to offer unconsumed data to the application again after the current callback.
     offers_again: bool,
-    /// Whether the connection is parked: nothing is offered until it is resumed.
+    /// Whether the connection is parked: the application is offered no data until the connection is
+    /// resumed.
     is_parked: bool,
     accessed: Accessed,
     /// Serial number of the connection: see [`ConnectionId`].
@@ -129,9 +135,9 @@ struct Housekeeping {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Accessed {
     No,
-    /// The callback has obtained it, and its send stream was empty before.
+    /// The callback has obtained the connection, whose send stream was empty at that time.
     Idle,
-    /// The callback has obtained it, and its send stream was not empty.
+    /// The callback has obtained the connection, whose send stream was not empty at that time.
     Busy,
 }
 
@@ -141,9 +147,9 @@ const _: () = assert!(size_of::<Housekeeping>() == 32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Alarm {
     Off,
-    /// Newly set: expires this long after the end of the callback.
+    /// Set by the current callback. The value is the time from the callback's end to the deadline.
     New(u32),
-    /// Running: expires at this [`Moment::millis`].
+    /// Running. The value is the deadline, comparable to [`Moment::millis`].
     At(u32),
 }
 
@@ -153,7 +159,8 @@ impl Housekeeping {
         Self {
             progress: now.millis,
             peer: NONE,
-            // Later than any deadline, because the wheel has no entry yet.
+            // The timer wheel has no entry yet. A time later than any deadline makes the stack add
+            // one.
             scheduled: now.millis.wrapping_add(BEYOND_MS),
             alarm: Alarm::Off,
             due_for: Deadline::Request,
@@ -165,7 +172,7 @@ impl Housekeeping {
         }
     }
 
-    /// Advances the virtual clock for `bytes` that were acknowledged or consumed.
+    /// Advances the virtual clock by the time for `bytes` bytes that were acknowledged or consumed.
     #[inline(always)]
     fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
         let most = now
@@ -176,7 +183,8 @@ impl Housekeeping {
         self.progress = self.progress.wrapping_add(gained);
     }
 
-    /// Advances the virtual clock to `now`: a request was answered while nothing else was pending.
+    /// Advances the virtual clock to `now`, unless it is ahead. Called when the application has
+    /// answered a request while the send stream was empty.
     #[inline(always)]
     fn renew(&mut self, now: Moment) {
         if now.millis.wrapping_sub(self.progress).cast_signed() > 0 {
@@ -195,7 +203,7 @@ impl Housekeeping {
 /// What the current callback requests from the stack.
 #[derive(Debug, Default)]
 struct Asked {
-    /// The pool that had no free slot for the current callback.
+    /// The pool that had no free slot when the current callback wrote data.
     refused: Option<Pool>,
     timers: Timers<{ Timer::COUNT }>,
 }
@@ -210,16 +218,16 @@ struct Flood {
 }
 
 /// The callbacks of a server, as in the paper's Table 1 (`tcp_accept()`, `tcp_recv()`,
-/// `tcp_sent()`). They are methods of one trait so that the compiler can inline them.
+/// `tcp_sent()`). The callbacks are methods of one trait, so that the compiler can inline them.
 ///
-/// Writes only queue data. When the callback returns, the stack sends as much of it as the windows
-/// and the TX ring allow.
+/// Writes only queue data. When the callback returns, the stack sends as much of the data as the
+/// windows and the TX ring allow.
 pub trait Application {
     /// The application's state for each connection. It starts as the default, and is dropped when
     /// the connection has closed.
     type State: Default;
     /// Type of messages from other threads, delivered through a mailbox ([`Stack::set_mailbox`]).
-    /// Use `()` for none.
+    /// Use `()` if there are no messages.
     type Message: Send;
 
     /// Called once when the stack is created, before the first connection. The application can set
@@ -252,17 +260,18 @@ pub trait Application {
         let _ = conn;
     }
 
-    /// The peer has closed its side, and all its data has been offered. Also closes our side by
-    /// default.
+    /// The peer has closed its side, and all its data has been offered. By default, closes our side
+    /// too.
     fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
         conn.close();
     }
 
-    /// A [deadline](Connection::set_deadline) has passed. Closes our side by default.
+    /// A [deadline](Connection::set_deadline) has passed. By default, closes our side.
     ///
     /// [`Connection::close`] does not end the connection immediately. First the peer must
-    /// acknowledge all written data; then it has [`Config::fin_wait`](crate::Config::fin_wait) to
-    /// close its side. [`Connection::abort`] ends the connection immediately, with a reset.
+    /// acknowledge all written data. The peer is then given
+    /// [`Config::fin_wait`](crate::Config::fin_wait) to close its side. [`Connection::abort`] ends
+    /// the connection immediately, with a reset.
     fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, deadline: Deadline) {
         let _ = deadline;
         conn.close();
@@ -294,11 +303,12 @@ pub trait Application {
         let _ = (id, state, reason);
     }
 
-    /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the parameters given to
+    /// Writes the bytes of a content's [slot](crate::Slot). `params` are the parameters given to
     /// [`Connection::write`] or [`Connection::write_slice`].
     ///
     /// The same parameters must always produce the same bytes during a connection, because segments
-    /// may be retransmitted. `slot` contains arbitrary bytes at first, so write all of them.
+    /// may be retransmitted. `slot` contains arbitrary bytes at first, so this method must write
+    /// every byte.
     fn render(&mut self, params: u64, slot: &mut [u8]) {
         let _ = params;
         slot.fill(b' ');
@@ -310,11 +320,12 @@ pub trait Application {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId {
     index: u32,
-    /// Number of connections that the stack had opened so far, including this one.
+    /// Number of connections that the stack had opened up to and including this one.
     serial: u64,
 }
 
-/// All connections of an application: see [`Application::on_message`].
+/// Access to all connections of an application, as passed to [`Application::on_message`] and
+/// [`Application::on_timer`].
 pub struct Connections<'a, S, C> {
     states: &'a mut [S],
     housekeeping: &'a mut [Housekeeping],
@@ -346,10 +357,11 @@ pub struct Connection<'a, S> {
 /// ring.
 ///
 /// # Calling contract
+///
 /// Pass each received segment to [`handle_segment`](Self::handle_segment). Call
 /// [`handle_timers`](Self::handle_timers) once per batch of segments, and no later than
 /// [`poll_timeout`](Self::poll_timeout) says. `now` must not decrease between calls. Always use the
-/// same port. A [`Server`](crate::Server) does all this.
+/// same port. A [`Server`](crate::Server) makes these calls as required.
 ///
 /// `C` is the congestion control algorithm of all connections.
 pub struct Stack<A: Application, C = Cubic> {
@@ -376,7 +388,8 @@ pub struct Stack<A: Application, C = Cubic> {
     time_waits: u32,
     /// Number of connections opened so far, including half-open ones.
     opened: u64,
-    /// Connections that a callback got from [`Connections::get`], to be processed after it.
+    /// Connections that a callback obtained from [`Connections::get`]. The stack processes them
+    /// after the callback.
     accessed: Vec<u32>,
     flood: Flood,
     samplers: [Sampler; Pool::COUNT],
@@ -393,7 +406,7 @@ pub struct Stack<A: Application, C = Cubic> {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Returns the application, and the connection in the form in which a callback gets it.
+    /// Returns the application, and a connection in the form in which it is passed to callbacks.
     #[inline(always)]
     fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
         let send_info = self.conn(id).send_info();
@@ -515,7 +528,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.class = self.contents.acquire_class(family, tcb.mss);
     }
 
-    /// Reschedules the timer wheel's entry if it would expire after the connection's deadline.
+    /// Reschedules the connection's entry in the timer wheel if the entry would expire after the
+    /// connection's deadline.
     #[inline(always)]
     fn keep_time(&mut self, id: u32, now: Moment) {
         let deadline = self.records[id as usize].tcb.deadline;
@@ -525,8 +539,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Schedules the timer wheel's entry for the connection's or the application's deadline,
-    /// whichever is earlier.
+    /// Sets the connection's entry in the timer wheel to the earlier of the connection's and the
+    /// application's deadline.
     #[inline(never)]
     fn schedule(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -545,8 +559,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.wheel.schedule(id, now.instant(housekeeping.scheduled));
     }
 
-    /// Appends a connection to the queue for the TX ring. If its TCB is freed before its turn, the
-    /// entry is skipped.
+    /// Appends a connection to the queue of those that wait for room in the TX ring. If the TCB is
+    /// freed before its turn, the queue entry is skipped.
     #[cold]
     fn block(&mut self, id: u32) {
         let is_blocked = &mut self.housekeeping[id as usize].is_blocked;
@@ -631,7 +645,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Answers with a segment without data, written into the received frame.
+    /// Answers a received packet with a segment without data. The answer reuses the received frame.
     #[inline(always)]
     fn answer<P: Port>(
         &mut self,
@@ -674,7 +688,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Sends a reset, which is dropped if the TX ring is full.
+    /// Sends a reset. If the TX ring is full, the reset is dropped.
     #[cold]
     fn send_reset<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let sent = self.send_control(port, id, ControlSegment::Reset, now);

@@ -26,8 +26,8 @@ impl Source {
     /// Flag of an entry that ends before the end of its content.
     const SHORT: u32 = 1 << 30;
 
-    /// Makes the source of a slice of a content. `is_short` tells that the slice ends before the
-    /// content does.
+    /// Makes the source of a slice of a content item. `is_short` is set if the slice ends before
+    /// the content does.
     #[inline(always)]
     pub(crate) const fn content(index: u32, is_short: bool) -> Self {
         Self(if is_short { index | Self::SHORT } else { index })
@@ -74,13 +74,14 @@ pub(crate) struct Slice {
     pub(crate) params: Params,
 }
 
-/// A response's 64-bit parameters, as upper and lower half. Two 32-bit words avoid padding.
+/// A response's 64-bit parameters, as upper and lower half. Two 32-bit words avoid padding in
+/// [`Entry`].
 type Params = [u32; 2];
 
 /// One entry of the send stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Sequence number after the entry's last byte. `until` is the offset of the entry's end in the
+    /// Sequence number after the entry's last byte. `until` is the offset after that byte in the
     /// source.
     end: Seq,
     until: u32,
@@ -156,8 +157,8 @@ impl Stream {
         self.start == self.end
     }
 
-    /// Returns how many more entries the stream can hold. If `has_list` is set, assumes that the
-    /// connection can borrow a list.
+    /// Returns how many more entries the stream can hold. If `has_list` is set, the result assumes
+    /// that the connection can borrow a list.
     pub(crate) fn room(&self, lists: &Lists, has_list: bool) -> usize {
         let used = self.entries(lists).count();
         if self.list != NONE || has_list || lists.has_free() {
@@ -187,8 +188,9 @@ impl Stream {
     /// appends the entry there.
     ///
     /// # Errors
-    /// The stream is full or would span 4 GiB. The stream is then unchanged. If no list was free,
-    /// the error contains the pool.
+    ///
+    /// Fails if the stream is full or would span 4 GiB. The stream is then unchanged. If no list
+    /// was free, the error contains the pool of lists.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -260,8 +262,8 @@ impl Stream {
         self.end = end;
     }
 
-    /// Merges a slice into the last entry if it continues where that entry ends. Returns whether
-    /// the slice was merged.
+    /// Merges a slice into the last entry if the slice continues where that entry ends. Returns
+    /// whether the slice was merged.
     pub(crate) fn merge(&mut self, slice: Slice, lists: &mut Lists) -> bool {
         let has_span = self.has_span(slice.len);
         let Some(last) = self.last(lists) else {

@@ -8,7 +8,7 @@ const NOBODY: Owner = Owner {
     peer: NONE,
 };
 
-/// A stream with its pools.
+/// A stream, and the pools that it uses.
 struct Rig {
     stream: Stream,
     lists: Lists,
@@ -42,12 +42,13 @@ impl Rig {
     }
 }
 
-/// Returns a slice that covers a whole content of `len` bytes.
+/// Returns a slice that covers all `len` bytes of a content item.
 fn whole(index: u32, len: u32) -> Slice {
     slice(index, 0..len, len)
 }
 
-/// Returns the slice `range` of a content of `len` bytes. Its parameters use both 32-bit halves.
+/// Returns the slice `range` of a content item of `len` bytes. The slice's parameters use both
+/// 32-bit halves.
 fn slice(index: u32, range: std::ops::Range<u32>, len: u32) -> Slice {
     let source = Source::content(index, range.end < len);
     let params = u64::from(index) << 33 | 5;
@@ -197,7 +198,8 @@ proptest! {
         let mut rig = Rig::new(start, max_lists);
         let mut una = Seq(start);
         let mut list: Vec<(u32, u32)> = Vec::new();
-        // Model of the entries: content and length of each. `last` is the end of the last slice.
+        // The model's entries: the content and length of each. `last` describes the end of the last
+        // slice.
         let mut entries: VecDeque<(u32, usize)> = VecDeque::new();
         let mut last = None;
         for (number, step) in steps.into_iter().enumerate() {

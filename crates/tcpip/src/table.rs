@@ -21,7 +21,8 @@ impl Keys {
         let [a, b, c, d] = secret;
         Self {
             table: RandomState::with_seeds(a, b, c, d),
-            // Separate keys, so that a leak through one hash does not help to attack the other.
+            // The two hashes have separate keys, so that a leak through one hash does not help to
+            // attack the other.
             sequence: (a ^ c.rotate_left(17), b ^ d.rotate_left(43)),
         }
     }
@@ -65,8 +66,8 @@ impl Keys {
         (Seq(secret as u32), (secret >> 32) as u32)
     }
 
-    /// Returns a keyed hash of a connection and of `about`. The input is longer than that of
-    /// [`offsets`](Self::offsets), so neither result reveals the other.
+    /// Returns a keyed hash of a connection and of `about`. [`offsets`](Self::offsets) hashes a
+    /// shorter input with the same key, so neither result reveals the other.
     pub(crate) fn mac(
         &self,
         addresses: &Addresses,
@@ -80,9 +81,9 @@ impl Keys {
         hasher.finish()
     }
 
-    /// Returns the hash that identifies a client. Over IPv4 it covers the whole address. Over IPv6
-    /// it covers the first `ipv6_prefix` bits, because a client can usually use all addresses of
-    /// its network.
+    /// Returns the hash that identifies a client. The hash covers a whole IPv4 address. Of an IPv6
+    /// address, it covers the first `ipv6_prefix` bits, because a client can usually use all
+    /// addresses of its network.
     pub(crate) fn hash_peer(&self, peer: IpAddr, ipv6_prefix: u8) -> u64 {
         let mut hasher = self.table.build_hasher();
         match peer {
@@ -139,7 +140,8 @@ impl Table {
         self.len
     }
 
-    /// Finds a TCB by its hash. `is_it` tells whether a TCB with that hash is the one wanted.
+    /// Finds a TCB by its hash. Different TCBs may have the same hash, so `is_it` tells whether a
+    /// TCB is the wanted one.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = hash as usize & self.mask;

@@ -6,10 +6,10 @@ use nmio::{Pool, Resident};
 
 use super::{Class, Family, MAX_SLOT_LEN, Segments, SendMode, Slot};
 
-/// Maximum length of a content in bytes. Stream offsets have 32 bits, so this leaves room for write
-/// buffers before the content.
+/// Maximum length of a content item in bytes. Offsets in a send stream have 32 bits. The limit
+/// leaves 1 MiB for data written before the content.
 pub const MAX_CONTENT_LEN: usize = (u32::MAX - (1 << 20)) as usize;
-/// Maximum number of contents.
+/// Maximum number of content items in one stack. The index of a content item has 30 bits.
 pub const MAX_CONTENTS: usize = 1 << 30;
 /// Maximum number of classes that exist at the same time. A class is an IP family and a maximum
 /// segment size. Segments for connections without a class are assembled when they are sent.
@@ -21,15 +21,15 @@ const PINNED_CLASSES: usize = 2;
 
 const _: () = assert!(MAX_CLASSES < NO_CLASS as usize);
 
-/// Identifies a content within one [`Contents`], which never reuses an id. Two `Contents` may
-/// assign the same id.
+/// Identifies a content item within one [`Contents`] collection, which never reuses an id. Two
+/// collections may assign the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentId {
     index: u32,
     generation: u32,
 }
 
-/// Why a content could not be added.
+/// Why a content item could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
     /// The content is longer than [`MAX_CONTENT_LEN`].
@@ -49,7 +49,7 @@ pub enum ContentError {
         /// Length of the content in bytes.
         len: usize,
     },
-    /// There are already [`MAX_CONTENTS`] contents.
+    /// There are already [`MAX_CONTENTS`] content items.
     #[error("there are {MAX_CONTENTS} contents already; remove some")]
     TooMany,
 }
@@ -57,17 +57,17 @@ pub enum ContentError {
 /// Number and size of the loaded contents, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of contents.
+    /// Number of content items.
     pub contents: u64,
-    /// Total length of all contents in bytes. Bytes shared by several contents count once for each
-    /// content.
+    /// Total length of all content items in bytes. Bytes that several items share count once for
+    /// each item.
     pub bytes: u64,
     /// Number of prepared segments, including those whose checksum is not yet computed.
     pub packets: u64,
     /// Number of resident packets in the port's memory.
     pub residents: u64,
-    /// Memory for checksums and bookkeeping of packets, in bytes. Excludes the contents and the
-    /// port's memory.
+    /// Memory for checksums and bookkeeping of packets, in bytes. Excludes the content bytes
+    /// themselves, and resident packets in the port's memory.
     pub memory: u64,
 }
 
@@ -79,13 +79,13 @@ enum Life {
     Free,
 }
 
-/// A content and its segments in each class.
+/// A content item and its segments in each class.
 #[derive(Debug)]
 struct Content {
     bytes: Arc<[u8]>,
     slot: Option<Slot>,
-    /// Segments of the content, indexed by class. Grows to the highest class that has used the
-    /// content.
+    /// Segments of the content, indexed by class. The vector ends with the highest class that has
+    /// used the content.
     segments: Vec<Segments>,
     /// Number of stream entries that refer to the content.
     refs: u32,
@@ -95,8 +95,8 @@ struct Content {
 
 /// All contents of one [`Stack`](crate::Stack), with their segments.
 ///
-/// The stacks of several cores share the contents' bytes ([`Arc`]). Each stack and its port have
-/// their own packets.
+/// The stacks of several cores share the contents' bytes ([`Arc`]). Each stack has its own
+/// checksums, and its own resident packets in its port's memory.
 #[derive(Debug)]
 pub struct Contents {
     mode: SendMode,
@@ -106,7 +106,8 @@ pub struct Contents {
     /// Logical clock that ticks when a connection joins or leaves a class, to find the least
     /// recently used class.
     uses: u64,
-    /// Maximum memory of on-demand classes, in bytes. `on_demand` is their current memory.
+    /// Maximum memory for segments of on-demand classes (all but the two permanent ones), in bytes.
+    /// `on_demand` is the memory that these segments use now.
     budget: usize,
     on_demand: usize,
     totals: Totals,
@@ -134,10 +135,13 @@ impl Contents {
         }
     }
 
-    /// Adds a content. It is not segmented yet: see [`prepare`](Self::prepare).
+    /// Adds a content item. It is cut into segments by [`prepare`](Self::prepare), or when it is
+    /// first sent.
     ///
     /// # Errors
-    /// [`ContentError`], in which case nothing is added.
+    ///
+    /// Returns a [`ContentError`] if the content item cannot be added. The collection is then
+    /// unchanged.
     pub fn add(&mut self, bytes: Arc<[u8]>, slot: Option<Slot>) -> Result<ContentId, ContentError> {
         let len = bytes.len();
         if len > MAX_CONTENT_LEN {
@@ -176,13 +180,13 @@ impl Contents {
         })
     }
 
-    /// Segments a content in advance for clients of one family, so that the first client need not
-    /// wait. This covers clients that accept our own maximum segment size, as nearly all do.
-    /// Computes the checksum of every segment. In [`SendMode::PreCopy`] also makes a resident
-    /// packet of each, as long as the port has memory for residents. Returns the number of
-    /// residents made.
+    /// Cuts a content item into segments in advance, for clients of one IP family, so that the
+    /// first client need not wait. Computes the checksum of every segment. In [`SendMode::PreCopy`]
+    /// also makes a resident packet of each segment, as long as the port has memory for resident
+    /// packets. Returns the number of resident packets made.
     ///
-    /// Segments for other clients are prepared when they are first sent.
+    /// The segments have our own maximum segment size, which nearly all clients accept. Segments
+    /// for the remaining clients are prepared when they are first sent.
     pub fn prepare(&mut self, id: ContentId, pool: &Pool, family: Family) -> u32 {
         let Some((index, len)) = self.lookup(id) else {
             return 0;
@@ -206,7 +210,7 @@ impl Contents {
         (self.totals.residents - before) as u32
     }
 
-    /// [Prepares](Self::prepare) all contents.
+    /// [Prepares](Self::prepare) all contents for clients of one IP family.
     pub fn prepare_all(&mut self, pool: &Pool, family: Family) {
         for index in 0..self.list.len() as u32 {
             let generation = self.list[index as usize].generation;
@@ -215,8 +219,8 @@ impl Contents {
         }
     }
 
-    /// Removes a content, so that it can no longer be written. Its memory is freed when no stream
-    /// refers to it. Returns `false` if it was already removed.
+    /// Removes a content item, so that it can no longer be written to a stream. Its memory is freed
+    /// when no stream refers to it. Returns `false` if the item was already removed.
     pub fn remove(&mut self, id: ContentId) -> bool {
         let Some((index, _)) = self.lookup(id) else {
             return false;
@@ -234,13 +238,13 @@ impl Contents {
         self.totals
     }
 
-    /// Returns a content's bytes, or `None` if it was removed.
+    /// Returns a content item's bytes, or `None` if the item was removed.
     pub fn bytes(&self, id: ContentId) -> Option<&Arc<[u8]>> {
         let (index, _) = self.lookup(id)?;
         Some(&self.list[index as usize].bytes)
     }
 
-    /// Returns the index and length of a content, unless it was removed.
+    /// Returns the index and length of a content item, or `None` if the item was removed.
     #[inline(always)]
     pub(crate) fn lookup(&self, id: ContentId) -> Option<(u32, u32)> {
         let content = self.list.get(id.index as usize)?;
@@ -248,7 +252,7 @@ impl Contents {
         live.then_some((id.index, content.bytes.len() as u32))
     }
 
-    /// Returns the bytes and the slot of a content to which a stream refers.
+    /// Returns the bytes and the slot of a content item to which a stream refers.
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> (&Arc<[u8]>, Option<Slot>) {
         let content = &self.list[index as usize];
@@ -261,7 +265,8 @@ impl Contents {
         self.list[index as usize].refs += 1;
     }
 
-    /// Drops a stream entry's reference, and frees a removed content after the last one.
+    /// Drops a stream entry's reference to the content. Frees a removed content item when its last
+    /// reference is dropped.
     #[inline(always)]
     pub(crate) fn release(&mut self, index: u32) {
         let content = &mut self.list[index as usize];
@@ -294,8 +299,9 @@ impl Contents {
         }
     }
 
-    /// Adds a connection to the class of `family` and `mss`, which is created if necessary. Returns
-    /// [`NO_CLASS`] if all other classes are in use.
+    /// Adds a connection to the class of `family` and `mss`. If that class does not exist, it is
+    /// created in an unused place or replaces a class without connections. Returns [`NO_CLASS`] if
+    /// neither is possible.
     pub(crate) fn acquire_class(&mut self, family: Family, mss: u16) -> u8 {
         self.uses += 1;
         let known = self
@@ -333,7 +339,7 @@ impl Contents {
         }
     }
 
-    /// Returns the least recently used on-demand class without connections.
+    /// Returns the least recently used on-demand class that has no connections.
     fn idle_class(&self) -> Option<usize> {
         (PINNED_CLASSES..self.classes.len())
             .filter(|class| self.classes[*class].connections == 0)
@@ -347,7 +353,8 @@ impl Contents {
         }
     }
 
-    /// Frees a content's segments in one class. Returns `false` if there were none.
+    /// Frees a content item's segments in one class. Returns `false` if it had no segments in the
+    /// class.
     fn drop_segments(&mut self, index: u32, class: usize) -> bool {
         let segments = std::mem::take(&mut self.list[index as usize].segments[class]);
         if segments.len() == 0 {
@@ -371,8 +378,8 @@ impl Contents {
         }
     }
 
-    /// Allocates the segments of a content in a class, without computing checksums. Returns `false`
-    /// if that would exceed the budget.
+    /// Allocates the segments of a content item in a class, without computing checksums. Returns
+    /// `false` for [`NO_CLASS`], or if the segments would exceed the memory budget.
     #[cold]
     fn ensure_segments(&mut self, index: u32, class: u8) -> bool {
         if class == NO_CLASS {
@@ -415,7 +422,7 @@ impl Contents {
     }
 
     /// Returns the payload checksum of a segment, counting the slot's bytes as zeros. Returns
-    /// `None` if there is no memory for the segments of its class.
+    /// `None` if the segments of the class cannot be allocated.
     #[inline(always)]
     pub(crate) fn sum(&mut self, index: u32, class: u8, segment: u32) -> Option<u16> {
         let segments = &self.list[index as usize].segments;
@@ -442,9 +449,10 @@ impl Contents {
         content.segments[usize::from(class)].add_sum(&content.bytes, content.slot, mss, segment)
     }
 
-    /// Returns a resident packet of a segment that is not in the TX ring, and the content's slot.
-    /// The caller patches and sends the packet. Makes another packet if all are in the TX ring.
-    /// Returns `None` if the port has no memory for it. The segment must already be allocated.
+    /// Returns a resident packet of a segment, and the content's slot. The packet is not in the TX
+    /// ring, so the caller can patch and send it. If all packets of the segment are in the TX ring,
+    /// makes another one. Returns `None` if the port has no memory for another packet. The segment
+    /// must already be allocated.
     #[inline(always)]
     pub(crate) fn resident(
         &mut self,

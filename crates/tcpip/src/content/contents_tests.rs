@@ -124,7 +124,8 @@ fn the_least_recently_used_class_without_connections_is_replaced_first() {
 
 #[test]
 fn the_budget_is_freed_from_unused_classes_only() {
-    // 100 segments need 200 bytes for checksums, so the budget allows two classes of this content.
+    // 100 segments need 200 bytes for checksums, so the budget suffices for the segments of this
+    // content in two classes.
     let mut all = contents(SendMode::MemCopy, 500);
     let id = add(&mut all, 10_000);
     let (index, _) = all.lookup(id).unwrap();
@@ -168,7 +169,7 @@ fn the_lists_of_classes_survive_removed_contents() {
 }
 
 proptest! {
-    /// The sum of a segment treats the bytes of its slot as zeros.
+    /// A segment's checksum counts the bytes of its slot as zeros.
     #[test]
     fn slots_count_as_zeros(
         mut bytes in prop::collection::vec(any::<u8>(), 1..2000),

@@ -40,7 +40,7 @@ enum Admitted {
     Keep(u32),
     /// Answer the SYN with a cookie.
     Bake,
-    /// Drop the SYN, which has already been counted.
+    /// Drop the SYN. The drop has already been counted.
     Drop,
 }
 
@@ -71,7 +71,8 @@ impl Flood {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Takes a free TCB, or a new one below the limit. Returns `None` if all are in use.
+    /// Takes a free TCB. If none is free, creates one, up to the maximum number of connections.
+    /// Returns `None` if all TCBs are in use.
     fn take_tcb(&mut self) -> Option<u32> {
         if let Some(id) = self.free.pop() {
             return Some(id);
@@ -91,7 +92,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.config.syn_cookies != SynCookies::Never
     }
 
-    /// Decides how to handle a SYN from `peer`. Its address may be spoofed, so with cookies enabled
+    /// Decides how to handle a SYN from `peer`. The address may be spoofed, so with cookies enabled
     /// a SYN never evicts a connection. If the SYN `reopens` a connection, [`SynCookies::Always`]
     /// does not apply, because the old TCB can be reused.
     fn admit_syn<P: Port>(
@@ -181,11 +182,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.housekeeping[id as usize].peer = self.cx.peers.join(hash);
     }
 
-    /// Puts a connection in SYN-RECEIVED into a free TCB.
+    /// Stores a new connection in the free TCB `id`, in the state SYN-RECEIVED.
     #[inline(always)]
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
         self.conn(id).open(tcb, now);
-        // The TCB may still be queued for the TX ring from its previous connection.
+        // The TCB's previous connection may have left the TCB in the queue for the TX ring.
         let is_blocked = self.housekeeping[id as usize].is_blocked;
         self.opened += 1;
         self.housekeeping[id as usize] = Housekeeping {
@@ -198,11 +199,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Returns the options that both the SYN and our configuration support.
+    /// Returns the options that the SYN offers and our configuration enables.
     fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
         let config = &self.config;
         let scale = options.window_scale.filter(|_| config.window_scaling);
-        // RFC 3168, section 6.1.1: a SYN requests ECN by setting both bits.
+        // RFC 3168, section 6.1.1: a SYN requests ECN by setting both ECE and CWR.
         let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
         Negotiated::new(
             config.sack && options.sack_permitted,

@@ -11,9 +11,10 @@ use crate::connection::{Conn, State};
 use crate::content::Contents;
 
 impl<S, C: CongestionControl> Connections<'_, S, C> {
-    /// Returns the connection with this [id](Connection::id), or `None` if it has ended. It counts
-    /// as ended as soon as [`Application::on_close`](crate::Application::on_close) is called. Data
-    /// written to it is sent when the callback returns, as usual.
+    /// Returns the connection with this [id](Connection::id), or `None` if it has ended. A
+    /// connection counts as ended as soon as
+    /// [`Application::on_close`](crate::Application::on_close) is called. Data written to the
+    /// connection is sent when the current callback returns.
     pub fn get(&mut self, id: ConnectionId) -> Option<Connection<'_, S>> {
         let ConnectionId { index, serial } = id;
         let housekeeping = self.housekeeping.get_mut(index as usize)?;
@@ -66,7 +67,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
 
     /// Answers a [parked](Connection::park) connection: writes `bytes` with
     /// [`Connection::write_once`] and [resumes](Connection::resume) the connection. Resets the
-    /// connection if its stream has no room for them. Does nothing if the connection has ended.
+    /// connection if its stream has no room for `bytes`. Does nothing if the connection has ended.
     pub fn answer(&mut self, id: ConnectionId, bytes: Arc<[u8]>) {
         if let Some(mut conn) = self.get(id) {
             conn.write_once(bytes).unwrap_or_else(|_| conn.abort());
@@ -74,13 +75,14 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         }
     }
 
-    /// Gives mutable access to the contents, to add or remove some.
+    /// Gives mutable access to the contents, so that the application can add or remove content
+    /// items.
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents
     }
 
-    /// Starts a timer: [`Application::on_timer`](crate::Application::on_timer) is called once,
-    /// `after` this time. A timer that is already running is restarted.
+    /// Starts a timer: [`Application::on_timer`](crate::Application::on_timer) is called once, when
+    /// the time `after` has passed. A timer that is already running is restarted.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
         self.asked.timers.set(timer.number(), self.now + after);
     }

@@ -1,5 +1,5 @@
-//! Work not caused by a segment: deadlines, connections that wait for the TX ring, messages,
-//! freeing memory, and access to connections from outside their callbacks.
+//! Work that no segment causes: deadlines, connections that wait for the TX ring, messages, freeing
+//! memory, and access to connections outside their callbacks.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::connection::{CloseReason, Flags, Plan, State};
 use crate::outcome::{ControlSegment, Expiry};
 use crate::stack::Application;
 
-/// How often a sleeping event loop retries while the TX ring is full. At 10 Gb/s about a hundred
-/// full-sized packets are sent in this time.
+/// How often a sleeping event loop retries while the TX ring is full. A 10 Gb/s port sends about a
+/// hundred full-sized packets in this time.
 const BLOCKED_RETRY: Duration = Duration::from_micros(125);
 
 /// Interval in which unused memory is detected. A buffer's memory is freed when it has been unused
@@ -60,8 +60,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles expired timers of the application. Timers set by these callbacks wait for the next
-    /// call.
+    /// Calls `on_timer` for each expired timer of the application. Timers set in these callbacks
+    /// are handled by the next call.
     #[cold]
     fn handle_timer<P: Port>(&mut self, port: &mut P, now: Instant) {
         for timer in self.asked.timers.take_passed(now) {
@@ -71,12 +71,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Calls `act` with the application and all of its connections. Then sends and closes as `act`
-    /// requested, as after a callback. So an application can answer later, for example when a
-    /// back-end or another connection delivers the answer.
+    /// Calls `act` with the application and all of its connections. Afterwards sends data and
+    /// closes connections as `act` requested. An application can thus answer later, for example
+    /// when a back-end or another connection delivers the answer.
     ///
-    /// Call this between two segments, with the same port as all other calls, and a `now` that does
-    /// not decrease.
+    /// Call this method between two segments, with the same port as all other calls, and a `now`
+    /// that does not decrease.
     pub fn reach<P: Port, R>(
         &mut self,
         port: &mut P,
@@ -115,8 +115,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Passes a message from another thread to the application; see [`reach`](Self::reach) for the
-    /// parameters.
+    /// Passes a message from another thread to the application. The parameters are those of
+    /// [`reach`](Self::reach).
     pub fn handle_message<P: Port>(&mut self, port: &mut P, message: A::Message, now: Instant) {
         self.reach(port, now, |app, connections| {
             app.on_message(connections, message);
@@ -194,15 +194,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 let next = self.conn(id).has_offered_again(now);
                 return self.act(port, id, next, now);
             }
-            // The connection is now closed, so this is the application's last chance to consume its
+            // Our side is now closed, so this is the application's last chance to consume received
             // data.
             Expiry::CloseIdle => self.offer_rest(port, id, now),
         }
         self.go_on(port, id, now);
     }
 
-    /// Completes a callback or an expired timer. Sends a reset if the application has aborted,
-    /// otherwise everything that may be sent.
+    /// Completes a callback or an expired timer. If the application has aborted the connection,
+    /// sends a reset. Otherwise sends everything that may be sent.
     fn go_on<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::Closed {
@@ -219,7 +219,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.housekeeping[id as usize].alarm = Alarm::Off;
         if self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
-            // The connection is already closed, so the deadline no longer matters.
+            // Our side is already closed, so the deadline no longer matters.
             return;
         }
         self.cx.counters.deadlines_missed += 1;
@@ -232,7 +232,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Carries out the requests of a callback that was not caused by a segment.
     fn finish_callback<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let is_closed = self.records[id as usize].tcb.flags.intersects(Flags::CLOSE);
-        // After a close the application gets a last chance to consume its data.
+        // When our side is closed, the application gets a last chance to consume received data.
         if is_closed || self.housekeeping[id as usize].offers_again {
             self.offer_rest(port, id, now);
         }

@@ -1,4 +1,4 @@
-//! The operations of an application on one connection.
+//! The operations that an application can perform on one connection.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub enum WriteError {
     /// The stream has no room: [`room`](Connection::room) is 0, or the stream would hold 4 GiB.
     /// [`write_bytes`](Connection::write_bytes) also fails if no write buffer is free
     /// ([`Config::max_write_buffers`](crate::Config::max_write_buffers)), regardless of `room`.
-    /// Leave the request unconsumed: it is offered again when there is room.
+    /// Leave the request unconsumed: the stack offers it again when there is room.
     #[error("the connection's stream is full; write again after on_sent")]
     Full,
     /// The connection has been closed or aborted.
@@ -100,8 +100,8 @@ impl<S> Connection<'_, S> {
         self.contents
     }
 
-    /// Gives mutable access to the contents, to add or remove some. Data already written to a
-    /// stream stays unchanged.
+    /// Gives mutable access to the contents, so that the application can add or remove content
+    /// items. Data already written to a stream stays unchanged.
     #[inline(always)]
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents
@@ -127,8 +127,8 @@ impl<S> Connection<'_, S> {
         self.housekeeping.is_parked = true;
     }
 
-    /// Ends the effect of [`park`](Self::park). Data that has arrived since then is offered when
-    /// the current callback has returned.
+    /// Ends the effect of [`park`](Self::park). Data that has arrived in the meantime is offered
+    /// when the current callback has returned.
     pub fn resume(&mut self) {
         self.housekeeping.is_parked = false;
         self.offer_again();
@@ -141,7 +141,7 @@ impl<S> Connection<'_, S> {
 
     /// Returns the number of free stream entries, 0 to [`STREAM_ENTRIES`]. Each write occupies an
     /// entry until the peer has acknowledged it, unless it can extend the last entry. An empty
-    /// write occupies none. More than two entries need a list from a bounded pool
+    /// write occupies no entry. More than two entries need a list from a bounded pool
     /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)). Returns 0 after
     /// [`close`](Self::close) and [`abort`](Self::abort).
     pub fn room(&self) -> usize {
@@ -154,11 +154,12 @@ impl<S> Connection<'_, S> {
     /// Checks that the stream has room for `entries` more entries, so that a response is written
     /// either completely or not at all. The room remains available until the callback returns.
     /// [`write_bytes`](Self::write_bytes) also needs a write buffer, which this method does not
-    /// reserve, so write such parts first.
+    /// reserve. So call `write_bytes` before any other write of the response.
     ///
     /// # Errors
-    /// [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if there never
-    /// will be, and [`WriteError::Closed`].
+    ///
+    /// [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if there will
+    /// never be enough room, and [`WriteError::Closed`] if our side is closed.
     pub fn ensure_room(&mut self, entries: usize) -> Result<(), WriteError> {
         self.ensure_open()?;
         if entries > STREAM_ENTRIES {
@@ -176,8 +177,9 @@ impl<S> Connection<'_, S> {
     /// are ignored.
     ///
     /// # Errors
-    /// [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::NoSuchContent`]. Nothing is
-    /// written then.
+    ///
+    /// [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::NoSuchContent`]. After an
+    /// error, nothing is written.
     #[inline(always)]
     pub fn write(&mut self, content: ContentId, params: u64) -> Result<(), WriteError> {
         let (index, len) = self.find(content)?;
@@ -198,13 +200,14 @@ impl<S> Connection<'_, S> {
     /// Writes only the bytes of a content that lie in `range`. Otherwise works like
     /// [`write`](Self::write).
     ///
-    /// All segments of the slice are sent prepared, except that its first and last segment may have
-    /// to be assembled. If the slice continues the previously written one, with the same content
-    /// and parameters, the two are merged into one entry.
+    /// The slice is sent in prepared segments, but its first and last segment may have to be
+    /// assembled. If the slice continues the previously written one, with the same content and
+    /// parameters, both slices share one stream entry.
     ///
     /// # Errors
-    /// [`WriteError::OutsideContent`], and those of [`write`](Self::write). Nothing is written
-    /// then.
+    ///
+    /// [`WriteError::OutsideContent`], and the errors of [`write`](Self::write). After an error,
+    /// nothing is written.
     pub fn write_slice(
         &mut self,
         content: ContentId,
@@ -235,12 +238,13 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Writes up to [`MAX_WRITE_LEN`] bytes that do not belong to a content. They are copied to a
-    /// buffer from a bounded pool, and their checksum is computed when they are sent.
+    /// Writes up to [`MAX_WRITE_LEN`] bytes that do not belong to a content item. The bytes are
+    /// copied to a buffer from a bounded pool, and their checksum is computed when they are sent.
     ///
     /// # Errors
-    /// [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::TooLong`]. Nothing is written
-    /// then.
+    ///
+    /// [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::TooLong`]. After an error,
+    /// nothing is written.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.ensure_open()?;
         if bytes.len() > MAX_WRITE_LEN {
@@ -275,12 +279,14 @@ impl<S> Connection<'_, S> {
         pushed
     }
 
-    /// Writes `bytes` as a temporary content, which is removed when the peer has acknowledged them.
-    /// Use this for bytes in an [`Arc`], and for more bytes than [`write_bytes`](Self::write_bytes)
-    /// accepts.
+    /// Writes `bytes` as a temporary content item, which is removed when the peer has acknowledged
+    /// all of `bytes`. Use this for bytes in an [`Arc`], and for more bytes than
+    /// [`write_bytes`](Self::write_bytes) accepts.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write), and [`WriteError::NoContent`]. Nothing is written then.
+    ///
+    /// The errors of [`write`](Self::write), and [`WriteError::NoContent`]. After an error, nothing
+    /// is written.
     pub fn write_once(&mut self, bytes: Arc<[u8]>) -> Result<(), WriteError> {
         self.ensure_open()?;
         let content = self.contents.add(bytes, None)?;
@@ -298,7 +304,8 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Returns the index and length of a content, unless it was removed or our side is closed.
+    /// Returns the index and length of a content item. Fails if the item was removed or our side is
+    /// closed.
     #[inline(always)]
     fn find(&self, content: ContentId) -> Result<(u32, u32), WriteError> {
         self.ensure_open()?;
@@ -329,10 +336,10 @@ impl<S> Connection<'_, S> {
         WriteError::Full
     }
 
-    /// Sets the connection's only deadline, replacing an earlier one. The stack calls
-    /// [`Application::on_deadline`](crate::Application::on_deadline) `after` this time, at most
-    /// [`Config::MAX_TIME`](crate::Config::MAX_TIME). There is no call if the deadline is cleared
-    /// or the connection is closed before then.
+    /// Sets the connection's only deadline, replacing an earlier one. When the time `after` has
+    /// passed (at most [`Config::MAX_TIME`](crate::Config::MAX_TIME)), the stack calls
+    /// [`Application::on_deadline`](crate::Application::on_deadline). There is no call if the
+    /// deadline is cleared or the connection is closed earlier.
     pub fn set_deadline(&mut self, deadline: Deadline, after: Duration) {
         if self.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return;
@@ -352,14 +359,15 @@ impl<S> Connection<'_, S> {
         self.housekeeping.alarm = Alarm::Off;
     }
 
-    /// Sets a timer, as [`Connections::set_timer`](crate::Connections::set_timer) does. The timer
-    /// belongs to the application and outlives the connection.
+    /// Starts one of the application's timers: see
+    /// [`Connections::set_timer`](crate::Connections::set_timer). The timer continues to run when
+    /// this connection ends.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
         self.asked.timers.set(timer.number(), self.now + after);
     }
 
     /// Closes our side after all written data: the paper's `tcp_close()`. The peer may continue to
-    /// send until it closes its side too; such data is acknowledged and discarded.
+    /// send until it closes its side too. Its data is then acknowledged and discarded.
     #[inline(always)]
     pub fn close(&mut self) {
         self.tcb.flags |= Flags::CLOSE;
@@ -375,8 +383,8 @@ impl<S> Connection<'_, S> {
 }
 
 impl Housekeeping {
-    /// Sets the application's deadline. Makes `scheduled` later than any `deadline`, so that the
-    /// stack reschedules the timer wheel's entry after the callback.
+    /// Sets the application's deadline. Moves `scheduled` beyond the connection's own `deadline`,
+    /// so that the stack reschedules the timer wheel's entry after the callback.
     fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {
         self.alarm = Alarm::New(after);
         self.due_for = due_for;

@@ -52,8 +52,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles a segment of an existing connection. The fast path covers expected segments without
-    /// options other than timestamps, which are the vast majority.
+    /// Handles a segment of an existing connection. The fast path handles expected segments that
+    /// have no options or only timestamps. Nearly all segments are of this kind.
     #[inline(always)]
     fn handle_known<P: Port>(
         &mut self,
@@ -100,8 +100,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Checks an unexpected segment. Returns the packet and the segment, trimmed to the window, if
-    /// it must be processed. Otherwise the segment has already been answered or dropped.
+    /// Checks an unexpected segment. If the segment must be processed, returns the packet, and the
+    /// segment trimmed to the window. Otherwise the segment has already been answered or dropped.
     #[inline(always)]
     fn admit<P: Port>(
         &mut self,
@@ -192,8 +192,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
-    /// Handles `acked` newly acknowledged bytes. If this completes a stream entry, tells the
-    /// application.
+    /// Handles `acked` newly acknowledged bytes. If a whole stream entry is now acknowledged, calls
+    /// [`report_sent`](Self::report_sent).
     #[inline(always)]
     fn handle_acked<P: Port>(
         &mut self,
@@ -217,7 +217,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         after
     }
 
-    /// Removes acknowledged entries from the stream. Returns whether any was removed.
+    /// Removes acknowledged entries from the stream. Returns whether any entry was removed.
     #[inline(always)]
     fn retire(&mut self, id: u32) -> bool {
         let Some(first) = self.conn(id).retire() else {
@@ -256,7 +256,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Offers in-order data to the application, and returns the number of bytes consumed. If a
-    /// write finds a pool exhausted and another connection gives way, offers the data again.
+    /// write fails because a pool is exhausted, and another connection gives way, offers the data
+    /// again.
     #[inline(always)]
     fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
         let flags = self.records[id as usize].tcb.flags;
@@ -276,7 +277,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Returns whether to offer the unconsumed data again immediately, after `taken` bytes were
-    /// consumed. The reason is a request of the application, or a pool slot that has become free.
+    /// consumed. This is the case if the application has requested it, or if another connection was
+    /// evicted to free a pool slot.
     #[cold]
     fn goes_on<P: Port>(&mut self, port: &mut P, id: u32, taken: usize, now: Moment) -> bool {
         let housekeeping = &self.housekeeping[id as usize];
@@ -360,7 +362,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Gives the application another chance after a write that found no room.
+    /// Calls `on_sent` and offers unconsumed data, after an earlier write found no room.
     #[cold]
     pub(super) fn offer_again<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
@@ -433,10 +435,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles an ICMP error about one of our segments. The only effective error is a smaller path
-    /// MTU, provided that the segment is in flight; all other errors are ignored (RFC 5927). The
-    /// next call of [`handle_timers`](Self::handle_timers) retransmits segments that were too
-    /// large.
+    /// Handles an ICMP error about one of our segments. The only error that has an effect is a
+    /// smaller path MTU, provided that the segment is in flight. All other errors are ignored (RFC
+    /// 5927). The next call of [`handle_timers`](Self::handle_timers) retransmits segments that
+    /// were too large.
     #[cold]
     pub fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) {
         self.now = now;

@@ -93,7 +93,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         };
         let before = std::mem::replace(before, now);
-        // Skip the check if the TCB now belongs to another connection.
+        // If `una` has left the earlier range, the TCB now belongs to another connection, so skip
+        // the check.
         let is_same = now.una.since(before.una) <= before.nxt.since(before.una);
         if state == State::Closed || !is_same || !now.nxt.after(before.nxt) {
             return;

@@ -1,5 +1,5 @@
 //! Eviction: the choice of the connection that gives way when a pool of connections, buffers, lists
-//! or scoreboards runs short. It is the connection with the largest lag (see `Housekeeping`).
+//! or scoreboards runs short. The connection with the largest lag gives way (see `Housekeeping`).
 
 use std::cmp::Reverse;
 
@@ -13,12 +13,14 @@ use crate::connection::{CloseReason, Flags, State};
 use crate::pools::{NONE, Owner, Pool};
 use crate::stack::Application;
 
-/// Number of slots of a pool that one decision examines. The next decision continues after them.
+/// Number of slots of a pool that one decision examines. The next decision continues with the
+/// following slots.
 const SAMPLE: usize = 64;
 /// While other clients ask for slots, one client address may hold 1/`SHARE` of a pool.
 const SHARE: u32 = 8;
-/// Minimum lag of a connection that gives way, in milliseconds. It keeps active connections from
-/// evicting each other, but does not protect an address that holds more than its share.
+/// Minimum lag of a connection that gives way, in milliseconds. This minimum keeps active
+/// connections from evicting each other. It does not protect connections of an address that holds
+/// more than its share.
 const MIN_LACK_MS: u32 = 1_000;
 
 impl Sampler {
@@ -32,11 +34,12 @@ impl Sampler {
     }
 }
 
-/// A reason for a connection to give way. The greatest reason gives way first.
+/// Why a connection may give way. The connection with the greatest reason gives way first, so the
+/// variants are in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
     /// The connection lags. The value is the lag in milliseconds.
-    Lack(u32),
+    Lag(u32),
     /// The client's address holds more than its share. The value is the lag in milliseconds.
     BeyondShare(u32),
     /// Both sides have closed the connection. The value is the lag in milliseconds.
@@ -71,8 +74,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// none of the examined connections may be evicted.
     ///
     /// Connections in TIME-WAIT give way first, then those of an address beyond its share, then the
-    /// one with the largest lag. An asker whose address has reached its share cannot evict
-    /// connections of other addresses, except in TIME-WAIT.
+    /// one with the largest lag. If the asker's own address has reached its share, connections of
+    /// other addresses give way only in TIME-WAIT.
     #[cold]
     fn find_victim(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
         if self.samplers[pool as usize].has_refused(asker, now) {
@@ -97,7 +100,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                     Reason::Closed(_) => true,
                     Reason::BeyondShare(lack) if is_own => lacks_more(lack),
                     Reason::BeyondShare(_) => !is_beyond,
-                    Reason::Lack(lack) => lacks_more(lack) && (is_own || !is_beyond),
+                    Reason::Lag(lack) => lacks_more(lack) && (is_own || !is_beyond),
                 }
         };
         let found = ranked.iter().position(|Reverse(one)| gives_way(one));
@@ -138,7 +141,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Returns the connection that holds a slot of a pool.
+    /// Returns the connection that holds a slot of a pool, or `None` if the slot is free.
     fn holder(&self, pool: Pool, slot: u32) -> Option<u32> {
         match pool {
             Pool::Connections => {
@@ -164,7 +167,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         {
             Reason::BeyondShare(lack)
         } else {
-            Reason::Lack(lack)
+            Reason::Lag(lack)
         }
     }
 
@@ -183,8 +186,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         victim.is_some()
     }
 
-    /// Lends a receive buffer to connection `id`, if necessary by taking that of another
-    /// connection.
+    /// Lends a receive buffer to connection `id`. If no buffer is free, tries to take the buffer of
+    /// another connection.
     pub(super) fn take_buffer<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let owner = self.owner(id);
         if self.conn(id).take_buffer(owner) {
@@ -202,8 +205,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).take_buffer(owner);
     }
 
-    /// Evicts a connection if a write on connection `id` found a pool exhausted. Returns whether
-    /// the application may try the write again.
+    /// Evicts a connection if a write on connection `id` failed because a pool was exhausted.
+    /// Returns whether the application may try the write again.
     #[inline(always)]
     pub(super) fn free_what_was_refused<P: Port>(
         &mut self,
@@ -237,8 +240,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         true
     }
 
-    /// Lends a larger scoreboard to connection `id`, if necessary by taking that of another
-    /// connection.
+    /// Lends a larger scoreboard to connection `id`. If none is free, tries to take the scoreboard
+    /// of another connection.
     #[cold]
     pub(super) fn lend_larger_board(&mut self, id: u32) {
         let owner = self.owner(id);
@@ -257,7 +260,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Evicts connection `id`. A connection in TIME-WAIT or SYN-RECEIVED is silently forgotten; in
+    /// Evicts connection `id`. A connection in TIME-WAIT or SYN-RECEIVED is silently forgotten. In
     /// any other state it is reset.
     fn evict<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         match self.records[id as usize].tcb.state {

@@ -18,7 +18,7 @@ use crate::table::{Keys, Table};
 use crate::wire::TIMESTAMPS_LEN;
 use crate::writes::Writes;
 
-/// Size of the timer wheel per connection, in bytes.
+/// Number of bytes that the timer wheel needs for each connection.
 const TIMER_LEN: usize = 16;
 
 impl<A: Application, C> Stack<A, C> {
@@ -36,8 +36,8 @@ impl<A: Application, C> Stack<A, C> {
 
 impl<A: Application> Stack<A> {
     /// Creates a stack with [`Cubic`](crate::Cubic) congestion control. `capabilities` are those of
-    /// its port. `secret` is the key for the connection table's hash and the initial sequence
-    /// numbers, so it must be random and secret.
+    /// the stack's port. `secret` is the key for the connection table's hash and the initial
+    /// sequence numbers, so it must be random and secret.
     ///
     /// If the system refuses [`reserved_bytes`](Stack::reserved_bytes) of memory, the process
     /// aborts, as for any failed allocation.
@@ -66,11 +66,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         stack
     }
 
-    /// Creates a stack with the congestion control `C`, and an application that `make` returns
-    /// after adding its contents. Otherwise works like [`new`](Stack::new).
+    /// Creates a stack with the congestion control `C`. `make` adds the application's contents and
+    /// returns the application. Otherwise works like [`new`](Stack::new).
     ///
     /// # Errors
-    /// Those of `make`.
+    ///
+    /// Returns the error of `make`.
     pub fn load<E>(
         config: &Config,
         make: impl FnOnce(&mut Contents) -> Result<A, E>,
@@ -156,13 +157,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &self.contents
     }
 
-    /// Returns the contents mutably, to add or remove some.
+    /// Returns the contents mutably, so that the caller can add or remove content items.
     pub fn contents_mut(&mut self) -> &mut Contents {
         &mut self.contents
     }
 
-    /// Returns the application and the contents mutably, so that the application can add contents
-    /// and store their ids.
+    /// Returns the application and the contents mutably, so that the application can add content
+    /// items and store their ids.
     pub fn parts_mut(&mut self) -> (&mut A, &mut Contents) {
         (&mut self.app, &mut self.contents)
     }

@@ -26,6 +26,7 @@ impl Timer {
     /// Returns the timer with this number, counted from 0.
     ///
     /// # Panics
+    ///
     /// If `number` is not below [`COUNT`](Self::COUNT). In a constant this is a compile error.
     pub const fn new(number: usize) -> Self {
         assert!(number < Self::COUNT, "an application has four timers");

@@ -31,6 +31,7 @@ pub struct Timestamps {
 
 impl Timestamps {
     /// Reads timestamps at the start of the options, in the layout that RFC 7323 recommends.
+    /// Returns `None` for any other layout.
     #[inline(always)]
     fn read_aligned(options: &[u8]) -> Option<Self> {
         let option: &[u8; TIMESTAMPS_LEN] = options.first_chunk()?;
@@ -149,15 +150,15 @@ impl Segment {
         })
     }
 
-    /// Returns whether the header contains options that were not read yet.
+    /// Returns whether the header contains options that [`parse`](Self::parse) has not read.
     #[inline(always)]
     pub fn has_more_options(&self) -> bool {
         usize::from(self.data_at) > HEADER_LEN && self.timestamps.is_none()
             || usize::from(self.data_at) > TIMESTAMPED_HEADER_LEN
     }
 
-    /// Returns the sequence numbers that the segment occupies: its data bytes, plus one each for
-    /// SYN and FIN.
+    /// Returns how many sequence numbers the segment occupies: one for each byte of data, one for a
+    /// SYN and one for a FIN.
     #[inline(always)]
     pub fn sequence_len(&self) -> u32 {
         u32::from(self.len)
@@ -166,8 +167,8 @@ impl Segment {
     }
 }
 
-/// The fields of a TCP header that we send, without ports, checksum and options other than
-/// timestamps.
+/// A TCP header to send. The ports, the checksum and all options except timestamps are supplied
+/// separately.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     /// Sequence number of the first byte of data, or of the SYN.
@@ -178,7 +179,7 @@ pub struct Header {
     pub control: Control,
     /// The window field, already scaled.
     pub window: u16,
-    /// The timestamps option to write after the fixed header, if any.
+    /// The timestamps option, which is written after the fixed header.
     pub timestamps: Option<Timestamps>,
 }
 
@@ -201,7 +202,7 @@ impl Header {
     }
 
     /// Returns the header's contribution to the checksum, without the ports. `more` is the length
-    /// of other options, in bytes; the caller adds their sum.
+    /// in bytes of all options except timestamps. The caller adds the sum of those options.
     #[inline(always)]
     pub fn sum(&self, more: usize) -> Sum {
         let sum = Sum::ZERO
@@ -219,9 +220,10 @@ impl Header {
     }
 
     /// Writes the header to the start of `segment`. `more` is the length in bytes of the options
-    /// that follow.
+    /// that the caller writes after the header.
     ///
     /// # Panics
+    ///
     /// If `segment` is shorter than the header.
     #[inline(always)]
     pub fn write(

@@ -14,11 +14,12 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// Maximum window shift; larger values are treated as this one (RFC 7323, section 2.3).
+/// Maximum shift count in the window scale option. Larger values are treated as 14 (RFC 7323,
+/// section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
 /// Maximum number of SACK blocks in one header (RFC 2018, section 3).
 pub const MAX_SACK_BLOCKS: usize = 4;
-/// Maximum length of the options in one header, in bytes.
+/// Maximum length of the options in one header, in bytes. The whole header has at most 60 bytes.
 const MAX_OPTIONS_LEN: usize = 40;
 
 /// A SACK block: a range of received data, from its first sequence number to the one after its
@@ -34,7 +35,7 @@ pub struct Options {
     pub window_scale: Option<u8>,
     /// In a SYN: whether the sender accepts selective acknowledgements.
     pub sack_permitted: bool,
-    /// The timestamps option, at any position.
+    /// The timestamps option, at any position in the header.
     pub timestamps: Option<Timestamps>,
     /// SACK blocks: ranges received out of order, and duplicates (RFC 2883).
     pub sack: ArrayVec<Block, MAX_SACK_BLOCKS>,
@@ -109,7 +110,7 @@ impl Written {
         Self(bytes)
     }
 
-    /// Encodes the SACK option with as many blocks as fit, from the first on. `timestamps` tells
+    /// Encodes the SACK option with the first of `blocks`, as many as fit. `timestamps` tells
     /// whether the header also carries timestamps.
     pub fn sack(blocks: &[Block], timestamps: bool) -> Self {
         let mut bytes = ArrayVec::new();

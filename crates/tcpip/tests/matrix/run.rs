@@ -297,6 +297,7 @@ pub(crate) enum Sends {
 /// Runs a cell with a seed. If `trace` is given, writes a trace to files of that name.
 ///
 /// # Panics
+///
 /// The server or the client breaks a rule that holds on every path.
 pub(crate) fn run(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Outcome {
     match cell.control {

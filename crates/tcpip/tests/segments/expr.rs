@@ -65,6 +65,7 @@ impl Expr {
     /// Parses a sum.
     ///
     /// # Errors
+    ///
     /// The text is not a sum of numbers and known names.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text} is not a number");

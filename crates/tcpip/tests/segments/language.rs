@@ -231,6 +231,7 @@ impl Template {
     /// Returns the segment without options and data, and the length of its data.
     ///
     /// # Errors
+    ///
     /// The start, the length and the end contradict each other.
     pub(crate) fn value(&self, symbols: &Symbols) -> Result<(Segment, u32), String> {
         let number = |expr: &Expr| expr.value(symbols);
@@ -254,6 +255,7 @@ impl Template {
 /// Reads a file of cases.
 ///
 /// # Errors
+///
 /// The first mistake, with its file and line.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, String> {
     let mut cases: Vec<Case> = Vec::new();

@@ -39,6 +39,7 @@ const MOST_TURNS: u32 = 10_000;
 /// Runs a case in all its forms.
 ///
 /// # Errors
+///
 /// The first form in which the case fails: the line, the expected and the actual result, and the
 /// whole exchange.
 pub(crate) fn run(case: &Case) -> Result<(), String> {

@@ -27,6 +27,7 @@ impl Switches {
 /// Sets the setting `name` to `value`.
 ///
 /// # Errors
+///
 /// The name is unknown, or the value is invalid.
 pub(crate) fn set(
     config: &mut Config,

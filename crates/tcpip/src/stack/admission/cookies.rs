@@ -9,8 +9,8 @@
 //! | 24 to 26 | the class of the peer's MSS, rounded down |
 //! | 0 to 23 | a keyed hash (SipHash-2-4) of addresses, ports, the peer's initial sequence number, the period, the class and the terms |
 //!
-//! A keyed hash of the connection is added to the cookie. It hides the fields, but lets the
-//! sequence numbers of the same addresses and ports grow over time. Two periods and eight MSS
+//! A keyed hash of addresses and ports is added to the cookie. This hash hides the fields, but lets
+//! the sequence numbers of the same addresses and ports grow over time. Two periods and eight MSS
 //! classes are valid at any time. So a blind attacker who guesses a 32-bit number succeeds once in
 //! 2^28 attempts.
 //!
@@ -38,7 +38,7 @@ const PERIODS: u32 = 1 << (u32::BITS - PERIOD_AT);
 const MAC: u32 = (1 << CLASS_AT) - 1;
 
 /// Values to which a peer's MSS is rounded down, in addition to our own MSS. The larger values are
-/// common for Ethernet over IPv4 and IPv6, and for tunnels.
+/// common on Ethernet (with IPv4 or IPv6) and in tunnels.
 const MSS_CLASSES: [u16; CLASSES as usize - 1] = [MIN_MSS, 536, 1220, 1360, 1400, 1440, 1460];
 /// The MSS class of peers that accept segments as large as our own MSS.
 const OWN_CLASS: u32 = CLASSES - 1;
@@ -46,16 +46,16 @@ const OWN_CLASS: u32 = CLASSES - 1;
 /// Number of timestamp bits that hold the terms.
 const TERMS_BITS: u32 = 6;
 const TERMS: u32 = (1 << TERMS_BITS) - 1;
-/// Value of the window scale bits without window scaling.
+/// Value of the window scale bits if window scaling is not used.
 const NO_SCALE: u32 = 0x0f;
 const TERM_SACK: u32 = 1 << 4;
 const TERM_ECN: u32 = 1 << 5;
-/// Bit that is hashed with the terms if timestamps are used, so that a cookie for timestamps is
-/// invalid without them.
+/// Bit that is hashed with the terms if timestamps are used. A cookie sent with timestamps is thus
+/// invalid in a segment without timestamps.
 const TERM_TIMESTAMPS: u32 = 1 << TERMS_BITS;
 
-/// The terms of a connection opened by a cookie: the negotiated options. Empty without timestamps,
-/// because then there is no place to store them.
+/// The terms of a connection opened by a cookie: the negotiated options. The terms are stored in
+/// our timestamp, so they are empty if timestamps are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 struct Terms(Negotiated);
 
@@ -69,7 +69,8 @@ impl Terms {
         }
     }
 
-    /// Returns the terms in an echoed timestamp, if there is one.
+    /// Returns the terms stored in the timestamp that the peer echoes. Without timestamps the terms
+    /// are empty.
     fn of_echo(timestamps: Option<Timestamps>) -> Self {
         let Some(Timestamps { echo, .. }) = timestamps else {
             return Self::default();
@@ -181,7 +182,8 @@ impl Bearer<'_> {
     }
 }
 
-/// Returns the MSS in the cookie `isn` of a peer without timestamps, or `None` if it is invalid.
+/// Returns the MSS in the cookie `isn` of a peer without timestamps, or `None` if the cookie is
+/// invalid.
 #[cfg(test)]
 pub(in crate::stack) fn mss_of_cookie<A: Application, C>(
     stack: &Stack<A, C>,

@@ -16,7 +16,7 @@ use crate::stack::Application;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Handles a segment without a connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
+    /// Handles a segment that belongs to no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
     #[inline(never)]
     pub(in crate::stack) fn handle_unknown<P: Port>(
         &mut self,
@@ -88,7 +88,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles a SYN in LISTEN. `isn` is our initial sequence number if the caller prescribes one.
+    /// Handles a SYN that opens a new connection. `isn` is our initial sequence number if the
+    /// caller prescribes one.
     fn open<P: Port>(
         &mut self,
         port: &mut P,
@@ -129,9 +130,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Handles a SYN that reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1). If the
-    /// half-open limit is reached, a cookie is needed, whose sequence number cannot be prescribed.
-    /// It is sent only to a peer that recognizes old segments by their timestamps. In all other
-    /// cases the SYN is dropped, and the old connection stays.
+    /// half-open limit is reached, the answer must be a cookie, and the stack cannot choose its
+    /// sequence number. So a cookie is sent only if both connections use timestamps, by which the
+    /// peer recognizes old segments. Otherwise the SYN is dropped, and the old connection stays.
     pub(in crate::stack) fn reopen<P: Port>(
         &mut self,
         port: &mut P,
@@ -178,8 +179,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns whether the newly established connection `id` from `peer` may stay. Checks the limit
     /// per address, then asks the application.
     fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
-        // An address can have many half-open connections, which are not counted, so check its limit
-        // only now.
+        // Half-open connections do not count towards the limit per address. So the address may have
+        // reached its limit since the SYN.
         let too_many = self.has_too_many(peer);
         self.count_in(id);
         if too_many {

@@ -57,8 +57,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Checks a segment for a valid cookie. If there is one, opens a connection and processes the
-    /// segment as the final ACK of its handshake. Otherwise returns the packet.
+    /// Checks a segment for a valid cookie. If the cookie is valid, opens a connection and
+    /// processes the segment as the final ACK of its handshake. Otherwise returns the packet.
     #[inline(never)]
     pub(in crate::stack::admission) fn redeem<P: Port>(
         &mut self,
