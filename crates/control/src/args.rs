@@ -15,7 +15,8 @@ use crate::rights::{Sandbox, UserSpec};
 /// Maximum number of workers per process: one for each queue that can be served.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
-/// Default of `--flush-interval-us`, in microseconds: the paper's δt.
+/// Default of `--flush-interval-us`, in microseconds. It is called δt in the paper that this design
+/// follows (SIGCOMM 2014).
 const FLUSH_INTERVAL_US: u32 = 80;
 /// Default of `--batch`: the number of frames handled between two readings of the clock.
 const BATCH: u16 = 64;
@@ -68,8 +69,8 @@ pub struct ServeArgs {
     #[arg(long, value_enum, default_value_t = WaitArg::Block)]
     pub wait: WaitArg,
 
-    /// Maximum time between two flushes of the TX ring while packets keep arriving, in microseconds
-    /// (δt of the paper).
+    /// Maximum time between two flushes of the TX ring while packets keep arriving, in
+    /// microseconds.
     #[arg(long = "flush-interval-us", value_name = "MICROSECONDS", default_value_t = FLUSH_INTERVAL_US,
           value_parser = number::<u32>(0..=5_000))]
     pub flush_interval_us: u32,
@@ -178,8 +179,8 @@ impl ServeArgs {
         }
     }
 
-    /// Returns the interface configuration for `program`, whose packets for `services` are steered
-    /// to the server.
+    /// Returns the interface configuration for `program`. Packets for `services` are steered to the
+    /// server.
     pub(crate) fn interface(
         &self,
         program: &'static str,
@@ -268,8 +269,8 @@ pub fn network_args(name: &'static str) -> ServeArgs {
     cli.network
 }
 
-/// Sets the usage of a command that has only options. An error would otherwise list the given
-/// options there, as if they were required.
+/// Sets the usage of a command that has only options. Otherwise, the usage line of an error message
+/// would list the given options as if they were required.
 pub(crate) fn with_usage(command: Command) -> Command {
     let usage = format!("{} [OPTIONS]", command.get_name());
     command.override_usage(usage)

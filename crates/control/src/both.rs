@@ -20,7 +20,7 @@ use crate::program::{
 use crate::run::serve;
 
 /// Combines two programs into one program, which is named `N`. Both serve the same addresses, each
-/// on its own ports. Each may itself be a `Both`, to combine more than two.
+/// on its own ports. To combine more than two programs, use a `Both` as one of them.
 ///
 /// `--port` sets the port of the first program. The second program serves its default port, unless
 /// [`with_second_port`](Self::with_second_port) or the option `--NAME-port` sets another. In this
@@ -61,7 +61,7 @@ pub struct Both<N, A, B> {
     first: A,
     second: B,
     second_port: u16,
-    /// The option that sets the second port, for messages.
+    /// The option that sets the second port. Messages about the port name this option.
     second_option: String,
     name: PhantomData<fn() -> N>,
 }
@@ -111,8 +111,8 @@ impl<N: Named, A: Program, B: Program> Both<N, A, B> {
     /// Serves until Ctrl-C. The command line has the options of [`ServeArgs`], and `--NAME-port` for
     /// the second program's port, where `NAME` is that program's name.
     ///
-    /// A program that loads files calls [`serve`](crate::serve()) instead, and loads them in its
-    /// `load`.
+    /// A program that loads files calls [`serve`](crate::serve()) instead, and loads the files in
+    /// the function `load` that it passes.
     pub fn serve(self) -> ExitCode {
         let matches = self.command().get_matches();
         let args = ServeArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

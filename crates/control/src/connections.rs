@@ -82,7 +82,8 @@ pub fn check_reserved(config: &Config, bytes: usize) -> Result<(), StartError> {
     })
 }
 
-/// Maximum time in seconds. The stack would shorten a longer time to this maximum.
+/// Maximum value of a timeout option, in seconds. The stack would shorten a longer time to this
+/// maximum.
 const MAX_SECONDS: u32 = Config::MAX_TIME.as_secs() as u32;
 
 impl ConnectionArgs {
@@ -211,7 +212,7 @@ mod tests {
             ..Config::default()
         };
         check_reserved(&config, 1 << 20).unwrap();
-        // More bytes than any address space has.
+        // No address space has 2^60 bytes.
         let error = check_reserved(&config, 1 << 60).unwrap_err().to_string();
         let start = "--max-connections 9 needs 1152.9 PB of memory for each worker";
         assert!(error.starts_with(start), "{error}");

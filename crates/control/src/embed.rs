@@ -65,13 +65,13 @@ pub use server::{Server, Starting};
 ///
 /// # The end
 /// A server stops after a call of [`Handle::stop`], after an error, or when its future is dropped.
-/// The workers notice this within 100 ms. They then close their connections, which takes at most a
-/// second, as after SIGTERM. The future completes when the device is detached and everything
+/// The workers notice the stop within 100 ms. They then close their connections, which takes at
+/// most a second, as after SIGTERM. The future completes when the device is detached and everything
 /// created for the server is removed. Dropping the future does not wait for this cleanup.
 ///
-/// There is no helper process. If the process is killed, the kernel immediately removes the
-/// steering program, reserved ports and TAP devices. The veth pair of device `auto` is removed a
-/// moment later. The server changes nothing else on an existing interface.
+/// An embedded server has no helper process. If the process is killed, the kernel immediately
+/// removes the steering program, reserved ports and TAP devices. The veth pair of device `auto` is
+/// removed a moment later. The server changes nothing else on an existing interface.
 ///
 /// # Errors
 /// The futures return an [`Error`] if the server cannot start, or if it ends without a request to

@@ -137,7 +137,7 @@ impl Error {
         }
     }
 
-    /// Returns a function that makes [`Error::System`] for this operation.
+    /// Returns a function that makes [`Error::System`] for the operation `what`.
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { what, source }
     }

@@ -15,8 +15,9 @@
 //!   end ── close the socket ──────────▶ detaches, removes, ends
 //! ```
 //!
-//! No matter how the server ends, its end of the socket closes, which tells the helper. If the
-//! helper ends for any reason, the lifeline closes, and the server ends too.
+//! When the server ends for any reason, its end of the socket closes, and the helper cleans up.
+//! When the helper ends for any reason, a second socket closes, the lifeline, and the server ends
+//! too.
 
 mod message;
 mod process;
@@ -62,7 +63,7 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Starts the helper process, which knows `args`.
+    /// Starts the helper process, which gets a copy of `args`.
     ///
     /// # Errors
     /// If this process already has other threads, or if the system refuses another process.
@@ -137,8 +138,8 @@ impl Life {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // An error means that the helper has already ended. The helper's end of the socket may
-        // still hold an unread answer, which must be discarded.
+        // An error means that the helper has already ended. Otherwise, this waits until the helper
+        // closes its end of the socket. An unread answer may still arrive, and is discarded.
         if shutdown(&self.socket, Shutdown::Write).is_ok() {
             message::drain(self.socket.as_fd());
         }
@@ -176,7 +177,7 @@ fn assist(
     while let Some(request) = message::receive(socket).map_err(failed)? {
         let Request::Open { services } = request;
         if opened.is_some() {
-            // Only a compromised server sends a second request.
+            // Only a compromised server sends a second request, so the helper stops here.
             break;
         }
         let interface = Interface::open(&args.interface(program, services));

@@ -152,7 +152,7 @@ impl<'a, P: Program> Launch<'a, P> {
     }
 }
 
-/// Returns the services of `program` when it is asked to serve `port`.
+/// Returns the services of `program` on `port`, or on its default port if `port` is `None`.
 ///
 /// # Errors
 /// [`Error::PortZero`] and [`Error::PortTwice`].

@@ -1,5 +1,5 @@
-//! Whole servers around an application: command line, workers, sandbox, signals, log,
-//! live counters, start block and summary.
+//! Complete servers around an application: command line, workers, sandbox, signals, log, live
+//! counters, start block and summary.
 //!
 //! ```no_run
 //! use tcpip::{Application, Connection};
@@ -76,8 +76,8 @@
 //! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | the rights as started; on device `auto` the server's private network namespace, without this host's network |
 //! | [`embed()`] | any place, at any time; a runtime's tasks work as well | unchanged |
 //!
-//! These threads end with the process, or when their channel is closed. This happens when the
-//! workers have ended, because the [`Program`], which holds the sending end, is then dropped.
+//! These threads end with the process, or when their channel is closed. The [`Program`] holds the
+//! sending end of the channel, and is dropped when the workers have ended.
 
 pub mod args;
 mod both;

@@ -17,9 +17,9 @@ pub struct WorkerSnapshot {
 }
 
 impl WorkerSnapshot {
-    /// Time since the worker published this snapshot: less than 250 ms while the worker serves and
-    /// is not denied its core. `None` until the worker is ready to serve, when all counts are still
-    /// 0.
+    /// Time since the worker published this snapshot. It is less than 250 ms while the worker
+    /// serves and gets its CPU time. `None` until the worker is ready to serve, when all counts are
+    /// still 0.
     pub fn age(&self) -> Option<Duration> {
         self.published.map(|at| at.elapsed())
     }
@@ -49,19 +49,19 @@ impl WorkerSnapshot {
     }
 }
 
-/// Counts of all workers. Each worker publishes its part at a different time.
+/// Counts of all workers. Each worker publishes its counts at a different time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     workers: Vec<WorkerSnapshot>,
 }
 
 impl Snapshot {
-    /// The part of each worker, ordered by worker number.
+    /// The snapshot of each worker, ordered by worker number.
     pub fn workers(&self) -> &[WorkerSnapshot] {
         &self.workers
     }
 
-    /// Age of the oldest part, or `None` until all workers are ready.
+    /// Age of the oldest worker's snapshot, or `None` until all workers are ready.
     pub fn age(&self) -> Option<Duration> {
         let ages = self.workers.iter().map(WorkerSnapshot::age);
         ages.collect::<Option<Vec<_>>>()?.into_iter().max()

@@ -9,8 +9,8 @@ use crate::args::number;
 use crate::named::Named;
 
 /// The option `--NAME-port`, with the name and the default port of `T`. Use it with
-/// `#[command(flatten)]` beside [`ServeArgs`](crate::ServeArgs). `--port` sets the port of the
-/// first program, and each other program needs an option of this kind.
+/// `#[command(flatten)]` together with [`ServeArgs`](crate::ServeArgs). `--port` sets the port of
+/// the first program, and each other program needs an option of this kind.
 ///
 /// `T` is the application or service, or a type of your own with another name.
 ///
@@ -79,7 +79,7 @@ fn option(name: &str) -> String {
     format!("{name}-port")
 }
 
-/// Returns the option `--NAME-port` of the program with this name, as it is written.
+/// Returns the option `--NAME-port` of the program with this name, as written on the command line.
 pub(crate) fn long_option(name: &str) -> String {
     format!("--{}", option(name))
 }

@@ -15,7 +15,7 @@ pub use crate::tally::{Count, Tally};
 /// Why content could not be loaded or a worker could not be prepared: a message for the operator.
 pub type StartError = Box<dyn Error + Send + Sync>;
 
-/// A server whose content is loaded, and which workers can serve on their ports.
+/// A server program whose content is loaded. Workers serve it on their ports.
 ///
 /// # Calling contract
 /// Each worker thread calls [`memory`](Program::memory), opens its port with that memory, and
@@ -41,8 +41,8 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// does not call [`read_paths`](Program::read_paths) and [`files`](Program::files). The control
 /// thread keeps its rights, and the workers give up theirs.
 pub trait Program: Sync {
-    /// The program's name, as in `sandstorm`, at most 12 bytes long. Worker threads are named after
-    /// it.
+    /// The program's name, such as `sandstorm`. It has at most 12 bytes, because worker threads are
+    /// named after it.
     const NAME: &'static str;
 
     /// The program's version.
@@ -51,16 +51,16 @@ pub trait Program: Sync {
     /// The port that is served without `--port`.
     const DEFAULT_PORT: u16;
 
-    /// The implementation of TCP, UDP or both on one network port.
+    /// The worker's implementation of TCP, UDP or both, on a port of type `P`.
     type Transports<P: Port>: Transports<P>;
 
-    /// Returns the services whose packets must be steered to the rings, if the program serves
-    /// `port`. Called before rights are given up.
+    /// Returns the services that the program offers when it serves `port`. Their packets are
+    /// steered to the rings. Called before rights are given up.
     fn services(&self, port: u16) -> Vec<(Transport, u16)>;
 
-    /// Returns the same services, with the program that has each of them and the option that sets
-    /// its port. Messages about ports name both. Only a program of several programs implements this.
-    /// Called before rights are given up.
+    /// Returns the same services as [`services`](Self::services), grouped by program. Messages
+    /// about ports name the program and the option that sets its port. Only a program that combines
+    /// several programs implements this method. Called before rights are given up.
     fn port_owners(&self, port: u16) -> Vec<PortOwner> {
         vec![PortOwner {
             program: Self::NAME,
@@ -149,7 +149,7 @@ pub struct PortOwner {
     pub services: Vec<(Transport, u16)>,
 }
 
-/// The facts that a worker knows when it is made.
+/// What a worker knows when it is created.
 #[derive(Clone, Debug)]
 pub struct WorkerContext {
     /// Number of this worker, from 0.
@@ -160,7 +160,7 @@ pub struct WorkerContext {
     pub mac: [u8; 6],
     /// The served addresses, with the prefixes of their networks.
     pub addresses: Vec<AddressPrefix>,
-    /// VLANs whose frames are served, besides untagged frames.
+    /// VLANs whose frames are served, in addition to untagged frames.
     pub vlans: Vec<u16>,
     /// Whether the addresses are the server's own. The server then answers ARP, NDP and echo;
     /// otherwise the kernel does.
@@ -169,9 +169,10 @@ pub struct WorkerContext {
     pub mtu: usize,
     /// The served port.
     pub port: u16,
-    /// The secret of this worker.
+    /// The random keys of this worker.
     pub secret: Secret,
-    /// Wakes the worker when a message arrives in a [mailbox](Bell::mailbox) of this bell.
+    /// The bell that wakes this worker when a message arrives in one of the bell's
+    /// [mailboxes](Bell::mailbox).
     pub bell: Bell,
 }
 
@@ -255,15 +256,15 @@ impl Listening {
         Self { addresses, port }
     }
 
-    /// Returns the command that `with` forms from the first address and the port, as a result for
-    /// [`Program::try_commands`]. Returns no command if there is no address.
+    /// Returns the command that `with` forms from the first address and the port, or no command if
+    /// there is no address. [`Program::try_commands`] can return this list.
     pub fn command(&self, with: impl FnOnce(&IpAddr, u16) -> String) -> Vec<String> {
         let command = self.addresses.first().map(|first| with(first, self.port));
         command.into_iter().collect()
     }
 
-    /// Returns the first address in the form used in URLs. Appends the port, unless it is
-    /// `default_port`.
+    /// Returns the first address in the form used in URLs, or `None` if there is no address.
+    /// Appends the port, unless it is `default_port`.
     pub fn authority(&self, default_port: u16) -> Option<String> {
         let host = match self.addresses.first()? {
             IpAddr::V4(v4) => v4.to_string(),

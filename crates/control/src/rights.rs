@@ -147,7 +147,7 @@ impl GivenUp {
 }
 
 impl Rights {
-    /// Returns a value for tests, with which threads keep their user and get no sandbox.
+    /// Returns a value for tests. A thread that uses it keeps its user and gets no sandbox.
     #[cfg(test)]
     pub(crate) fn of_who_started() -> &'static Self {
         static RIGHTS: std::sync::LazyLock<Rights> = std::sync::LazyLock::new(|| Rights {
@@ -174,7 +174,8 @@ impl Rights {
         let keep = self.table.keeps(kind);
         let mut missing = Vec::new();
         set_keep_capabilities(!keep.is_empty()).map_err(failed)?;
-        // This needs CAP_SETPCAP, so it comes before capabilities are given up.
+        // Emptying the bounding set needs CAP_SETPCAP, so it comes before capabilities are given
+        // up.
         if let Err(errno) = capabilities::empty_bounding_set() {
             missing.push(format!(
                 "an empty bounding set ({}; it needs CAP_SETPCAP)",
@@ -186,7 +187,7 @@ impl Rights {
         if let Some(files) = Unreadable::among(self.table.to_read_again(kind)) {
             tracing::warn!("{}", files.warning(&user));
         }
-        // This comes last, because it ends the system calls that the steps above need.
+        // The sandbox comes last, because it forbids system calls that the steps above need.
         if let Some(walls) = &self.walls {
             walls[kind as usize].raise(&mut missing);
         }
@@ -237,8 +238,7 @@ impl Rights {
         given_up.lines(sandbox)
     }
 
-    /// Returns the same lines for an embedded server, of which only the workers have given up their
-    /// rights.
+    /// Like `lines`, but for an embedded server, where only the workers have given up their rights.
     pub(crate) fn lines_of_workers(&self, given_up: GivenUp) -> Vec<(&'static str, String)> {
         let sandbox = match &self.walls {
             None => "off by option; no worker has a capability".to_owned(),
@@ -252,8 +252,8 @@ impl Rights {
     }
 }
 
-/// If `RUST_BACKTRACE` enables backtraces, makes the standard library load the program's symbols. A
-/// thread in the sandbox could not open their file later.
+/// If `RUST_BACKTRACE` enables backtraces, makes the standard library load the program's symbols.
+/// Later, a thread in the sandbox could not open the file that contains them.
 fn keep_symbols() {
     drop(Backtrace::capture().to_string());
 }

@@ -303,8 +303,8 @@ fn forbidden_calls_fail_or_end_the_process() {
         for kind in ["worker", "control", "helper"] {
             let confined = attempt(kind, name);
             if name == "open" {
-                // Opening for reading only fails, because the C library tries it in normal
-                // operation.
+                // Opening for reading fails without killing the process, because the C library
+                // tries it in normal operation.
                 assert_eq!(confined.code(), Some(REFUSED), "in {kind}: {confined}");
                 continue;
             }

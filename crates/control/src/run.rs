@@ -27,20 +27,20 @@ use crate::workers::{Event, Workers};
 /// or until a worker fails. It prints the start block when all workers are ready, and the summary
 /// at the end, also after an error.
 ///
-/// A second SIGINT or SIGTERM ends the process at once, if it comes at least a second after the
-/// first. An error is printed as one message. It leads to exit status 2 if the command line is
-/// wrong, and otherwise to 1. Nothing that the server made stays on the interface.
+/// A second SIGINT or SIGTERM ends the process immediately, if it comes at least a second after the
+/// first. An error is printed as one message. The exit status is 2 if the command line is wrong,
+/// and 1 after any other error. Nothing that the server made stays on the interface.
 ///
 /// `load` runs with the rights of the user who started the server. It may also start further
-/// threads. Rights are given up before the first packet. [`Program`] says for each hook when it
-/// runs, and the [crate](crate#what-a-callback-may-do-in-the-sandbox) what it may do.
+/// threads. Rights are given up before the first packet. [`Program`] says when each hook runs, and
+/// the [crate documentation](crate#what-a-callback-may-do-in-the-sandbox) says what a hook may do.
 ///
 /// This function takes over the whole process: it forks a helper process, catches signals, and uses
 /// standard output and the log. [`embed`](crate::embed()) does none of these.
 ///
 /// A panic of a worker stops the other workers and counts as an error. The summary then has the
-/// counts that this worker published last, at most 100 ms before. With `panic = "abort"` in the
-/// profile, a panic ends the process by SIGABRT instead, without a summary.
+/// counts that this worker published last, at most 100 ms before the panic. With `panic = "abort"`
+/// in the profile, a panic ends the process by SIGABRT instead, without a summary.
 pub fn serve<P: Program, E: Display>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
@@ -79,7 +79,7 @@ fn load_and_run<P: Program, E: Display>(
         let plan = Plan::new(args, P::NAME)?;
         // The fork must come before any thread is started and any content is loaded.
         let helper = Helper::start(args, P::NAME, &plan)?;
-        // Loading may take minutes. Meanwhile, SIGINT still ends the process, but SIGHUP is
+        // Loading may take minutes. During this time, SIGINT still ends the process, but SIGHUP is
         // ignored.
         let (runtime, harmless) = signals::catch_harmless().map_err(Error::system(WATCHING))?;
         let start = Start {

@@ -16,7 +16,7 @@ impl Secret {
     /// Creates a new random secret.
     ///
     /// # Errors
-    /// If the system returns no random bytes, or one of the words is 0.
+    /// If the system returns no random bytes, or only zeros for one of the four words.
     pub fn random() -> io::Result<Self> {
         let mut words = [0; 4];
         for word in &mut words {

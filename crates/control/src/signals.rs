@@ -10,8 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// terminals often send two signals together.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Signals that must not kill the process, as they would by default. SIGPIPE needs no handler,
-/// because every Rust program ignores it.
+/// Signals that would kill the process by default, but must not. SIGPIPE needs no handler, because
+/// every Rust program ignores it.
 pub(crate) struct Harmless {
     hangup: Signal,
     user1: Signal,

@@ -16,9 +16,9 @@ use crate::udp::Udp;
 /// [`ConnectionArgs`](crate::ConnectionArgs). It has the defaults of [`Config`](tcpip::Config).
 ///
 /// `make` is called for each worker, before rights are given up. It may [open a
-/// mailbox](NewWorker::open_mailbox) and add contents, which are prepared before the first client
-/// connects. Callbacks may add further contents later. [`Tcp`] offers more settings. A program with
-/// its own options passes a [`Tcp`] to [`serve`](crate::serve).
+/// mailbox](NewWorker::open_mailbox) and add content items, which are prepared before the first
+/// client connects. Callbacks may add further content items later. [`Tcp`] offers more settings. A
+/// program with its own options passes a [`Tcp`] to [`serve`](crate::serve).
 ///
 /// ```no_run
 /// use tcpip::{Application, Connection};

@@ -67,7 +67,7 @@ impl Tally {
     }
 
     /// Adds `count` to an event, such as `requests`, or to things that exist now, such as
-    /// `connections open`. The summary shows them even if there are none.
+    /// `connections open`. The summary shows the count even if it is 0.
     pub fn event(&mut self, name: &'static str, count: u64) {
         add(&mut self.events, self.program, name, count);
     }
@@ -78,8 +78,9 @@ impl Tally {
         add(&mut self.drops, self.program, reason, count);
     }
 
-    /// Labels all counts that `count` adds with the program's name. [`Both`](crate::Both) does so
-    /// for each of its programs. With nested labels, the innermost one applies.
+    /// Labels all counts that the function `count` adds with the program's name.
+    /// [`Both`](crate::Both) calls this method for each of its programs. With nested labels, the
+    /// innermost one applies.
     pub fn for_program(&mut self, program: &'static str, count: impl FnOnce(&mut Self)) {
         let outer = self.program.replace(program);
         count(self);

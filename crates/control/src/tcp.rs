@@ -34,7 +34,7 @@ where
     F: Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
 {
     /// Creates the program. `make` creates the application of each worker, before rights are given
-    /// up. Contents that `make` adds are prepared before the first client connects.
+    /// up. Content items that `make` adds are prepared before the first client connects.
     pub fn new(make: F) -> Self {
         Self {
             make,
@@ -44,14 +44,14 @@ where
         }
     }
 
-    /// Sets the TCP configuration. Its ports are ignored.
+    /// Sets the TCP configuration. Its ports are ignored, because the command line sets the port.
     #[must_use]
     pub fn with_config(self, config: Config) -> Self {
         Self { config, ..self }
     }
 
-    /// Sets the function that returns the command in the start block's line `try`, from one of the
-    /// server's addresses and the port.
+    /// Sets the function that makes the command in the start block's line `try`. The function gets
+    /// one of the server's addresses and the port.
     #[must_use]
     pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
         Self {

@@ -38,8 +38,8 @@ where
         }
     }
 
-    /// Sets the function that returns the command in the start block's line `try`, from one of the
-    /// server's addresses and the port.
+    /// Sets the function that makes the command in the start block's line `try`. The function gets
+    /// one of the server's addresses and the port.
     #[must_use]
     pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
         Self {

@@ -54,7 +54,7 @@ impl Ready {
 pub(crate) struct Ended {
     pub(crate) counters: PortCounters,
     pub(crate) tally: Tally,
-    /// Counts of the faults in received and in sent frames, if `--fault` was given.
+    /// Counts of injected faults in received and in sent frames, if `--fault` was given.
     pub(crate) faults: Option<(FaultCounters, FaultCounters)>,
     /// The result of the capture, if `--pcap` was given.
     pub(crate) capture: Option<PcapSummary>,
@@ -101,7 +101,7 @@ impl<P: Program> Worker<'_, P> {
     }
 }
 
-/// What a worker still needs after its port has been opened, apart from the port.
+/// What a worker needs, apart from its port, after the port has been opened.
 struct Stage<'a, P> {
     program: &'a P,
     interface: &'a str,
@@ -128,7 +128,7 @@ impl<P: Program> Stage<'_, P> {
         }
         if self.fault.is_some() {
             // Faults act on single frames, so super-segments are off. The line `faults` in the
-            // start block says so.
+            // start block says so, so the line `segmentation` is removed.
             self.summary.retain(|(name, _)| *name != "segmentation");
         }
         let faulty = Fault::new(port, self.fault.as_ref());
@@ -151,8 +151,8 @@ impl<P: Program> Stage<'_, P> {
             .map_err(Error::Start)?;
         let host = self.context.host(&port.capabilities());
         let bell = self.context.bell.clone();
-        // Calibrating the first clock of a process takes some milliseconds, so this comes before
-        // the worker is ready.
+        // Calibrating the first clock of a process takes some milliseconds, so the clock is created
+        // before the worker is ready.
         let clock = TscClock::new();
         let given_up = self.rights.give_up(Kind::Worker)?;
         let prepared = self.program.prepared(&transports);

@@ -68,12 +68,13 @@ impl<P: Program> Owner<P> {
         (owner, starting)
     }
 
-    /// Runs the server from start to end. The future for the end completes after the interface is
-    /// closed.
+    /// Runs the server from start to end. The future of the running [`Server`] completes after the
+    /// interface is closed.
     pub(super) fn run(self) {
         let Self { started, .. } = self;
         let (end, ended) = oneshot::channel();
-        // Sending fails if the future was dropped.
+        // The caller may have dropped its future. Sending to it then fails, and the error is
+        // ignored.
         let mut futures = Some((started, ended));
         let outcome = serve(
             &self.args,

@@ -21,7 +21,7 @@ use crate::program::{StartError, Tally, WorkerContext};
 
 /// Maximum time to wait for a server, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The served port. The test program sends no answers.
+/// The served port. The test program counts the frames that it receives, and sends no answers.
 const PORT: u16 = 7;
 
 /// How the test program fails.

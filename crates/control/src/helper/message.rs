@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 /// Maximum number of descriptors in one message. The kernel allows 253.
 const MOST_DESCRIPTORS: usize = 64;
 /// Maximum size of one message in bytes. A start block with a few hundred addresses needs only a
-/// tenth of this.
+/// tenth of this size.
 const MOST_BYTES: usize = 128 << 10;
 
 /// Sends `message` as text, without descriptors.
@@ -64,7 +64,8 @@ pub(super) fn drain(socket: BorrowedFd<'_>) {
     loop {
         match receive_with(socket, &mut [0], &mut Vec::new()) {
             Ok(0) => return,
-            // Descriptors beyond the process's limit are lost, which does not matter here.
+            // The kernel drops descriptors above the process's limit (EMFILE). All of them are
+            // discarded here, so that does not matter.
             Err(error) if error.raw_os_error() != Some(libc::EMFILE) => return,
             _ => {}
         }
@@ -105,7 +106,7 @@ fn receive_with(
             descriptors.extend(come);
         }
     }
-    // The kernel has closed descriptors beyond the process's limit, so they cannot be received
+    // The kernel has closed descriptors above the process's limit, so they cannot be received
     // again.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(Errno::MFILE.into());
@@ -185,7 +186,7 @@ mod tests {
             drop(here);
         });
         drain(there.as_fd());
-        // Everything else has been drained, so receiving finds the end of the stream without
+        // All messages have been drained, so receiving finds the end of the stream without
         // blocking.
         set_socket_timeout(&there, Timeout::Recv, Some(Duration::from_micros(1))).unwrap();
         assert!(receive::<String>(there.as_fd()).unwrap().is_none());

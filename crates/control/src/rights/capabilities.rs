@@ -6,11 +6,11 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
-/// Upper bound of capability numbers (exclusive).
+/// All capability numbers are below this bound.
 const MOST: u32 = u64::BITS;
 
 /// Removes every capability from the thread's bounding set, so that executing a program cannot
-/// bring one back. This needs `CAP_SETPCAP`.
+/// restore one. This needs `CAP_SETPCAP`.
 pub(crate) fn empty_bounding_set() -> io::Result<()> {
     for number in 0..MOST {
         let one = CapabilitySet::from_bits_retain(1 << number);
@@ -25,8 +25,8 @@ pub(crate) fn empty_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-/// Reduces the thread's permitted capabilities to those in `keep`, and prevents it from gaining
-/// any.
+/// Reduces the thread's permitted capabilities to those in `keep`, and prevents the thread from
+/// gaining any others.
 pub(crate) fn keep_only(keep: CapabilitySet) -> io::Result<()> {
     let now = rustix::thread::capabilities(None)?;
     set_keep_capabilities(false)?;

@@ -9,7 +9,8 @@ use landlock::{
 };
 
 /// The newest Landlock version that this code supports. An older kernel also protects files, but
-/// does not support rules for sockets and signals. Seccomp blocks the calls for these anyway.
+/// does not support rules for sockets and signals. Seccomp blocks the system calls for sockets and
+/// signals anyway.
 const VERSION: ABI = ABI::V6;
 
 /// The file rules of one kind of thread.
@@ -26,7 +27,8 @@ impl Files {
             .scope(Scope::from_all(VERSION))?
             .create()?;
         for path in readable {
-            // A path that cannot be opened now, with all rights, could not be read later either.
+            // A path that cannot be opened now, with all rights, could not be read later either, so
+            // it needs no rule.
             if let Ok(opened) = PathFd::new(path) {
                 let reading = AccessFs::ReadFile | AccessFs::ReadDir;
                 rules = rules.add_rule(PathBeneath::new(opened, reading))?;

@@ -10,7 +10,7 @@ use seccompiler::{
 
 use super::table::{Argument, Call, Kind, REFUSED, system_calls};
 
-/// A compiled list of system calls.
+/// The compiled filters for one kind of thread.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     /// Makes the calls of [`REFUSED`] fail and allows all other calls.
@@ -22,7 +22,8 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Compiles the list for threads of this kind in this process.
+    /// Compiles both filters for threads of this kind. They contain this process's id, so they are
+    /// valid only in this process.
     pub(super) fn compile(kind: Kind) -> Result<Self, BackendError> {
         let refuse = SeccompAction::Errno(libc::EACCES as u32);
         let (allow, kill) = (SeccompAction::Allow, SeccompAction::KillProcess);
@@ -37,7 +38,7 @@ impl Filter {
     /// Permanently applies both filters to the calling thread.
     pub(super) fn apply(&self) -> Result<(), seccompiler::Error> {
         apply_filter(&self.refusing)?;
-        // This filter comes last, because it forbids installing further filters.
+        // The killing filter comes last, because it forbids installing further filters.
         apply_filter(&self.killing)
     }
 

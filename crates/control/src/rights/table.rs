@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use libc::c_long;
 use rustix::thread::CapabilitySet;
 
-/// A kind of thread, each with its own limits.
+/// A kind of thread. Each kind has its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A thread that handles packets from the network.
@@ -165,8 +165,8 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_sigaltstack),
     any(libc::SYS_exit),
     any(libc::SYS_exit_group),
-    // For tokio's signal handler, which may run on any thread. Wake-ups of the rings use the same
-    // calls.
+    // These calls are for tokio's signal handler, which may run on any thread. Wake-ups of the
+    // rings use the same calls.
     any(libc::SYS_sendto),
     any(libc::SYS_recvfrom),
 ];
@@ -191,8 +191,8 @@ pub(super) const REFUSED: &[Call] = &[
     any(libc::SYS_readlinkat),
 ];
 
-/// Calls of ports: for waiting, TAP devices and super-segments. A port also asks whether its device
-/// still segments super-segments.
+/// Calls that a port makes: for waiting, TAP devices and super-segments. It also asks whether its
+/// device still segments super-segments.
 const WORKER: &[Call] = &[
     any(libc::SYS_ppoll),
     any(libc::SYS_readv),

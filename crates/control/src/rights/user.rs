@@ -62,13 +62,13 @@ pub(crate) enum NewUser {
     Account { account: Account, asked: bool },
     /// No change: an ordinary user started the server.
     Same,
-    /// Root, because none of the possible users exists.
+    /// Root stays the user, because none of the possible users exists.
     NoneFound,
 }
 
 impl NewUser {
-    /// Finds the user to switch to: the user of `--user`, or else the first existing user of
-    /// `program` and `nobody`. A server started by an ordinary user keeps that user.
+    /// Finds the user to switch to: the user of `--user`, or else the user with the name `program`,
+    /// or else `nobody`. A server started by an ordinary user keeps that user.
     pub(crate) fn find(spec: Option<&UserSpec>, program: &str) -> Result<Self, Error> {
         if let Some(spec) = spec {
             let account = look_up(&spec.user, spec.group.as_deref())?;
