@@ -1,5 +1,5 @@
-//! Tests the example that brings its own runtime. Its clients use this host's kernel, in a network
-//! namespace that exists only during the test. Needs root.
+//! Tests the example `embedded`, which has its own runtime. Its clients use this host's kernel, in
+//! a network namespace that exists only during the test. Needs root.
 
 #[path = "rig/lines.rs"]
 mod lines;

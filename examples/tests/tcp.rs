@@ -219,7 +219,8 @@ fn memcached() {
     let address = example.addresses[0];
     let folder = tempfile::tempdir().unwrap();
     example.beside(|| {
-        // The programs of a widely used client library, which use file names as keys.
+        // `memccp` and `memccat` belong to a widely used client library. They use file names as
+        // keys.
         for (key, len) in [("empty", 0), ("small", 7), ("large", 1 << 20)] {
             let path = folder.path().join(key);
             let value: Vec<u8> = (0..len).map(|at: usize| (at % 251) as u8).collect();

@@ -74,7 +74,7 @@ struct Serve {
     dns: PortArgs<Dns>,
 }
 
-/// Marker type for the DNS server, whose name becomes part of its port option.
+/// Marker type for the DNS server. Its name becomes part of the option for the DNS port.
 struct Dns;
 
 impl Named for Dns {

@@ -1,5 +1,5 @@
 //! A web server for one body of any size, with range requests. The body is sent as slices of one
-//! prepared content.
+//! prepared content item.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin large_body -- --size 5368709120

@@ -5,8 +5,8 @@
 //! # printf 'storm\n' | nc 198.18.0.2 7001
 //! ```
 //!
-//! One thread receives each line, works for 5 ms, and returns the line in capitals. Meanwhile, the
-//! workers serve other clients. If the thread's queue is full, the answer is `BUSY`.
+//! One thread receives each line, works for 5 ms, and returns the line in capitals. While it works,
+//! the workers serve other clients. If the thread's queue is full, the answer is `BUSY`.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;

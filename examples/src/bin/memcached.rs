@@ -33,7 +33,8 @@ const UNENDED: &str = "CLIENT_ERROR bad data chunk\r\n";
 const FULL: &str = "SERVER_ERROR out of memory storing object\r\n";
 
 enum Message {
-    /// A request that another worker forwards: this worker's index, the connection, and the bytes.
+    /// A request that another worker forwards: that worker's index, the client's connection, and
+    /// the request's bytes.
     Ask(usize, ConnectionId, Vec<u8>),
     Answer(ConnectionId, Arc<[u8]>),
 }

@@ -21,7 +21,7 @@ const CLIENT: u8 = 3;
 const SERVER: u8 = 4;
 /// Seconds between NTP's epoch, 1900, and the Unix epoch, 1970.
 const TO_1970: u64 = 2_208_988_800;
-/// The precision of the clock: 2^-20 s.
+/// The precision of the clock, as an exponent of two: 2^-20 s.
 const PRECISION: i8 = -20;
 /// The reference identifier of an uncalibrated local clock.
 const REFERENCE: &[u8; 4] = b"LOCL";
@@ -49,15 +49,16 @@ impl Service for Ntp {
         if !(1..=4).contains(&version) || mode != CLIENT {
             return;
         }
-        // Leap indicator 0, the client's version, stratum 1. The poll interval stays as received.
+        // The answer has leap indicator 0, the client's version and stratum 1. The client's poll
+        // interval is kept.
         packet[0] = version << 3 | SERVER;
         packet[1] = 1;
         packet[3] = PRECISION.cast_unsigned();
         // Root delay and root dispersion are 0, because this host is the source of the time.
         packet[4..12].fill(0);
         packet[12..16].copy_from_slice(REFERENCE);
-        // The reference, origin, receive and transmit timestamps. The origin is the client's
-        // transmit timestamp.
+        // Fill in the reference, origin, receive and transmit timestamps. The origin timestamp is
+        // the client's transmit timestamp.
         packet.copy_within(40..48, 24);
         packet[16..24].copy_from_slice(&received.to_be_bytes());
         packet[32..40].copy_from_slice(&received.to_be_bytes());

@@ -1,6 +1,6 @@
 //! Sends every UDP packet back to its sender. This shows the maximum rate that the client, the link
 //! and the kernel of a test setup allow. A benchmark runs this program first, and reports a
-//! server's rate as a fraction of its rate.
+//! server's rate as a fraction of this program's rate.
 //!
 //! All UDP packets that are steered to the program are answered, without checking their checksums.
 //! Swapping source and destination at every layer leaves all checksums valid.
@@ -14,8 +14,8 @@ use nmio::device::Transport;
 use nmio::{Frame, Instant, Port};
 
 const ETHERTYPE: usize = 12;
-/// Offsets in an untagged frame: the IP protocol, the source address (followed by the destination
-/// address), and the source port.
+/// Offsets in an untagged frame, in bytes: the IP protocol, the source address (followed by the
+/// destination address), and the source port.
 const IPV4: [usize; 3] = [23, 26, 34];
 const IPV6: [usize; 3] = [20, 22, 54];
 

@@ -27,7 +27,7 @@ pub(crate) struct Example {
 impl Example {
     /// Starts the example and waits until it is ready to serve clients.
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
-        // Some tests open more client sockets than the usual limit on open files.
+        // Some tests open more client sockets than the default limit on open files allows.
         let files = getrlimit(Resource::Nofile);
         let most = Rlimit {
             current: files.maximum,
@@ -35,7 +35,7 @@ impl Example {
         };
         setrlimit(Resource::Nofile, most).unwrap();
         // `unshare` and `sh` replace themselves with the example. On a veth pair, Linux chooses the
-        // queue by a hash, which must not change on a retransmission.
+        // queue by a hash. `txrehash=0` keeps this hash the same for retransmissions.
         let mut command = Command::new("unshare");
         command
             .args(["--net", "sh", "-c", ENTER])
