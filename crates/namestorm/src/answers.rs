@@ -1,9 +1,9 @@
-//! The prepared answers, in memory and indexed, so that most queries need a single lookup.
+//! The prepared answers in memory, with an index so that most queries need only a single lookup.
 //!
-//! There are two tables, each with its own arena. The first table holds the answers, keyed by type
-//! and name. Key and answer are adjacent in memory, so comparing the key loads the answer into the
-//! cache. The second table holds the names, and determines how to answer a query that the first
-//! table has no answer for.
+//! There are two hash tables. The entries of each table lie in an arena, which is one contiguous
+//! buffer. The first table holds the answers, keyed by type and name. Key and answer are adjacent
+//! in memory, so comparing the key loads the answer into the cache. The second table holds the
+//! names. It determines how to answer a query for which the first table has no answer.
 
 use ahash::RandomState;
 use ip::Sum;
@@ -59,8 +59,12 @@ pub struct Node {
     /// Position of the answer to ANY, with all RRsets of the name; [`NONE`] if the name has no
     /// records.
     pub any: At,
-    /// Position of one more answer. For an alias: the answer for all types without an answer of
-    /// their own. For a cut: the referral. For a DNAME owner: the DNAME record.
+    /// Position of an answer that depends on the node's kind, or [`NONE`] if the kind has no such
+    /// answer:
+    ///
+    /// - alias: the answer for all types that have no prepared answer;
+    /// - cut: the referral;
+    /// - DNAME owner: the DNAME record.
     pub default: At,
 }
 
@@ -79,16 +83,16 @@ impl Node {
 }
 
 /// Size of the fields before a node's key, in bytes: key length, kind, wildcard flag, hooked flags,
-/// and three positions.
+/// and three positions of answers.
 const NODE_HEADER: usize = 16;
 
 /// The header fields of a prepared answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The type asked for; 0 if the answer cannot be found by type and name, only through a
-    /// [`Node`].
+    /// The type asked for. It is 0 if the answer is found only through a [`Node`], not by type and
+    /// name.
     pub qtype: u16,
-    /// The response code without the upper bits, which EDNS carries.
+    /// The lower four bits of the response code, as in a message header.
     pub rcode: u8,
     /// Whether the AA flag is set.
     pub authoritative: bool,
@@ -96,8 +100,8 @@ pub(crate) struct Meta {
     pub counts: [u16; 3],
 }
 
-/// The part of an answer that is always sent. The additional records that follow this part are left
-/// out if the message would be too long.
+/// The part of a tail that a reply with records always includes. The additional records after this
+/// part are left out if the message would be too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Required {
     /// Length of this part of the tail, in bytes.
@@ -106,15 +110,15 @@ pub(crate) struct Required {
     pub additional: u16,
 }
 
-/// Size of the header before an answer's key, in bytes.
+/// Size of the header before a prepared answer's key, in bytes.
 const HEADER: usize = 14;
 const RCODE: u8 = 0x0f;
 const AUTHORITATIVE: u8 = 0x10;
-/// Flag: three words follow the tail, namely the required part's length, checksum and number of
-/// additional records.
+/// Flag: the answer has optional records. Three 16-bit words follow the tail: the required part's
+/// length, checksum and number of additional records.
 const OPTIONAL: u8 = 0x20;
-/// Flag: the number of pointers that must move, and their offsets, follow the tail (and the three
-/// words of [`OPTIONAL`]).
+/// Flag: the answer has compression pointers that must be adjusted for a longer qname. Their number
+/// and offsets follow the tail, after the three words of [`OPTIONAL`] if there are any.
 const FIXUPS: u8 = 0x40;
 
 /// A prepared answer in the arena.
@@ -160,7 +164,7 @@ impl<'a> Answer<'a> {
         &self.bytes[HEADER..][..self.key_len()]
     }
 
-    /// The response code without the upper bits, which EDNS carries.
+    /// Returns the lower four bits of the response code, as in a message header.
     #[inline(always)]
     pub fn rcode(&self) -> u8 {
         self.header()[3] & RCODE
@@ -202,8 +206,8 @@ impl<'a> Answer<'a> {
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// Returns the tail without its optional records, and the number of additional records left in
-    /// it. Returns `None` if the answer has no optional records.
+    /// Returns the tail without its optional records, and the number of additional records that
+    /// this shorter tail holds. Returns `None` if the answer has no optional records.
     #[inline(always)]
     pub fn required(&self) -> Option<(Tail<'a>, u16)> {
         let has_optional = self.header()[3] & OPTIONAL != 0;
@@ -219,7 +223,8 @@ impl<'a> Answer<'a> {
         (tail, self.word_behind(2))
     }
 
-    /// Returns the tail offsets of the pointers that must be adjusted for a longer qname.
+    /// Returns the offsets in the tail of the fixups. These compression pointers must be adjusted
+    /// if the qname is longer than the name for which the answer was prepared.
     pub fn fixups(&self) -> impl Iterator<Item = usize> + use<'a> {
         let flags = self.header()[3];
         let first = if flags & OPTIONAL == 0 { 0 } else { 3 };
@@ -281,9 +286,9 @@ impl AnswersBuilder {
         }
     }
 
-    /// Adds an answer to questions for `name`, and returns the answer's position. Unless its type
-    /// is 0, the answer can be found by type and name. If `name` is hooked, only
-    /// [`Answers::find_behind_hook`] finds the answer.
+    /// Adds an answer to questions for `name`, and returns the answer's position. If the type in
+    /// `meta` is not 0, the answer can be found by type and name. If a hook answers for `name`,
+    /// only [`Answers::find_behind_hook`] finds the answer.
     pub(crate) fn add_answer(
         &mut self,
         name: &[u8],
@@ -380,7 +385,7 @@ impl AnswersBuilder {
 }
 
 /// The prepared answers of all zones. They never change, so all workers share them without locks.
-/// New zone data needs a new value.
+/// To serve new zone data, prepare new `Answers`.
 #[derive(Debug)]
 pub struct Answers {
     form: Form,
@@ -405,12 +410,13 @@ impl Answers {
         &self.size
     }
 
-    /// Whether a hook answers for any name.
+    /// Whether a hook answers for at least one name.
     pub(crate) fn has_hooked(&self) -> bool {
         self.has_hooked
     }
 
-    /// Returns the prepared answer for a type and a name. Never finds answers of hooked names.
+    /// Returns the prepared answer for a type and a name. `key` is the name's key. Never finds an
+    /// answer for a name that a hook answers for.
     #[inline(always)]
     pub fn find(&self, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.find_hashed(self.hash(qtype, key), qtype, key)
@@ -444,8 +450,8 @@ impl Answers {
         self.by_type.prefetch(hash);
     }
 
-    /// Prefetches the answer itself: the second memory access, possible once the slot is in the
-    /// cache.
+    /// Prefetches the answer itself: the second memory access of a lookup. The slot should already
+    /// be in the cache, because this method reads it.
     #[inline(always)]
     pub(crate) fn fetch_answer(&self, hash: u64) {
         if let Some(at) = self.by_type.guess(hash) {
@@ -453,7 +459,7 @@ impl Answers {
         }
     }
 
-    /// Returns the answer at a position that a [`Node`] holds.
+    /// Returns the answer at this position in the arena.
     #[inline(always)]
     pub(crate) fn answer(&self, at: At) -> Answer<'_> {
         Answer {
@@ -489,8 +495,8 @@ impl Answers {
     }
 }
 
-/// Converts a hash to the one under which a hooked name's answer is stored. Normal lookups thus
-/// miss the answer, and the hook is asked first.
+/// Converts a hash to the one under which the answer is stored if a hook answers for its name.
+/// Normal lookups thus miss the answer, and the hook is asked first.
 const fn behind_hook(hash: u64) -> u64 {
     !hash
 }

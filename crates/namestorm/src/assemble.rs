@@ -1,5 +1,5 @@
-//! Answers queries that have no prepared answer of their own: assembles the reply from prepared
-//! pieces, or asks the hook.
+//! Answers queries for whose type and name no answer was prepared: assembles the reply from
+//! prepared pieces, or asks the hook.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::rcode;
 use crate::records::Composer;
 use crate::tail::MAX_TCP_MESSAGE;
 
-/// The workspace for assembling replies. Each responder has one.
+/// The buffers for assembling replies. Each responder has its own.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     wildcard: Key,
@@ -23,7 +23,7 @@ pub(crate) struct Assembler {
 }
 
 impl Assembler {
-    /// Creates a workspace. If `has_hooked` is set, allocates the memory for the hook's records
+    /// Creates the buffers. If `has_hooked` is set, allocates the memory for the hook's records
     /// now, so that queries need no allocation.
     pub(crate) fn new(has_hooked: bool) -> Self {
         let mut composer = Composer::new();
@@ -57,7 +57,8 @@ impl Assembler {
         Some(self.compose(answers, (name, qtype), key, found))
     }
 
-    /// Returns the hook's answer. `soa` is the zone's negative answer.
+    /// Asks the hook and returns its answer. `soa` is the zone's negative answer, for the verdicts
+    /// that need it.
     #[inline(never)]
     fn ask<'a, H: Hook>(
         &'a mut self,
@@ -92,7 +93,7 @@ impl Assembler {
         Some(self.compose(answers, (name, qtype), key, found))
     }
 
-    /// Assembles the answer from the pieces in `found`.
+    /// Assembles the answer from `found`, the result of the lookup.
     #[inline(always)]
     fn compose<'a>(
         &'a mut self,

@@ -15,8 +15,8 @@ pub(crate) struct Body<'a> {
     pub(crate) authoritative: bool,
     /// Number of records in the answer, authority and additional sections, as in a message header.
     pub(crate) counts: [u8; 6],
-    /// If the tail has optional records: the tail and its number of additional records, both
-    /// without them.
+    /// The tail without its optional records, and the number of additional records that this
+    /// shorter tail holds. It is `None` if the tail has no optional records.
     pub(crate) required: Option<(Tail<'a>, u16)>,
     /// The position of the prepared answer, if the body is that answer unchanged.
     pub(crate) prepared: Option<At>,
@@ -48,8 +48,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Creates a body from an answer that was prepared for a name `shift` bytes shorter than the
-    /// qname. Copies the answer to `scratch` and adjusts the compression pointers there.
+    /// Creates a body from an answer that was prepared for a name that is `shift` bytes shorter
+    /// than the qname. Copies the answer to `scratch` and adjusts the compression pointers there.
     pub(crate) fn shifted(answer: &Answer<'a>, shift: usize, scratch: &'a mut [u8]) -> Self {
         let body = Self::prepared(answer);
         if shift == 0 {
@@ -58,8 +58,8 @@ impl<'a> Body<'a> {
         let copy = &mut scratch[..body.tail.bytes.len()];
         copy.copy_from_slice(body.tail.bytes);
         let (mut tail, mut required) = (body.tail.sum, body.required);
-        // A pointer at an even offset adds `shift` to the checksum; one at an odd offset adds
-        // `shift` with its two bytes swapped.
+        // Each adjusted pointer changes the sum by `shift`. At an odd offset, the two bytes of
+        // `shift` are swapped.
         let by = Sum::ZERO.word(shift as u16);
         for at in answer.fixups() {
             shift_pointer(copy, at, shift);

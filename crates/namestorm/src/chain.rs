@@ -2,9 +2,10 @@
 //!
 //! A DNAME covers every name below its owner, so the answers for these names cannot be prepared.
 //! The chain is followed for each query (RFC 1034, section 4.3.2, as updated by RFC 6672, section
-//! 3.2). Each step copies prepared records and writes the CNAME that is synthesized from the DNAME.
-//! The prepared answer for the chain's last name is also copied, with its compression pointers
-//! adjusted to the new offset.
+//! 3.2). A step at a DNAME copies the prepared DNAME record and writes the CNAME that is
+//! synthesized from it. A step at a CNAME writes the prepared record again, with the chain's
+//! current name as its owner. The prepared answer for the chain's last name is also copied, with
+//! its compression pointers adjusted to the new offset.
 //!
 //! The whole answer is written to the responder's scratch buffer, so no memory is allocated.
 
@@ -33,7 +34,8 @@ enum Stop {
     Open,
 }
 
-/// Answers a query for `qtype` at `qname`, which is below `dname`.
+/// Answers a query for `qtype` at `qname`. `dname` is the prepared DNAME record, whose owner is
+/// above `qname`. `key` and `wildcard` are scratch space.
 #[cold]
 pub(crate) fn follow<'a>(
     answers: &Answers,
@@ -59,8 +61,9 @@ pub(crate) fn follow<'a>(
             Resolution::NxDomain(answer) => {
                 return chain.finish(answers, &answer, rcode::NXDOMAIN);
             }
-            // The target is outside our zones, in a zone that could not be loaded, or hooked. The
-            // client must query it separately, perhaps at another server.
+            // The target is outside our zones, in a zone that could not be loaded, or a hook
+            // answers for it. The client must query the target separately, perhaps at another
+            // server.
             Resolution::Refused | Resolution::Broken | Resolution::Hooked(_) => {
                 return chain.body(rcode::NOERROR);
             }
@@ -106,8 +109,8 @@ struct Chain<'a, 'q> {
     /// The part of the message after the question. Its first `len` bytes are written.
     tail: &'a mut [u8],
     len: usize,
-    /// If the tail has optional records: the tail's length in bytes and number of additional
-    /// records without them.
+    /// Length in bytes and number of additional records of the tail without its optional records.
+    /// It is `None` if the tail has no optional records.
     required: Option<(usize, u16)>,
 }
 
@@ -117,7 +120,7 @@ impl<'a, 'q> Chain<'a, 'q> {
         names[0] = QUESTION_AT as u16;
         let mut name = NameBuf::new();
         name.set(&[qname]);
-        // The whole message, including an OPT record, must fit the length limit of TCP.
+        // The whole message, including an OPT record, must not exceed the maximum length over TCP.
         let room = scratch.len() - (QUESTION_AT + qname.len() + QUESTION_REST + OPT_LEN);
         Self {
             qname,
@@ -138,8 +141,8 @@ impl<'a, 'q> Chain<'a, 'q> {
     }
 
     /// Replaces the chain's last name, which is below the owner of `dname`, by its substitute.
-    /// Writes the DNAME, unless the answer already holds it, and the synthesized CNAME with the
-    /// same TTL (RFC 6672, section 3.1).
+    /// Writes the DNAME record, unless the answer already holds it. Also writes the synthesized
+    /// CNAME with the same TTL (RFC 6672, section 3.1).
     fn substitute(&mut self, answers: &Answers, dname: &Answer<'_>) -> Result<(), Stop> {
         if self.steps == MAX_CHAIN {
             return Err(Stop::Open);
@@ -149,7 +152,7 @@ impl<'a, 'q> Chain<'a, 'q> {
             self.dnames[self.steps] = Some(dname.at());
         }
         let record = dname.tail().bytes;
-        // The owner is compressed to a pointer to the qname, unless it is the root.
+        // The owner was compressed to a pointer to the qname, unless the owner is the root.
         let fields_at = if record[0] == 0 { 1 } else { POINTER };
         let (fields, to) = record[fields_at..].split_at(FIELDS);
         let prefix_len = self.name.bytes().len() - answers.name_len(dname);
@@ -177,7 +180,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         let len = usize::from(u16::from_be_bytes([fields[8], fields[9]]));
         let from = self.name.clone();
         match split_name(&data[..len]) {
-            // The qname is the only name before the first record, so its pointers lead there.
+            // In the prepared answer, the qname is the only name before the first record, so a
+            // pointer in this record leads into the qname.
             (literal, Some(to)) => {
                 let to = usize::from(to) - QUESTION_AT + longer;
                 self.name.set(&[literal, &from.bytes()[to..]]);
@@ -207,7 +211,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         if seen { Err(Stop::Open) } else { Ok(()) }
     }
 
-    /// Returns at most the first `len` bytes of one of the chain's names.
+    /// Returns the first `len` bytes of one of the chain's names, or fewer bytes if the tail ends
+    /// before.
     fn name_at(&self, step: usize, len: usize) -> &[u8] {
         let bytes = match usize::from(self.names[step]).checked_sub(self.tail_at()) {
             Some(at) => &self.tail[at..self.len],
@@ -260,8 +265,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         self.body(if fits { rcode } else { rcode::NOERROR })
     }
 
-    /// Returns the answer built so far. AA is set because it refers to the qname (RFC 1035, section
-    /// 4.1.1), for which we are authoritative.
+    /// Returns the answer built so far. AA is set because this flag refers to the qname (RFC 1035,
+    /// section 4.1.1), for which we are authoritative.
     fn body(self, rcode: u16) -> Body<'a> {
         let bytes: &'a [u8] = self.tail;
         let [a, b, c] = self.counts.map(u16::to_be_bytes);

@@ -1,7 +1,7 @@
-//! Prepares the answers: for every name and type of every zone, writes the part of a message after
-//! the question.
+//! Prepares an answer for every name and type of every zone: writes the part of a message after the
+//! question.
 //!
-//! Contents of an answer:
+//! An answer has the following sections:
 //!
 //! - Answer section: the RRset asked for, or the chain of aliases that leads to it through all our
 //!   zones (RFC 1034, section 4.3.2, step 3a).
@@ -10,8 +10,9 @@
 //!   answer stays small.
 //! - Additional section: addresses of name servers, mail exchanges and services in our zones, if
 //!   they fit a UDP answer. In-domain glue is never left out (RFC 9471).
-//! - Answer to ANY: all RRsets of the name. RFC 8482 allows fewer, but all of them are available,
-//!   and long answers use TCP.
+//!
+//! An answer to ANY holds all RRsets of the name. RFC 8482 allows fewer, but all of them are
+//! available, and long answers use TCP.
 
 mod alias;
 
@@ -27,7 +28,7 @@ use crate::tail::{Base, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zones::{Found, Zones, glue};
 
-/// Number of names between two calls of a progress function.
+/// Number of names between two calls of the progress function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
 const NOERROR: u8 = 0;
@@ -78,7 +79,7 @@ struct Compiler<'z> {
     zones: &'z Zones,
     out: AnswersBuilder,
     writer: TailWriter,
-    /// The names without records in our zones for which nodes were added so far, in lower case.
+    /// Names without records in our zones, in lower case, for which nodes have already been added.
     fillers: HashSet<Vec<u8>>,
 }
 
@@ -91,7 +92,7 @@ struct Pass<'c, 'z> {
     wildcard_parents: HashSet<&'z [u8]>,
     /// Sort keys of the apexes of our zones directly below this zone, in ascending order.
     children: Vec<Vec<u8>>,
-    /// Sort key of the previous name. All its ancestors are already in the index.
+    /// Sort key of the previous name. All ancestors of that name are already in the index.
     last_key: &'z [u8],
 }
 
@@ -166,7 +167,7 @@ impl<'c, 'z> Pass<'c, 'z> {
     }
 
     /// Adds the empty non-terminals above `name` that no earlier name has added (RFC 4592, section
-    /// 2.2.2).
+    /// 2.2.2). Considers only ancestors whose sort keys are shorter than `limit`.
     fn ancestors(&mut self, name: NameRef<'z>, limit: usize) -> Result<(), ArenaFull> {
         let key = name.key();
         let ends = key[..limit].iter().enumerate();
@@ -174,7 +175,8 @@ impl<'c, 'z> Pass<'c, 'z> {
             .filter(|(_, byte)| **byte == 0)
             .map(|(at, _)| at + 1)
             .collect();
-        // The last end is that of the name itself, and the earlier ends are those of its ancestors.
+        // The end at `limit` belongs to the name itself or to a child zone's apex. The earlier ends
+        // belong to ancestors.
         for end in ends.into_iter().filter(|end| *end < limit) {
             let ancestor = &key[..end];
             if self.last_key.starts_with(ancestor) || self.zone.find(ancestor).is_ok() {
@@ -217,7 +219,7 @@ fn ancestor_of<'a>(name: &'a [u8], apex: &[u8], labels: usize) -> &'a [u8] {
 }
 
 impl<'z> Compiler<'z> {
-    /// Adds the negative answer of a zone, which holds its SOA (RFC 2308).
+    /// Adds the negative answer of a zone. It holds the zone's SOA (RFC 2308).
     fn negative(&mut self, zone: &'z Zone) -> Result<At, ArenaFull> {
         self.writer.start(zone.apex(), Base::Above);
         self.start_of_authority(zone).ok();
@@ -240,7 +242,7 @@ impl<'z> Compiler<'z> {
         self.writer.record(zone.apex(), SOA, ttl, data)
     }
 
-    /// Adds the tail in the writer as an answer.
+    /// Adds the tail in the writer as an authoritative answer for `name`.
     fn add(
         &mut self,
         name: &[u8],
@@ -269,7 +271,8 @@ impl<'z> Compiler<'z> {
         self.writer.start(owner, base);
     }
 
-    /// Writes an RRset with the given owner: either all of its records or none.
+    /// Writes all records of an RRset with the given owner, and returns their number. Writes none
+    /// of them if they do not all fit.
     fn rrset(&mut self, owner: &[u8], rrset: RrsetRef<'_>) -> Result<u16, TooLong> {
         let mark = self.writer.mark();
         let mut count = 0u16;
@@ -284,8 +287,9 @@ impl<'z> Compiler<'z> {
         Ok(count)
     }
 
-    /// Writes the addresses of the targets of `rrset` that still fit a UDP message. `present` lists
-    /// the RRsets already in the message, which are not repeated.
+    /// Writes the addresses of `rrset`'s targets, as far as they fit a UDP message. Returns the
+    /// number of records written. `present` lists the address RRsets already in the message, so
+    /// that they are not repeated.
     fn additional(&mut self, rrset: RrsetRef<'_>, present: &mut Vec<(Vec<u8>, u16)>) -> u16 {
         let mut count = 0;
         let rtype = rrset.rtype();
@@ -297,7 +301,8 @@ impl<'z> Compiler<'z> {
         count
     }
 
-    /// Writes an address RRset, unless the message already holds it or would no longer fit UDP.
+    /// Writes an address RRset and returns its number of records. Writes nothing and returns 0 if
+    /// the message already holds the RRset or would exceed the UDP limit.
     fn addresses(
         &mut self,
         owner: &[u8],
@@ -321,8 +326,8 @@ impl<'z> Compiler<'z> {
         }
     }
 
-    /// Describes the required part of a tail, `len` bytes long. Returns `None` if no optional
-    /// records follow (`additional` is 0).
+    /// Describes the required part of a tail: the first `len` bytes. `additional` is the number of
+    /// optional records after this part. Returns `None` if there are none.
     fn required(len: usize, additional: u16) -> Option<Required> {
         (additional > 0).then_some(Required { len, additional: 0 })
     }
@@ -358,8 +363,8 @@ impl<'z> Compiler<'z> {
         self.answer_behind(0, name.owner(), name.owner(), rrset)
     }
 
-    /// Adds the answer to a question for `qname`, which ends with an RRset of `owner`. The writer
-    /// already holds the `links` records of an alias chain.
+    /// Adds the answer to a question for `qname`. The answer ends with `rrset`, which belongs to
+    /// `owner`. `links` is the number of alias records that the writer already holds.
     fn answer_behind(
         &mut self,
         links: u16,
@@ -367,7 +372,8 @@ impl<'z> Compiler<'z> {
         owner: &[u8],
         rrset: RrsetRef<'z>,
     ) -> Result<At, ArenaFull> {
-        // The loader has checked that each RRset fits a message of its own.
+        // The loader has checked that a message can hold this RRset alone. The RRset is left out if
+        // the aliases before it leave too little room.
         let count = self.rrset(owner, rrset).unwrap_or(0);
         let len = self.writer.bytes().len();
         let additional = self.additional(rrset, &mut Vec::new());
@@ -380,8 +386,8 @@ impl<'z> Compiler<'z> {
         )
     }
 
-    /// Adds the answer to ANY, with all RRsets of a name. RRsets that no longer fit the message are
-    /// left out (RFC 8482, section 4.1).
+    /// Adds the answer to ANY. It holds all RRsets of a name that fit the message, and may omit
+    /// others (RFC 8482, section 4.1).
     fn any(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         self.start(name.owner());
         let counts = name.rrsets().map(|rrset| self.rrset(name.owner(), rrset));
@@ -389,7 +395,7 @@ impl<'z> Compiler<'z> {
         self.add(name.owner(), 0, NOERROR, [count, 0, 0], None)
     }
 
-    /// Adds the answers of a zone cut.
+    /// Adds the answers for a zone cut: the answer to DS, and the referral.
     fn cut(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         self.delegation_signer(name)?;
         node.kind = Kind::Cut;
@@ -422,7 +428,8 @@ impl<'z> Compiler<'z> {
             .add_answer(cut.owner(), meta, writer.bytes(), required, writer.fixups())
     }
 
-    /// Writes the name servers of a delegation and their addresses.
+    /// Writes the name servers of a delegation and their addresses. Returns the number of records
+    /// in each section, and the part of the tail that is required.
     fn delegation(&mut self, cut: NameRef<'z>) -> ([u16; 3], Option<Required>) {
         let Some(servers) = cut.rrset(NS) else {
             return ([0; 3], None);
@@ -463,8 +470,8 @@ impl<'z> Compiler<'z> {
         ([0, authority, glue_count + further], required)
     }
 
-    /// Adds a node for a name if a hook answers for the name or for its descendants. Also adds
-    /// nodes for its ancestors.
+    /// Adds nodes for `name` and its ancestors, as far as the zone has none. A hook answers for
+    /// `name` or for all names below it.
     fn hooked(&mut self, name: &'z [u8]) -> Result<(), ArenaFull> {
         let Some(zone) = self.zones.zone_of(name) else {
             return Ok(());
@@ -484,14 +491,15 @@ impl<'z> Compiler<'z> {
         Ok(())
     }
 
-    /// Adds the apex of a zone that could not be loaded. Names in that zone get SERVFAIL.
+    /// Adds the apex of a zone that could not be loaded. Queries for names in that zone get
+    /// SERVFAIL.
     fn broken(&mut self, apex: &[u8]) -> Result<(), ArenaFull> {
         self.out.add_node(apex, &Node::bare(Kind::Broken))
     }
 
     /// Adds the answer to a question for DS at the apex of a zone whose parent zone could not be
-    /// loaded. The answer is SERVFAIL, as only the parent has the DS records (RFC 4035, section
-    /// 3.1.4.1).
+    /// loaded. The answer is SERVFAIL, because only the parent zone has the DS records (RFC 4035,
+    /// section 3.1.4.1).
     fn missing_signer(&mut self, zone: &Zone) -> Result<At, ArenaFull> {
         let meta = Meta {
             qtype: DS,

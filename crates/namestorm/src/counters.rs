@@ -5,13 +5,15 @@ use crate::rcode;
 /// Numbers of queries and replies by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages received.
+    /// Messages received, including those that are not queries.
     pub queries: u64,
-    /// Replies, indexed by response code, including the extended codes of EDNS (0 to 16).
+    /// Number of replies for each response code. The index is the code (0 to 16), including the
+    /// extended codes of EDNS.
     pub replies: [u64; 17],
     /// Replies with the TC flag.
     pub truncated: u64,
-    /// Replies assembled from prepared pieces: wildcard matches, referrals and negative answers.
+    /// Replies assembled after a lookup of the name, for example wildcard matches, referrals and
+    /// negative answers.
     pub assembled: u64,
     /// Replies from the hook, including those with SERVFAIL because the hook returned an error.
     pub hooked: u64,

@@ -5,8 +5,8 @@ use crate::rtype;
 
 /// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4).
 pub const MIN_UDP_MESSAGE: usize = 512;
-/// Maximum length of the UDP messages that we send and advertise, in bytes. They pass any Internet
-/// path without fragmentation (RFC 9715, section 3.2 and appendix A).
+/// Maximum length of the UDP messages that we send and advertise, in bytes. Such a message fits the
+/// minimum MTU of IPv6, so it is not fragmented (RFC 9715, section 3.2 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
 /// The EDNS version that we support.
 pub(crate) const VERSION: u8 = 0;
@@ -27,7 +27,7 @@ pub(crate) struct Edns {
 }
 
 impl Edns {
-    /// Returns the maximum length of a UDP message to this client, in bytes.
+    /// Returns the maximum length of a UDP reply to this client, in bytes.
     #[inline(always)]
     pub(crate) fn udp_limit(self) -> usize {
         usize::from(self.udp_size).clamp(MIN_UDP_MESSAGE, MAX_UDP_MESSAGE)
@@ -54,13 +54,14 @@ impl Edns {
 /// after the last record.
 ///
 /// # Errors
-/// Returns an error if a record is truncated, or if there are two OPT records. The owner of the OPT
-/// record must be the root (RFC 6891, section 6.1.1).
+/// Returns an error if a record is truncated, if there are two OPT records, or if an OPT record has
+/// invalid options. Also returns an error if the OPT record's owner is not the root (RFC 6891,
+/// section 6.1.1).
 #[inline]
 pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<Edns>, Malformed> {
     let mut found = None;
-    // Each record takes at least 11 bytes of the message, so a forged `count` cannot make the loop
-    // long.
+    // A forged `count` cannot make the loop long, because each record takes at least 11 bytes of
+    // the message.
     for _ in 0..count {
         let owner_at = at;
         at = query::skip_name(message, at)?;
@@ -87,7 +88,7 @@ pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<
     Ok(found)
 }
 
-/// Checks that the options fill the OPT record's data exactly.
+/// Checks that the OPT record's data consists of complete options.
 fn check_options(mut data: &[u8]) -> Result<(), Malformed> {
     while !data.is_empty() {
         let &[_, _, high, low] = data.first_chunk::<4>().ok_or(Malformed)?;
@@ -133,7 +134,8 @@ mod tests {
             .unwrap()
             .unwrap();
         assert!(edns.dnssec_ok);
-        // BADVERS is 16 (bit 4). The header holds bits 0 to 3, so OPT carries the value 1.
+        // BADVERS is 16, so only bit 4 is set. The header holds bits 0 to 3, and OPT holds the
+        // upper bits, which have the value 1.
         assert_eq!(edns.reply(16), [0, 0, 41, 4, 208, 1, 0, 0x80, 0, 0, 0]);
     }
 

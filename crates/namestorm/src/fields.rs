@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use domain::base::iana::Rtype;
 
-/// The fields of each type's data, in order. If the word for a field ends in `NAME`, the field is a
-/// domain name.
+/// The fields of each type's data, in order, as shown in error messages. If the word for a field
+/// ends in `NAME`, the field is a domain name.
 const FIELDS: [(Rtype, &str); 35] = [
     (Rtype::A, "ADDRESS"),
     (Rtype::NS, "SERVER-NAME"),
@@ -59,8 +59,8 @@ const FIELDS: [(Rtype, &str); 35] = [
     (Rtype::CAA, "FLAGS TAG \"VALUE\""),
 ];
 
-/// Returns the fields of the data of a type, which is given as a mnemonic or as `TYPEn`. Returns an
-/// empty text if such data can only be written in the generic form of RFC 3597.
+/// Returns the data fields of a type. `rtype` is a mnemonic or `TYPEn`. Returns an empty text for a
+/// type whose data can only be written in the generic form of RFC 3597.
 pub(crate) fn of(rtype: &str) -> &'static str {
     let Ok(rtype) = Rtype::from_str(rtype) else {
         return "";
@@ -69,13 +69,14 @@ pub(crate) fn of(rtype: &str) -> &'static str {
     found.map_or("", |(_, fields)| fields)
 }
 
-/// Whether the field at `index` is a domain name.
+/// Whether the field at `index`, counted from 0, is a domain name.
 pub(crate) fn is_name(fields: &str, index: usize) -> bool {
     let field = fields.split(' ').nth(index);
     field.is_some_and(|field| field.ends_with("NAME"))
 }
 
-/// Returns the fields of a directive other than `$TTL`, or an empty text if it is unknown.
+/// Returns the fields of a directive other than `$TTL`, or an empty text if the directive is
+/// unknown.
 pub(crate) fn of_directive(name: &str) -> &'static str {
     if name.eq_ignore_ascii_case("$ORIGIN") {
         "NAME"

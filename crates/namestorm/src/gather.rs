@@ -1,5 +1,5 @@
-//! Reads all zones given on the command line. Zones without errors are served, and all problems are
-//! reported.
+//! Reads all zones given on the command line. Reports all problems, and collects the zones without
+//! errors, which can be served.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,7 +28,7 @@ pub(crate) enum Outcome {
     Twice(Lost),
 }
 
-/// A file on the command line that is not served, and why.
+/// A file on the command line that is not served, with the reason.
 #[derive(Debug)]
 pub(crate) struct Lost {
     file: String,
@@ -99,8 +99,8 @@ impl Gatherer {
         Outcome::Good(loaded)
     }
 
-    /// Returns the reason why `file` is not served if an earlier good zone has the name `apex` (in
-    /// lower case), or else `None`.
+    /// If an earlier good zone has the name `apex` (in lower case), returns the reason why `file`
+    /// is not served. Otherwise, returns `None`.
     fn twice(&self, apex: &[u8], file: &str) -> Option<Lost> {
         let by = self.files.get(apex)?.clone();
         Some(Lost {
@@ -153,8 +153,8 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
             Outcome::Twice(twice) => lost.push(twice),
         }
     }
-    // The reason is determined only now: a good zone of the same name may have followed the broken
-    // one.
+    // The reasons are determined only now, because a good zone may follow a broken zone of the same
+    // name.
     let broken = broken.into_iter();
     lost.extend(broken.map(|(file, apex)| gatherer.broken(file, apex)));
     let apexes = lost.iter().filter_map(|lost| match &lost.why {
@@ -168,7 +168,7 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
     }
 }
 
-/// Summarises in one line how many files are not served, for each reason.
+/// Summarises in one line how many files are not served for each reason.
 pub(crate) fn summary(lost: &[Lost]) -> String {
     let number = |is: fn(&Why) -> bool| lost.iter().filter(|lost| is(&lost.why)).count();
     let kinds = [

@@ -1,10 +1,10 @@
-//! A parsed question with its hash, so that a lookup can follow directly.
+//! A parsed question with the hash for its lookup.
 
 use crate::answers::Answers;
 use crate::key::Key;
 use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 
-/// A parsed question, with the key of its name and the hash for the lookup.
+/// A parsed question, with the key of its name and the hash of its type and name.
 #[derive(Clone, Debug)]
 pub(crate) struct HashedQuestion {
     pub(crate) question: RawQuestion,
@@ -13,7 +13,7 @@ pub(crate) struct HashedQuestion {
 }
 
 impl HashedQuestion {
-    /// Creates a value without a question, to be filled by [`read`](Self::read).
+    /// Creates an empty value. [`read`](Self::read) fills it.
     pub(crate) const fn new() -> Self {
         Self {
             question: RawQuestion {

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use crate::name;
 
-/// Flags of a name in the index: whether a hook answers for the name, and for names below it.
+/// Two flags of a name in the index: whether a hook answers for the name, and whether for names
+/// below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hooked(pub u8);
 
@@ -20,8 +21,8 @@ impl Hooked {
         self.0 & Self::ITSELF != 0
     }
 
-    /// Whether a hook answers for those names below this name that are not in the index. Names in
-    /// the index have flags of their own.
+    /// Whether a hook answers for the names below this name. This flag counts only for names that
+    /// are not in the index, because names in the index have their own flags.
     #[inline(always)]
     pub(crate) const fn below(self) -> bool {
         self.0 & Self::BELOW != 0
@@ -32,12 +33,12 @@ impl Hooked {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HookedNames {
     names: HashSet<Vec<u8>>,
-    /// The names below which a hook answers for all names.
+    /// The parents of the registered wildcards. A hook answers for all names below each of them.
     above: HashSet<Vec<u8>>,
 }
 
 impl HookedNames {
-    /// Adds a name.
+    /// Adds a name for which a hook answers.
     pub(crate) fn add(&mut self, name: &[u8]) {
         self.names.insert(name.to_ascii_lowercase());
     }
@@ -57,7 +58,7 @@ impl HookedNames {
         self.names.iter().chain(&self.above).map(Vec::as_slice)
     }
 
-    /// Returns the flags of this name.
+    /// Returns the flags of `name`.
     pub(crate) fn of(&self, name: &[u8]) -> Hooked {
         if self.is_empty() {
             return Hooked::NOTHING;

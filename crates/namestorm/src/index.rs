@@ -3,7 +3,7 @@
 /// One slot: a tag, which is the upper half of a hash, and the position of the entry.
 type Slot = (u32, u32);
 
-/// A slot without an entry.
+/// A slot that holds no entry.
 const EMPTY: Slot = (0, u32::MAX);
 
 /// The position of an entry: its offset in units of [`UNIT`] bytes.
@@ -63,14 +63,14 @@ impl Table {
         nmio::prefetch(&self.slots[hash as usize & self.mask]);
     }
 
-    /// Returns the position that a hash's entry probably has: that of the first slot with the same
-    /// tag.
+    /// Returns the probable position of the entry with this hash: the position in the first slot
+    /// that has the hash's tag.
     #[inline(always)]
     pub(crate) fn guess(&self, hash: u64) -> Option<At> {
         self.find(hash, |_| true)
     }
 
-    /// Returns the bytes of memory in use.
+    /// Returns the size in memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.slots.len() * size_of::<Slot>()
     }
@@ -126,14 +126,14 @@ impl Arena {
         nmio::prefetch(self.at(at));
     }
 
-    /// Frees unused memory, and asks the kernel for huge pages: lookups read in random order, which
-    /// causes many TLB misses.
+    /// Frees unused memory, and asks the kernel for huge pages. Lookups read entries in random
+    /// order, which would cause many TLB misses with small pages.
     pub(crate) fn finish(&mut self) {
         self.bytes.shrink_to_fit();
         nmio::prefer_large_pages(&self.bytes);
     }
 
-    /// Returns the bytes of memory in use.
+    /// Returns the size in memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.capacity()
     }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_found_and_nothing_else() {
-        // Hashes that collide in both slot and tag.
+        // Many of these hashes have the same slot and the same tag.
         let hashes: Vec<u64> = (0..1000).map(|i: u64| (i % 7) | ((i % 3) << 32)).collect();
         let entries: Vec<_> = hashes.iter().zip(0..).map(|(h, at)| (*h, at)).collect();
         let table = Table::new(&entries);
@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(table.guess(3 << 32), Some(17));
         assert_eq!(table.guess(4 << 32), Some(23));
         assert_eq!(table.guess(5 << 32), None);
-        // At a load of at most two thirds, two entries need four slots, as the number of slots is a
-        // power of two.
+        // Two entries need at least three slots, because at most two thirds may be in use. The
+        // number of slots is a power of two, so the table has four.
         assert_eq!(table.memory(), 4 * 8);
     }
 

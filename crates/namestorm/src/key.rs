@@ -11,7 +11,7 @@ use crate::name::{MAX_NAME, WILDCARD};
 /// The form in which the index stores names (section 2.3 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Wire format, as in the query, so a query's name is used without conversion. Only a
+    /// Wire format, as in the query. A query's name only needs conversion to lower case. A
     /// compressed name takes a slower path.
     #[default]
     Wire,
@@ -98,8 +98,8 @@ impl Key {
         }
     }
 
-    /// Sets this to the key of the wildcard directly below an ancestor of the name in `of`. `start`
-    /// is the ancestor's offset in that name's wire format.
+    /// Sets this to the key of the wildcard directly below an ancestor of a name. `of` is that
+    /// name's key, and `start` is the ancestor's offset in the name's wire format.
     pub fn set_wildcard(&mut self, form: Form, of: &Self, start: usize) {
         let prefix: &[u8] = match form {
             Form::Wire => WILDCARD,
@@ -150,7 +150,8 @@ pub(crate) const fn wire_len(form: Form, key_len: usize) -> usize {
     }
 }
 
-/// Returns the keyed hash of a type and a name's key. Type 0 stands for the name's node.
+/// Returns the keyed hash of a type and a name's key. Type 0 is used for the name's node in the
+/// table of names.
 #[inline(always)]
 pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
     let mut hasher = state.build_hasher();
@@ -189,7 +190,8 @@ const fn lower_word(word: [u8; 8]) -> [u8; 8] {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(word);
     let low_bits = word & !HIGH;
-    // Each addition sets a byte's high bit if the byte is at least the bound.
+    // The first addition sets the high bit of each byte that is at least `A`. The second addition
+    // sets it for each byte above `Z`.
     let from_a = low_bits + ONES * (0x80 - b'A' as u64);
     let above_z = low_bits + ONES * (0x7f - b'Z' as u64);
     let upper = (from_a ^ above_z) & !word & HIGH;
@@ -291,7 +293,7 @@ mod tests {
         }
 
         #[test]
-        fn keys_are_equal_exactly_when_names_are(a in names(), b in names()) {
+        fn keys_are_equal_if_and_only_if_names_are(a in names(), b in names()) {
             for form in [Form::Wire, Form::Fqdn] {
                 let equal = key(form, &a).bytes() == key(form, &b).bytes();
                 prop_assert_eq!(equal, name::eq(&a, &b));

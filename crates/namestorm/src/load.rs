@@ -1,7 +1,7 @@
 //! Reads zones from master files (RFC 1035, section 5).
 //!
-//! A zone is loaded completely or not at all. All errors in its files are reported in one run, each
-//! with file and line. Only follow-up errors may be missing.
+//! A zone is loaded completely or not at all. The errors in all its files are reported in one run,
+//! each with file and line. Errors that follow from an earlier error may be missing.
 
 mod entry;
 mod origin;
@@ -24,11 +24,11 @@ use crate::report::Report;
 use crate::rtype;
 use crate::zone::{Builder, Place, Refused, Zone};
 
-/// Maximum depth of nested `$INCLUDE`s.
+/// Maximum depth of nested `$INCLUDE`s. The limit stops files that include each other.
 pub(crate) const MAX_INCLUDE_DEPTH: usize = 8;
-/// Maximum number of files of one zone.
+/// Maximum number of files of one zone. A file that is included twice counts twice.
 pub(crate) const MAX_FILES: usize = 1024;
-/// Number of records between two calls of a progress function.
+/// Number of records between two calls of the progress function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
 /// A zone that was loaded without errors.
@@ -36,14 +36,14 @@ pub(crate) const PROGRESS_STEP: usize = 250_000;
 pub struct Loaded {
     /// The zone's records.
     pub zone: Zone,
-    /// The warnings, if any.
+    /// The warnings about the zone, if there are any.
     pub report: Report,
 }
 
 /// A zone that could not be loaded. None of its records are served.
 #[derive(Debug)]
 pub struct Broken {
-    /// The zone's name in wire format, if it is known.
+    /// The zone's name in wire format, or `None` if the name is unknown.
     pub apex: Option<Vec<u8>>,
     /// What is wrong with the zone: at least one error.
     pub report: Report,
@@ -72,7 +72,7 @@ pub fn load_text(file: &str, origin: Option<&str>, text: &str) -> Result<Loaded,
     loader.finish().map_err(|broken| broken.report)
 }
 
-/// What is known about the zone's name before the first record is read.
+/// The knowledge about the zone's name before the first record is read.
 #[derive(Clone)]
 enum Apex {
     /// The name is given by the caller, or set by an `$ORIGIN` before the first record.
@@ -307,8 +307,8 @@ impl<'p> Loader<'p> {
             builder.finish(|place| report.warning(place, "duplicate record: dropped"))
         });
         match &zone {
-            // After an error, some records are missing from the zone, which would cause misleading
-            // findings.
+            // After an error, some records are missing. The zone is not checked, because the check
+            // would report misleading problems.
             _ if report.errors() > 0 => {}
             Some(zone) => check::check(zone, report),
             None => report.error(Place { file: 0, line: 0 }, "the file has no records"),

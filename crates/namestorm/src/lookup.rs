@@ -1,5 +1,5 @@
-//! Resolves queries that have no prepared answer for their type and name. Uses the node of the name
-//! or of its closest encloser (RFC 1034, section 4.3.2; RFC 4592).
+//! Resolves queries for whose type and name no answer was prepared. The node of the name, or of its
+//! closest encloser, determines the answer (RFC 1034, section 4.3.2; RFC 4592).
 
 use crate::answers::{Answer, Answers, Kind, NONE, Node};
 use crate::index::At;
@@ -40,7 +40,8 @@ impl Answers {
         self.resolve_by(true, qtype, name, key, wildcard)
     }
 
-    /// Finds how to answer for a hooked name from the zone alone, as if there were no hook.
+    /// Finds how to answer a query for a hooked name from the zone's data, as if there were no
+    /// hook.
     #[inline(never)]
     pub(crate) fn resolve_behind_hook(
         &self,
@@ -56,9 +57,10 @@ impl Answers {
         }
     }
 
-    /// Resolves a query. `hooks` is whether hooked names take precedence over the zones' data.
+    /// Resolves a query. If `hooks` is true, hooks take precedence over the zones' data.
     ///
-    /// One function serves both cases, so that the functions it calls are inlined only once.
+    /// One function serves both values of `hooks`, so that the functions it calls are inlined only
+    /// once.
     #[inline(never)]
     fn resolve_by(
         &self,
@@ -147,7 +149,8 @@ impl Answers {
     ) -> Resolution<'_> {
         let hash = self.hash(qtype, wildcard.bytes());
         // `hooks` is false only for a hooked name. If a hooked name is not in the index, the hook
-        // covers all names below its ancestor, including the wildcard.
+        // covers all names below its ancestor, including the wildcard. The wildcard's answers are
+        // then stored as those of a hooked name.
         let found = if hooks {
             self.find_hashed(hash, qtype, wildcard.bytes())
         } else {

@@ -2,8 +2,8 @@
 //! directive, with the line at which it starts.
 //!
 //! The `domain` crate parses the entries. Because the text is split first, the line of each record
-//! is known, and the loader can continue after an error. Entries are also rewritten to support
-//! times with units (`1h30m`) and `@` in record data, which the `domain` crate does not.
+//! is known, and the loader can continue after an error. The `domain` crate does not support times
+//! with units (`1h30m`) or `@` in record data, so entries are rewritten first.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -54,7 +54,8 @@ impl<'a> Entries<'a> {
     }
 
     /// Measures the entry at the start of the remaining text. Returns the entry's length in bytes,
-    /// the number of newlines in it, and whether it contains more than blanks and comments.
+    /// the number of newlines in it, and whether it contains more than blanks and comments. An
+    /// error comes with the number of bytes to skip.
     fn measure(&self) -> Result<(usize, u32, bool), (Unclosed, usize)> {
         let bytes = self.rest.as_bytes();
         let (mut at, mut newlines, mut depth) = (0, 0, 0u32);
@@ -84,7 +85,8 @@ impl<'a> Entries<'a> {
                     }
                 }
                 b'(' => depth += 1,
-                // An unmatched closing parenthesis is left for the parser to report.
+                // An unmatched closing parenthesis is left in the entry, so that the parser reports
+                // it.
                 b')' => {
                     depth = depth.saturating_sub(1);
                     holds_something = true;
@@ -101,13 +103,15 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Returns the offset of the newline that ends the line containing `at`, or the end of the text.
+/// Returns the offset of the newline that ends the line containing `at`. Without a newline, returns
+/// the end of the text.
 fn line_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())
 }
 
-/// Returns the offset of the quote that closes the string starting at `at`.
+/// Returns the offset of the quote that closes a quoted string. `at` is the offset after the
+/// opening quote. Returns `None` if the string is not closed on its line.
 fn quoted_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match bytes.get(at)? {
@@ -147,9 +151,10 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Index of the first field of an SOA record that is a time, the refresh interval.
+/// Index of the refresh interval among the data fields of an SOA record. All fields from this index
+/// on are times.
 const FIRST_SOA_TIME: usize = 3;
-/// Replaces `@`: the `domain` crate reads an empty string as the origin.
+/// The text that replaces `@`. The `domain` crate reads an empty string as the origin.
 const ORIGIN: &str = "\"\"";
 
 /// Returns the ranges of an entry's tokens: quoted strings with their quotes, and unquoted text
@@ -212,7 +217,8 @@ impl Rewritten {
 }
 
 /// Parses a time with units into seconds. The text is one or more numbers, each followed by a unit
-/// (s, m, h, d, w). Returns `None` if it is not such a time, or does not fit 32 bits.
+/// (s, m, h, d, w). Returns `None` if the text is not such a time, or if the result does not fit 32
+/// bits.
 fn seconds(token: &str) -> Option<u32> {
     let mut total = 0u32;
     let mut number = None;
@@ -233,24 +239,24 @@ fn seconds(token: &str) -> Option<u32> {
         };
         total = total.checked_add(number.take()?.checked_mul(unit)?)?;
     }
-    // `number` is set after a plain number, which needs no rewriting, and after "1h30", which is
-    // not a valid time.
+    // `number` is still set after a plain number, which needs no rewriting, and after "1h30", which
+    // is not a valid time.
     (number.is_none() && !token.is_empty()).then_some(total)
 }
 
 /// An entry's text, rewritten for the `domain` crate, and the fields that were found in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryFields<'a> {
-    /// The entry's text, with all times converted to seconds, and each `@` that stands for a name
-    /// replaced.
+    /// The entry's text, with all times converted to seconds. Each `@` that stands for the origin
+    /// is replaced by text that the `domain` crate reads as the origin.
     pub text: Cow<'a, str>,
     /// Whether the entry states a TTL, or is a `$TTL` directive.
     pub has_ttl: bool,
     /// Whether the entry is a directive (`$…`), not a record.
     pub is_directive: bool,
-    /// The type, if the entry is a record.
+    /// The record type, or `None` if the entry is a directive.
     pub rtype: Option<&'a str>,
-    /// The text where a TTL belongs, if it is not a valid TTL.
+    /// The word in the place of the TTL, if that word is not a valid TTL.
     pub bad_ttl: Option<&'a str>,
 }
 
@@ -265,9 +271,9 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let mut rewritten = Rewritten::default();
     let mut has_ttl = is_ttl_directive;
     let mut bad_ttl = None;
-    // Unless the entry is indented, its first token is the owner or the directive's name.
+    // The first token of an entry that is not indented is the owner or the directive's name.
     let indented = text.starts_with([' ', '\t', '\r']);
-    // Once the type is known: the fields of the data, and the index of the next field.
+    // The fields of the data, and the index of the next field. Set once the type is known.
     let directive = directive.filter(|_| !is_ttl_directive);
     let mut data = directive.map(|name| (fields::of_directive(name), 0));
     let mut rtype = None;
@@ -293,7 +299,7 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
             } else if !is_class(token) {
                 rtype = Some(token);
                 is_soa = token.eq_ignore_ascii_case("SOA");
-                // The fields are looked up only if one of them may be `@`.
+                // To save time, the fields are looked up only if one of them may be `@`.
                 let may_be_origin = text[range.end..].contains('@');
                 data = Some((if may_be_origin { fields::of(token) } else { "" }, 0));
             }
@@ -313,8 +319,8 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     }
 }
 
-/// Whether a token is probably meant as a time: digits and letters, starting with a digit. No class
-/// or type starts with a digit.
+/// Whether a token is probably meant as a time. Such a token consists of digits and letters and
+/// starts with a digit, perhaps after a minus sign. No class or type starts with a digit.
 fn is_like_time(token: &str) -> bool {
     let digits = token.strip_prefix('-').unwrap_or(token);
     digits.starts_with(|first: char| first.is_ascii_digit())

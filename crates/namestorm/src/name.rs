@@ -1,5 +1,5 @@
-//! Domain names in wire format (RFC 1035, section 3.1), from which the keys of all tables in this
-//! crate are derived.
+//! Domain names in wire format (RFC 1035, section 3.1). The keys of all tables in this crate are
+//! derived from this format.
 //!
 //! A name is a sequence of labels. Each label is preceded by its length byte, and the empty root
 //! label ends the name. Length bytes are at most 63, below `A` (65), so a whole name can be
@@ -24,8 +24,8 @@ pub(crate) fn is_name(bytes: &[u8]) -> bool {
     prefix_len(bytes) == Some(bytes.len())
 }
 
-/// Returns the length of the uncompressed name at the start of `bytes`, or `None` if `bytes` does
-/// not start with one.
+/// Returns the length in bytes of the uncompressed name at the start of `bytes`. Returns `None` if
+/// `bytes` does not start with an uncompressed name.
 pub(crate) fn prefix_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -40,7 +40,7 @@ pub(crate) fn prefix_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the offset of each label in `name`, without the root label.
+/// Returns the offset of each label in `name`, except the root label.
 pub(crate) fn label_starts(name: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -57,7 +57,7 @@ pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
     if len == 0 { None } else { name.get(1 + len..) }
 }
 
-/// Returns the labels of `name`, leftmost first, without the root label.
+/// Returns the labels of `name`, leftmost first, except the root label.
 pub(crate) fn labels(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     label_starts(name).map(move |at| &name[at + 1..][..usize::from(name[at])])
 }
@@ -231,7 +231,7 @@ mod tests {
         assert!(!is_within(&name("badexample.org"), &apex));
         assert!(!is_within(&name("org"), &apex));
         assert!(is_within(&apex, ROOT));
-        // The name ends with the apex's bytes, but these start inside a label.
+        // The name ends with the apex's bytes, but those bytes start inside a label.
         assert!(!is_within(
             b"\x0cx\x07example\x03org\x00",
             b"\x07example\x03org\x00"

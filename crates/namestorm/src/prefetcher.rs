@@ -1,9 +1,9 @@
 //! Prefetches the memory that the queries of a whole batch will need.
 //!
 //! With many names, a lookup causes two cache misses: one for the slot of the index, one for the
-//! answer. These misses cost more than all other work on a query. In a batch the misses overlap:
-//! first all slots are prefetched, then all answers. When the queries are handled, slots and
-//! answers are in the cache.
+//! answer. These misses cost more than all other work on a query. In a batch, the misses of
+//! different queries overlap: first all slots are prefetched, then all answers. When the queries
+//! are handled, slots and answers are in the cache.
 //!
 //! Prefetching never affects the replies. For a datagram that is not a query, the lookup is merely
 //! wasted. Questions parsed here are not parsed again when their queries are handled.
@@ -15,8 +15,8 @@ use crate::answers::Answers;
 use crate::hashed_question::HashedQuestion;
 use crate::query::NameBuf;
 
-/// Minimum size of the answers in bytes for which prefetching pays off. Smaller data stays in the
-/// core's private caches.
+/// Minimum size in bytes of answers and index for which prefetching pays off. Smaller data stays in
+/// the core's private caches.
 const MIN_PREFETCHED: usize = 2 << 20;
 
 /// The prefetcher of one worker, with the questions of the current batch.
@@ -86,7 +86,8 @@ impl Prefetcher {
     }
 }
 
-/// Returns the part of a frame that may be a DNS message. Its length has not been checked.
+/// Returns the part of a UDP packet that may be a DNS message. The datagram's length field has not
+/// been checked. Returns `None` for other packets.
 #[inline(always)]
 fn message(input: &Input) -> Option<&[u8]> {
     match input {

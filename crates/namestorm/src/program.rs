@@ -30,14 +30,14 @@ use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone::Zone;
 use crate::zones::Zones;
 
-/// Maximum number of resident packets of one worker in pre-copy mode. They take 32 to 64 MiB of
-/// packet memory. Beyond this limit, answers are copied.
+/// Maximum number of resident packets per worker in pre-copy mode. At 2 or 4 KiB per packet, they
+/// take 32 or 64 MiB of packet memory. Answers that get no resident packet are copied.
 pub const MAX_RESIDENT_PACKETS: u32 = 16_384;
-/// Number of resident packets that one answer should have, for IPv4 and IPv6: one in the TX ring
-/// and one that can be sent meanwhile.
+/// Number of resident packets to plan for each answer: two for IPv4 and two for IPv6. While one of
+/// the two is in the TX ring, the other can be sent.
 const COPIES: usize = 4;
 
-/// Why the zones cannot be served.
+/// The reason why the zones cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// Some zones are not served, but the user requires all of them.
@@ -59,7 +59,7 @@ pub enum LoadError {
     TooLarge,
 }
 
-/// The function that creates hooks, for servers without a hook.
+/// The type of the function that creates each worker's hook, in a server without a hook.
 type MakeNoHook = fn(&mut NewWorker<()>) -> Result<NoHook, StartError>;
 
 impl Named for NoHook {
@@ -76,7 +76,8 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     hook: PhantomData<fn() -> H>,
     answers: Arc<Answers>,
     mode: ReplyMode,
-    /// Summary of the zones that are not served, with reasons.
+    /// Summary of the zones that are not served, with reasons. It is `None` if all zones are
+    /// served.
     lost: Option<String>,
     tcp: TcpSettings,
     /// Name and type of an example query, which is shown to the user.
@@ -89,7 +90,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
 impl Namestorm {
     /// Reads the zones of `specs` and prepares their answers. Passes progress messages, warnings
     /// and errors to `say`, line by line. Queries for zones that cannot be loaded get SERVFAIL. At
-    /// least one zone must load or, if `strict` is set, all zones.
+    /// least one zone must load. If `strict` is set, all zones must load.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -134,9 +135,9 @@ where
     H: Hook + Named,
     F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
 {
-    /// Prepares the answers of `zones`, with a hook in each worker for the
-    /// [registered](Zones::hook) names. `make` is called once for each worker, before the process
-    /// drops its privileges. `make` may open the worker's mailbox.
+    /// Prepares the answers of `zones` for a server with a hook in each worker. The hook answers
+    /// for the [registered](Zones::hook) names. `make` is called once for each worker, before the
+    /// process drops its privileges. `make` may open the worker's mailbox.
     ///
     /// # Errors
     /// Returns [`LoadError::TooLarge`] if the answers exceed 32 GiB.
@@ -171,7 +172,7 @@ where
         })
     }
 
-    /// Sets the mode of UDP replies.
+    /// Sets the mode in which UDP replies are sent.
     #[must_use]
     pub fn with_mode(self, mode: ReplyMode) -> Self {
         Self { mode, ..self }
@@ -330,7 +331,8 @@ where
         }
     }
 
-    /// Returns the folders of the zone files, because an editor may replace a file by a new one.
+    /// Returns the folders of the zone files, not the files, because an editor may replace a file
+    /// by a new one.
     fn read_paths(&self) -> Vec<PathBuf> {
         let folder = |file: &PathBuf| Some(file.canonicalize().ok()?.parent()?.to_owned());
         let mut folders: Vec<_> = self.files.iter().filter_map(folder).collect();

@@ -56,7 +56,8 @@ pub struct Reply<'a> {
     /// The OPT record; empty if the query has none.
     pub trail: &'a [u8],
     /// The position of the prepared answer, if its tail is sent unchanged. Replies with the same
-    /// position have equal tails, and heads of the same length, so packets can be reused.
+    /// position have equal tails, and heads of the same length, so they can reuse the same resident
+    /// packet.
     pub prepared: Option<At>,
 }
 
@@ -72,7 +73,7 @@ impl Reply<'_> {
     }
 }
 
-/// Answers queries. Each worker has one.
+/// Answers queries. Each worker has one responder for UDP and one for TCP.
 #[derive(Debug)]
 pub struct Responder {
     answers: Arc<Answers>,
@@ -84,7 +85,7 @@ pub struct Responder {
     assembler: Assembler,
 }
 
-/// A parsed query, with the limit on its reply.
+/// A parsed query, with the maximum length of its reply in bytes.
 #[derive(Clone, Copy)]
 struct Query {
     flags: u16,
@@ -117,8 +118,8 @@ impl Responder {
         &self.counters
     }
 
-    /// Restores the counters to `before`. The last query will be answered again, because its reply
-    /// could not be sent.
+    /// Restores the counters to `before`. The caller will pass the last query again, because its
+    /// reply could not be sent.
     pub(crate) fn uncount(&mut self, before: Counters) {
         self.counters = before;
     }
@@ -232,8 +233,8 @@ impl Responder {
 /// The header fields after the ID: flags and counts.
 type Fields = [u8; HEADER_LEN - 2];
 
-/// Whether the message is a standard query with one question of this type. Except for the SOA of an
-/// IXFR query, only the additional section may hold records.
+/// Whether the message is a standard query with one question, whose type is `qtype`. The answer and
+/// authority sections must be empty, except for the SOA in the authority section of an IXFR query.
 #[inline(always)]
 fn is_query(header: &Header, qtype: u16) -> bool {
     let [qd, an, ns, _] = header.counts;
@@ -242,7 +243,8 @@ fn is_query(header: &Header, qtype: u16) -> bool {
     header.opcode_bits() == 0 && is_counted
 }
 
-/// Parses the rest of the query. Also returns whether the records after the question are malformed.
+/// Parses the records after the question, and determines the maximum length of the reply. Also
+/// returns whether these records are malformed.
 #[inline(always)]
 fn read_rest(
     message: &[u8],
@@ -255,7 +257,7 @@ fn read_rest(
         Ok(None)
     } else {
         // The authority section, which holds an SOA in an IXFR query, precedes the additional
-        // section.
+        // section, so its records are parsed too.
         edns::parse(message, question.end, additional.saturating_add(ns))
     };
     let limit = match (transport, &edns) {
@@ -273,7 +275,7 @@ fn read_rest(
     (query, is_malformed)
 }
 
-/// Writes a question whose name is decompressed to `whole`.
+/// Writes the question. `whole` is its decompressed name.
 fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
     let (name, rest) = out.split_at_mut(question.name_len);
     name.copy_from_slice(whole);
@@ -281,8 +283,8 @@ fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
     rest[2..4].copy_from_slice(&question.qclass.to_be_bytes());
 }
 
-/// Returns the response code if the query is answered without records, or `None` if a lookup is
-/// needed.
+/// Returns the response code if the query must be answered without a lookup and without records.
+/// Otherwise, returns `None`.
 #[inline(always)]
 fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     if malformed {
@@ -298,7 +300,8 @@ fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     (!is_ours || is_transfer).then_some(rcode::REFUSED)
 }
 
-/// Builds the reply from the part of `body` that fits the maximum length.
+/// Builds the reply from the part of `body` that fits the maximum length. Also returns the header
+/// fields.
 #[inline(always)]
 fn fit<'a>(
     query: &Query,
@@ -347,8 +350,8 @@ fn fit<'a>(
     (reply, [a, b, 0, 1, c, d, e, f, g, h])
 }
 
-/// Refuses a malformed or unsupported query. The reply is only a header, because nothing that
-/// follows the query's header can be trusted.
+/// Refuses a malformed or unsupported query. The reply is only a header, because the bytes after
+/// the query's header cannot be trusted.
 #[cold]
 fn refuse<'a>(message: &mut [u8], header: Header, counters: &mut Counters) -> Reply<'a> {
     let rcode = if header.opcode_bits() == 0 {

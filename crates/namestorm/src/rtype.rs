@@ -15,7 +15,7 @@ pub const SOA: u16 = 6;
 pub const PTR: u16 = 12;
 /// A mail exchange.
 pub const MX: u16 = 15;
-/// Text.
+/// Free text.
 pub const TXT: u16 = 16;
 /// An IPv6 address.
 pub const AAAA: u16 = 28;
@@ -23,9 +23,9 @@ pub const AAAA: u16 = 28;
 pub const SRV: u16 = 33;
 /// An alias for all names below a name (RFC 6672).
 pub const DNAME: u16 = 39;
-/// The EDNS pseudo-record (RFC 6891), never part of a zone.
+/// The EDNS pseudo-record (RFC 6891). It is never part of a zone.
 pub(crate) const OPT: u16 = 41;
-/// A delegation signer, in the parent zone at a zone cut (RFC 4035).
+/// A delegation signer (RFC 4035). It belongs to the parent zone of a zone cut.
 pub const DS: u16 = 43;
 /// A DNSSEC signature (RFC 4034).
 pub(crate) const RRSIG: u16 = 46;
@@ -50,10 +50,10 @@ pub(crate) const FIRST_META: u16 = 128;
 /// The last type that is reserved for questions and metadata (RFC 6895, section 3.1).
 pub(crate) const LAST_META: u16 = 255;
 
-/// The layout of the start of a type's data, which determines the names to compress.
+/// The layout of the start of a type's data. It determines which names are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Number of bytes before the first name.
+    /// Number of bytes before the first compressible name.
     pub fixed: usize,
     /// Number of consecutive names that may be compressed. Only the types of RFC 1035 allow
     /// compression (RFC 3597, section 4).
@@ -73,8 +73,9 @@ pub(crate) const fn layout(rtype: u16) -> Layout {
     Layout { fixed, names }
 }
 
-/// Returns the target name in a record's data. Its addresses belong in the additional section (RFC
-/// 1034, section 4.3.2, step 6; RFC 2782; RFC 9460, section 4.1).
+/// Returns the target name in a record's data. The target's addresses belong in the additional
+/// section (RFC 1034, section 4.3.2, step 6; RFC 2782; RFC 9460, section 4.1). The root is not a
+/// target.
 pub(crate) fn target(rtype: u16, data: &[u8]) -> Option<&[u8]> {
     let start = match rtype {
         NS => 0,

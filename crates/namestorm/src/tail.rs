@@ -7,24 +7,25 @@ use crate::rtype::layout;
 pub(crate) const QUESTION_AT: usize = 12;
 /// Size of the fields after the name in a question, in bytes: type and class.
 pub(crate) const QUESTION_REST: usize = 4;
-/// Maximum number of aliases followed in one answer. The resolver continues from the last one.
+/// Maximum number of aliases followed in one answer. The resolver continues from the last target.
 pub(crate) const MAX_CHAIN: usize = 16;
 /// Length of a compression pointer, in bytes.
 pub(crate) const POINTER: usize = 2;
 /// Size of the fields between a record's owner and its data, in bytes: type, class, TTL and data
 /// length.
 pub(crate) const FIELDS: usize = 10;
-/// Maximum length of the records that a chain of aliases can put before a tail, in bytes. Each step
-/// adds a DNAME and a CNAME.
+/// Maximum length of the records that a chain of aliases can put before a tail, in bytes. Each
+/// alias adds at most a DNAME and a CNAME record.
 const MAX_CHAIN_LEN: usize = MAX_CHAIN * 2 * (POINTER + FIELDS + name::MAX_NAME);
-/// The first offset that must not be the target of a pointer. A pointer can hold offsets up to
-/// 0x3fff (RFC 1035, section 4.1.4). From this limit, the maximum distance is subtracted by which a
-/// longer qname and a chain of aliases can move a tail.
+/// Only offsets in the message below this limit may be targets of compression pointers. A pointer
+/// can hold offsets up to 0x3fff (RFC 1035, section 4.1.4). The limit is lower, because a longer
+/// qname and a chain of aliases can move the tail towards the end of the message.
 const POINTER_LIMIT: usize = 0x4000 - name::MAX_NAME - MAX_CHAIN_LEN;
 /// Maximum length of a message over TCP, in bytes (RFC 1035, section 4.2.2).
 pub const MAX_TCP_MESSAGE: usize = 65_535;
-/// Maximum number of names in a tail that are remembered as targets of pointers, which bounds the
-/// search. Names after these are compressed only against these and the qname.
+/// Maximum number of names in a tail that are remembered as targets of pointers. The limit bounds
+/// the time of the search for a target. Later names are compressed only against the remembered
+/// names and the qname.
 const MAX_KNOWN: usize = 64;
 const CLASS_IN: u16 = 1;
 
@@ -55,8 +56,8 @@ pub(crate) struct Mark {
 
 /// A writer for the part of a message after its question.
 ///
-/// Names are compressed against the qname that the tail is written for, and against each other.
-/// Unless its base is [`Base::Exact`], a tail is also used for longer qnames. The targets of most
+/// Names are compressed against the qname that the tail is written for, and against each other. A
+/// tail whose base is not [`Base::Exact`] is also used for longer qnames. The targets of most
 /// pointers then move by the difference in length; [`TailWriter::fixups`] lists these pointers. A
 /// pointer to the whole qname keeps its target.
 #[derive(Debug)]
@@ -65,8 +66,9 @@ pub(crate) struct TailWriter {
     base: Base,
     bytes: Vec<u8>,
     fixups: Vec<u16>,
-    /// Names written so far, which pointers can lead to: the offset in the tail, the start in
-    /// `known_bytes`, and the length of the literal labels.
+    /// Names written so far, to which pointers can lead. Each entry holds the offset in the tail,
+    /// the start in `known_bytes`, and the length in bytes of the labels that were written
+    /// literally.
     known: Vec<(u16, u32, u8)>,
     known_bytes: Vec<u8>,
 }
@@ -122,8 +124,8 @@ impl TailWriter {
         &self.bytes
     }
 
-    /// Returns the tail offsets of the pointers that must be adjusted if the qname is longer. Empty
-    /// for [`Base::Exact`].
+    /// Returns the offsets in the tail of the pointers that must be adjusted if the qname is
+    /// longer. The list is empty for [`Base::Exact`].
     pub(crate) fn fixups(&self) -> &[u16] {
         &self.fixups
     }
@@ -151,7 +153,8 @@ impl TailWriter {
         self.fixups.truncate(mark.fixups);
     }
 
-    /// Writes one record, whose data is uncompressed.
+    /// Writes one record. `data` is uncompressed. Names in the data are compressed if the type
+    /// allows it.
     ///
     /// # Errors
     /// Returns an error if the message becomes too long. The caller must then rewind to the
@@ -189,8 +192,8 @@ impl TailWriter {
         Ok(())
     }
 
-    /// Writes records that were composed in advance for any qname. Their only compression pointers
-    /// lead to the start of the qname.
+    /// Writes records that were composed in advance for any qname. All compression pointers in
+    /// these records lead to the start of the qname.
     ///
     /// # Errors
     /// Returns an error, and writes nothing, if the message would become too long.
@@ -248,8 +251,8 @@ impl TailWriter {
     /// Returns the offset in the message of an earlier copy of `suffix`.
     fn find(&self, suffix: &[u8]) -> Option<usize> {
         if let Some(cut) = self.qname.len().checked_sub(suffix.len())
-            // No pointer to the whole wildcard: the qname that it matches has a different first
-            // label.
+            // A pointer must not lead to the whole wildcard, because a qname that matches has a
+            // different first label.
             && !(cut == 0 && self.base == Base::Wildcard)
             && name::is_within(&self.qname, suffix)
         {
@@ -262,7 +265,7 @@ impl TailWriter {
                 continue;
             };
             let to = self.tail_at() + usize::from(at) + cut;
-            // Only the literal labels can be targets, because the known name continues with a
+            // Only the literal labels can be targets, because the known name may continue with a
             // pointer.
             if cut < usize::from(literal) && to < POINTER_LIMIT && name::is_within(known, suffix) {
                 return Some(to);
@@ -278,8 +281,8 @@ impl Default for TailWriter {
     }
 }
 
-/// Adjusts the pointer at offset `at` of a copied tail. The qname is `by` bytes longer than the one
-/// that the tail was written for.
+/// Adjusts the pointer at offset `at` of a copied tail. The qname is `by` bytes longer than the
+/// qname for which the tail was written.
 ///
 /// # Panics
 /// Panics if the pointer is not within the tail.
@@ -310,7 +313,7 @@ pub(crate) fn split_name(bytes: &[u8]) -> (&[u8], Option<u16>) {
 /// tail and its current target in the message, and returns the new target.
 ///
 /// # Panics
-/// Panics if `tail` does not hold this many records, written by [`TailWriter`].
+/// Panics if `tail` does not hold this many records. A [`TailWriter`] must have written them.
 pub(crate) fn map_pointers(tail: &mut [u8], records: u16, mut new: impl FnMut(usize, u16) -> u16) {
     let mut map_name = |tail: &mut [u8], start: usize| {
         let (literal, to) = split_name(&tail[start..]);
@@ -368,8 +371,8 @@ mod tests {
     fn pointers_that_must_move_are_listed_as_fixups() {
         let mut writer = TailWriter::new();
         writer.start(&name("*.w.org"), Base::Wildcard);
-        // As owner, the wildcard stands for the qname, so a pointer is written. In the data it is
-        // an ordinary name.
+        // As the owner, the wildcard stands for the qname, so the owner becomes a pointer. In the
+        // data, the wildcard is an ordinary name.
         writer
             .record(&name("*.w.org"), 5, 60, &name("*.w.org"))
             .unwrap();

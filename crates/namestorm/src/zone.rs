@@ -28,7 +28,7 @@ struct Stored {
 pub struct Place {
     /// Index of the file, from 0. Each included file has its own index.
     pub file: u16,
-    /// Line number, from 1.
+    /// Line number, from 1; 0 stands for the whole file.
     pub line: u32,
 }
 
@@ -40,23 +40,24 @@ pub enum NameStatus {
     /// The name is a zone cut, which is the apex of a delegated zone. This zone serves only the DS
     /// records and the referral.
     Cut,
-    /// The name is below a zone cut. Its addresses are glue, and its other records are not served.
+    /// The name is below a zone cut. The name's addresses are glue, and its other records are not
+    /// served.
     BelowCut,
     /// The name is below a DNAME, so queries for the name are redirected and its records are never
     /// served.
     BelowDname,
 }
 
-/// One owner name.
+/// An owner name and its RRsets.
 #[derive(Clone, Debug)]
 struct Node {
-    /// Index of one of the name's records, which supplies owner and sort key.
+    /// Index of the name's first record, which holds the owner and its sort key.
     record: u32,
     rrsets: Range<u32>,
     standing: NameStatus,
 }
 
-/// An RRset.
+/// An RRset: its records and its TTL in seconds.
 #[derive(Clone, Debug)]
 struct Set {
     records: Range<u32>,
@@ -100,8 +101,8 @@ impl Builder {
         self.records.len()
     }
 
-    /// Adds a record. The caller must have checked `owner` and `data`, which are in uncompressed
-    /// wire format.
+    /// Adds a record. The caller must have checked that `owner` and `data` are valid and in
+    /// uncompressed wire format.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -116,7 +117,7 @@ impl Builder {
         if !name::is_within(owner, &self.apex) {
             return Err(Refused::OutOfZone);
         }
-        // Room for the owner, its sort key (at most twice as long) and the data.
+        // The owner, its sort key (at most twice as long) and the data may be appended.
         let most = self.bytes.len() + 3 * name::MAX_NAME + data.len();
         if u32::try_from(most).is_err() {
             return Err(Refused::TooMuch);
@@ -151,9 +152,9 @@ impl Builder {
         Ok(())
     }
 
-    /// Sorts and groups the records. Drops duplicate records and passes their places to `duplicate`
-    /// (RFC 2181, section 5). The TTL of an RRset is the lowest TTL of its records (RFC 2181,
-    /// section 5.2).
+    /// Finishes the zone: sorts the records, and groups them into names and RRsets. Drops duplicate
+    /// records and passes their places to `duplicate` (RFC 2181, section 5). The TTL of an RRset is
+    /// the lowest TTL of its records (RFC 2181, section 5.2).
     pub(crate) fn finish(mut self, mut duplicate: impl FnMut(Place)) -> Zone {
         let bytes = &self.bytes;
         let key = |record: &Stored| &bytes[record.key.0 as usize..][..usize::from(record.key.1)];
@@ -221,7 +222,7 @@ impl Zone {
         &self.apex
     }
 
-    /// Returns the number of records, without duplicates.
+    /// Returns the number of records. Duplicates are not counted.
     pub fn record_count(&self) -> usize {
         self.records.len()
     }
@@ -231,7 +232,7 @@ impl Zone {
         (0..self.nodes.len()).map(|index| NameRef { zone: self, index })
     }
 
-    /// Returns the apex, or `None` if it has no records.
+    /// Returns the apex, or `None` if the apex has no records.
     pub fn apex_name(&self) -> Option<NameRef<'_>> {
         self.find(&[]).ok()
     }
@@ -246,7 +247,7 @@ impl Zone {
             .map(|index| NameRef { zone: self, index })
     }
 
-    /// Whether the name with this sort key exists: whether it, or a name below it, has records.
+    /// Returns true if the name with this sort key, or a name below it, has records.
     pub fn exists(&self, key: &[u8]) -> bool {
         match self.find(key) {
             Ok(_) => true,
@@ -257,8 +258,7 @@ impl Zone {
         }
     }
 
-    /// Whether `name` exists, perhaps only as an empty non-terminal. `name` must be within the
-    /// zone.
+    /// Returns true if `name`, or a name below it, has records. `name` must be within the zone.
     pub(crate) fn exists_name(&self, name: &[u8]) -> bool {
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, &self.apex);
@@ -343,7 +343,7 @@ impl<'z> NameRef<'z> {
         })
     }
 
-    /// Returns the RRset of one type.
+    /// Returns the RRset of type `rtype`, if the name has one.
     pub fn rrset(self, rtype: u16) -> Option<RrsetRef<'z>> {
         self.rrsets().find(|set| set.rtype() == rtype)
     }

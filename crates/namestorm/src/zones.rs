@@ -1,5 +1,5 @@
-//! The set of all zones. Names are looked up across all zones, for targets of aliases and
-//! additional addresses.
+//! The set of all zones. The targets of aliases, and the addresses for the additional section, are
+//! looked up across all zones.
 
 use std::collections::HashMap;
 
@@ -15,15 +15,15 @@ pub enum Found<'z> {
     Outside,
     /// The name has records.
     Name(NameRef<'z>),
-    /// The name has no records, but names below it have.
+    /// The name, or the wildcard that it matches, has no records, but names below it have.
     EmptyNonTerminal(&'z Zone),
     /// The name is at or below this zone cut.
     Cut(NameRef<'z>),
-    /// The name is below this DNAME.
+    /// The name is below this owner of a DNAME record.
     Dname(NameRef<'z>),
     /// The name does not exist, but matches this wildcard.
     Wildcard(NameRef<'z>),
-    /// The name does not exist in this zone.
+    /// The name belongs to this zone, but does not exist and matches no wildcard.
     Nothing(&'z Zone),
     /// The name is in one of our zones that could not be loaded.
     Broken,
@@ -32,7 +32,7 @@ pub enum Found<'z> {
 /// What the server stores for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// The zone was loaded; this is its index in the list of zones.
+    /// The zone was loaded. The payload is the zone's index in the list of zones.
     Whole(usize),
     /// The zone could not be loaded; only its name is known.
     Broken,
@@ -78,7 +78,7 @@ impl Zones {
     /// Combines `zones` into a set.
     ///
     /// # Errors
-    /// Returns the index of a zone whose name an earlier zone has too.
+    /// Returns the index of a zone that has the same name as an earlier zone.
     pub fn new(zones: Vec<Zone>) -> Result<Self, usize> {
         Self::with_broken(zones, Vec::new())
     }
@@ -87,7 +87,7 @@ impl Zones {
     /// A name in `broken` is ignored if `zones` has that zone.
     ///
     /// # Errors
-    /// Returns the index of a zone whose name an earlier zone has too.
+    /// Returns the index of a zone that has the same name as an earlier zone.
     pub fn with_broken(zones: Vec<Zone>, broken: Vec<Vec<u8>>) -> Result<Self, usize> {
         let mut by_apex = HashMap::new();
         for (index, zone) in zones.iter().enumerate() {
@@ -124,9 +124,10 @@ impl Zones {
     /// Registers names for a [`Hook`](crate::Hook) to answer for. `time.example.org` registers one
     /// name; `*.dyn.example.org` registers all names below `dyn.example.org`.
     ///
-    /// A registered name exists even if the zone has no records for the name, so no wildcard
-    /// matches. Aliases that lead to a registered name are not followed: the client queries the
-    /// name separately. Queries for names in a zone that could not be loaded never reach the hook.
+    /// A registered name exists even if the zone has no records for the name. Wildcards therefore
+    /// do not match it. Aliases that lead to a registered name are not followed: the client must
+    /// query that name separately. Queries for names in a zone that could not be loaded never reach
+    /// the hook.
     ///
     /// # Errors
     /// See [`HookNameError`].
@@ -165,7 +166,7 @@ impl Zones {
         self.broken.iter().map(Vec::as_slice)
     }
 
-    /// Whether the closest zone of ours above `apex` could not be loaded.
+    /// Returns true if the closest of our zones above `apex` could not be loaded.
     pub(crate) fn is_below_broken(&self, apex: &[u8]) -> bool {
         let above = name::parent(apex).and_then(|parent| self.held_for(parent));
         above == Some(Held::Broken)
@@ -185,7 +186,8 @@ impl Zones {
         }
     }
 
-    /// Returns what the server stores for the zone that contains `name`.
+    /// Returns what the server stores for our zone that contains `name`, or `None` if there is no
+    /// such zone.
     fn held_for(&self, name: &[u8]) -> Option<Held> {
         let lower = name.to_ascii_lowercase();
         let mut starts = name::label_starts(name).chain([name.len() - 1]);
@@ -201,8 +203,8 @@ impl Zones {
         };
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());
-        // Walk down from the apex, label by label, until a cut or DNAME. The key of each ancestor
-        // ends after a label.
+        // Walk down from the apex, label by label, until a cut or DNAME. An ancestor's sort key is
+        // the part of `key` up to the end of one of its labels.
         let mut encloser = 0;
         let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
         for end in std::iter::once(0).chain(ends.map(|(at, _)| at + 1)) {
@@ -244,8 +246,8 @@ impl Zones {
         (found.standing() == NameStatus::Cut).then_some(found)
     }
 
-    /// Returns the address RRsets of `name`, either authoritative data or glue. Returns none if a
-    /// hook answers for the name.
+    /// Returns the address RRsets of `name`, which may be authoritative data or glue. Returns no
+    /// RRsets if a hook answers for the name.
     pub fn addresses(&self, name: &[u8]) -> impl Iterator<Item = RrsetRef<'_>> {
         let is_hooked = self.hooked.of(name).itself();
         let zone = self.zone_of(name).filter(|_| !is_hooked);

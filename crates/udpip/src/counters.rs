@@ -1,4 +1,4 @@
-//! Counters of received datagrams and their answers.
+//! Counters of received datagrams and sent answers.
 
 /// Numbers of datagrams and answers, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,19 +10,21 @@ pub struct Counters {
     /// Datagrams dropped because the UDP length field is smaller than the header or exceeds the
     /// packet.
     pub malformed: u64,
-    /// Datagrams dropped because the checksum is wrong, or is missing although it is required over
-    /// IPv6.
+    /// Datagrams dropped because the checksum is wrong, or because it is missing and the datagram
+    /// came over IPv6, which requires a checksum.
     pub bad_checksum: u64,
     /// Datagrams dropped because the checksum covers only the pseudo-header
     /// ([`ip::Packet::has_partial_checksum`]).
     pub partial_checksum: u64,
     /// Datagrams dropped because the source port is 0, so no reply is possible.
     pub bad_source: u64,
-    /// Answers not sent because the TX ring was full.
+    /// Answers not sent because the TX ring was full or no frame was free.
     pub ring_full: u64,
-    /// Answers not sent because they were longer than the link allows.
+    /// Answers not sent because they did not fit one packet on the link, or because their head
+    /// exceeded the payload.
     pub too_long: u64,
-    /// Answers sent as a copy because the port had no memory for another resident packet.
+    /// Answers copied to a scratch frame because the port had no memory for another resident
+    /// packet.
     pub residents_exhausted: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A received datagram and the three ways to answer it.
+//! A received datagram and three ways to answer it.
 
 use std::net::SocketAddr;
 
@@ -37,8 +37,8 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// The resident packets of one prepared answer (*pre-copy*). IPv4 and IPv6 answers use separate
-/// packets, because their headers differ in length.
+/// The resident packets of one prepared answer, for the *pre-copy* mode. IPv4 and IPv6 answers use
+/// separate packets, because their headers differ in length.
 #[derive(Debug, Default)]
 pub struct AnswerCopies {
     v4: Copies,
@@ -60,7 +60,7 @@ impl AnswerCopies {
 }
 
 /// A received datagram with a verified checksum, and the network port that received it. A service
-/// either answers it in one of three ways or drops it.
+/// answers the datagram in one of three ways or drops it.
 #[derive(Debug)]
 pub struct Datagram<'p, P: Port> {
     port: &'p mut P,
@@ -91,7 +91,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         &self.packet.payload()[HEADER_LEN..]
     }
 
-    /// Returns the received payload, which the service overwrites with the answer's head.
+    /// Returns the received payload. The service overwrites its start with the answer's head.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.packet.payload_mut()[HEADER_LEN..]
@@ -127,14 +127,15 @@ impl<'p, P: Port> Datagram<'p, P> {
             .saturating_sub(HEADER_LEN)
     }
 
-    /// Returns the number of further resident packets for which the port has memory.
+    /// Returns how many more resident packets the port has memory for.
     #[inline(always)]
     pub fn residents_left(&self) -> u32 {
         self.port.pool().residents_left()
     }
 
-    /// Extends the payload to `len` bytes, for a head longer than the received payload. The caller
-    /// must write the new bytes. A longer payload is left unchanged.
+    /// Extends the payload to `len` bytes, to make room for a head that is longer than the received
+    /// payload. The caller must write the new bytes. Does nothing if the payload already has `len`
+    /// bytes or more.
     ///
     /// # Panics
     /// Panics if `len` exceeds [`Datagram::max_reply`].
@@ -145,8 +146,8 @@ impl<'p, P: Port> Datagram<'p, P> {
         }
     }
 
-    /// Returns the length of the UDP datagram in bytes, or counts the answer as too long and
-    /// returns `None`.
+    /// Returns the length of the answer's UDP datagram, in bytes. If the answer is too long, counts
+    /// it and returns `None`.
     #[inline(always)]
     fn fits(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
         let len = head_len + tail + trail;
@@ -204,9 +205,11 @@ impl<'p, P: Port> Datagram<'p, P> {
     }
 
     /// Sends the answer in a resident packet of `copies`, which holds `tail` after a head of
-    /// `head_len` bytes. Creates another resident packet if all of them are in flight. Falls back
-    /// to [`Datagram::send_copy`] on a tagged link. Falls back too, and counts this, if the port
-    /// has no memory for another resident packet.
+    /// `head_len` bytes. Creates another resident packet if all of them are in flight.
+    ///
+    /// Resident packets have no VLAN tag, so the answer is copied as in [`Datagram::send_copy`] if
+    /// the request has a tag. The answer is also copied, and counted, if the port has no memory for
+    /// another resident packet.
     ///
     /// All calls with the same `copies` must pass the same tail and head length.
     #[inline(always)]
@@ -250,8 +253,8 @@ impl<'p, P: Port> Datagram<'p, P> {
     fn make_resident(&mut self, udp_len: usize, body: &Body<'_>) -> Option<Resident> {
         let mut scratch = self.port.pool().take()?;
         self.write_packet(&mut scratch, udp_len, body);
-        // A later answer may have a longer trail. There is room for the trail, because every frame
-        // can hold the largest packet of the link.
+        // A later answer may have a longer trail. The resident packet has room for it, because
+        // every frame can hold the largest packet of the link.
         self.port.pool().make_resident(&scratch)
     }
 
@@ -277,8 +280,9 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// Writes the UDP header to the start of `udp`, which already holds the body. Sums only the
-    /// bytes of the head and the trail, because the tail's checksum is known.
+    /// Writes the UDP header to the start of `udp`, which already holds the body. To compute the
+    /// checksum, sums only the bytes of the head and the trail, because the tail's checksum is
+    /// known.
     #[inline(always)]
     fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
         let len = udp.len() as u16;
@@ -307,7 +311,7 @@ fn count(counters: &mut Counters, sent: Result<(), SendError>) -> bool {
     sent.is_ok()
 }
 
-/// Checks a datagram's length and checksum, and removes bytes beyond its length.
+/// Checks a datagram's length and checksum, and removes any bytes after the datagram's end.
 #[inline(always)]
 pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     let payload = packet.payload();
@@ -343,6 +347,7 @@ pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
 pub(crate) enum Malformed {
     Length,
     Checksum,
-    /// The checksum covers only the pseudo-header, because the sender left the payload to a device.
+    /// The checksum covers only the pseudo-header, because the sender left the rest to a network
+    /// device (checksum offload).
     PartialChecksum,
 }

@@ -1,17 +1,18 @@
 //! Pre-packetized UDP: the paper's `libudpip`.
 //!
-//! A [`Service`] gets each datagram for its port and answers it immediately. Most of the answer was
-//! prepared when the content was loaded, as a [`Tail`] whose checksum is known. Only the *head*
+//! A [`Service`] gets each datagram for its port and answers it immediately. Most of each answer is
+//! prepared when the content is loaded: the [`Tail`], whose checksum is then known. Only the *head*
 //! differs between requests, for example the ID and question of a DNS message. The service writes
-//! the head over the start of the received payload. There are three methods to send head and tail:
+//! the head over the start of the received payload. A short *trail* may follow the tail, for
+//! example the OPT record of a DNS message. Three methods send the answer:
 //!
 //! | method | frame sent | cost |
 //! |---|---|---|
-//! | [`Datagram::turn_around`] | the received frame | copies the tail, needs no new frame |
-//! | [`Datagram::send_copy`] | a scratch frame | copies head and tail |
-//! | [`Datagram::send_resident`] | a resident packet of the port | copies only the head |
+//! | [`Datagram::turn_around`] | the received frame | copies the tail and trail, needs no new frame |
+//! | [`Datagram::send_copy`] | a scratch frame | copies head, tail and trail |
+//! | [`Datagram::send_resident`] | a resident packet of the port | copies only the head and trail |
 //!
-//! A complete server needs only a `Service`, which a [`Server`] wraps:
+//! To build a complete server, implement `Service` and wrap it in a [`Server`]:
 //!
 //! ```
 //! use nmio::{Instant, Port};
@@ -33,8 +34,8 @@
 //! A service also receives messages from other threads ([`Service::on_message`]), and can set one
 //! timer ([`Service::on_timer`]).
 //!
-//! Deliberately absent: sending without a request, UDP-Lite, IP fragments, and datagrams larger
-//! than the link's MTU.
+//! The following features are deliberately absent: sending without a request, UDP-Lite, IP
+//! fragments, and datagrams larger than the link's MTU.
 
 mod counters;
 mod datagram;

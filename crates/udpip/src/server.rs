@@ -11,25 +11,26 @@ pub trait Service {
     /// The type of messages from other threads ([`Udp::set_mailbox`]). Use `()` if there are none.
     type Message: Send;
 
-    /// Answers one datagram, or drops it. A slow callback delays all other clients of the worker.
+    /// Answers one datagram, or drops it. A slow implementation delays all other clients of the
+    /// worker.
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant);
 
-    /// Handles a message from another thread, between two batches of datagrams. The default does
-    /// nothing.
+    /// Handles a message from another thread. The worker calls this method between two batches of
+    /// datagrams. The default does nothing.
     fn on_message(&mut self, message: Self::Message, now: Instant) {
         let _ = (message, now);
     }
 
-    /// Returns the time at which to call [`on_timer`](Self::on_timer), or `None` for never, the
-    /// default. The event loop asks once per batch.
+    /// Returns the time at which the worker must call [`on_timer`](Self::on_timer), or `None` (the
+    /// default) if no timer is set. The worker calls this method once per batch.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Runs at the time that [`poll_timeout`](Self::poll_timeout) returned. Afterwards,
-    /// `poll_timeout` must return a later time or `None`, or the worker cannot sleep. The default
-    /// does nothing.
+    /// Called when the time returned by [`poll_timeout`](Self::poll_timeout) has come. Afterwards,
+    /// `poll_timeout` must return a later time or `None`, or else the worker never sleeps. The
+    /// default does nothing.
     fn on_timer(&mut self, now: Instant) {
         let _ = now;
     }
@@ -76,8 +77,8 @@ impl<S: Service> Udp<S> {
         }
     }
 
-    /// Delivers messages from `mailbox` to [`Service::on_message`]. The server must listen to the
-    /// mailbox's [bell](ip::Server::with_bell).
+    /// Delivers messages from `mailbox` to [`Service::on_message`]. Pass the mailbox's bell to
+    /// [`ip::Server::with_bell`], so that a message wakes the worker.
     pub fn set_mailbox(&mut self, mailbox: Mailbox<S::Message>) {
         self.mailbox = Some(mailbox);
     }
@@ -92,8 +93,8 @@ impl<S: Service> Udp<S> {
         &self.service
     }
 
-    /// Checks one datagram and passes it to the service that `with` returns. A datagram for another
-    /// port is returned.
+    /// Checks one datagram and passes it to the service that `with` returns. Returns the packet if
+    /// the datagram is for another port.
     #[inline(always)]
     pub fn handle_with<'s, P: Port, T: Service>(
         &'s mut self,

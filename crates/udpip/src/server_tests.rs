@@ -36,7 +36,7 @@ impl Service for Recorder {
     }
 }
 
-/// Calls a function once, at a given time.
+/// Calls a function once, at the time `due`.
 struct At<F> {
     due: Option<Instant>,
     call: F,
@@ -60,7 +60,8 @@ fn server(service: Recorder) -> Server<Recorder> {
     Server::new(Host::own(station), Udp::new(7, service))
 }
 
-/// Runs the server for `long`. At time `at`, calls `call` as another thread would.
+/// Runs the server for the duration `long`. At time `at` after the start, calls `call` as another
+/// thread would.
 fn run(server: &mut Server<Recorder>, long: Duration, at: Option<Duration>, call: impl FnMut()) {
     let link = LinkConfig::symmetric(PathConfig::default());
     let (mut near, mut far, clock) = sim::link(&link, 1);

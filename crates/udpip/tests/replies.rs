@@ -66,7 +66,8 @@ enum Way {
 
 const WAYS: [Way; 3] = [Way::TurnRound, Way::Copy, Way::Resident];
 
-/// Answers each request with its first bytes, a tail, and a trail.
+/// Answers each request with its first `head_len` bytes, a tail, and a trail. Replaces the first
+/// byte by `!`.
 struct Answerer {
     way: Way,
     head_len: usize,
@@ -251,8 +252,8 @@ fn unserved_packets_are_refused() {
     }
 }
 
-/// Has the server answer an IPv4 datagram with only a tail of `len` bytes. Returns the reply, if
-/// any, and the counters.
+/// Lets a server answer an IPv4 datagram with a tail of `len` bytes, without head and trail.
+/// Returns the reply, if any, and the counters.
 fn answer_of(way: Way, len: usize, sink: &mut Sink) -> (Option<Vec<u8>>, Counters) {
     let mut server = server(way, 0, &vec![7; len], b"");
     let reply = handle(&mut server, sink, &Peer::V4.datagram(b"x"));
@@ -316,7 +317,8 @@ fn without_memory_for_a_resident_a_copy_is_sent_and_counted() {
 
 #[test]
 fn the_service_sees_how_many_residents_are_left() {
-    /// Answers with a resident packet. First records how many more the port has memory for.
+    /// Answers with a resident packet. Before that, records how many more resident packets the port
+    /// has memory for.
     #[derive(Default)]
     struct Noting {
         left: Vec<u32>,
@@ -418,8 +420,8 @@ fn source_port_0_is_dropped_and_counted() {
     }
 }
 
-/// Builds a datagram whose checksum covers only the pseudo-header, such as one from a peer with
-/// checksum offload. In the second datagram, this checksum is wrong.
+/// Builds two datagrams whose checksums cover only the pseudo-header, as a peer with checksum
+/// offload sends them. The second datagram's checksum is wrong.
 fn partial_checksums() -> [Vec<u8>; 2] {
     let (route, mut datagram) = (Peer::V4.route(), Peer::V4.datagram(b"hello"));
     let [high, low] = route.partial_checksum(UDP, HEADER_LEN + 5);
@@ -455,7 +457,8 @@ fn a_checksum_left_to_a_device_has_its_own_counter() {
     }
 }
 
-/// A checksum that is computed as zero is sent as all ones (RFC 768).
+/// A checksum that is computed as zero is sent as all ones, because zero means that there is no
+/// checksum (RFC 768).
 #[test]
 fn a_checksum_of_zero_is_sent_as_all_ones() {
     let mut found = false;
@@ -497,7 +500,7 @@ fn a_full_ring_drops_the_reply_and_is_counted() {
         assert_eq!(count(&server).answered, 1, "{way:?}");
         assert_eq!(count(&server).ring_full, 1, "{way:?}");
         if way == Way::Resident {
-            // The first resident packet is still in flight, so a second one was created.
+            // The first resident packet was still in flight, so a second one was created.
             assert_eq!(server.transports.service().copies.packets(), 2);
         }
     }

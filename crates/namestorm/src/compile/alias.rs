@@ -1,4 +1,4 @@
-//! Prepares the answers of aliases. Chains of CNAME and DNAME records are followed through all our
+//! Prepares the answers for aliases. Chains of CNAME and DNAME records are followed through all our
 //! zones (RFC 1034, section 4.3.2, step 3a).
 
 use super::{Compiler, NOERROR};
@@ -24,7 +24,7 @@ struct Chain<'z> {
     end: End<'z>,
 }
 
-/// A record of the chain.
+/// A CNAME or DNAME record of the chain.
 struct Link {
     owner: Vec<u8>,
     rtype: u16,
@@ -34,22 +34,24 @@ struct Link {
 
 /// How the chain ends.
 enum End<'z> {
-    /// A name that has records but no CNAME.
+    /// The name has records, but no CNAME.
     Name(NameRef<'z>),
-    /// An empty non-terminal.
+    /// The name is an empty non-terminal in this zone.
     NoData(&'z Zone),
+    /// The name does not exist in this zone.
     NxDomain(&'z Zone),
-    /// A name at or below this zone cut.
+    /// The name is at or below this zone cut.
     Referral(NameRef<'z>),
     /// A DNAME substitution makes the name too long.
     TooLong,
-    /// The chain loops, has more than [`MAX_CHAIN`] steps, or leads to a name that we cannot answer
-    /// for. Another server may be able to, even if the name is in a zone that we could not load.
+    /// The chain loops, has more than [`MAX_CHAIN`] steps, or leads to a name that is hooked or
+    /// that we cannot answer for. The client must query the last name separately. Another server
+    /// may answer for that name, even if it is in a zone that we could not load.
     Open,
 }
 
 impl<'z> Compiler<'z> {
-    /// Adds the answers of an alias: one for each RRset of its own or of the target, and one for
+    /// Adds the answers for an alias: one for each RRset of the alias or of its target, and one for
     /// all other types.
     pub(super) fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         node.kind = Kind::Alias;
@@ -79,7 +81,7 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// Adds the answer with one RRset of the chain's last name.
+    /// Adds the answer that holds the chain and one RRset of its last name.
     fn answer_of_target(
         &mut self,
         owner: &[u8],
@@ -87,6 +89,7 @@ impl<'z> Compiler<'z> {
         rrset: RrsetRef<'z>,
     ) -> Result<At, ArenaFull> {
         let links = self.links(owner, chain);
+        // If the chain already holds this DNAME record, the record is not repeated.
         if rrset.rtype() == DNAME && chain.has_dname(&chain.name) {
             return self.add(owner, DNAME, NOERROR, [links, 0, 0], None);
         }
@@ -109,7 +112,7 @@ impl<'z> Compiler<'z> {
         self.add(owner, DS, NOERROR, [links, authority, 0], None)
     }
 
-    /// Adds the answer of an alias for all types that have no answer of their own.
+    /// Adds the answer of an alias for all types that have no prepared answer.
     fn other_types(&mut self, owner: &[u8], chain: &Chain<'z>) -> Result<At, ArenaFull> {
         let links = self.links(owner, chain);
         let (rcode, authority, additional, required) = match chain.end {
@@ -137,8 +140,8 @@ impl<'z> Compiler<'z> {
         0
     }
 
-    /// Starts an answer for `owner` and writes the records of its chain. Returns the number of
-    /// records written.
+    /// Starts an answer for `owner` and writes the records of its chain, as far as they fit.
+    /// Returns the number of records written.
     fn links(&mut self, owner: &[u8], chain: &Chain<'z>) -> u16 {
         self.start(owner);
         let mut count = 0;
@@ -184,7 +187,7 @@ impl<'z> Chain<'z> {
     /// `alias` is the chain's first name.
     ///
     /// # Errors
-    /// Returns how the chain ends if the current name is the last one.
+    /// Returns how the chain ends if it cannot be followed further.
     fn step(&mut self, found: Found<'z>, alias: NameRef<'z>) -> Result<(), End<'z>> {
         let (ttl, target) = match found {
             Found::Name(name) | Found::Wildcard(name) if name.rrset(CNAME).is_none() => {
@@ -226,7 +229,7 @@ impl<'z> Chain<'z> {
     }
 
     /// Adds a DNAME record, unless the chain already holds the record (RFC 2181, section 5).
-    /// Returns its TTL and target, because the synthesized CNAME has the same TTL (RFC 6672,
+    /// Returns the record's TTL and target. The synthesized CNAME takes over the TTL (RFC 6672,
     /// section 3.1).
     fn dname(&mut self, dname: NameRef<'z>) -> (u32, &'z [u8]) {
         let (ttl, to) = only_record(dname, DNAME);
@@ -247,7 +250,7 @@ impl<'z> Chain<'z> {
     }
 }
 
-/// Returns the TTL and data of a name's record of a type that allows only one record per name.
+/// Returns the TTL and data of a name's only record of type `rtype`, which is CNAME or DNAME.
 fn only_record(name: NameRef<'_>, rtype: u16) -> (u32, &[u8]) {
     let rrset = name.rrset(rtype);
     let record = rrset.and_then(|rrset| Some((rrset.ttl(), rrset.data().next()?)));

@@ -1,5 +1,5 @@
-//! Parses one entry of a master file with the `domain` crate. That crate's errors are rewritten so
-//! that they say how to correct the entry.
+//! Parses one entry of a master file with the `domain` crate. The crate's error messages are
+//! rewritten so that they say how to correct the entry.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::name;
 
 /// The TTL of records for which the file states no TTL.
 const DEFAULT_TTL: u32 = 3600;
-/// Maximum number of characters of an entry in an error message.
+/// Maximum number of characters that an error message quotes from an entry.
 const EXCERPT: usize = 60;
 
 /// The state with which a new parser starts, either after an error or for an included file.
@@ -28,7 +28,8 @@ pub(super) struct State {
 pub(super) enum Parsed {
     Record {
         record: Box<ScannedRecord>,
-        /// The default TTL in seconds, if it was used because the file had stated no TTL.
+        /// The default TTL in seconds, if the record takes it because the file has stated no TTL so
+        /// far.
         ttl_taken: Option<u32>,
     },
     Include {
@@ -38,7 +39,7 @@ pub(super) enum Parsed {
     Nothing,
 }
 
-/// A parser of entries that continues with the next entry after an error.
+/// A parser of entries. After an error, it can continue with the next entry.
 pub(super) struct EntryParser {
     zonefile: Zonefile,
     /// The TTL set by `$TTL`, in seconds.
@@ -72,7 +73,8 @@ impl EntryParser {
         Some(origin.as_slice().to_vec())
     }
 
-    /// Returns the current state, for an included file.
+    /// Returns the state for an included file or a new parser. If `origin` is given, it replaces
+    /// the current origin.
     pub(super) fn state(&self, origin: Option<Vec<u8>>) -> State {
         State {
             origin: origin.or_else(|| self.origin()),
@@ -127,8 +129,8 @@ impl EntryParser {
         }
     }
 
-    /// Replaces the parser after an error, which leaves its state undefined. The new parser starts
-    /// with the same origin, TTL and owner.
+    /// Replaces the `domain` crate's parser, because an error leaves its state undefined. The new
+    /// parser starts with the same origin, TTL and owner.
     fn start_again(&mut self) {
         let state = self.state(None);
         let last_owner = self.last_owner.take();
@@ -136,6 +138,7 @@ impl EntryParser {
         *self = Self::new(&state);
         self.ttl_known = ttl_known;
         if let Some(owner) = last_owner {
+            // The new parser learns the last owner by parsing a record that is then ignored.
             let mut wire = Vec::new();
             let Ok(()) = owner.compose(&mut wire);
             self.feed(&format!("{} 0 IN A 192.0.2.1", name::Shown(&wire)));
@@ -145,10 +148,12 @@ impl EntryParser {
     }
 }
 
-/// Rewrites the parser's error so that it says how to correct the entry, whose type is `rtype`.
+/// Converts the parser's error to a message that says how to correct the entry. `rtype` is the
+/// entry's type.
 fn explain(error: &inplace::Error, text: &str, rtype: Option<&str>) -> String {
     let shown = error.to_string();
-    // The message starts with the parser's own line and column numbers.
+    // The message starts with the parser's own line and column numbers, which do not apply to the
+    // file.
     let message = shown.split_once(": ").map_or(shown.as_str(), |(_, m)| m);
     let meaning = match message {
         "expected rtype" => "a known record type is missing",
@@ -179,7 +184,7 @@ fn explain(error: &inplace::Error, text: &str, rtype: Option<&str>) -> String {
     format!("{meaning}: \"{}\"", excerpt(text))
 }
 
-/// Appends the fields that record data of this type consists of.
+/// Appends a hint that lists the data fields of this record type, if they are known.
 fn with_fields(meaning: &str, rtype: Option<&str>) -> String {
     let rtype = rtype.unwrap_or_default();
     match fields::of(rtype) {
@@ -188,8 +193,8 @@ fn with_fields(meaning: &str, rtype: Option<&str>) -> String {
     }
 }
 
-/// Rewrites a parser error that quotes a word of the entry, and appends the entry to any other
-/// error.
+/// Rewrites a parser error that quotes a word of the entry. Any other error keeps its text. Appends
+/// the start of the entry to the message.
 fn explain_word(message: &str, text: &str) -> String {
     let meaning = match message.split_once(": ") {
         Some(("different class", classes)) => {
@@ -204,7 +209,7 @@ fn explain_word(message: &str, text: &str) -> String {
     format!("{meaning}: \"{}\"", excerpt(text))
 }
 
-/// Returns the start of an entry, made printable on one line.
+/// Returns the start of an entry as one line of printable text.
 fn excerpt(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     let line = words.join(" ");

@@ -1,5 +1,5 @@
-//! Finds the name of the zone in a file from the command line, an `$ORIGIN` in the file, or the
-//! file's name.
+//! Determines the name of a file's zone. The sources are the command line, an `$ORIGIN` in the
+//! file, and the file's name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ impl FromStr for ZoneSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Text that starts like a path is a path, even if it contains `=`.
+        // Text that starts like a path is a path, even if it contains `=`. The exception is
+        // `.=FILE`, where `.` is the root zone.
         let is_path = text.starts_with(['/', '.']);
         let (origin, file) = match text.split_once('=') {
             Some((origin, file)) if !is_path || origin == "." => (Some(origin), file),
@@ -57,7 +58,7 @@ impl fmt::Display for ZoneSpec {
     }
 }
 
-/// Returns the line and value of an `$ORIGIN` before the first record.
+/// Returns the line number and the value of an `$ORIGIN` that precedes the first record.
 pub(super) fn leading_origin(text: &str) -> Option<(u32, Vec<u8>)> {
     for entry in Entries::new(text) {
         let entry = entry.ok()?;

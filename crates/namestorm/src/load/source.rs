@@ -1,4 +1,4 @@
-//! Reads master files, without blocking on a FIFO or reading from a device endlessly.
+//! Reads master files. Refuses FIFOs and devices, because reading them may block or never end.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
-/// Maximum size of a master file, in bytes.
+/// Maximum size of a master file, in bytes (4 GiB). The records of a zone have the same limit.
 const MAX_FILE: u64 = u32::MAX as u64;
 /// The byte order mark that some editors write at the start of UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Reads a master file. Refuses FIFOs and devices instead of waiting for them.
+/// Reads a master file.
 ///
 /// # Errors
 /// Returns the reason why the file cannot be read or is not text.
@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     let shown = |error: std::io::Error| error.to_string();
-    // Without NONBLOCK, opening a FIFO waits for a writer.
+    // Without NONBLOCK, opening a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::empty()).map_err(|error| shown(error.into()))?;
     let file = File::from(file);
