@@ -1,5 +1,6 @@
-//! Tests chains that end in a large answer. Its compression pointers are adjusted to the new
-//! offsets of its names. An answer that does not fit the message is left out.
+//! Tests chains of aliases that end in a large answer. The answer's compression pointers must be
+//! adjusted to the new offsets of its names. An answer that does not fit the message must be left
+//! out.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::{name, prepare_text};
 const START: &str = "$ORIGIN example.org.\n$TTL 60\n@ SOA ns host 1 2 3 4 60\n@ NS ns\n\
     ns A 192.0.2.1\nold DNAME new\n";
 
-/// Queries, over TCP, a zone that consists of `text` and a DNAME from `old` to `new`. Returns the
-/// length of the reply and its records.
+/// Sends a query over TCP to a server whose zone consists of `text` and a DNAME from `old` to
+/// `new`. Returns the length of the reply in bytes, and its records.
 fn ask(text: &str, qname: &str, qtype: u16) -> (usize, Vec<String>) {
     let answers = prepare_text(&format!("{START}{text}"), Form::Wire).unwrap();
     let mut responder = Responder::new(Arc::new(answers));
@@ -38,7 +39,8 @@ fn ask(text: &str, qname: &str, qtype: u16) -> (usize, Vec<String>) {
 
 #[test]
 fn pointers_of_a_long_answer_are_adjusted() {
-    // Names that are compressed against each other, up to the maximum offset of a pointer.
+    // The names are compressed against each other, up to the maximum offset that a pointer can
+    // hold.
     let mut text = String::new();
     for i in 0..900 {
         writeln!(text, "big.new MX {i} m{i}.in{}.far.net.", i / 3).unwrap();

@@ -14,8 +14,8 @@ use crate::rtype::{
 };
 use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
 
-/// Size of a message without its RRset and qname, in bytes: the header, and the type and class of
-/// the question.
+/// Size of a message around its qname and one RRset, in bytes: the header, and the type and class
+/// of the question.
 const AROUND: usize = 12 + 4;
 /// Size of a record without its data, in bytes: compressed owner, type, class, TTL and data length.
 const RECORD: usize = 2 + 10;
@@ -61,7 +61,7 @@ fn check_apex(zone: &Zone, report: &mut Report) {
 }
 
 /// Warns of a signed zone. The server does not send signatures with its answers, so validating
-/// resolvers reject them.
+/// resolvers reject the answers.
 fn check_signed(zone: &Zone, report: &mut Report) {
     let apex = zone.apex_name();
     let signs = [RRSIG, DNSKEY, NSEC, NSEC3PARAM];
@@ -79,7 +79,7 @@ fn check_signed(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// Checks that the types at a name may exist there and together.
+/// Checks that each type at a name is allowed at this name, and that the types may exist together.
 fn check_types(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     let wildcard = name::is_wildcard(name.owner());
@@ -101,7 +101,6 @@ fn check_types(name: NameRef<'_>, report: &mut Report) {
         only_one(name, cname, report);
     }
     if let Some(dname) = name.rrset(DNAME) {
-        // A name has at most one DNAME (RFC 6672, section 2.4).
         only_one(name, dname, report);
     }
     for set in name.rrsets() {
@@ -123,8 +122,8 @@ fn check_types(name: NameRef<'_>, report: &mut Report) {
     }
 }
 
-/// A name may have only one CNAME and one DNAME record (RFC 2181, section 10.1; RFC 6672, section
-/// 2.4).
+/// Reports all records of an RRset but the first. A name may have only one CNAME and one DNAME
+/// record (RFC 2181, section 10.1; RFC 6672, section 2.4).
 fn only_one(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     for place in rrset.further_places() {
         report.error(
@@ -179,7 +178,8 @@ fn hidden(shown: Shown<'_>, set: RrsetRef<'_>, report: &mut Report) {
 fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     if let Some((place, ttl)) = rrset.other_ttl()
-        // The RRSIG records at one name cover RRsets with different TTLs, and take over those TTLs.
+        // RRSIG records may differ in their TTLs, because each record has the TTL of the RRset that
+        // it covers.
         && rrset.rtype() != RRSIG
     {
         report.warning(
@@ -204,8 +204,8 @@ fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     }
 }
 
-/// The fault, if any, of each target checked so far. Many records share a target, which is checked
-/// only once.
+/// Maps each target checked so far to its fault, if it has one. Many records share a target, so
+/// each target is checked only once.
 type Targets<'z> = HashMap<&'z [u8], Option<Fault>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -233,7 +233,8 @@ fn check_targets<'z>(
         let what = match fault {
             None => continue,
             Some(Fault::Alias) => "is an alias (CNAME), which is not allowed",
-            // A missing address matters only for NS records, whose zone would be unreachable.
+            // A missing address is reported only for NS records, because resolvers may be unable to
+            // reach the zone's servers without it.
             Some(Fault::NoAddress) if rtype != NS => continue,
             Some(Fault::NoAddress) => "has no address (A or AAAA) in this zone",
         };

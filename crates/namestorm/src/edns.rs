@@ -6,7 +6,7 @@ use crate::rtype;
 /// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4).
 pub const MIN_UDP_MESSAGE: usize = 512;
 /// Maximum length of the UDP messages that we send and advertise, in bytes. Such a message fits the
-/// minimum MTU of IPv6, so it is not fragmented (RFC 9715, section 3.2 and appendix A).
+/// minimum MTU of IPv6, so practically no path fragments it (RFC 9715, section 3.2 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
 /// The EDNS version that we support.
 pub(crate) const VERSION: u8 = 0;

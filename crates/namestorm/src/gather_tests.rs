@@ -1,4 +1,5 @@
-//! Tests which zones on the command line are served, and what is reported about all other zones.
+//! Tests which zones on the command line are served, and what is reported about the zones that are
+//! not served.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +18,8 @@ fn zone(folder: &Path, file: &str, text: &str) -> ZoneSpec {
     }
 }
 
-/// Returns the apexes of the good zones, the apexes of the broken zones, and the reason for each
-/// file that is not served.
+/// Gathers the zones of `specs`. Returns the apexes of the good zones, the apexes of the broken
+/// zones, and the reason for each file that is not served.
 fn gathered(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let mut said = Vec::new();
     let gathered = gather(specs, &mut |line| said.push(line));

@@ -9,11 +9,12 @@ use crate::records::{RecordError, Records};
 use crate::rtype;
 
 /// Answers queries over UDP and TCP for the names that were [registered](crate::Zones::hook) for
-/// the hook. Each worker has its own hook, and calls it synchronously for each such query.
+/// the hook. Each worker has its own hook, and calls it synchronously for each query for a
+/// registered name.
 ///
 /// A hook does not slow down queries for other names, because prepared answers are looked up first.
-/// The hook never receives malformed queries, zone transfers, or queries with a class other than IN
-/// or ANY or with an unsupported EDNS version.
+/// The hook never receives malformed queries, zone transfers, or queries with an unsupported EDNS
+/// version. All queries that it receives have class IN or ANY.
 ///
 /// A hook must not block, because all clients of its worker would have to wait. Slow work belongs
 /// in other threads, which send their results to the hook as [messages](Self::on_message).
@@ -25,12 +26,12 @@ pub trait Hook {
     /// another verdict. Any other verdict discards the added records.
     ///
     /// `now` is the worker's monotonic clock; use [`SystemTime`](std::time::SystemTime) for the
-    /// time of day. A query over TCP is passed again later if the send buffer had no room for its
-    /// reply.
+    /// time of day. If a TCP connection's send buffer has no room for the reply, the hook receives
+    /// the same query again later.
     ///
     /// # Errors
     /// Returns an error if a record is refused. The client then gets SERVFAIL. The log and the
-    /// summary report the number of such errors.
+    /// summary report the number of these errors.
     fn answer(
         &mut self,
         question: &Question<'_>,
@@ -52,8 +53,8 @@ pub trait Hook {
     }
 
     /// Called when the time returned by [`poll_timeout`](Self::poll_timeout) has come. Afterwards,
-    /// `poll_timeout` must return a later time or `None`, or else the worker spins instead of
-    /// sleeping. Does nothing by default.
+    /// `poll_timeout` must return a later time or `None`, or else the worker never sleeps. Does
+    /// nothing by default.
     fn on_timer(&mut self, now: Instant) {
         let _ = now;
     }
@@ -75,13 +76,13 @@ pub enum Verdict {
     NxDomain,
     /// The client receives REFUSED.
     Refused,
-    /// The client receives no reply. A TCP connection is closed after the replies to earlier
-    /// queries.
+    /// The client receives no reply. If the query came over TCP, the connection is closed after the
+    /// replies to earlier queries.
     Drop,
 }
 
-/// A hook, with the details of the query. `peer` returns the client's address and port. To avoid
-/// the cost for other queries, `peer` is called only when the hook is asked.
+/// A hook, with the details of the query. `peer` returns the client's address and port. `peer` is a
+/// function, so that queries that do not reach the hook avoid its cost.
 pub(crate) struct Asking<'h, H, P> {
     pub(crate) hook: &'h mut H,
     pub(crate) peer: P,
@@ -122,7 +123,7 @@ impl<'q> Question<'q> {
         self.name
     }
 
-    /// Returns the labels of the qname, leftmost first, without the root label.
+    /// Returns the labels of the qname, leftmost first, except the root label.
     pub fn labels(&self) -> impl Iterator<Item = &'q [u8]> + use<'q> {
         name::labels(self.name)
     }
@@ -132,7 +133,7 @@ impl<'q> Question<'q> {
         name::eq(self.name, name.as_wire())
     }
 
-    /// Returns the type asked for; [`rtype::ANY`] means all types.
+    /// Returns the type asked for. [`rtype::ANY`] stands for all types.
     pub fn rtype(&self) -> u16 {
         self.rtype
     }
@@ -143,19 +144,18 @@ impl<'q> Question<'q> {
         self.peer
     }
 
-    /// Whether the query came over TCP. If so, the TCP handshake has verified the client's address.
+    /// Whether the query came over TCP. Over TCP, the handshake has verified the client's address.
     pub fn is_over_tcp(&self) -> bool {
         self.over_tcp
     }
 
-    /// Whether records of this type answer the question, which asks either for the type or for all
-    /// types.
+    /// Returns true if the question asks for this type or for all types ([`rtype::ANY`]).
     pub fn wants(&self, rtype: u16) -> bool {
         self.rtype == rtype || self.rtype == rtype::ANY
     }
 }
 
-/// No hook: all answers come from the zones.
+/// A hook for servers without hooked names: all answers come from the zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoHook;
 

@@ -1,8 +1,8 @@
 //! An authoritative DNS server that answers from prepared packets: the Namestorm of the paper.
 //!
-//! To write your own server, combine a zone with a [`Hook`] that answers some of its names itself.
-//! A [`Question`] holds the name and type asked for, and the client's address. This hook answers
-//! with the addresses that pass a health check:
+//! To write your own server, combine a zone with a [`Hook`], which answers queries for some of the
+//! zone's names itself. A [`Question`] holds the name and type asked for, and the client's address.
+//! The following hook answers with the addresses of servers that pass a health check:
 //!
 //! ```
 //! use std::process::ExitCode;
@@ -80,8 +80,8 @@
 //!
 //! When a zone is loaded, [`compile()`] prepares an answer for every name and type in it: the part
 //! of a message after the question. A query finds its answer by one lookup in a hash table
-//! ([`Answers`]), and only the header remains to be written. Hooked names are not in that table, so
-//! other queries are as fast as without a hook.
+//! ([`Answers`]), and only the header remains to be written. The names that a hook answers for are
+//! not in that table, so other queries are as fast as without a hook.
 //!
 //! Each layer can be used alone. [`Responder`] answers DNS messages without a network:
 //!
@@ -102,8 +102,9 @@
 //! assert!(reply.tail.bytes.ends_with(&[192, 0, 2, 53]));
 //! ```
 //!
-//! Deliberately absent: recursion, zone transfers, dynamic update, NOTIFY, TSIG, DNSSEC proofs (a
-//! zone's DNSSEC records are served as plain data), and rotation of records.
+//! The following features are deliberately absent: recursion, zone transfers, dynamic update,
+//! NOTIFY, TSIG, DNSSEC proofs and rotation of records. A zone's DNSSEC records are served as plain
+//! data.
 
 mod answers;
 mod assemble;
@@ -162,10 +163,11 @@ pub use zone::Zone;
 pub use zones::{HookNameError, Zones};
 
 /// Prepares the answers of one zone given as text, for tests, benchmarks and examples. The text
-/// must set its origin. The hashes have fixed keys, not random ones.
+/// must set the origin. The hash keys are fixed, not random, so a server must use [`compile()`]
+/// instead.
 ///
 /// # Errors
-/// Returns a report of everything wrong with the zone.
+/// Returns a report with at least one error, or an empty report if the answers are too large.
 pub fn prepare_text(zone: &str, form: Form) -> Result<Answers, Report> {
     let loaded = load_text("zone", None, zone)?;
     let zones = Zones::new(vec![loaded.zone]).unwrap_or_else(|_| unreachable!("one zone"));

@@ -53,7 +53,7 @@ pub struct Broken {
 /// far.
 ///
 /// # Errors
-/// Returns a report of everything wrong with the zone.
+/// Returns a [`Broken`] zone, whose report holds at least one error.
 pub fn load(spec: &ZoneSpec, progress: &mut dyn FnMut(usize)) -> Result<Loaded, Broken> {
     let mut loader = Loader::new(progress);
     loader.read_first(spec);

@@ -318,7 +318,8 @@ fn names_without_their_final_dot_cause_warnings() {
         "a 60 MX 1 x.net\na 60 MX 2 y.net\n",
         &["f:4: warning: x.net.example.org. looks as if"],
     );
-    // No warning for names that exist, or that contain a top-level domain only as part of a label.
+    // Names that exist, or that contain a top-level domain only as part of a label, cause no
+    // warning.
     finds(
         "x.net 60 A 192.0.2.1\na 60 CNAME x.net\nb 60 CNAME network\nc 60 MX 1 example.org.\n",
         &[],
@@ -348,7 +349,7 @@ fn a_signed_zone_causes_a_warning() {
         "@ 60 NSEC a.example.org. NS SOA\n@ 60 NSEC3PARAM 1 0 0 -\n",
         &["f:4: warning: example.org. is signed"],
     );
-    // The DS record of a signed child zone does not make this zone signed.
+    // The DS record of a signed child zone does not mean that the zone itself is signed.
     finds(
         "sub 60 NS ns\nsub 60 DS 1 13 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n",
         &[],
@@ -397,7 +398,7 @@ fn the_origin_comes_from_the_caller_the_text_or_the_file_name() {
     assert_eq!(loaded("x", None, &undotted), zone("example.net."));
     let dumped = "$ORIGIN .\nexample.com 60 SOA a.b c.d 1 2 3 4 5\n\t60 NS ns.example.net\n";
     assert_eq!(loaded("x", None, dumped), Ok(("example.com.".into(), 2)));
-    // A file in which all names are absolute needs no origin.
+    // If all names in a file are absolute, no origin is needed.
     let absolute = "example.com. 60 SOA a. b. 1 2 3 4 5\nexample.com. 60 NS ns.example.net.\n";
     assert_eq!(
         loaded("not..a name", None, absolute),
@@ -477,7 +478,8 @@ fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
         let text = |data: &str| format!("{START}{sub}a 60 {data}\n");
         same(&text(data), &text(&named));
     }
-    // A CNAME excludes other types at its owner, and the SOA must come first.
+    // CNAME and SOA need separate texts, because a CNAME excludes other types at its owner, and the
+    // SOA must come first.
     same(
         &format!("{START}{sub}a 60 CNAME @\n60 CNAME (@)\n"),
         &format!("{START}{sub}a 60 CNAME sub.example.org.\n60 CNAME sub.example.org.\n"),
@@ -490,7 +492,8 @@ fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
         "@ 60 SOA 1h @ 1 2 3 4 5\n@ 60 NS 1h\n1h 60 A 192.0.2.1\n",
         "@ 60 SOA 1h.example.org. example.org. 1 2 3 4 5\n@ 60 NS 1h\n1h 60 A 192.0.2.1\n",
     );
-    // After an error the origin is unchanged, and `@` still stands for it, even in a directive.
+    // After an error, the origin is unchanged, and `@` still stands for the origin, even in a
+    // directive.
     let text = |data| format!("$ORIGIN @\n{START}{sub}$ORIGIN @\na 60 NS {data}\n");
     same(&text("@"), &text("sub.example.org."));
     finds(&format!("{sub}a 60 A bad\nb 60 NS @\n"), &["f:5: "]);
@@ -618,7 +621,7 @@ fn check_prints_one_line_per_good_zone() {
         printed.starts_with("example.org.: 2 names, 3 records, 5 packets, "),
         "{printed}"
     );
-    // Another file holds the same zone, so it is given twice.
+    // Another file holds the same zone, so the zone is given twice.
     let again = folder.path().join("again");
     fs::write(&again, START).unwrap();
     let again = ZoneSpec {

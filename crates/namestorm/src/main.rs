@@ -64,7 +64,7 @@ struct Serve {
     network: ServeArgs,
 }
 
-/// Writes lines to an output whose reader (such as `head`) may stop early, which is not an error.
+/// Writes lines to an output. A reader that stops early, such as `head`, does not cause an error.
 struct Lines<W> {
     out: W,
     failed: Option<io::Error>,
@@ -82,7 +82,8 @@ impl<W: Write> Lines<W> {
         }
     }
 
-    /// Flushes the output. A reader that has stopped reading is not an error.
+    /// Flushes the output. Returns the first error, unless the error is that the reader has stopped
+    /// reading.
     fn finish(mut self) -> io::Result<()> {
         let result = self.failed.map_or_else(|| self.out.flush(), Err);
         match result {
@@ -102,8 +103,8 @@ fn check(zones: &[ZoneSpec], say: &mut dyn FnMut(String), out: impl Write) -> Re
 }
 
 fn main() -> ExitCode {
-    // Loading may take seconds, so messages are written immediately. A failure to write them is
-    // ignored.
+    // Loading may take seconds, so messages are written immediately. A failure to write to standard
+    // error is ignored, because it cannot be reported.
     let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
     match Cli::parse().command {
         Command::Serve(serve) => control::serve(&serve.network, || {

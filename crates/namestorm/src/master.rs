@@ -254,7 +254,7 @@ pub(crate) struct EntryFields<'a> {
     pub has_ttl: bool,
     /// Whether the entry is a directive (`$…`), not a record.
     pub is_directive: bool,
-    /// The record type, or `None` if the entry is a directive.
+    /// The record type, if the entry is a record and states one.
     pub rtype: Option<&'a str>,
     /// The word in the place of the TTL, if that word is not a valid TTL.
     pub bad_ttl: Option<&'a str>,

@@ -6,7 +6,7 @@ use crate::tail::{QUESTION_AT, QUESTION_REST};
 
 /// Length of a message header, in bytes.
 pub(crate) const HEADER_LEN: usize = QUESTION_AT;
-/// The two high bits of a byte, both set in the first byte of a compression pointer.
+/// The two high bits of a byte. Both are set in the first byte of a compression pointer.
 const POINTER: u8 = 0xc0;
 const OPCODE: u16 = 0x7800;
 
@@ -50,14 +50,14 @@ impl Header {
         self.flags & QR != 0
     }
 
-    /// Returns the opcode, not shifted from its position in the flags; 0 is a standard query.
+    /// Returns the opcode at its position in the flags, not shifted. A standard query has opcode 0.
     #[inline(always)]
     pub(crate) fn opcode_bits(&self) -> u16 {
         self.flags & OPCODE
     }
 }
 
-/// A buffer for a decompressed name, with upper and lower case as in the query.
+/// A buffer for an uncompressed name. It keeps the upper and lower case of the source.
 #[derive(Clone, Debug)]
 pub(crate) struct NameBuf {
     bytes: [u8; MAX_NAME],
@@ -108,7 +108,7 @@ impl Default for NameBuf {
     }
 }
 
-/// A question.
+/// A parsed question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawQuestion {
     /// Length of the decompressed name, in bytes.
@@ -159,7 +159,7 @@ pub(crate) fn parse_question(
     })
 }
 
-/// Returns the length of the uncompressed name at `start`, or `None` if it is compressed.
+/// Returns the length in bytes of the name at `start`, or `None` if the name is compressed.
 #[inline(always)]
 fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
     let mut at = start;
@@ -185,7 +185,7 @@ fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
 /// Decompresses the name at `start` into `out`, and returns the offset of its end in the message.
 ///
 /// Each pointer must lead to "a prior occurrence" (RFC 1035, section 4.1.4): to an offset before
-/// the labels that the pointer ends. This rule makes loops impossible.
+/// the first of the labels that precede the pointer. This rule makes loops impossible.
 #[cold]
 fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malformed> {
     out.len = 0;

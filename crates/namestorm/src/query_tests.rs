@@ -46,7 +46,7 @@ fn a_plain_question_is_read_in_place() {
 
 #[test]
 fn a_compressed_question_is_decompressed() {
-    // The pointer can only lead to the header. Here, ID and flags hold the label "a" and the root.
+    // The pointer can only lead to the header, where ID and flags hold the label "a" and the root.
     let mut message = query(b"\x03wWw\xc0\x00");
     message[..4].copy_from_slice(b"\x01a\x00\x00");
     for form in FORMS {
@@ -68,7 +68,8 @@ fn labels_of_a_compressed_question_have_at_most_63_bytes() {
         let (_, name) = parse(&message, form).unwrap();
         assert_eq!(name, [&label[..], &[0]].concat());
     }
-    // The ID's first byte is the length of a label of 64 to 191 bytes, all within the message.
+    // The ID's first byte is the length of a label that is too long (64 to 191 bytes). The whole
+    // label is within the message.
     for len in [64, 0x80, 0xbf] {
         message[0] = len;
         message.resize(300, 0);
@@ -106,7 +107,7 @@ fn malformed_names_are_refused() {
             assert_eq!(parse(&query(question), form), Err(Malformed), "{what}");
         }
     }
-    // Two pointers in the header that point to each other.
+    // The header holds two pointers that point to each other.
     let mut message = query(b"\xc0\x02");
     message[..4].copy_from_slice(&[0xc0, 0x02, 0xc0, 0x00]);
     for form in FORMS {
@@ -127,7 +128,8 @@ fn a_truncated_question_is_refused() {
 proptest! {
     #[test]
     fn both_forms_parse_alike(mut message in prop::collection::vec(any::<u8>(), 12..80)) {
-        // Bytes with small values become length bytes of short labels, so names have many labels.
+        // All bytes get small values, so that they can serve as the length bytes of short labels.
+        // Names then have many labels.
         for byte in &mut message[12..] {
             *byte %= 24;
         }

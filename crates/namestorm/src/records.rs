@@ -12,7 +12,7 @@ use crate::rdata::is_data_of;
 use crate::rtype;
 use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, TailWriter};
 
-/// Maximum length of a message without its OPT record, in bytes.
+/// Maximum length of a message with a hook's records, in bytes. An OPT record may be appended.
 const MAX_MESSAGE: usize = MAX_TCP_MESSAGE - OPT_LEN;
 /// Maximum length of a record's data, in bytes.
 const MAX_DATA: usize = 65_535;
@@ -22,7 +22,7 @@ const MAX_TTL: u32 = i32::MAX.cast_unsigned();
 const MAX_STRING: usize = 255;
 const CLASS_IN: u16 = 1;
 
-/// Why a record is refused.
+/// The reason why a record is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -35,7 +35,7 @@ pub enum RecordError {
     /// The data is not valid for the type, or a name in it is compressed.
     #[error("the data is not valid for type {0}: give complete data without compressed names")]
     Data(u16),
-    /// The message would exceed the length limit of TCP.
+    /// The message would exceed the maximum length over TCP.
     #[error("the answer would be longer than a message over TCP: give fewer records")]
     TooLong,
     /// The record's section comes before the section of a record that was already added.
@@ -53,8 +53,8 @@ pub enum Section {
     Answer,
     /// Records about the authoritative zone: its SOA record or its name servers.
     Authority,
-    /// Records that the client may need next, such as addresses. This section is omitted if it does
-    /// not fit the message.
+    /// Records that the client may need next, such as addresses. These records are left out if they
+    /// do not fit the message.
     Additional,
 }
 
@@ -123,13 +123,13 @@ impl Rrset {
         usize::from(self.count)
     }
 
-    /// Whether there are no records.
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// The number of records in a message always fits a `u16`, so counting records cannot overflow.
+/// Counting the records of a message in a `u16` cannot overflow.
 const _: () = assert!(MAX_MESSAGE / (POINTER + FIELDS) < u16::MAX as usize);
 
 /// Checks the type, TTL and data of a record.
@@ -149,7 +149,7 @@ fn check(rtype: u16, ttl: u32, data: &[u8], again: &mut Vec<u8>) -> Result<(), R
     Ok(())
 }
 
-/// Composes a hook's records. Each responder has one.
+/// Composes a hook's records. Each responder has its own composer.
 #[derive(Debug)]
 pub(crate) struct Composer {
     writer: TailWriter,
@@ -195,7 +195,7 @@ impl Composer {
         }
     }
 
-    /// Whether no records were composed.
+    /// Returns true if no records were composed.
     pub(crate) fn is_empty(&self) -> bool {
         self.writer.bytes().is_empty()
     }
@@ -215,8 +215,8 @@ impl Composer {
         }
     }
 
-    /// Calls `write` to write `count` records to a section. If they do not fit, none of them is
-    /// kept.
+    /// Calls `write`, which writes `count` records to a section. If the records do not fit, none of
+    /// them is kept.
     fn write(
         &mut self,
         section: Section,
@@ -242,10 +242,10 @@ impl Composer {
 
 /// The answer to one question, to which a hook adds records.
 ///
-/// Each record is checked and composed when it is added. Names are compressed where this is
-/// allowed. If the answer exceeds the client's UDP limit, the client receives a truncated reply
-/// without records and asks again over TCP. A record that exceeds even the limit of TCP is refused
-/// with a [`RecordError`].
+/// Each record is checked and composed when it is added. Names are compressed if the record type
+/// allows it. If the answer exceeds the client's UDP limit even without additional records, the
+/// client receives a truncated reply without records. It then asks again over TCP. A record that
+/// exceeds the maximum length over TCP is refused with a [`RecordError`].
 #[derive(Debug)]
 pub struct Records<'r> {
     composer: &'r mut Composer,

@@ -6,10 +6,10 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// Section counts, the whole tail, and the tail without its optional records.
+/// A composed answer: section counts, the whole tail, and the tail without its optional records.
 type Composed = ([u8; 6], Vec<u8>, Option<Vec<u8>>);
 
-/// Returns what `fill` composes for `a.org`.
+/// Returns the answer that `fill` composes for a question for `a.org`.
 fn composed(
     fill: impl FnOnce(&mut Records<'_>) -> Result<(), RecordError>,
 ) -> Result<Composed, RecordError> {
@@ -120,7 +120,7 @@ fn sections_must_be_filled_in_order() {
 fn an_answer_is_limited_to_one_tcp_message() {
     let head = 12 + name("a.org").as_wire().len() + 4;
     let room = 65_535 - OPT_LEN - head;
-    // A record of unknown type, so that its data can be arbitrary.
+    // The record has an unknown type, so its data can be arbitrary.
     let fitting = vec![7; room - POINTER - FIELDS];
     let (_, tail, _) = composed(|records| records.add(65_280, 1, &fitting)).unwrap();
     assert_eq!(tail.len(), room);
@@ -133,7 +133,7 @@ fn an_answer_is_limited_to_one_tcp_message() {
         records.add(65_280, 1, &vec![7; 65_536]),
         Err(RecordError::TooLong)
     );
-    // The refused record was not kept, so there is still room for one that fits.
+    // The refused record was not kept, so there is still room for a record that fits.
     assert_eq!(records.add(65_280, 1, &fitting), Ok(()));
     assert_eq!(records.add_text(1, ""), Err(RecordError::TooLong));
     let rrset = Rrset::new(rtype::A, 1, [[1; 4]]).unwrap();

@@ -1,4 +1,4 @@
-//! The report of everything wrong with a zone, one line per finding.
+//! The report of all errors and warnings about a zone, one line per finding.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a file, and returns its index, by which a `Place` refers to the file.
+    /// Adds a file and returns its index. A `Place` refers to the file by this index.
     pub fn add_file(&mut self, file: &Path) -> u16 {
         let number = self.files.len();
         self.files.push(file.to_owned());
@@ -99,7 +99,7 @@ impl Report {
         self.errors
     }
 
-    /// Whether the maximum number of errors is exceeded, so that reading can stop.
+    /// Whether there are more errors than the report lists, so that reading can stop.
     pub fn is_full(&self) -> bool {
         self.errors > MAX_ERRORS
     }

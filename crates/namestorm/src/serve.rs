@@ -10,7 +10,7 @@ use crate::program::{LoadError, Namestorm};
 use crate::report::Report;
 use crate::zones::{HookNameError, Zones};
 
-/// Why a zone and its hook cannot be served.
+/// The reason why a zone and its hook cannot be served.
 #[derive(Debug, thiserror::Error)]
 enum ServeError {
     #[error("{0}")]
@@ -21,11 +21,11 @@ enum ServeError {
     Load(#[from] LoadError),
 }
 
-/// Serves one zone with a hook in each worker: a complete `main` function. `zone` is the text of
-/// the zone's master file. The hook answers for `names` (see [`Zones::hook`]). The command line has
-/// the options of [`control::ServeArgs`].
+/// Serves one zone with a hook in each worker. This function can be the whole body of `main`.
+/// `zone` is the text of the zone's master file. The hook answers for `names` (see
+/// [`Zones::hook`]). The command line has the options of [`control::ServeArgs`].
 ///
-/// `make` is called for each worker, before the process drops its privileges. It may [open a
+/// `make` is called for each worker, before the process drops its privileges. `make` may [open a
 /// mailbox](NewWorker::open_mailbox), through which other threads reach the hook. Use
 /// [`Namestorm::with_hook`] for several zones, zones in files, or other options.
 pub fn serve<H: Hook + Named>(
@@ -38,7 +38,7 @@ pub fn serve<H: Hook + Named>(
     })
 }
 
-/// Returns the zone with its hooked names.
+/// Loads the zone and registers the names for the hook.
 fn hooked_zone(zone: &str, names: &[&str]) -> Result<Zones, ServeError> {
     let loaded = load_text("zone", None, zone).map_err(ServeError::Zone)?;
     let mut zones = Zones::new(vec![loaded.zone]).unwrap_or_else(|_| unreachable!("one zone"));

@@ -14,7 +14,7 @@ use crate::prefetcher::Prefetcher;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 
-/// A DNS server for [`nmio::run`]. Each worker needs a separate server.
+/// A DNS server that [`nmio::run`] can run. Each worker needs its own server.
 pub type Server<H = NoHook> = ip::Server<UdpAndTcp<H>>;
 
 /// The DNS transports of a host: UDP and TCP.
@@ -24,7 +24,8 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     /// The TCP application owns the hook. Queries over UDP borrow it.
     stack: Stack<DnsOverTcp<H>>,
     prefetcher: Prefetcher,
-    /// Whether this worker reports the size of the shared answers, which only one worker does.
+    /// Whether this worker reports the size of the answers. Only one worker does, because all
+    /// workers share the answers.
     pub(crate) tells: bool,
 }
 
@@ -59,9 +60,9 @@ impl UdpAndTcp {
 }
 
 impl<H: Hook> UdpAndTcp<H> {
-    /// Combines a UDP service with a TCP service, whose hook also answers queries over UDP. Both
-    /// services must have the same answers. `tcp` holds the stack's settings; its ports are
-    /// overridden.
+    /// Combines a UDP service with a TCP service. The hook of the TCP service also answers queries
+    /// over UDP. Both services must have the same answers. `tcp` holds the settings of the TCP
+    /// stack. `port` replaces the ports in these settings.
     pub fn with_hook(
         port: u16,
         dns: Dns,
@@ -83,8 +84,8 @@ impl<H: Hook> UdpAndTcp<H> {
         }
     }
 
-    /// Delivers messages from `mailbox` to [`Hook::on_message`]. The event loop must know the
-    /// mailbox's [bell](ip::Server::with_bell).
+    /// Delivers messages from `mailbox` to [`Hook::on_message`]. Pass the mailbox's bell to
+    /// [`ip::Server::with_bell`], so that a message wakes the worker.
     pub fn set_mailbox(&mut self, mailbox: Mailbox<H::Message>) {
         self.stack.set_mailbox(mailbox);
     }
@@ -119,7 +120,7 @@ impl<H: Hook> UdpAndTcp<H> {
     }
 }
 
-/// The UDP service for a single query, with the hook of the TCP service.
+/// The UDP service for a single query. It borrows the hook of the TCP service.
 struct OneQuery<'s, H> {
     dns: &'s mut Dns,
     known: Option<&'s mut HashedQuestion>,

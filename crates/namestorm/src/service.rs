@@ -1,4 +1,4 @@
-//! DNS over UDP. Each reply is sent in one of three modes.
+//! DNS over UDP. There are three modes of sending replies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +19,10 @@ use crate::respond::{Responder, Transport};
 /// How UDP replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// Sends resident packets: answers that remain in the port's packet memory, so that no answer
-    /// is copied.
+    /// Sends a resident packet, which remains in the port's packet memory. The prepared answer in
+    /// it need not be copied again.
     PreCopy,
-    /// Copies the answer into a free frame.
+    /// Copies the whole reply into a free frame.
     MemCopy,
     /// Writes the reply into the query's own frame.
     #[default]
@@ -59,7 +59,8 @@ impl fmt::Display for ReplyMode {
 pub struct Dns {
     mode: ReplyMode,
     responder: Responder,
-    /// The answers that have resident packets. The port's memory limits their number.
+    /// The resident packets of each answer, keyed by the answer's position. The port's memory
+    /// limits their number.
     copies: HashMap<At, AnswerCopies, RandomState>,
 }
 
@@ -69,7 +70,8 @@ impl Dns {
         Self {
             mode,
             responder: Responder::new(answers),
-            // Fixed seeds are safe, because clients cannot choose the keys to cause collisions.
+            // Fixed seeds are safe. The keys are positions of answers, so clients cannot choose
+            // them to cause collisions.
             copies: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
         }
     }
@@ -79,7 +81,7 @@ impl Dns {
         self.responder.answers()
     }
 
-    /// Returns the mode of sending replies.
+    /// Returns the mode in which replies are sent.
     pub fn mode(&self) -> ReplyMode {
         self.mode
     }
@@ -94,7 +96,7 @@ impl Dns {
         self.copies.len()
     }
 
-    /// Answers one query. `known` is the query's question, if already parsed.
+    /// Answers one query. `known` is the query's question, if it has already been parsed.
     #[inline(always)]
     pub(crate) fn answer<P: Port, H: Hook>(
         &mut self,
@@ -124,7 +126,7 @@ impl Dns {
             datagram.payload_mut()[..head.len()].copy_from_slice(head);
         }
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
-        // The result is ignored because the UDP layer counts failures.
+        // The result is ignored, because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
             (ReplyMode::Turnaround, _) => datagram.turn_around(head_len, tail, trail),
             (ReplyMode::PreCopy, Some(at)) => {
@@ -144,7 +146,7 @@ impl Dns {
     }
 }
 
-/// Without the TCP service, the service answers only over UDP and has no hook.
+/// A service that is used alone, without [`DnsOverTcp`](crate::DnsOverTcp), has no hook.
 impl Service for Dns {
     type Message = ();
 

@@ -1,9 +1,9 @@
-//! DNS over TCP (RFC 7766). Each message is preceded by its length in two bytes.
+//! DNS over TCP (RFC 7766). Each message is preceded by a two-byte field with its length.
 //!
 //! A client may pipeline queries: send many of them before it reads a reply. Queries are answered
 //! in order. An incomplete query stays in the connection's receive buffer. By default, the stack
-//! closes a connection that is idle for [`IDLE_TIMEOUT`], or whose query is still incomplete after
-//! this time.
+//! closes a connection that is idle for [`IDLE_TIMEOUT`]. It also closes a connection if a query is
+//! still incomplete this long after its first byte.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,14 @@ use crate::hook::{Asking, Hook, NoHook};
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
 
-/// A connection without queries is closed after this time. RFC 7766, section 6.2.3, suggests "on
-/// the order of a few seconds".
+/// The default time after which a connection without queries is closed. RFC 7766, section 6.2.3,
+/// suggests "on the order of a few seconds".
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of concurrent connections.
+/// Default maximum number of concurrent connections per worker.
 pub const MAX_CONNECTIONS: u32 = 16_384;
-/// Maximum length of a query over TCP, including its length field. This is also the size of a
-/// connection's receive buffer. Queries with one question are far shorter.
+/// Maximum length of a query over TCP, in bytes, including its length field. This is also the size
+/// of a connection's receive buffer. Real queries are far shorter, because they have only one
+/// question.
 pub const MAX_TCP_QUERY: usize = 16_384;
 /// Size of the length field before a message, in bytes.
 const LENGTH: usize = 2;
@@ -33,15 +34,15 @@ const LENGTH: usize = 2;
 /// Settings for DNS over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// Settings of the TCP stack. The server overrides the ports in these settings.
+    /// Settings of the TCP stack. The server replaces the ports in these settings by its own port.
     pub stack: Config,
-    /// The time within which a query must be complete after its first byte. Otherwise the
+    /// The time within which a query must be complete after its first byte. If it is not, the
     /// connection is closed.
     pub request_timeout: Duration,
 }
 
 impl TcpSettings {
-    /// Returns the defaults, overridden by the command line's options.
+    /// Returns the default settings, overridden by the options on the command line.
     pub fn asked(connections: &ConnectionArgs) -> Self {
         let defaults = Self::default();
         Self {
@@ -71,7 +72,7 @@ impl Default for TcpSettings {
 pub struct DnsOverTcp<H = NoHook> {
     responder: Responder,
     hook: H,
-    /// A copy of the query, which the head of the reply overwrites.
+    /// A copy of the query. The head of the reply overwrites its start.
     query: Box<[u8]>,
     reply: Vec<u8>,
     too_long: u64,
@@ -119,8 +120,8 @@ impl<H: Hook> DnsOverTcp<H> {
         &mut self.hook
     }
 
-    /// Builds the reply to one message, with its length field. Returns `false` if the message
-    /// receives no reply.
+    /// Builds the reply to one message in `self.reply`, with its length field. Returns `false` if
+    /// the message receives no reply.
     fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> bool {
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);
@@ -170,7 +171,8 @@ impl<H: Hook> Application for DnsOverTcp<H> {
             }
             match conn.write_bytes(&self.reply) {
                 Ok(()) => consumed += LENGTH + len,
-                // The stack passes the data again once the send buffer has room for the reply.
+                // The stack passes the data again when the send buffer has room. The query will
+                // then be answered again, so it must not be counted now.
                 Err(WriteError::Full) => {
                     self.responder.uncount(before);
                     return consumed;

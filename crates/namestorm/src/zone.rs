@@ -72,7 +72,7 @@ pub(crate) struct Builder {
     records: Vec<Stored>,
 }
 
-/// Why a record is refused.
+/// The reason why a record is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The record's owner is not within the zone.

@@ -74,7 +74,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                 let mut client = Client::default();
                 let second = Duration::from_secs(1);
                 link.run(&mut client, &mut server, second, |_, _| false);
-                // Each message with a complete header got a reply, even if its question was
+                // Each query with a complete header got a reply, even if its question was
                 // truncated.
                 assert_eq!(server.transports.udp().counters().answered, 340);
                 check(&client.0, &asked);
@@ -90,7 +90,7 @@ fn cut_short(query: &[u8], missing: usize) -> Vec<u8> {
     let udp = &mut frame[34..];
     let len = 8 + query.len() - missing;
     udp[4..6].copy_from_slice(&(len as u16).to_be_bytes());
-    // Checksum 0: no checksum, so the changed length causes no mismatch.
+    // A checksum of 0 means that there is no checksum, so the changed length causes no mismatch.
     udp[6..8].fill(0);
     frame
 }

@@ -47,7 +47,7 @@ struct PresetHook {
     verdict: Option<Verdict>,
     made: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
     prepared: Option<Rrset>,
-    /// Whether the hook ignores that a record is refused, instead of returning the error.
+    /// Whether the hook ignores the error if a record is refused, instead of returning the error.
     is_forgiving: bool,
     asked: Vec<(Vec<u8>, u16)>,
     /// For each question: the client's address, and whether the question came over TCP.
@@ -129,8 +129,8 @@ fn peer() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 9], 4_000))
 }
 
-/// Returns the whole reply of a responder. The reply must be the same for both forms of names in
-/// the index.
+/// Returns a responder's whole reply. The reply must be the same for both forms of names in the
+/// index.
 fn ask(hook: &mut PresetHook, query: &Query, transport: Transport) -> Option<Vec<u8>> {
     let [one, other] = FORMS.map(|form| {
         let mut responder = Responder::new(answers(form));
@@ -148,7 +148,7 @@ fn ask(hook: &mut PresetHook, query: &Query, transport: Transport) -> Option<Vec
 
 const UDP: Transport = Transport::Udp { link: 1472 };
 
-/// Builds a reply's head: header and question.
+/// Builds a reply's head, which consists of header and question.
 fn head(query: &Query, flags: u16, counts: [u16; 3]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let [answer, authority, additional] = counts;
@@ -161,8 +161,8 @@ fn head(query: &Query, flags: u16, counts: [u16; 3]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the zone's SOA record as it appears in the reply. The qname has `below` bytes before the
-/// zone's name.
+/// Returns the zone's SOA record as it appears in the reply. `below` is the number of bytes in the
+/// qname before the zone's name.
 fn soa(below: u16) -> Vec<u8> {
     let apex = (0xc00c + below).to_be_bytes();
     let mut data = SOA_DATA.to_vec();
@@ -224,7 +224,7 @@ fn each_verdict_gives_its_answer_over_udp_and_tcp() {
         let mut hook = with_text(b"hello");
         hook.verdict = Some(Verdict::NoData);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), nothing(AA));
-        // A record that is refused because its data is not an IPv4 address.
+        // This record is refused, because its data is not an IPv4 address.
         hook.made = vec![(Section::Answer, None, rtype::A, vec![1])];
         let failed = head(&query, 0x8102, [0; 3]);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), failed);
@@ -336,8 +336,8 @@ fn a_hooked_name_exists() {
         let reply = ask(&mut hook, &query, UDP).unwrap();
         (u16::from_be_bytes([reply[2], reply[3]]), reply[7])
     };
-    // The parent of a hooked name also exists. No wildcard matches the parent, or a name below the
-    // parent or the hooked name.
+    // The parent of a hooked name also exists. No wildcard matches the parent, a name below the
+    // parent, or a name below the hooked name.
     assert_eq!(reply("deep.example.org"), (AA, 0));
     assert_eq!(reply("x.deep.example.org"), (AA | 3, 0));
     assert_eq!(reply("x.one.w.example.org"), (AA | 3, 0));
@@ -413,7 +413,7 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     );
     let mut query = query("hook.example.org", rtype::TXT);
     let head_len = head(&query, 0, [0; 3]).len();
-    // With two records, the message has exactly 512 bytes, the maximum without EDNS.
+    // With two records, the message has exactly 512 bytes. This is the maximum without EDNS.
     let last = 512 - head_len - (12 + 1 + 200) - (12 + 1);
     let mut hook = PresetHook {
         made: vec![text(200), text(last as u8)],
@@ -426,7 +426,7 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     assert_eq!(ask(&mut hook, &query, UDP).unwrap(), full);
     let whole = ask(&mut hook, &query, Transport::Tcp).unwrap();
     assert_eq!((whole.len(), whole[7], whole[11]), (512 + 19, 2, 1));
-    // One more byte exceeds the maximum.
+    // With one more byte, the message exceeds the maximum.
     hook.made[1] = text(last as u8 + 1);
     let cut = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!(cut, head(&query, AA | 0x200, [0; 3]));
@@ -498,7 +498,7 @@ fn messages_replace_the_hooks_records_and_its_timer_fires() {
     let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
     assert_eq!(due, Some(Instant::from_millis(70)));
     assert_eq!(pass(&mut client, 69)[7], 1);
-    // Later, the timer replaces the addresses by a TXT record.
+    // At the time that the message set, the timer replaces the addresses by a TXT record.
     assert_eq!(pass(&mut client, 70)[7], 0);
     let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
     assert_eq!(due, Some(Instant::from_millis(1_070)));
@@ -573,7 +573,8 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
 }
 
 proptest! {
-    /// An independent parser accepts every answer, and no answer exceeds its size limit.
+    /// An independent parser accepts every answer, and no answer exceeds the size limit of its
+    /// transport.
     #[test]
     fn hooked_answers_are_well_formed(
         mut made in made(),
@@ -612,7 +613,8 @@ proptest! {
         let counts = message.header_counts();
         let counted = counts.ancount() + counts.nscount() + counts.arcount();
         prop_assert_eq!(records, usize::from(counted));
-        // Without its last byte the reply is malformed, so every byte belongs to a record.
+        // If the last byte is removed, parsing fails. The reply thus has no bytes after its last
+        // record.
         let cut = Message::from_octets(&reply[..reply.len() - 1]).unwrap();
         prop_assert!(records == 0 || cut.iter().any(|record| record.is_err()));
     }

@@ -14,8 +14,9 @@ const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 
 
 /// The client's end of a connection.
 struct Connection {
-    /// The next sequence number to send, and the next one to acknowledge.
+    /// The next sequence number to send.
     seq: u32,
+    /// The next sequence number to acknowledge.
     ack: u32,
 }
 
@@ -70,7 +71,7 @@ fn end(segment: &Segment) -> u32 {
     segment.seq.wrapping_add(segment.span())
 }
 
-/// Prepends the length field to a message.
+/// Returns a message with its length field.
 fn framed(message: &[u8]) -> Vec<u8> {
     let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
     bytes.extend(message);
@@ -93,7 +94,7 @@ fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
         let sent = [&good, &good, broken, &good].concat();
         let reply = connection.send(&mut client, &sent).unwrap();
         assert!(reply.has(FIN) && !reply.has(RST), "{broken:?}");
-        // Two replies, each made of the query and one record.
+        // There are two replies. Each consists of the query and one record of 16 bytes.
         assert_eq!(reply.data.len(), 2 * (good.len() + 16), "{broken:?}");
         // Data that the client sends after the FIN is acknowledged and does not cause a reset.
         let last = connection.send(&mut client, &good).unwrap();
@@ -150,8 +151,8 @@ fn a_query_must_be_complete_ten_seconds_after_its_first_byte() {
     }
 }
 
-/// A hook that counts its questions and logs their clients. For names that start with `d`, it does
-/// not reply.
+/// A hook that counts its questions and logs their clients. It does not reply if the name starts
+/// with `d`.
 #[derive(Default)]
 struct Counting(u8, Vec<(SocketAddr, bool)>);
 

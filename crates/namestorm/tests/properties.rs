@@ -1,6 +1,6 @@
-//! Tests properties with random queries and zones. No input causes a panic. The prepared answers
-//! match the algorithm of RFC 1034, which a reference implementation in this file applies directly
-//! to the records.
+//! Tests properties with random queries and zones. No input may cause a panic. The prepared answers
+//! must match those of a reference implementation in this file, which applies the algorithm of RFC
+//! 1034 directly to the records.
 
 mod harness;
 
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 const APEX: &str = "z.";
 const SOA: &str = "z. 9 IN SOA ns.z. h.z. 1 2 3 4 9";
-/// Maximum length of a name as text with its final dot (RFC 1035, section 2.3.4).
+/// Maximum number of characters of a name with its final dot (RFC 1035, section 2.3.4).
 const LONGEST_NAME: usize = 254;
 /// Maximum number of aliases followed in one answer.
 const MAX_STEPS: usize = 16;
@@ -115,7 +115,7 @@ impl Records {
                 }
                 return Some(reply);
             }
-            // Walk down from the apex (step 3b, and RFC 6672).
+            // Walk down from the apex to a cut or a DNAME (step 3b, and RFC 6672).
             for above in &path[1..] {
                 if self.has(above, "NS") {
                     // DS belongs to the parent side of the cut. This zone has no DS records, so the
@@ -148,7 +148,7 @@ impl Records {
             let owner = if self.exists(&name) {
                 name.clone()
             } else {
-                // Step 3c: use the wildcard of the closest encloser.
+                // In step 3c, the wildcard of the closest encloser is used.
                 let encloser = path.iter().rev().find(|n| self.exists(n)).unwrap();
                 let wildcard = format!("*.{encloser}");
                 if !self.exists(&wildcard) {
@@ -300,7 +300,7 @@ proptest! {
     }
 }
 
-/// Generates nearly valid queries: valid queries with some bytes changed, or truncated.
+/// Generates nearly valid queries: valid queries that are truncated or have some changed bytes.
 fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     (

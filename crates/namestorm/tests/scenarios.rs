@@ -133,7 +133,7 @@ fn question(text: &str) -> (Query, bool) {
     (query, tcp)
 }
 
-/// Formats a record as the records of replies are formatted, for comparison.
+/// Formats a record in the same way as the records of replies, for comparison.
 fn record(text: &str) -> String {
     let mut file = Zonefile::new();
     file.set_default_class(Class::IN);
@@ -212,7 +212,7 @@ fn ask_tcp(answers: &Arc<Answers>, query: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Sends one query to every client. All replies must be identical.
+/// Sends one query to every client, and returns the reply. All replies must be identical.
 fn ask_all(clients: &mut [Client], case: &Case, answers: &[Arc<Answers>]) -> Vec<u8> {
     let query = case.query.bytes();
     if case.tcp {

@@ -1,5 +1,5 @@
-//! Finds names whose final dot was probably forgotten. Without the dot, the origin is appended to a
-//! name (RFC 1035, section 5.1).
+//! Finds names whose final dot was probably forgotten. If a name has no final dot, the origin is
+//! appended to it (RFC 1035, section 5.1).
 
 use crate::name::{self, Shown};
 use crate::report::Report;
@@ -18,7 +18,7 @@ const ARPA: &[u8] = b"\x04arpa\0";
 pub(super) fn check(name: NameRef<'_>, report: &mut Report) {
     let zone = name.zone();
     if zone.apex() == name::ROOT {
-        // In the root zone the final dot makes no difference.
+        // In the root zone, a name means the same with and without the final dot.
         return;
     }
     let owner = name.owner();
@@ -58,7 +58,7 @@ fn is_suspect(zone: &Zone, rtype: u16, target: &[u8]) -> bool {
     !zone.exists(&key)
 }
 
-/// Whether `name` ends with the zone's name twice.
+/// Whether the zone's name occurs twice at the end of `name`.
 fn repeats(zone: &Zone, name: &[u8]) -> bool {
     name::is_within(&without_apex(zone, name), zone.apex())
 }

@@ -23,17 +23,17 @@ pub(crate) const MODES: [ReplyMode; 3] = [
     ReplyMode::PreCopy,
 ];
 
-/// Prepares the answers of zones, each given as (origin, text).
+/// Prepares the answers of zones. Each zone is given as its origin and its text.
 pub(crate) fn prepare(zones: &[(&str, &str)], form: Form) -> Arc<Answers> {
     prepare_beside(zones, &[], form)
 }
 
-/// Like [`prepare`]. The zones named in `broken` could not be loaded.
+/// Like [`prepare`], with zones that could not be loaded. `broken` lists their names.
 pub(crate) fn prepare_beside(zones: &[(&str, &str)], broken: &[&str], form: Form) -> Arc<Answers> {
     prepare_hooked(zones, broken, &[], form)
 }
 
-/// Like [`prepare_beside`], with names registered for a hook.
+/// Like [`prepare_beside`], with names registered for a hook. `hooked` lists these names.
 pub(crate) fn prepare_hooked(
     zones: &[(&str, &str)],
     broken: &[&str],
@@ -160,8 +160,8 @@ impl Query {
         bytes.extend(self.qtype.to_be_bytes());
         bytes.extend(self.qclass.to_be_bytes());
         if self.has_soa {
-            // An SOA record: owner, type, class, TTL and data length, then two root names and five
-            // numbers.
+            // The SOA record consists of owner, type, class, TTL and data length, then two root
+            // names and five numbers.
             bytes.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
             bytes.extend([0; 20]);
         }
