@@ -1,8 +1,8 @@
 //! Checks for the system packages that the build needs, and compiles the steering program to BPF.
 //!
 //! The build scripts of libbpf and libxdp need most of these packages too, but report missing ones
-//! less clearly. If Cargo runs those scripts first, it shows their messages instead. The README has
-//! the full list.
+//! less clearly. If Cargo runs those scripts first, it shows their messages instead. The README
+//! lists all packages.
 
 use std::env;
 use std::io::Write as _;
@@ -88,8 +88,8 @@ fn is_program(name: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Returns true if the C compiler finds the header. Also returns true without a compiler, because
-/// `make` is then reported as missing.
+/// Returns true if the C compiler finds the header. Also returns true if there is no C compiler. In
+/// that case `make`, from the same Debian package as the compiler, is reported as missing.
 fn is_header(name: &str) -> bool {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut command = Command::new(compiler);

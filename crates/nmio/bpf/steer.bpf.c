@@ -45,15 +45,15 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) =
 static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) =
 	(void *)BPF_FUNC_redirect_map;
 
-/* Sizes of the tables. nmio::xdp::steer has the same numbers. */
+/* Sizes of the tables. The Rust constants of these names have the same values. */
 #define MAX_QUEUES 256
 #define MAX_ADDRESSES 256
 #define MAX_SERVICES 256
-/* Maximum number of IPv6 extension headers to skip, as in crate ip. */
+/* Maximum number of IPv6 extension headers to skip. The crate ip has the same limit. */
 #define MAX_EXTENSIONS 6
 
-#define FRAGMENT_BITS 0x3fff /* more-fragments flag and offset, RFC 791 3.1 */
-#define FRAGMENT_BITS_V6 0xfff9 /* the same for IPv6, RFC 8200 4.5 */
+#define FRAGMENT_BITS 0x3fff /* more-fragments flag and offset (RFC 791, section 3.1) */
+#define FRAGMENT_BITS_V6 0xfff9 /* the same for IPv6 (RFC 8200, section 4.5) */
 
 /* An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d. */
 struct address {
@@ -86,16 +86,17 @@ struct {
 	MAP_TYPE(value, __u32);
 } services SEC(".maps");
 
-/* Set before the program is loaded, in the layout that steer.rs writes. Most
- * servers have one IPv4 address and one service, or use the first one most.
- * Comparing with a constant costs less than a lookup. */
+/* steer.rs writes this structure before it loads the program. The first IPv4
+ * address and the first service are also in the maps. Most servers have only one
+ * of each, or use the first one most, and comparing with a constant costs less
+ * than a lookup in a map. */
 const volatile struct {
 	__u32 own; /* 1 for own mode, 0 for shared */
 	__be32 first_v4; /* the first IPv4 address; 0 if there is none */
 	struct service first_service; /* protocol 0 if there is none */
-	__u16 mac[3]; /* of the interface, in the byte order of frames */
+	__u16 mac[3]; /* the interface's MAC address, in network byte order */
 	__u16 _unused;
-	__u8 vlans[4096 / 8]; /* bit ID % 8 of byte ID / 8 is set for a configured VLAN */
+	__u8 vlans[4096 / 8]; /* for a configured VLAN, bit ID % 8 of byte ID / 8 is set */
 } rules = { 0 };
 
 struct vlan {
@@ -114,7 +115,7 @@ struct extension {
 	__be16 fragment; /* in a fragment header, whose length byte is 0 */
 };
 
-/* RFC 826, for IPv4 over Ethernet. */
+/* An ARP packet for IPv4 over Ethernet (RFC 826). */
 struct arp {
 	__be16 hardware;
 	__be16 protocol;
@@ -126,7 +127,7 @@ struct arp {
 	__u8 target[4];
 };
 
-/* The same layout in ICMP (RFC 792) and ICMPv6 (RFC 4443). */
+/* The header of ICMP (RFC 792) and ICMPv6 (RFC 4443). Both have this layout. */
 struct icmp {
 	__u8 type;
 	__u8 code;
@@ -134,12 +135,13 @@ struct icmp {
 	__be32 rest;
 };
 
-/* RFC 792, RFC 4443 4 and RFC 4861 4.3. */
+/* Message types of ICMP (RFC 792) and of ICMPv6 (RFC 4443, section 4; RFC 4861,
+ * section 4.3). */
 #define ICMP_UNREACHABLE 3
 #define ICMP_TIME_EXCEEDED 11
 #define ICMP_PARAMETER_PROBLEM 12
 #define ICMPV6_UNREACHABLE 1
-#define ICMPV6_PARAMETER_PROBLEM 4 /* the last error type; 2 and 3 are errors, too */
+#define ICMPV6_PARAMETER_PROBLEM 4 /* the last error type; types 2 and 3 are errors, too */
 #define ICMPV6_SOLICITATION 135
 
 struct solicitation {
@@ -194,8 +196,8 @@ static ALWAYS_INLINE bool is_served(__u8 protocol, __be16 port)
 }
 
 /* Returns the end of the IPv6 extension headers, or NULL if the packet ends
- * earlier. Stops at a fragment header, except that of an atomic fragment
- * (RFC 6946). */
+ * earlier. Skips the header of an atomic fragment (RFC 6946), but stops at any
+ * other fragment header. */
 static ALWAYS_INLINE void *skip_extensions(void *next, void *end, __u8 *protocol)
 {
 #pragma unroll
@@ -276,8 +278,8 @@ static ALWAYS_INLINE bool steers_v4(void *data, void *end)
 }
 
 /* Returns true for a neighbour solicitation for one of the server's addresses,
- * sent to its solicited-node multicast group ff02::1:ffxx:xxxx (RFC 4861 4.3,
- * RFC 4291 2.7.1). */
+ * sent to a solicited-node multicast group ff02::1:ffxx:xxxx (RFC 4861, section
+ * 4.3; RFC 4291, section 2.7.1). */
 static ALWAYS_INLINE bool is_solicitation(void *data, void *end)
 {
 	struct ipv6hdr *ip = data;

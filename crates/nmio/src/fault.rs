@@ -1,8 +1,8 @@
 //! A port that deliberately drops, duplicates, reorders and corrupts frames.
 //!
-//! [`Fault`] wraps any port. It simulates a bad network to the layers above, even for ports where
-//! the kernel cannot emulate one. A seed determines the faults that affect each frame. The rates
-//! can be given as text:
+//! [`Fault`] wraps any port. It simulates a bad network to the layers above, even on ports where
+//! the kernel cannot emulate a bad network. A seed determines the faults that affect each frame.
+//! The rates can be given as text:
 //!
 //! ```
 //! use nmio::FaultConfig;
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! To the layers above, a fault looks as if it happened on the wire. A frame that is dropped while
-//! being sent still counts as sent. A resident packet that is dropped is not in flight. Corruption
-//! and reordering affect a copy of a resident packet, never the packet itself.
+//! being sent still counts as sent. If a resident packet is dropped, it is not in flight.
+//! Corruption and reordering affect a copy of a resident packet, never the packet itself.
 //!
 //! `Fault<Pcap<P>>` records the frames on the wire. `Pcap<Fault<P>>` records the frames that the
 //! layers above see.
@@ -36,11 +36,11 @@ use crate::super_segment::{self, SuperSegment};
 
 pub use config::{FaultConfig, FaultError, FaultRates};
 
-/// Maximum number of frames held back in each direction. Also the maximum number of duplicates of
-/// sent frames that wait for a flush.
+/// Maximum number of frames held back in each direction. This is also the maximum number of
+/// duplicates of sent frames that wait for a flush.
 const MAX_HELD: usize = 32;
-/// Maximum number of received frames that are ready for the layers above. These are what remains of
-/// one batch, another batch with each frame duplicated, and the released held-back frames.
+/// Maximum number of received frames that are ready for the layers above. They are the rest of one
+/// batch, a second batch in which each frame is duplicated, and the released held-back frames.
 const MAX_READY: usize = MAX_BATCH + 2 * MAX_BATCH + MAX_HELD;
 
 /// Counters of the faults in one direction.
@@ -58,7 +58,7 @@ pub struct FaultCounters {
     pub corrupted: u64,
 }
 
-/// A port with faults. With no faults configured this costs one branch per call.
+/// A port with faults. If no faults are configured, the wrapper costs one branch per call.
 ///
 /// The [`counters`](Port::counters) are those of the inner port.
 /// [`fault_counters`](Fault::fault_counters) returns the counts of faults.
@@ -74,10 +74,11 @@ struct Faults {
     sent: Direction,
     /// Received frames to which faults have been applied, oldest first.
     ready: VecDeque<Frame>,
-    /// Duplicates of sent frames. A flush sends them if slots are free. They must not use slots
-    /// that [`Port::room`] has already promised to the caller.
+    /// Duplicates of sent frames. They wait for a flush, because until then they could use slots
+    /// that [`Port::room`] has promised to the caller. A flush sends them if slots are free.
     duplicates: Vec<Frame>,
-    /// Number of sends refused because held-back frames need the last slots.
+    /// Number of sends refused because no slot was free, apart from those reserved for held-back
+    /// frames.
     ring_full: u64,
 }
 
@@ -237,8 +238,8 @@ impl Faults {
         batch: &mut Batch,
         limit: usize,
     ) -> io::Result<()> {
-        // If this condition holds, `ready` contains less than a batch of older frames, so it never
-        // grows beyond MAX_READY.
+        // Because of this condition, `ready` contains less than a batch of older frames here, so it
+        // never grows above MAX_READY.
         if self.ready.len() < limit.min(MAX_BATCH) {
             inner.receive(batch, limit)?;
             if batch.is_empty() {
@@ -370,14 +371,14 @@ impl Faults {
 
     /// Sends the held-back frames that enough later frames have overtaken.
     fn age_sent<P: Port>(&mut self, inner: &mut P) {
-        // `room` has reserved their slots, so no send is refused.
+        // `room` has reserved slots for held-back frames, so no send is refused.
         self.sent.age(|frame| {
             let _ = inner.send(frame);
         });
     }
 
-    /// Sends all held-back frames, because a flush must leave none. Duplicates that find no slot
-    /// are dropped.
+    /// Sends all held-back frames, because no frame may stay held back after a flush. Duplicates
+    /// for which no slot is free are dropped.
     fn release_sent<P: Port>(&mut self, inner: &mut P) {
         for (frame, _) in self.sent.held.drain(..) {
             let _ = inner.send(frame);
@@ -401,8 +402,8 @@ impl Direction {
         }
     }
 
-    /// Draws the faults of a frame. Each call draws four numbers, so changing one rate does not
-    /// change the other faults.
+    /// Draws the faults of a frame. Each call draws four random numbers, so that changing one rate
+    /// does not change the other faults.
     fn draw(&mut self) -> FrameFaults {
         let mut draw = |rate: f64| self.rng.f64() < rate;
         let faults = FrameFaults {

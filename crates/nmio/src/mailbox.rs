@@ -1,7 +1,7 @@
 //! Bounded mailboxes, the only way for other threads to communicate with a worker.
 //!
 //! Any thread can send. The worker handles messages between two batches. A bell wakes the worker if
-//! it sleeps. While the worker is busy, a message costs no system call.
+//! it sleeps. Sending a message makes a system call only if the bell is silent.
 //!
 //! ```
 //! let (sender, mut mailbox) = nmio::mailbox(2)?;
@@ -19,9 +19,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A [`Handler`](crate::Handler) returns its bell to the loop, which silences it. The handler then
-//! takes its messages in [`handle_messages`](crate::Handler::handle_messages). Several mailboxes of
-//! one worker [share a bell](Bell::mailbox).
+//! A handler passes its bell to the event loop in [`Handler::bell`](crate::Handler::bell). If the
+//! bell was rung, the loop silences it and calls
+//! [`Handler::handle_messages`](crate::Handler::handle_messages). There the handler takes its
+//! messages. Several mailboxes of one worker [share a bell](Bell::mailbox).
 
 use std::fmt;
 use std::io;
@@ -40,8 +41,8 @@ pub fn mailbox<M: Send>(capacity: usize) -> io::Result<(Sender<M>, Mailbox<M>)> 
     Ok(Bell::new()?.mailbox(capacity))
 }
 
-/// Wakes a worker. Senders ring it, and the loop silences it before the worker takes its
-/// messages.
+/// Wakes a worker. Senders ring the bell, and the event loop silences it before the worker takes
+/// its messages.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<Inner>);
 
@@ -66,8 +67,8 @@ impl Bell {
         })))
     }
 
-    /// Creates a mailbox for `capacity` messages (at least 1) that rings this bell, and a sender to
-    /// it. Memory for all messages is allocated now.
+    /// Creates a mailbox for `capacity` messages (at least 1), and its sender. Each message to the
+    /// mailbox rings this bell. Memory for all messages is allocated now.
     pub fn mailbox<M: Send>(&self, capacity: usize) -> (Sender<M>, Mailbox<M>) {
         let capacity = capacity.max(1);
         let (sender, receiver) = sync_channel(capacity);
@@ -83,7 +84,7 @@ impl Bell {
         (sender, mailbox)
     }
 
-    /// Returns true if the bell was rung, so a message may be waiting.
+    /// Returns true if the bell was rung and not silenced yet, so a message may be waiting.
     #[inline(always)]
     pub fn is_rung(&self) -> bool {
         self.0.is_rung.load(Ordering::Relaxed)
@@ -103,10 +104,11 @@ impl Bell {
         }
     }
 
-    /// Silences the bell, so that the next message rings it again. Returns true if it was rung.
+    /// Silences the bell, so that the next message rings it again. Returns true if the bell was
+    /// rung.
     ///
-    /// The caller must then take all messages, because the bell does not ring again for them. If
-    /// the bell was not rung, this call costs one load.
+    /// If the result is true, the caller must take all messages, because the bell does not ring
+    /// again for them. If the bell was not rung, this call costs one load.
     #[inline(always)]
     pub fn silence(&self) -> bool {
         self.is_rung() && self.silence_rung()
@@ -195,7 +197,8 @@ impl<M> std::error::Error for SendMessageError<M> {}
 /// The worker's end of a [`mailbox`].
 #[derive(Debug)]
 pub struct Mailbox<M> {
-    /// The receiving end of the channel. No call on the channel blocks, so none takes a lock.
+    /// The receiving end of the channel. This module makes only nonblocking calls on the channel,
+    /// and they take no lock.
     messages: Receiver<M>,
     capacity: usize,
     bell: Bell,

@@ -35,25 +35,26 @@ use crate::super_segment::SuperSegment;
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const VERSION_MAJOR: u16 = 2;
 const VERSION_MINOR: u16 = 4;
-/// Value of the snapshot length in the file header: the largest that readers accept. Frames are
-/// never truncated.
+/// Snapshot length in the file header: the largest value that readers accept. The port never
+/// truncates frames.
 const SNAPLEN: u32 = 262_144;
 const LINKTYPE_ETHERNET: u32 = 1;
 
 /// Size of a record header in bytes: seconds, nanoseconds, and two lengths of 4 bytes each.
 const RECORD_HEADER: usize = 16;
-/// Number of bytes to buffer before they are written to the file.
+/// Size of the write buffer, in bytes.
 const BUFFER: usize = 256 * 1024;
-/// Maximum size of a file, so that a forgotten capture does not fill the disk.
+/// Maximum size of a capture file, in bytes. The limit keeps a forgotten capture from filling the
+/// disk.
 pub const MAX_FILE_BYTES: u64 = 4 << 30;
-/// Maximum time between writes under continuous traffic, and so the maximum age of a buffered
-/// record.
+/// Maximum time between two writes to the file under continuous traffic. So it is also the maximum
+/// age of a buffered record.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a capture could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
-    /// The path is a symbolic link.
+    /// The path is a symbolic link. Links are not followed.
     #[error("the capture file {} is a link, and captures do not follow links; remove the link, or give the path of its target", path.display())]
     Link {
         /// Path of the link.
@@ -123,7 +124,7 @@ impl<P: Port> Pcap<P> {
         &mut self.inner
     }
 
-    /// Writes buffered records and returns the result so far; `None` if recording is off.
+    /// Writes buffered records and returns the result so far. Returns `None` if recording is off.
     ///
     /// Recording continues. Dropping the port also writes buffered records, but hides errors.
     pub fn finish(&mut self) -> Option<PcapSummary> {
@@ -157,8 +158,8 @@ impl<P: Port> Port for Pcap<P> {
     #[inline(always)]
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
         if let Some(recorder) = &mut self.recorder {
-            // If the ring is full, the port will refuse this frame, so record it only if there is
-            // room.
+            // If the ring is full, the port refuses this frame, so record the frame only if there
+            // is room.
             if self.inner.room() > 0 {
                 recorder.record(&frame);
             }
@@ -273,7 +274,8 @@ impl Recorder {
         })
     }
 
-    /// Not inlined, so that recording adds only a branch to the fast path.
+    /// Records a packet. The function is not inlined, so that the wrapper adds only a branch to the
+    /// fast path.
     #[cold]
     #[inline(never)]
     fn record(&mut self, packet: &[u8]) {

@@ -1,7 +1,7 @@
-//! Ports without a kernel: a simulated link on virtual time, and a sink.
+//! Ports that do not use the kernel: a simulated link on virtual time, and a sink for benchmarks.
 //!
-//! [`link`] creates two ports in one process, joined by a simulated wire. Time does not pass until
-//! the caller advances the [`SimClock`].
+//! [`link`] creates two ports in one process, joined by a simulated wire. Time passes only when the
+//! caller advances the [`SimClock`].
 //!
 //! Delay, rate, queue, loss, reordering and duplication are configured for each direction. Random
 //! events depend only on a seed, so a run can be reproduced exactly.
@@ -26,7 +26,7 @@
 //!     }
 //! }
 //!
-//! /// Remembers when the answer came, and what it was.
+//! /// Stores the answer and its arrival time.
 //! #[derive(Default)]
 //! struct Asker(Option<(Instant, Vec<u8>)>);
 //! impl Handler<SimPort> for Asker {
@@ -82,7 +82,7 @@ pub use path::{Bursts, Mark, PathConfig, PathCounters};
 use path::{PASS_TIME, Path};
 pub use sink::Sink;
 
-/// Space for link headers in addition to the IP packet: Ethernet and one VLAN tag.
+/// Maximum size of a frame's link header, in bytes: Ethernet with one VLAN tag.
 const LINK_HEADERS: usize = 18;
 /// Alignment of frames, in bytes: one cache line.
 const FRAME_ALIGN: usize = 64;
@@ -102,7 +102,7 @@ pub struct EndConfig {
     pub tx_ring: usize,
     /// Number of slots in the RX ring. A frame that arrives while the ring is full is lost.
     pub rx_ring: usize,
-    /// Maximum number of frames that one flush transmits, which simulates a kernel's limit per
+    /// Maximum number of frames that one flush transmits. This simulates a kernel's limit per
     /// wakeup. 0: unlimited.
     pub flush_budget: usize,
     /// Value of [`Capabilities::partial_checksums`].
@@ -117,7 +117,7 @@ pub struct EndConfig {
 pub struct Segmentation {
     /// Maximum length of a super-segment, in bytes; see [`Capabilities::segmentation`].
     pub largest: usize,
-    /// Writes segment number `index` of a super-segment, with its headers, to an empty
+    /// Writes segment number `index` (from 0) of a super-segment, with its headers, to an empty
     /// vector.
     pub write_segment: fn(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>),
 }
@@ -187,7 +187,8 @@ pub fn link(config: &LinkConfig, seed: u64) -> (SimPort, SimPort, SimClock) {
     (a, b, clock)
 }
 
-/// Creates a link on a shared clock, for several queues or several hosts.
+/// Creates a link on an existing clock. Several links on one clock can simulate several queues or
+/// hosts.
 pub fn link_on(clock: &SimClock, config: &LinkConfig, seed: u64) -> (SimPort, SimPort) {
     let mut seeds = fastrand::Rng::with_seed(seed);
     let mut path =
@@ -231,7 +232,7 @@ impl SimClock {
 
     /// Returns the time of the next event on the clock's links: a frame arrives or leaves a TX
     /// ring. If the time is not in the future, a port already has frames to receive or to reclaim.
-    /// `None` means that nothing is pending.
+    /// `None` means that no event is pending.
     pub fn next_event(&self) -> Option<Instant> {
         let paths = self.0.paths.borrow();
         paths
@@ -264,8 +265,9 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 /// [`receive`](Port::receive), [`send`](Port::send) or [`room`](Port::room).
 ///
 /// [`wait`](Port::wait) advances the clock to the port's next event or to the end of the timeout.
-/// So the ordinary event loop, [`run`](crate::run), works on virtual time. This does not apply to
-/// [`Wait::Spin`](crate::Wait::Spin), which never advances the clock.
+/// So the ordinary event loop, [`run`](crate::run), works on virtual time. With
+/// [`Wait::Spin`](crate::Wait::Spin), the loop does not work, because it never waits and so never
+/// advances the clock.
 #[derive(Debug)]
 pub struct SimPort {
     config: EndConfig,
@@ -276,7 +278,7 @@ pub struct SimPort {
     outbound: Rc<RefCell<Path>>,
     inbound: Rc<RefCell<Path>>,
     counters: PortCounters,
-    /// Number of frames flushed so far, out of `counters.tx_frames`.
+    /// Value of `counters.tx_frames` at the last flush.
     handed_over: u64,
 }
 
@@ -483,10 +485,10 @@ impl Port for SimPort {
 /// Drives a handler at each end on virtual time.
 ///
 /// Returns `true` when `done` returns true, and `false` when the clock reaches `deadline`. `done`
-/// is called after each pass.
+/// is called after each pass of both event loops.
 ///
-/// After a pass of both ends, time jumps to the next link event, handler timer or straggler flush,
-/// whichever is first. If one of these is already due or a message waits in a mailbox, time
+/// After each pass, time jumps to the next link event, handler timer or straggler flush, whichever
+/// is first. If the earliest of them is not in the future, or if a message waits in a mailbox, time
 /// advances by 1 µs.
 ///
 /// The ports may be wrapped, for example in a [`Pcap`](crate::Pcap).

@@ -69,7 +69,7 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(received as i32).map(drop)
 }
 
-/// Waits up to `timeout` for one of `events`, or until `other` is readable.
+/// Waits until one of `events` occurs on `fd` or `other` is readable, for at most `timeout`.
 ///
 /// Returns the events of `fd`, or 0 after a timeout or a signal.
 pub(crate) fn poll(
@@ -146,7 +146,8 @@ pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
         let (entry, name) = unsafe { (*next, CStr::from_ptr((*next).ifa_name)) };
         next = entry.ifa_next;
         let name = name.to_string_lossy();
-        // IPv4 addresses may have a label such as `eth0:1`.
+        // For an IPv4 address, the name may be a label such as `eth0:1`. The interface's name
+        // precedes the colon.
         let interface = name.split(':').next().unwrap_or_default().to_owned();
         // SAFETY: each pointer from getifaddrs is null or points to a complete address of its
         // family.
@@ -171,7 +172,7 @@ pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
     Ok((names, addresses))
 }
 
-/// Returns the IP address in a socket address, or `None` if there is none.
+/// Returns the IP address in a socket address, or `None` if the socket address contains none.
 ///
 /// # Safety
 /// `address` is null or points to a complete address of the family that it names.
@@ -245,7 +246,8 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
         }
     }
     if tcp {
-        // After this call, no other socket can listen on this port, regardless of its options.
+        // Without SO_REUSEADDR on this socket, no other socket can listen on this port, whatever
+        // the other socket's options are.
         share(0)?;
     }
     Ok(socket)

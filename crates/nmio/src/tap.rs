@@ -10,8 +10,8 @@
 //! Packets from the kernel may have partial checksums, which this port completes.
 //!
 //! Receiving super-segments requires frames of 64 KB. Resident packets use frames of the same size,
-//! which would waste memory. So with residents, the kernel segments packets before this port
-//! receives them.
+//! so large frames would waste memory. If the port has residents, the kernel therefore segments
+//! packets before this port receives them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,14 +30,14 @@ use crate::sys::{self, FINISHED, Gather};
 const RESERVE: u32 = 256;
 /// Size of the Ethernet header with one 802.1Q tag, in bytes.
 const LINK_HEADER: usize = 18;
-/// Size of an Ethernet header. A shorter frame is invalid.
+/// Size of an Ethernet header, in bytes. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
 /// Value of [`Port::room`]. A tap device takes each packet immediately, so there is always room for
-/// a full pass.
+/// a full batch.
 const ROOM: usize = MAX_BATCH;
 /// Maximum length of an IP packet, in bytes.
 const MAX_PACKET: usize = 65_535;
-/// Frames start on cache-line boundaries.
+/// Alignment of frames, in bytes: one cache line.
 const CACHE_LINE: usize = 64;
 
 /// The configuration of a tap port.
@@ -54,12 +54,13 @@ pub struct TapPort {
     pool: Pool,
     config: TapConfig,
     counters: PortCounters,
-    /// Why the device is gone. The next `flush` returns this error.
+    /// The error that a send got because the device was removed. The next `flush` returns this
+    /// error.
     gone: Option<io::Error>,
 }
 
 impl TapPort {
-    /// Creates the port for the queue of the nonblocking descriptor `file`.
+    /// Creates the port for one queue. `file` is the queue's descriptor, in nonblocking mode.
     pub(crate) fn new(file: Arc<OwnedFd>, config: TapConfig) -> Result<Self, DeviceError> {
         let supers = config.memory.resident_frames == 0;
         let largest = if supers { MAX_PACKET } else { config.mtu };
@@ -151,7 +152,8 @@ impl TapPort {
 /// Completes a partial checksum.
 ///
 /// The checksum covers `packet` from offset `start`. The checksum field is `field` bytes after
-/// `start` and holds the pseudo-header's sum. Returns `false` if the field is outside the packet.
+/// `start` and holds the pseudo-header's sum. Returns `false` if the checksum field is outside the
+/// packet.
 fn finish_checksum(packet: &mut [u8], (start, field): (usize, usize)) -> bool {
     let Some(rest) = packet.get_mut(start..) else {
         return false;
@@ -276,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_partial_checksum_is_completed() {
-        // Four uncovered bytes, then a header whose field at offset 2 holds a partial sum.
+        // Four bytes that the checksum does not cover, then a header. Its checksum field at offset
+        // 2 holds a partial sum.
         let mut packet = [9, 9, 9, 9, 0x12, 0x34, 0x00, 0x07, 0x56, 0x78];
         assert!(finish_checksum(&mut packet, (4, 2)));
         // With the completed field, the sum over the header is the complement of the field's

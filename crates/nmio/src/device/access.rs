@@ -1,6 +1,6 @@
 //! Access to the queues of an interface. The access can be sent to another process.
 //!
-//! It does not keep the interface itself alive.
+//! The access does not keep the interface itself alive.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,7 +74,7 @@ impl QueueAccess {
         self.facts.summary.insert(0, ("device".to_owned(), value));
     }
 
-    /// Returns the properties as text, and the descriptors that accompany them.
+    /// Returns the interface's properties as text, and the descriptors to send with this text.
     ///
     /// # Errors
     /// Fails if the properties cannot be serialized, which is a bug.
@@ -85,7 +85,7 @@ impl QueueAccess {
     }
 
     /// Rebuilds the access from the parts that [`to_parts`](Self::to_parts) returned. `descriptors`
-    /// are the descriptors that this process received.
+    /// are the descriptors that this process has received, in the same order.
     ///
     /// # Errors
     /// Fails if the number of descriptors does not match the text.
@@ -152,8 +152,8 @@ impl QueueAccess {
         &self.facts.summary
     }
 
-    /// Opens a monitor that reports changes of the interface. Call this before the thread loses the
-    /// privilege to enter the interface's network namespace.
+    /// Opens a monitor that reports changes of the interface. Call this method before the thread
+    /// loses the privilege to enter the interface's network namespace.
     ///
     /// # Errors
     /// Fails if the kernel refuses to report changes.

@@ -8,7 +8,7 @@ use super::{AddressPrefix, DeviceError, InterfaceConfig, netlink};
 use crate::sys::{self, Control, InterfaceAddress};
 
 /// The benchmarking network (RFC 2544, RFC 6890), which is not routed on the Internet. Each link
-/// gets a network of two hosts from it.
+/// gets a network of two hosts from this pool.
 const IPV4_POOL: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const IPV4_PREFIX: u8 = 30;
 /// A unique local IPv6 prefix (RFC 4193). Its global ID was chosen at random, but is fixed.
@@ -22,8 +22,7 @@ const MAX_NETWORKS: u32 = 4096;
 pub(super) struct Addressing {
     pub(super) server: Vec<AddressPrefix>,
     client: Vec<AddressPrefix>,
-    /// Whether the server chose these addresses itself. If so, it can work without the IPv6
-    /// addresses.
+    /// Whether the server chose these addresses itself. If so, the IPv6 addresses are optional.
     chosen: bool,
 }
 
@@ -35,8 +34,8 @@ impl Addressing {
         Self::plan(&config.own_addresses, &taken)
     }
 
-    /// Assigns the given addresses to the server, and to the client an address in the same network
-    /// as each. If no addresses are given, picks a free pair of networks.
+    /// Assigns the given addresses to the server, and to the client one free address in each of
+    /// their networks. If no addresses are given, picks a free pair of networks.
     fn plan(given: &[AddressPrefix], taken: &[InterfaceAddress]) -> Result<Self, DeviceError> {
         if given.is_empty() {
             return Self::choose(taken);
@@ -152,10 +151,10 @@ pub(super) fn bring_up(control: &Control, name: &str) -> Result<(), DeviceError>
         .map_err(DeviceError::set_up(format!("bring {name} up")))
 }
 
-/// Returns the other host addresses in the network of `own`, lowest first.
+/// Returns host addresses in the network of `own` except `own` itself, lowest first.
 fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
     // Number of addresses to consider. The server has fewer addresses than this, so a free one is
-    // found.
+    // found unless the network is too small.
     const LOOK_AT: u128 = 512;
     let (bits, own_bits) = match own.address {
         IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
@@ -188,7 +187,7 @@ pub(super) fn interface_addresses() -> Result<Vec<InterfaceAddress>, DeviceError
     Ok(addresses)
 }
 
-/// Refuses an address for the server that this host already has.
+/// Returns an error if this host already has one of the server's addresses.
 pub(super) fn refuse_taken(
     own: &[AddressPrefix],
     taken: &[InterfaceAddress],
@@ -205,8 +204,8 @@ pub(super) fn refuse_taken(
     }
 }
 
-/// Refuses duplicate addresses, even with different prefix lengths, because an address belongs to
-/// only one network.
+/// Returns an error if an address occurs twice, even with different prefix lengths, because an
+/// address belongs to only one network.
 pub(super) fn refuse_duplicates(own: &[AddressPrefix]) -> Result<(), DeviceError> {
     for (at, one) in own.iter().enumerate() {
         if own[..at].iter().any(|before| before.address == one.address) {

@@ -22,10 +22,11 @@ use super::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, net
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MOST_SUPER_BYTES;
 
-/// Number of interface names to try for one program, for example sandstorm0 to sandstorm99.
+/// Number of interface names to try for one program. For example, sandstorm tries sandstorm0 to
+/// sandstorm99.
 const MAX_SUFFIX: u32 = 100;
-/// Name of the server's end of a veth pair. It can be fixed, because the private namespace has no
-/// other interface of that name.
+/// Name of the server's end of a veth pair. The name can be fixed, because the private namespace
+/// has no other interface with this name.
 const SERVER_END: &str = "server";
 /// Maximum number of packets that each end of a veth pair queues while the peer's ring is full.
 /// This is the kernel's default for network cards.
@@ -52,8 +53,8 @@ pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     }
 }
 
-/// Creates the interface `<program>0`, or the one with the first free number. Its peer is in
-/// `namespace`.
+/// Creates a veth pair. This host's end is called `<program>N`, where N is the lowest free number.
+/// The server's end is in `namespace`.
 fn create_pair(program: &str, queues: u32, namespace: &Namespace) -> Result<VethPair, DeviceError> {
     for suffix in 0..MAX_SUFFIX {
         let name = format!("{program}{suffix}");
@@ -126,7 +127,8 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     Ok(interface.on_pair(pair, &namespace))
 }
 
-/// Adds a queue to one end of a veth pair, so that a fast sender waits instead of losing packets.
+/// Adds a packet queue to one end of a veth pair, so that a fast sender waits instead of losing
+/// packets.
 fn add_queue(control: &Control, name: &str) -> Result<(), DeviceError> {
     control
         .index(name)
@@ -136,8 +138,8 @@ fn add_queue(control: &Control, name: &str) -> Result<(), DeviceError> {
         )))
 }
 
-/// Keeps VLAN tags in the frames that this host sends. The steering program must see the tags,
-/// because the server accepts untagged frames only.
+/// Keeps VLAN tags in the frames of interface `name`. The steering program must see the tags,
+/// because on this link the server accepts only untagged frames.
 fn keep_tags(control: &Control, name: &str) -> Result<(), DeviceError> {
     let step = format!("keep VLAN tags in the frames of {name}");
     control.keep_tags(name).map_err(DeviceError::set_up(step))
@@ -153,8 +155,9 @@ fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     control.set_up(SERVER_END).map_err(up)?;
     keep_tags(&control, SERVER_END)?;
     add_queue(&control, SERVER_END)?;
-    // Allow the longest super-segments, because no other host shares this link. Kernels before
-    // Linux 6.3 refuse this. The summary shows the limit in effect.
+    // Allow the longest super-segments, because no other host shares this link. The error is
+    // ignored, because kernels before Linux 6.3 refuse this setting. The summary shows the limit in
+    // effect.
     let _ = control
         .index(SERVER_END)
         .and_then(|index| netlink::allow_supers(index, MOST_SUPER_BYTES as u32));

@@ -8,8 +8,8 @@ use crate::port::Wait;
 pub struct InterfaceConfig {
     /// The device to open.
     pub device: Device,
-    /// The server's own addresses. If there are none, an existing interface is used in shared mode,
-    /// and a link created for the server gets unused addresses.
+    /// The server's own addresses. If the list is empty, an existing interface is used in shared
+    /// mode. A link created for the server gets addresses that this host does not use.
     pub own_addresses: Vec<AddressPrefix>,
     /// The ports to serve.
     pub services: Vec<(Transport, u16)>,
@@ -19,13 +19,13 @@ pub struct InterfaceConfig {
     pub workers: Option<u32>,
     /// How the workers wait for packets.
     pub wait: Wait,
-    /// The program's name, after which device `auto` names its interface. At most 12 characters,
-    /// all valid in an interface name.
+    /// The program's name. Device `auto` uses it as the start of the interface's name. So it has at
+    /// most 12 characters, all valid in an interface name.
     pub program: &'static str,
 }
 
 impl InterfaceConfig {
-    /// Number of queues of a link created for the server: one for each worker.
+    /// Returns the number of queues of a link created for the server: one for each worker.
     pub(super) fn wire_queues(&self) -> u32 {
         self.workers.unwrap_or(1).max(1)
     }

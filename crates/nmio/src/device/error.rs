@@ -40,7 +40,7 @@ pub enum DeviceError {
     /// This process lacks the privileges for the operation.
     #[error("no permission to {what} ({source}); {advice}")]
     Rights {
-        /// The operation, phrased to follow "cannot".
+        /// The operation, phrased to follow "no permission to".
         what: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -126,7 +126,7 @@ pub enum DeviceError {
         asked: u32,
         /// Number of the device's queue pairs.
         has: u32,
-        /// The command that changes the number of queues.
+        /// The command that changes the number of queues, or the reason why there is none.
         remedy: String,
     },
     /// The device has fewer TX queues than RX queues.
@@ -141,7 +141,7 @@ pub enum DeviceError {
         rx: u32,
         /// Number of TX queues.
         tx: u32,
-        /// The command that changes the number of queues.
+        /// The command that changes the number of queues, or the reason why there is none.
         remedy: String,
     },
     /// Packets could arrive on queues that are not served.
@@ -158,10 +158,10 @@ pub enum DeviceError {
         has: u32,
         /// Number of queues that would be served.
         served: u32,
-        /// The command that reduces the number of queues.
+        /// The command that reduces the number of queues, or the reason why there is none.
         remedy: String,
     },
-    /// Another `AF_XDP` socket uses this queue.
+    /// Another `AF_XDP` socket uses the queue.
     #[error(
         "another AF_XDP program uses queue {queue} of {interface}; stop that program or \
          serve another interface"
@@ -172,7 +172,7 @@ pub enum DeviceError {
         /// Number of the queue, counted from 0.
         queue: u32,
     },
-    /// Another XDP program is attached.
+    /// Another XDP program is attached to the interface.
     #[error(
         "another XDP program is attached to {interface}, and an interface takes only one server; \
          see it with: ip link show {interface}, and stop its owner, or serve another interface; to \
@@ -204,7 +204,8 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel refuses to attach the steering program for another reason.
+    /// The kernel refuses to attach the steering program, for a reason that no other variant
+    /// covers.
     #[error(
         "cannot attach the XDP program to {interface}: {source}; the kernel log (dmesg) may say why"
     )]
@@ -277,7 +278,7 @@ pub enum DeviceError {
     PortWithoutAddress {
         /// The interface's name.
         interface: String,
-        /// The interface of which it is a port, such as a bridge.
+        /// Name of the interface of which `interface` is a port, such as a bridge.
         master: String,
         /// The kind of the interface `master`, such as `bridge`.
         kind: String,
@@ -312,7 +313,7 @@ pub enum DeviceError {
         /// The IP address.
         address: IpAddr,
     },
-    /// The kernel refuses to reserve the port.
+    /// The kernel refuses to reserve the port, although no other program uses it.
     #[error(
         "cannot reserve {transport} port {port} on {address}: {source}; make sure that the \
          interface still has this address, or serve another port"

@@ -12,8 +12,8 @@ use super::ready::{XdpReady, XdpWanted};
 use crate::port::Wait;
 use crate::xdp::steer::Steering;
 
-/// An interface that is ready: the steering program is attached, ports are reserved, and addresses
-/// are known.
+/// An interface that is ready to be served. If it uses XDP, the steering program is attached, and
+/// in shared mode the served ports are reserved.
 ///
 /// Dropping the interface undoes all of this. Its [`QueueAccess`] describes the interface and opens
 /// its queues.

@@ -6,12 +6,13 @@ use super::error::DeviceError;
 use crate::frame::PoolLayout;
 use crate::sys;
 
-/// Numbers of frames that a port needs in addition to those for its rings and one batch.
+/// Numbers of frames that a port needs in addition to the frames for its rings and one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
     /// Maximum number of resident packets, which stay in the port's memory.
     pub resident_frames: u32,
-    /// Maximum number of frames that upper layers hold at once, such as out-of-order segments.
+    /// Maximum number of frames that upper layers hold at the same time, for example for
+    /// out-of-order segments.
     pub scratch_frames: u32,
 }
 

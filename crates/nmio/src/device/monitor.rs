@@ -12,8 +12,8 @@ use crate::sys::{self, Control};
 
 /// Size in bytes of `struct ifaddrmsg`: family, prefix, flags, scope, index.
 const ADDRESS_MESSAGE: usize = 8;
-/// Maximum number of remembered addresses. An address beyond this limit is reported again each time
-/// the kernel repeats it.
+/// Maximum number of remembered addresses. An address that is not remembered is reported again each
+/// time the kernel repeats it.
 const MAX_ADDRESSES: usize = 1024;
 
 /// A change of an interface.
@@ -33,7 +33,8 @@ pub enum Change {
     AddressAdded(IpAddr),
     /// An address was removed from the interface.
     AddressRemoved(IpAddr),
-    /// The kernel dropped messages because too many changes occurred in a short time.
+    /// The kernel dropped messages about changes, because too many changes occurred in a short
+    /// time.
     Missed,
 }
 
@@ -49,8 +50,8 @@ struct State {
 
 /// Receives the changes of one interface from the kernel.
 ///
-/// Call [`next_change`](Self::next_change) regularly; the kernel buffers a limited number of
-/// changes. An open monitor needs no capabilities.
+/// Call [`next_change`](Self::next_change) regularly, because the kernel buffers only a limited
+/// number of changes. An open monitor needs no capabilities.
 #[derive(Debug)]
 pub struct Monitor {
     socket: File,
@@ -84,10 +85,10 @@ impl Monitor {
         })
     }
 
-    /// Returns the next change, or `None` if there is none at the moment.
+    /// Returns the next change, or `None` if no change is waiting. Never blocks.
     ///
     /// # Errors
-    /// Fails if the kernel reports an error for the socket.
+    /// Fails if reading from the kernel's socket fails.
     pub fn next_change(&mut self) -> io::Result<Option<Change>> {
         loop {
             let (start, end) = self.rest;
@@ -119,7 +120,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 impl State {
     /// Updates the state from a message. Returns a change if the message concerns this interface
-    /// and the state is new.
+    /// and changes the state.
     fn learn(&mut self, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
         let body = message.payload();
         // RTM_NEWLINK and RTM_*ADDR messages contain the interface index at this offset.
@@ -155,7 +156,7 @@ impl State {
 
     fn learn_address(&mut self, body: &[u8], added: bool) -> Option<Change> {
         let attributes = body.get(ADDRESS_MESSAGE..)?;
-        // On a point-to-point link, IFA_ADDRESS is the peer's address.
+        // Prefer IFA_LOCAL, because on a point-to-point link IFA_ADDRESS is the peer's address.
         let octets =
             attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS))?;
         let address = match i32::from(*body.first()?) {

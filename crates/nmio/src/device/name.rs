@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// The device that carries the packets.
 ///
-/// Written as `auto`,
+/// A device is written as `auto`,
 /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off]`,
 /// or `tap:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub enum Device {
         /// VLANs to serve in addition to untagged frames: at most [`MAX_VLANS`], without
         /// duplicates. VLAN 0 stands for priority-tagged frames.
         vlans: Vec<u16>,
-        /// Use the kernel's generic XDP instead of the driver's native XDP.
+        /// Whether to use the kernel's generic XDP instead of the driver's native XDP.
         generic: bool,
-        /// Accept packets whose TCP or UDP checksum covers only the pseudo-header. A veth peer with
-        /// TX checksum offload sends such packets.
+        /// Whether to accept packets whose TCP or UDP checksum covers only the pseudo-header. A
+        /// veth peer with TX checksum offload sends such packets.
         partial_checksums: bool,
-        /// Whether super-segments are sent.
+        /// Whether to send super-segments.
         offload: Offload,
     },
     /// A tap device, created if it does not exist.
@@ -47,10 +47,10 @@ pub enum Queues {
     /// All queues of the interface.
     #[default]
     All,
-    /// Serves the first N queues; N is at least 1. Opening the interface fails if packets could
+    /// The first N queues, where N is at least 1. Opening the interface fails if packets could
     /// arrive on other queues.
     Exactly(u32),
-    /// Serves the first N queues; N is at least 1. Clients whose packets arrive on other queues are
+    /// The first N queues, where N is at least 1. Clients whose packets arrive on other queues are
     /// not served.
     Partial(u32),
 }
@@ -67,19 +67,20 @@ impl Queues {
 
 /// Whether to send super-segments.
 ///
-/// `AF_XDP` can send only single frames. So super-segments go through a packet socket, which copies
-/// them once. `AF_XDP` in copy mode also copies each frame once.
+/// `AF_XDP` can send only single frames, so super-segments go through a packet socket. The socket
+/// copies each packet once. This costs no more than `AF_XDP` in copy mode, which also copies each
+/// packet once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offload {
     /// Sends super-segments if the device segments TCP in hardware and `AF_XDP` copies packets
     /// anyway.
     ///
-    /// With zero-copy, no super-segments are sent. Frames then need no copy, and mixing frames and
-    /// super-segments would reorder packets.
+    /// In zero-copy mode, no super-segments are sent, because frames need no copy, and mixing
+    /// frames and super-segments would reorder packets.
     #[default]
     Auto,
-    /// Sends super-segments even if the kernel must segment them in software. With zero-copy,
-    /// opening the interface fails.
+    /// Sends super-segments even if the kernel must segment them in software. In zero-copy mode,
+    /// opening the port fails.
     On,
     /// Never sends super-segments.
     Off,
@@ -135,7 +136,7 @@ const MAX_VLAN_ID: u16 = 4094;
 /// Maximum number of queues that can be served on one interface; equals `MAX_QUEUES` in the
 /// steering program.
 pub const MAX_QUEUES: u32 = 256;
-/// `IFNAMSIZ` without the terminating zero.
+/// Maximum length of an interface name, in bytes: `IFNAMSIZ` minus the terminating zero.
 pub(super) const MAX_INTERFACE_NAME: usize = 15;
 
 impl FromStr for Device {
@@ -312,7 +313,8 @@ impl fmt::Display for AddressPrefix {
 }
 
 impl AddressPrefix {
-    /// Parses the text. An error is a reason that continues a sentence about the text.
+    /// Parses the text. An error is the end of a sentence that begins with the text, such as "is a
+    /// multicast address".
     fn parse(text: &str) -> Result<Self, &'static str> {
         let parts = || {
             let (address, prefix) = text.split_once('/')?;

@@ -10,8 +10,8 @@ use crate::sys;
 
 /// A network namespace. It exists while this handle, or a socket in the namespace, is open.
 ///
-/// When the process ends, the kernel removes the namespace and its interfaces. Removing one end of
-/// a veth pair removes the other end too.
+/// When the process ends, the kernel removes the namespace and its interfaces. If an interface is
+/// one end of a veth pair, this also removes the other end.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace(Arc<OwnedFd>);
 

@@ -19,11 +19,11 @@ use crate::sys;
 
 /// Flags of a request that creates something new.
 const CREATE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-// linux/if_link.h, linux/veth.h, linux/pkt_sched.h
+// Constants from linux/if_link.h, linux/veth.h and linux/pkt_sched.h.
 const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
 const IFLA_XDP_ATTACHED: u16 = 2;
-/// Values of [`IFLA_XDP_ATTACHED`] without a program in the kernel or the driver: no program at
-/// all, or one that the card itself runs.
+/// Values of [`IFLA_XDP_ATTACHED`] if neither the kernel nor the driver runs an XDP program. The
+/// value is 0 if there is no program, and 3 if the network card itself runs it.
 const NOT_IN_SOFTWARE: [u8; 2] = [0, 3];
 const VETH_INFO_PEER: u16 = 1;
 const TC_H_ROOT: u32 = u32::MAX;
@@ -34,8 +34,8 @@ const HEADER: usize = 16;
 pub(super) const INTERFACE_MESSAGE: usize = 16;
 /// Size in bytes of `struct tcmsg`: family, padding, interface, handle, parent, info.
 const QDISC_MESSAGE: usize = 20;
-/// Size of the receive buffer. The kernel's description of one interface takes about 2 KB, and more
-/// for a card with SR-IOV virtual functions.
+/// Size of the receive buffer, in bytes. The kernel's description of one interface takes about 2
+/// KB, and more for a card with SR-IOV virtual functions.
 pub(super) const ANSWER: usize = 32 << 10;
 /// Limit on the length of super-segments, in bytes, for kernels that do not report one.
 const DEFAULT_GSO_SIZE: u32 = 65_536;
@@ -129,7 +129,8 @@ pub(super) struct Master {
     pub(super) kind: String,
 }
 
-/// Returns the interface of which interface number `index` is a port, if any.
+/// Returns the master (such as a bridge) of which interface number `index` is a port, or `None` if
+/// there is none.
 pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
     let socket = sys::route_socket()?;
     let attributes = |index| link_attributes(&socket, index);
@@ -144,15 +145,15 @@ pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
     }))
 }
 
-/// Returns true if the queueing discipline of interface number `index` is `noqueue`: packets that
-/// cannot be sent immediately are dropped.
+/// Returns true if the queueing discipline of interface number `index` is `noqueue`. Such an
+/// interface drops packets that it cannot send immediately.
 pub(super) fn is_without_queue(index: u32) -> io::Result<bool> {
     let attributes = link_attributes(&sys::route_socket()?, index)?;
     Ok(text(&attributes, libc::IFLA_QDISC).is_some_and(|kind| kind == "noqueue"))
 }
 
-/// Returns whether interface number `index` has an XDP program in the kernel or in the driver.
-/// Another one cannot be attached then.
+/// Returns true if the kernel or the driver runs an XDP program on interface number `index`. If so,
+/// no other program can be attached.
 pub(super) fn has_xdp(index: u32) -> io::Result<bool> {
     let attributes = link_attributes(&sys::route_socket()?, index)?;
     let xdp = attribute(&attributes, libc::IFLA_XDP).unwrap_or_default();
@@ -220,11 +221,11 @@ pub(super) fn allow_supers(index: u32, bytes: u32) -> io::Result<()> {
     request(libc::RTM_SETLINK, NLM_F_ACK, &interface(index), &[limit])
 }
 
-/// Adds a queue to interface number `index`. It holds up to `packets` packets that cannot be sent
-/// immediately.
+/// Adds a packet queue to interface number `index`. The queue holds up to `packets` packets that
+/// cannot be sent immediately.
 ///
 /// Without a queue, one end of a veth pair drops packets while its peer's ring is full. With a
-/// queue, there is backpressure: senders wait, including `AF_XDP` sockets.
+/// queue, all senders, including `AF_XDP` sockets, wait instead.
 pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
     let mut fixed = [0; QDISC_MESSAGE];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());

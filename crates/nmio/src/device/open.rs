@@ -59,8 +59,8 @@ impl Interface {
     }
 }
 
-/// Combines `queues=` and `--workers`. They must specify the same number, because each worker
-/// serves one queue.
+/// Combines `queues=` and `--workers`. If both are given, they must specify the same number,
+/// because each worker serves one queue.
 fn asked_queues(queues: Queues, workers: Option<u32>) -> Result<Queues, DeviceError> {
     match (queues, queues.number(), workers) {
         (Queues::All, _, Some(workers)) => Ok(Queues::Exactly(workers)),

@@ -33,10 +33,10 @@ pub(super) enum Way {
 }
 
 impl QueueSource {
-    /// Opens the queue. Packets arrive from then on.
+    /// Opens the queue. From then on, packets arrive.
     ///
-    /// Call it in the thread that will serve the queue. For device `auto`, the thread permanently
-    /// enters the private network namespace of the server's end.
+    /// Call this method in the thread that will serve the queue. For device `auto`, the thread
+    /// permanently enters the private network namespace of the server's end.
     ///
     /// # Errors
     /// A [`DeviceError`] that names the problem and the remedy.
@@ -86,7 +86,8 @@ impl QueueSource {
 ///
 /// Match on this enum once, outside the main loop, so that the compiler specializes the loop for
 /// each kind of port.
-// The size difference does not matter: each thread creates one port and moves it once.
+// The size difference between the variants does not matter: each thread creates one port and moves
+// it once.
 #[allow(clippy::large_enum_variant)]
 pub enum AnyPort {
     /// An `AF_XDP` port.

@@ -1,8 +1,8 @@
 //! Chooses how many of an interface's queues to serve.
 //!
-//! Client packets can arrive on any RX queue. So the server serves all queues, with one worker
-//! each. It serves fewer queues if the device's flow table sends no packets to the other queues, or
-//! if the user accepts losing those packets.
+//! Client packets can arrive on any RX queue, so by default the server serves all of them, with one
+//! worker each. The user can ask for fewer. That is refused if the RSS indirection table may send
+//! packets to the other queues, unless the user accepts losing them (`partial`).
 
 use std::thread;
 
@@ -15,11 +15,12 @@ struct Found<'a> {
     interface: &'a str,
     rx: u32,
     tx: u32,
-    /// Numbers of queues as reported by ethtool. `None` if they come from sysfs, so that `ethtool
-    /// -L` cannot change them.
+    /// Numbers of queues as reported by ethtool. `None`: the driver does not report them to
+    /// ethtool, so `ethtool -L` cannot change them.
     channels: Option<Channels>,
     is_veth: bool,
-    /// The flow table: the RX queue for each hash value. `None` if the driver does not report it.
+    /// The RSS indirection table: the RX queue for each hash value. `None`: the driver does not
+    /// report the table.
     flows: Option<Vec<u32>>,
     cores: u32,
 }
@@ -37,7 +38,7 @@ pub(super) fn choose(
         .map(|channels| (channels.rx, channels.tx))
         .or_else(|| control.listed_queues(interface));
     let Some((rx, tx)) = counts else {
-        // If the assumed number is too large, a worker gets an error when it binds to its queue.
+        // If this number is too large, a worker gets an error when it binds to its queue.
         let served = wanted.number().unwrap_or(1);
         lines.push((
             "queues",
@@ -119,7 +120,8 @@ impl Found<'_> {
         Ok(served)
     }
 
-    /// Returns true if the flow table directs no packets to queue `first` or any later queue.
+    /// Returns true if the RSS indirection table directs no packets to queue `first` or any later
+    /// queue.
     fn are_idle_from(&self, first: u32) -> bool {
         self.flows
             .as_ref()

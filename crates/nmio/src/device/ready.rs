@@ -66,7 +66,8 @@ impl XdpReady {
         let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
         check_vlans(&control, wanted, &mut lines)?;
         let master = netlink::master(link.index).map_err(asking(name))?;
-        // Ignore a VRF: its ports keep their own addresses, unlike those of a bridge.
+        // Ignore a VRF, because its interfaces keep their own addresses, unlike the ports of a
+        // bridge.
         let master = master.filter(|master| master.kind != "vrf");
         let networks = served_addresses(wanted, master.as_ref(), &mut lines)?;
         hints(wanted, master.as_ref(), &networks, &mut lines);
@@ -156,8 +157,8 @@ fn asking(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
 
 /// Checks that no other XDP program is attached to the interface.
 ///
-/// This comes before the ports are reserved. A server on this interface may also have the port, but
-/// the interface is the real obstacle.
+/// This check comes before the TCP and UDP ports are reserved. Another server on this interface may
+/// also have reserved them, but the error must name the interface as the real obstacle.
 fn check_unused(name: &str, index: u32) -> Result<(), DeviceError> {
     if netlink::has_xdp(index).map_err(asking(name))? {
         let interface = name.to_owned();
@@ -185,8 +186,8 @@ fn check_sockets() -> Result<(), DeviceError> {
 
 /// Checks whether VLAN tags stay in the frames, where XDP sees them.
 ///
-/// With `vlan=`, stripped tags are an error. Otherwise a summary line warns that frames of all
-/// VLANs appear untagged.
+/// If the device strips tags, `vlan=` is an error. Without `vlan=`, a summary line warns that
+/// frames of all VLANs appear untagged.
 fn check_vlans(
     control: &Control,
     wanted: &XdpWanted<'_>,

@@ -45,8 +45,8 @@ impl Needs {
         self.advice_with(effective())
     }
 
-    /// Returns the same advice for a thread with the given effective capabilities. `None` means
-    /// that they are unknown.
+    /// Returns the advice of [`Needs::advice`] for a thread with the given effective capabilities.
+    /// `None` means that the capabilities are unknown.
     fn advice_with(self, effective: Option<u64>) -> String {
         let needed = match self {
             Self::Auto => format!("device auto needs CAP_SYS_ADMIN, {FOR_XDP}"),

@@ -9,28 +9,29 @@ const DEFAULT_HOLD: u32 = 3;
 /// The probability of each fault, from 0 (never) to 1 (always).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultRates {
-    /// The frame is lost.
+    /// Probability that a frame is lost.
     pub drop: f64,
-    /// The frame is duplicated.
+    /// Probability that a frame is duplicated.
     pub duplicate: f64,
-    /// The frame is held back until [`FaultConfig::hold`] later frames have overtaken it, or until
-    /// a pause. A pause is an empty ring when receiving, and a flush when sending.
+    /// Probability that a frame is held back. The frame is released when [`FaultConfig::hold`]
+    /// later frames have overtaken it, or at a pause. A pause is an empty ring when receiving, and
+    /// a flush when sending.
     pub reorder: f64,
-    /// One bit of the frame, link header included, is flipped.
+    /// Probability that one bit of a frame, including its link header, is flipped.
     pub corrupt: f64,
 }
 
 /// Faults in both directions.
 ///
-/// The text form is a list of `word=value` separated by commas. `drop`, `duplicate`, `reorder` and
-/// `corrupt` set a rate in both directions. With the prefix `rx-` or `tx-` they set it in one
-/// direction. `hold` and `seed` are whole numbers, 3 and 0 by default. Later words override earlier
-/// ones.
+/// The text form is a list of `word=value` items, separated by commas. `drop`, `duplicate`,
+/// `reorder` and `corrupt` set a rate in both directions. With the prefix `rx-` or `tx-`, they set
+/// the rate in one direction. `hold` (3 by default) and `seed` (0 by default) are whole numbers.
+/// Later words override earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultConfig {
-    /// Faults of received frames.
+    /// Rates of faults in received frames.
     pub received: FaultRates,
-    /// Faults of sent frames.
+    /// Rates of faults in sent frames.
     pub sent: FaultRates,
     /// Number of later frames that overtake a held-back frame, at least 1.
     pub hold: u32,
@@ -58,7 +59,7 @@ pub enum FaultError {
          (with the prefix rx- or tx- for one direction), hold and seed"
     )]
     UnknownWord(String),
-    /// A word has no `=` and value.
+    /// A word is not followed by `=` and a value.
     #[error("fault `{0}` has no value; write {0}=VALUE")]
     NoValue(String),
     /// A rate is not a number from 0 to 1.
@@ -167,7 +168,7 @@ impl fmt::Display for FaultConfig {
         for ((word, received), (_, sent)) in
             self.received.words().into_iter().zip(self.sent.words())
         {
-            // Compare bits, because the text is the same only if the bits are.
+            // Compare the bits, because two rates have the same text only if their bits are equal.
             if received.to_bits() == sent.to_bits() {
                 if received != 0.0 {
                     write!(f, "{word}={received},")?;

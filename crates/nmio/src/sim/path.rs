@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::frame::{Frame, Sending};
 use crate::time::Instant;
 
-/// Minimum virtual time of one pass of both event loops. Without this minimum, time would not
-/// advance if a handler's timer was always due.
+/// Minimum virtual time of one pass of both event loops. Without this minimum, time would never
+/// advance if a handler's timer had always expired already.
 pub(super) const PASS_TIME: Duration = Duration::from_micros(1);
 /// Maximum number of wire buffers kept for reuse.
 const MAX_SPARE: usize = 4096;
@@ -15,7 +15,7 @@ const MAX_SPARE: usize = 4096;
 /// Configuration of one direction.
 ///
 /// Each frame passes these stages in order: the sender's line, the length limit, a bottleneck with
-/// a queue, loss, delay, reordering and duplication.
+/// a queue, loss, delay, reordering, marking and duplication.
 ///
 /// Probabilities range from 0 (never) to 1 (always).
 #[derive(Clone, Copy, Debug)]
@@ -23,25 +23,24 @@ pub struct PathConfig {
     /// Rate at which the sender's TX ring empties, in bits per second. 0: the ring empties
     /// immediately.
     pub line_rate: u64,
-    /// Length limit of the path in bytes, including the link header. Longer frames are lost
-    /// silently. 0: no limit.
+    /// Maximum frame length in bytes, including the link header. Longer frames are silently
+    /// dropped. 0: no limit.
     pub max_frame: usize,
     /// Rate of the bottleneck, in bits per second. 0: unlimited.
     pub rate: u64,
     /// Maximum number of frames in the bottleneck's queue, including the one being sent. Frames
-    /// that arrive at a full queue are dropped (drop-tail). If the rate is unlimited, there is no
-    /// queue.
+    /// that arrive at a full queue are dropped (drop-tail). If `rate` is 0, there is no queue.
     pub queue: usize,
     /// Maximum number of bytes in the bottleneck's queue, in addition to the limit on frames. 0: no
     /// limit.
     pub queue_bytes: usize,
-    /// How to mark frames that waited in the queue. `None`: no marking.
+    /// How to mark frames that waited long in the bottleneck's queue. `None`: no marking.
     pub mark: Option<Mark>,
     /// One-way delay, in addition to the serialisation times at `line_rate` and `rate`.
     pub delay: Duration,
     /// Probability that a frame is lost.
     pub loss: f64,
-    /// Every n-th frame is lost, where n is this value. 0: no frames.
+    /// If this value is n, every n-th frame is lost. 0: no frame is lost for this reason.
     pub lose_every: u64,
     /// Losses in bursts, in addition to other losses.
     pub bursts: Bursts,
@@ -75,7 +74,7 @@ impl Default for PathConfig {
 }
 
 /// Losses in bursts: a Gilbert-Elliott model whose periods are measured in time instead of frames.
-/// So a burst ends even if the sender waits.
+/// So a burst ends even if the sender sends nothing.
 ///
 /// The path alternates between good and bad periods, and starts with a good one. The length of a
 /// period is uniformly distributed from zero to twice its mean.
@@ -94,7 +93,7 @@ pub struct Bursts {
 /// The link does not know the protocol, so the caller provides the function.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// Waiting time in the queue above which a frame is marked.
+    /// A frame is marked if it has waited in the queue for longer than this.
     pub above: Duration,
     /// Function that marks a frame. It returns `false` if the frame cannot be marked, and the frame
     /// is then lost.
@@ -104,26 +103,27 @@ pub struct Mark {
 /// Counters of one direction. Each counter except `sent` counts a subset of the sent frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounters {
-    /// Frames that left the sender.
+    /// Number of frames that left the sender.
     pub sent: u64,
-    /// Frames lost because they were longer than [`PathConfig::max_frame`].
+    /// Number of frames lost because they were longer than [`PathConfig::max_frame`].
     pub too_long: u64,
-    /// Frames dropped because the bottleneck's queue was full.
+    /// Number of frames dropped because the bottleneck's queue was full.
     pub overflowed: u64,
-    /// Frames marked by [`PathConfig::mark`].
+    /// Number of frames marked by [`PathConfig::mark`].
     pub marked: u64,
-    /// Frames lost by [`PathConfig::loss`], [`PathConfig::lose_every`] or [`PathConfig::bursts`],
-    /// or because they could not be marked.
+    /// Number of frames lost by [`PathConfig::loss`], [`PathConfig::lose_every`] or
+    /// [`PathConfig::bursts`], or because they could not be marked.
     pub lost: u64,
-    /// Frames delayed by [`PathConfig::reorder`].
+    /// Number of frames delayed by [`PathConfig::reorder`].
     pub reordered: u64,
-    /// Frames duplicated by [`PathConfig::duplicate`].
+    /// Number of frames duplicated by [`PathConfig::duplicate`].
     pub duplicated: u64,
 }
 
 /// State of one direction.
 ///
-/// All event times of a frame are computed when it is flushed, so no code runs between events.
+/// All event times of a frame are computed when the frame is flushed, so no code runs between
+/// events.
 #[derive(Debug)]
 pub(super) struct Path {
     config: PathConfig,
@@ -131,10 +131,10 @@ pub(super) struct Path {
     counters: PathCounters,
     /// Time at which the sender's line can transmit the next frame.
     line_free: Instant,
-    /// Flushed frames in the sender's TX ring, each with the time at which it leaves the ring, in
-    /// order of time.
+    /// Flushed frames in the sender's TX ring, each with the time at which it leaves the ring.
+    /// Sorted by this time.
     completions: VecDeque<(Instant, Sending)>,
-    /// Departure time and length in bytes of each frame in the bottleneck's queue, in order.
+    /// Departure time and length in bytes of each frame in the bottleneck's queue, earliest first.
     departures: VecDeque<(Instant, usize)>,
     /// Total number of bytes in the bottleneck's queue.
     queued: usize,
@@ -188,7 +188,7 @@ impl Path {
         self.completions.push_back((left, packet));
     }
 
-    /// Subjects a frame that left the sender at `left` to the stages of the path.
+    /// Sends a frame that left the sender at `left` through the other stages of the path.
     fn deliver(&mut self, left: Instant, bytes: &[u8]) {
         if self.config.max_frame != 0 && bytes.len() > self.config.max_frame {
             self.counters.too_long += 1;
@@ -198,8 +198,8 @@ impl Path {
             self.counters.overflowed += 1;
             return;
         };
-        // Draw the same random numbers for every frame, so that changing one probability does not
-        // affect other events.
+        // Draw the same number of random values for every frame, so that changing one probability
+        // does not affect other events.
         let lost = self.draw(self.config.loss);
         let reordered = self.draw(self.config.reorder);
         let duplicated = self.draw(self.config.duplicate);
@@ -233,8 +233,8 @@ impl Path {
         self.arrive(arrival, buffer);
     }
 
-    /// Queues a frame that reaches the bottleneck at `at`. Returns the time when it leaves; `None`
-    /// if the queue is full.
+    /// Queues a frame that reaches the bottleneck at `at`. Returns the time at which the frame
+    /// leaves the bottleneck, or `None` if the queue is full.
     fn queue(&mut self, at: Instant, len: usize) -> Option<Instant> {
         if self.config.rate == 0 {
             return Some(at);
@@ -256,7 +256,7 @@ impl Path {
         Some(departure)
     }
 
-    /// Returns true if [`Bursts`] loses a frame at `at`.
+    /// Returns true if a frame at time `at` is lost because of [`Bursts`].
     fn draw_burst(&mut self, at: Instant) -> bool {
         let Bursts { good, bad, loss } = self.config.bursts;
         if bad.is_zero() {
@@ -314,7 +314,7 @@ impl Path {
         self.completions.len()
     }
 
-    /// Returns the time when the next frame leaves the TX ring.
+    /// Returns the time at which the next frame leaves the TX ring.
     pub(super) fn next_completion(&self) -> Option<Instant> {
         self.completions.front().map(|&(left, _)| left)
     }
@@ -329,7 +329,8 @@ impl Path {
     }
 }
 
-/// Returns how long sending `bytes` takes at `rate` bits per second, rounded down to nanoseconds.
+/// Returns how long it takes to send `bytes` bytes at `rate` bits per second, rounded down to
+/// nanoseconds. The result is zero if `rate` is 0.
 fn serialisation(bytes: usize, rate: u64) -> Duration {
     let nanos = (bytes as u64 * 8 * 1_000_000_000).checked_div(rate);
     Duration::from_nanos(nanos.unwrap_or(0))

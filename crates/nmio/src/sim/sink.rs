@@ -15,7 +15,7 @@ const ROOM: usize = 1 << 16;
 
 /// A port that never receives a frame, and completes each sent packet immediately.
 ///
-/// A benchmark on this port measures only the sender and the pool.
+/// So a benchmark on this port measures only the sender and the pool.
 ///
 /// The last sent packet can be read with [`Sink::last`].
 #[derive(Debug)]
@@ -52,8 +52,8 @@ impl Sink {
 
     /// Returns the last sent packet, or an empty slice if no packet was sent.
     ///
-    /// The result is also empty for a resident without [`Sink::copy_residents`]. The sender already
-    /// owns the resident again and may change it.
+    /// The result is also empty if the last packet was a resident and [`Sink::copy_residents`] is
+    /// off. The sink keeps no reference to a resident, because the sender may change it.
     pub fn last(&self) -> &[u8] {
         match (&self.frame, &self.copy) {
             (Some(frame), _) => frame,

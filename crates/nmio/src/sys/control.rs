@@ -8,7 +8,8 @@ use std::ptr;
 
 use super::socket::check;
 
-/// A handle to read and change interfaces of the calling thread's network namespace.
+/// A handle for reading and changing the interfaces of one network namespace: that of the thread
+/// that created the handle.
 pub(crate) struct Control(UnixDatagram);
 
 #[repr(C)]
@@ -76,7 +77,7 @@ impl Control {
         Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
     }
 
-    /// Returns true if the interface is up and has a carrier.
+    /// Returns true if the interface is up and has a carrier, or if its state cannot be read.
     pub(crate) fn is_running(&self, name: &str) -> bool {
         self.flags(name)
             .map_or(true, |flags| flags & libc::IFF_RUNNING != 0)
@@ -127,8 +128,8 @@ impl Control {
     /// Executes an ethtool command.
     ///
     /// # Safety
-    /// `T` is the structure for the command in its first word, and has room for everything that the
-    /// kernel writes.
+    /// The first word of `T` is the command. `T` is the structure that this command requires, and
+    /// has room for everything that the kernel writes.
     pub(super) unsafe fn ethtool<T>(&self, name: &str, command: &mut T) -> io::Result<()> {
         let mut request = Self::request(name)?;
         request.ifr_ifru.ifru_data = ptr::from_mut(command).cast();

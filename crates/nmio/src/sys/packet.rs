@@ -80,7 +80,7 @@ impl Gather<'_> {
 
 /// Opens a packet socket that sends on one interface and receives nothing.
 pub(crate) fn packet_sender(interface: u32) -> io::Result<OwnedFd> {
-    // A socket without a protocol receives nothing.
+    // A packet socket with protocol 0 receives nothing.
     let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     set_option(socket.as_fd(), libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
     // SAFETY: an address is plain data, for which all zeroes are valid.
@@ -141,8 +141,8 @@ pub(crate) fn write_packet(tap: BorrowedFd<'_>, packet: &Gather<'_>) -> io::Resu
     check(written.clamp(-1, 0) as i32).map(drop)
 }
 
-/// Reads one packet from a tap device that provides a `virtio_net_hdr`. Returns its
-/// `virtio_net_hdr` and its length.
+/// Reads one packet from a tap device that provides a `virtio_net_hdr`. Returns the packet's
+/// `virtio_net_hdr`, and its length in bytes without this header.
 pub(crate) fn read_packet(
     tap: BorrowedFd<'_>,
     packet: &mut [u8],

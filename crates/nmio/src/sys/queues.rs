@@ -1,4 +1,4 @@
-//! Reads a device's number of queues and its flow table.
+//! Reads a device's numbers of queues, and its RSS indirection table (also called the flow table).
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use super::control::Control;
 
 const ETHTOOL_GRXFHINDIR: u32 = 0x38;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
-/// Maximum number of entries in a flow table that this code can read. Known drivers use at most
-/// 2,048.
+/// Maximum number of entries of an RSS indirection table that this code can read. Known drivers use
+/// at most 2,048.
 const MAX_FLOW_TABLE: usize = 4096;
 
-/// Queues of a device, as shown by `ethtool -l`.
+/// Numbers of queues of a device, as `ethtool -l` shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Channels {
     /// Number of RX queues in use.
@@ -40,7 +40,7 @@ struct EthtoolChannels {
     combined: u32,
 }
 
-/// `struct ethtool_rxfh_indir`: the flow table.
+/// `struct ethtool_rxfh_indir`: the RSS indirection table.
 #[repr(C)]
 struct FlowTable {
     cmd: u32,
@@ -65,7 +65,7 @@ impl Control {
         } else {
             told.max_rx.min(told.max_tx)
         };
-        // A tap device reports 0 while no program has it open.
+        // A tap device reports 0 queues while no program has it open.
         (rx > 0).then_some(Channels {
             rx,
             tx,
@@ -77,7 +77,8 @@ impl Control {
     /// Returns the numbers of RX and TX queues from sysfs, for drivers that do not report them to
     /// ethtool.
     ///
-    /// Also returns `None` if `/sys` shows another network namespace.
+    /// Returns `None` if sysfs does not list the queues, or if `/sys` shows another network
+    /// namespace.
     pub(crate) fn listed_queues(&self, name: &str) -> Option<(u32, u32)> {
         let folder = PathBuf::from("/sys/class/net").join(name);
         let listed = fs::read_to_string(folder.join("ifindex")).ok()?;
@@ -96,7 +97,7 @@ impl Control {
         (counts.0 > 0 && counts.1 > 0).then_some(counts)
     }
 
-    /// Returns the device's flow table (`ethtool -x`): the RX queue for each hash value.
+    /// Returns the device's RSS indirection table (`ethtool -x`): the RX queue for each hash value.
     ///
     /// Returns `None` if the driver reports no table, or a table that is too large.
     pub(crate) fn flow_table(&self, name: &str) -> Option<Vec<u32>> {

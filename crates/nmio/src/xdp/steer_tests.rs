@@ -33,7 +33,7 @@ const ICMPV6: u8 = 58;
 /// queue.
 struct Program {
     object: Object,
-    #[allow(dead_code)] // open is what it is for
+    #[allow(dead_code)] // the socket only has to stay open
     socket: OwnedFd,
 }
 
@@ -522,7 +522,8 @@ fn a_truncated_packet_passes() {
     }
 }
 
-/// Generates packets that are valid up to a random byte.
+/// Generates damaged packets: up to three random bytes are replaced, and the packet is truncated at
+/// a random length.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let real = prop::sample::select(vec![
         ip4(&v4(OURS, TCP, &ports(1, 80))),
