@@ -19,10 +19,11 @@ enum Call {
     Poll,
 }
 
-/// Number of frames that each `receive` returns, in order. Later calls return 0.
+/// A port that returns scripted results, and records how it was called.
 struct Scripted {
     pool: Pool,
     hints: PortHints,
+    /// Number of frames that each `receive` returns, in order. Later calls return 0.
     arrivals: VecDeque<usize>,
     /// Result of each flush, in order. Later flushes return `true`.
     flushes: VecDeque<bool>,
@@ -115,7 +116,7 @@ struct Counting {
     flooded_until: Option<Instant>,
     /// Number of `handle_stop` calls after which all connections are closed.
     stops: usize,
-    /// Number of flushes after the connections close that still leave packets queued.
+    /// Number of flushes that still leave packets queued after all connections have closed.
     late: usize,
 }
 
@@ -213,7 +214,7 @@ fn packets_are_flushed_when_the_ring_is_empty() {
 #[test]
 fn packets_are_flushed_after_delta_t_while_the_ring_is_not_empty() {
     let mut handler = Counting::default();
-    // Each batch takes 30 µs, so 80 µs have passed at the third.
+    // Each batch takes 30 µs, so 80 µs have passed after the third batch.
     assert_eq!(
         calls(&[BATCH; 5], &[], &mut handler),
         [

@@ -38,7 +38,8 @@ fn receive<P: Port>(port: &mut P) -> Vec<u32> {
     let mut numbers = Vec::new();
     let mut batch = Batch::new();
     let mut empty = 0;
-    // An empty batch does not prove that no frames are left: all its frames may have been dropped.
+    // An empty batch does not prove that no frames are left, because all its frames may have been
+    // dropped.
     while empty < 40 {
         port.receive(&mut batch, 16).unwrap();
         assert!(batch.len() <= 16);
@@ -313,7 +314,7 @@ impl<P: Port> Handler<P> for Echo {
     }
 }
 
-/// Sends each number until it is answered, with at most `WINDOW` requests in flight.
+/// Sends each number repeatedly until it is answered, with at most `WINDOW` requests in flight.
 struct Asker {
     next: u32,
     total: u32,
@@ -407,7 +408,7 @@ fn the_event_loop_works_with_all_faults_at_once() {
 
 #[test]
 fn run_works_with_faults_until_it_is_stopped() {
-    /// Ends the loop when a frame with this number arrives.
+    /// Echoes requests, and ends the loop when the request with the given number arrives.
     struct Last<'a>(Echo, u32, &'a AtomicBool);
     impl<P: Port> Handler<P> for Last<'_> {
         fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {

@@ -1,4 +1,4 @@
-//! Compares the pool with a model that tracks only the location and content of each frame.
+//! Compares the pool with a model that tracks only where each frame is and which bytes it holds.
 #![allow(unsafe_code)]
 
 use proptest::prelude::*;
@@ -16,8 +16,8 @@ const FRAMES: usize = 7;
 #[derive(Clone, Debug)]
 enum Step {
     Take,
-    /// Overwrites an owned frame, given its number (modulo the number of owned frames), a length
-    /// and a byte.
+    /// Overwrites an owned frame. The values are the frame's number (modulo the number of owned
+    /// frames), its new length in bytes, and the byte to write.
     Write(usize, usize, u8),
     DropFrame(usize),
     OfferFrame(usize),
@@ -73,7 +73,7 @@ struct World {
     frames: Vec<Frame>,
     residents: Vec<Resident>,
     places: [Place; FRAMES],
-    /// Frames in the TX ring that the last search for overdue frames has already found.
+    /// Whether the last search for overdue frames has already found the frame in the TX ring.
     seen: [bool; FRAMES],
     /// Expected bytes of each frame that is not free.
     bytes: [[u8; LAYOUT.capacity]; FRAMES],

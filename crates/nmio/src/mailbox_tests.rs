@@ -80,7 +80,7 @@ fn mailboxes_can_share_a_bell() {
     assert!(!first.bell().silence() && !second.bell().silence());
     let mut taken = Vec::new();
     first.take_all(|message| taken.push(message));
-    // This message arrives while the worker takes messages, and rings the bell again.
+    // This message is sent while the worker takes messages, and rings the bell again.
     to_first.send(3).unwrap();
     second.take_all(|message| taken.push(message));
     assert_eq!(taken, [1, 2]);
@@ -89,8 +89,8 @@ fn mailboxes_can_share_a_bell() {
     assert_eq!(taken, [1, 2, 3]);
 }
 
-/// Two threads send as fast as they can. Every message arrives, and each one rings the bell if it
-/// is silent.
+/// Two threads send as fast as they can. Every message must arrive, and must ring the bell if the
+/// bell is silent.
 #[test]
 fn every_message_is_received() {
     const EACH: u32 = 20_000;

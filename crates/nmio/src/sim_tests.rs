@@ -107,7 +107,7 @@ fn the_bottleneck_drops_frames_if_its_queue_is_full() {
     }
     a.flush().unwrap();
     assert_eq!(a.path_counters().overflowed, 2);
-    // The queue has sent one frame, so another one fits.
+    // The first frame has left the queue, so another frame fits.
     clock.advance_to(micros(1000));
     send(&mut a, &[5; 1000]);
     send(&mut a, &[6; 1000]);
@@ -142,8 +142,8 @@ fn a_resident_packet_is_in_flight_until_it_has_left() {
     );
 }
 
-/// Checks that sending a packet of another port's pool panics, and leaves the packet and both pools
-/// unchanged.
+/// Checks that sending a packet from another port's pool panics, and that the packet and both pools
+/// stay unchanged.
 fn refuses_foreign(port: &mut impl Port, other: &impl Port) {
     let own = port.pool().available();
     let others = other.pool().available();
@@ -350,7 +350,7 @@ fn the_event_loop_runs_on_virtual_time() {
     };
     let (mut a, mut b, clock) = link(&LinkConfig::symmetric(path), 0);
     for i in 0..100u8 {
-        send(&mut a, &[i; 125]); // a millisecond each
+        send(&mut a, &[i; 125]); // takes a millisecond
     }
     a.flush().unwrap();
     let stop = AtomicBool::new(false);
@@ -436,7 +436,7 @@ fn the_driver_jumps_from_event_to_event() {
 
 #[test]
 fn the_driver_ends_at_its_deadline_even_if_a_timer_is_always_due() {
-    /// A handler whose timer is always due.
+    /// A handler whose timer has always expired already.
     struct Restless;
     impl Handler<SimPort> for Restless {
         fn handle_frame(&mut self, _port: &mut SimPort, _frame: Frame, _now: Instant) {}
@@ -482,8 +482,8 @@ fn several_links_share_a_clock() {
     assert_eq!(clock.now(), Instant::from_millis(4), "time never goes back");
 }
 
-/// Returns the lengths of the gaps in the sequence of frame numbers that arrived, after `n` frames
-/// were sent.
+/// Returns the length of each gap in the sequence of frame numbers that arrived. `n` is the number
+/// of frames sent.
 fn gaps(arrived: &[(Instant, u32)], n: u32) -> Vec<u32> {
     let mut gaps = Vec::new();
     let mut expected = 0;
@@ -585,7 +585,8 @@ fn a_queue_marks_or_drops_frames_that_waited_long() {
     let marks: Vec<[u8; 2]> = (receive(&mut b).iter())
         .map(|packet| [packet[0], packet[1]])
         .collect();
-    // The second frame waits exactly a millisecond, so it is not marked.
+    // The second frame waits exactly a millisecond, which does not exceed the limit, so it is not
+    // marked.
     assert_eq!(marks, [[0, 0], [1, 0], [2, 1], [4, 1]]);
     let counters = a.path_counters();
     assert_eq!((counters.marked, counters.lost), (2, 1));

@@ -66,12 +66,13 @@ impl Oracle {
 enum Step {
     /// Schedules an id to expire the given number of nanoseconds from now.
     Schedule(u32, u64),
-    /// Schedules an id to expire at the given time, usually in the past or in the far future.
+    /// Schedules an id to expire at the given time in nanoseconds, usually in the past or in the
+    /// far future.
     ScheduleAt(u32, u64),
     Cancel(u32),
-    /// Advances time and pops all expired timers.
+    /// Advances time by this many nanoseconds, and pops all expired timers.
     Advance(u64),
-    /// Advances time and pops at most one timer.
+    /// Advances time by this many nanoseconds, and pops at most one timer.
     AdvancePopOne(u64),
     /// Sleeps until `next_deadline`, and pops all expired timers.
     Sleep,
@@ -79,12 +80,12 @@ enum Step {
 
 const IDS: u32 = 40;
 
-/// Time spans of every order of magnitude, from less than a tick to centuries.
+/// Time spans in nanoseconds, of every order of magnitude from less than a tick to centuries.
 fn span() -> impl Strategy<Value = u64> {
     (0u32..62, any::<u64>()).prop_map(|(bits, x)| x & ((2 << bits) - 1))
 }
 
-/// Time spans that are typical of a server's timers.
+/// Time spans in nanoseconds that are typical of a server's timers: up to 10 s.
 fn near() -> impl Strategy<Value = u64> {
     0..10_000_000_000u64
 }
@@ -233,7 +234,7 @@ fn an_id_above_the_capacity_panics() {
     TimerWheel::new(3, Instant::ZERO).schedule(3, Instant::ZERO);
 }
 
-/// Returns the number of this process's bytes that are in memory.
+/// Returns the resident set size of this process, in bytes.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();

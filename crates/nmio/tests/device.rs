@@ -27,7 +27,7 @@ use nmio::device::{AnyPort, DeviceError, Interface, InterfaceConfig, MemoryPlan,
 use nmio::{Port, Wait};
 use rig::{Rig, Server, ask, config, run, settle, socket, spawn};
 
-/// Native and generic XDP.
+/// Device names for native and for generic XDP.
 const MODES: [&str; 2] = ["xdp:srv", "xdp:srv,generic"];
 
 fn has_xdp() -> bool {
@@ -198,7 +198,8 @@ fn two_queues_serve_side_by_side() {
             assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
         }
         assert_eq!(server.seen(0) + server.seen(1), 64);
-        // In generic mode veth does not report queues, so all packets arrive on the first one.
+        // In generic mode veth does not report a packet's RX queue, so all packets arrive on the
+        // first queue.
         let spread = server.seen(0) > 0 && server.seen(1) > 0;
         assert_eq!(
             spread,
@@ -210,7 +211,7 @@ fn two_queues_serve_side_by_side() {
     }
 }
 
-/// Returns a configuration without explicit numbers of queues or workers.
+/// Returns a configuration that does not specify the number of workers.
 fn defaults(device: &str, own: &[&str]) -> InterfaceConfig {
     InterfaceConfig {
         workers: None,
@@ -404,7 +405,7 @@ fn each_way_of_waiting_works_and_is_in_the_summary() {
             .any(|(name, _)| *name == "busy polling");
         assert_eq!(told, wait == Wait::BusyPoll);
         if told {
-            // The queues of a veth device have no NAPI id, so busy polling has no effect.
+            // The queues of this veth device have no NAPI id, so busy polling has no effect.
             assert!(line(&server.port_summary, "busy polling").starts_with("inert"));
         }
         server.stop();
@@ -485,13 +486,15 @@ fn connections_of_an_earlier_program_do_not_hold_its_port() {
 fn two_servers_do_not_share_an_interface() {
     let _rig = Rig::new(1);
     let first = Server::start(&config("xdp:srv", &[], 1));
-    // The first server also has the port. The error names the interface, which is the real obstacle.
+    // The first server has also reserved the port, but the error must name the interface as the
+    // real obstacle.
     for device in MODES {
         let error = Interface::open(&config(device, &[], 1)).err().unwrap();
         assert!(matches!(error, DeviceError::ProgramBusy { .. }), "{error}");
     }
     first.stop();
-    // The queue stays in use for several milliseconds. Opening it waits until it is free.
+    // After the first server has stopped, its queue stays in use for several milliseconds. Opening
+    // the queue waits until it is free.
     Server::start(&config("xdp:srv", &[], 1)).stop();
 }
 

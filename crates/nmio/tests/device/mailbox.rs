@@ -7,7 +7,7 @@ use nmio::device::{AnyPort, Interface, MemoryPlan};
 
 use super::rig::{Rig, config};
 
-/// The port sleeps for up to a minute, so only the bell can wake it earlier.
+/// Without the bell, the port would sleep for a minute.
 #[test]
 fn a_bell_wakes_a_port_that_sleeps() {
     let _rig = Rig::new(1);

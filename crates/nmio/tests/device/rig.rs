@@ -1,7 +1,7 @@
 //! A test rig: two network namespaces, a veth pair between them, and a reflector as the server.
 //!
-//! Only the test's own threads keep the namespaces alive, so the kernel removes them however the
-//! test ends.
+//! Only the test's own threads keep the namespaces alive. So the kernel removes the namespaces
+//! however the test ends.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -79,8 +79,8 @@ fn output(command: &str) -> Output {
         .unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
-/// Locked while a child process starts, until exec has closed the child's copies of this process's
-/// descriptors.
+/// Locked while a child process starts. A starting child holds copies of this process's descriptors
+/// until exec closes them.
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// Starts a process, and returns it with a reader for its standard output.
@@ -94,7 +94,8 @@ pub(crate) fn spawn(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
 
 /// Waits until descriptors that the calling thread has closed are closed in all processes.
 ///
-/// A process that another test starts holds copies of all descriptors for a short time.
+/// This is necessary because a process that another test starts holds copies of all descriptors for
+/// a short time.
 pub(crate) fn settle() {
     drop(STARTING.lock());
 }
@@ -183,13 +184,13 @@ pub(crate) fn config(device: &str, own: &[&str], queues: u32) -> InterfaceConfig
 
 /// Reflects every UDP packet to its sender, and answers ARP requests.
 ///
-/// To the payload `resident` it replies twice with a resident packet, and to `burst N` with a burst
-/// of N packets.
+/// If the payload is `resident`, the reflector replies twice with a resident packet. If it is
+/// `burst N`, the reflector replies with N packets.
 pub(crate) struct Reflector {
     /// The MAC address to put into ARP replies.
     mac: [u8; 6],
     resident: Option<Resident>,
-    /// Number of received frames.
+    /// Number of frames received so far.
     seen: Arc<AtomicU64>,
     /// Number of burst packets refused because the TX ring was full.
     refused: Arc<AtomicU64>,
@@ -340,7 +341,7 @@ impl Server {
         self.wait_for_end().unwrap()
     }
 
-    /// Waits until the server stops because of an error.
+    /// Waits until all workers have ended. Returns the counters of each queue, or the first error.
     pub(crate) fn wait_for_end(mut self) -> io::Result<Vec<PortCounters>> {
         let ends = self
             .workers
@@ -369,7 +370,7 @@ fn reflect<P: Port>(
 
 /// Sends `payload` and returns the answer.
 ///
-/// Sends only one packet, and panics if no answer arrives.
+/// Sends the packet only once, and panics if no answer arrives.
 pub(crate) fn ask(socket: &UdpSocket, to: &str, payload: &str) -> String {
     let mut answer = [0; 2048];
     socket.send_to(payload.as_bytes(), to).unwrap();

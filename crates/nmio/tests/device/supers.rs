@@ -1,6 +1,7 @@
 //! Super-segments over a real device.
 //!
-//! The tests compare each frame on the wire with the output of `ip::write_segment`, byte for byte.
+//! The tests compare the frames on the wire, byte for byte, with the segments that
+//! `ip::write_segment` writes.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -21,7 +22,7 @@ use crate::rig::{Namespace, Rig, config};
 const MSS: u16 = 1428;
 const TCP: usize = 32;
 const UDP: usize = 8;
-/// Length of the longest super-segment that every device accepts, in bytes of its IP packet.
+/// Maximum IP packet length, in bytes, of a super-segment that every device accepts.
 const ORDINARY: usize = 65_535 - 14;
 /// TCP control bits.
 const FIN: u8 = 1;
@@ -140,8 +141,9 @@ fn the_kernel_segments_as_we_do_and_keeps_the_order() {
 fn the_kernel_segments_if_the_device_stops() {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
-    // An XDP program is attached later at the client's end, which makes `srv` stop segmenting.
-    // Packets then still have partial checksums, which veth does not complete.
+    // `compare_cuts` attaches an XDP program at the client's end, which makes `srv` stop
+    // segmenting. Because veth does not complete the segments' partial checksums, the comparison
+    // must ignore the checksum fields.
     compare_cuts(&rig, "xdp:srv", "segmented by the device", |frame| {
         let (next, at) = if frame[12..14] == [0x86, 0xdd] {
             (frame[20], 54)
@@ -154,7 +156,8 @@ fn the_kernel_segments_if_the_device_stops() {
 }
 
 /// Sends super-segments over `device` and compares the received frames with the expected ones.
-/// Applies `normal` to each frame before the comparison.
+/// Before the comparison, `normal` changes each frame, for example to clear a field that may
+/// differ.
 fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
     assert!(line(&port.summary(), "segmentation").contains(said));
@@ -188,7 +191,7 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
                 (3 * mss - 1, Some(ACK | PSH | FIN)),
                 (10 * mss, Some(ACK)),
                 (45 * mss - 5, Some(ACK | PSH)),
-                // The packet is longer than the IPv4 length field can express.
+                // Over IPv4, this packet is longer than the length field can express.
                 (if v6 { 44 } else { 180 } * mss + 5, Some(ACK | PSH)),
                 (2 * mss, None),
                 (3 * mss - 1, None),
@@ -319,7 +322,8 @@ fn super_segments_respect_the_devices_limit() {
         port.flush().unwrap()
     };
     assert!(send(largest), "the packet leaves at once");
-    // Lower the device's limit. The packet then exceeds it, so the kernel segments the packet.
+    // Lower the device's limit below the length of the packet, so that the kernel segments the
+    // packet.
     crate::rig::run("ip link set srv gso_max_size 15000");
     assert!(send(largest), "the packet still leaves");
     drop((port, interface));
@@ -339,7 +343,8 @@ fn open_auto() -> Option<(Interface, XdpPort)> {
 
 #[test]
 fn a_packet_that_is_always_refused_is_given_up() {
-    // Opening the port moves this thread into the server's namespace.
+    // Opening the port moves this thread into the server's namespace. `_home` keeps the current
+    // namespace alive.
     let _home = Namespace::unshare();
     let Some((interface, mut port)) = open_auto() else {
         return;
@@ -372,7 +377,8 @@ fn a_packet_that_is_always_refused_is_given_up() {
 
 #[test]
 fn a_packet_that_is_too_long_is_not_tried_again() {
-    // Opening the port moves this thread into the server's namespace.
+    // Opening the port moves this thread into the server's namespace. `_home` keeps the current
+    // namespace alive.
     let _home = Namespace::unshare();
     let Some((interface, mut port)) = open_auto() else {
         return;
@@ -425,9 +431,10 @@ fn a_lost_carrier_does_not_shorten_super_segments() {
     drop((port, interface));
 }
 
-/// Applies `changes` to a device that segments, then sends an IPv6 super-segment and a frame.
+/// Opens a port on a device that segments, and runs the commands `changes`. Then sends an IPv6
+/// super-segment and a frame.
 ///
-/// Within `flushes` flushes, each packet must be sent or dropped.
+/// After at most `flushes` flushes, both packets must have been sent or dropped.
 fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
@@ -444,7 +451,7 @@ fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
     drop((port, interface, rig));
 }
 
-/// Packets to one client must not block a server for all clients.
+/// A packet that the device refuses must not block the packets to other clients.
 #[test]
 fn the_kernel_segments_what_the_device_refuses() {
     // The port soon notices that the device no longer segments TCP. It does not query the device

@@ -14,7 +14,7 @@ use crate::{MODES, line};
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 9]);
 const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 8]);
 
-/// Size in bytes of a packet from `datagram`, without the link header.
+/// Length in bytes of the IP packet in a frame from `datagram`.
 const DATAGRAM: usize = 29;
 
 /// Builds a UDP packet from the client to port 7 of the server. Its payload is the byte `name`.
@@ -32,7 +32,7 @@ fn datagram(vlan: Option<u16>, name: u8) -> Vec<u8> {
     frame
 }
 
-/// Returns the reply to the packet: addresses swapped, VLAN tag unchanged.
+/// Returns the reply to a frame: the addresses are swapped, and the VLAN tag is unchanged.
 fn turned_round(frame: &[u8]) -> Vec<u8> {
     let (link, packet) = frame.split_at(frame.len() - DATAGRAM);
     let tag = &link[12..];
