@@ -4,9 +4,9 @@
 //! includes netmap; Linux can load it as a module.
 //!
 //! This crate declares the structures, constants and `ioctl` numbers of the public headers
-//! `net/netmap.h` and `net/netmap_user.h`, under their original names. It covers what a port that
-//! binds one ring pair needs. Current kernels require API 14 or later. In that API everything
-//! except the two sync calls goes through one `ioctl`, [`NIOCCTRL`].
+//! `net/netmap.h` and `net/netmap_user.h`, under their original names. They suffice for a port that
+//! binds one ring pair. Current kernels require API 14 or later. In that version, everything except
+//! the two sync calls goes through one `ioctl`, [`NIOCCTRL`].
 //!
 //! No port uses this crate yet. The crate itself loads no module, opens no device and makes no
 //! system call.
@@ -39,9 +39,11 @@ pub const NETMAP_REQ_IFNAMSIZ: usize = 64;
 
 /// `ioctl` that carries out a request. Its argument is a [`nmreq_header`].
 pub const NIOCCTRL: c_ulong = iowr(151, size_of::<nmreq_header>());
-/// `ioctl` that hands the TX slots before `head` to the kernel and updates `tail`. No argument.
+/// `ioctl` that hands the TX slots before `head` to the kernel and updates `tail`. It takes no
+/// argument.
 pub const NIOCTXSYNC: c_ulong = io(148);
-/// `ioctl` that returns the RX slots before `head` to the kernel and updates `tail`. No argument.
+/// `ioctl` that returns the RX slots before `head` to the kernel and updates `tail`. It takes no
+/// argument.
 pub const NIOCRXSYNC: c_ulong = io(149);
 
 /// The group letter of netmap's `ioctl` numbers.
@@ -118,7 +120,7 @@ pub const NR_NO_TX_POLL: u64 = 0x2_0000;
 pub const NS_BUF_CHANGED: u16 = 0x0001;
 /// Slot flag: report promptly when this slot has been sent.
 pub const NS_REPORT: u16 = 0x0002;
-/// Slot flag: forward the packet between NIC and host (with [`NR_FORWARD`]).
+/// Slot flag: forward the packet between NIC and host. The ring must have the flag [`NR_FORWARD`].
 pub const NS_FORWARD: u16 = 0x0004;
 /// Slot flag: a VALE switch does not learn this packet's source address.
 pub const NS_NO_LEARN: u16 = 0x0008;
@@ -138,7 +140,8 @@ pub const NR_TIMESTAMP: u32 = 0x0002;
 /// Ring flag: forward packets whose slots set [`NS_FORWARD`].
 pub const NR_FORWARD: u32 = 0x0004;
 
-/// Interface flag ([`netmap_if::ni_flags`]): the port has a private memory region.
+/// Interface flag ([`netmap_if::ni_flags`]): the port's memory region is private, not shared with
+/// other ports.
 pub const NI_PRIV_MEM: u32 = 0x1;
 
 /// Header of every request, and the argument of [`NIOCCTRL`].
@@ -205,14 +208,14 @@ pub struct nmreq_register {
     pub nr_host_tx_rings: u16,
     /// Number of RX rings of the host stack.
     pub nr_host_rx_rings: u16,
-    /// Identifier of the memory region. 0 lets the kernel choose; 1 selects the common region.
+    /// Identifier of the memory region. 0: the kernel chooses. 1: the common region.
     pub nr_mem_id: u16,
     /// Index of the ring pair, for the modes that bind a single pair.
     pub nr_ringid: u16,
     /// Binding mode, one of `NR_REG_*`.
     pub nr_mode: u32,
-    /// Number of spare buffers. In: number requested. Out: number allocated; their list starts at
-    /// [`netmap_if::ni_bufs_head`].
+    /// Number of spare buffers. In: number requested. Out: number allocated. The list of spare
+    /// buffers starts at [`netmap_if::ni_bufs_head`].
     pub nr_extra_bufs: u32,
     /// Binding flags, such as [`NR_EXCLUSIVE`].
     pub nr_flags: u64,
@@ -244,8 +247,8 @@ pub struct nmreq_port_info_get {
 
 /// Describes a bound port and its rings. The kernel places this structure in the mapped region.
 ///
-/// Read-only except for `ni_bufs_head`. The offsets of the rings follow the structure; see
-/// [`netmap_txring`].
+/// A program may write only the field `ni_bufs_head`. The offsets of the rings follow the
+/// structure, and [`netmap_txring`] reads them.
 #[repr(C)]
 #[derive(Debug)]
 pub struct netmap_if {
@@ -260,7 +263,7 @@ pub struct netmap_if {
     /// Number of RX rings of the NIC.
     pub ni_rx_rings: u32,
     /// Index of the first spare buffer. The first four bytes of each spare buffer hold the index of
-    /// the next one; 0 ends the list.
+    /// the next spare buffer. 0 ends the list.
     pub ni_bufs_head: u32,
     /// Number of TX rings of the host stack.
     pub ni_host_tx_rings: u32,
@@ -298,10 +301,10 @@ pub struct netmap_ring {
     pub flags: u32,
     /// Time of the last sync, if [`NR_TIMESTAMP`] is set.
     pub ts: timeval,
-    /// Mask for the bits of [`netmap_slot::ptr`] that hold the packet's offset in its buffer. 0
-    /// unless offsets were requested.
+    /// Mask for the bits of [`netmap_slot::ptr`] that hold the packet's offset in its buffer. The
+    /// mask is 0 if no offsets were requested.
     pub offset_mask: u64,
-    /// Required alignment of packets in buffers, in bytes.
+    /// Required alignment, in bytes, of a packet in its buffer.
     pub buf_align: u64,
     /// Private data of the kernel.
     pub sem: netmap_sem,
@@ -313,7 +316,7 @@ pub struct netmap_ring {
 #[repr(C, align(128))]
 pub struct netmap_sem(pub [u8; 128]);
 
-/// A slot of a ring: describes one buffer.
+/// A slot of a ring. It describes one buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct netmap_slot {
@@ -323,8 +326,8 @@ pub struct netmap_slot {
     pub len: u16,
     /// Slot flags, any of `NS_*`.
     pub flags: u16,
-    /// With [`NS_INDIRECT`], address of the packet's data; otherwise, the packet's offset in its
-    /// buffer.
+    /// With [`NS_INDIRECT`], this is the address of the packet's data. Otherwise it is the packet's
+    /// offset in its buffer.
     pub ptr: u64,
 }
 

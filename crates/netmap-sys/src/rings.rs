@@ -3,7 +3,7 @@
 
 use super::{netmap_if, netmap_ring};
 
-/// Returns the TX ring `index`. The NIC's rings come first, followed by the host's.
+/// Returns TX ring number `index`. The NIC's rings come first, followed by the host stack's rings.
 ///
 /// # Safety
 /// `nifp` points into a region mapped from netmap, at the offset that the registration returned.
@@ -13,10 +13,11 @@ pub unsafe fn netmap_txring(nifp: *mut netmap_if, index: u32) -> *mut netmap_rin
     unsafe { ring_at(nifp, index as usize) }
 }
 
-/// Returns the RX ring `index`. The NIC's rings come first, followed by the host's.
+/// Returns RX ring number `index`. The NIC's rings come first, followed by the host stack's rings.
 ///
 /// # Safety
-/// As for [`netmap_txring`], with `index` below `ni_rx_rings + ni_host_rx_rings`.
+/// `nifp` points into a region mapped from netmap, at the offset that the registration returned.
+/// `index` is below `ni_rx_rings + ni_host_rx_rings`.
 pub unsafe fn netmap_rxring(nifp: *mut netmap_if, index: u32) -> *mut netmap_ring {
     // SAFETY: `nifp` points to a netmap_if. Entries for all TX rings precede those for RX rings.
     unsafe {
@@ -38,8 +39,8 @@ unsafe fn ring_at(nifp: *mut netmap_if, entry: usize) -> *mut netmap_ring {
     }
 }
 
-/// Returns the start of buffer `index`. The index comes from [`super::netmap_slot::buf_idx`] or the
-/// list of spare buffers.
+/// Returns the start of buffer `index`. The index comes from [`super::netmap_slot::buf_idx`] or
+/// from the list of spare buffers.
 ///
 /// # Safety
 /// `ring` points to a ring in a region mapped from netmap, and `index` identifies a buffer in that
@@ -54,7 +55,7 @@ pub unsafe fn netmap_buf(ring: *mut netmap_ring, index: u32) -> *mut u8 {
     }
 }
 
-/// Returns the index of the slot after slot `i`, which wraps around.
+/// Returns the index of the slot after slot `i`. The last slot is followed by slot 0.
 #[inline]
 pub const fn nm_ring_next(ring: &netmap_ring, i: u32) -> u32 {
     let next = i.wrapping_add(1);

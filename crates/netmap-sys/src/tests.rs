@@ -1,4 +1,5 @@
-//! Checks the layout that the kernel expects, and the functions that find rings and buffers.
+//! Checks that the structures have the layout that the kernel expects, and tests the functions that
+//! find rings and buffers.
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
