@@ -9,8 +9,8 @@ use crate::transports::Transports;
 use crate::{PROTOCOL_TCP, PROTOCOL_UDP};
 
 /// Two transports on one host, each with its own ports. The first transport gets the packets for
-/// every port that it serves, the second gets all other packets. The second may be another `Both`,
-/// to combine more than two.
+/// every port that it serves. The second transport gets all other packets. To combine more than two
+/// transports, use another `Both` as the second.
 #[derive(Debug)]
 pub struct Both<A, B>(
     /// The first transport, which is asked first whether it serves a port.

@@ -30,11 +30,11 @@ const MAX_ERROR_V6: usize = 1280;
 
 /// Maximum number of errors sent in a burst to one IPv4 address or one IPv6 /64.
 const BURST: u32 = 6;
-/// Time between errors to the same address after a burst.
+/// Minimum time between errors to the same sender after a burst.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Number of token buckets. A keyed hash assigns senders to buckets. The sustained limit of a
-/// worker is therefore 256 errors a second. A single bucket would be a side channel between senders
-/// (CVE-2020-25705).
+/// Number of token buckets. A keyed hash assigns senders to buckets. Each bucket allows one error
+/// per second, so a worker's sustained limit is 256 errors per second. A single bucket would be a
+/// side channel: senders could detect errors to other senders (CVE-2020-25705).
 const BUCKETS: usize = 256;
 
 /// The reason for an ICMP error.
@@ -44,15 +44,16 @@ pub(crate) enum Problem {
     Port,
     /// The server does not support the protocol.
     Protocol,
-    /// IPv6: a routing header with segments left. `at` is the offset of its type field in the
-    /// packet.
+    /// The packet has an IPv6 routing header with segments left. `at` is the offset of the header's
+    /// type field in the packet.
     RoutingType { at: u16 },
-    /// IPv6: an unknown option that must not be ignored. `at` is its offset in the packet.
+    /// The packet has an unknown IPv6 option that must not be ignored. `at` is the offset of the
+    /// option in the packet.
     Option { at: u16 },
 }
 
 impl Problem {
-    /// Returns the type and code of the ICMP message about `packet`, and the value of the pointer
+    /// Returns the type and code of the ICMP error about `packet`, and the value of its pointer
     /// field.
     fn message(self, addresses: &Addresses, packet: &[u8]) -> ([u8; 2], u32) {
         let is_v4 = matches!(addresses, Addresses::V4 { .. });
@@ -71,8 +72,8 @@ impl Problem {
     }
 }
 
-/// Replaces a received packet in its frame by the error that quotes it. Returns `None` if the frame
-/// is too small for the error's headers.
+/// Replaces a received packet with an ICMP error that quotes it, in the same frame. Returns `None`
+/// if the frame is too small for the error's headers.
 pub(crate) fn turn_into_error(packet: Packet, problem: Problem) -> Option<Frame> {
     let path = packet.path_back();
     let (ip_at, icmp_at) = (path.link.header_len(), path.header_len());

@@ -119,7 +119,8 @@ fn an_unknown_protocol_is_unreachable() {
     let bytes = with_extensions(bytes, &[(0, extension), (60, extension)]);
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(true, [4, 1], 48, &bytes[14..]));
-    // Next header 59 means that there is no payload, so nothing is unknown (RFC 8200, section 4.7).
+    // Next header 59 means that there is no payload, so there is no unknown protocol to report (RFC
+    // 8200, section 4.7).
     let bytes = packet(to_us(true), 59, b"");
     assert_eq!(answer(&mut host(), &bytes), None);
 }

@@ -20,7 +20,7 @@ const FRAGMENT_BITS: u16 = 0x3fff;
 const PLAIN_V4: u8 = 0x45;
 /// Next header value of a packet without payload (RFC 8200, section 4.7).
 const NO_NEXT_HEADER: u8 = 59;
-/// Offsets of the protocol in an IPv4 header and of the next header in an IPv6 header.
+/// Offsets of the protocol field in an IPv4 header and of the next-header field in an IPv6 header.
 const PROTOCOL_AT_V4: usize = 9;
 const NEXT_HEADER_AT_V6: usize = 6;
 
@@ -31,8 +31,8 @@ pub enum Input {
     Tcp(Packet),
     /// A UDP datagram for us. Its checksum is not checked yet.
     Udp(Packet),
-    /// A reply that is ready to send: to an ARP request, a neighbour solicitation or an echo
-    /// request, or an ICMP error.
+    /// A frame that is ready to send: an ICMP error, or the reply to an ARP request, a neighbour
+    /// solicitation or an echo request.
     Reply(Frame),
     /// An ICMP error about a packet that we sent.
     Error(IcmpError),
@@ -66,8 +66,8 @@ pub struct Counters {
     pub bad_checksum: u64,
     /// Packets dropped because they are fragments, which are not reassembled.
     pub fragments: u64,
-    /// Packets dropped because of an unknown IPv6 option that must not be ignored, or of too many
-    /// extension headers or options.
+    /// Packets dropped because of an unknown IPv6 option that must not be ignored, or because of
+    /// too many extension headers or options.
     pub options: u64,
     /// Packets dropped because of an IPv4 source route, or an IPv6 routing header with segments
     /// left.
@@ -163,8 +163,8 @@ impl Host {
         }
     }
 
-    /// Creates a host in **shared** mode. The kernel uses the same addresses, and itself answers
-    /// everything below the transports.
+    /// Creates a host in **shared** mode. The kernel uses the same addresses. The kernel, not the
+    /// host, answers ARP, neighbour discovery and echo, and sends ICMP errors.
     pub fn shared(station: Station) -> Self {
         Self {
             own: false,
@@ -180,21 +180,21 @@ impl Host {
         self
     }
 
-    /// Sets the key of the hash that assigns receivers of ICMP errors to rate limits. If `secret`
-    /// can be guessed, an attacker can use up another host's limit.
+    /// Sets the key of the hash that assigns the receivers of ICMP errors to rate-limit buckets. An
+    /// attacker who can guess `secret` can use up another host's limit.
     #[must_use]
     pub fn with_secret(mut self, secret: [u64; 4]) -> Self {
         self.error_limit = RateLimiter::new(secret);
         self
     }
 
-    /// Whether [partial checksums](Self::with_partial_checksums) are accepted.
+    /// Returns true if [partial checksums](Self::with_partial_checksums) are accepted.
     #[inline(always)]
     pub fn partial_checksums(&self) -> bool {
         self.partial_checksums
     }
 
-    /// Returns the served addresses.
+    /// Returns the station, which holds the served addresses.
     pub fn station(&self) -> &Station {
         &self.station
     }
@@ -274,9 +274,9 @@ impl Host {
         self.pass_on(|| packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// Returns the end of a packet in its frame, and its protocol. Returns `None` if the packet is
-    /// truncated, is not for us, or has a source that cannot be answered. The caller has checked
-    /// the checksum of the header, which has `header_len` bytes.
+    /// Returns the end offset of the packet in its frame, and the packet's protocol. Returns `None`
+    /// if the packet is truncated, is a fragment, is not for us, or has a source that cannot be
+    /// answered. The header has `header_len` bytes, and the caller has checked its checksum.
     #[inline(always)]
     fn admit_ipv4(
         &mut self,
@@ -353,8 +353,8 @@ impl Host {
         self.pass_on(packet, next_header, PROTOCOL_ICMPV6, now)
     }
 
-    /// Passes a packet on according to its protocol. Each arm constructs the packet in place, which
-    /// saves a move.
+    /// Handles a packet according to its protocol. `icmp` is the ICMP protocol number of its IP
+    /// version. Each arm constructs the packet in place, which saves a move.
     #[inline(always)]
     fn pass_on(
         &mut self,
@@ -377,12 +377,13 @@ impl Host {
         }
     }
 
-    /// Receives an IPv6 packet with extension headers or an unknown protocol.
+    /// Receives an IPv6 packet with extension headers, or a packet with an unknown protocol.
     #[cold]
     #[inline(never)]
     fn receive_other(&mut self, mut packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
         let has_extensions = icmp == PROTOCOL_ICMPV6 && options::is_extension(protocol);
-        // The extension headers have already been skipped, so the protocol is unknown.
+        // If there are no extension headers, or if they have already been skipped, the protocol is
+        // unknown.
         if !has_extensions || packet.has_options() {
             return self.refuse_protocol(packet, protocol, now);
         }
@@ -426,8 +427,8 @@ impl Host {
         error.map_or(Input::Dropped, Input::Reply)
     }
 
-    /// Counts a UDP datagram to a port that is not served. Returns the port unreachable error to
-    /// send, unless the rate limit forbids it.
+    /// Counts a UDP datagram to a port that is not served. Returns the port unreachable error, or
+    /// `None` if no error may be sent about the datagram.
     #[cold]
     pub(crate) fn refuse_udp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.udp_not_served += 1;
@@ -439,7 +440,7 @@ impl Host {
     }
 
     /// Counts a TCP segment to a server that does not serve TCP. Returns the protocol unreachable
-    /// error to send, unless the rate limit forbids it.
+    /// error, or `None` if no error may be sent.
     #[cold]
     pub(crate) fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.tcp_not_served += 1;
@@ -451,8 +452,9 @@ impl Host {
         self.counters.icmp_errors_not_served += 1;
     }
 
-    /// Turns a packet into an ICMP error about it. Returns `None` if the sender has reached its
-    /// rate limit, or in shared mode, where the kernel sends errors.
+    /// Turns a packet into an ICMP error about it. Returns `None` in shared mode, where the kernel
+    /// sends errors. Also returns `None` if the sender has reached its rate limit, or if the frame
+    /// is too small.
     #[cold]
     fn make_error(&mut self, packet: Packet, problem: Problem, now: Instant) -> Option<Frame> {
         if !self.own || !self.error_limit.take(packet.addresses().src(), now) {
@@ -504,8 +506,9 @@ impl Host {
         }
     }
 
-    /// Receives a frame to an IPv6 group, a group MAC address or another station. Only neighbour
-    /// solicitations for our own addresses are answered; everything else is dropped.
+    /// Receives an IPv6 packet whose destination is a multicast group, or whose frame is not
+    /// addressed to our MAC address. Answers neighbour solicitations for our own addresses, and
+    /// drops all other frames.
     #[cold]
     fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
         let is_to_us = link.dst == self.station.mac() || self.station.listens_to(link.dst);
@@ -558,8 +561,8 @@ impl Host {
     }
 }
 
-/// Returns the packet in a frame. The packet starts at `start`, its payload starts at `payload_at`,
-/// and it ends at `len`.
+/// Returns the packet in a frame, from offset `start` to offset `len`. Its payload starts at offset
+/// `payload_at`.
 #[inline(always)]
 fn packet_of(
     mut frame: Frame,

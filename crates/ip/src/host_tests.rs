@@ -196,7 +196,7 @@ fn only_tags_of_served_vlans_are_accepted() {
     assert_eq!((host.counters.foreign_vlan, host.counters.tcp), (1, 0));
 }
 
-/// Returns the reasons for drops with their counts.
+/// Returns the reasons for which frames were dropped, with their counts.
 fn drops(counters: &Counters) -> Vec<(&'static str, u64)> {
     let drops = counters.drops().into_iter();
     drops.filter(|(_, count)| *count > 0).collect()
@@ -282,8 +282,8 @@ fn a_packet_without_payload_is_passed_on() {
     }
 }
 
-/// Tests that a checksum over only the pseudo-header is recognised; see
-/// [`nmio::Capabilities::partial_checksums`].
+/// Tests that a checksum over only the pseudo-header is recognised (see
+/// [`nmio::Capabilities::partial_checksums`]).
 #[test]
 fn a_partial_checksum_is_recognised() {
     for v6 in [false, true] {
@@ -445,7 +445,7 @@ fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
     }
 }
 
-/// Builds a neighbour solicitation for our address, sent to its group.
+/// Builds a neighbour solicitation for our address, sent to the address's solicited-node group.
 fn solicitation() -> Vec<u8> {
     solicitation_on(Path {
         link: Link {

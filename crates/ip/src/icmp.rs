@@ -31,33 +31,33 @@ pub(crate) const CHECKSUM_AT: usize = 2;
 /// The meaning of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A link on the path has an MTU of `mtu` bytes (RFC 1191, RFC 8201). Routers older than RFC
-    /// 1191 send 0.
+    /// Our packet is too big for a link on the path (RFC 1191, RFC 8201).
     TooBig {
-        /// The maximum size of an IP packet on that link in bytes, or 0 if unknown.
+        /// The maximum size of an IP packet on that link, in bytes. Routers older than RFC 1191
+        /// send 0.
         mtu: u32,
     },
     /// The destination is unreachable. The value is the code of the ICMP message.
     Unreachable(u8),
-    /// A packet's hop limit reached zero before the destination.
+    /// Our packet's TTL or hop limit reached zero before the destination.
     TimeExceeded,
     /// A router or the peer could not process a header field of our packet.
     ParameterProblem,
 }
 
-/// An ICMP error about a packet that claims to be ours. Anyone can forge one, so check
-/// `sequence` before acting on it (RFC 5927).
+/// An ICMP error about a packet that claims to be ours. Anyone can forge such an error, so check
+/// `sequence` before acting on the error (RFC 5927).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
     /// The kind of error.
     pub kind: ErrorKind,
-    /// The addresses of the quoted packet, so the source is one of ours.
+    /// The addresses of the quoted packet. The source is one of our addresses.
     pub addresses: Addresses,
     /// The protocol of the quoted packet: TCP or UDP.
     pub protocol: u8,
-    /// The source port of the quoted packet: ours.
+    /// The source port of the quoted packet, which is our port.
     pub src_port: u16,
-    /// The destination port of the quoted packet: the peer's.
+    /// The destination port of the quoted packet, which is the peer's port.
     pub dst_port: u16,
     /// The sequence number of a quoted TCP segment, or the length and checksum of a quoted UDP
     /// datagram.
@@ -112,7 +112,7 @@ pub(crate) fn parse_error(message: &[u8], protocol: u8) -> Option<IcmpError> {
             (PARAMETER_PROBLEM_V4, _) => ErrorKind::ParameterProblem,
             _ => return None,
         };
-        // We never send options or fragments, so we cannot have sent such a packet.
+        // We never send options or fragments, so we cannot have sent a packet that has them.
         if embedded.first()? != &0x45 || be16(embedded, 6)? & 0x3fff != 0 {
             return None;
         }

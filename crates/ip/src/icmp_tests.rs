@@ -4,8 +4,8 @@ use crate::testing::{packet, to_us};
 
 const TRANSPORT: [u8; 8] = [0, 80, 0x30, 0x39, 1, 2, 3, 4];
 
-/// Parses an ICMP error with this header about a packet that we sent. `change` modifies the quoted
-/// packet first, which starts at its IP header.
+/// Parses an ICMP error with this ICMP header that quotes a packet from us. Before that, `change`
+/// modifies the quoted packet, which starts at its IP header.
 fn read(v6: bool, header: [u8; 8], change: fn(&mut Vec<u8>)) -> Option<IcmpError> {
     let about = Path {
         addresses: to_us(v6).addresses.reversed(),
@@ -63,7 +63,8 @@ fn every_kind_of_error_is_read() {
     }
 }
 
-/// Checks quotes of other protocols, fragments and options, none of which we send.
+/// The quoted packets have other protocols, are fragments, or have options. We send no such
+/// packets.
 #[test]
 fn an_error_about_a_packet_that_we_cannot_have_sent_is_ignored() {
     const V4: [u8; 8] = [3, 1, 0, 0, 0, 0, 0, 0];

@@ -18,14 +18,15 @@
 //! assert_eq!(sum.fold(), 0xddf2);
 //! ```
 //!
-//! IPv4 options and IPv6 extension headers are skipped. Replies are sent without them, because many
-//! networks drop packets that have any (RFC 9288; RFC 7126). An echo reply therefore omits the
-//! record route and timestamp options of its request, which RFC 1122, section 3.2.2.6, only
-//! recommends returning.
+//! IPv4 options and IPv6 extension headers are skipped. Replies have neither, because many networks
+//! drop packets with options or extension headers (RFC 9288; RFC 7126). An echo reply therefore
+//! omits the request's record route and timestamp options. RFC 1122, section 3.2.2.6, recommends
+//! returning these options but does not require it.
 //!
-//! Deliberately absent, and counted when received: fragments, source routes, forwarding, and
-//! multicast other than neighbour discovery. Answers never need fragments, and reassembly invites
-//! attacks. An atomic fragment counts as a whole packet (RFC 6946).
+//! Deliberately not supported: fragments, source routes, forwarding, and multicast other than
+//! neighbour discovery. Packets that need them are dropped and counted. The server never sends
+//! fragments, and reassembling received fragments invites attacks. An atomic fragment is accepted,
+//! because it is a whole packet (RFC 6946).
 
 mod both;
 mod errors;

@@ -1,13 +1,14 @@
 //! Walks, checks and skips IPv4 options and IPv6 extension headers.
 //!
-//! A server does not need these options. For security, packets with source routes are refused (RFC
-//! 7126, sections 4.3 and 4.4; RFC 5095). A packet is also refused if it has an unknown option
-//! whose type demands this (RFC 8200, section 4.2).
+//! A server needs none of the options and extension headers. For security, packets with source
+//! routes are refused (RFC 7126, sections 4.3 and 4.4; RFC 5095). A packet is also refused if it
+//! has an unknown option that must not be skipped. The option's type says so (RFC 8200, section
+//! 4.2).
 
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMPV6};
 
-/// Maximum number of IPv6 extension headers in one packet. The steering program uses the same
-/// limit. RFC 8200, section 4.1, recommends at most five.
+/// Maximum number of IPv6 extension headers in one packet. The XDP program that steers packets uses
+/// the same limit. RFC 8200, section 4.1, recommends at most five of the supported headers.
 const MAX_EXTENSIONS: usize = 6;
 /// Maximum number of options in one IPv6 packet, including padding. RFC 8504, section 5.3, allows
 /// such a limit.
@@ -32,7 +33,8 @@ const FRAGMENT_BITS: u16 = 0xfff9;
 
 /// IPv6 options (RFC 8200, section 4.2).
 const PAD_1: u8 = 0;
-/// The two highest bits of an option's type: what a node that does not know the option must do.
+/// Mask of the two highest bits of an option's type. They say what a node must do if it does not
+/// know the option.
 const ACTION_BITS: u8 = 0xc0;
 const ACTION_SKIP: u8 = 0x00;
 const ACTION_DISCARD: u8 = 0x40;
@@ -46,11 +48,11 @@ pub(crate) enum Refusal {
     Fragment,
     /// The packet has an IPv4 source route.
     SourceRoute,
-    /// The packet has an IPv6 routing header with segments left, whose type is at offset `at`.
-    /// `report` says whether the sender may get an error.
+    /// The packet has an IPv6 routing header with segments left. `at` is the offset of the header's
+    /// type field. `report` says whether an ICMP error may be sent.
     RoutingHeader { report: bool, at: u16 },
-    /// The packet has an unknown IPv6 option that must not be ignored, at offset `at`. `report`
-    /// says whether the sender wants an error.
+    /// The packet has an unknown IPv6 option that must not be ignored. `at` is the offset of the
+    /// option. `report` says whether an ICMP error may be sent.
     Option { report: bool, at: u16 },
     /// The packet has too many extension headers or options.
     TooMany,
@@ -86,14 +88,14 @@ pub(crate) fn check_ipv4(header: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether `next_header` is an extension header that [`walk_ipv6`] skips.
+/// Returns true if `next_header` is an extension header that [`walk_ipv6`] skips.
 #[inline(always)]
 pub(crate) fn is_extension(next_header: u8) -> bool {
     matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION)
 }
 
-/// Walks the extension headers of an IPv6 packet, whose Ethernet padding has been removed. Returns
-/// where its payload starts.
+/// Walks the extension headers of an IPv6 packet. Returns the position and protocol of the packet's
+/// payload. The caller has removed the Ethernet padding.
 pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     let mut payload = Payload {
         protocol: *packet.get(6).ok_or(Refusal::Malformed)?,
@@ -143,17 +145,17 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     Ok(payload)
 }
 
-/// Whether an ICMPv6 error may follow an extension header. An error must not be answered with an
-/// error (RFC 4443, section 2.4). Another extension header also counts as an error, because what
-/// follows it has not been parsed.
+/// Returns true if the packet may be an ICMPv6 error, which must not be answered with an error (RFC
+/// 4443, section 2.4). `rest` follows an extension header. If another extension header follows, the
+/// packet may be an error, because the rest has not been parsed yet.
 fn may_be_error(next_header: u8, rest: &[u8]) -> bool {
     const INFORMATIONAL: u8 = 128;
     let is_error = rest.first().is_none_or(|kind| *kind < INFORMATIONAL);
     is_extension(next_header) || next_header == PROTOCOL_ICMPV6 && is_error
 }
 
-/// Checks the options of an extension header at offset `at` of its packet. `report` says whether
-/// the sender may get an error.
+/// Checks the options of an extension header at offset `at` of its packet. `report` says whether an
+/// ICMP error may be sent. `left` is the number of options that the packet may still have.
 fn check_ipv6_options(
     extension: &[u8],
     at: usize,

@@ -15,8 +15,8 @@ const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 /// The fragment header of an atomic fragment.
 const ATOMIC: [u8; 8] = [0, 0, 0, 0, 1, 2, 3, 4];
-/// The same with all reserved bits set. In other extension headers, the reserved second byte is the
-/// length (RFC 8200, section 4.5).
+/// The fragment header of an atomic fragment, with all reserved bits set (RFC 8200, section 4.5).
+/// The second byte is reserved here, but it is the length in other extension headers.
 const RESERVED: [u8; 8] = [0, 255, 0, 6, 1, 2, 3, 4];
 /// Fragment headers of a first and a last fragment.
 const FIRST: [u8; 8] = [0, 0, 0, 1, 1, 2, 3, 4];
@@ -26,7 +26,8 @@ const ROUTED: [u8; 24] = [
     0, 2, 2, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Returns the host's reply and counters. A packet for a transport is itself turned into the reply.
+/// Returns the host's reply and counters. If the packet is for a transport, it is itself turned
+/// into the reply.
 fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     let mut host = host();
     let reply = match host.receive(frame(bytes), Instant::ZERO) {
@@ -38,7 +39,7 @@ fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     (reply.map(|frame| frame.to_vec()), *host.counters())
 }
 
-/// A TCP segment, a UDP datagram and an echo request, all valid and without options.
+/// Builds a TCP segment, a UDP datagram and an echo request. All are valid and have no options.
 fn plain(v6: bool) -> [Vec<u8>; 3] {
     [
         packet(to_us(v6), PROTOCOL_TCP, b"a segment of some bytes"),
@@ -88,7 +89,7 @@ fn inconsistent_ipv4_options_are_malformed() {
         let (reply, counters) = outcome(&with_options(bytes.clone(), options));
         assert_eq!((reply, counters.malformed), (None, 1), "{options:?}");
     }
-    // The header ends after the packet, or is too short.
+    // The header would end after the packet, is too short, or has a wrong version.
     for version_ihl in [0x4f, 0x44, 0x40, 0x55, 0x65] {
         let mut bytes = bytes.clone();
         bytes[14] = version_ihl;

@@ -93,7 +93,7 @@ impl Addresses {
         }
     }
 
-    /// Returns the length of an IP header for these addresses in bytes, without options.
+    /// Returns the length in bytes of an IP header without options for these addresses.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
         match self {
@@ -102,7 +102,7 @@ impl Addresses {
         }
     }
 
-    /// Returns the partial checksum over both addresses, which every transport checksum includes.
+    /// Returns the sum over both addresses, which is part of every transport checksum.
     #[inline(always)]
     pub fn sum(&self) -> Sum {
         match self {
@@ -111,8 +111,8 @@ impl Addresses {
         }
     }
 
-    /// Returns the partial checksum over the pseudo-header of a payload of `len` bytes (RFC 9293,
-    /// section 3.1; RFC 8200, section 8.1).
+    /// Returns the sum over the pseudo-header of a payload of `len` bytes (RFC 9293, section 3.1;
+    /// RFC 8200, section 8.1).
     #[inline(always)]
     pub fn pseudo_sum(&self, protocol: u8, len: usize) -> Sum {
         self.sum().word(u16::from(protocol)).dword(len as u32)
@@ -125,7 +125,7 @@ impl Addresses {
 /// The payload excludes the frame's padding. IPv4 options and IPv6 extension headers are moved
 /// behind the payload, which therefore starts at the same offset as in a reply.
 ///
-/// This type is moved often and therefore small: it reads the addresses from the unchanged header
+/// This type is moved often, so it is kept small. It reads the addresses from the unchanged header
 /// instead of storing them.
 #[derive(Debug)]
 pub struct Packet {
@@ -136,7 +136,7 @@ pub struct Packet {
     start: u16,
     /// End of the received packet in the frame.
     end: u16,
-    /// Length of the options or extension headers that were moved behind `end`.
+    /// Length in bytes of the options or extension headers that were moved behind `end`.
     options_len: u16,
     /// Whether a checksum that covers only the pseudo-header is accepted.
     partial_checksum: bool,
@@ -144,7 +144,7 @@ pub struct Packet {
 
 impl Packet {
     /// Creates the packet in a frame whose padding has been removed. The IP header starts at
-    /// `ip_at`. `start`, where a header without options would end, is within the frame.
+    /// `ip_at`. `start` is where a header without options would end. It must be within the frame.
     #[inline(always)]
     pub(crate) fn new(frame: Frame, ip_at: usize, start: usize, partial_checksum: bool) -> Self {
         debug_assert!(start <= frame.len());
@@ -158,12 +158,13 @@ impl Packet {
         }
     }
 
-    /// Whether options or extension headers were moved behind the payload.
+    /// Returns true if options or extension headers were moved behind the payload.
     pub(crate) fn has_options(&self) -> bool {
         self.options_len > 0
     }
 
-    /// Returns the whole IP packet. Must not be called while options are set aside.
+    /// Returns the whole IP packet. Must not be called while options are set aside, because they
+    /// would be missing.
     pub(crate) fn ip(&self) -> &[u8] {
         &self.frame[usize::from(self.ip_at)..]
     }
@@ -179,7 +180,7 @@ impl Packet {
     }
 
     /// Moves any options back in front of the payload, and returns the received frame without
-    /// padding. Must not be called after a change to the packet.
+    /// padding. Must be called before anything in the packet is changed.
     pub(crate) fn restore(mut self) -> Frame {
         let options_len = usize::from(self.options_len);
         self.frame.set_len(usize::from(self.end) + options_len);
@@ -262,7 +263,7 @@ impl Packet {
         self.frame.set_len(usize::from(self.start) + len);
     }
 
-    /// Whether the transport checksum is correct. A host [with partial
+    /// Returns true if the transport checksum is correct. A host [with partial
     /// checksums](crate::Host::with_partial_checksums) also accepts a checksum that covers only the
     /// pseudo-header, such as one from a local peer with checksum offload.
     ///
@@ -274,10 +275,11 @@ impl Packet {
             || self.partial_checksum && self.has_partial_checksum(protocol, field_at)
     }
 
-    /// Whether the checksum over the pseudo-header and the whole payload is correct.
+    /// Returns true if the checksum over the pseudo-header and the whole payload is correct.
     #[inline(always)]
     pub(crate) fn checksum_is_whole(&self, protocol: u8) -> bool {
-        // The addresses directly precede the payload, so one pass sums both.
+        // The addresses directly precede the payload, so a single pass sums the addresses and the
+        // payload.
         let start = usize::from(self.start);
         let addresses_len = if self.is_v4() { 8 } else { 32 };
         Sum::of(&self.frame[start - addresses_len..])
@@ -286,8 +288,8 @@ impl Packet {
             .is_valid()
     }
 
-    /// Whether the transport checksum covers only the pseudo-header, because the sender left the
-    /// payload to checksum offload. Use this method to classify packets that
+    /// Returns true if the transport checksum covers only the pseudo-header, because the sender
+    /// left the payload to checksum offload. Use this method to classify packets that
     /// [`checksum_ok`](Self::checksum_ok) has refused.
     #[cold]
     pub fn has_partial_checksum(&self, protocol: u8, field_at: usize) -> bool {
@@ -296,8 +298,8 @@ impl Packet {
         u16::from_be_bytes([payload[field_at], payload[field_at + 1]]) == pseudo.fold()
     }
 
-    /// Whether an ICMP error about this UDP datagram would reach its sender: the checksum
-    /// is correct, and the source port is not 0.
+    /// Returns true if an ICMP error about this UDP datagram would reach its sender. The source
+    /// port must not be 0, and the checksum must be correct, or absent over IPv4.
     pub(crate) fn is_answerable_udp(&self) -> bool {
         let Some(&[a, b, .., c, d]) = self.payload().first_chunk::<UDP_HEADER_LEN>() else {
             return false;

@@ -56,8 +56,8 @@ impl Path {
         self.link.header_len() + self.addresses.header_len()
     }
 
-    /// Writes link and IP headers for `payload_len` bytes of `protocol` to the start of
-    /// `packet`, and returns the payload's offset.
+    /// Writes link and IP headers for a payload of `payload_len` bytes to the start of `packet`,
+    /// and returns the payload's offset.
     ///
     /// # Panics
     /// Panics if `packet` is shorter than the headers.
@@ -66,8 +66,8 @@ impl Path {
         self.write_marked(packet, protocol, payload_len, Ecn::NotEct)
     }
 
-    /// Like [`Path::write`], but also sets the ECN bits. The length field of an IPv4 super-segment
-    /// above 65,535 bytes is 0, as in Linux since 6.3 ("BIG TCP").
+    /// Like [`Path::write`], but also sets the ECN bits. If an IPv4 super-segment exceeds 65,535
+    /// bytes, its length field is 0, as in Linux since 6.3 ("BIG TCP").
     ///
     /// # Panics
     /// Panics if `packet` is shorter than the headers.
@@ -116,8 +116,8 @@ impl Path {
     }
 
     /// Patches the headers of a packet that [`Path::write`] prepared for an untagged link, the same
-    /// IP version and the same protocol. Writes only MAC addresses, IP addresses, the length, the
-    /// ECN bits and the IPv4 checksum.
+    /// IP version and the same protocol. Writes only the MAC addresses, the IP addresses, the
+    /// length, the ECN bits and the IPv4 checksum.
     ///
     /// # Panics
     /// Panics if `packet` is shorter than the headers.

@@ -1,4 +1,4 @@
-//! Segments a super-segment in software, as a kernel or a device would.
+//! Splits super-segments into segments in software, as a kernel or a device would.
 
 use eth::ETHERTYPE_IPV4;
 use nmio::SuperSegment;
@@ -11,7 +11,8 @@ use nmio::checksum::Sum;
 const TCP_SEQ_AT: usize = 4;
 const TCP_CONTROL_AT: usize = 13;
 const TCP_CHECKSUM_AT: usize = 16;
-/// Control bits FIN and PSH, which only the last segment keeps. Only the first keeps CWR.
+/// The control bits FIN and PSH, and CWR. Only the last segment keeps FIN and PSH. Only the first
+/// segment keeps CWR.
 const TCP_FIN_PSH: u8 = 1 | 8;
 const TCP_CWR: u8 = 128;
 /// Offsets of UDP's length and checksum.
@@ -21,11 +22,12 @@ const UDP_CHECKSUM_AT: usize = 6;
 /// Appends segment number `index` of a super-segment to `frame`, as a complete frame. Adjusts the
 /// lengths, sequence number, control bits, IPv4 identification and checksums for this segment.
 ///
-/// This function is for ports without a kernel or device that segments, such as those of
+/// This function is for ports where no kernel or device splits super-segments, such as those of
 /// [`nmio::sim`].
 ///
 /// # Panics
-/// Panics if the super-segment has no such segment, or if its headers are not valid packet headers.
+/// Panics if the super-segment has no segment with this index, or if its headers are not valid
+/// packet headers.
 pub fn write_segment(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>) {
     let begin = frame.len();
     let at = packet.transport_at();

@@ -47,7 +47,7 @@ fn receive(host: &mut Host, pool: &Pool, bytes: &[u8]) -> Input {
 }
 
 /// Returns a super-segment with payload `bytes[range]`. `tcp` holds the sequence number and control
-/// bits; `None` creates UDP datagrams.
+/// bits. If it is `None`, the segments are UDP datagrams.
 fn run(
     path: &Path,
     tcp: Option<(u32, u8)>,

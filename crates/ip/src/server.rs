@@ -1,4 +1,4 @@
-//! A host with its transports, which the event loop runs.
+//! Combines a host and its transports into a handler for the event loop.
 
 use std::mem;
 
@@ -29,7 +29,7 @@ impl<T> Server<T> {
         }
     }
 
-    /// Sets the bell of the transports' mailboxes, by which new messages wake the event loop.
+    /// Sets the bell of the transports' mailboxes. New messages ring it to wake the event loop.
     #[must_use]
     pub fn with_bell(self, bell: Bell) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl<T> Server<T> {
         }
     }
 
-    /// Handles a batch after the transports have prefetched the memory that it needs.
+    /// Lets the transports prefetch the memory that a batch needs, and then handles the batch.
     fn handle_prefetched<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
     where
         T: Transports<P>,
@@ -58,7 +58,8 @@ impl<T> Server<T> {
     }
 }
 
-/// Transports, and the index of the packet to handle in a prefetched batch.
+/// Wraps transports to handle one packet of a prefetched batch. The number is the index of the
+/// packet in the batch.
 struct Prefetched<'t, T>(&'t mut T, usize);
 
 impl<P: Port, T: Transports<P>> Transports<P> for Prefetched<'_, T> {

@@ -45,8 +45,9 @@ fn classify_v4(station: &Station, src: Ipv4Addr) -> Option<BadSource> {
     }
 }
 
-/// Like [`refuse_v4`]. An IPv6 subnet has no broadcast address, and its
-/// subnet-router anycast address may be a source (RFC 4291, section 2.6).
+/// Like [`refuse_v4`], but refuses no address of a subnet as reserved. An IPv6 subnet has no
+/// broadcast address, and its subnet-router anycast address may be a source (RFC 4291, section
+/// 2.6).
 #[inline(always)]
 pub(crate) fn refuse_v6(station: &Station, src: Ipv6Addr) -> Option<BadSource> {
     // All special addresses except multicast are in ::/64.

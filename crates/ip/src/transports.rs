@@ -10,52 +10,53 @@ use crate::packet::Packet;
 /// Serves TCP, UDP or both on a [`Host`]. A [`Server`](crate::Server) is a host with its
 /// transports, and [`Both`](crate::Both) combines two transports.
 ///
-/// A method returns a packet that it does not serve, and the host then refuses and counts the
-/// packet. The default methods return all packets. Most methods are called at the same times as
-/// those of [`nmio::Handler`].
+/// A method that gets a packet returns the packet if it does not serve it. The host then refuses
+/// and counts the packet. By default, all packets are returned. Methods with the same name as a
+/// method of [`nmio::Handler`] are called at the same times.
 pub trait Transports<P: Port> {
-    /// Whether [`intercept`](Self::intercept) is implemented. If `false`, the method is never
+    /// Whether [`intercept`](Self::intercept) is implemented. If `false`, `intercept` is never
     /// called.
     const INTERCEPTS: bool = false;
 
-    /// Whether the transports serve `port` over `protocol`, [`PROTOCOL_TCP`](crate::PROTOCOL_TCP)
-    /// or [`PROTOCOL_UDP`](crate::PROTOCOL_UDP).
+    /// Returns true if the transports serve `port`. `protocol` is
+    /// [`PROTOCOL_TCP`](crate::PROTOCOL_TCP) or [`PROTOCOL_UDP`](crate::PROTOCOL_UDP).
     fn serves(&self, protocol: u8, port: u16) -> bool;
 
-    /// Handles a frame before the host parses it, for example of a custom protocol, or returns the
-    /// frame.
+    /// Handles a frame before the host parses it, for example a frame of a custom protocol. Returns
+    /// all frames that it does not handle.
     #[inline(always)]
     fn intercept(&mut self, _port: &mut P, frame: Frame, _now: Instant) -> Option<Frame> {
         Some(frame)
     }
 
-    /// Handles a TCP segment, or returns it. The segment's checksum is not checked yet.
+    /// Handles a TCP segment, or returns it if its port is not served. The segment's checksum has
+    /// not been checked, so this method must check it.
     #[inline(always)]
     fn handle_tcp(&mut self, _port: &mut P, segment: Packet, _now: Instant) -> Option<Packet> {
         Some(segment)
     }
 
-    /// Handles a UDP datagram, or returns it. The datagram's checksum is not checked yet, so this
-    /// method must check it.
+    /// Handles a UDP datagram, or returns it if its port is not served. The datagram's checksum has
+    /// not been checked, so this method must check it.
     #[inline(always)]
     fn handle_udp(&mut self, _port: &mut P, datagram: Packet, _now: Instant) -> Option<Packet> {
         Some(datagram)
     }
 
-    /// Handles an ICMP error about a packet that we sent. Returns `false` if the error is about
-    /// another protocol.
+    /// Handles an ICMP error about a packet that we sent. Returns `false` if no transport serves
+    /// the protocol of that packet.
     fn handle_icmp_error(&mut self, _error: &IcmpError, _now: Instant) -> bool {
         false
     }
 
-    /// Whether to call [`prefetch_batch`](Self::prefetch_batch) for a batch of `len`
-    /// packets before the first of them is handled.
+    /// Returns true if [`prefetch_batch`](Self::prefetch_batch) should be called before a batch of
+    /// `len` packets is handled.
     #[inline(always)]
     fn wants_prefetch(&self, _len: usize) -> bool {
         false
     }
 
-    /// Starts to load the memory that handling the batch will read into the cache.
+    /// Prefetches into the cache the memory that will be read while the batch is handled.
     #[inline(always)]
     fn prefetch_batch(&mut self, _batch: &[Input]) {}
 
@@ -72,7 +73,7 @@ pub trait Transports<P: Port> {
         self.handle_udp(port, datagram, now)
     }
 
-    /// Runs timers that expire by `now`.
+    /// Runs timers that have expired by `now`.
     #[inline(always)]
     fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
 
@@ -83,18 +84,18 @@ pub trait Transports<P: Port> {
         None
     }
 
-    /// Handles all messages in the mailboxes.
+    /// Handles all messages in the transports' mailboxes.
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// Whether polling is currently cheaper than waking up for each packet.
+    /// Returns true if polling is currently cheaper than waking up for each packet.
     #[inline(always)]
     fn is_flooded(&self, _now: Instant) -> bool {
         false
     }
 
-    /// Closes open connections when the server stops. Returns whether all connections are closed.
-    /// Until they are, the event loop repeats the call for at most a second.
+    /// Closes open connections when the server stops. Returns true if all connections are closed.
+    /// Until then, the event loop repeats the call for at most a second.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
@@ -118,7 +119,8 @@ impl Host {
     /// Handles a received frame completely. Answers ARP, neighbour discovery and echo, passes
     /// packets to the transports, and refuses the packets that they return.
     ///
-    /// Drops the reply if the TX ring is full.
+    /// Drops the reply if the TX ring is full. The network might lose it as well, so peers must
+    /// cope with a missing reply.
     #[inline(always)]
     pub fn handle_frame<P: Port, T: Transports<P>>(
         &mut self,
@@ -151,8 +153,8 @@ impl Host {
         }
     }
 
-    /// Handles the result of [`receive`](Self::receive): the second half of
-    /// [`handle_frame`](Self::handle_frame).
+    /// Handles the result of [`receive`](Self::receive). [`handle_frame`](Self::handle_frame)
+    /// combines the two methods.
     #[inline(always)]
     pub fn dispatch<P: Port, T: Transports<P>>(
         &mut self,
