@@ -26,8 +26,8 @@ impl Mac {
     /// The broadcast address ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether this is a group address (multicast or broadcast). A group address is never the
-    /// source of a frame.
+    /// Returns true if this is a group address (multicast or broadcast). A group address is never
+    /// the source of a frame.
     #[inline(always)]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 != 0
@@ -93,7 +93,7 @@ impl Header {
     }
 
     /// Returns the length of this header: [`HEADER_LEN`] or [`TAGGED_HEADER_LEN`].
-    // A header is never empty.
+    // A header is never empty, so `is_empty` would be useless.
     #[allow(clippy::len_without_is_empty)]
     #[inline(always)]
     pub const fn len(&self) -> usize {
@@ -128,7 +128,7 @@ impl Link {
         }
     }
 
-    /// Returns the link back to the sender of a frame whose header, `len` bytes long, has already
+    /// Returns the link back to the sender of a frame. The header has `len` bytes and has already
     /// been [parsed](Header::parse).
     ///
     /// # Panics

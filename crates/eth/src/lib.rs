@@ -1,12 +1,12 @@
-//! Ethernet II, 802.1Q, ARP and neighbour discovery: the paper's `libeth`.
+//! Ethernet II, 802.1Q, ARP and neighbour discovery: `libeth` in the Sandstorm paper.
 //!
 //! A server only replies, so it can take the destination MAC address from the received frame. A
 //! [`Link`] stores the frame's MAC addresses, swapped, for later packets. This avoids a neighbour
 //! table, which would need look-ups and ageing and could be poisoned.
 //!
 //! A [`Station`] answers ARP requests and neighbour solicitations for the server's own addresses,
-//! and announces the addresses at start. In shared mode, the kernel owns the addresses, and itself
-//! answers for them.
+//! and announces the addresses at start. In shared mode, the kernel owns the addresses and answers
+//! for them itself.
 //!
 //! ```
 //! use eth::{ETHERTYPE_IPV4, Header, Link, Mac};

@@ -1,5 +1,5 @@
 //! Answers ARP (RFC 826) and neighbour discovery (RFC 4861) for the server's own addresses. These
-//! messages are rare, so they are left to smoltcp's parser and writer.
+//! messages are rare, so speed does not matter, and smoltcp parses and writes them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -55,16 +55,15 @@ impl Subnet {
         address.to_bits() & self.mask == self.network
     }
 
-    /// Whether `address` is the network address or the directed broadcast
-    /// address (RFC 1122, section 3.2.1.3). A /31 and a /32 have neither
-    /// (RFC 3021).
+    /// Returns true if `address` is the network address or the directed broadcast address (RFC
+    /// 1122, section 3.2.1.3). A /31 and a /32 have neither (RFC 3021).
     fn reserves(self, address: Ipv4Addr) -> bool {
         let (address, broadcast) = (address.to_bits(), self.network | !self.mask);
         !self.mask > 1 && (address == self.network || address == broadcast)
     }
 }
 
-/// A MAC address, and the IP addresses that it serves.
+/// The server's MAC address, and the IP addresses for which it answers.
 #[derive(Clone, Debug)]
 pub struct Station {
     mac: Mac,
@@ -80,7 +79,7 @@ pub struct Station {
 
 impl Station {
     /// Creates a station that answers for `addresses`. Their prefix lengths are unknown, so each
-    /// network contains only its address.
+    /// address is the only one in its network.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
         let alone: Vec<_> = addresses.iter().map(|address| (*address, 128)).collect();
         Self::with_prefixes(mac, &alone)
@@ -120,8 +119,8 @@ impl Station {
         self
     }
 
-    /// Whether the station accepts frames with this tag control information. `None` means an
-    /// untagged frame.
+    /// Returns true if the station accepts frames with this tag control information. `None` means
+    /// an untagged frame, which is always accepted.
     #[inline(always)]
     pub fn is_on_vlan(&self, tag: Option<u16>) -> bool {
         tag.is_none_or(|tag| self.vlans.contains(&(tag & Header::VLAN_ID)))
@@ -133,8 +132,8 @@ impl Station {
         self.mac
     }
 
-    /// Whether `group` is the solicited-node group of one of the station's addresses
-    /// (RFC 4291, section 2.7.1).
+    /// Returns true if `group` is the Ethernet address of the solicited-node group of one of the
+    /// station's addresses (RFC 4291, section 2.7.1).
     pub fn listens_to(&self, group: Mac) -> bool {
         let groups = self.v6.iter().map(|own| group_mac(solicited_node(*own)));
         groups.into_iter().any(|own| own == group)
@@ -145,27 +144,27 @@ impl Station {
         &self.addresses
     }
 
-    /// Whether the station answers for this IPv4 address.
+    /// Returns true if the station answers for this IPv4 address.
     #[inline(always)]
     pub fn serves_v4(&self, address: Ipv4Addr) -> bool {
         self.v4.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
-    /// Whether the station answers for this IPv6 address.
+    /// Returns true if the station answers for this IPv6 address.
     #[inline(always)]
     pub fn serves_v6(&self, address: Ipv6Addr) -> bool {
         self.v6.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
-    /// Whether `address` is in the network of one of the station's addresses, or is one of these
-    /// addresses.
+    /// Returns true if `address` is in one of the station's IPv4 networks. Each network contains
+    /// one of the station's own addresses.
     #[inline(always)]
     pub fn is_on_link(&self, address: Ipv4Addr) -> bool {
         self.subnets.iter().any(|subnet| subnet.contains(address))
     }
 
-    /// Whether `address` is the network address or the broadcast address of one of the station's
-    /// IPv4 networks. No host uses such an address.
+    /// Returns true if `address` is the network address or the broadcast address of one of the
+    /// station's IPv4 networks. No host uses such an address.
     pub fn is_reserved_on_link(&self, address: Ipv4Addr) -> bool {
         let mut around = self.subnets.iter().filter(|s| s.contains(address));
         around.any(|subnet| subnet.reserves(address))
@@ -206,16 +205,16 @@ impl Station {
         Some(frame)
     }
 
-    /// Turns a neighbour solicitation for one of the station's addresses into the
-    /// advertisement, in place (RFC 4861, section 7.2.4). Returns `None` for all
-    /// other frames, and for those that section 7.1.1 discards.
+    /// Turns a neighbour solicitation for one of the station's addresses into the advertisement, in
+    /// place (RFC 4861, section 7.2.4). Returns `None` for all other frames, and for solicitations
+    /// that are invalid by section 7.1.1.
     pub fn answer_solicitation(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
         let (asker, target) = Self::parse_solicitation(frame.get(header.len()..)?)?;
         if !self.serves_v6(target) {
             return None;
         }
         // An unspecified source means duplicate address detection: the sender has no address yet.
-        // The reply is sent to all nodes, without the solicited flag.
+        // Therefore the reply goes to all nodes and does not have the solicited flag.
         let (dst, flags) = if asker.is_unspecified() {
             (ALL_NODES, NdiscNeighborFlags::OVERRIDE)
         } else {

@@ -137,7 +137,7 @@ fn a_solicitation_is_answered_byte_for_byte() {
 }
 
 /// A solicitation without the option for the sender's MAC address is shorter than the
-/// advertisement.
+/// advertisement. Therefore the advertisement may not fit the frame.
 #[test]
 fn an_advertisement_must_fit_the_frame() {
     let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
@@ -225,7 +225,8 @@ fn no_change_to_a_solicitation_causes_a_panic() {
         }
     }
     // For each of these bytes, only one value is valid: type, code, the target's 16 bytes, and the
-    // option's length. Two other option types would need a longer option.
+    // option's length. All other bytes may have any value, except that two option types would need
+    // a longer option.
     let fixed = 1 + 1 + 16 + 1;
     let free = (whole.len() - message - fixed) as u32;
     assert_eq!(answered, fixed as u32 + free * 256 - 2);
