@@ -1,10 +1,10 @@
 //! Helpers for the tests of several crates: plain values for frames and TCP
 //! segments, a smoltcp client, a simulated link, and ports that record frames.
 //!
-//! Nothing here uses the stack's own code for headers, checksums or sequence
-//! numbers. `etherparse` and smoltcp build and read headers. The crate uses no
-//! type of `eth`, `ip` or `tcpip`, so that the unit tests of those crates can
-//! use it. Only tests, benches and fuzz targets depend on it.
+//! This crate does not use the stack's own code for headers, checksums or sequence numbers.
+//! `etherparse` and smoltcp build and read headers. Therefore the tests also find errors in that
+//! code. The crate uses no type of `eth`, `ip` or `tcpip`, so that the unit tests of those crates
+//! can use this crate. Only tests, benches and fuzz targets depend on this crate.
 #![allow(clippy::missing_panics_doc, reason = "a test that fails panics")]
 
 use nmio::Port;
@@ -33,7 +33,7 @@ pub use watch::{Fate, Watch, Watched};
 /// Copies a frame into the port's memory and sends it.
 ///
 /// # Panics
-/// When the pool has no free frame or the TX ring is full.
+/// Panics if the pool has no free frame or the TX ring is full.
 pub fn send<P: Port>(port: &mut P, bytes: &[u8]) {
     let mut frame = port.pool().take().expect("a free frame");
     frame.set_len(bytes.len());
@@ -43,7 +43,7 @@ pub fn send<P: Port>(port: &mut P, bytes: &[u8]) {
 
 /// Returns `len` pseudo-random bytes, which differ for each `seed`.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-    // The finalizer of SplitMix64 over a counter.
+    // SplitMix64's finalizer, applied to a counter.
     let word = |at: u64| {
         let mut z = (seed << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -5,13 +5,13 @@ use std::time::Duration;
 use nmio::sim::{self, LinkConfig, SimClock, SimPort};
 use nmio::{Batch, Clock, Handler, LoopConfig, MAX_BATCH, Port};
 
-/// A link's two ports, which may be wrapped in other ports, and its clock.
+/// The two ports of a link, and its clock. Either port may be wrapped in another port.
 pub struct Link<C = SimPort, S = SimPort> {
-    /// End `a` of the link.
+    /// Side `a` of the link.
     pub client: C,
-    /// End `b` of the link.
+    /// Side `b` of the link.
     pub server: S,
-    /// Clock of both ends.
+    /// The clock of both sides.
     pub clock: SimClock,
     /// Number of free frames in the server's pool before the first run.
     frames: u32,
@@ -36,8 +36,8 @@ impl<C: Port, S: Port> Link<C, S> {
         }
     }
 
-    /// Runs both ends until `done` returns `true`, for `longest` at most.
-    /// Returns whether they are done.
+    /// Runs both sides until `done` returns `true`, but for at most `longest`. Returns the last
+    /// result of `done`.
     pub fn run<HC: Handler<C>, HS: Handler<S>>(
         &mut self,
         client: &mut HC,
@@ -60,7 +60,7 @@ impl<C: Port, S: Port> Link<C, S> {
     /// Drops all frames that are on their way to the server.
     ///
     /// # Panics
-    /// When the server's pool then lacks a frame.
+    /// Panics if a frame of the server's pool has not been returned after that.
     pub fn drain(&mut self) {
         self.clock.advance(Duration::from_mins(1));
         let mut batch = Batch::new();

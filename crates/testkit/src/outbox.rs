@@ -1,4 +1,4 @@
-//! A port that records packets, for tests of a stack without a link.
+//! A port that records sent packets, for tests of one stack without a peer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,8 @@ use nmio::{
 /// Length of an Ethernet header in bytes.
 const ETHERNET: usize = 14;
 
-/// Writes the frame of the super-segment's segment with this index.
+/// A function that appends one segment of a super-segment to a buffer, as a complete frame. The
+/// number is the index of the segment.
 type Cut = fn(&SuperSegment, usize, &mut Vec<u8>);
 
 /// A port that keeps all sent packets and receives none.
@@ -20,19 +21,19 @@ pub struct Outbox {
     pool: Pool,
     /// Number of packets that the TX ring still accepts.
     pub room: usize,
-    /// Sent frames, oldest first. A super-segment appears as its segments.
+    /// Sent frames, oldest first. A super-segment appears as one frame per segment.
     pub sent: VecDeque<Vec<u8>>,
     mtu: usize,
-    /// Length in bytes of the largest IP packet of a super-segment that the
-    /// port accepts. 0 disables super-segments.
+    /// Maximum length of a super-segment's IP packet, in bytes. 0: the port accepts no
+    /// super-segments.
     pub segmentation: usize,
     cut: Cut,
-    /// Length in bytes of the largest IP packet of a super-segment sent.
+    /// Length in bytes of the longest super-segment sent so far, as an IP packet.
     pub longest: usize,
 }
 
 impl Outbox {
-    /// Makes a port with this MTU. `cut` segments super-segments.
+    /// Makes a port with this MTU. `cut` splits super-segments into frames.
     pub fn new(mtu: usize, resident_frames: u32, cut: Cut) -> Self {
         let capacity = mtu.max(1500).next_multiple_of(512) + 512;
         Self {
@@ -54,7 +55,7 @@ impl Outbox {
     /// Returns a frame with these bytes, as if the port had received it.
     ///
     /// # Panics
-    /// When no frame is free.
+    /// Panics if no frame is free.
     pub fn frame_from(&self, packet: &[u8]) -> Frame {
         let mut frame = self.pool.take().expect("a free frame");
         frame.set_len(packet.len());

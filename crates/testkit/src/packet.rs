@@ -32,7 +32,7 @@ pub const CLIENT: [IpAddr; 2] = [
 pub(crate) const HOP_LIMIT: u8 = 64;
 const VLAN: [u8; 2] = [0x81, 0];
 
-/// One endpoint of a packet.
+/// The sender or the receiver of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Ethernet address.
@@ -50,7 +50,8 @@ pub struct Route {
     pub src: End,
     /// Receiver.
     pub dst: End,
-    /// 802.1Q tag: priority and VLAN ID.
+    /// Tag control information of the 802.1Q tag (priority and VLAN ID), or `None` for untagged
+    /// frames.
     pub vlan: Option<u16>,
 }
 
@@ -82,17 +83,17 @@ impl Route {
         }
     }
 
-    /// Returns whether the packets are IPv6.
+    /// Returns true if the packets are IPv6.
     pub const fn is_v6(&self) -> bool {
         self.src.ip.is_ipv6()
     }
 
-    /// Length of the Ethernet header in bytes.
+    /// Returns the length of the Ethernet header in bytes.
     pub const fn link_len(&self) -> usize {
         if self.vlan.is_some() { 18 } else { 14 }
     }
 
-    /// Length of the Ethernet and IP headers in bytes.
+    /// Returns the length of the Ethernet and IP headers in bytes.
     pub const fn header_len(&self) -> usize {
         self.link_len() + if self.is_v6() { 40 } else { 20 }
     }
@@ -103,7 +104,7 @@ impl Route {
         self.marked_packet(protocol, 0, payload)
     }
 
-    /// Like [`Route::packet`], with the two ECN bits of the IP header.
+    /// Like [`Route::packet`], but also sets the two ECN bits of the IP header to `ecn`.
     pub fn marked_packet(&self, protocol: u8, ecn: u8, payload: &[u8]) -> Vec<u8> {
         let mut frame = [self.dst.mac, self.src.mac].concat();
         if let Some(tag) = self.vlan {
@@ -164,15 +165,15 @@ impl Route {
         self.packet(UDP, &udp)
     }
 
-    /// Returns a frame with an ICMP or ICMPv6 message. `rest` follows the
+    /// Returns a frame with an ICMP or ICMPv6 message. `rest` is the part of the message after the
     /// checksum.
     pub fn icmp(&self, kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
         let message = [&[kind, code, 0, 0], rest].concat();
         self.packet(if self.is_v6() { ICMPV6 } else { ICMP }, &message)
     }
 
-    /// Returns a frame with an ICMP error about an untagged frame. It quotes
-    /// what RFC 792 and RFC 4443, section 2.4, require.
+    /// Returns a frame with an ICMP error about an untagged frame. The error quotes as much as RFC
+    /// 792 and RFC 4443, section 2.4, require.
     pub fn icmp_error(&self, error: IcmpError, frame: &[u8]) -> Vec<u8> {
         let most = if self.is_v6() { 1280 - 40 - 8 } else { 20 + 8 };
         let quoted = &frame[14..frame.len().min(14 + most)];
@@ -185,7 +186,8 @@ impl Route {
             (IcmpError::TimeExceeded, true) => (3, 0, 0),
             (IcmpError::ParameterProblem, false) => (12, 0, 0),
             (IcmpError::ParameterProblem, true) | (IcmpError::SourceQuench, false) => (4, 0, 0),
-            // ICMPv6 has no source quench: use a type for private experimentation.
+            // ICMPv6 has no source quench. Type 100 is for private experimentation (RFC 4443,
+            // section 2.1).
             (IcmpError::SourceQuench, true) => (100, 0, 0),
         };
         self.icmp(kind, code, &[&mtu.to_be_bytes(), quoted].concat())
@@ -195,7 +197,7 @@ impl Route {
 /// An ICMP or ICMPv6 error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// The packet is too big for a link with this MTU.
+    /// The packet is too big for a link with this MTU in bytes.
     TooBig(u32),
     /// The destination is unreachable for the reason in this code.
     Unreachable(u8),
@@ -203,11 +205,12 @@ pub enum IcmpError {
     TimeExceeded,
     /// A header field is invalid.
     ParameterProblem,
-    /// The router asks the sender to slow down (RFC 792).
+    /// A router asks the sender to slow down (RFC 792).
     SourceQuench,
 }
 
-/// Offset of the checksum in a payload of `protocol`.
+/// Returns the offset of the checksum in a payload of `protocol`, or `None` if the protocol is
+/// unknown.
 const fn checksum_at(protocol: u8) -> Option<usize> {
     match protocol {
         TCP => Some(16),
@@ -220,20 +223,20 @@ const fn checksum_at(protocol: u8) -> Option<usize> {
 /// Adds the 16-bit words of some bytes.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, last) = bytes.as_chunks();
-    // Without overflow checks the compiler vectorizes the loop. Otherwise the
-    // instrumentation of fuzz targets would make it slow.
+    // An addition without overflow checks lets the compiler vectorize this loop. Otherwise, the
+    // loop would be slow in fuzz targets, which are instrumented.
     let add = |sum: u64, word: &[u8; 2]| sum.wrapping_add(u16::from_be_bytes(*word).into());
     let last = last.iter().map(|last| u64::from(*last) << 8);
     words.iter().fold(0, add) + last.sum::<u64>()
 }
 
-/// Adds the carries of a sum.
+/// Folds a sum into 16 bits by adding the carries.
 fn fold(sum: u64) -> u16 {
     let sum = (sum >> 16) + (sum & 0xffff);
     ((sum >> 16) + (sum & 0xffff)) as u16
 }
 
-/// Sums a payload and its pseudo-header, which ICMP does not have.
+/// Sums a payload and its pseudo-header. ICMP over IPv4 has no pseudo-header.
 fn payload_sum(payload: &[u8], protocol: u8, src: IpAddr, dst: IpAddr) -> u64 {
     let pseudo = match protocol {
         ICMP => 0,
@@ -288,7 +291,8 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
 }
 
-/// Reads an IP header: addresses, ECN, hop limit, protocol and header length.
+/// Reads an IP header. Returns the source and destination addresses, the ECN bits, the hop limit,
+/// the protocol and the header length.
 fn read_ip(net: Option<&NetSlice<'_>>) -> Result<(IpAddr, IpAddr, u8, u8, u8, usize), String> {
     match net {
         Some(NetSlice::Ipv4(ip)) => {
@@ -326,11 +330,11 @@ fn read_ip(net: Option<&NetSlice<'_>>) -> Result<(IpAddr, IpAddr, u8, u8, u8, us
     }
 }
 
-/// Reads a frame by the rules that every packet of our stack meets: no IP
-/// options, extension headers, fragments, DSCP or padding, and DF set.
+/// Reads a frame, and accepts only what our stack sends. IPv4 packets must have DF set. IP options,
+/// extension headers, fragments, DSCP values, flow labels and padding are errors.
 ///
 /// # Errors
-/// Describes what is wrong with the frame.
+/// The error describes what is wrong with the frame.
 pub fn read(frame: &[u8]) -> Result<Packet<'_>, String> {
     let sliced = SlicedPacket::from_ethernet(frame).map_err(|error| error.to_string())?;
     let Some(LinkSlice::Ethernet2(link)) = &sliced.link else {
@@ -376,7 +380,7 @@ impl<'a> Packet<'a> {
     /// Returns the data of a UDP datagram.
     ///
     /// # Errors
-    /// When the packet is not a UDP datagram of the right length.
+    /// Fails if the packet is not a UDP datagram, or if its length field is wrong.
     pub fn datagram(&self) -> Result<&'a [u8], String> {
         let len = u16::from_be_bytes([self.payload[4], self.payload[5]]);
         if self.protocol != UDP || usize::from(len) != self.payload.len() {
@@ -386,9 +390,9 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Sets the congestion mark of a valid, untagged frame if its sender allows
-/// marks (RFC 3168, section 5). Always returns `true`, which means to pass the
-/// frame on.
+/// Sets the congestion mark of a valid, untagged frame if its sender supports ECN (RFC 3168,
+/// section 5). Always returns `true`, so a simulated link that calls this function delivers the
+/// frame.
 pub fn mark_congestion(frame: &mut [u8]) -> bool {
     let is_v4 = frame[12] == 8;
     let both = if is_v4 { 3 } else { 3 << 4 };

@@ -22,12 +22,12 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Offset of the first missing byte.
+    /// Returns the offset of the first missing byte.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Returns whether bytes after a hole have arrived.
+    /// Returns true if bytes after a hole have arrived.
     pub fn has_holes(&self) -> bool {
         !self.held.is_empty()
     }
@@ -42,13 +42,13 @@ impl Ranges {
         held + common(&(0..self.next))
     }
 
-    /// Returns whether all bytes in this range have arrived.
+    /// Returns true if all bytes in this range have arrived.
     pub fn contains(&self, bytes: &Range<u64>) -> bool {
         self.overlap(bytes) == bytes.end - bytes.start
     }
 
-    /// Returns the first contiguous part of this range that has arrived
-    /// (RFC 2883, section 4).
+    /// Returns the first contiguous part of this range that has already arrived. A D-SACK block
+    /// reports this part (RFC 2883, section 4).
     pub fn duplicate(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
         let in_order = 0..self.next;
         let held = self.held.iter().map(|held| &held.bytes);
@@ -81,7 +81,7 @@ impl Ranges {
         }
     }
 
-    /// Drops all bytes after the first hole (RFC 2018, section 8).
+    /// Drops all bytes after the first hole, as a SACK receiver may do (RFC 2018, section 8).
     pub fn renege(&mut self) {
         self.held.clear();
     }
@@ -92,8 +92,8 @@ impl Ranges {
         held.map(|held| held.bytes.clone())
     }
 
-    /// Returns all ranges after a hole, the most recently extended range first
-    /// (RFC 2018, section 4).
+    /// Returns all ranges after a hole, the most recently extended range first. RFC 2018, section
+    /// 4, requires this order of SACK blocks.
     pub fn by_age(&self) -> Vec<Range<u64>> {
         let mut held: Vec<&Held> = self.held.iter().collect();
         held.sort_by_key(|held| std::cmp::Reverse(held.touched));
@@ -105,7 +105,8 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    /// A reference implementation: one flag per byte.
+    /// Returns the ranges that have arrived from offset `from` on. This reference implementation
+    /// has one flag per byte.
     fn ranges(have: &[bool], from: usize) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for at in (from..have.len()).filter(|at| have[*at]) {

@@ -12,7 +12,7 @@ pub const FIN: u16 = 1;
 pub const SYN: u16 = 1 << 1;
 /// Control bit: resets a connection.
 pub const RST: u16 = 1 << 2;
-/// Control bit: the receiver delivers the data to its application at once.
+/// Control bit: the receiver must not delay the delivery of the data to its application.
 pub const PSH: u16 = 1 << 3;
 /// Control bit: the acknowledgement number is valid.
 pub const ACK: u16 = 1 << 4;
@@ -23,8 +23,8 @@ pub const CWR: u16 = 1 << 7;
 /// ECN field of a packet with a congestion mark (RFC 3168).
 pub const CE: u8 = 3;
 
-/// Control bits and their letters. `N` is the nonce sum of RFC 3540. `X` is a
-/// bit that no RFC has assigned.
+/// The control bits, and the letters that stand for them when a segment is displayed. `N` is the
+/// nonce sum of RFC 3540. `X` is a bit that no RFC has assigned.
 pub const LETTERS: [(char, u16); 10] = [
     ('S', SYN),
     ('F', FIN),
@@ -48,18 +48,18 @@ const NO_OPERATION: u8 = 1;
 /// An option of a TCP header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Opt {
-    /// Maximum segment size.
+    /// Maximum segment size in bytes.
     Mss(u16),
-    /// Window scale (RFC 7323).
+    /// Window scale (RFC 7323). The value is the shift count.
     Scale(u8),
     /// SACK permitted (RFC 2018).
     SackPermitted,
-    /// SACK blocks: the first sequence number of each, and the number after
+    /// SACK blocks (RFC 2018). A block is given as its first sequence number and the number after
     /// its last.
     Sack(Vec<(u32, u32)>),
-    /// The sender's clock and its echo of the receiver's clock (RFC 7323).
+    /// Timestamps (RFC 7323). The values are TSval and TSecr.
     Timestamps(u32, u32),
-    /// An option of another kind or of a wrong length: kind and data.
+    /// An option of another kind, or with a wrong length. The values are its kind and data.
     Other(u8, Vec<u8>),
     /// Arbitrary bytes to write. [`read_options`] never returns this variant.
     Raw(Vec<u8>),
@@ -101,8 +101,8 @@ impl Opt {
     }
 }
 
-/// Reads options by RFC 9293, section 3.1. Returns the options before the
-/// first malformed one, sorted, and what is wrong with that one.
+/// Reads the options of a TCP header (RFC 9293, section 3.1). Returns the options before the first
+/// malformed option, sorted. Also returns what is wrong with the malformed option, if there is one.
 pub fn read_options(mut bytes: &[u8]) -> (Vec<Opt>, Option<&'static str>) {
     let mut options = Vec::new();
     let error = loop {
@@ -130,13 +130,13 @@ pub fn read_options(mut bytes: &[u8]) -> (Vec<Opt>, Option<&'static str>) {
 pub enum Layout {
     /// In the given order, without padding between the options.
     Dense,
-    /// In the order and at the offsets that Linux and the BSDs use, with
-    /// no-operations between. A list with raw bytes is always dense.
+    /// In the order and at the offsets that Linux and the BSDs use, with no-operation options for
+    /// alignment. If an option is [`Opt::Raw`], the layout is always dense.
     Usual,
 }
 
 impl Layout {
-    /// Returns the option bytes of a header, padded to whole words.
+    /// Returns the option bytes of a header, padded to a multiple of four bytes.
     pub fn write(self, options: &[Opt]) -> Vec<u8> {
         let mut options: Vec<&Opt> = options.iter().collect();
         let is_raw = |option: &&Opt| matches!(option, Opt::Raw(_));
@@ -198,47 +198,48 @@ macro_rules! values {
 }
 
 impl Segment {
-    /// Returns whether any of `bits` is set.
+    /// Returns true if any of `bits` is set.
     pub fn has(&self, bits: u16) -> bool {
         self.bits & bits != 0
     }
 
-    /// Number of data bytes.
+    /// Returns the number of data bytes.
     pub fn len(&self) -> u32 {
         self.data.len() as u32
     }
 
-    /// Returns whether the segment has no data.
+    /// Returns true if the segment has no data.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// Number of sequence numbers that the segment occupies: data, SYN and FIN.
+    /// Returns the number of sequence numbers that the data, SYN and FIN occupy.
     pub fn span(&self) -> u32 {
         self.len() + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
     }
 
-    /// The maximum segment size, or the largest of several.
+    /// Returns the value of the MSS option, or the largest value if the option is repeated.
     pub fn mss(&self) -> Option<u16> {
         values!(self, Opt::Mss(mss) => *mss).max()
     }
 
-    /// The window scale, or the largest of several.
+    /// Returns the shift count of the window scale option, or the largest if the option is
+    /// repeated.
     pub fn scale(&self) -> Option<u8> {
         values!(self, Opt::Scale(shift) => *shift).max()
     }
 
-    /// Returns whether the sender accepts SACK blocks.
+    /// Returns true if the sender accepts SACK blocks.
     pub fn sack_permitted(&self) -> bool {
         self.options.contains(&Opt::SackPermitted)
     }
 
-    /// The sender's clock and its echo of the receiver's clock.
+    /// Returns TSval and TSecr of the first timestamps option.
     pub fn timestamps(&self) -> Option<(u32, u32)> {
         values!(self, Opt::Timestamps(value, echo) => (*value, *echo)).next()
     }
 
-    /// The blocks of all SACK options.
+    /// Returns the blocks of all SACK options.
     pub fn sack(&self) -> Vec<(u32, u32)> {
         values!(self, Opt::Sack(blocks) => blocks.clone())
             .flatten()
@@ -246,7 +247,7 @@ impl Segment {
     }
 }
 
-/// Writes a packetdrill line without its time: `P. 1:1001(1000) ack 1 win 65535`.
+/// Writes a packetdrill line without its time, such as `P. 1:1001(1000) ack 1 win 65535`.
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(["", "[ect1] ", "[ect0] ", "[ce] "][usize::from(self.ecn)])?;
@@ -328,10 +329,10 @@ pub struct Received {
     pub segment: Segment,
 }
 
-/// Reads a frame with a TCP segment as strictly as [`read`] reads its packet.
+/// Reads a frame with a TCP segment. Like [`read`], accepts only what our stack sends.
 ///
 /// # Errors
-/// Describes what is wrong with the frame.
+/// The error describes what is wrong with the frame.
 pub fn read_segment(frame: &[u8]) -> Result<Received, String> {
     let packet = read(frame)?;
     if packet.protocol != TCP || packet.hop_limit != HOP_LIMIT {

@@ -1,4 +1,4 @@
-//! A TCP client at one end of a simulated link, built on smoltcp.
+//! A TCP client on one side of a simulated link, built on smoltcp.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use crate::{CLIENT, CLIENT_MAC, SERVER, send};
 /// Client port of the first connection. Each later connection uses the next port.
 pub const FIRST_PORT: u16 = 50_000;
 
-/// Prefix lengths of the IPv4 and IPv6 network.
+/// Prefix lengths in bits of the client's IPv4 and IPv6 networks.
 const PREFIXES: [u8; 2] = [24, 64];
 const ETHERNET_HEADER: usize = 14;
-/// Minimum time between two polls. In some states smoltcp always asks to be
-/// polled at once.
+/// Minimum time between two polls. In some states, smoltcp always asks to be polled immediately,
+/// and virtual time would never advance.
 const REST: Duration = Duration::from_millis(1);
 
 /// Queues of frames between smoltcp and the port.
@@ -72,26 +72,27 @@ impl Device for Wire {
     }
 }
 
-/// A connection's script. It sends `bytes` in pieces, and closes after the
-/// server or when it has received `expected` bytes.
+/// The script of one connection. The client sends `bytes` in pieces. It closes the connection after
+/// the server has closed, or when it has received `expected` bytes.
 #[derive(Clone, Debug)]
 pub struct Talk {
     /// The server's address.
     pub server: IpAddr,
-    /// When the client opens the connection.
+    /// Time at which the client opens the connection.
     pub start: Instant,
     /// All bytes to send.
     pub bytes: Vec<u8>,
-    /// Maximum length of a piece in bytes. The client sends the next piece after
-    /// the acknowledgement of this one.
+    /// Maximum length of a piece in bytes. The client sends a piece when the server has
+    /// acknowledged the previous piece.
     pub piece: usize,
-    /// Number of bytes that must arrive per piece before the next piece.
+    /// Number of bytes with which the server answers each piece. The client waits for them before
+    /// it sends the next piece.
     pub answer: usize,
-    /// Pause between the last received byte and the next piece.
+    /// Minimum pause between the last received byte and the next piece.
     pub think: Duration,
     /// Additional offsets at which a piece ends.
     pub cuts: Vec<usize>,
-    /// Whether the client closes its direction after the last piece.
+    /// Whether the client closes only its own direction after the last piece.
     pub half_close: bool,
     /// Whether the client resets the connection once all pieces are acknowledged.
     pub aborts: bool,
@@ -102,7 +103,7 @@ pub struct Talk {
 }
 
 impl Default for Talk {
-    /// Sends nothing and receives until the server closes.
+    /// Returns a script that sends nothing and receives until the server closes.
     fn default() -> Self {
         Self {
             server: SERVER[0],
@@ -131,25 +132,25 @@ pub struct Connection {
     pieces: usize,
     /// Earliest time for the next piece.
     next_at: Instant,
-    /// The client has closed or reset the connection.
+    /// Whether the client has closed or reset the connection.
     closing: bool,
     /// All bytes received.
     pub received: Vec<u8>,
     /// Arrival times of the first and the last received byte.
     pub arrived: Option<(Instant, Instant)>,
-    /// The server closed before the client, without a reset.
+    /// Whether the server closed before the client, without a reset.
     pub closed_by_server: bool,
-    /// The connection is closed.
+    /// Whether the connection is closed.
     pub done: bool,
 }
 
 impl Connection {
-    /// When the client opens the connection.
+    /// Returns the time at which the client opens the connection.
     pub fn start(&self) -> Instant {
         self.talk.start
     }
 
-    /// Sends the next piece if it is due.
+    /// Sends the next piece if the script allows it now. Returns true if a piece was sent.
     fn send(&mut self, socket: &mut Socket<'_>, now: Instant) -> bool {
         let all = self.talk.bytes.len();
         let answered = self.received.len() >= self.pieces * self.talk.answer;
@@ -184,7 +185,7 @@ impl Connection {
         self.received.len() > before
     }
 
-    /// Closes or resets the connection if the script says so.
+    /// Closes or resets the connection if the script says so. Returns true if it did.
     fn finish(&mut self, socket: &mut Socket<'_>) -> bool {
         let begun = socket.state() != State::SynSent;
         let established = socket.state() == State::Established;
@@ -211,7 +212,7 @@ impl Connection {
         true
     }
 
-    /// Works on the connection. Returns whether smoltcp must be polled again.
+    /// Sends, receives and closes as the script says. Returns true if smoltcp must be polled again.
     fn work(&mut self, host: &mut Host, now: Instant) -> bool {
         if now < self.talk.start || self.done {
             return false;
@@ -285,7 +286,7 @@ impl Host {
 pub struct Client {
     host: Host,
     now: Instant,
-    /// When smoltcp must be polled next.
+    /// Time at which smoltcp must be polled next.
     due: Option<Instant>,
     /// Connections in the order of the calls to [`Client::connect`].
     pub connections: Vec<Connection>,
@@ -320,7 +321,7 @@ impl Client {
         });
     }
 
-    /// Returns whether all connections are closed.
+    /// Returns true if all connections are closed.
     pub fn done(&self) -> bool {
         self.connections.iter().all(|connection| connection.done)
     }

@@ -17,7 +17,7 @@ pub enum Fate {
     Passes,
     /// The port drops the frame.
     Lost,
-    /// The port drops the frame and sends this one back.
+    /// The port drops the received frame and sends this frame back.
     Answered(Vec<u8>),
 }
 

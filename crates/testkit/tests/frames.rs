@@ -72,7 +72,7 @@ fn datagrams_are_read_as_they_were_written() {
     }
 }
 
-/// A checksum covers each bit, or the bit changes an address or the tag.
+/// A frame with a changed bit causes an error, or is read differently.
 #[test]
 fn a_changed_bit_is_detected() {
     for route in routes() {
@@ -83,7 +83,7 @@ fn a_changed_bit_is_detected() {
             changed[bit / 8] ^= 1 << (bit % 8);
             let received = read_segment(&changed);
             assert_ne!(received.as_ref().ok(), Some(&right), "bit {bit}");
-            // IPv6 has no header checksum.
+            // No checksum covers the Ethernet header and the first 8 bytes of an IPv6 header.
             let headers = route.link_len() + 8 * usize::from(route.is_v6());
             if bit / 8 >= headers {
                 received.unwrap_err();
