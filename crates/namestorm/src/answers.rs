@@ -25,7 +25,7 @@ pub enum Kind {
     Plain,
     /// A CNAME owner: queries for other types are answered with the target's records.
     Alias,
-    /// A zone cut, or a name below a cut that is an ancestor of one of our zones. Queries for this
+    /// A zone cut, or a name between a cut and one of our zones below that cut. Queries for this
     /// name and for names below it get a referral.
     Cut,
     /// A DNAME owner: names below the owner are substituted (RFC 6672).
@@ -45,19 +45,20 @@ const KINDS: [Kind; 6] = [
     Kind::Broken,
 ];
 
-/// A name in the index.
+/// A name in the index, with the positions of its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The kind of the name.
     pub kind: Kind,
     /// Whether a wildcard exists directly below the name.
     pub has_wildcard: bool,
-    /// Whether a hook answers for the name, or for names below it. If so, `negative` is always set.
+    /// Whether a hook answers for the name, or for names below it. If a hook answers for any of
+    /// them, `negative` is set.
     pub(crate) hooked: Hooked,
     /// Position of the negative answer (NODATA and NXDOMAIN), which holds the zone's SOA record.
     pub negative: At,
-    /// Position of the answer to ANY, with all RRsets of the name; [`NONE`] if the name has no
-    /// records.
+    /// Position of the answer to ANY, which holds all RRsets of the name, or [`NONE`] if the name
+    /// has no records.
     pub any: At,
     /// Position of an answer that depends on the node's kind, or [`NONE`] if the kind has no such
     /// answer:
@@ -177,7 +178,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Returns the numbers of answer, authority and additional records, encoded as in a message
-    /// header.
+    /// header: two bytes each.
     #[inline(always)]
     pub fn counts(&self) -> [u8; 6] {
         let header = self.header();

@@ -86,8 +86,8 @@ pub(crate) fn follow<'a>(
     }
 }
 
-/// Whether `answer` starts with a CNAME, which must be followed. Answers to queries for CNAME or
-/// ANY must not be passed, because such queries do not follow aliases.
+/// Whether `answer` starts with a CNAME, which must be followed. The answer must not be one to a
+/// query for CNAME or ANY, because such queries do not follow aliases.
 fn is_alias(answer: &Answer<'_>) -> bool {
     let tail = answer.tail().bytes;
     tail.get(POINTER..POINTER + 2) == Some(&CNAME.to_be_bytes())
@@ -211,8 +211,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         if seen { Err(Stop::Open) } else { Ok(()) }
     }
 
-    /// Returns the first `len` bytes of one of the chain's names, or fewer bytes if the tail ends
-    /// before.
+    /// Returns the first `len` bytes of one of the chain's names, or fewer bytes if the written
+    /// part of the answer ends earlier.
     fn name_at(&self, step: usize, len: usize) -> &[u8] {
         let bytes = match usize::from(self.names[step]).checked_sub(self.tail_at()) {
             Some(at) => &self.tail[at..self.len],

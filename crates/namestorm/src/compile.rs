@@ -3,15 +3,15 @@
 //!
 //! An answer has the following sections:
 //!
-//! - Answer section: the RRset asked for, or the chain of aliases that leads to it through all our
+//! - Answer section: the RRset asked for, preceded by the aliases that lead to it through all our
 //!   zones (RFC 1034, section 4.3.2, step 3a).
 //! - Authority section: the SOA in a negative answer (RFC 2308), and the name servers in a
-//!   referral. A positive answer omits the zone's name servers: resolvers do not need them, and the
-//!   answer stays small.
+//!   referral. A positive answer omits the zone's name servers, because resolvers do not need them
+//!   and the answer stays small.
 //! - Additional section: addresses of name servers, mail exchanges and services in our zones, if
 //!   they fit a UDP answer. In-domain glue is never left out (RFC 9471).
 //!
-//! An answer to ANY holds all RRsets of the name. RFC 8482 allows fewer, but all of them are
+//! An answer to ANY holds all RRsets of the name. RFC 8482 allows fewer RRsets, but all of them are
 //! available, and long answers use TCP.
 
 mod alias;
@@ -38,6 +38,7 @@ const SERVFAIL: u8 = 2;
 /// Calls `progress` with the number of finished names after every 250,000 names.
 ///
 /// # Errors
+///
 /// Returns an error if the answers need more than 32 GiB.
 pub fn compile(
     zones: &Zones,

@@ -3,7 +3,8 @@
 use crate::query::{self, Malformed};
 use crate::rtype;
 
-/// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4).
+/// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4). Smaller sizes
+/// in OPT records count as this length (RFC 6891, section 6.2.3).
 pub const MIN_UDP_MESSAGE: usize = 512;
 /// Maximum length of the UDP messages that we send and advertise, in bytes. Such a message fits the
 /// minimum MTU of IPv6, so practically no path fragments it (RFC 9715, section 3.2 and appendix A).
@@ -54,6 +55,7 @@ impl Edns {
 /// after the last record.
 ///
 /// # Errors
+///
 /// Returns an error if a record is truncated, if there are two OPT records, or if an OPT record has
 /// invalid options. Also returns an error if the OPT record's owner is not the root (RFC 6891,
 /// section 6.1.1).

@@ -32,6 +32,7 @@ impl HashedQuestion {
     /// into `expanded`.
     ///
     /// # Errors
+    ///
     /// See [`parse_question`].
     #[inline(always)]
     pub(crate) fn read(

@@ -1,4 +1,4 @@
-//! Hooks: user code that answers some names itself.
+//! Hooks: user code that answers the queries for some names.
 
 use std::net::SocketAddr;
 
@@ -30,6 +30,7 @@ pub trait Hook {
     /// the same query again later.
     ///
     /// # Errors
+    ///
     /// Returns an error if a record is refused. The client then gets SERVFAIL. The log and the
     /// summary report the number of these errors.
     fn answer(
@@ -82,7 +83,7 @@ pub enum Verdict {
 }
 
 /// A hook, with the details of the query. `peer` returns the client's address and port. `peer` is a
-/// function, so that queries that do not reach the hook avoid its cost.
+/// function, so that the address is read only for queries that reach the hook.
 pub(crate) struct Asking<'h, H, P> {
     pub(crate) hook: &'h mut H,
     pub(crate) peer: P,

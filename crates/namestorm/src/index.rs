@@ -95,6 +95,7 @@ impl Arena {
     /// Adds an entry made of the concatenated `parts`, and returns its position.
     ///
     /// # Errors
+    ///
     /// Returns an error if the arena is full.
     pub(crate) fn push(&mut self, parts: &[&[u8]]) -> Result<At, ArenaFull> {
         let len: usize = parts.iter().map(|part| part.len()).sum();

@@ -167,6 +167,7 @@ pub use zones::{HookNameError, Zones};
 /// instead.
 ///
 /// # Errors
+///
 /// Returns a report with at least one error, or an empty report if the answers are too large.
 pub fn prepare_text(zone: &str, form: Form) -> Result<Answers, Report> {
     let loaded = load_text("zone", None, zone)?;

@@ -53,6 +53,7 @@ pub struct Broken {
 /// far.
 ///
 /// # Errors
+///
 /// Returns a [`Broken`] zone, whose report holds at least one error.
 pub fn load(spec: &ZoneSpec, progress: &mut dyn FnMut(usize)) -> Result<Loaded, Broken> {
     let mut loader = Loader::new(progress);
@@ -63,6 +64,7 @@ pub fn load(spec: &ZoneSpec, progress: &mut dyn FnMut(usize)) -> Result<Loaded, 
 /// Loads a zone from a text, as if the text were the content of `file`.
 ///
 /// # Errors
+///
 /// Returns a report with at least one error.
 pub fn load_text(file: &str, origin: Option<&str>, text: &str) -> Result<Loaded, Report> {
     let mut quiet = |_| {};
@@ -72,10 +74,10 @@ pub fn load_text(file: &str, origin: Option<&str>, text: &str) -> Result<Loaded,
     loader.finish().map_err(|broken| broken.report)
 }
 
-/// The knowledge about the zone's name before the first record is read.
+/// The zone's name, as far as it is known before the first record is read.
 #[derive(Clone)]
 enum Apex {
-    /// The name is given by the caller, or set by an `$ORIGIN` before the first record.
+    /// The name is certain: the caller gave it, or an `$ORIGIN` before the first record set it.
     Known(Vec<u8>),
     /// The name is a guess. If the first record is an SOA record, its owner is the zone's name.
     Guessed(Option<Vec<u8>>),

@@ -68,8 +68,8 @@ impl Named for NoHook {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// The prepared zones of one server, and the function that creates each worker's hook. Pass it to
-/// [`control::serve`].
+/// The prepared zones of one server, and the function that creates each worker's hook. Pass this
+/// value to [`control::serve`].
 #[derive(Debug)]
 pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     make: F,
@@ -93,6 +93,7 @@ impl Namestorm {
     /// least one zone must load. If `strict` is set, all zones must load.
     ///
     /// # Errors
+    ///
     /// See [`LoadError`].
     pub fn load(
         specs: &[ZoneSpec],
@@ -107,7 +108,8 @@ impl Namestorm {
             return Err(LoadError::Nothing);
         }
         if strict && !lost.is_empty() {
-            // Broken zones have already been reported, with their errors.
+            // Broken zones have already been reported, with their errors. Only the zones given
+            // twice are reported here.
             for twice in lost.iter().filter(|lost| lost.is_given_twice()) {
                 say(twice.to_string());
             }
@@ -140,6 +142,7 @@ where
     /// process drops its privileges. `make` may open the worker's mailbox.
     ///
     /// # Errors
+    ///
     /// Returns [`LoadError::TooLarge`] if the answers exceed 32 GiB.
     pub fn with_hook(zones: &Zones, make: F) -> Result<Self, LoadError> {
         Self::prepare(zones, Form::default(), Instant::now(), make, &mut |_| {})
@@ -199,8 +202,9 @@ pub struct CheckFailed {
 /// `say`. For each good zone, passes one line about its size to `print`.
 ///
 /// # Errors
+///
 /// Returns an error if some zones cannot be served. `say` has then received at least one line about
-/// each of them.
+/// each of these zones.
 pub fn check(
     specs: &[ZoneSpec],
     say: &mut dyn FnMut(String),

@@ -82,6 +82,7 @@ impl NameBuf {
     /// Sets the name to the concatenation of `parts`.
     ///
     /// # Panics
+    ///
     /// Panics if the parts are longer than a name may be.
     pub(crate) fn set(&mut self, parts: &[&[u8]]) {
         self.len = 0;
@@ -128,6 +129,7 @@ pub(crate) struct RawQuestion {
 /// compressed, decompresses it into `expanded`.
 ///
 /// # Errors
+///
 /// Returns an error if the question is truncated, or if the qname violates RFC 1035.
 #[inline(always)]
 pub(crate) fn parse_question(

@@ -85,6 +85,7 @@ impl Rrset {
     /// the same type and TTL (in seconds, at most 2^31 - 1).
     ///
     /// # Errors
+    ///
     /// See [`RecordError`].
     pub fn new<D: AsRef<[u8]>>(
         rtype: u16,
@@ -129,7 +130,8 @@ impl Rrset {
     }
 }
 
-/// Counting the records of a message in a `u16` cannot overflow.
+/// Counting the records of a message in a `u16` cannot overflow: a message has room for fewer
+/// records.
 const _: () = assert!(MAX_MESSAGE / (POINTER + FIELDS) < u16::MAX as usize);
 
 /// Checks the type, TTL and data of a record.
@@ -257,6 +259,7 @@ impl Records<'_> {
     /// most 2^31 - 1. `data` is in wire format, without compressed names.
     ///
     /// # Errors
+    ///
     /// Returns a [`RecordError`], and adds nothing, if the record is refused.
     pub fn add(&mut self, rtype: u16, ttl: u32, data: &[u8]) -> Result<(), RecordError> {
         self.record(Section::Answer, None, rtype, ttl, data)
@@ -265,6 +268,7 @@ impl Records<'_> {
     /// Adds a record with any owner to a section. See [`add`](Self::add) for `ttl` and `data`.
     ///
     /// # Errors
+    ///
     /// Returns a [`RecordError`], and adds nothing, if the record is refused.
     pub fn add_to(
         &mut self,
@@ -280,6 +284,7 @@ impl Records<'_> {
     /// Adds an A or AAAA record with the qname as its owner to the answer section.
     ///
     /// # Errors
+    ///
     /// Returns a [`RecordError`], and adds nothing, if the record is refused.
     pub fn add_address(&mut self, ttl: u32, address: IpAddr) -> Result<(), RecordError> {
         match address {
@@ -293,6 +298,7 @@ impl Records<'_> {
     /// [`add`](Self::add).
     ///
     /// # Errors
+    ///
     /// Returns a [`RecordError`], and adds nothing, if the record is refused.
     pub fn add_text(&mut self, ttl: u32, text: &str) -> Result<(), RecordError> {
         if text.len() > MAX_STRING {
@@ -307,6 +313,7 @@ impl Records<'_> {
     /// Adds an RRset to the answer section, with the qname as its owner.
     ///
     /// # Errors
+    ///
     /// Returns [`RecordError::TooLong`] or [`RecordError::Order`], and adds nothing, if the RRset
     /// is refused.
     pub fn add_rrset(&mut self, rrset: &Rrset) -> Result<(), RecordError> {

@@ -34,12 +34,12 @@ const IXFR_COUNTS: [u16; 3] = [1, 0, 1];
 /// The transport of a query, which determines the maximum length of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// UDP.
+    /// The query came over UDP.
     Udp {
         /// Maximum length of a reply that fits one packet on the link, in bytes.
         link: usize,
     },
-    /// TCP.
+    /// The query came over TCP.
     Tcp,
 }
 
@@ -53,7 +53,7 @@ pub struct Reply<'a> {
     pub rewritten: Option<&'a [u8]>,
     /// The answer, authority and additional records, except the OPT record.
     pub tail: Tail<'a>,
-    /// The OPT record; empty if the query has none.
+    /// The OPT record. It is empty if the query has no OPT record.
     pub trail: &'a [u8],
     /// The position of the prepared answer, if its tail is sent unchanged. Replies with the same
     /// position have equal tails, and heads of the same length, so they can reuse the same resident
@@ -67,7 +67,7 @@ impl Reply<'_> {
         self.head_len + self.tail.bytes.len() + self.trail.len()
     }
 
-    /// Always false: a reply has a header.
+    /// Always returns false, because a reply has at least a header.
     pub fn is_empty(&self) -> bool {
         false
     }

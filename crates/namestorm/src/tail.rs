@@ -157,6 +157,7 @@ impl TailWriter {
     /// allows it.
     ///
     /// # Errors
+    ///
     /// Returns an error if the message becomes too long. The caller must then rewind to the
     /// position before the record.
     pub(crate) fn record(
@@ -196,6 +197,7 @@ impl TailWriter {
     /// these records lead to the start of the qname.
     ///
     /// # Errors
+    ///
     /// Returns an error, and writes nothing, if the message would become too long.
     pub(crate) fn write_composed(&mut self, records: &[u8]) -> Result<(), TooLong> {
         if self.message_len() + records.len() > MAX_TCP_MESSAGE {
@@ -285,6 +287,7 @@ impl Default for TailWriter {
 /// qname for which the tail was written.
 ///
 /// # Panics
+///
 /// Panics if the pointer is not within the tail.
 pub(crate) fn shift_pointer(tail: &mut [u8], at: usize, by: usize) {
     let pointer: &mut [u8; 2] = tail[at..]
@@ -313,6 +316,7 @@ pub(crate) fn split_name(bytes: &[u8]) -> (&[u8], Option<u16>) {
 /// tail and its current target in the message, and returns the new target.
 ///
 /// # Panics
+///
 /// Panics if `tail` does not hold this many records. A [`TailWriter`] must have written them.
 pub(crate) fn map_pointers(tail: &mut [u8], records: u16, mut new: impl FnMut(usize, u16) -> u16) {
     let mut map_name = |tail: &mut [u8], start: usize| {

@@ -105,6 +105,7 @@ impl Builder {
     /// uncompressed wire format.
     ///
     /// # Errors
+    ///
     /// See [`Refused`].
     pub(crate) fn push(
         &mut self,
@@ -240,6 +241,7 @@ impl Zone {
     /// Finds the owner name with this sort key.
     ///
     /// # Errors
+    ///
     /// If no owner name has this key, returns the index at which it would have to be inserted.
     pub fn find(&self, key: &[u8]) -> Result<NameRef<'_>, usize> {
         self.nodes

@@ -78,6 +78,7 @@ impl Zones {
     /// Combines `zones` into a set.
     ///
     /// # Errors
+    ///
     /// Returns the index of a zone that has the same name as an earlier zone.
     pub fn new(zones: Vec<Zone>) -> Result<Self, usize> {
         Self::with_broken(zones, Vec::new())
@@ -87,6 +88,7 @@ impl Zones {
     /// A name in `broken` is ignored if `zones` has that zone.
     ///
     /// # Errors
+    ///
     /// Returns the index of a zone that has the same name as an earlier zone.
     pub fn with_broken(zones: Vec<Zone>, broken: Vec<Vec<u8>>) -> Result<Self, usize> {
         let mut by_apex = HashMap::new();
@@ -130,6 +132,7 @@ impl Zones {
     /// the hook.
     ///
     /// # Errors
+    ///
     /// See [`HookNameError`].
     pub fn hook(&mut self, name: &str) -> Result<(), HookNameError> {
         let name: Name = name.parse()?;

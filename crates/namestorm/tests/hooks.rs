@@ -421,7 +421,7 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     };
     let full = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!((full.len(), full[2] & 2, full[7]), (512, 0, 2));
-    // Additional records are optional, so they are left out of the full message.
+    // The additional record is optional, so it is left out, because the message is full.
     hook.made.push(additional);
     assert_eq!(ask(&mut hook, &query, UDP).unwrap(), full);
     let whole = ask(&mut hook, &query, Transport::Tcp).unwrap();
@@ -498,7 +498,7 @@ fn messages_replace_the_hooks_records_and_its_timer_fires() {
     let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
     assert_eq!(due, Some(Instant::from_millis(70)));
     assert_eq!(pass(&mut client, 69)[7], 1);
-    // At the time that the message set, the timer replaces the addresses by a TXT record.
+    // At 70 ms, the hook's timer replaces the addresses by a TXT record.
     assert_eq!(pass(&mut client, 70)[7], 0);
     let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
     assert_eq!(due, Some(Instant::from_millis(1_070)));

@@ -60,7 +60,7 @@ impl Connection {
 }
 
 impl<H: Hook> Client<H> {
-    /// Runs the server's timers until `now`, while no frame arrives.
+    /// Runs the server's timers at time `now`. No frame arrives before that time.
     fn wait_until(&mut self, now: Instant) {
         self.server.handle_timers(&mut self.sink, now);
     }

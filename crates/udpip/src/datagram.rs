@@ -138,6 +138,7 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// bytes or more.
     ///
     /// # Panics
+    ///
     /// Panics if `len` exceeds [`Datagram::max_reply`].
     pub fn extend_payload(&mut self, len: usize) {
         assert!(len <= self.max_reply(), "{len} bytes do not fit one packet");

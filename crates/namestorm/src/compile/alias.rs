@@ -187,6 +187,7 @@ impl<'z> Chain<'z> {
     /// `alias` is the chain's first name.
     ///
     /// # Errors
+    ///
     /// Returns how the chain ends if it cannot be followed further.
     fn step(&mut self, found: Found<'z>, alias: NameRef<'z>) -> Result<(), End<'z>> {
         let (ttl, target) = match found {

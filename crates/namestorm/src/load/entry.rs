@@ -138,7 +138,7 @@ impl EntryParser {
         *self = Self::new(&state);
         self.ttl_known = ttl_known;
         if let Some(owner) = last_owner {
-            // The new parser learns the last owner by parsing a record that is then ignored.
+            // To set the last owner, the new parser parses a record that is then ignored.
             let mut wire = Vec::new();
             let Ok(()) = owner.compose(&mut wire);
             self.feed(&format!("{} 0 IN A 192.0.2.1", name::Shown(&wire)));

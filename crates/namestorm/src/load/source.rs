@@ -14,6 +14,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Reads a master file.
 ///
 /// # Errors
+///
 /// Returns the reason why the file cannot be read or is not text.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let bytes = read_bytes(path)?;
