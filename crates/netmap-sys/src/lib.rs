@@ -210,7 +210,7 @@ pub struct nmreq_register {
     pub nr_host_rx_rings: u16,
     /// Identifier of the memory region. 0: the kernel chooses. 1: the common region.
     pub nr_mem_id: u16,
-    /// Index of the ring pair, for the modes that bind a single pair.
+    /// Index of the ring pair, for the binding modes that bind a single pair.
     pub nr_ringid: u16,
     /// Binding mode, one of `NR_REG_*`.
     pub nr_mode: u32,
@@ -239,7 +239,7 @@ pub struct nmreq_port_info_get {
     pub nr_host_tx_rings: u16,
     /// Number of RX rings of the host stack.
     pub nr_host_rx_rings: u16,
-    /// Identifier of the memory region. The kernel also reads this field.
+    /// In: identifier of a memory region, or 0. Out: identifier of the port's memory region.
     pub nr_mem_id: u16,
     /// Padding.
     pub pad: [u16; 3],
