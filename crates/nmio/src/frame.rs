@@ -1,7 +1,7 @@
 //! Packet memory: a [`Pool`] of frames of equal size, and the types that own them.
 //!
 //! A frame is owned by exactly one value or by the kernel, and the pool's state table records
-//! which. Every change of owner goes through that table.
+//! which. Every change of owner updates the table.
 //!
 //! The table ensures that no code writes a frame that the kernel owns, and that a frame is in the
 //! TX ring at most once. A descriptor that the kernel returns twice, or through the wrong ring, is
@@ -160,7 +160,8 @@ impl Pool {
         &self.0.layout
     }
 
-    /// Takes a free frame and sets its length to 0. Returns `None` if all frames are in use.
+    /// Takes a free frame and sets its length to 0. Returns `None` if only the frames reserved for
+    /// residents are left.
     ///
     /// The frame's memory still holds the bytes of an earlier packet.
     #[inline(always)]
@@ -450,7 +451,7 @@ impl Deref for Sending {
 impl Drop for Sending {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the index was never taken, so the kernel does not have the frame.
+        // SAFETY: `into_index` was never called, so the kernel does not have the frame.
         let completed = unsafe { self.pool.complete(self.index) };
         debug_assert!(completed, "frame {} was not being sent", self.index);
     }

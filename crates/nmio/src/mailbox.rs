@@ -156,7 +156,7 @@ impl<M> Sender<M> {
     }
 }
 
-/// Why a message was not sent. Contains the message.
+/// Why a message was not sent. Each variant contains the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendMessageError<M> {
     /// The mailbox is full. Send the message again later, or drop it.

@@ -259,7 +259,7 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// One end of a simulated link. Created by [`link`].
+/// One end of a simulated link. Created by [`link`] or [`link_on`].
 ///
 /// A sent frame is inaccessible until it has left the TX ring. The port reclaims it at the next
 /// [`receive`](Port::receive), [`send`](Port::send) or [`room`](Port::room).

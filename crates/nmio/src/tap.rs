@@ -217,8 +217,8 @@ impl Port for TapPort {
     }
 
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
-        // This port could send a packet from another pool. It panics nevertheless, like every other
-        // port.
+        // This port could send a packet from another pool, but it panics so that all ports behave
+        // alike.
         frame.assert_of(&self.pool);
         self.write(&frame);
         Ok(())

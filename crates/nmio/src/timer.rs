@@ -20,9 +20,9 @@
 //! ```
 //!
 //! # How it works
-//! A time in ticks is a number of eight digits in base 64. A timer is at the level of the highest
-//! digit in which its deadline differs from the wheel's current time. That digit of the deadline is
-//! the timer's slot. This has three consequences:
+//! A time is a number of ticks, written as eight digits in base 64. A timer is at the level of the
+//! highest digit in which its deadline differs from the wheel's current time. That digit of the
+//! deadline is the timer's slot. This has three consequences:
 //!
 //! - A timer's slot follows from its deadline and the current time, so the slot is not stored.
 //!   Timers that expire in the same tick are in one slot, in the order in which they were
@@ -63,7 +63,7 @@ const _: () = assert!(size_of::<Entry>() == 16);
 
 /// A timing wheel with at most one timer for each id below a fixed capacity.
 ///
-/// Nothing is allocated after [`TimerWheel::new`].
+/// Only [`TimerWheel::new`] allocates memory.
 #[derive(Debug)]
 pub struct TimerWheel {
     /// The wheel's current time in ticks. No scheduled timer expires before this time.

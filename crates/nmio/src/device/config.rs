@@ -19,8 +19,8 @@ pub struct InterfaceConfig {
     pub workers: Option<u32>,
     /// How the workers wait for packets.
     pub wait: Wait,
-    /// The program's name. Device `auto` uses it as the start of the interface's name. So it has at
-    /// most 12 characters, all valid in an interface name.
+    /// The program's name. Device `auto` uses it as the start of the interface's name. It must have
+    /// at most 12 characters, all valid in an interface name.
     pub program: &'static str,
 }
 

@@ -336,7 +336,7 @@ impl AddressPrefix {
         if address.is_unspecified() {
             return Err("is the unspecified address");
         }
-        // IPv4-mapped IPv6 addresses never appear on the wire.
+        // An IPv4-mapped IPv6 address must not appear on the wire.
         if address.to_canonical() != address {
             return Err("is an IPv4-mapped IPv6 address");
         }

@@ -197,7 +197,8 @@ fn check_vlans(
     let strips = control.strips_tags(&interface);
     let mut remedy = format!("ethtool -K {interface} rxvlan off");
     if control.is_veth(&interface) {
-        // On veth, a tag that the sender stores in metadata is never written into the frame.
+        // On veth, the sender must write tags into the frame, because the receiver does not move
+        // them there from the metadata.
         remedy.push_str(", and at the other end: ethtool -K PEER txvlan off");
     }
     match (strips, wanted.vlans) {

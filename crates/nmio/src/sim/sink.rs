@@ -10,7 +10,7 @@ use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError}
 use super::frame_layout;
 use crate::super_segment::{self, SuperSegment};
 
-/// The constant result of [`Port::room`].
+/// The constant result of [`Port::room`]. A sink is never full.
 const ROOM: usize = 1 << 16;
 
 /// A port that never receives a frame, and completes each sent packet immediately.

@@ -14,7 +14,7 @@
 pub(super) const FILL_RING: u32 = 8192;
 /// The level outside bursts, in frames.
 const FEW: u32 = 2048;
-/// Number of frames received since the last burst after which the level falls.
+/// The level falls when this many frames have been received since the last burst.
 const CALM: u32 = 64 * FILL_RING;
 
 /// The level of the fill ring, and the state that controls it.

@@ -1,4 +1,4 @@
-//! Sends super-segments through a packet socket that bypasses the TX ring.
+//! Sends super-segments through a packet socket (`AF_PACKET`) instead of the TX ring.
 //!
 //! `AF_XDP` can send only single frames. A packet socket accepts a run of segments as one packet
 //! with a `virtio_net_hdr`. The device segments the packet. If the receiver is on this host, the
@@ -107,7 +107,7 @@ pub(super) struct PacketSocket {
     device: Device,
     /// Number of system calls made to send packets.
     pub(super) calls: u64,
-    /// Number of packets that the kernel refused permanently.
+    /// Number of packets dropped because the kernel refused them.
     pub(super) refused: u64,
 }
 
@@ -273,8 +273,8 @@ impl PacketSocket {
                  through the packet socket",
                 self.device.name
             );
-            // The socket has set this option before, so the kernel supports it and this call cannot
-            // fail.
+            // This option was already set when the socket was opened. So the kernel supports it,
+            // and this call cannot fail.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
         }
         self.device_cuts

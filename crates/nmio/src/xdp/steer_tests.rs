@@ -124,7 +124,7 @@ fn ports(source: u16, destination: u16) -> Vec<u8> {
     .concat()
 }
 
-/// Builds a packet from `src` to the peer, as an ICMP error quotes it.
+/// Builds a packet from `src` to the peer, to be quoted in an ICMP error.
 fn quoted_v4(src: [u8; 4], protocol: u8, source: u16) -> Vec<u8> {
     let mut packet = v4_with(PEER, protocol, 0, 4, &ports(source, 40_000));
     packet[12..16].copy_from_slice(&src);
