@@ -1,8 +1,8 @@
 //! One connection: a [`Tcb`] with its congestion control, and the rules of TCP.
 //!
-//! A [`Conn`] knows no application and no port. It processes a segment ([`Conn::on_segment`]) or an
-//! expired deadline ([`Conn::on_deadline`]), and chooses what to send ([`Conn::next_segment`]).
-//! Between these calls, the stack calls the application.
+//! A [`Conn`] is independent of the application and of the port. It processes a segment
+//! ([`Conn::on_segment`]) or an expired deadline ([`Conn::on_deadline`]), and chooses what to send
+//! ([`Conn::next_segment`]). Between these calls, the stack calls the application.
 
 mod close_reason;
 mod condition;
@@ -31,10 +31,10 @@ pub use conn::{Info, MAX_RANGES};
 /// connection, and SYN-SENT because only clients need it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
-    /// The connection does not exist, or no longer.
+    /// The connection does not exist, or no longer exists.
     #[default]
     Closed,
-    /// A SYN has arrived; our SYN-ACK is not acknowledged yet.
+    /// A SYN has arrived, but our SYN-ACK is not acknowledged yet.
     SynReceived,
     /// Both sides may send data.
     Established,
@@ -44,12 +44,12 @@ pub enum State {
     FinWait1,
     /// We have closed our side, and the peer has acknowledged our FIN.
     FinWait2,
-    /// Both sides have closed simultaneously; our FIN is not acknowledged yet.
+    /// Both sides have closed simultaneously, but our FIN is not acknowledged yet.
     Closing,
-    /// We have closed after the peer; our FIN is not acknowledged yet.
+    /// We have closed after the peer, but our FIN is not acknowledged yet.
     LastAck,
-    /// Both sides have closed. The TCB is kept until segments of this connection can no longer
-    /// reach a new one.
+    /// Both sides have closed. The TCB is kept until no segment of this connection can reach a new
+    /// connection with the same ports.
     TimeWait,
 }
 
@@ -83,13 +83,13 @@ bitflags! {
     /// Flags of a connection, for conditions that its [`State`] does not express.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub(crate) struct Flags: u32 {
-        /// Whether the application has closed; a FIN then follows the written data.
+        /// Whether the application has closed its side, so that a FIN follows the written data.
         const CLOSE = 1;
         /// Whether the application has aborted the connection.
         const ABORT = 1 << 1;
-        /// Whether the application waits for room, because a write found none.
+        /// Whether the application waits for room to write, because a write found no room.
         const WANTS_ROOM = 1 << 2;
-        /// Whether the peer's FIN has arrived in order, but the application has not been told yet.
+        /// Whether the peer's FIN has arrived in order, but the application does not know yet.
         const HALF_CLOSE = 1 << 3;
         /// Whether an ACK is pending.
         const ACK_PENDING = 1 << 4;
@@ -106,12 +106,12 @@ bitflags! {
         /// Whether the next segment with new data carries CWR, because the congestion window was
         /// reduced.
         const SEND_CWR = 1 << 10;
-        /// Whether `cwr_high` is valid, so that ECE has no effect until an ACK exceeds that number.
+        /// Whether `cwr_high` is valid, so that ECE has no effect until an ACK exceeds `cwr_high`.
         const IN_CWR = 1 << 11;
         /// Whether the path has reordered segments (RFC 8985, section 6.2).
         const REORDERING = 1 << 12;
-        /// Whether the path MTU keeps segments smaller than both ends accept, so that a larger one
-        /// may be probed.
+        /// Whether the path MTU keeps segments smaller than both ends accept, so that larger
+        /// segments may be probed.
         const REDUCED_MTU = 1 << 13;
         /// Whether new segments are paced, because the congestion window has opened suddenly.
         const SPREAD_BURST = 1 << 14;
@@ -139,11 +139,11 @@ enum DeadlineKind {
     Pacing,
     /// Probe of a peer's window that is zero or too small (RFC 9293, section 3.8.6.1).
     ZeroWindow,
-    /// Nothing is in flight: a keep-alive, the idle timeout, or a new attempt of an application
-    /// that waits for room.
+    /// An event while nothing is in flight: a keep-alive, the idle timeout, or another call of an
+    /// application that waits for room.
     Idle,
-    /// Like `Idle`, after the first keep-alive was due. `backoff` counts keep-alive intervals, and
-    /// `retries` counts keep-alives that the peer has not answered.
+    /// Like `Idle`, but after the first keep-alive interval. `backoff` counts keep-alive intervals,
+    /// and `retries` counts keep-alives that the peer has not answered.
     KeepAlive,
     /// End of the wait for the peer's FIN.
     FinWait,
@@ -154,14 +154,16 @@ enum DeadlineKind {
 /// Number of recoveries after which a widened reordering window is reset (RFC 8985, section 6.2:
 /// `RACK.reo_wnd_persist`).
 const PERSIST: u8 = 15;
-/// Maximum size of the reordering window, in quarters of the minimum RTT.
+/// Maximum size of the reordering window, in quarters of the minimum RTT. The window is stored in
+/// four bits.
 const MAX_QUARTERS: u8 = 15;
 
-/// The reordering window: by how much a segment may be late before it counts as lost (RFC 8985,
-/// section 6.2, step 4).
+/// The reordering window: the time by which a segment may be late before it counts as lost (RFC
+/// 8985, section 6.2, step 4).
 ///
-/// The low four bits are the window in quarters of the minimum RTT, 1 to 15 (`RACK.reo_wnd_mult`).
-/// The high four bits count down the recoveries until the window is reset to one quarter.
+/// The low four bits are the size of the window, 1 to 15 quarters of the minimum RTT
+/// (`RACK.reo_wnd_mult`). The high four bits count down the recoveries until the window is reset to
+/// one quarter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ReorderingWindow(u8);
 
@@ -214,7 +216,7 @@ const MAX_ECHO_MS: u32 = 600_000;
 
 /// Granularity of pacing in microseconds: one timer tick.
 const PACING_TICK: u32 = 1_000;
-/// Maximum time in microseconds by which one segment delays the next, however low the rate.
+/// Maximum time in microseconds by which one segment delays the next, even at the lowest rate.
 const MAX_PACING_DEBT: u32 = 1_000_000;
 
 /// Transmission control block: see [the module](self). Fields are named as in RFC 9293, section
@@ -240,16 +242,16 @@ pub(crate) struct Tcb {
     /// What happens at `deadline`.
     deadline_kind: DeadlineKind,
     reo_wnd: ReorderingWindow,
-    /// Largest `mss` that both ends accept.
+    /// Largest value of `mss` that both ends accept.
     mss_max: u16,
-    /// Smallest `mss` known to be too large for the path; 0 if unknown.
+    /// Smallest value of `mss` that is known to be too large for the path, or 0 if none is known.
     mss_too_big: u16,
     /// Earliest time of a probe for a larger path MTU, in seconds.
     raise_at: u16,
-    /// Time of the last challenge ACK, in ticks of 32 ms; wraps after 35 minutes.
+    /// Time of the last challenge ACK, in ticks of 32 ms. The clock wraps around after 35 minutes.
     challenged_at: u16,
     snd_una: Seq,
-    /// Next sequence number of new data; retransmissions do not change it.
+    /// Next sequence number of new data. Retransmissions do not change this number.
     snd_nxt: Seq,
     /// The peer's window, in bytes from `snd_una`.
     snd_wnd: u32,
@@ -280,7 +282,8 @@ pub(crate) struct Tcb {
     ts_recent: u32,
     /// Offset of our timestamps from the clock's milliseconds.
     ts_offset: u32,
-    /// SND.NXT at the last reduction for ECE; until an ACK exceeds this number, ECE has no effect.
+    /// SND.NXT at the last window reduction because of ECE. Until an ACK exceeds this number, ECE
+    /// has no effect.
     cwr_high: Seq,
     /// Earliest time at which the pacing rate allows more data, in microseconds.
     paced_until: u32,
@@ -299,8 +302,8 @@ impl Tcb {
         self.stream.end() + u32::from(self.flags.intersects(Flags::CLOSE))
     }
 
-    /// The retransmission timeout in milliseconds. `min_rto_ms` is its minimum before it is
-    /// doubled.
+    /// The retransmission timeout in milliseconds. `min_rto_ms` is the minimum before the backoff
+    /// doubles the timeout.
     #[inline(always)]
     fn rto(&self, min_rto_ms: u32) -> u32 {
         let after_loss = self.flags.intersects(Flags::SYN_ACK_RETRANSMITTED);
@@ -309,8 +312,8 @@ impl Tcb {
 
     /// Sets the deadline to `after` milliseconds from now.
     ///
-    /// Postponing the deadline costs no timer operation, because the entry in the timer wheel
-    /// expires early and is then reinserted.
+    /// Postponing the deadline costs no timer operation. The entry in the timer wheel expires
+    /// early, and is then reinserted.
     #[inline(always)]
     fn arm(&mut self, kind: DeadlineKind, after: u32, now: Moment) {
         self.deadline_kind = kind;
@@ -348,7 +351,7 @@ impl Tcb {
         self.max_snd_wnd = self.max_snd_wnd.max(field);
     }
 
-    /// Timestamps for a segment sent now, if both sides send them.
+    /// Timestamps for a segment that is sent now, if both sides use timestamps.
     #[inline(always)]
     fn timestamps(&self, now: Moment) -> Option<Timestamps> {
         self.negotiated.timestamps().then(|| Timestamps {
@@ -363,7 +366,8 @@ impl Tcb {
         now.millis.wrapping_add(self.ts_offset)
     }
 
-    /// Control bits that every segment carries: ACK, and ECE if it is due (RFC 3168, section 6.1).
+    /// Control bits that every segment carries: ACK, and ECE while a CE mark must be echoed (RFC
+    /// 3168, section 6.1).
     #[inline(always)]
     fn control(&self) -> Control {
         if self.flags.intersects(Flags::SEND_ECE) {
@@ -383,9 +387,11 @@ impl Tcb {
         rtt
     }
 
-    /// Returns the kind of the next deadline for data in flight, and its delay in milliseconds. If
-    /// the flight `is_in_order`, the deadline is for a tail loss probe, otherwise for a
-    /// retransmission.
+    /// Returns the kind of the next deadline for data in flight, and its delay in milliseconds.
+    ///
+    /// A tail loss probe requires SACK, an RTT sample, no backoff, and a flight that `is_in_order`.
+    /// Otherwise the deadline is for a retransmission. During zero-window probing, it is for the
+    /// next window probe.
     #[inline(always)]
     fn timeout(&self, is_in_order: bool, min_rto_ms: u32) -> (DeadlineKind, u32) {
         let rto = self.rto(min_rto_ms);
@@ -404,7 +410,7 @@ impl Tcb {
         (DeadlineKind::TailProbe, probe.min(rto))
     }
 
-    /// The event for the congestion control algorithm.
+    /// Returns the event that is passed to the congestion control algorithm.
     #[inline(always)]
     fn event(&self, in_flight: u32, rtt: u32, now: Moment) -> Event {
         Event {
@@ -487,7 +493,8 @@ impl Tcb {
     /// Measures the round trip with a timestamp echo. Returns microseconds, or 0 if the echo yields
     /// no sample.
     ///
-    /// One result is up to a millisecond too long; the minimum of several results is nearly exact.
+    /// A single result is up to a millisecond too long, but the minimum of several results is
+    /// nearly exact.
     #[inline]
     fn measure_echo(&mut self, echo: u32, now: Moment) -> u32 {
         let millis = self.ts_clock(now).wrapping_sub(echo);
@@ -517,7 +524,7 @@ impl Tcb {
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
     }
 
-    /// Whole milliseconds until the pacing budget is positive again; `None` if the budget is
+    /// Whole milliseconds until the pacing budget is positive again, or `None` if the budget is
     /// positive now.
     #[cold]
     fn pacing_delay(&self, now: Moment) -> Option<u32> {
@@ -549,9 +556,9 @@ pub(crate) struct Plan {
     pub(crate) ecn: Ecn,
     /// Remaining part of the stream entry, from the segment's first byte.
     pub(crate) slice: Slice,
-    /// Length of the data in bytes; 0 for a FIN without data.
+    /// Length of the data in bytes, or 0 for a FIN without data.
     pub(crate) len: u32,
-    /// Number of the prepared segment with this data, if there is one.
+    /// Index of the prepared segment with this data, if there is one.
     pub(crate) prepared: Option<u32>,
     /// Whether this is a run of more than one segment.
     pub(crate) is_run: bool,
@@ -565,7 +572,7 @@ impl Plan {
         (self.header.seq, self.header.seq + self.len + fin)
     }
 
-    /// A segment without data.
+    /// Creates a plan for a segment without data.
     #[inline(always)]
     fn of_control(kind: SegmentKind, header: Header) -> Self {
         Self {
@@ -587,12 +594,12 @@ struct StreamSegment {
     /// Number of bytes up to the next segment boundary of the class, or up to the end of the stream
     /// entry.
     len: u32,
-    /// Number of the prepared segment with this data, if there is one.
+    /// Index of the prepared segment with this data, if there is one.
     prepared: Option<u32>,
 }
 
 impl StreamSegment {
-    /// The segment at `seq`; `None` at the end of the stream.
+    /// Returns the segment at `seq`, or `None` at the end of the stream.
     #[inline(always)]
     fn at(tcb: &Tcb, seq: Seq, lists: &Lists) -> Option<Self> {
         let slice = tcb.stream.locate(seq, lists)?;
@@ -616,8 +623,8 @@ impl StreamSegment {
         Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
     }
 
-    /// Length in bytes of the run of segments that begins here, at most `usable` and at most
-    /// `max_len`, the limit of one packet.
+    /// Length in bytes of the run of segments that begins with this segment. The length is at most
+    /// `usable`, and at most `max_len`, the limit of one packet.
     ///
     /// Returns 0 if the run would consist of only one segment, or would not match the prepared
     /// segments.

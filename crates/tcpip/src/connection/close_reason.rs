@@ -3,8 +3,8 @@
 /// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Both sides have closed, and the peer has acknowledged all data; or the stack was [shut
-    /// down](crate::Stack::shut_down) after the peer had acknowledged all data.
+    /// Both sides have closed, and the peer has acknowledged all data. Alternatively, the stack was
+    /// [shut down](crate::Stack::shut_down) after the peer had acknowledged all data.
     Finished,
     /// The peer has reset the connection.
     Reset,

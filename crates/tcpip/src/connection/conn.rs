@@ -55,7 +55,7 @@ struct Settings {
     idle_ms: u32,
     /// The user timeout; `u32::MAX` disables it.
     user_timeout_ms: u32,
-    /// Maximum interval between zero-window probes, short enough that several fit into the user
+    /// Maximum interval between zero-window probes, chosen so that several probes fit into the user
     /// timeout.
     max_probe_interval_ms: u32,
     /// Idle time until the first action: a keep-alive, or closing of our side.
@@ -74,14 +74,15 @@ pub(crate) struct Context<C> {
     /// Lists of the stream entries that do not fit into the TCBs.
     pub(crate) lists: Lists,
     pub(crate) buffers: LendingPool<Buffer>,
-    /// Size of each receive buffer in bytes, which a connection without a buffer advertises as its
-    /// window.
+    /// Size of each receive buffer in bytes. A connection without a buffer advertises this size as
+    /// its window.
     buffer_len: usize,
     recoveries: Recoveries<C>,
-    /// Shift by which our windows are scaled, for connections that scale them (RFC 7323, section
+    /// Shift by which connections scale our windows if they use window scaling (RFC 7323, section
     /// 2.3).
     window_scale: u8,
-    /// Range of duplicate bytes in the current segment, which its ACK reports (DSACK, RFC 2883).
+    /// Range of duplicate bytes in the current segment. The ACK of that segment reports this range
+    /// (DSACK, RFC 2883).
     pub(crate) dsack: Option<Block>,
     /// Class of prepared segments that the current connection no longer uses, because its segment
     /// size has changed.
@@ -89,7 +90,7 @@ pub(crate) struct Context<C> {
 }
 
 impl Tcb {
-    /// Shift by which our windows are scaled; 0 if they are not scaled.
+    /// Shift by which our windows are scaled, or 0 if they are not scaled.
     #[inline(always)]
     fn own_scale<C>(&self, cx: &Context<C>) -> u32 {
         if self.negotiated.scaled() {
@@ -199,7 +200,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Whether no data in flight is known to be lost or out of order.
+    /// Returns true if there is no sign of loss or reordering, and no tail loss probe or MTU probe
+    /// is outstanding.
     #[inline(always)]
     fn is_in_order(&self) -> bool {
         self.recovery().is_none_or(Recovery::is_in_order)
@@ -219,9 +221,9 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.tcb.rto(self.cx.settings.min_rto_ms)
     }
 
-    /// The window to advertise now as the header's field (RFC 7323, section 2.3). The window is
-    /// rounded up, so its right edge may later move back by less than one unit of the scale
-    /// (section 2.4).
+    /// The window to advertise now, as the value of the header field (RFC 7323, section 2.3). The
+    /// window is rounded up, so its right edge may later move back by less than one unit of the
+    /// scale (section 2.4).
     #[inline(always)]
     fn window_field(&self) -> u16 {
         let window = self.tcb.window_to_advertise(self.cx);
@@ -262,7 +264,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         if len == segment.slice.len {
             header.control = header.control | Control::PSH;
         }
-        // A FIN that was sent with this segment is retransmitted with it.
+        // If the FIN was already sent, it is retransmitted with the last segment of data.
         if seq + len == tcb.stream.end() && tcb.snd_nxt == tcb.stream.end() + 1 {
             header.control = header.control | Control::FIN;
         }

@@ -11,7 +11,7 @@ use crate::stream::Source;
 use crate::wire::{Block, Control, Segment};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes a segment that has passed the checks, but not its data and FIN.
+    /// Processes a segment that has passed the checks, except for its data and FIN.
     ///
     /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn` is
     /// called only if both sides use ECN.
@@ -48,8 +48,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             return;
         }
         self.cx.counters.echoed += 1;
-        // The congestion window is reduced once per window of data, and not if a loss has already
-        // reduced it.
+        // The congestion window is reduced once per window of data. ECE does not reduce it again if
+        // a loss has already done so.
         let (condition, ..) = self.recovery().map_or_else(Default::default, |recovery| {
             recovery.summary(self.congestion)
         });
@@ -139,13 +139,13 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Processes an answer to a zero-window probe; `is_open` tells whether the peer's window is now
+    /// Processes an answer to a zero-window probe. `is_open` tells whether the peer's window is now
     /// open.
     #[cold]
     fn end_probing(mut self, is_open: bool, now: Moment) {
         let tcb = &mut *self.tcb;
         if tcb.snd_una == tcb.limit() {
-            // The probes have sent all remaining data.
+            // The probes have delivered all remaining data.
             tcb.backoff = 0;
             tcb.arm(DeadlineKind::Idle, self.cx.settings.first_idle_ms, now);
         } else if is_open {
@@ -153,8 +153,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             match tcb.flight() {
                 // All data within the old window has arrived.
                 0 => tcb.backoff = 0,
-                // If a whole segment fits, the byte of the probe is sent again together with the
-                // data after it.
+                // If a whole segment fits, the probe's byte is sent again together with the data
+                // after it.
                 1 if tcb.recovery == NONE => {
                     let next = StreamSegment::at(tcb, tcb.snd_una, &self.cx.lists);
                     if next.is_none_or(|segment| tcb.fits_window(&segment)) {
@@ -178,8 +178,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Whether the peer's window would allow the segment at SND.UNA if nothing were in flight; see
-    /// [`bytes_to_send`](Self::bytes_to_send).
+    /// Whether the peer's window would allow the segment at SND.UNA if nothing were in flight. The
+    /// rule is that of [`bytes_to_send`](Self::bytes_to_send).
     fn fits_window(&self, segment: &StreamSegment) -> bool {
         segment.len <= self.snd_wnd || !self.flags.intersects(Flags::LARGE_WINDOW)
     }

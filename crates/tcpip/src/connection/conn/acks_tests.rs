@@ -6,9 +6,9 @@ use super::*;
 
 #[test]
 fn the_minimum_of_several_echoes_is_about_the_round_trip() {
-    // With millisecond clocks alone, the result would be 50 or 51 ms. Such an error is not
-    // negligible against the delay that HyStart++ looks for (RFC 9406, section 4.3). The
-    // microsecond clock wraps during this test.
+    // With millisecond clocks alone, the result would be 50 or 51 ms. An error of a millisecond is
+    // not negligible against the delay that HyStart++ looks for (RFC 9406, section 4.3). The
+    // microsecond clock wraps around during this test.
     let start = Instant::ZERO + Duration::from_micros(u64::from(u32::MAX) - 2_000);
     let mut tcb = Tcb {
         ts_offset: u32::MAX - 5,

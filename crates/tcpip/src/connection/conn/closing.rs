@@ -51,8 +51,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Returns whether the application must now be told that the peer has closed, which happens
-    /// after it has received all data before the FIN.
+    /// Returns whether the application must now be told that the peer has closed. The application
+    /// must first receive all data before the FIN.
     pub(crate) fn takes_half_close(&mut self) -> bool {
         let flags = &mut self.tcb.flags;
         if !flags.intersects(Flags::HALF_CLOSE) || flags.intersects(Flags::WANTS_ROOM) {

@@ -46,8 +46,8 @@ impl Settings {
 impl<C> Context<C> {
     /// Size in bytes of the tables that [`new`](Self::new) reserves for `connections` connections.
     pub(crate) fn reserved_bytes(connections: u32) -> usize {
-        // Each connection can have a recovery, whose index (a `u32`) must fit on the list of free
-        // recoveries.
+        // Each connection can have a recovery. The list of free recoveries must have room for the
+        // recovery's index (a `u32`).
         let each = size_of::<Recovery<C>>() + size_of::<u32>();
         connections as usize * each + Peers::bytes(connections)
     }

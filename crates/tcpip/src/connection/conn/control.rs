@@ -78,15 +78,15 @@ impl<C: CongestionControl> Conn<'_, C> {
         (header, options)
     }
 
-    /// Whether the peer has not acknowledged all written data, or the application waits to write
-    /// more.
+    /// Returns true if some written data is not acknowledged yet, or if the application waits to
+    /// write more.
     fn is_incomplete(&self) -> bool {
         let tcb = &*self.tcb;
         tcb.snd_una.before(tcb.stream.end()) || tcb.flags.intersects(Flags::WANTS_ROOM)
     }
 
     /// Returns the last segment to send when the stack shuts down: a FIN if the peer has
-    /// acknowledged all data, otherwise a RST. `None` if the peer has acknowledged our FIN.
+    /// acknowledged all data, otherwise a RST. Returns `None` if the peer has acknowledged our FIN.
     pub(crate) fn closing_segment(&self) -> Option<ControlSegment> {
         let tcb = &*self.tcb;
         let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
@@ -119,7 +119,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Sequence number for a RST: the one after all data that the peer may have received, so that
+    /// Sequence number of a RST: the number after all data that the peer may have received, so that
     /// the RST is in order. The byte of a zero-window probe does not count, because the peer has
     /// most likely dropped it.
     fn reset_at(&self) -> Seq {

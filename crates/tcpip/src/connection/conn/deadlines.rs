@@ -9,15 +9,16 @@ use crate::outcome::Expiry;
 
 /// Initial delay in milliseconds until an application that waits for room is called again.
 ///
-/// The delay applies if no ACK in flight would trigger that call. Each later delay equals the time
-/// waited so far, up to a second, so that many waiting applications cost little.
+/// The delay applies if nothing is in flight, because otherwise the next ACK triggers the call.
+/// Each later delay equals the time waited so far, so that many waiting applications cost little.
 const ROOM_RETRY_MS: u32 = 20;
+/// Maximum delay in milliseconds until an application that waits for room is called again.
 const MAX_ROOM_RETRY_MS: u32 = 1_000;
 /// Maximum wait for room in milliseconds, because the microsecond clock that measures the wait
-/// wraps soon afterwards.
+/// wraps around soon afterwards.
 const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
 /// Maximum time in milliseconds for which a peer with a zero window may stay silent. The
-/// microsecond clock that measures this time wraps soon afterwards.
+/// microsecond clock that measures this time wraps around soon afterwards.
 const MAX_PERSIST_MS: u32 = 3_600_000;
 
 impl<C: CongestionControl> Conn<'_, C> {
@@ -98,8 +99,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Sets the deadline to the next zero-window probe.
     ///
     /// A probe that found no room in the TX ring is sent as soon as there is room. Such a probe
-    /// does not wait for the next interval: intervals grow only with probes that the peer did not
-    /// answer.
+    /// does not wait for the next interval, because intervals grow only after probes that the peer
+    /// did not answer.
     pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
         if !is_sent {
             self.tcb.flags |= Flags::PROBE_PENDING;
@@ -110,7 +111,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 
-    /// Time in milliseconds until the user timeout of a peer with a zero window.
+    /// Time in milliseconds until the user timeout ends a connection whose peer has a zero window.
     fn persist_time_left(&self, now: Moment) -> u32 {
         let user_timeout = self.cx.settings.user_timeout_ms;
         if user_timeout == u32::MAX {
@@ -120,7 +121,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         user_timeout.min(MAX_PERSIST_MS).saturating_sub(idle_for)
     }
 
-    /// Processes a deadline with nothing in flight.
+    /// Processes a deadline that expires while nothing is in flight.
     fn on_idle_deadline(&mut self, now: Moment) -> Expiry {
         let (first_idle, idle) = (self.cx.settings.first_idle_ms, self.cx.settings.idle_ms);
         if self.tcb.flags.intersects(Flags::WANTS_ROOM) {
@@ -150,8 +151,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::CloseIdle
     }
 
-    /// Sends a keep-alive (RFC 1122, section 4.2.3.6). Returns `None` if the idle timeout has
-    /// passed.
+    /// Returns a keep-alive to send (RFC 1122, section 4.2.3.6), or `None` if the idle timeout has
+    /// passed. If the peer has not answered the previous keep-alives, returns a reset.
     fn keep_alive(&mut self, now: Moment) -> Option<Expiry> {
         let settings = &self.cx.settings;
         let tcb = &mut *self.tcb;
@@ -172,8 +173,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Some(Expiry::KeepAlive)
     }
 
-    /// Sets a deadline to call an application that waits for room, if no ACK in flight would
-    /// trigger that call.
+    /// Sets a deadline to call an application that waits for room, if nothing is in flight.
+    /// Otherwise the next ACK triggers the call.
     pub(crate) fn wait_for_room(&mut self, now: Moment) {
         let waits = self.tcb.waits_for_room() && self.tcb.state != State::Closed;
         if waits && !self.tcb.probes_window() {

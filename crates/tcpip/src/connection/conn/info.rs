@@ -16,11 +16,11 @@ pub struct Info {
     pub state: State,
     /// Phase of loss recovery.
     pub condition: Condition,
-    /// Smoothed round-trip time; zero before the first sample.
+    /// Smoothed round-trip time, or zero before the first sample.
     pub srtt: Duration,
     /// Variation of the round-trip time.
     pub rttvar: Duration,
-    /// Minimum round-trip time; zero before the first sample.
+    /// Minimum round-trip time, or zero before the first sample.
     pub min_rtt: Duration,
     /// Number of timeouts since the peer last acknowledged new data.
     pub retries: u8,
@@ -28,11 +28,11 @@ pub struct Info {
     pub mss: u16,
     /// Congestion window, in bytes.
     pub cwnd: u32,
-    /// Slow-start threshold, in bytes; `u32::MAX` before the first loss.
+    /// Slow-start threshold in bytes, or `u32::MAX` before the first loss.
     pub ssthresh: u32,
     /// Number of bytes sent but not yet acknowledged cumulatively.
     pub unacked: u32,
-    /// Number of these unacknowledged bytes that were acknowledged selectively.
+    /// Number of bytes that were acknowledged selectively, but not yet cumulatively.
     pub sacked: u32,
     /// Number of unacknowledged bytes that count as lost and were not yet retransmitted.
     pub lost: u32,
@@ -44,7 +44,7 @@ pub struct Info {
     pub rcv_wnd: u32,
     /// Options that both sides agreed on in the handshake.
     pub negotiated: Negotiated,
-    /// Shift by which our windows are scaled (RFC 7323); zero if windows are not scaled.
+    /// Shift by which our windows are scaled (RFC 7323), or zero if they are not scaled.
     pub own_scale: u8,
     /// Whether the path has reordered segments.
     pub reordering: bool,

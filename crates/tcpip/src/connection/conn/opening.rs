@@ -21,7 +21,7 @@ use crate::wire::{Control, Segment, Seq, Timestamps};
 const REOPEN_DISTANCE: u32 = 1 << 17;
 
 impl<C: CongestionControl> Default for Record<C> {
-    /// A record that is not in use.
+    /// Creates a record that is not in use.
     fn default() -> Self {
         Self {
             tcb: Tcb::default(),
@@ -31,7 +31,8 @@ impl<C: CongestionControl> Default for Record<C> {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Starts this connection half open, so that it waits for the third segment of the handshake.
+    /// Starts this connection in the half-open state, in which it waits for the third segment of
+    /// the handshake.
     #[inline(always)]
     pub(crate) fn open(&mut self, tcb: Tcb, now: Moment) {
         *self.congestion = C::new(u32::from(tcb.mss));
@@ -42,7 +43,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Default for Tcb {
-    /// A TCB that is not in use.
+    /// Creates a TCB that is not in use.
     fn default() -> Self {
         Self {
             path: Path {
@@ -95,7 +96,7 @@ impl Default for Tcb {
 }
 
 impl Tcb {
-    /// Sum of the addresses, ports and protocol, with which every TCP checksum starts.
+    /// Folded sum of the addresses, ports and protocol, with which every TCP checksum starts.
     fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
         Sum::ZERO
             .add(path.addresses.sum())
@@ -146,7 +147,8 @@ impl Tcb {
         now: Moment,
     ) -> Self {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
-        // The round trip of the SYN-ACK is measured, unless the connection starts from a cookie.
+        // The round trip of the SYN-ACK is measured. This is impossible if the connection starts
+        // from a cookie, because the send time of the SYN-ACK is not known.
         let (irs, flags) = if segment.control.has(Control::SYN) {
             (segment.seq, Flags::TIMING)
         } else {

@@ -1,4 +1,4 @@
-//! Receive buffers, for data that is not consumed yet or has arrived out of order.
+//! Receive buffers for data that is not consumed yet, or that has arrived out of order.
 //!
 //! Most connections never need a buffer, because a request arrives in one segment and is consumed
 //! directly from the received frame. The other connections borrow a buffer from a bounded pool
@@ -20,11 +20,12 @@ pub const MAX_RANGES: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
-    /// Bytes in order and not consumed: `bytes[..ready]`.
+    /// Number of bytes that are in order and not consumed. These are the bytes `bytes[..ready]`.
     ready: usize,
-    /// Ranges received beyond a gap: ascending, disjoint, not adjacent.
+    /// Ranges of `bytes` that were received after a gap. They are ascending, disjoint and not
+    /// adjacent.
     ranges: ArrayVec<(usize, usize), MAX_RANGES>,
-    /// Value of `changes` when each range last changed.
+    /// For each range, the value of `changes` when that range last changed.
     changed: ArrayVec<u32, MAX_RANGES>,
     changes: u32,
     /// Offset of the peer's FIN in the buffer, if it has arrived.
@@ -55,11 +56,11 @@ impl Buffer {
         self.bytes.len() - self.ready
     }
 
-    /// Stores `data`, which begins `ahead` bytes after the bytes in order, and cuts it off at the
-    /// buffer's end.
+    /// Stores `data`, which begins `ahead` bytes after the bytes in order. The part that does not
+    /// fit into the buffer is dropped.
     ///
-    /// Returns how many more bytes are now in order; `None` if nothing was stored because there are
-    /// too many gaps.
+    /// Returns how many more bytes are now in order. Returns `None` if nothing was stored because
+    /// there are too many gaps.
     fn insert(&mut self, ahead: usize, data: &[u8]) -> Option<usize> {
         let start = self.ready.saturating_add(ahead).min(self.bytes.len());
         let len = data.len().min(self.bytes.len() - start);
@@ -111,8 +112,8 @@ impl Buffer {
         self.ranges.iter().any(covers)
     }
 
-    /// Records the peer's FIN, `ahead` bytes after the bytes in order. A FIN that contradicts
-    /// received data or an earlier FIN is ignored.
+    /// Records the peer's FIN, which is `ahead` bytes after the bytes in order. A FIN that
+    /// contradicts received data or an earlier FIN is ignored.
     fn set_fin(&mut self, ahead: usize) {
         let at = self.ready + ahead;
         let last = self.ranges.last().map_or(self.ready, |range| range.1);
@@ -121,7 +122,7 @@ impl Buffer {
         }
     }
 
-    /// Removes the FIN if everything before it has arrived, and returns whether it did.
+    /// Removes the FIN if everything before it has arrived. Returns whether the FIN was removed.
     fn take_fin(&mut self) -> bool {
         let due = self.fin == Some(self.ready);
         if due {
@@ -164,7 +165,7 @@ impl Lendable for Buffer {
 
 #[cfg(test)]
 impl LendingPool<Buffer> {
-    /// Memory that the buffers own, in bytes.
+    /// Size in bytes of the memory that the buffers own.
     pub(crate) fn memory(&self) -> usize {
         self.all().iter().map(|buffer| buffer.bytes.len()).sum()
     }

@@ -4,8 +4,8 @@
 //! [`Recovery`] is taken from the pool at the first sign of disorder, and released when everything
 //! is in order again.
 //!
-//! - If the peer uses SACK, RACK detects losses; otherwise duplicate ACKs reveal them (RFC 5681,
-//!   RFC 6582). The retransmission timeout covers all other losses.
+//! - If the peer uses SACK, RACK detects losses (RFC 8985). Otherwise duplicate ACKs reveal losses
+//!   (RFC 5681, RFC 6582). The retransmission timeout covers all other losses.
 //! - Proportional rate reduction decides how much may be sent during fast recovery (RFC 6937).
 //! - Spurious retransmissions are undone (RFC 3522, RFC 5682, RFC 3708).
 
@@ -29,16 +29,16 @@ use crate::wire::{Block, Seq};
 
 /// Capacities of the three sizes of scoreboards, in ranges.
 ///
-/// SACK blocks that do not fit are ignored: the peer repeats them, or the data is retransmitted.
-/// The largest size is needed when a queue overflows in slow start, and drops every second segment
+/// SACK blocks that do not fit are ignored. The peer repeats them, or the data is retransmitted.
+/// The largest size is needed when a queue overflows in slow start and drops every second segment
 /// of a window.
 const SIZES: [usize; 3] = [16, 128, 8_192];
-/// Maximum number of ranges of a scoreboard that are reserved for losses, so that SACK blocks
-/// cannot use them. Below this limit, a quarter of the capacity is reserved.
+/// Maximum number of ranges in a scoreboard that SACK blocks cannot use, because they are reserved
+/// for losses. The reserve is a quarter of the capacity, up to this limit.
 const MAX_RESERVE: usize = 32;
 
-/// Number of partial ACKs in one recovery after which further ones no longer restart the
-/// retransmission timer.
+/// Number of partial ACKs in one recovery that may restart the retransmission timer. If there are
+/// more gaps, a timeout repairs them faster.
 const MAX_PARTIAL_ACKS: u32 = 100;
 
 /// State of a range of sequence numbers.
@@ -72,8 +72,8 @@ impl Range {
     }
 }
 
-/// Consecutive sequence numbers with the same mark. `None` means that their first transmission is
-/// in flight.
+/// Consecutive sequence numbers with the same mark. The mark `None` means that their first
+/// transmission is in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Piece {
     start: Seq,
@@ -91,7 +91,7 @@ impl Piece {
 /// within half of the sequence space.
 #[derive(Clone, Debug)]
 struct Scoreboard {
-    /// The ranges in order. A ring suits them because most changes happen near its ends:
+    /// The ranges in order. They are stored in a ring because most changes happen near its ends:
     /// acknowledgement and retransmission at the front, SACK blocks at the back. The ring never
     /// grows.
     ranges: VecDeque<Range>,
@@ -106,7 +106,7 @@ struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// An empty scoreboard with a fixed capacity of `limit` ranges.
+    /// Creates an empty scoreboard with a fixed capacity of `limit` ranges.
     fn new(limit: usize) -> Self {
         Self::numbered(limit, 0)
     }
@@ -168,18 +168,18 @@ impl Scoreboard {
         self.lost
     }
 
-    /// Number of ranges up to which SACK blocks are accepted.
+    /// Number of ranges up to which this scoreboard accepts SACK blocks.
     fn open(&self) -> usize {
         self.limit - (self.limit / 4).min(MAX_RESERVE)
     }
 
-    /// The piece that begins at `start`, unless the range is empty.
+    /// The piece of `start..end` that begins at `start`, or `None` if `start..end` is empty.
     fn first_piece(&self, start: Seq, end: Seq) -> Option<Piece> {
         self.pieces(start, end).next()
     }
 
-    /// Whether the capacity might not suffice for an ACK with `blocks` SACK blocks. Each block may
-    /// divide a range, each gap may count as lost, and RACK may divide one range.
+    /// Returns true if the capacity may be too small for an ACK with `blocks` SACK blocks. Each
+    /// block may divide a range, each gap may count as lost, and RACK may divide one range.
     fn is_short_of_space(&self, blocks: usize) -> bool {
         2 * (self.ranges.len() + 2 * blocks + 1) > self.open()
     }
@@ -248,7 +248,7 @@ struct Losses {
     lost: u32,
     /// Whether some of these bytes were retransmissions.
     lost_retransmission: bool,
-    /// Time in microseconds until the next check; `None` if nothing is late.
+    /// Time in microseconds until the next check, or `None` if nothing is late.
     recheck_in: Option<u32>,
 }
 
@@ -257,14 +257,15 @@ struct Losses {
 struct Rack {
     /// Sequence number before which all first transmissions were overtaken by a delivered segment.
     overtaken: Seq,
-    /// End of the data with the highest sequence number whose first transmission was delivered.
+    /// End of the data with the highest sequence numbers whose first transmission was delivered.
     fack: Seq,
     /// Send time and end of the latest retransmission that was delivered.
     latest_retransmit: Option<(u32, Seq)>,
     /// Value of `overtaken` at the last check for losses.
     checked: Seq,
-    /// Fence, send time and end of the earliest retransmission in flight, which may have been
-    /// delivered since.
+    /// Lowest fence of the retransmissions in flight, and send time and end of the earliest one.
+    /// The values may be outdated, because a retransmission may have been delivered since the last
+    /// check.
     earliest_retransmit: Option<(Seq, u32, Seq)>,
     /// Whether any range is marked as late.
     late: bool,
@@ -282,8 +283,8 @@ impl Rack {
         }
     }
 
-    /// Forgets the latest delivered retransmission, before the clock of its send time wraps. Must
-    /// not be called while a retransmission is in flight.
+    /// Forgets the latest delivered retransmission, because the clock that measured its send time
+    /// wraps around. Must not be called while a retransmission is in flight.
     fn forget_retransmit(&mut self) {
         self.latest_retransmit = None;
     }
@@ -309,7 +310,7 @@ struct Flight {
     all_sent: bool,
     /// Whether the peer uses SACK.
     sack: bool,
-    /// Minimum RTT in microseconds; 0 before the first sample.
+    /// Minimum RTT in microseconds, or 0 before the first sample.
     min_rtt: u32,
     /// How long an overtaken segment is still presumed to be in flight, in microseconds.
     reordering_window: u32,
@@ -322,8 +323,8 @@ struct Flight {
 }
 
 impl Flight {
-    /// Bytes that were sent and are not acknowledged, including lost bytes. A FIN counts as one
-    /// byte.
+    /// Number of bytes that were sent and are not acknowledged, including lost bytes. A FIN counts
+    /// as one byte.
     fn len(&self) -> u32 {
         self.nxt.since(self.una)
     }
@@ -384,7 +385,8 @@ impl Prr {
                 .unwrap_or(u32::MAX)
                 .saturating_sub(self.sent)
         } else {
-            // No more than `target` bytes are in flight: slow start back to the target.
+            // At most `target` bytes are in flight, so the data in flight grows back to the target
+            // as in slow start.
             let behind = self.delivered.saturating_sub(self.sent);
             let grown = behind.max(delivered) + if progress { mss } else { 0 };
             grown.min(target - pipe)
@@ -514,8 +516,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Number of bytes of the `flight` that have left the network: SACKed, lost, or counted by
-    /// duplicate ACKs.
+    /// Number of bytes of `flight` that have left the network: bytes that are SACKed, lost, or
+    /// counted by duplicate ACKs.
     fn left_network(&self, flight: u32, mss: u16) -> u32 {
         let duplicates = self.dup_acks.saturating_mul(mss.into());
         let counted = self.board.sacked() + self.board.lost();
@@ -544,7 +546,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Whether retransmissions are sent before new data.
+    /// Whether retransmissions are sent before new data. In the second step of F-RTO, new data is
+    /// sent first.
     fn lost_goes_first(&self) -> bool {
         self.board.lost() > 0 && self.frto != Frto::Second
     }
@@ -574,8 +577,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Number of bytes of the DSACK whose duplicate was our retransmission, not a packet that the
-    /// network duplicated.
+    /// Number of bytes of the DSACK that are duplicates because we retransmitted them, not because
+    /// the network duplicated a packet.
     fn spurious_bytes(&self, delivery: &Delivery) -> u32 {
         match delivery.dsack {
             Some((start, end))
@@ -602,7 +605,8 @@ impl<C: CongestionControl> Recovery<C> {
         (condition, window, self.board.sacked(), self.board.lost())
     }
 
-    /// Whether nothing is lost or out of order, although the last reduction may still be undone.
+    /// Returns true if there is no sign of loss or reordering, and no tail loss probe or MTU probe
+    /// is outstanding. The last window reduction may still be undone.
     pub(crate) fn is_in_order(&self) -> bool {
         self.phase == Phase::Disorder
             && self.dup_acks == 0
@@ -615,7 +619,7 @@ impl<C: CongestionControl> Recovery<C> {
 /// The pool of recoveries, at most one for each connection.
 #[derive(Debug)]
 pub(crate) struct Recoveries<C> {
-    /// All recoveries that were ever used. The capacity is reserved at the start; each recovery
+    /// All recoveries that were ever used. The capacity is reserved at the start. Each recovery
     /// allocates a scoreboard on first use, and keeps it.
     list: Vec<Recovery<C>>,
     free: Vec<u32>,

@@ -1,9 +1,9 @@
 //! Arrival of a segment (RFC 9293, section 3.10.7).
 //!
 //! Most segments are the expected ones: in order, without SYN, FIN or RST, and with an ACK of data
-//! that we have sent. For these the checks of section 3.10.7.4 reduce to the few comparisons of
-//! [`Conn::expects`]. All other segments go through [`Conn::check`], which performs all checks of
-//! the RFC, in the RFC's order.
+//! that we have sent. For expected segments, the checks of section 3.10.7.4 reduce to the few
+//! comparisons of [`Conn::expects`]. All other segments go through [`Conn::check`], which performs
+//! all checks of the RFC, in the RFC's order.
 
 use arrayvec::ArrayVec;
 
@@ -25,7 +25,8 @@ const CHALLENGE_TICKS: u16 = 17;
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Reads the options of a segment, if they are not just timestamps in their usual place.
+    /// Reads all options of a segment. The fast path reads timestamps in their usual place without
+    /// this function.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_options(&self, header: &[u8]) -> (Option<Timestamps>, Sacked) {
@@ -38,7 +39,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         (options.timestamps, sack)
     }
 
-    /// Whether a segment is an expected one, which passes all checks of [`check`](Self::check).
+    /// Returns true if a segment is an expected one. Such a segment passes all checks of
+    /// [`check`](Self::check).
     #[inline(always)]
     pub(crate) fn expects(&self, segment: Segment) -> bool {
         let tcb = &*self.tcb;
@@ -165,7 +167,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.arm(DeadlineKind::Idle, self.cx.settings.first_idle_ms, now);
     }
 
-    /// Drops an unacceptable segment, and answers with an ACK where one is needed.
+    /// Drops an unacceptable segment, and answers with an ACK if one is needed.
     fn refuse(&mut self, segment: Segment, now: Moment) -> Verdict {
         self.cx.counters.out_of_window += 1;
         if segment.control.has(Control::RST) {
@@ -177,8 +179,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             let time_wait = self.cx.settings.time_wait_ms;
             self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
         }
-        // Answers to segments without data are limited, so that two ends that disagree do not
-        // answer each other forever. A sender of data needs every answer.
+        // The rate of answers to segments without data is limited. Otherwise two ends that disagree
+        // would answer each other forever. A sender of data needs every answer.
         if segment.len == 0 && !segment.control.has(Control::FIN) && !self.may_challenge(now) {
             return Verdict::Drop;
         }
@@ -198,8 +200,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Such an ACK is in order and acknowledges nothing new, so both ends agree, and an answer to
     /// every reordered ACK would only add traffic.
     ///
-    /// The overtaken ACK is still dropped: SACK blocks from before a wrap of the sequence numbers
-    /// would look valid.
+    /// The overtaken ACK is still dropped, because SACK blocks from before a wrap of the sequence
+    /// numbers would look valid.
     fn refuse_untimely(&mut self, segment: Segment, now: Moment) -> Verdict {
         if segment.timestamps.is_none() {
             self.cx.counters.no_timestamps += 1;
@@ -256,8 +258,9 @@ fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
 /// Whether a SYN in TIME-WAIT opens a new connection (RFC 9293, section 3.6.1, MAY-2; RFC
 /// 6191, section 2).
 ///
-/// If both connections use timestamps, the SYN's timestamp decides, otherwise its sequence number.
-/// If only the new connection uses timestamps, the SYN is new.
+/// If both connections use timestamps, the SYN's timestamp decides. If only the new connection uses
+/// timestamps, the SYN is new. If the new connection does not use timestamps, the SYN's sequence
+/// number decides.
 fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
     let by_number = !segment.seq.before(tcb.rcv_nxt);
     match segment.timestamps {
@@ -301,8 +304,8 @@ fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
 }
 
 impl Tcb {
-    /// Whether an ACK below SND.UNA is merely old: at most the peer's largest window below it (RFC
-    /// 5961, section 5.2).
+    /// Whether an ACK below SND.UNA is merely old: the distance to SND.UNA is at most the peer's
+    /// largest window (RFC 5961, section 5.2).
     fn is_old_ack(&self, ack: Seq) -> bool {
         self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
     }

@@ -25,10 +25,11 @@ use crate::pools::Owner;
 use crate::stream::{Slice, Source};
 use crate::wire::{Block, Control, HEADER_LEN, Header, Segment, Seq, Timestamps, Written};
 
-/// Our initial sequence number, chosen so that numbers wrap within the third segment of 1,000
-/// bytes.
+/// Our initial sequence number, chosen so that the numbers wrap around within the third segment of
+/// 1,000 bytes.
 const ISS: Seq = Seq(u32::MAX - 2_500);
-/// The peer's initial sequence number, chosen so that numbers wrap in its first bytes.
+/// The peer's initial sequence number, chosen so that the numbers wrap around within the first
+/// bytes.
 const IRS: Seq = Seq(u32::MAX - 2);
 /// Default round-trip time of the handshake, in milliseconds.
 pub(super) const RTT_MS: u64 = 100;
@@ -74,7 +75,7 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// An offer without options.
+    /// Parameters without any TCP options.
     pub(super) fn plain() -> Self {
         Self {
             negotiated: Negotiated::default(),
@@ -82,7 +83,7 @@ impl Offer {
         }
     }
 
-    /// An offer with timestamps only.
+    /// Parameters with timestamps as the only option.
     pub(super) fn stamped() -> Self {
         Self {
             negotiated: Negotiated::new(false, true, None, false),
@@ -90,7 +91,7 @@ impl Offer {
         }
     }
 
-    /// An offer with SACK and ECN.
+    /// Parameters with SACK and ECN.
     pub(super) fn marked() -> Self {
         Self {
             negotiated: Negotiated::new(true, false, None, true),
@@ -119,7 +120,8 @@ pub(super) struct Bench {
     pub(super) window: u16,
     /// Timestamps of the peer's next segments.
     pub(super) stamps: Option<Timestamps>,
-    /// Maximum size of a super-segment that the port takes, in bytes; 0 if it takes none.
+    /// Maximum size in bytes of a super-segment that the port accepts, or 0 if the port accepts
+    /// none.
     pub(super) segmentation: usize,
     /// Whether the application leaves arriving data unread.
     pub(super) leaves: bool,
@@ -220,12 +222,12 @@ impl Bench {
         (self.tcb().deadline_kind, left)
     }
 
-    /// The application writes a content of `len` bytes.
+    /// The application writes a whole content item of `len` bytes.
     pub(super) fn write(&mut self, len: u32) {
         self.write_slice(0..len, len);
     }
 
-    /// The application writes a slice of a content of `len` bytes.
+    /// The application writes the slice `range` of a content item of `len` bytes.
     pub(super) fn write_slice(&mut self, range: Range<u32>, len: u32) {
         let source = Source::content(0, range.end < len);
         let bytes = range.end - range.start;
@@ -237,7 +239,7 @@ impl Bench {
         });
     }
 
-    /// The application writes `len` bytes outside any content.
+    /// The application writes `len` bytes that belong to no content item.
     pub(super) fn write_bytes(&mut self, len: u32) {
         self.push(Slice {
             source: Source::write_buffer(0),
@@ -253,12 +255,13 @@ impl Bench {
         pushed.expect("the stream has room");
     }
 
-    /// The application closes.
+    /// The application closes its side.
     pub(super) fn close(&mut self) {
         self.record.tcb.flags |= Flags::CLOSE;
     }
 
-    /// Returns a segment from the peer, with relative sequence numbers.
+    /// Returns a segment from the peer. The arguments are relative sequence numbers, and the
+    /// letters of the control bits.
     pub(super) fn segment(&self, seq: u32, ack: u32, control: &str, len: u16) -> Segment {
         let bits = control.chars().map(|letter| {
             let known = LETTERS.iter().find(|(known, _)| *known == letter);

@@ -17,11 +17,11 @@ pub(crate) struct Burst {
     seq: Seq,
     /// Number of bytes from SND.UNA that the peer's window and the congestion window allow.
     open: u32,
-    /// Number of bytes from SND.UNA that these windows and pacing allow.
+    /// Number of bytes from SND.UNA that the peer's window, the congestion window and pacing allow.
     usable: u32,
     rate: Option<u64>,
     is_paced: bool,
-    /// Maximum payload of a super-segment in bytes; 0 if the port supports none.
+    /// Maximum payload of a super-segment in bytes, or 0 if super-segments are not possible.
     max_run: u32,
     window: u16,
     ecn: Ecn,
@@ -37,8 +37,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.snd_nxt != self.tcb.limit()
     }
 
-    /// Begins a pass that sends new data. `segmentation` is the maximum size of a super-segment
-    /// over IPv4 that the port takes, in bytes; 0 if it takes none.
+    /// Begins a pass that sends new data. `segmentation` is the maximum size in bytes of a
+    /// super-segment over IPv4 that the port accepts, or 0 if the port accepts none.
     #[inline(always)]
     pub(crate) fn begin_burst(&self, segmentation: usize, now: Moment) -> Burst {
         let tcb = &*self.tcb;
@@ -140,7 +140,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if !self.tcb.flags.intersects(Flags::TIMING) && self.may_time() {
             let tcb = &mut *self.tcb;
             tcb.flags |= Flags::TIMING;
-            // Of a run, the round trip of the first segment is measured.
+            // For a run, only the round trip of the first segment is measured.
             let mss = u32::from(tcb.mss);
             tcb.rtt_seq = if plan.len > mss { seq + mss } else { end };
             tcb.rtt_at = now.micros;
@@ -175,7 +175,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         let is_held_back = burst.usable < burst.open && seq != tcb.limit();
         if burst.is_paced && !is_held_back {
-            // The burst has been spread; from now on ACKs clock the transmission again.
+            // The burst has been spread, so from now on ACKs clock the transmission again.
             tcb.flags -= Flags::SPREAD_BURST;
         }
         let is_blocked = is_refused || burst.is_blocked;
@@ -190,7 +190,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         if is_held_back {
             if tcb.probes_window() {
-                // Now pacing delays the data, not the peer's window.
+                // Pacing now delays the data, instead of the peer's window.
                 tcb.stop_probing();
             }
             let kind = match tcb.deadline_kind {
@@ -199,14 +199,15 @@ impl<C: CongestionControl> Conn<'_, C> {
             };
             tcb.arm(kind, 1, now);
         } else if !tcb.probes_window() {
-            // The window is zero or too small, and nothing is in flight whose ACK could report that
-            // the window opens.
+            // The peer's window is zero or too small. Nothing is in flight, so no ACK will report
+            // that the window opens.
             self.start_probing(now);
         }
     }
 
-    /// Sets the deadline after `bytes` were sent. Before, `flight` bytes were in flight: at most
-    /// one segment, or data with losses or reordering.
+    /// Sets the deadline after `bytes` were sent. `flight` is the number of bytes that were in
+    /// flight before. The function is called only if that was at most one segment, or if the
+    /// connection is in disorder.
     #[inline(always)]
     fn arm_after_send(&mut self, flight: u32, bytes: u32, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -295,8 +296,8 @@ impl Tcb {
         self.snd_wnd < FEW * mss && end + mss > self.snd_wnd
     }
 
-    /// Number of bytes to send, as one segment or a run of segments, if `flight` bytes are in
-    /// flight. `None` if nothing may be sent.
+    /// Returns the number of bytes to send, as one segment or a run of segments, if `flight` bytes
+    /// are in flight. Returns `None` if nothing may be sent.
     #[inline(always)]
     fn bytes_to_send(&self, segment: &StreamSegment, flight: u32, burst: &Burst) -> Option<u32> {
         if flight.saturating_add(segment.len) <= burst.usable {
@@ -310,13 +311,14 @@ impl Tcb {
         }
         // A partial segment is sent only to a peer whose window was never large, and only if
         // nothing is in flight (RFC 9293, section 3.8.6.2.1). For other peers, the zero-window
-        // timer sends it if the window stays small.
+        // timer sends the partial segment if the window stays small.
         let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.intersects(Flags::LARGE_WINDOW);
         alone.then(|| segment.len.min(burst.usable))
     }
 }
 
-/// Maximum payload of a super-segment to this peer, in bytes; 0 if super-segments are not possible.
+/// Maximum payload of a super-segment to this peer in bytes, or 0 if super-segments are not
+/// possible.
 ///
 /// `segmentation` is the maximum size of the whole packet over IPv4. On links with a VLAN tag, each
 /// segment is sent in its own frame, because not every device can segment tagged packets.
@@ -333,7 +335,7 @@ fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     max.saturating_sub(headers) as u32
 }
 
-/// Rate in bytes per second at which new data is paced; `None` if it is not paced.
+/// Rate in bytes per second at which new data is paced, or `None` if new data is not paced.
 #[inline(always)]
 fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) -> Option<u64> {
     match congestion.pacing_rate() {
@@ -342,8 +344,8 @@ fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) ->
     }
 }
 
-/// Returns one window per round trip, times 2 in slow start and times 1.2 later. With this margin,
-/// pacing does not limit the throughput.
+/// Returns the rate of two windows per round trip in slow start, and of 1.2 windows later. With
+/// this margin, pacing does not limit the throughput.
 #[cold]
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
@@ -357,10 +359,11 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     (srtt > 0).then(|| (window * fifths * 200_000 / srtt).max(1))
 }
 
-/// Number of bytes that may be sent now at `rate` bytes per second: those of one timer tick, minus
-/// those sent ahead of the rate.
+/// Number of bytes that may be sent now at `rate` bytes per second. The budget is the bytes of one
+/// timer tick, minus the bytes already sent ahead of the rate.
 ///
-/// The budget is at least one segment, unless the bytes of a whole tick were sent ahead.
+/// The budget is at least one segment. It is 0 if the bytes of a whole tick were already sent ahead
+/// of the rate.
 #[cold]
 fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
     let Some(time) = PACING_TICK
@@ -373,7 +376,7 @@ fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX).max(tcb.mss.into())
 }
 
-/// Charges `bytes` to the pacing budget.
+/// Charges `bytes`, which were sent at `rate` bytes per second, to the pacing budget.
 #[cold]
 fn charge_pacing(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
     let micros = u64::from(bytes) * 1_000_000 / rate.max(1);

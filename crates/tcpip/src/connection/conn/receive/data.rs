@@ -39,8 +39,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.counters.behind_fin += u64::from(len > 0);
     }
 
-    /// Borrows a receive buffer, unless the connection has one. Returns `false` if all buffers are
-    /// in use.
+    /// Borrows a receive buffer from the pool if the connection has none. Returns `false` if all
+    /// buffers are in use.
     pub(crate) fn take_buffer(&mut self, owner: Owner) -> bool {
         if self.tcb.buffer == NONE
             && let Some(buffer) = self.cx.buffers.take(owner, &mut self.cx.peers)
@@ -51,11 +51,11 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.buffer != NONE
     }
 
-    /// Releases the receive buffer if none of its data is acknowledged. Returns whether the buffer
-    /// was released.
+    /// Releases the receive buffer if it holds only data that is not acknowledged. Returns whether
+    /// the buffer was released.
     ///
-    /// The peer must keep such data until it is acknowledged, and retransmits it (RFC 2018, section
-    /// 8).
+    /// The peer must keep data until it is acknowledged, and therefore retransmits the released
+    /// data (RFC 2018, section 8).
     pub(crate) fn give_up_buffer(&mut self) -> bool {
         let is_unread = !self.cx.buffers[self.tcb.buffer].ready().is_empty();
         if !is_unread {
@@ -65,7 +65,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Stores `rest`, the part of the offered data that the application has not consumed. Returns
-    /// `false` if there is no buffer; the peer must then retransmit the data.
+    /// `false` if there is no buffer, so that the peer must retransmit the data.
     pub(crate) fn keep(&mut self, rest: &[u8]) -> bool {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {
@@ -74,7 +74,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return false;
         }
         // The data fits because it was within the window. A scaled window may be slightly larger
-        // than the buffer, but such a buffer is larger than any segment.
+        // than the buffer, but a buffer that needs scaling is larger than any segment.
         self.cx.buffers[tcb.buffer].insert(0, rest);
         true
     }
@@ -122,8 +122,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Moves the bytes out of the receive buffer, and returns them with the number of bytes in
-    /// order; `None` if there are none. If the application has closed or aborted, the data is
-    /// discarded here.
+    /// order. Returns `None` if no bytes are in order. If the application has closed or aborted,
+    /// the data is discarded instead.
     pub(crate) fn lend_bytes(&mut self) -> Option<(Box<[u8]>, usize)> {
         if self.tcb.buffer == NONE {
             return None;
@@ -158,7 +158,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Ends an idle period, when the peer sends data while nothing is in flight. After a long
+    /// Ends an idle period, when the peer sends data while nothing is in flight. After a long idle
     /// period the congestion window may no longer be valid.
     #[inline(always)]
     fn end_idle(&mut self, now: Moment) {
@@ -180,7 +180,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.arm(DeadlineKind::Idle, first_idle, now);
     }
 
-    /// Makes an ACK pending if our window has opened, because the peer may be waiting for it.
+    /// Makes an ACK pending if our window has opened, because the peer may be waiting for a larger
+    /// window.
     fn advertise_open_window(&mut self) {
         let tcb = &mut *self.tcb;
         let advertised = tcb.rcv_adv.since(tcb.rcv_nxt);

@@ -80,7 +80,8 @@ fn runs(arrived: &[bool], start: usize) -> Vec<(usize, usize)> {
 }
 
 proptest! {
-    /// Compares the buffer with a model: a list that tells for each byte whether it has arrived.
+    /// Compares the buffer with a model: a list that tells for each byte of the stream whether the
+    /// byte has arrived.
     #[test]
     fn the_buffer_agrees_with_a_list(
         steps in prop::collection::vec((0usize..80, 0usize..30, 0usize..20), 1..100),
@@ -113,7 +114,8 @@ proptest! {
             if let Some(n) = inserted {
                 prop_assert_eq!(n, next - before);
             }
-            // The ranges beyond the first gap are reported, the most recently changed one first.
+            // The buffer reports the ranges after the first gap. The most recently changed range
+            // comes first.
             let islands = runs(&arrived[..base + CAPACITY], next);
             let mut reported: Vec<_> = buffer
                 .out_of_order()

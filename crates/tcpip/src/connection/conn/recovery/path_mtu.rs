@@ -2,9 +2,9 @@
 //! 8899).
 //!
 //! Probes find the path MTU where routers do not report it, and raise it when the path changes.
-//! Each segment size has its own class of prepared segments. A probe is data that has to be sent
-//! anyway, in one segment larger than the others. If only the probe is lost, the path MTU is the
-//! cause, not congestion.
+//! Each segment size has its own class of prepared segments. A probe carries data that has to be
+//! sent anyway, in a segment that is larger than the others. If only the probe is lost, the path
+//! MTU is the cause, not congestion.
 
 use ip::Ecn;
 
@@ -19,7 +19,7 @@ use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 /// Common path MTUs, ascending: the IPv6 minimum, several tunnels, Ethernet, and larger frames.
 /// After a black hole, probes try these sizes.
 const COMMON_MTUS: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980];
-/// First MTU to try after a black hole (RFC 8899, section 5.1.2). If segments of this size vanish
+/// MTU to try first after a black hole (RFC 8899, section 5.1.2). If segments of this size vanish
 /// too, the minimum that every host accepts is used.
 const BASE_MTU: u16 = 1_280;
 /// Number of consecutive timeouts of one segment that indicate a black hole, for the first and for
@@ -33,7 +33,7 @@ const PROBE_AFTER_S: u16 = 1;
 /// Number of segments that must follow a probe, so that its loss is detected.
 const SEGMENTS_BEHIND: u32 = 4;
 
-/// Current time in seconds, on a clock that wraps after 18 hours.
+/// Current time in seconds, on a clock that wraps around after 18 hours.
 fn seconds(now: Moment) -> u16 {
     (now.whole_micros / 1_000_000) as u16
 }
@@ -109,8 +109,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.old_class.get_or_insert(class);
     }
 
-    /// Returns a path MTU probe if one is due after a reduction of the segment size, and nothing is
-    /// lost.
+    /// Returns a path MTU probe if the segment size was reduced, and the time for a probe has come.
+    /// Nothing may be lost or out of order.
     #[inline(always)]
     pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
         if self.tcb.flags.intersects(Flags::REDUCED_MTU) {
@@ -166,7 +166,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Returns the next larger payload to probe, if a probe is due.
+    /// Returns the next larger payload to probe, if the time for a probe has come.
     fn next_size(&mut self, now: Moment) -> Option<u16> {
         let tcb = &mut *self.tcb;
         let is_time = seconds(now).wrapping_sub(tcb.raise_at).cast_signed() >= 0;

@@ -8,10 +8,10 @@ use super::{Recoveries, Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
 use crate::pools::{Owner, Peers, Pool};
 
-/// Number of scoreboards of the second and third size: 1,024 and 256. When fully used, they occupy
-/// 2.5 KB and 160 KB each.
+/// Number of scoreboards of the second and of the third size. When fully used, a scoreboard
+/// occupies 2.5 KB or 160 KB, respectively.
 const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
-    // So few that tests exhaust them.
+    // Tests need a pool that is small enough to exhaust.
     [1, 1]
 } else {
     [1_024, 256]

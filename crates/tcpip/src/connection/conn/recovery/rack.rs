@@ -4,16 +4,16 @@
 //! retransmissions by send time, which is equivalent (see [`scoreboard`](super::scoreboard)).
 //!
 //! An *overtaken* segment was sent before a delivered one. If the path has not reordered segments,
-//! the overtaken segment counts as lost immediately, otherwise after a reordering window. This
-//! window starts with the ACK that reveals the overtaking; the RFC's window starts up to one flight
-//! earlier.
+//! the overtaken segment counts as lost immediately. Otherwise it counts as lost after a reordering
+//! window. This window starts with the ACK that reveals the overtaking, whereas the RFC's window
+//! starts up to one flight earlier.
 
 use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard};
 use crate::wire::{Block, Seq};
 
-/// Number of ranges that are allowed beyond those that a flight of whole segments needs.
+/// Number of ranges that are allowed in addition to those that a flight of whole segments needs.
 const SPARE_RANGES: usize = 16;
-/// Maximum distance in bytes before SND.UNA at which a DSACK (RFC 2883) is plausible.
+/// Maximum distance in bytes by which a plausible DSACK (RFC 2883) may begin before SND.UNA.
 const MAX_DSACK_AGE: u32 = 1 << 24;
 
 impl Rack {
@@ -107,7 +107,7 @@ impl Rack {
             }
             let start = start.later(una);
             if !start.before(end) || end.since(una) > flight.len() {
-                // The block is about data that is already acknowledged, or was never sent.
+                // The block reports data that is already acknowledged or was never sent.
                 continue;
             }
             let before = (*self, delivery);
@@ -124,8 +124,9 @@ impl Rack {
 
     /// Marks segments that are now late or lost.
     ///
-    /// `at_once` skips the reordering window: the path has not reordered segments so far, and
-    /// enough later data was delivered.
+    /// `at_once` tells whether to skip the reordering window. The caller skips the window if the
+    /// path has not reordered segments so far, and recovery has begun or enough later data was
+    /// delivered.
     pub(super) fn find_lost(
         &mut self,
         board: &mut Scoreboard,
@@ -138,7 +139,7 @@ impl Rack {
         }
         let mut window = if at_once { 0 } else { flight.reordering_window };
         if flight.all_sent {
-            // All data was sent: waiting would delay the end of the response, and a spurious
+            // All data was sent, so waiting would delay the end of the response. A spurious
             // retransmission costs little.
             window = window.min(flight.min_rtt / 4);
         }
@@ -224,8 +225,8 @@ fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
     (old || inside).then_some((start, end))
 }
 
-/// Number of ranges up to which SACK blocks are accepted. The limit suffices for honest peers,
-/// which report whole segments; an attacker could report single bytes to exhaust memory.
+/// Number of ranges up to which a scoreboard accepts SACK blocks. The limit suffices for honest
+/// peers, which report whole segments. An attacker could report single bytes to exhaust memory.
 fn room(flight: &Flight) -> usize {
     2 * (flight.len() / flight.mss) as usize + SPARE_RANGES
 }

@@ -1,13 +1,13 @@
 //! Scoreboard of the bytes in flight after a loss or reordering (RFC 6675), with the times that
 //! RACK needs (RFC 8985).
 //!
-//! Bytes without a mark are in flight and were sent once. No send time is stored for them: first
+//! Bytes without a mark are in flight and were sent once. No send time is stored for them. First
 //! transmissions are sent in the order of their sequence numbers, so "sent later" means "higher
 //! number".
 //!
 //! Retransmissions break this order. Their mark holds the send time and the *fence*, which is
 //! SND.NXT at that time. Data before the fence was first sent before the retransmission, and data
-//! after the fence later.
+//! after the fence was first sent later.
 
 use std::collections::vec_deque;
 
@@ -55,9 +55,9 @@ impl Scoreboard {
 
     /// Marks `start..end`, or removes its marks if `mark` is `None`.
     ///
-    /// Returns `false`, without a change, if there is no room for another range. Losses and
-    /// retransmissions always fit: to make room for them, the SACKed or retransmitted ranges with
-    /// the highest numbers are forgotten.
+    /// Returns `false`, and changes nothing, if there is no room for another range. Losses and
+    /// retransmissions always fit. To make room for them, the SACKed or retransmitted ranges with
+    /// the highest sequence numbers are forgotten.
     pub(super) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
@@ -114,7 +114,8 @@ impl Scoreboard {
         true
     }
 
-    /// Removes the two ranges with the highest numbers, SACKed ranges first and lost ranges last.
+    /// Removes two ranges, those with the highest sequence numbers first. A lost range is removed
+    /// only if there are no others, and a SACKed range is removed before all others.
     #[cold]
     fn forget_furthest(&mut self) {
         for _ in 0..2 {
@@ -160,14 +161,14 @@ impl Scoreboard {
         let listed = self.ranges.len();
         (self.sacked, self.lost) = (0, 0);
         if new_mark(None).is_some() && self.pieces(una, nxt).count() > self.limit {
-            // If the gaps between the SACK blocks became ranges too, they would exceed the
-            // capacity.
+            // The gaps between the SACK blocks would become ranges too, and exceed the capacity.
+            // Therefore all data becomes one range.
             self.ranges.clear();
             self.append(una, nxt, new_mark(None));
             return;
         }
-        // One rotation of the ring: old ranges leave at the front, and new ones enter at
-        // the back.
+        // This loop rotates the ring once: old ranges leave at the front, and new ones enter at the
+        // back.
         let mut at = una;
         for _ in 0..listed {
             let Some(range) = self.ranges.pop_front() else {

@@ -83,7 +83,7 @@ fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
 proptest! {
     #[test]
     fn the_scoreboard_agrees_with_a_mark_for_each_byte(steps in steps(), base: u32) {
-        // The base is arbitrary, so that sequence numbers may wrap.
+        // The first sequence number is arbitrary, so that the numbers may wrap around.
         let base = Seq(base);
         let mut board = Scoreboard::new(SIZES[2]);
         let mut naive = Naive { una: 0, byte_marks: vec![None; SPAN] };

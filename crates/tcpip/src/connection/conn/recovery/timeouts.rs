@@ -42,8 +42,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::Transmit
     }
 
-    /// Time in milliseconds since the first unacknowledged segment was sent; called when its timer
-    /// expires.
+    /// Time in milliseconds since the first unacknowledged segment was sent. Called when the timer
+    /// of that segment expires.
     fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
@@ -104,7 +104,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Retransmits all data that has not arrived, without a window reduction. Called when the cause
-    /// is not congestion, but for example a zero window or a smaller path MTU.
+    /// is not congestion but, for example, a zero window or a smaller path MTU.
     pub(crate) fn retransmit_all(&mut self) {
         let index = self.begin_recovery();
         let recovery = &mut self.cx.recoveries[index];
@@ -113,7 +113,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         recovery.enter_loss(self.tcb);
     }
 
-    /// Sends a tail loss probe after two round trips without an ACK (RFC 8985, section 7.3).
+    /// Returns the tail loss probe to send after two round trips without an ACK (RFC 8985, section
+    /// 7.3).
     ///
     /// The probe is a segment of new data, or else a retransmission of the last segment. If the TX
     /// ring has no room for the probe, the connection waits for the retransmission timeout instead.
@@ -167,7 +168,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return None;
         }
         if start.since(tcb.snd_una) >= tcb.snd_wnd {
-            // The peer's window has shrunk and no longer covers the segment; when the timer
+            // The peer's window has shrunk and no longer covers the segment. When the timer
             // expires, a probe is sent.
             return None;
         }
@@ -263,7 +264,8 @@ impl<C: CongestionControl> Recovery<C> {
     /// Time in milliseconds by which the timestamp of a retransmission lies in the past.
     ///
     /// Only timestamps in fast recovery are backdated. After a timeout, or for a tail loss probe,
-    /// the original may have been sent just before.
+    /// the original may have been sent just before. A backdated timestamp could then be older than
+    /// that of the original.
     fn backdating(&self, tcb: &Tcb) -> u32 {
         match self.phase {
             Phase::Recovery => tcb.backdating(),

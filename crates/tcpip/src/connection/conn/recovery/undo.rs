@@ -54,7 +54,7 @@ impl<C: CongestionControl> Recovery<C> {
         tcb.backoff = 0;
     }
 
-    /// Returns the proof that nothing was lost, if the ACK provides one.
+    /// Returns the proof that nothing was lost if the ACK provides one.
     fn find_proof(
         &mut self,
         echo: Option<u32>,

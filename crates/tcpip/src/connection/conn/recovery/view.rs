@@ -6,8 +6,8 @@ use crate::connection::Conn;
 use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Number of bytes in the network, and the congestion window. `None` if a tail loss probe was
-    /// sent last, because such a probe ignores the window.
+    /// Returns the number of bytes in the network, and the congestion window. Returns `None` if a
+    /// tail loss probe was sent last.
     pub(crate) fn pipe_and_window(&self) -> Option<(u32, u32)> {
         let flight = self.tcb.flight();
         match self.recovery() {
@@ -44,7 +44,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C> Recovery<C> {
-    /// Whether a tail loss probe was the segment that ends at `nxt`.
+    /// Whether the segment that ends at `nxt` was a tail loss probe.
     fn probes_tail(&self, nxt: Seq) -> bool {
         self.tail_probe.is_some_and(|probe| probe.end == nxt)
     }

@@ -3,7 +3,7 @@
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::connection::{DeadlineKind, Flags};
 
-/// Size of the IPv4 and TCP headers in bytes, timestamps included.
+/// Size in bytes of the IPv4 header and of the TCP header with timestamps.
 const HEADERS: u32 = 52;
 
 /// A connection with ten segments in flight, and much more data to send.
@@ -86,8 +86,8 @@ fn a_larger_path_mtu_is_probed_after_ten_minutes() {
 
 #[test]
 fn the_third_lost_probe_means_too_large_and_none_means_congestion() {
-    // A size fails after three lost probes (RFC 8899: MAX_PROBES), none of which means congestion
-    // (RFC 4821, section 7.5).
+    // A size fails after three lost probes (RFC 8899: MAX_PROBES). A lost probe is not a sign of
+    // congestion (RFC 4821, section 7.5).
     let mut bench = probing();
     for probes in 1..=3 {
         let una = bench.una();

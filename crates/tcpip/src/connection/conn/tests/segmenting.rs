@@ -3,10 +3,10 @@
 use crate::connection::conn::testing::{Bench, Offer};
 use crate::connection::{DeadlineKind, Plan};
 
-/// Size of the IPv4 and TCP headers in bytes, timestamps included.
+/// Size in bytes of the IPv4 header and of the TCP header with timestamps.
 const HEADERS: usize = 52;
 
-/// Offset, length and prepared segment of each segment that a pass sends.
+/// Offset, length and prepared segment of each segment that one pass sends.
 fn segments(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
     let plans = bench.plans();
     let from = |plan: &Plan| plan.slice.from;
@@ -50,7 +50,7 @@ fn a_slice_has_the_boundaries_of_its_content() {
 
 #[test]
 fn a_slice_within_a_segment_is_one_segment() {
-    // Such a slice is, for example, the head of a response without its body.
+    // A slice within a segment is, for example, the head of a response without its body.
     let mut bench = Offer::default().open();
     bench.write_slice(0..300, 5_000);
     bench.write_slice(1_200..1_201, 5_000);
@@ -87,8 +87,8 @@ fn entries_beyond_two_use_a_list_and_are_sent_in_order() {
     assert!(bench.tcb().stream.is_empty());
 }
 
-/// A connection with a content of 20,000 bytes to send, on a port that takes packets of `max`
-/// bytes.
+/// A connection with a content item of 20,000 bytes to send, on a port that accepts packets of up
+/// to `max` bytes.
 fn running(max: usize) -> Bench {
     let mut bench = Offer::marked().open();
     bench.segmentation = max;

@@ -83,7 +83,7 @@ fn probe_after(rtt_ms: u64, segments: u32) -> u32 {
 
 #[test]
 fn a_tail_is_probed_after_two_round_trips() {
-    // The probe is due after two round trips (RFC 8985, section 7.2).
+    // The probe is sent after two round trips without an ACK (RFC 8985, section 7.2).
     assert_eq!(probe_after(400, 2), 800);
     assert_eq!(probe_after(400, 1), 1_000, "its ACK may be delayed");
     assert_eq!(probe_after(100, 1), 300, "never later than the timeout");
@@ -93,7 +93,7 @@ fn a_tail_is_probed_after_two_round_trips() {
 #[test]
 fn deadlines_survive_the_wrap_of_their_clock() {
     let mut bench = unanswered(Config::default());
-    // Milliseconds wrap after 49 days.
+    // The millisecond clock wraps around after 49 days.
     bench.pass_ms(RTT_MS);
     bench.ack(1_001);
     let left = u64::from(u32::MAX - bench.moment().millis);
@@ -148,7 +148,7 @@ fn zero_window(len: u32, config: Config) -> Bench {
 
 #[test]
 fn a_zero_window_is_probed_with_one_byte_and_exponential_backoff() {
-    // A zero window must be probed (RFC 9293, section 3.8.6.1), here with at least four probes in a
+    // A zero window must be probed (RFC 9293, section 3.8.6.1). At least four probes fit into a
     // user timeout.
     let mut bench = zero_window(5_000, Config::default());
     let doubled = [600, 1_200, 2_400, 4_800, 9_600, 19_200];

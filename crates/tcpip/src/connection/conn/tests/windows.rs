@@ -11,7 +11,7 @@ const WINDOW: u32 = 16_384;
 
 #[test]
 fn a_segment_that_overlaps_the_window_is_acceptable() {
-    // The cases follow RFC 9293, table 6. Sequence numbers wrap within the window.
+    // The cases follow RFC 9293, table 6. The sequence numbers wrap around within the window.
     let mut bench = Offer::default().open();
     assert!(bench.tcb().rcv_nxt.0 > bench.tcb().rcv_adv.0);
     for (seq, len) in [(1, 0), (1, 1), (2, 1), (WINDOW, 0), (WINDOW, 1)] {
@@ -63,7 +63,7 @@ fn timestamps_are_compared_modulo_2_to_the_32() {
     }
 }
 
-/// A connection with a receive buffer of `len` bytes that its application does not read.
+/// A connection with a receive buffer of `len` bytes, from which the application does not read.
 fn receiving(len: usize) -> Bench {
     let mut bench = Offer {
         config: Config {
@@ -112,7 +112,7 @@ fn a_segment_that_fills_a_small_window_is_pushed() {
     let mut bench = sending(4_000);
     let sent = ["1:1001 A", "1001:2001 A", "2001:3001 A", "3001:4001 PA"];
     assert_eq!(bench.send(), sent);
-    // A window of 16 segments or more needs no PSH.
+    // With a window of 16 segments or more, PSH has no benefit.
     let mut bench = sending(16_000);
     assert_eq!(bench.send().last().unwrap(), "9001:10001 A");
     bench.ack(10_001);

@@ -6,7 +6,7 @@ use crate::pools::{NONE, Owner, Pool};
 use crate::wire::{Block, Segment, Seq};
 
 impl Tcb {
-    /// Whether data is or recently was lost, late or out of order.
+    /// Whether data is, or recently was, lost, late or out of order.
     #[inline(always)]
     pub(crate) fn is_recovering(&self) -> bool {
         self.recovery != NONE
@@ -29,7 +29,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         index != NONE && self.cx.recoveries.is_short_of_space(index, blocks)
     }
 
-    /// Number of SACK blocks that concern data in flight; `None` if the ACK is too old to matter.
+    /// Number of SACK blocks that concern data in flight, or `None` if the ACK is too old to
+    /// matter.
     fn useful_blocks(&self, segment: Segment, sack: &[Block]) -> Option<usize> {
         let tcb = &*self.tcb;
         let acked = segment.ack.since(tcb.snd_una).cast_signed();
@@ -38,7 +39,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         counts.then(|| sack.iter().filter(|(_, end)| is_useful(*end)).count())
     }
 
-    /// Moves to a larger free scoreboard, which `owner` then holds.
+    /// Moves the ranges to a larger free scoreboard, which `owner` then holds.
     ///
     /// # Errors
     /// All larger scoreboards are in use. The error lists their pools.
@@ -53,8 +54,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Ok(())
     }
 
-    /// Returns a larger scoreboard to its pool. Its ranges are lost with it, so all unacknowledged
-    /// data is retransmitted.
+    /// Returns a larger scoreboard to its pool. The ranges in that scoreboard are discarded, so all
+    /// unacknowledged data is retransmitted.
     pub(crate) fn give_up_board(&mut self) {
         let Context {
             recoveries, peers, ..
