@@ -32,7 +32,8 @@ fn clock_name() {
         assert_eq!(words.1, "s since 1970", "{text}");
         words.0.parse().unwrap()
     };
-    // Queries over UDP and TCP return the current time, which differs each time.
+    // Queries over UDP and TCP return the current time. They are more than a second apart, so all
+    // times differ.
     let mut seen = BTreeSet::new();
     for how in ["+notcp", "+tcp", "+notcp", "+tcp"] {
         seen.insert(seconds(how));

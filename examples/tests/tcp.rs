@@ -43,7 +43,7 @@ fn tcp_line_echo() {
         let lines = b"a line of some length that is sent very often\n".repeat(1_000);
         assert!(talk(&[&lines]) == lines, "the echo differs");
     }
-    // Each line is echoed before the next one is sent.
+    // The server echoes each line before the client sends the next one.
     example.beside(|| {
         let mut stream = connect(example.addresses[0], 7);
         for line in [&b"one\n"[..], b"two\n", b"\n"] {

@@ -102,8 +102,8 @@ fn asks_the_time(server: IpAddr) {
         packet[40..48].copy_from_slice(b"transmit");
         packet
     };
-    // Invalid requests: versions 0, 5 and 7, modes other than client, and a packet that is too
-    // short.
+    // These requests are invalid: versions 0, 5 and 7, modes other than client, and a packet that
+    // is too short.
     for first in [0o3, 0o53, 0o73, 0o41, 0o42, 0o44, 0o46, 0o47] {
         socket.send(&request(first)).unwrap();
     }

@@ -35,7 +35,7 @@ fn counter() {
         let url = url.replace("{}", &address);
         let counter = format!("{url}/counter");
         example.beside(|| {
-            // Two requests on one connection, and then one on another, all increase the same
+            // Two requests on one connection and one on another connection all increase the same
             // counter.
             let both = curl(&[&counter, &counter]);
             assert_eq!(both, format!("{}\n{}\n", count + 1, count + 2));

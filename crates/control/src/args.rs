@@ -12,7 +12,8 @@ use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
 use crate::rights::{Sandbox, UserSpec};
 
-/// Maximum number of workers per process: one for each queue that can be served.
+/// Maximum number of workers per process. Each worker serves one queue, so it equals the maximum
+/// number of queues.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
 /// Default of `--flush-interval-us`, in microseconds. It is called δt in the paper that this design
@@ -21,8 +22,8 @@ const FLUSH_INTERVAL_US: u32 = 80;
 /// Default of `--batch`: the number of frames handled between two readings of the clock.
 const BATCH: u16 = 64;
 
-/// The options of `serve`, for `#[command(flatten)]`. A program without a command line calls
-/// [`on`](Self::on) and then changes individual fields.
+/// The command-line options of a server, for use with `#[command(flatten)]`. A program without a
+/// command line calls [`on`](Self::on) and then changes individual fields.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
@@ -246,7 +247,7 @@ pub enum LogLevel {
     Error,
     /// Problems that need attention.
     Warn,
-    /// Events off the data path.
+    /// Events outside of packet processing.
     Info,
     /// Details for developers of the program.
     Debug,

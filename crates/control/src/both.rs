@@ -87,8 +87,8 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
         }
     }
 
-    /// Sets the port of the second program to the port of `args`. Messages about this port then name
-    /// the option of `args`.
+    /// Sets the port of the second program to the port in `args`. Messages about this port then
+    /// name the option that `args` defines.
     #[must_use]
     pub fn with_port_args<T: Named>(self, args: &PortArgs<T>) -> Self {
         Self {

@@ -9,8 +9,8 @@ use crate::args::number;
 use crate::program::StartError;
 use crate::report;
 
-/// The options of `serve` that limit connections, for `#[command(flatten)]`. An option that is not
-/// given keeps the program's own default.
+/// The command-line options that limit connections, for use with `#[command(flatten)]`. An option
+/// that is not given keeps the program's own default.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Connections")]
 pub struct ConnectionArgs {
@@ -114,7 +114,7 @@ impl ConnectionArgs {
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum WhenFullArg {
     /// Evict the connection with the least progress. Connections of an address that holds more than
-    /// an eighth of the table go first.
+    /// an eighth of the table are evicted first.
     #[value(alias = "evict-idle")]
     Evict,
     /// Drop the client's SYN. The client retransmits it later.

@@ -34,13 +34,13 @@ pub enum Error {
         /// The port.
         port: u16,
     },
-    /// Port 0 was given, which no client can reach.
+    /// Port 0 was given. No client can reach this port.
     #[error("port 0 cannot be served; give {option} a number from 1 to 65535")]
     PortZero {
         /// The option that sets the port.
         option: String,
     },
-    /// There is no user or group with this name.
+    /// No user or group has this name.
     #[error(
         "there is no {kind} {name:?} on this system; name one that exists; --user NAME[:GROUP] takes no numbers"
     )]
@@ -50,7 +50,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// The server cannot become the user of `--user`.
+    /// The server cannot become the user named by `--user`.
     #[error(
         "cannot become user {user}: {source}; start as root, or with CAP_SETUID and CAP_SETGID, or \
          omit --user"
@@ -112,7 +112,7 @@ pub enum Error {
     },
 }
 
-/// Returns the remedy for an error of the system, as text to append; empty if none is known.
+/// Returns advice to append to a system error's message, or an empty string if there is none.
 fn remedy(source: &io::Error) -> &'static str {
     if source.raw_os_error() == Some(libc::EMFILE) {
         "; raise the limit on open files with: ulimit -n 1024, or serve fewer queues"

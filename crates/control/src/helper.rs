@@ -16,7 +16,7 @@
 //! ```
 //!
 //! When the server ends for any reason, its end of the socket closes, and the helper cleans up.
-//! When the helper ends for any reason, a second socket closes, the lifeline, and the server ends
+//! When the helper ends for any reason, a second socket (the lifeline) closes, and the server ends,
 //! too.
 
 mod message;
@@ -40,7 +40,8 @@ use process::Side;
 /// A request from the server to the helper.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
-    /// Open the interface named on the command line, and prepare it to serve these ports.
+    /// Open the interface named on the command line, and prepare it to serve the ports in
+    /// `services`.
     Open { services: Vec<(Transport, u16)> },
 }
 
@@ -95,7 +96,7 @@ impl Helper {
         }
     }
 
-    /// Makes the helper open the interface named on the command line, ready to serve `services`.
+    /// Makes the helper open the interface named on the command line and prepare it for `services`.
     ///
     /// # Errors
     /// [`Error::Refused`] with the helper's message, or an error that the helper is gone.
@@ -114,7 +115,7 @@ impl Helper {
         }
     }
 
-    /// Returns a value that waits for the end of the helper process, on the current runtime.
+    /// Returns a [`Life`], which waits for the end of the helper process on the current runtime.
     pub(crate) fn life(&self) -> io::Result<Life> {
         let lifeline = self.lifeline.try_clone()?;
         lifeline.set_nonblocking(true)?;
@@ -138,8 +139,8 @@ impl Life {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // An error means that the helper has already ended. Otherwise, this waits until the helper
-        // closes its end of the socket. An unread answer may still arrive, and is discarded.
+        // If `shutdown` fails, the helper has already ended. Otherwise, `drain` waits until the
+        // helper closes its end of the socket, and discards any unread answer.
         if shutdown(&self.socket, Shutdown::Write).is_ok() {
             message::drain(self.socket.as_fd());
         }

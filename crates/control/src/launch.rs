@@ -27,7 +27,7 @@ pub(crate) struct Launch<'a, P> {
     pub(crate) args: &'a ServeArgs,
     pub(crate) rights: &'a Rights,
     pub(crate) interface: &'a QueueAccess,
-    /// The slots for live counters, one for each queue.
+    /// The places where the workers publish their counts, one for each queue.
     pub(crate) published: &'a [Published],
     pub(crate) stop: &'a AtomicBool,
 }

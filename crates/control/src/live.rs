@@ -82,18 +82,18 @@ impl Snapshot {
     }
 }
 
-/// The slot for one worker's snapshot. If a reader holds the lock, the worker does not wait but
-/// tries again later.
+/// The place where one worker publishes its snapshot. If a reader holds the lock, the worker does
+/// not wait but tries again later.
 #[derive(Debug, Default)]
 pub(crate) struct Published(Mutex<WorkerSnapshot>);
 
 impl Published {
-    /// Creates one slot for each worker.
+    /// Creates one place for each worker's snapshot.
     pub(crate) fn for_workers(workers: u32) -> Box<[Self]> {
         (0..workers).map(|_| Self::default()).collect()
     }
 
-    /// Locks the slot for the worker. Returns `None` while a reader holds the lock.
+    /// Locks the snapshot for the worker. Returns `None` while a reader holds the lock.
     pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, WorkerSnapshot>> {
         match self.0.try_lock() {
             Ok(slot) => Some(slot),
@@ -104,7 +104,7 @@ impl Published {
         }
     }
 
-    /// Locks the slot for a reader, or for a worker that has ended and may therefore wait.
+    /// Locks the snapshot for a reader, or for a worker that has ended and may therefore wait.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorkerSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -94,7 +94,7 @@ pub(crate) fn port_arg(name: &str, default: u16) -> Arg {
         .help_heading("Network")
 }
 
-/// Returns the port that the option of [`port_arg`] sets, if it was given.
+/// Returns the port given with the option `--NAME-port`, or `None` if the option was not given.
 pub(crate) fn port_of(name: &str, matches: &ArgMatches) -> Option<u16> {
     matches.get_one(&option(name)).copied()
 }

@@ -10,7 +10,7 @@ use crate::program::Program;
 
 /// Minimum time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Time until the next attempt if a reader holds the slot's lock.
+/// Time until the next attempt if a reader holds the lock of the snapshot.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// A server that publishes its counts between two batches. The usual cost is one comparison per
@@ -23,7 +23,8 @@ pub(crate) struct Publisher<'a, G: Program, P: Port> {
 }
 
 impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
-    /// Publishes the first counts, so that each ready worker has a snapshot.
+    /// Creates the wrapper and publishes the first counts, so that each ready worker has a
+    /// snapshot.
     pub(crate) fn new(
         program: &'a G,
         server: Server<G::Transports<P>>,

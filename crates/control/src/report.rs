@@ -68,7 +68,7 @@ pub fn bytes(n: u64) -> String {
     }
     let mut value = n as f64 / 1_000.0;
     let mut unit = 0;
-    // A value of 999.95 or more would be rounded to 1000.0.
+    // A value of 999.95 or more would be rounded to 1000.0, so the next unit is used.
     while value >= 999.95 && unit + 1 < UNITS.len() {
         value /= 1_000.0;
         unit += 1;

@@ -185,12 +185,12 @@ const ATTEMPTS: [Attempt; 9] = [
     }),
 ];
 
-/// Tries to open `/dev/null`, which anybody may open, with these flags.
+/// Tries to open `/dev/null` with `flags`. Without a sandbox, anybody may open this file.
 fn opens_with(flags: OFlags) -> bool {
     openat(CWD, "/dev/null", flags, Mode::RUSR).is_ok()
 }
 
-/// What the C library, the standard library and the log do while a server runs.
+/// Calls that the C library, the standard library and the log make while a server runs.
 const ALLOWED: [Attempt; 5] = [
     ("memory", || {
         // Large blocks are mapped, moved when they grow, and unmapped. Many small blocks fill an
@@ -255,7 +255,7 @@ fn child() {
     let (kind, attempt) = words.split_once(' ').unwrap();
     let kind = kind.to_owned();
     crate::log::init(crate::args::LogLevel::Trace);
-    // The file must be created before the sandbox, which forbids the necessary calls.
+    // The file must be created before the thread enters the sandbox, which forbids creating files.
     secret();
     let mut attempts = ATTEMPTS.iter().chain(&ALLOWED).chain(&ENDS);
     let (_, attempt) = attempts.find(|(name, _)| *name == attempt).unwrap();
@@ -281,7 +281,7 @@ fn output(kind: &str, attempt: &str) -> Output {
     output_with(kind, attempt, "0")
 }
 
-/// Like [`output`], but sets `RUST_BACKTRACE` to this value.
+/// Like [`output`], but sets the environment variable `RUST_BACKTRACE` to `backtrace`.
 fn output_with(kind: &str, attempt: &str, backtrace: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "rights::tests::child", "--nocapture"]);

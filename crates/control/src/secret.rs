@@ -5,8 +5,8 @@ use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// 256 random bits from the system: the key of a worker's hashes, initial sequence numbers and SYN
-/// cookies.
+/// 256 random bits from the system. They are the key of a worker's hashes, initial sequence numbers
+/// and SYN cookies.
 ///
 /// [`random`](Self::random) is the only constructor, so no secret can be a constant.
 #[derive(Clone)]

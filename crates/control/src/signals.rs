@@ -19,7 +19,7 @@ pub(crate) struct Harmless {
 }
 
 impl Harmless {
-    /// Waits for one of these signals, and logs that the signal has no effect.
+    /// Waits for SIGHUP, SIGUSR1 or SIGUSR2, and logs that the signal has no effect.
     async fn note_next(&mut self) {
         let name = tokio::select! {
             _ = self.hangup.recv() => {
@@ -65,7 +65,8 @@ struct StopSignals {
 }
 
 impl StopSignals {
-    /// Returns the meaning of a stop signal at `now`, or `None` if it only repeats the first.
+    /// Returns the meaning of a stop signal at `now`, or `None` if the signal only repeats the
+    /// first one.
     fn receive(&mut self, now: Instant) -> Option<Stop> {
         match self.first {
             None => {

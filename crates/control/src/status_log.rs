@@ -23,7 +23,8 @@ const MAX_CHANGES: usize = 100;
 /// Minimum time between two log lines about the same count.
 const LINE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// A growing count. The first growth is logged immediately, later growth at most once a minute.
+/// A count that can only grow. The first growth is logged immediately, and later growth at most
+/// once a minute.
 #[derive(Debug, Default)]
 struct Growth {
     logged: u64,
@@ -44,7 +45,7 @@ impl Growth {
     }
 }
 
-/// Writes the log of counts and changes, on the control thread.
+/// Logs counts and changes of the interface, on the control thread.
 pub(crate) struct StatusLog<'a> {
     workers: &'a [Published],
     partial_checksums: Growth,

@@ -1,4 +1,4 @@
-//! Named counts of the events and drops of a server.
+//! Counts of a server's events and dropped packets, each with a name.
 
 use std::fmt;
 
@@ -29,10 +29,10 @@ impl fmt::Display for Count {
     }
 }
 
-/// Events and drops that workers counted.
+/// Numbers of events and of dropped packets that workers counted.
 ///
-/// Counts with the same program and name are added up. The order is that in which counts were first
-/// added.
+/// Counts with the same program and name are added up. Counts are listed in the order in which they
+/// were first added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     events: Vec<Count>,

@@ -1,4 +1,4 @@
-//! A worker: one thread, one queue, one server.
+//! A worker: one thread that serves one queue with its own server.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

@@ -41,7 +41,7 @@ pub(crate) fn work<P: Program>(
     report(Event::Ended(Box::new(ended), error));
 }
 
-/// The states of all workers, and the gates that let them serve.
+/// The states of all workers, and their gates. A worker begins to serve when its gate opens.
 ///
 /// # Calling contract
 /// [`add`](Self::add) each worker, then call [`handle_event`](Self::handle_event) until
@@ -74,7 +74,7 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// Adds a worker and returns its gate.
+    /// Adds a worker. Returns the receiving end of its gate, on which the worker waits.
     pub(crate) fn add(&mut self) -> mpsc::Receiver<()> {
         let (gate, opened) = mpsc::channel();
         self.gates.push(gate);
@@ -115,7 +115,8 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// Stops the workers. `outcome` later returns the first error.
+    /// Stops the workers because of `error`. [`outcome`](Self::outcome) later returns the first
+    /// error.
     pub(crate) fn fail(&mut self, error: Error) {
         self.stop();
         self.failed.get_or_insert(error);
@@ -135,7 +136,7 @@ impl<'a> Workers<'a> {
         self.running == 0
     }
 
-    /// Returns the result, when all workers have ended.
+    /// Returns the result of all workers. Must be called after all workers have ended.
     pub(crate) fn outcome(mut self) -> Outcome {
         let ended = mem::take(&mut self.ended);
         Outcome {
@@ -148,7 +149,7 @@ impl<'a> Workers<'a> {
 /// The result of all workers.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// The counts; `None` if the workers never served.
+    /// The counts, or `None` if the workers never served.
     pub(crate) summary: Option<Summary>,
     /// The first error.
     pub(crate) error: Option<Error>,
@@ -166,8 +167,8 @@ mod tests {
 
     use super::*;
 
-    /// Plays the `events` of two workers. `begin` says whether they may serve. Returns the
-    /// outcome, whether they serve, and whether they must stop.
+    /// Passes `events` of two workers to a `Workers`. `begin` says whether they may serve. Returns
+    /// the outcome, whether they serve, and whether they must stop.
     fn watch(begin: impl Fn() -> Result<(), Error>, events: Vec<Event>) -> (Outcome, bool, bool) {
         let stop = AtomicBool::new(false);
         let mut workers = Workers::new(&stop);

@@ -38,7 +38,7 @@ pub(crate) enum Part<'d> {
     Malformed,
 }
 
-/// Incremental parser of one body. It never looks at a byte twice.
+/// Incremental parser of one body. It examines each byte only once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyReader {
     state: State,
@@ -48,7 +48,7 @@ pub(crate) struct BodyReader {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Inside a body of known length, with this many bytes left.
+    /// Inside a body of known length. The value is the number of bytes still to come.
     Known(u64),
     Size {
         digits: u8,

@@ -1,5 +1,5 @@
-//! The *slot* of a response: the `Date` and `Connection` fields, which change over time and between
-//! clients.
+//! The *slot* of a response: its `Date` and `Connection` fields. They depend on the time and on the
+//! client.
 //!
 //! The rest of a response is prepared once, when the site is loaded. The slot lies directly after
 //! the status line and always has the same length. Therefore one prepared response serves all
@@ -31,8 +31,8 @@ pub(crate) const SLOT_FIELD: &str = "Date: ";
 /// 9999-12-31T23:59:59Z, the latest time that fits the date format.
 const MAX_SECONDS: u64 = 253_402_300_799;
 
-/// The content of a slot, packed into 64 bits: a time in seconds, and whether the connection
-/// closes.
+/// The content of a slot, packed into 64 bits: a time in seconds, and whether the connection closes
+/// after the response.
 ///
 /// The same stamp always gives the same bytes, so a segment can be retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ impl Stamp {
 #[derive(Clone, Debug)]
 pub struct SlotWriter {
     seconds: u64,
-    /// The slot for `seconds`, with keep-alive.
+    /// The slot for `seconds`, with the connection option `keep-alive`.
     text: [u8; SLOT_LEN],
 }
 

@@ -20,8 +20,8 @@ pub struct Ticket {
     pub(crate) serial: u64,
 }
 
-/// Context of a request that a callback receives: the client's address, the state of the
-/// connection, and an empty response. Each callback gets a new response.
+/// What a callback receives with a request: the client's address, the state of the connection, and
+/// an empty response. Each callback gets a new response.
 pub struct Exchange<'a, S> {
     pub(crate) ticket: Ticket,
     pub(crate) peer: SocketAddr,

@@ -183,7 +183,7 @@ impl Fields {
             .map(|line| (line.split(':').next().unwrap_or(line), line))
     }
 
-    /// Writes the fields whose names do not occur in `own`.
+    /// Writes the fields of this list whose names do not occur in `own`.
     pub(crate) fn write_beside(&self, own: &Self, out: &mut Vec<u8>) {
         if own.is_empty() {
             out.extend_from_slice(self.0.as_bytes());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// A parser finds exactly the added fields.
+        /// Checks that a parser finds all added fields and no others.
         #[test]
         fn a_parser_finds_what_was_added(
             given in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\r\n\t]{0,8}"), 0..5),

@@ -11,7 +11,7 @@ use crate::reply::Status;
 pub(crate) struct Framing {
     /// Whether the client allows the connection to stay open after the response.
     pub(crate) persistent: bool,
-    /// The length of the body, or that the body is chunked.
+    /// The length of the body, or the fact that the body is chunked.
     pub(crate) body: BodyLength,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub(crate) continues: bool,
@@ -102,7 +102,7 @@ impl Framing {
 /// one list (RFC 9110, section 5.3).
 #[derive(Default)]
 struct TransferCodings {
-    /// Whether the request has the field, even if its value is empty.
+    /// Whether the request has the field `Transfer-Encoding`, even if its value is empty.
     present: bool,
     /// Number of times that `chunked` occurs in the list, capped at 2.
     chunked: u8,
@@ -148,7 +148,7 @@ impl TransferCodings {
 }
 
 /// Returns the elements of a comma-separated list (RFC 9110, section 5.6.1). Quoted strings are not
-/// supported: a comma inside one also separates elements.
+/// supported: a comma inside a quoted string also separates elements.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|b| *b == b',')

@@ -22,7 +22,8 @@ pub const MAX_FIELDS: usize = 128;
 /// The buffer into which [`parse`] writes the fields.
 pub(crate) type FieldBuffer<'d> = [MaybeUninit<Header<'d>>; MAX_FIELDS];
 
-/// Makes a buffer for the fields of one request. It is uninitialized, so that it costs no time.
+/// Makes a buffer for the fields of one request. The buffer is not initialized, because that would
+/// cost time for each request.
 pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
     [const { MaybeUninit::uninit() }; MAX_FIELDS]
 }
@@ -32,9 +33,9 @@ pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
 pub(crate) enum NotRead {
     /// The request is answered with an error.
     Refused(Refusal),
-    /// The version is HTTP/1.2 or later, which is read and answered as HTTP/1.1 (RFC 9110, section
-    /// 2.5). The caller must replace the version's last digit, at `digit_at`, with a 1 and parse
-    /// again.
+    /// The version is HTTP/1.2 or later. Such a request is read and answered as HTTP/1.1 (RFC 9110,
+    /// section 2.5). The caller must replace the version's last digit, at `digit_at`, with a 1 and
+    /// parse the request again.
     LaterMinor {
         /// Offset of the digit from the start of the head. It is less than [`HEAD_LIMIT`].
         digit_at: usize,
@@ -45,7 +46,7 @@ pub(crate) enum NotRead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: Status,
-    /// The method was HEAD, so the answer has no body.
+    /// Whether the method was HEAD. If so, the answer has no body.
     pub(crate) head_only: bool,
 }
 
@@ -165,7 +166,7 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
         return None;
     };
     let len = line.len() + usize::from(fields.len);
-    // In a usual line, nothing precedes the method, and single spaces separate the parts.
+    // A usual line has nothing before the method, single spaces between its parts, and version 1.1.
     let is_usual = line.len() == method.len() + 1 + target.len() + VERSION.len()
         && line.ends_with(VERSION)
         && len <= HEAD_LIMIT;
@@ -181,8 +182,8 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
 }
 
 /// Returns true if any line of a parsed head ends with a bare LF. RFC 9112, section 2.2, allows
-/// servers to accept a bare LF, but an intermediary might then see other requests than we do. The
-/// code checks the line ending before each field, and the two at the end of the head.
+/// servers to accept a bare LF, but an intermediary might then see other requests than we do. Each
+/// field must follow a CRLF, and the head must end with two of them.
 fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
     let follows_crlf = |field: &Header<'_>| {
         let at = field.name.as_ptr().addr() - head.as_ptr().addr();
@@ -291,7 +292,7 @@ impl<'a> Head<'a> {
             .map(|field| field.value)
     }
 
-    /// Returns whether the field lists this tag, or `None` if the field is absent.
+    /// Returns whether the field `name` lists `tag`, or `None` if the field is absent.
     fn names_tag(&self, name: &str, tag: ETag, how: Comparison) -> Option<bool> {
         self.values(name)
             .map(|value| names_tag(value, tag, how))
@@ -336,7 +337,7 @@ fn absolute_form(target: &str) -> Option<&str> {
     let rest = after("http://").or_else(|| after("https://"))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    // RFC 9110, section 4.2.1: a URI without a host is invalid.
+    // A URI without a host is invalid (RFC 9110, section 4.2.1).
     (!authority.is_empty() && is_host(authority.as_bytes())).then_some(path)
 }
 
@@ -347,7 +348,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A request is accepted only if every LF follows a CR.
+        /// Checks that a request is accepted only if every LF follows a CR.
         #[test]
         fn a_bare_line_feed_anywhere_is_refused(
             lines in prop::collection::vec("[ -~]{0,4}(:[ -~]{0,4})?", 0..5),
@@ -368,7 +369,8 @@ mod tests {
             }
         }
 
-        /// `parse_line` with known fields agrees with `parse` of the whole request.
+        /// Checks that `parse_line` with known fields gives the same result as `parse` of the whole
+        /// request.
         #[test]
         fn parsing_the_line_alone_agrees_with_parsing_the_whole(
             line in prop_oneof![

@@ -43,12 +43,12 @@ impl Default for Limits {
     }
 }
 
-/// Events while a folder is loaded.
+/// Events that are reported while a folder is loaded.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// A file was loaded. It is included in the totals.
+    /// A file was loaded. The totals include this file.
     Loaded(&'a Totals),
-    /// An entry was left out.
+    /// An entry of a folder was left out.
     Skipped(Skipped),
 }
 

@@ -135,8 +135,8 @@ fn load_with(folder: &Path, limits: &Limits) -> (Site, Vec<String>) {
     (site, lines)
 }
 
-/// Asserts that exactly these entries are left out, each with one line that contains the given
-/// words, and that `/index.html` is served nevertheless.
+/// Asserts which entries of the folder are left out. Each must have one line that contains the
+/// expected words. `/index.html` must be served nevertheless.
 fn assert_skipped(folder: &Path, expected: &[(&str, &str)]) {
     fs::write(folder.join("index.html"), "served").unwrap();
     let (site, lines) = load_with(folder, &Limits::default());

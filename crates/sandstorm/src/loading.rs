@@ -13,7 +13,7 @@ use crate::skipped::Skipped;
 
 /// Interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
-/// Maximum number of entries named in warnings or errors. Other entries are only counted.
+/// Maximum number of entries that warnings or an error name. Further entries are only counted.
 const MAX_NAMED: u64 = 100;
 
 /// Why the folder is not served. The message is for the operator.

@@ -25,10 +25,10 @@ const SAMPLE: usize = 128;
 type Sample = ArrayVec<Place, SAMPLE>;
 /// One client address may hold 1/`SHARE` of the memory while other addresses need memory.
 const SHARE: usize = 8;
-/// Minimum lag for which a request may be evicted while its address is within its share.
+/// Minimum lag for which a request is evicted, unless its address holds more than its share.
 const MIN_LACK: Duration = Duration::from_secs(1);
 /// Time by which each received body byte advances the request's virtual clock. At 16,000 bytes a
-/// second, this clock keeps up with real time.
+/// second, the virtual clock keeps up with real time.
 const PROGRESS_OF_BYTE: Duration = Duration::from_nanos(62_500);
 /// Maximum time by which a request's virtual clock may be ahead of real time.
 const CREDIT: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ pub(crate) enum Phase {
     },
     /// Waits for room in the connection's send stream.
     Room(Outgoing),
-    /// A part of a streamed response has been sent; waits for the next piece.
+    /// A part of a streamed response has been sent, and the request waits for the next piece.
     Stream(Stream),
     /// The request was evicted, and its client has not been informed yet. `Some` says how to answer
     /// it. `None` means that the response is lost and cannot be replaced.
@@ -100,7 +100,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Creates the outgoing part of a response without further pieces.
+    /// Creates the last part of a response, after which no pieces follow.
     pub(crate) fn new(content: Option<(ContentId, Range<u32>)>, stamp: Stamp) -> Self {
         Self {
             content,
@@ -133,8 +133,8 @@ pub(crate) struct Stream {
 struct Entry {
     /// `None` if the place is free.
     phase: Option<Phase>,
-    /// A virtual clock. Each received body byte advances it by [`PROGRESS_OF_BYTE`], so it falls
-    /// behind `now` if the client sends too slowly.
+    /// A virtual clock. Each received body byte advances the clock by [`PROGRESS_OF_BYTE`]. If the
+    /// client sends too slowly, the clock falls behind `now`.
     progress: Instant,
     client: IpAddr,
     /// The head and the body bytes collected so far, or the response bytes to send.
@@ -197,7 +197,8 @@ impl Pending {
         entry.phase.as_mut()
     }
 
-    /// Appends to the request's bytes. This may evict other requests.
+    /// Appends `bytes` to the request's stored bytes. To find memory, this may evict other
+    /// requests.
     pub(crate) fn append(
         &mut self,
         place: Place,
@@ -295,7 +296,7 @@ impl Pending {
         sample
     }
 
-    /// Evicts a request and returns how many bytes this frees.
+    /// Evicts a request. Returns the number of bytes that this frees.
     fn evict(&mut self, place: Place) -> usize {
         let bytes = self.take_bytes(place);
         let head_only = bytes.starts_with(b"HEAD ");
@@ -309,7 +310,7 @@ impl Pending {
         bytes.capacity()
     }
 
-    /// Removes and returns the request's bytes. The caller drops them, or returns them with
+    /// Removes and returns the request's bytes. The caller drops the bytes, or puts them back with
     /// [`keep`](Self::keep).
     pub(crate) fn take_bytes(&mut self, place: Place) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.entry(place).bytes);
@@ -317,7 +318,7 @@ impl Pending {
         bytes
     }
 
-    /// Stores bytes in a place that holds none.
+    /// Stores bytes in a place that currently has none.
     fn put_bytes(&mut self, place: Place, bytes: Vec<u8>) {
         self.memory += bytes.capacity();
         self.entry(place).bytes = bytes;

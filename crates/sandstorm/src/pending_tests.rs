@@ -164,7 +164,7 @@ fn a_request_with_a_slow_body_is_evicted() {
     };
     let phase = pending.phase(places[8]);
     assert!(matches!(phase, Some(Phase::Evicted(Some(busy))) if *busy == told));
-    // The virtual clock runs at most two seconds ahead.
+    // The virtual clock is never more than two seconds ahead of real time.
     pending.update_body(places[7], BODY, 10_000_000, at(5_000));
     let entry = &pending.entries[places[7].0 as usize];
     assert_eq!(entry.lack(at(7_000)), Duration::ZERO);

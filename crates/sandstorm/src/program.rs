@@ -71,7 +71,7 @@ where
     A: App + Named,
     F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
 {
-    /// Same as [`new`](Sandstorm::new), with an application in each worker. `make` is called for
+    /// Same as [`new`](Sandstorm::new), but each worker has an application. `make` is called for
     /// each worker before privileges are dropped. It may open the worker's mailbox and prepare
     /// replies.
     pub fn with_app(site: Site, folder: &Path, tcp: Config, make: F) -> Self {

@@ -23,7 +23,8 @@ struct Entry<T> {
 
 const _: () = assert!(size_of::<Entry<crate::session::Answer>>() == 512);
 
-/// The cache of one worker. A new key replaces the key in its hash bucket.
+/// The cache of one worker. Each key has one possible entry, and a new key replaces the old one
+/// there.
 #[derive(Debug)]
 pub(crate) struct RecentCache<T>(Box<[Entry<T>]>);
 

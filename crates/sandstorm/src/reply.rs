@@ -119,8 +119,8 @@ struct Head {
 }
 
 impl Head {
-    /// Writes the status line, the slot's fields and the common fields. The version is the
-    /// server's, not the client's (RFC 9110, section 2.5).
+    /// Starts a head with the status line, the fields of the slot, and the fields of all responses.
+    /// The version is the server's, not the client's (RFC 9110, section 2.5).
     fn new(status: Status, common: &Fields) -> Self {
         let mut text = format!("HTTP/1.1 {status}\r\n{SLOT_FIELD}");
         let slot_at = text.len() as u32;
@@ -178,7 +178,7 @@ pub(crate) fn page(status: impl Display, explanation: &str) -> String {
     )
 }
 
-/// Makes the page about an error status, for GET and for HEAD.
+/// Makes the responses with the page about an error status: one for GET and one for HEAD.
 pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     let head = || match status {
         // A 405 must list the allowed methods (RFC 9110, section 15.5.6).
@@ -188,9 +188,9 @@ pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     with_body(status, head, &page(status, status.explanation()))
 }
 
-/// Makes a redirect to `location`, for GET and for HEAD. `location` must be percent-encoded, so
-/// that it needs no escapes in HTML. The page contains a link without the query, for clients that
-/// ignore the field `Location`.
+/// Makes the redirects to `location`: one for GET and one for HEAD. `location` must be
+/// percent-encoded, so that it needs no escapes in HTML. The page contains a link without the
+/// query, for clients that ignore the field `Location`.
 pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
     let status = Status::MovedPermanently;
     let text = format!("It is <a href=\"{location}\">here</a>.");
@@ -198,7 +198,7 @@ pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
     with_body(status, head, &page(status, &text))
 }
 
-/// The fields of a file's response.
+/// The values of the fields in a file's response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileFields<'a> {
     pub(crate) media_type: &'a str,
@@ -211,7 +211,7 @@ pub(crate) struct FileFields<'a> {
     pub(crate) common: &'a Fields,
 }
 
-/// The responses for one file: for GET, for HEAD, and 304.
+/// The responses for one file: to GET, to HEAD, and the 304 response.
 #[derive(Debug)]
 pub(crate) struct FileReplies {
     pub(crate) replies: [Reply; 3],
@@ -276,6 +276,6 @@ fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -
         .field("Content-Length", len)
         .field("Last-Modified", fields.last_modified)
         .field("ETag", tag)
-        // Tells clients not to request ranges (RFC 9110, section 14.3).
+        // This value tells clients not to request ranges (RFC 9110, section 14.3).
         .field("Accept-Ranges", "none")
 }

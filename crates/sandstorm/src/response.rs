@@ -193,7 +193,7 @@ pub(crate) fn write_head_with(
     let (start, rest) = head.split_at(slot_end + 2);
     out.extend_from_slice(start);
     slots.write(stamp, &mut out[from + slot_at..from + slot_end]);
-    // The empty line is written last.
+    // The empty line at the end of the head is written last, after the extra fields.
     let lines = rest.strip_suffix(b"\r\n").unwrap_or(rest);
     for line in lines.split_inclusive(|b| *b == b'\n') {
         let name = line.split(|b| *b == b':').next().unwrap_or(line);

@@ -140,7 +140,7 @@ impl Root {
     }
 }
 
-/// Returns the file type in a status.
+/// Returns the type of the file that `stat` describes.
 pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }

@@ -18,7 +18,7 @@ pub use crate::web::{Conversation, Counters, Web};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Returns the time of day: [`SystemTime::now`], except in tests.
+/// A function that returns the time of day. It is [`SystemTime::now`], except in tests.
 pub type WallClock = fn() -> SystemTime;
 
 /// A complete web server. Pass it to [`nmio::run`].

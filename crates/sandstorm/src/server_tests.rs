@@ -39,7 +39,7 @@ fn the_present_second_ends_with_that_of_the_wall_clock() {
 
 #[test]
 fn packets_are_counted_for_each_family_with_their_headers() {
-    // Nine shared replies and a file, each for GET and HEAD, and one 304 reply.
+    // There are nine shared replies and one file, each for GET and HEAD, and one 304 reply.
     let replies = 2 * 10 + 1;
     let [v4, v6] = addresses();
     for (len, segments_v4, segments_v6) in [(7, 1, 1), (2_800, 3, 3), (4_075, 3, 4)] {

@@ -22,7 +22,7 @@ pub enum Step {
         /// Number of bytes to discard, counted from the start.
         consumed: usize,
     },
-    /// A complete request has arrived; this is its answer.
+    /// A complete request has arrived. The value is its answer.
     Answer(Answer),
 }
 
@@ -251,7 +251,7 @@ fn query_from_end(len: usize, query: &str, data: &[u8]) -> u16 {
     if query.is_empty() {
         return 0;
     }
-    // The query is the end of the target, which is the second word of the request line.
+    // The query is at the end of the target, and the target is the second word of the request line.
     let mut spaces = data.iter().enumerate().filter(|(_, b)| **b == b' ');
     let target_end = spaces.nth(1).map_or(len, |(at, _)| at);
     (len - target_end + query.len()) as u16

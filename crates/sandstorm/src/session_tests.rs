@@ -10,10 +10,10 @@ use crate::site::Builder;
 #[path = "session_field_tests.rs"]
 mod fields;
 
-/// Sat, 21 Nov 2026 08:29:37 GMT.
+/// The time of the tests: Sat, 21 Nov 2026 08:29:37 GMT.
 const NOW: u64 = 1_795_249_777;
 
-/// Wed, 18 Nov 2026 20:00:00 GMT.
+/// The modification time of all files: Wed, 18 Nov 2026 20:00:00 GMT.
 const MODIFIED: u64 = 1_795_032_000;
 
 fn at(second: u64) -> SystemTime {
@@ -291,7 +291,8 @@ fn preconditions_are_evaluated() {
         ("If-Modified-Since: SAME", 304),
         ("If-Modified-Since: AFTER", 304),
         ("If-Modified-Since: BEFORE", 200),
-        // Obsolete date formats (RFC 9110, section 5.6.7).
+        // Obsolete date formats are accepted, and invalid dates are ignored (RFC 9110, sections
+        // 5.6.7 and 13.1.3).
         ("If-Modified-Since: Wednesday, 18-Nov-26 20:00:00 GMT", 304),
         ("If-Modified-Since: Wed Nov 18 20:00:00 2026", 304),
         ("If-Modified-Since: Wed, 31 Feb 2027 20:00:00 GMT", 200),
@@ -400,14 +401,14 @@ fn invalid_requests_are_refused() {
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n c\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n\tc\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\n Host: a\r\n\r\n", 400),
-        // Missing, repeated and invalid hosts.
+        // The host is missing, repeated or invalid.
         ("GET / HTTP/1.1\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", 400),
-        // Invalid, repeated and conflicting body lengths.
+        // The body length is invalid, repeated or conflicting.
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", 400),
         (
             "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n",
@@ -449,7 +450,7 @@ fn invalid_requests_are_refused() {
             "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n",
             400,
         ),
-        // Unsupported and invalid versions.
+        // The version is unsupported or invalid.
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
         ("GET / HTTP/3\r\n\r\n", 505),
         ("GET / HTTQ/1.1\r\nHost: a\r\n\r\n", 400),
@@ -601,8 +602,8 @@ proptest! {
         // reported.
         let bytes = [fragments.concat(), b"\n".to_vec()].concat();
         let (sent, closes) = talk(&site, [&*bytes]);
-        // The test does not know which responses are answers to HEAD, so each ends where the next
-        // one begins.
+        // The test does not know which responses are answers to HEAD. Each response therefore ends
+        // where the next one begins.
         let mut rest = &*sent;
         while !rest.is_empty() {
             prop_assert!(rest.starts_with(b"HTTP/1.1 "));

@@ -1,4 +1,4 @@
-//! A site: all its responses, indexed by path.
+//! A site: all prepared responses of a server, indexed by path.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher as _};

@@ -69,7 +69,7 @@ pub enum Reason {
         /// The length of the file, in bytes.
         len: u64,
     },
-    /// The entry is nested too deeply.
+    /// The entry lies too many folders deep.
     #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there; move it further up")]
     TooDeep,
     /// With this file, the total length would exceed [`Limits::bytes`](crate::Limits::bytes).

@@ -37,7 +37,7 @@ use crate::verdict::Sees;
 pub struct Web<A = SiteOnly> {
     app: A,
     core: Core,
-    /// A cache of answers to complete requests.
+    /// A cache of the site's answers to complete requests.
     answers: RecentCache<Answer>,
     /// A cache of parsed request fields.
     fields: RecentCache<Fields>,
@@ -64,12 +64,12 @@ impl<A: App> Web<A> {
         })
     }
 
-    /// Sets the current time in seconds since 1970, for `Date`.
+    /// Sets the current time in seconds since 1970, for the field `Date`.
     pub fn set_second(&mut self, second: u64) {
         self.core.second = second;
     }
 
-    /// The time that was last set, in seconds since 1970.
+    /// The time set by [`set_second`](Self::set_second), in seconds since 1970.
     pub fn second(&self) -> u64 {
         self.core.second
     }

@@ -39,7 +39,7 @@ fn path(len: usize) -> String {
     format!("/{len}.bin")
 }
 
-/// Builds a site with a file of each size. For each size there is also a file `exactly-…`, whose
+/// Builds a site with a file of each size. For each size there is also a file `exactly-…`. Its
 /// complete response, including the head, has this size.
 fn site(sizes: &[usize]) -> Arc<Site> {
     let modified = wall_clock() - Duration::from_secs(1000);

@@ -99,7 +99,7 @@ impl Serve {
     /// Loads the folder and the zones.
     fn load<C: CongestionControl>(&self) -> Result<impl Program + use<C>, StartError> {
         let web = self.site.load(&self.web, &self.connections)?;
-        // Reports errors in zone files. A failure to write a report is ignored.
+        // Prints errors in zone files to standard error. A failure to print them is ignored.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?

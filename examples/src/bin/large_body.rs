@@ -19,7 +19,8 @@ use clap::Parser;
 use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
 use tcpip::{Application, Connection, ContentId, Contents, WriteError};
 
-/// The length of the piece in bytes. To test slices, it is not a multiple of the segment length.
+/// The length of the repeated piece in bytes. To test slices, it is not a multiple of the segment
+/// length.
 const PIECE: u64 = 1_000_003;
 /// Maximum length of a request's head, in bytes.
 const MAX_HEAD: usize = 4_096;
@@ -127,7 +128,8 @@ impl Application for LargeBody {
     }
 }
 
-/// Creates the piece. Each byte depends on its position, so misplaced data can be detected.
+/// Creates the piece that the body repeats. Each byte depends on its position, so misplaced data
+/// can be detected.
 fn piece() -> Arc<[u8]> {
     let byte = |at: u64| (at ^ at >> 8 ^ at >> 16) as u8;
     (0..PIECE).map(byte).collect()

@@ -35,7 +35,7 @@ impl Starting {
         }
     }
 
-    /// Returns a future that immediately completes with this error.
+    /// Returns a future that immediately completes with `error`.
     pub(super) fn failed(error: Error) -> Self {
         let (refused, started) = oneshot::channel();
         // Sending cannot fail, because the receiver still exists.

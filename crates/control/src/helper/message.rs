@@ -153,8 +153,8 @@ mod tests {
         assert!(receive::<String>(there.as_fd()).unwrap().is_none());
     }
 
-    /// Creates two connected sockets, and sends the second one a message with too many descriptors.
-    /// The second one's receive timeout is 2 s.
+    /// Creates two connected sockets with a receive timeout of 2 s at the second one. Sends the
+    /// second one a message with too many descriptors.
     fn too_many_on_their_way() -> (OwnedFd, OwnedFd) {
         const SENT: usize = 2 * MOST_DESCRIPTORS;
         let (here, there) = socket_pair().unwrap();

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// The unprivileged user that exists on practically every system.
 const NOBODY: &str = "nobody";
 
-/// The value of `--user`: `NAME[:GROUP]`.
+/// The value of the option `--user`, in the form `NAME[:GROUP]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserSpec {
     user: String,
@@ -39,7 +39,7 @@ impl FromStr for UserSpec {
     }
 }
 
-/// A user and a group, with the user's name and both numbers.
+/// A user and a group, with the user's name and the numeric IDs of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     name: String,
@@ -57,8 +57,8 @@ impl fmt::Display for Account {
 /// The user that the threads become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NewUser {
-    /// This account. `asked` says whether `--user` named the account; a failure to switch to it is
-    /// then an error.
+    /// Switch to `account`. `asked` says whether `--user` named the account. If so, a failure to
+    /// switch to it is an error.
     Account { account: Account, asked: bool },
     /// No change: an ordinary user started the server.
     Same,

@@ -50,7 +50,7 @@ pub(crate) struct PreparedReply {
     status: Status,
 }
 
-/// What happens to a connection after an answer.
+/// What happens to a connection after an answer was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum After {
     /// The answer is complete, so the next request may be processed.
@@ -178,7 +178,7 @@ impl Core {
         })
     }
 
-    /// Calls `ask` with a new exchange for a request of `conn`.
+    /// Calls `ask` with a new exchange for a request of `conn`, which gets the next serial number.
     pub(super) fn exchange<S: Default, R>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -239,7 +239,8 @@ impl Core {
             }
             Verdict::Made if self.response.body().len() <= MAX_BODY => {}
             Verdict::Refuse(status) => self.response.set_page(status),
-            // The prepared reply has been removed, or the body is too long.
+            // The prepared reply has been removed, or the response's body is too long, so the
+            // answer is 500.
             Verdict::Made | Verdict::Prepared(_) => {
                 return self.answer_page(conn, Status::InternalServerError, request);
             }

@@ -17,10 +17,10 @@ use crate::verdict::{Intake, Sees};
 /// How far the received bytes have been processed.
 #[derive(Clone, Copy, Debug)]
 enum Progress {
-    /// This many bytes are consumed, and the next ones can be processed.
+    /// The value is the number of consumed bytes. The next bytes can be processed.
     On(usize),
-    /// This many bytes are consumed. The connection continues when there are more bytes, room in
-    /// the send stream, or an answer.
+    /// The value is the number of consumed bytes. The connection continues when there are more
+    /// bytes, room in the send stream, or an answer.
     Stop(usize),
     /// The connection ends here.
     Ends,

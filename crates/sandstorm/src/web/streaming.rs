@@ -19,7 +19,8 @@ use crate::verdict::More;
 const PIECES_AT_A_TIME: usize = 4;
 
 impl<A: App> Web<A> {
-    /// Asks the application for more pieces of a streamed response, if it has any now.
+    /// Asks the application for more pieces of a streamed response, unless the response waits to be
+    /// resumed.
     pub(super) fn stream(&mut self, conn: &mut Conn<'_, A::State>) -> After {
         let Self { app, core, .. } = self;
         let mut after = After::Streams;

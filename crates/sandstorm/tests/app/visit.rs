@@ -36,7 +36,7 @@ pub(crate) fn visits<const FIRST: bool>(
     visits_over(path(), config, talks)
 }
 
-/// A short link without loss.
+/// Returns the settings of a short link without loss.
 pub(crate) fn path() -> PathConfig {
     PathConfig {
         delay: Duration::from_millis(2),
@@ -81,7 +81,8 @@ pub(crate) fn visits_over<const FIRST: bool>(
     let mut since = None;
     let clock = link.clock.clone();
     let done = link.run(&mut client, &mut server, LONGEST, |client, _| {
-        // The counters show pending requests only after another second.
+        // Requests of clients that have gone may still be pending, so the server runs for another
+        // second.
         let now = clock.now();
         client.done() && now > *since.get_or_insert(now) + Duration::from_secs(1)
     });
