@@ -42,7 +42,7 @@ impl Event {
     }
 }
 
-/// What signalled the congestion.
+/// Signal of congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// A segment was lost (RFC 5681, section 3.2), and recovery begins.
@@ -131,7 +131,7 @@ const INITIAL_BYTES: u32 = 14_600;
 /// Largest window in bytes. With more data in flight, an old segment could be taken for a new one
 /// (RFC 7323, section 2.3).
 const MAX_WINDOW: u32 = 1 << 30;
-/// Smallest window after congestion, in segments (RFC 5681, equation 4).
+/// Lower bound of the window after congestion, in segments (RFC 5681, equation 4).
 const MIN_SEGMENTS: u32 = 2;
 
 /// The initial window of RFC 6928, section 2: min (10 MSS, max (2 MSS, 14600)).

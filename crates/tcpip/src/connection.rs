@@ -100,8 +100,8 @@ bitflags! {
         const SYN_ACK_RETRANSMITTED = 1 << 7;
         /// Whether the peer has ever advertised a window of two segments or more.
         const LARGE_WINDOW = 1 << 8;
-        /// Whether our segments carry ECE: set when a packet with CE arrives, cleared when the peer
-        /// sends CWR.
+        /// Whether our segments carry ECE. The flag is set when a packet with CE arrives, and
+        /// cleared when the peer sends CWR.
         const SEND_ECE = 1 << 9;
         /// Whether the next segment with new data carries CWR, because the congestion window was
         /// reduced.
@@ -151,8 +151,8 @@ enum DeadlineKind {
     TimeWait,
 }
 
-/// Number of recoveries after which a widened reordering window is reset (RFC 8985, section 6.2:
-/// `RACK.reo_wnd_persist`).
+/// Number of recoveries after which a widened reordering window returns to its initial size (RFC
+/// 8985, section 6.2: `RACK.reo_wnd_persist`).
 const PERSIST: u8 = 15;
 /// Maximum size of the reordering window, in quarters of the minimum RTT. The window is stored in
 /// four bits.
@@ -183,9 +183,9 @@ impl ReorderingWindow {
     /// Widens the window after a spurious retransmission, which shows that segments are delayed for
     /// longer than assumed.
     ///
-    /// RFC 8985 does not set `RACK.reordering_seen` in this case, and thus uses no window during
-    /// recovery. That rule causes far more spurious retransmissions if segments are late by more
-    /// than a round trip.
+    /// RFC 8985 does not set `RACK.reordering_seen` after a spurious retransmission, and thus uses
+    /// no window during recovery. The RFC's rule causes far more spurious retransmissions if
+    /// segments are late by more than a round trip.
     fn widen(&mut self) {
         let quarters = (self.0 & 0x0f).saturating_add(1).min(MAX_QUARTERS);
         self.0 = PERSIST << 4 | quarters;
@@ -390,8 +390,8 @@ impl Tcb {
     /// Returns the kind of the next deadline for data in flight, and its delay in milliseconds.
     ///
     /// A tail loss probe requires SACK, an RTT sample, no backoff, and a flight that `is_in_order`.
-    /// Otherwise the deadline is for a retransmission. During zero-window probing, it is for the
-    /// next window probe.
+    /// Otherwise the deadline is for a retransmission. During zero-window probing, the deadline is
+    /// for the next window probe.
     #[inline(always)]
     fn timeout(&self, is_in_order: bool, min_rto_ms: u32) -> (DeadlineKind, u32) {
         let rto = self.rto(min_rto_ms);
@@ -520,7 +520,8 @@ impl Tcb {
     /// Time in microseconds until the data sent so far no longer exceeds the pacing rate.
     fn pacing_debt(&self, now: Moment) -> u32 {
         let ahead = self.paced_until.wrapping_sub(now.micros);
-        // A larger value is a wrapped negative difference: `paced_until` has passed.
+        // A larger value is a negative difference that has wrapped around, so `paced_until` has
+        // passed.
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
     }
 
@@ -540,7 +541,7 @@ enum SegmentKind {
     New,
     /// Retransmission of lost data.
     Retransmission,
-    /// Tail loss probe (RFC 8985, section 7.3), of new data or as a retransmission.
+    /// Tail loss probe (RFC 8985, section 7.3): new data or a retransmission.
     TailProbe { is_retransmission: bool },
     /// Probe of a window that is zero or too small.
     WindowProbe,

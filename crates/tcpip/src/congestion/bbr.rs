@@ -45,8 +45,8 @@ const HALF: u8 = 5;
 ///   Here each round yields one sample: that of the round's first segment. This sample is a mean
 ///   over the round, whereas the draft uses a maximum. Therefore the short-term limits after a loss
 ///   are the sample plus the pacing margin and the tolerated loss (2 %). Without these additions
-///   the limits would sink with every round. Data sent in Drain or Down does not lower the limits
-///   unless it loses too much.
+///   the limits would sink with every round. Data sent in Drain or Down lowers the limits only if
+///   too much of that data is lost.
 /// - A round is *application-limited* if it did not use up the window, and sent less than seven
 ///   eighths of what the pacing rate allows.
 /// - `RS.tx_in_flight` is the maximum number of bytes in flight during the previous round. Too much
@@ -78,8 +78,8 @@ pub struct Bbr {
     pacing_rate: u32,
     /// Minimum round-trip time of the last ten seconds in microseconds, or [`NONE`].
     min_rtt: u32,
-    /// Minimum round-trip time of the last five seconds in microseconds, or [`NONE`]. When it
-    /// expires, `ProbeRTT` begins.
+    /// Minimum round-trip time of the last five seconds in microseconds, or [`NONE`]. When this
+    /// minimum expires, `ProbeRTT` begins.
     probe_rtt_min: u32,
     /// Bytes acknowledged in the Up state since `inflight_longterm` last grew.
     up_acked: u32,

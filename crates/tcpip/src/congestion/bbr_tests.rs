@@ -248,8 +248,8 @@ fn a_restart_after_idle_is_paced_at_the_bandwidth() {
     assert_eq!(bbr.window(), window);
     let rate = bbr.pacing_rate().unwrap();
     assert!((12_200_000..=12_500_000).contains(&rate), "{rate}");
-    // The queue has drained during the idle time, so the first ACK refreshes the minimum RTT.
-    // ProbeRTT is not needed.
+    // The queue has drained during the idle time, and the first ACK refreshes the minimum RTT.
+    // Therefore ProbeRTT is not needed.
     bbr.on_ack(MSS, &at(9_040, 1));
     assert_ne!(bbr.state, State::ProbeRtt);
 }

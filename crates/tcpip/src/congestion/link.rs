@@ -22,7 +22,7 @@ pub(super) struct Link {
     pub(super) rtt: u64,
     /// Capacity of the queue in bytes.
     pub(super) buffer: u64,
-    /// Random losses per million segments.
+    /// Number of random losses per million segments.
     pub(super) loss: u64,
     /// Seed of the random numbers.
     pub(super) seed: u64,
@@ -44,7 +44,7 @@ enum EventKind {
 
 struct Flow<C> {
     cc: C,
-    /// Number of the next segment. Lost data is retransmitted under a new number.
+    /// Number of the next segment. Lost data is retransmitted as a segment with a new number.
     next: u64,
     /// Send time of each segment in flight, by segment number.
     in_flight_since: BTreeMap<u64, u64>,

@@ -11,8 +11,8 @@ pub use reno::Reno;
 
 use super::{Event, MAX_WINDOW, MIN_SEGMENTS};
 
-/// Shift that converts microseconds to ticks, the unit of the clock of [`Validation`]. A tick is
-/// 1.024 ms, so the 16-bit clock wraps around after 67 s.
+/// Shift that converts microseconds to ticks of the clock in [`Validation`]. A tick is 1.024 ms, so
+/// the 16-bit clock wraps around after 67 s.
 ///
 /// A wrap-around is harmless. Only an idle period can last that long, and an idle period longer
 /// than the retransmission timeout restarts the window anyway.
@@ -107,9 +107,9 @@ impl Validation {
             return false;
         }
         if self.phase == RECOVERING {
-            // This function runs only outside recovery, so `phase` is outdated. Either the end of
-            // recovery was not reported, or recovery never began because a tail loss probe repaired
-            // the loss.
+            // This function runs only outside recovery, so the value of `phase` is outdated. Either
+            // the end of recovery was not reported, or recovery never began because a tail loss
+            // probe repaired the loss.
             self.phase = 0;
         }
         self.phase = self.phase.saturating_add(elapsed >> PHASE_SHIFT);
@@ -160,7 +160,7 @@ impl Validation {
         used
     }
 
-    /// Number of used bytes of the window `cwnd`: max (`pipeACK`, `FlightSize`), limited to `cwnd`.
+    /// Number of used bytes of the window: max (`pipeACK`, `FlightSize`), but at most `cwnd`.
     fn used(&self, cwnd: u32, event: &Event) -> u32 {
         event.flight_size().max(self.pipe_ack()).min(cwnd)
     }

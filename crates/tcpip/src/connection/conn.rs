@@ -43,7 +43,7 @@ pub(crate) struct Record<C> {
     congestion: C,
 }
 
-/// Configuration of a single connection. Times are in milliseconds.
+/// The part of the configuration that applies to each connection. Times are in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     syn_ack_retries: u8,
@@ -69,7 +69,7 @@ pub(crate) struct Context<C> {
     settings: Settings,
     pub(crate) counters: Counters,
     pub(crate) own_mss: OwnMss,
-    /// Number of pool slots that each client address holds.
+    /// For each client address, the number of pool slots that its connections hold.
     pub(crate) peers: Peers,
     /// Lists of the stream entries that do not fit into the TCBs.
     pub(crate) lists: Lists,
@@ -168,7 +168,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// The loss recovery state, if data is or recently was lost or out of order.
+    /// The loss recovery state, if data is, or recently was, lost or out of order.
     #[inline(always)]
     fn recovery(&self) -> Option<&Recovery<C>> {
         match self.tcb.recovery {

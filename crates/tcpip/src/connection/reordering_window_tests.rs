@@ -24,7 +24,7 @@ fn spurious_retransmissions_widen_the_window_up_to_a_round_trip() {
 
 #[test]
 fn the_window_is_reset_after_fifteen_recoveries() {
-    // The number of recoveries is RACK.reo_wnd_persist (RFC 8985, section 6.2).
+    // A widened window lasts for RACK.reo_wnd_persist recoveries (RFC 8985, section 6.2).
     let rtt = rtt(40_000);
     let mut reo_wnd = ReorderingWindow::new();
     reo_wnd.widen();

@@ -11,7 +11,7 @@ use crate::congestion::{
 
 /// Percentage of the bandwidth that pacing leaves unused.
 const PACING_MARGIN: u32 = 1;
-/// Minimum percentage of the short-term limits that remains after a loss.
+/// Minimum percentage of a short-term limit that remains after a round with loss.
 const BETA: u32 = 70;
 /// Number of ACKs in one round that must report a loss for Startup to end.
 const STARTUP_LOSSES: u8 = 6;
@@ -19,7 +19,7 @@ const STARTUP_LOSSES: u8 = 6;
 /// [`FULL_BW_ROUNDS`] rounds.
 const FULL_BW_GROWTH: u32 = 125;
 const FULL_BW_ROUNDS: u8 = 3;
-/// Maximum number of rounds in Drain.
+/// Maximum number of rounds in the Drain state.
 const DRAIN_ROUNDS: u8 = 3;
 /// Maximum number of rounds between bandwidth probes. Up to this limit, BBR waits about as long as
 /// Reno's window needs to grow back after a loss.
@@ -248,7 +248,7 @@ impl Bbr {
         let tolerated = if loses_much {
             LOSS_THRESH
         } else {
-            // Loss below the threshold is not a sign of congestion, so it is added back.
+            // Loss below the threshold is not a sign of congestion, so the lost part is added back.
             (u64::from(sample.lost) * 100).div_ceil(u64::from(sent.max(1))) as u32
         };
         let latest = 100 + PACING_MARGIN + tolerated;
@@ -295,7 +295,7 @@ impl Bbr {
         }
     }
 
-    /// Begins Cruise if few enough bytes are in flight: `IsTimeToCruise` of the draft.
+    /// Begins the Cruise state if few enough bytes are in flight: `IsTimeToCruise` of the draft.
     fn check_cruise(&mut self, in_flight: u32, event: &Event) {
         let bdp = self.bdp(self.max_bw(), 100, event.mss);
         if in_flight <= self.with_headroom(event.mss) && in_flight <= self.quantized(bdp, event.mss)

@@ -37,8 +37,8 @@ enum Phase {
 
 /// CUBIC (RFC 9438) with fast convergence and the Reno-friendly region.
 ///
-/// It also implements `HyStart++` (RFC 9406) for the first slow start, window validation (RFC
-/// 7661), and the milder reduction after ECN marks (RFC 8511).
+/// This implementation includes `HyStart++` (RFC 9406) for the first slow start, window validation
+/// (RFC 7661), and the milder reduction after ECN marks (RFC 8511).
 ///
 /// All arithmetic is on integers: times in milliseconds and windows in bytes. The curve is
 /// evaluated once per millisecond or per window of ACKs, whichever is sooner. The result is the
@@ -227,8 +227,8 @@ impl Cubic {
     /// Shrinks the window to `smaller` bytes without congestion, because its size may no longer be
     /// valid.
     ///
-    /// A new slow start then reopens most of the old window. If the first slow start has not ended,
-    /// it simply continues.
+    /// A new slow start then reopens most of the old window. The first slow start, if it has not
+    /// ended, simply continues.
     fn shrink(&mut self, smaller: u32) {
         if self.cwnd <= smaller {
             return;

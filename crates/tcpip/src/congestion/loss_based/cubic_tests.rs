@@ -217,7 +217,7 @@ fn a_small_window_grows_like_renos() {
         let start = path.now;
         let mut oracle = 0.7 * f64::from(segments);
         for round in 1..=40_u32 {
-            // A round acknowledges one window, as it was at the start of the round.
+            // A round acknowledges the window that was open at the start of the round.
             let alpha = if oracle >= f64::from(segments) {
                 1.0
             } else {
@@ -276,7 +276,7 @@ fn the_ack_that_ends_recovery_counts() {
     let mut path = Path::new(300 * MS);
     path.cubic.cwnd = 10 * MSS;
     path.lose_and_deliver(3 * MSS);
-    // The window grows by two segments per seven acknowledged segments.
+    // The curve begins with a growth of two segments per seven acknowledged segments.
     assert_eq!(path.cubic.window(), 7 * MSS + 3 * MSS * 2 / 7);
 }
 
@@ -393,7 +393,7 @@ fn the_curve_stops_while_the_window_is_unused() {
     let mut before = 0;
     for ack in 0..300 {
         if ack == 15 {
-            // By now the sampling period is over, and the disuse has been detected.
+            // By now the sampling period is over, so the unused window has been detected.
             before = path.cubic.window();
         }
         path.now = path.now.wrapping_add(100 * MS);
@@ -405,8 +405,8 @@ fn the_curve_stops_while_the_window_is_unused() {
         path.cubic.on_ack(MSS, &event);
     }
     assert_eq!(path.cubic.window(), before);
-    // When the window is used again, the curve resumes at the point where the disuse was
-    // detected, not half a minute later.
+    // When the window is used again, the curve resumes at the point where it stopped, not half a
+    // minute later.
     let later = 1_000.0 - 0.4 * (9.08_f64 - 0.5 - 1.2).powi(3);
     path.run(100 * MS);
     assert!(path.segments() <= later, "{} {later}", path.segments());

@@ -14,8 +14,9 @@ const SLOW_START_LIMIT: u32 = 2;
 /// limit is lower, because an ACK may cover data that arrived long before (RFC 3465, section 2.3).
 const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 
-/// Reno: the congestion control of RFC 5681 with byte counting (RFC 3465), window validation (RFC
-/// 7661) and the milder reduction after ECN marks (RFC 8511).
+/// Reno, the congestion control in the paper (see the [crate](crate) documentation). It follows RFC
+/// 5681, with byte counting (RFC 3465), window validation (RFC 7661) and the milder reduction after
+/// ECN marks (RFC 8511).
 ///
 /// Without SACK, Reno's recovery ends with the first ACK of new data, because RFC 5681 does not
 /// treat partial ACKs specially. [`NewReno`](super::NewReno) does.
@@ -25,10 +26,10 @@ pub struct Reno {
     /// The slow-start threshold in bytes: slow start below it, congestion avoidance above.
     ssthresh: u32,
     validation: Validation,
-    /// Bytes acknowledged in congestion avoidance since the window last grew; always fewer than the
-    /// window.
+    /// Number of bytes acknowledged in congestion avoidance since the window last grew. It is
+    /// always smaller than the window.
     bytes_acked: u32,
-    /// Whether the connection is in the recovery that [`Congestion::Loss`] has begun.
+    /// Whether the connection is in a recovery that began with [`Congestion::Loss`].
     recovering: bool,
     /// Whether the current slow start follows a timeout.
     after_timeout: bool,

@@ -13,8 +13,8 @@ use crate::wire::{Block, Control, Segment};
 impl<C: CongestionControl> Conn<'_, C> {
     /// Processes a segment that has passed the checks, except for its data and FIN.
     ///
-    /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn` is
-    /// called only if both sides use ECN.
+    /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn`
+    /// returns the packet's ECN mark, and is called only if both sides use ECN.
     #[inline(always)]
     pub(crate) fn on_segment(
         &mut self,
@@ -187,8 +187,9 @@ impl Tcb {
 
 /// Updates the link address of the peer, and its latest timestamp.
 ///
-/// The link address changes if another router takes over. The timestamp may advance because
-/// everything up to RCV.NXT has been acknowledged (RFC 7323, section 4.3).
+/// The link address changes if another router takes over. A segment that begins after RCV.NXT does
+/// not update the timestamp, because the data before the segment is missing (RFC 7323, section
+/// 4.3).
 #[inline(always)]
 fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
     // Our own link address never changes, so it is not compared.

@@ -128,7 +128,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Expiry::OfferAgain;
         }
         if self.has_new() {
-            // If there is unsent data but nothing in flight, the TX ring was full.
+            // There is unsent data but nothing in flight, because the TX ring was full.
             self.tcb.arm(DeadlineKind::Idle, idle, now);
             return Expiry::Transmit;
         }

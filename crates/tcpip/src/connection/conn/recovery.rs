@@ -566,11 +566,11 @@ impl<C: CongestionControl> Recovery<C> {
         self.phase == Phase::Recovery && self.partial_acks > MAX_PARTIAL_ACKS
     }
 
-    /// Saves the state that an undo would restore.
+    /// Saves the state that an undo restores.
     fn remember(&mut self, congestion: &C) {
         self.prior = Some(*congestion);
-        // These values are kept while a retransmission is in flight, because its echo or DSACK may
-        // still arrive.
+        // The values below are kept while a retransmission is in flight, because the
+        // retransmission's echo or DSACK may still arrive.
         if !self.board.any_retransmitted() {
             self.first_retransmit_ts = None;
             self.undo_retrans = 0;

@@ -16,7 +16,7 @@ use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timest
 /// Minimum interval between challenge ACKs, in ticks of 32 ms: half a second, and one tick for
 /// rounding (RFC 5961, section 7).
 ///
-/// The same limit applies to ACKs for segments without data that are outside the window. Each
+/// The same limit applies to ACKs that answer segments without data outside the window. Each
 /// connection has its own limit, because a global counter would be a side channel between
 /// connections.
 const CHALLENGE_TICKS: u16 = 17;
@@ -52,7 +52,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             && is_timely(tcb, segment)
     }
 
-    /// Performs the checks of RFC 9293, section 3.10.7.4, in their order, and those of RFC 5961.
+    /// Performs the checks of RFC 9293, section 3.10.7.4, in the RFC's order, and those of RFC
+    /// 5961.
     #[cold]
     #[inline(never)]
     pub(crate) fn check(&mut self, mut segment: Segment, now: Moment) -> Verdict {
@@ -91,7 +92,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             return self.check_reset(segment, now);
         }
 
-        // Fourth check: the SYN bit (RFC 5961, section 4.2).
+        // The third check concerns IP security compartments, which we do not use. Fourth check: the
+        // SYN bit (RFC 5961, section 4.2).
         if control.has(Control::SYN) {
             return self.challenge(now);
         }
@@ -197,8 +199,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     ///
     /// Section 5.3, R1, requires an ACK for every old segment, so that a half-open connection is
     /// detected. As an exception, we do not answer a pure ACK that a later segment has overtaken.
-    /// Such an ACK is in order and acknowledges nothing new, so both ends agree, and an answer to
-    /// every reordered ACK would only add traffic.
+    /// Such an ACK is in order and acknowledges nothing new, so both ends agree. An answer to every
+    /// reordered ACK would only add traffic.
     ///
     /// The overtaken ACK is still dropped, because SACK blocks from before a wrap of the sequence
     /// numbers would look valid.
@@ -219,7 +221,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Answers a possible attack with a challenge ACK (RFC 5961).
+    /// Answers a possible attack with a challenge ACK (RFC 5961) if the rate limit allows one.
     fn challenge(&mut self, now: Moment) -> Verdict {
         self.cx.counters.unproven += 1;
         if self.may_challenge(now) {

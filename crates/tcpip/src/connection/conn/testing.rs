@@ -42,7 +42,7 @@ const NOBODY: Owner = Owner {
     id: NONE,
     peer: NONE,
 };
-/// Control bits by letter, in the order in which they are shown.
+/// Letters of the control bits, in the order in which they appear in a shown segment.
 const LETTERS: [(char, Control); 7] = [
     ('S', Control::SYN),
     ('F', Control::FIN),

@@ -185,7 +185,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         is_blocked
     }
 
-    /// Makes unsent data wait for the next pacing tick, or for the peer's window.
+    /// Makes unsent data wait: for the next pacing tick if `is_held_back` is set, otherwise for the
+    /// peer's window.
     fn wait_for_more(mut self, is_held_back: bool, now: Moment) {
         let tcb = &mut *self.tcb;
         if is_held_back {
@@ -206,8 +207,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Sets the deadline after `bytes` were sent. `flight` is the number of bytes that were in
-    /// flight before. The function is called only if that was at most one segment, or if the
-    /// connection is in disorder.
+    /// flight before. Called only if at most one segment was in flight, or if the connection is in
+    /// disorder.
     #[inline(always)]
     fn arm_after_send(&mut self, flight: u32, bytes: u32, now: Moment) {
         let tcb = &mut *self.tcb;

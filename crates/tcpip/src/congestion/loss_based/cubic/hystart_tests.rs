@@ -2,8 +2,8 @@ use super::*;
 
 const MSS: u32 = 1000;
 
-/// A sender with a window of ten segments, each of which is acknowledged separately: ten ACKs per
-/// round.
+/// A sender with a window of ten segments. Each segment is acknowledged separately, so that there
+/// are ten ACKs per round.
 struct Rounds {
     start: HyStart,
     una: u32,
@@ -208,7 +208,7 @@ fn after_a_long_train_the_window_grows_by_a_quarter_until_the_round_is_over() {
 }
 
 #[test]
-fn delay_and_then_a_long_train_end_slow_start_at_once() {
+fn delay_and_then_a_long_train_end_slow_start_immediately() {
     let mut rounds = Rounds::new();
     for rtt in [18_000, 18_000, 22_000] {
         rounds.round(rtt);
@@ -257,7 +257,7 @@ fn a_queue_that_keeps_growing_ends_conservative_slow_start() {
 }
 
 #[test]
-fn a_queue_that_has_grown_by_twice_as_much_ends_slow_start() {
+fn a_queue_that_has_grown_by_twice_the_threshold_ends_slow_start() {
     for (rtt, exits) in [(27_900, 0), (28_000, 1)] {
         let mut rounds = Rounds::new();
         rounds.round(20_000);

@@ -158,7 +158,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Ends an idle period, when the peer sends data while nothing is in flight. After a long idle
+    /// Ends an idle period when the peer sends data while nothing is in flight. After a long idle
     /// period the congestion window may no longer be valid.
     #[inline(always)]
     fn end_idle(&mut self, now: Moment) {

@@ -254,8 +254,8 @@ impl<C: CongestionControl> Recovery<C> {
         tcb.flags |= Flags::SEND_CWR;
     }
 
-    /// Removes the path MTU probe once its outcome is known. Returns its size in bytes, and whether
-    /// it arrived.
+    /// Removes the path MTU probe once its outcome is known. Returns the probe's size in bytes, and
+    /// whether the probe arrived.
     ///
     /// The loss of nothing but the probe is not a sign of congestion (RFC 4821, section 7.5).
     fn take_mtu_probe(&mut self, tcb: &Tcb, losses: &mut Losses) -> Option<(u16, bool)> {
@@ -347,7 +347,8 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// Ends a phase after all data in flight at its start was acknowledged. DSACKs for that data
-    /// may still arrive (RFC 3708), so the state for an undo is kept while they are expected.
+    /// may still arrive (RFC 3708), so the state for an undo is kept while such DSACKs are
+    /// expected.
     fn end_phase(&mut self, tcb: &Tcb) {
         self.phase = Phase::Disorder;
         self.high_seq = tcb.snd_nxt;

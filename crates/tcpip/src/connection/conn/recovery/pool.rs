@@ -77,7 +77,7 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    /// Whether the scoreboard might be too small for an ACK with `blocks` SACK blocks, and a larger
+    /// Whether the scoreboard may be too small for an ACK with `blocks` SACK blocks, and a larger
     /// size exists. Without a larger scoreboard, some blocks are ignored or forgotten.
     #[inline]
     fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {

@@ -40,8 +40,8 @@ fn a_slice_has_the_boundaries_of_its_content() {
         (3_000, 500, None),
     ];
     assert_eq!(segments(&mut bench), expected);
-    // If a slice begins and ends at segment boundaries, or with its content, all its segments are
-    // prepared.
+    // If a slice begins at a segment boundary, and ends at one or with its content item, all its
+    // segments are prepared.
     bench.write_slice(3_000..4_000, 4_500);
     bench.write_slice(4_000..4_500, 4_500);
     let expected = [(3_000, 1_000, Some(3)), (4_000, 500, Some(4))];

@@ -109,7 +109,7 @@ fn deadlines_survive_the_wrap_of_their_clock() {
     assert_eq!(bench.moment().millis, 150);
 }
 
-/// A connection that has had ten segments in flight for a round trip, with ten more to send.
+/// A connection with ten segments that were sent a round trip ago, and with ten more to send.
 fn sending(offer: Offer) -> Bench {
     let mut bench = offer.open();
     bench.write(20_000);

@@ -14,8 +14,8 @@ impl Tcb {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Whether the scoreboard might be too small for the ACK `ack`, and a larger size exists.
-    /// Called before the ACK is processed.
+    /// Whether the scoreboard may be too small for the ACK `ack`, and a larger size exists. Called
+    /// before the ACK is processed. `ack` is `None` if no ACK is processed.
     #[cold]
     pub(crate) fn needs_larger_board(&mut self, ack: Option<(Segment, &[Block])>) -> bool {
         let useful = ack.map_or(Some(0), |(segment, sack)| self.useful_blocks(segment, sack));
