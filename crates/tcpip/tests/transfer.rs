@@ -1,6 +1,6 @@
 //! Whole transfers to an independent peer, smoltcp's TCP client, over a simulated link that loses,
-//! reorders and duplicates packets. The message of a failure contains the seed, with which the
-//! failure can be reproduced.
+//! reorders and duplicates packets. A failure's message contains the seed with which the failure
+//! can be reproduced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use testkit::{Link, SERVER, SERVER_MAC};
 const PORT: u16 = 80;
 /// Size of a client's send buffer in bytes.
 const SEND_BUFFER: usize = 8192;
-/// Time limit of a transfer, in virtual time.
+/// Time limit of a transfer, measured in virtual time.
 const LONGEST: Duration = Duration::from_mins(20);
 
 /// An application that answers each byte `n` with content number `n`, or echoes what it receives.
@@ -192,7 +192,7 @@ impl World {
     }
 }
 
-/// Fetches one content, and returns the server's counters.
+/// Fetches one content item of `len` bytes, and returns the server's counters.
 fn fetch(setup: &Setup, len: usize) -> Counters {
     let content = noise(len);
     let mut world = World::new(setup, App::default());

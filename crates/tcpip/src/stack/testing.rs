@@ -1,8 +1,8 @@
-//! Test rig: a stack, a simulated port, and a peer whose segments the test sends one by one.
+//! Test rig: a stack, a simulated port, and a peer. The test sends the peer's segments one by one.
 //!
-//! Sequence numbers are relative, as in packet analysers: each side's SYN is 0, its first byte of
-//! data is 1. Control bits are written as the letters S, F, R, P, E, W and A. `testkit` builds and
-//! parses all segments.
+//! Sequence numbers are relative, as in packet analysers: each side's SYN has number 0, and its
+//! first byte of data has number 1. Control bits are written as the letters S, F, R, P, E, W and A.
+//! `testkit` builds and parses all segments.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -26,11 +26,12 @@ use crate::{
 
 pub(crate) const OWN_PORT: u16 = 80;
 pub(crate) const PEER_PORT: u16 = 40_000;
-/// The peer's initial sequence number, chosen so that it wraps soon after the start of most tests.
+/// The peer's initial sequence number. It is so large that the peer's sequence numbers wrap at the
+/// start of most tests.
 const PEER_ISN: u32 = u32::MAX - 2;
-/// MTU of a link on which a segment can carry 1,460 bytes of data besides timestamps.
+/// MTU of a link on which a segment carries up to 1,460 bytes of data in addition to timestamps.
 pub(crate) const MTU: usize = 1512;
-/// IPv4 MSS for this MTU, including 12 bytes for timestamps.
+/// IPv4 MSS for [`MTU`], including 12 bytes for timestamps.
 pub(crate) const MSS: u16 = 1472;
 const SECRET: [u64; 4] = [1, 2, 3, 4];
 
@@ -45,7 +46,7 @@ pub(crate) enum Habit {
     Echo,
     /// Answers each received byte with the content.
     Serve,
-    /// Answers the first received byte with the content, and closes.
+    /// Answers the first received byte with the content, and closes our side.
     ServeOnce,
     /// Aborts the connection.
     Abort,
@@ -59,15 +60,15 @@ pub(crate) enum Habit {
     LazyOn,
     /// Consumes two bytes, and parks the connection.
     Park,
-    /// Adds the data it receives as a content, and writes that content.
+    /// Adds the data it receives as a content item, writes that item and removes it.
     Store,
-    /// Writes back the data it receives, and closes even if the write fails.
+    /// Writes back the data it receives, and closes our side even if the write fails.
     EchoAndClose,
     /// Writes the queued parts, and consumes everything when all parts are written.
     Parts,
 }
 
-/// A part of a response: plain bytes or a slice of a content.
+/// A part of a response: plain bytes, or a slice of a content item with its parameters.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Slice(ContentId, Range<u32>, u64),
@@ -90,12 +91,15 @@ pub(crate) struct App {
     pub(crate) params: u64,
     /// Parts of the response that are still to be written.
     pub(crate) parts: VecDeque<Part>,
-    /// Number of parts that the application writes together or not at all.
+    /// Number of parts for which the application ensures that there is room before it writes any of
+    /// them.
     pub(crate) at_once: usize,
-    /// Deadline that the application sets when data arrives, if it has changed; `None` clears it.
+    /// Deadline that the application sets when data arrives, if this value has changed since the
+    /// last time. `None` clears the deadline.
     pub(crate) deadline: Option<Duration>,
     deadline_before: Option<Duration>,
-    /// Interval for which the application restarts a timer that has expired.
+    /// Time after which a restarted timer expires. If this is set, the application restarts each
+    /// expired timer.
     pub(crate) timer_again: Option<Duration>,
 }
 
@@ -298,15 +302,15 @@ pub(crate) struct Rig {
     pub(crate) window: u16,
     /// The window scale option of the peer's SYN.
     pub(crate) window_scale: Option<u8>,
-    /// Our initial sequence number, once it is known.
+    /// Our initial sequence number. It is known once a SYN-ACK has been sent.
     pub(crate) iss: u32,
     /// The peer's initial sequence number.
     pub(crate) irs: u32,
     frames: u32,
 }
 
-/// Returns test data whose period does not divide the length of a segment, so that misplaced
-/// segments are detected.
+/// Returns test data whose pattern differs from segment to segment, so that misplaced segments are
+/// detected.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     (0..len)
         .map(|i| (i * 7 + i / 251 + i / 65_521) as u8)
@@ -411,8 +415,8 @@ impl Rig {
         self.stack.app().accepted.unwrap().0
     }
 
-    /// Calls `act` with a connection, outside its own callbacks. Returns whether the connection
-    /// exists.
+    /// Calls `act` with a connection while none of its callbacks runs. Returns whether the
+    /// connection exists.
     pub(crate) fn reach(
         &mut self,
         id: ConnectionId,
@@ -443,14 +447,14 @@ impl Rig {
         self.send_raw(self.irs, 0, "S", b"", mss);
     }
 
-    /// Passes a segment of the peer to the stack, with relative sequence numbers.
+    /// Passes a segment of the peer to the stack. Sequence numbers are relative.
     pub(crate) fn recv(&mut self, seq: u32, ack: u32, control: &str, data: &[u8]) {
         let seq = self.irs.wrapping_add(seq);
         let ack = self.iss.wrapping_add(ack);
         self.send_raw(seq, ack, control, data, None);
     }
 
-    /// Passes a segment of the peer to the stack, with absolute sequence numbers.
+    /// Passes a segment of the peer to the stack. Sequence numbers are absolute.
     pub(crate) fn send_raw(
         &mut self,
         seq: u32,
@@ -463,7 +467,8 @@ impl Rig {
         self.input(&packet);
     }
 
-    /// Passes a segment of the peer with any options to the stack, with absolute sequence numbers.
+    /// Passes a segment of the peer with the given options to the stack. Sequence numbers are
+    /// absolute.
     pub(crate) fn raw(&mut self, seq: u32, ack: u32, bits: u16, options: &[Opt], data: &[u8]) {
         let segment = Segment {
             bits,
@@ -516,7 +521,7 @@ impl Rig {
         }
     }
 
-    /// Passes a received frame to the host and the stack.
+    /// Passes a frame from the peer to the host, which passes segments to the stack.
     pub(crate) fn input(&mut self, packet: &[u8]) {
         let frame = self.port.frame_from(packet);
         match self.host.receive(frame, self.now) {
@@ -603,7 +608,7 @@ impl Rig {
         std::iter::from_fn(|| (!self.port.sent.is_empty()).then(|| self.sent_one())).collect()
     }
 
-    /// Takes the next segment that the stack sent, with absolute sequence numbers.
+    /// Takes the next segment that the stack sent, and returns it with absolute sequence numbers.
     pub(crate) fn reply(&mut self) -> Segment {
         let packet = self.port.sent.pop_front().expect("a segment was sent");
         let Received { route, segment, .. } = read_segment(&packet).expect("a valid segment");

@@ -1,5 +1,5 @@
-//! Tests that pass whole segments to a stack and check the segments it sends. Each test is named
-//! after the rule that it proves.
+//! Tests that pass whole segments to a stack and check the segments that it sends. Each test is
+//! named after the rule that it checks.
 
 mod admission;
 mod anything;

@@ -1,4 +1,4 @@
-//! A cell of the matrix: one path, one peer, one transfer.
+//! A cell of the matrix: a transfer over one kind of path to one kind of peer.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::router::Narrow;
 /// Size of a full frame in bytes, to convert queue lengths from frames to bytes.
 pub(crate) const FRAME: usize = 1514;
 
-/// Approximate duration of a transfer, in time and in round trips. The longer of the two applies.
+/// Intended duration of a transfer, as a time and as a number of round trips. The longer of both
+/// applies.
 const MEANT_TIME: Duration = Duration::from_secs(4);
 const MEANT_ROUNDS: u32 = 50;
 /// Minimum and maximum size of a transfer, in bytes.
@@ -42,8 +43,8 @@ pub(crate) enum Control {
 pub(crate) enum End {
     /// Every byte has arrived, and both sides have closed.
     Finished,
-    /// The peer still answers but reads no more data. The server keeps waiting, because no resource
-    /// runs short.
+    /// The peer still answers, but reads no more data. The server waits without a limit, because no
+    /// other connection needs its resources.
     Waits,
 }
 
@@ -51,7 +52,7 @@ pub(crate) enum End {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route(pub(crate) u64, pub(crate) Duration);
 
-/// One transfer, with its path and its peer.
+/// A cell: a transfer with its path and its peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     /// Unique name of the cell.
@@ -59,7 +60,7 @@ pub(crate) struct Cell {
     /// The path of data to the client, and the path of ACKs to the server.
     pub(crate) down: PathConfig,
     pub(crate) up: PathConfig,
-    /// The last link to the client, if it carries only short packets.
+    /// The last link to the client, if that link carries only short packets.
     pub(crate) narrow: Option<Narrow>,
     pub(crate) peer: Peer,
     /// Number of connections.
@@ -78,8 +79,8 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A transfer to our client over a path with the given rate and round trip. The path's queue
-    /// holds one bandwidth-delay product, but at least sixteen frames.
+    /// Creates a cell with our test client, over a path with the given rate and round trip. The
+    /// path's queue holds one bandwidth-delay product, but at least sixteen frames.
     pub(crate) fn new(name: &str, Route(rate, round_trip): Route) -> Self {
         let product = (u128::from(rate) * round_trip.as_micros() / 8_000_000) as usize;
         let down = PathConfig {
@@ -113,8 +114,8 @@ impl Cell {
         }
     }
 
-    /// Sets the queue of the bottleneck, in percent of the bandwidth-delay product. The queue holds
-    /// at least four frames.
+    /// Sets the capacity of the bottleneck's queue, in percent of the bandwidth-delay product. The
+    /// queue holds at least four frames.
     pub(crate) fn queue(mut self, percent: usize) -> Self {
         let product = self.product() as usize;
         self.down.queue_bytes = (product * percent / 100).max(4 * FRAME);
@@ -149,8 +150,8 @@ impl Cell {
         self
     }
 
-    /// Drops data in bursts that last for `bad` each, and together for the fraction `share` of the
-    /// time.
+    /// Drops data in bursts. Each burst lasts for `bad` on average, and all bursts together take
+    /// the fraction `share` of the time.
     pub(crate) fn bursts(mut self, share: f64, bad: Duration) -> Self {
         self.down.bursts = Bursts {
             good: bad.mul_f64(1.0 / share - 1.0),
@@ -160,14 +161,15 @@ impl Cell {
         self
     }
 
-    /// Delays data by `by`, with this probability, so that later data overtakes it.
+    /// Delays each data frame with this probability, by the time `by`, so that later data overtakes
+    /// it.
     pub(crate) fn reorder(mut self, probability: f64, by: Duration) -> Self {
         self.down.reorder = probability;
         self.down.reorder_delay = by;
         self
     }
 
-    /// Duplicates data with this probability.
+    /// Duplicates each data frame with this probability.
     pub(crate) fn duplicate(mut self, probability: f64) -> Self {
         self.down.duplicate = probability;
         self
@@ -208,14 +210,14 @@ impl Cell {
         self
     }
 
-    /// Applies any other change.
+    /// Applies any other change to the cell.
     pub(crate) fn change(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
     }
 
-    /// Sets the length of the content, unless it is already set, to what the path carries in some
-    /// seconds according to the model.
+    /// If the content's length is not set yet, sets it so that the model's transfer takes a few
+    /// seconds.
     #[expect(clippy::cast_sign_loss, reason = "a model's rate is not negative")]
     pub(crate) fn sized(mut self) -> Self {
         if self.len == 0 {
@@ -235,7 +237,7 @@ impl Cell {
         (hash ^ (hash >> 32)) & 0xffff_ffff
     }
 
-    /// Number of bytes that all connections transfer together.
+    /// Total number of bytes that all connections transfer.
     pub(crate) fn total(&self) -> u64 {
         u64::from(self.connections) * self.times * self.len as u64
     }

@@ -1,4 +1,4 @@
-//! The cells: a sample for every run, and the cross product.
+//! The cells of the matrix: a sample for every run, and the cross product of paths and clients.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn random_loss() -> Vec<Cell> {
     cells
 }
 
-/// Loss of every n-th frame, so that losses never come in bursts.
+/// Loss of every n-th data frame, so that losses never come in bursts.
 fn regular_loss() -> Vec<Cell> {
     let mut cells = Vec::new();
     for every in [10, 33, 100, 1000] {
@@ -153,7 +153,7 @@ fn bursts() -> Vec<Cell> {
     cells
 }
 
-/// Loss of ACKs alone, and of ACKs and data.
+/// Loss of ACKs only, and loss of ACKs and data.
 fn ack_loss() -> Vec<Cell> {
     let mut cells = Vec::new();
     for percent in [1, 10, 30, 50] {
@@ -170,7 +170,7 @@ fn ack_loss() -> Vec<Cell> {
     cells
 }
 
-/// Reordering by less and by more than a round trip, and duplicates.
+/// Reordering by less and by more than a round trip, and duplicated packets.
 fn disorder() -> Vec<Cell> {
     let mut cells = Vec::new();
     for percent in [1, 10, 50] {
@@ -191,7 +191,7 @@ fn disorder() -> Vec<Cell> {
     cells
 }
 
-/// Queues that mark packets with CE before they have to drop any.
+/// Queues that mark packets with CE before they are so full that they drop packets.
 fn marks() -> Vec<Cell> {
     let mut cells = Vec::new();
     for route in [MOBILE, NEAR, FAR] {
@@ -239,7 +239,7 @@ fn mtus() -> Vec<Cell> {
     cells
 }
 
-/// Combinations of TCP options that a client may use, with their names.
+/// Combinations of TCP options that a client may use, with their names in the table.
 fn dialects() -> Vec<(&'static str, Behaviour)> {
     let all = Behaviour::default;
     let none = || Behaviour {
@@ -337,7 +337,7 @@ fn options() -> Vec<Cell> {
     cells
 }
 
-/// When and how the client acknowledges.
+/// Cells with clients that acknowledge at different times and in different ways.
 fn acks() -> Vec<Cell> {
     let all = Acks::default;
     let habits = [
@@ -381,7 +381,7 @@ fn acks() -> Vec<Cell> {
         };
         if acks.ahead > 0 {
             // Data that is acknowledged before it arrives is never retransmitted, so the path must
-            // not lose any.
+            // not lose data.
             let cell = with("clean")
                 .queue(400)
                 .with(|peer| peer.buffer = 256 << 10);
@@ -450,8 +450,8 @@ fn readers() -> Vec<Cell> {
     cells
 }
 
-/// Short responses, on the same connection or each on its own. They test the detection of a loss
-/// near the end of a response, which takes longest.
+/// Short responses, either all on the same connection or each on a new connection. They test the
+/// detection of losses near the end of a response, which takes longest.
 fn short() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (share, percent) in [(0.0, "0%")].into_iter().chain(LOSSES) {

@@ -1,10 +1,11 @@
 //! A model of the time that a transfer should take, to which the measured time is compared.
 //!
-//! The model counts rounds. The handshake and the request take a round trip each. In each later
-//! round the server sends a window, which begins at ten segments and doubles (RFC 5681 with RFC
-//! 6928). The window is limited by the bottleneck and the peer's window. After the first loss on
-//! the path, it is the mean window of CUBIC, or of Reno if that is larger (RFC 9438, section 5.1).
-//! The model is not a bound: a lucky transfer can be faster.
+//! The model counts round trips. The handshake and the request take a round trip each. In each
+//! later round trip the server sends a whole window. The first window has ten segments, and each
+//! later one is twice as large (RFC 5681, RFC 6928). The window is limited by the bottleneck and by
+//! the peer's window. After the first loss, the mean window of CUBIC or Reno is also a limit,
+//! whichever is larger (RFC 9438, section 5.1). The model is not a bound: a lucky transfer can be
+//! faster.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::peer::Reader;
 
 /// Size of the initial window in segments.
 const INITIAL_WINDOW: f64 = 10.0;
-/// Size in bytes of a frame's headers and of a segment's timestamp option.
+/// Size of a frame's headers, and of a segment's timestamps option, in bytes.
 const HEADERS: f64 = 66.0;
 const OPTIONS: f64 = 12.0;
 
@@ -42,8 +43,8 @@ fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
         window = reno.max(cubic);
     }
     if !path.bursts.bad.is_zero() {
-        // Each burst of losses counts as one loss. The same formulas are solved for the time
-        // between two bursts.
+        // Each burst of losses counts as one loss. Here the formulas of RFC 9438 are solved for the
+        // time between two bursts.
         let between = (path.bursts.good + path.bursts.bad).as_secs_f64();
         let reno = 1.5 * between / round_trip;
         let cubic = 1.234 * between.powi(3);
@@ -115,7 +116,7 @@ fn before_loss(cell: &Cell) -> (f64, f64) {
     (bytes, time)
 }
 
-/// The time that one connection of a cell takes in the model.
+/// Returns the time that one connection of a cell takes in the model.
 pub(crate) fn time(cell: &Cell) -> Duration {
     let round_trip = round_trip(cell);
     let rate = most(cell);
@@ -125,7 +126,8 @@ pub(crate) fn time(cell: &Cell) -> Duration {
     let (mut time, mut sent) = (round_trip, 0.0);
     for _ in 0..cell.times {
         let mut left = cell.len as f64;
-        // Half a round trip is for the request, and half for the last byte.
+        // The request takes half a round trip to the server, and the last byte half a round trip
+        // back.
         time += round_trip;
         loop {
             let most = if sent < bytes_before && time < time_before {

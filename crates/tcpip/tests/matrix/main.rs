@@ -2,8 +2,8 @@
 //! many kinds of paths and peers. Every byte is checked. Speed and retransmissions are compared
 //! with a committed table.
 //!
-//! - `cargo test -p tcpip --test matrix` runs a sample and compares it with `snapshot.txt`. For
-//!   lines that differ, it shows the old and the new version. The new table is in
+//! - `cargo test -p tcpip --test matrix` runs a sample and compares it with `snapshot.txt`. The
+//!   test shows the old and the new version of each line that differs. It writes the new table to
 //!   `target/tmp/matrix/sample.txt`.
 //! - `MATRIX=update` replaces the committed table. Check the differences before you commit the new
 //!   one.
@@ -33,7 +33,8 @@ use std::{env, fs, thread};
 use cell::{Cell, End};
 use run::{Sends, run};
 
-/// Environment variable that selects another mode instead of the comparison.
+/// Environment variable that selects a mode. Without the variable, the test compares a sample with
+/// the committed table.
 const VARIABLE: &str = "MATRIX";
 
 fn snapshot() -> PathBuf {
@@ -134,8 +135,8 @@ fn transfers_match_the_committed_table() {
     }
 }
 
-/// The client receives the same segments whether they are sent as super-segments or as single
-/// frames.
+/// The client receives the same segments, no matter whether the server sends super-segments or
+/// single frames.
 #[test]
 fn super_segments_change_nothing() {
     let wanted = env::var(VARIABLE).unwrap_or_default();

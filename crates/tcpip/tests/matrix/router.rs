@@ -15,8 +15,8 @@ pub(crate) struct Narrow {
     pub(crate) mtu: usize,
     /// Time from which the link has this MTU.
     pub(crate) from: Instant,
-    /// Whether the router sends ICMP errors (RFC 1191, RFC 8201); otherwise it drops the packets
-    /// silently.
+    /// Whether the router reports longer packets with ICMP errors (RFC 1191, RFC 8201). If not, it
+    /// drops these packets silently.
     pub(crate) tells: bool,
 }
 

@@ -32,10 +32,10 @@ const LONGEST: Duration = Duration::from_mins(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
-    /// Whether every byte has arrived, without the server giving up a connection.
+    /// Whether every byte has arrived, and the server has not given up a connection.
     pub(crate) finished: bool,
-    /// Time from a connection's SYN to its first byte and to its last byte: the maximum over all
-    /// connections.
+    /// Time from a connection's SYN to its first byte, and to its last byte. Each is the maximum
+    /// over all connections.
     pub(crate) first_byte: Duration,
     pub(crate) last_byte: Duration,
     /// Mean time from the SYN to the last byte, over all connections.
@@ -80,7 +80,7 @@ impl Application for App {
     }
 }
 
-/// The client's end of the link.
+/// The client at the end of the link: our test client or that of smoltcp.
 enum Asker {
     Ours(Client),
     Smoltcp(Box<smol::Client>, Rc<[u8]>),
@@ -201,7 +201,7 @@ struct World<C> {
 impl<C: CongestionControl> World<C> {
     fn new(cell: &Cell, seed: u64, sends: Sends, trace: Option<Rc<RefCell<Trace>>>) -> Self {
         let link = LinkConfig {
-            // The client's port must not limit the transfer.
+            // The client's port is so large that it does not limit the transfer.
             a: EndConfig {
                 rx_ring: 8192,
                 io_frames: 16_384,
@@ -289,16 +289,17 @@ pub(crate) enum Sends {
     Frames,
     /// As single frames, always by memcopy.
     Copies,
-    /// As super-segments, which the port splits. To compare, use `Copies`: their headers are the
-    /// same, whereas resident packets always leave room for timestamps.
+    /// As super-segments, which the port splits. Compare the result with that of `Copies`. The
+    /// headers are then the same, whereas resident packets always reserve space for timestamps.
     Supers,
 }
 
-/// Runs a cell with a seed. If `trace` is given, writes a trace to files of that name.
+/// Runs a cell with a seed. If `trace` is given, writes a trace to the files `trace`.txt and
+/// `trace`.pcap.
 ///
 /// # Panics
 ///
-/// The server or the client breaks a rule that holds on every path.
+/// If the server or the client breaks a rule that holds on every path.
 pub(crate) fn run(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Outcome {
     match cell.control {
         Control::Cubic => run_with::<Cubic>(cell, seed, sends, trace),

@@ -1,4 +1,4 @@
-//! The table of results, and how it is compared with the committed one.
+//! The table of results, and its comparison with the committed table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ fn kilobytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e3)
 }
 
-/// The line that shows a cell's outcome.
+/// Returns the table's line for a cell and its outcome.
 pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
     let seconds = outcome.all.as_secs_f64();
     let (rate, ideal) = if outcome.finished {
@@ -81,7 +81,7 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
     ])
 }
 
-/// The whole table, consisting of the head and `rows`.
+/// Returns the whole table, which consists of the head and `rows`.
 pub(crate) fn table(rows: &[String]) -> String {
     let mut text = HEAD.to_owned();
     let head = line([
@@ -94,7 +94,7 @@ pub(crate) fn table(rows: &[String]) -> String {
     text
 }
 
-/// Describes the differences between two tables; `None` if there are none.
+/// Describes the differences between two tables. Returns `None` if the tables are equal.
 pub(crate) fn difference(old: &str, new: &str) -> Option<String> {
     let rows = |text: &'_ str| -> BTreeMap<String, String> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));

@@ -15,7 +15,7 @@ use testkit::{Fate, Opt, Received, SYN, Segment, Watch, read_segment};
 /// What the server has sent on one connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
-    /// Initial sequence numbers of the server and the client.
+    /// Initial sequence numbers of the server (`irs`) and of the client (`iss`).
     irs: Option<u32>,
     iss: u32,
     /// End of the data sent so far, as an offset in the stream.
@@ -52,8 +52,8 @@ impl Tap {
 
 impl Watch for Tap {
     fn sent(&mut self, frame: &[u8]) {
-        // All other frames are ARP or NDP. An invalid segment is not noticed here, but by the
-        // client.
+        // Frames without a valid segment are ARP or NDP. The client, not this tap, detects invalid
+        // segments.
         let Ok(Received { route, segment, .. }) = read_segment(frame) else {
             return;
         };
@@ -97,8 +97,8 @@ impl Watch for Tap {
     }
 }
 
-/// Offset of `seq` in a stream that begins after the sequence number `first`. Of the possible
-/// offsets, which are 2^32 apart, the one closest to `near`.
+/// Returns the offset of `seq` in a stream that begins after the sequence number `first`. Possible
+/// offsets are 2^32 apart, so this is the one closest to `near`.
 fn position(seq: u32, first: u32, near: u64) -> u64 {
     let expected = first.wrapping_add(1).wrapping_add(near as u32);
     near.saturating_add_signed(i64::from(seq.wrapping_sub(expected).cast_signed()))

@@ -11,7 +11,7 @@ use testkit::{
 
 use super::{Behaviour, Reader, Task};
 
-/// The RTO before a round trip is known (RFC 6298, 2.1).
+/// The RTO before a round trip is known (RFC 6298, section 2.1).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 const MIN_RTO: Duration = Duration::from_millis(200);
 const MAX_RTO: Duration = Duration::from_mins(1);
@@ -29,8 +29,8 @@ const FIRST_TIMESTAMP: u32 = u32::MAX - 1_000;
 pub(crate) struct Observations {
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_byte: Option<Instant>,
-    /// Number of bytes that arrived although the client already had them, without frames that the
-    /// path duplicated.
+    /// Number of bytes that arrived although the client already had them. Frames that the path
+    /// duplicated do not count.
     pub(crate) needless: u64,
     /// Number of segments that PAWS has refused (RFC 7323, section 5).
     pub(crate) old_timestamps: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Observations {
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The connection was not opened yet.
+    /// The connection has not been opened yet.
     Closed,
     SynSent,
     Open,
@@ -89,13 +89,14 @@ pub(crate) struct Connection {
     read: u64,
     read_at: Instant,
     resume_at: Option<Instant>,
-    /// Whether a pause is over, but its window update was not sent yet.
+    /// Whether the reader's pause is over, and the window update that follows it has not been sent
+    /// yet.
     resumed: bool,
     /// Right edge of the advertised window, as an offset in the server's stream.
     edge: u64,
-    /// The last acknowledged offset in the server's stream.
+    /// Offset in the server's stream up to which the client has acknowledged data.
     told: u64,
-    /// Number of segments in order that are not acknowledged yet.
+    /// Number of in-order segments that the client has not acknowledged yet.
     unacknowledged: u32,
     ack_at: Option<Instant>,
     duplicate: Option<Range<u64>>,
@@ -172,7 +173,8 @@ impl Connection {
         usize::from(self.behaviour.mss.unwrap_or(default))
     }
 
-    /// Size of the receive buffer in bytes, at most what a window field can express.
+    /// Size of the receive buffer in bytes. It is limited to what the scaled window field can
+    /// express.
     fn buffer(&self) -> u64 {
         self.behaviour.buffer.min(65_535 << self.window_shift)
     }
@@ -303,8 +305,8 @@ impl Connection {
         if let Some((value, _)) = segment.timestamps() {
             // The timestamp is checked as RFC 7323, section 5.3, R1 to R3, requires.
             if value.wrapping_sub(self.recent_timestamp).cast_signed() < 0 {
-                // Usually the segment was overtaken by its retransmission. Like current systems,
-                // the client reports the duplicate.
+                // Usually the segment's retransmission has overtaken it. Like current systems, the
+                // client reports the segment as a duplicate.
                 if let Some(start) = u64::try_from(offset).ok().filter(|_| len > 0) {
                     self.note_duplicate(&(start..start + len), segment, now);
                 }
@@ -338,7 +340,8 @@ impl Connection {
         }
     }
 
-    /// Offset of `seq` in the server's stream; negative if `seq` lies before the stream.
+    /// Returns the offset of `seq` in the server's stream. The offset is negative if `seq` lies
+    /// before the stream.
     fn offset(&self, seq: u32) -> i64 {
         let next = self.received.next();
         let expected = self.irs.wrapping_add(1).wrapping_add(next as u32);
@@ -400,7 +403,7 @@ impl Connection {
         assert!(acked <= sent, "{acked} acknowledged of {sent} sent");
     }
 
-    /// Processes CWR and CE (RFC 3168, section 6.1.3).
+    /// Processes the CWR bit and the CE mark (RFC 3168, section 6.1.3).
     fn handle_ecn(&mut self, segment: &Segment) {
         if self.ecn && segment.has(CWR) {
             self.congested = false;
@@ -549,7 +552,7 @@ impl Connection {
         out.push_back(self.frame(&syn));
     }
 
-    /// Sends all requests from number `from`, and the FIN if we have closed.
+    /// Sends all requests from number `from` on, and the FIN if the client has closed its side.
     fn send_from(&mut self, from: u64, now: Instant, out: &mut VecDeque<Vec<u8>>) {
         let mut segment = self.header(now);
         segment.seq = self.iss.wrapping_add(1).wrapping_add(from as u32);

@@ -1,13 +1,13 @@
-//! A TCP client for tests, independent of the server's code. The client prefers clarity to speed,
-//! each of its options can be switched off, and it can misbehave.
+//! A TCP client for tests, independent of the server's code. The client's code prefers clarity to
+//! speed. Each of the client's options can be switched off, and the client can misbehave.
 //!
 //! A [`Client`] is the other end of a simulated link. It requests contents, with one byte per
 //! request, and checks every byte that arrives, in any order. The client does not store the bytes,
-//! only which of them have arrived. It panics if the server breaks a rule: wrong bytes or
-//! checksums, data beyond the window or the MSS, options that were not negotiated.
+//! but records which of them have arrived. It panics if the server sends wrong bytes or checksums,
+//! data beyond the window or the MSS, or options that were not negotiated.
 //!
-//! Deliberately omitted are data other than requests, congestion control, urgent data, and the
-//! 24-day rule of PAWS.
+//! The client deliberately lacks data other than requests, congestion control, urgent data, and the
+//! rule that timestamps expire after 24 days (RFC 7323, section 5.5).
 
 mod connection;
 
@@ -24,9 +24,9 @@ pub(crate) use testkit::smol::FIRST_PORT;
 /// TCP options and behaviour of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
-    /// The MSS that the client sends; `None` if it sends no MSS option.
+    /// The MSS that the client sends, or `None` if it sends no MSS option.
     pub(crate) mss: Option<u16>,
-    /// The window scale that the client offers; `None` if windows are not scaled.
+    /// The window scale that the client offers, or `None` if it does not offer window scaling.
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack: bool,
     /// Whether SACK blocks also report duplicates (DSACK, RFC 2883).
@@ -37,14 +37,14 @@ pub(crate) struct Behaviour {
     /// Size of the receive buffer in bytes.
     pub(crate) buffer: u64,
     pub(crate) reader: Reader,
-    /// The client discards all data beyond a gap each time this number of out-of-order segments has
-    /// arrived; 0 for never.
+    /// Number of out-of-order segments after which the client discards all data beyond a gap. With
+    /// 0 the client never discards data.
     pub(crate) renege_every: u32,
 }
 
 impl Default for Behaviour {
-    /// A client like current systems: all options except ECN, an ACK for every second segment, and
-    /// a buffer that never limits the transfer.
+    /// A client like that of current systems: all options except ECN, an ACK for every second
+    /// segment, and a buffer that never limits the transfer.
     fn default() -> Self {
         Self {
             mss: Some(1460),
@@ -61,19 +61,19 @@ impl Default for Behaviour {
     }
 }
 
-/// When the client acknowledges data in order. All other segments are acknowledged as soon as they
-/// arrive.
+/// When the client acknowledges segments that are in order. It acknowledges all other segments as
+/// soon as they arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acks {
     /// Number of segments after which an ACK is sent.
     pub(crate) every: u32,
     /// Maximum time by which an ACK is delayed.
     pub(crate) after: Duration,
-    /// Number of ACKs into which each ACK is divided, each for a part of the data (Savage's ACK
-    /// division).
+    /// Number of ACKs that the client sends in place of one, each for a part of the data (Savage's
+    /// ACK division).
     pub(crate) divided: u32,
-    /// Number of bytes that are acknowledged before they arrive, while no gap is known (Savage's
-    /// optimistic ACK).
+    /// Number of bytes that the client acknowledges before they arrive, as long as it knows of no
+    /// gap (Savage's optimistic ACK).
     pub(crate) ahead: u64,
 }
 
@@ -106,8 +106,8 @@ pub(crate) struct Task {
     /// The byte that requests the content, and the content that must arrive.
     pub(crate) request: u8,
     pub(crate) content: Rc<[u8]>,
-    /// Number of requests. After the last response the client closes; if there is only one request,
-    /// the server closes.
+    /// Number of requests. After the last response the client closes its side. If there is only one
+    /// request, the server closes first.
     pub(crate) times: u64,
     /// Time between the end of a response and the next request.
     pub(crate) think: Duration,

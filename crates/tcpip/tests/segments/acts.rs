@@ -1,4 +1,4 @@
-//! Lines of a case that control the application and its clients.
+//! Runs the lines of a case that control the application and the peers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Lines with `>`: compares a segment that the server sends with the expected one.
+//! Runs the lines with `>`: compares each segment that the server sends with the expected one.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::language::{OptionTemplate, Template};
 use super::peer::seconds;
 use super::run::{OWN_PORT, Runner, check};
 
-/// How long a failed case continues to run, to report which segment is sent instead.
+/// How long a case continues to run after an expected segment is missing. The report then shows
+/// which segment is sent instead.
 const LOOK_AHEAD: Duration = Duration::from_secs(130);
 
 impl<C: CongestionControl> Runner<C> {
@@ -102,8 +103,8 @@ impl<C: CongestionControl> Runner<C> {
         Ok(())
     }
 
-    /// Accepts any timestamp of ours that is not older than `last`, and sets the reading of our
-    /// clock to it.
+    /// Accepts any timestamp of ours that is not older than `last`, and takes it as the reading of
+    /// our clock.
     fn take_any(
         &mut self,
         wanted: &mut Segment,
@@ -189,7 +190,7 @@ impl<C: CongestionControl> Runner<C> {
     }
 }
 
-/// The port of ours that a segment of a line uses.
+/// Returns our port in a line's segment.
 pub(crate) fn port_of(template: &Template, symbols: &Symbols) -> u16 {
     let port = template.port.as_ref();
     port.map_or(OWN_PORT, |port| port.value(symbols) as u16)

@@ -1,4 +1,5 @@
-//! The forms in which every case runs: IP version, send mode, option layout and initial numbers.
+//! The forms in which every case runs. A form sets the IP version, send mode, option layout and
+//! initial sequence numbers.
 
 use std::fmt;
 
@@ -20,14 +21,14 @@ pub(crate) struct Form {
     pub(crate) layout: Layout,
     /// Reading of the clock in milliseconds when the case begins.
     pub(crate) begin_ms: u64,
-    /// The initial sequence number that we should choose. The case is delayed until our number is
-    /// at most a millisecond's growth below it.
+    /// The initial sequence number that the stack should choose. The stack's choice grows with
+    /// time, so the case begins at most a millisecond before the stack would choose this number.
     pub(crate) iss: Option<u32>,
 }
 
-/// All forms. In the first, the peer's sequence numbers wrap early in the case. In the second, a
-/// 32-bit microsecond clock wraps. In the third, our sequence numbers wrap, and those of the peer
-/// change their sign. In the fourth, a 32-bit millisecond clock wraps.
+/// All forms. In the first form, the peer's sequence numbers wrap early in the case. In the second
+/// form, a 32-bit microsecond clock wraps. In the third form, our sequence numbers wrap, and the
+/// peer's sequence numbers pass 2^31. In the fourth form, a 32-bit millisecond clock wraps.
 pub(crate) const FORMS: [Form; 4] = [
     Form {
         v6: false,

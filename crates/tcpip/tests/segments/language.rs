@@ -1,4 +1,4 @@
-//! Parser of cases. `README.md` in this folder describes their language.
+//! Parser of cases. `README.md` in this folder describes the language of the cases.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) struct Line {
     pub(crate) command: Command,
 }
 
-/// The time at which a line must happen: from `earliest` to `latest`.
+/// The time range in which a line's event must happen: from `earliest` to `latest`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time {
     /// Whether both times are relative to the previous line, rather than to the beginning of the
@@ -98,7 +98,7 @@ pub(crate) enum Command {
         name: String,
         like: Option<String>,
     },
-    /// Our initial sequence number is forgotten: the next SYN-ACK sets a new one.
+    /// `again`: forgets our initial sequence number, so that the next SYN-ACK sets a new one.
     Again,
     Isn {
         of: String,
@@ -146,7 +146,7 @@ pub(crate) enum OptionTemplate {
     Timestamps(Expr, Expr),
     /// Timestamps with any value that is not older than our last timestamp.
     AnyTimestamp(Expr),
-    /// No timestamps, though they were negotiated.
+    /// `noTS`: no timestamps, although they were negotiated.
     NoTimestamps,
     Sack(Vec<(Expr, Expr)>),
     UserTimeout(Expr),
@@ -173,14 +173,14 @@ pub(crate) struct Template {
     /// Growth of the acknowledgement number from one segment of a row to the next.
     pub(crate) by: Option<Expr>,
     pub(crate) bad_checksum: bool,
-    /// The data offset field, if the segment carries a wrong one.
+    /// The value of the data offset field, if the segment has a wrong one.
     pub(crate) offset: Option<Expr>,
     /// Our port, if the segment does not use the usual one.
     pub(crate) port: Option<Expr>,
 }
 
 impl OptionTemplate {
-    /// The option with its values; `None` for `noTS` and `...`.
+    /// Returns the option with its values, or `None` for `noTS` and `...`.
     pub(crate) fn value(&self, symbols: &Symbols) -> Option<Opt> {
         let number = |expr: &Expr| expr.value(symbols);
         Some(match self {
@@ -204,7 +204,7 @@ impl OptionTemplate {
 }
 
 impl Template {
-    /// A segment without data. If the segment has an ACK, it acknowledges only the SYN.
+    /// Creates a segment without data. If the segment has an ACK, it acknowledges only the SYN.
     pub(crate) fn bare(bits: u16, seq: Expr) -> Self {
         Self {
             bits,
@@ -215,7 +215,7 @@ impl Template {
         }
     }
 
-    /// Whether the line omits timestamps, so that their values follow from earlier lines.
+    /// Returns whether the line omits timestamps. Their values then follow from earlier lines.
     pub(crate) fn leaves_timestamps(&self) -> bool {
         let says = |option: &OptionTemplate| {
             matches!(
@@ -232,7 +232,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// The start, the length and the end contradict each other.
+    /// Fails if the start, the length and the end contradict each other.
     pub(crate) fn value(&self, symbols: &Symbols) -> Result<(Segment, u32), String> {
         let number = |expr: &Expr| expr.value(symbols);
         let (seq, len, end) = (number(&self.seq), number(&self.len), number(&self.end));
@@ -256,7 +256,7 @@ impl Template {
 ///
 /// # Errors
 ///
-/// The first mistake, with its file and line.
+/// Returns the first mistake, with its file and line.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, String> {
     let mut cases: Vec<Case> = Vec::new();
     for (index, raw) in text.lines().enumerate() {

@@ -106,7 +106,7 @@ fn every_case_has_a_unique_name() {
     }
 }
 
-/// Minimum number of cases. If there are fewer, some were lost by mistake.
+/// Minimum number of cases. If there are fewer cases, some were lost by mistake.
 const LEAST_CASES: usize = 250;
 
 #[test]
@@ -115,7 +115,7 @@ fn there_are_enough_cases() {
     assert!(cases >= LEAST_CASES, "{cases} cases");
 }
 
-/// Runs an exchange as a case, with a heading and a rule added.
+/// Runs an exchange as a case, after adding a heading and a rule.
 fn run_text(exchange: &str) -> Result<(), String> {
     let text = format!("RFC 1, 1: a case\n| A rule.\n{exchange}");
     let cases = language::parse("text", &text)?;

@@ -1,5 +1,5 @@
-//! The peer of a case. Sequence numbers are relative to each side's initial number, and values that
-//! a line omits follow from earlier lines.
+//! The peer of a case. Sequence numbers are relative to each side's initial sequence number. Values
+//! that a line omits are derived from earlier lines.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ struct Clocks {
     told_at: Instant,
     /// Our first timestamp.
     base: u32,
-    /// A known reading of our timestamp clock relative to `base`, and the time of the reading.
+    /// A known reading of our timestamp clock relative to `base`, and the time of that reading.
     reading: u32,
     read_at: Instant,
     /// Our last timestamp, relative to `base`.
@@ -30,7 +30,7 @@ struct Clocks {
 pub(crate) struct Peer {
     pub(crate) port: u16,
     isn: u32,
-    /// Our initial sequence number, once it is known.
+    /// Our initial sequence number, or `None` until a SYN-ACK has been sent.
     pub(crate) iss: Option<u32>,
     /// End of the data that we have sent, as an absolute sequence number.
     pub(crate) sent_to: u32,
@@ -106,14 +106,15 @@ impl Peer {
         }
         let last_ack = self.last_ack;
         if let Some(clocks) = &mut self.clocks {
-            // An older timestamp does not show the peer's clock, but tests PAWS.
+            // An older timestamp is a test of PAWS, so it is not taken as a reading of the peer's
+            // clock.
             if told.wrapping_sub(clocks.told).cast_signed() >= 0 {
                 (clocks.told, clocks.told_at) = (told, now);
             }
             let ahead = told.wrapping_sub(clocks.recent).cast_signed() >= 0;
             let covers = segment.seq.wrapping_sub(last_ack).cast_signed() <= 0;
-            // A segment that lies entirely before the window is dropped, so that its timestamp must
-            // not be recorded.
+            // A segment that lies entirely before the window is dropped, so its timestamp must not
+            // be recorded.
             let behind = segment
                 .seq
                 .wrapping_add(segment.span())
@@ -141,7 +142,7 @@ impl Peer {
             _ => None,
         });
         if let Some(shift) = scale {
-            // The window of a SYN is not scaled, but that of our next segment is.
+            // The window of a SYN is not scaled, but the window of our next segment is.
             self.our_window = (self.recv >> shift).min(u32::from(u16::MAX)) as u16;
         }
     }

@@ -1,4 +1,4 @@
-//! The application of the cases, which does what a case tells it.
+//! The application that the cases use. Each case tells the application what to do.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,9 +19,10 @@ pub(crate) enum Habit {
     Echo,
     /// Answers each received byte with the content.
     Serve,
-    /// Answers the first received byte with the content, and closes.
+    /// Answers the first received byte with the content, and closes our side.
     ServeOnce,
-    /// Answers each received byte with this number of bytes that do not belong to a content.
+    /// Answers each received byte with this number of bytes, written from a write buffer instead of
+    /// the content.
     Say(usize),
     Close,
     Abort,
@@ -50,7 +51,8 @@ pub(crate) struct App {
     pub(crate) log: String,
     /// Data of each connection, keyed by the peer's port.
     pub(crate) said: HashMap<u16, Said>,
-    /// Description of the fault, if a callback received other bytes than the peer has sent.
+    /// Description of the fault if a callback received bytes that differ from those that the peer
+    /// sent.
     pub(crate) fault: Option<String>,
 }
 
@@ -59,7 +61,7 @@ pub(crate) fn peers_byte(at: usize) -> u8 {
     (at * 7 + at / 251 + at / 65_521) as u8
 }
 
-/// Returns the bytes of a content. Their pattern does not repeat within a segment, so that
+/// Returns `len` bytes for a content item. Their pattern does not repeat within a segment, so that
 /// misplaced data is detected.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     let byte = |at: usize| (at * 13 + at / 241 + at / 65_521 + 5) as u8;

@@ -1,5 +1,5 @@
-//! Runs a case. The server receives the segments of the `<` lines, and must send those of the `>`
-//! lines, exact to the bit and to the millisecond.
+//! Runs a case. The server receives the segments of the `<` lines, and must send the segments of
+//! the `>` lines. Each sent segment must be exact to the bit and to the millisecond.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -31,17 +31,18 @@ const RESERVED: u16 = 12;
 /// Interval in which our initial sequence numbers grow by one, in microseconds (RFC 6528, section
 /// 3).
 const ISN_TICK_MICROS: u64 = 4;
-/// Minimum MSS of a peer that we respect; a smaller one is raised to it.
+/// Minimum MSS that the stack uses. A smaller MSS of a peer is raised to this minimum.
 const MIN_MSS: u16 = 88;
-/// Maximum number of timer passes that the stack may request without any time passing.
+/// Maximum number of timer passes that the stack may request at the same time. More passes mean
+/// that the stack would never sleep.
 const MOST_TURNS: u32 = 10_000;
 
 /// Runs a case in all its forms.
 ///
 /// # Errors
 ///
-/// The first form in which the case fails: the line, the expected and the actual result, and the
-/// whole exchange.
+/// Describes the first form in which the case fails: the line, the expected and the actual result,
+/// and the whole exchange.
 pub(crate) fn run(case: &Case) -> Result<(), String> {
     let only: Vec<&str> = case
         .lines
@@ -133,7 +134,7 @@ pub(crate) struct Runner<C> {
     pub(crate) now: Instant,
     pub(crate) peers: HashMap<String, Peer>,
     pub(crate) current: String,
-    /// Packets that the server has sent but no line has expected yet, with their times.
+    /// Packets that the server has sent and that no line has expected yet, with their times.
     pub(crate) pending: VecDeque<(Instant, Vec<u8>)>,
     pub(crate) trace: Vec<String>,
     /// Number of timer passes at the current time.
@@ -152,8 +153,8 @@ impl<C: CongestionControl> Runner<C> {
         let Some(target) = form.iss else {
             return runner;
         };
-        // Our initial sequence numbers grow with time (RFC 6528), so the case begins when the
-        // wanted number is almost reached.
+        // Our initial sequence numbers grow with time (RFC 6528). So the case begins shortly before
+        // the wanted number is reached.
         let Some(iss) = runner.first_iss() else {
             return Self::beginning(config, mtu, form, begin);
         };
@@ -335,8 +336,8 @@ impl<C: CongestionControl> Runner<C> {
         self.turn()
     }
 
-    /// Advances to the time at which the next timers are due, and runs them, unless that time is
-    /// after `latest`.
+    /// Advances to the time of the next timers, and runs these timers. If that time is after
+    /// `latest`, does nothing and returns `false`.
     pub(crate) fn run_timer(&mut self, latest: Instant) -> Result<bool, String> {
         let due = Handler::<Outbox>::poll_timeout(&self.server);
         let Some(due) = due.filter(|due| *due <= latest) else {
@@ -381,8 +382,8 @@ impl<C: CongestionControl> Runner<C> {
         Ok(())
     }
 
-    /// Returns the packet of a segment from the current peer, with the errors that the case asks
-    /// for.
+    /// Returns the packet of a segment from the current peer. The packet contains the errors that
+    /// `template` requests.
     fn packet(&mut self, segment: &Segment, template: &Template) -> Vec<u8> {
         let symbols = self.symbols();
         let Form { layout, .. } = self.form;

@@ -1,4 +1,4 @@
-//! Lines with `set`, which change settings of the stack by name.
+//! Runs the lines with `set`, which change settings of the stack by name.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Switches {
 ///
 /// # Errors
 ///
-/// The name is unknown, or the value is invalid.
+/// Fails if the name is unknown or the value is invalid.
 pub(crate) fn set(
     config: &mut Config,
     mtu: &mut usize,

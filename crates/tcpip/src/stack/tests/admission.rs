@@ -1,5 +1,5 @@
-//! Admission of connections when the table is full, and the choice of the connection that is
-//! evicted.
+//! Tests of admission when the connection table is full, and of the choice of the connection that
+//! is evicted.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,7 +25,7 @@ fn three() -> Config {
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no virtual memory of its own")]
 fn reserved_bytes_predicts_the_memory_of_a_stack() {
-    // The first field counts pages of virtual memory.
+    // The first field of `statm` is the number of pages of virtual memory.
     let reserved = || {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
         pages.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
@@ -140,7 +140,7 @@ fn of_a_thousand_connections_the_longest_idle_gives_way() {
     for n in 0..ALL {
         assert!(rig.join(1_000 + n));
     }
-    // Each client sends a request, in a different order than that of the TCBs.
+    // The clients send their requests in another order than that of their TCBs.
     let mut eldest_first: VecDeque<u16> = (0..ALL).map(|n| 1_000 + n * 7 % ALL).collect();
     for port in eldest_first.iter().copied() {
         rig.route.src.port = port;
@@ -151,8 +151,8 @@ fn of_a_thousand_connections_the_longest_idle_gives_way() {
         rig.pass_ms(1);
     }
     rig.pass_ms(2_000);
-    // Once each connection has been examined, the victim is always the one that has been idle for
-    // longest.
+    // Once each connection has been examined, the stack always evicts the one that has been idle
+    // for longest.
     for n in 0..200 {
         assert!(rig.join(3_000 + n));
         if n < ALL / 64 {
@@ -196,8 +196,8 @@ fn a_connection_in_time_wait_gives_way_first_and_silently() {
     assert_eq!(rig.state_of(1000), Some(State::Established));
 }
 
-/// Opens three connections, and lets `act` bring each to some state. At first none gives way. The
-/// oldest gives way when it has made no progress for more than a second.
+/// Opens three connections, and calls `act` to bring each into the state under test. At first none
+/// of them gives way. After a second without progress, the oldest connection gives way.
 fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
     let mut rig = Rig::new(&three());
     rig.load(&[7; 3000], None);
@@ -207,7 +207,7 @@ fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
         rig.port.sent.clear();
         rig.pass_ms(10);
     }
-    // A longer pause would cause a retransmission.
+    // The pause must not be longer, because the stack would then retransmit.
     rig.pass_ms(150);
     rig.port.sent.clear();
     assert!(!rig.join(1003), "the table is full");
@@ -241,7 +241,7 @@ fn a_connection_without_progress_gives_way_in_any_state() {
         rig.recv(1, 1, "PA", b"g");
         rig.window = 65_535;
     });
-    // The connection is closed, and our FIN is in flight.
+    // Both sides have closed, and our FIN is in flight.
     the_eldest_gives_way(|rig| {
         rig.app().habit = Habit::Silent;
         rig.recv(1, 1, "FA", b"");
@@ -268,7 +268,7 @@ fn a_served_connection_gives_way() {
 
 #[test]
 fn half_closed_connections_give_way_too() {
-    // Bring the connections to FIN-WAIT-2: our data and our FIN are acknowledged.
+    // Bring the connections into FIN-WAIT-2, in which our data and our FIN are acknowledged.
     let mut rig = Rig::new(&three());
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;
@@ -350,7 +350,8 @@ fn two_each() -> Config {
     }
 }
 
-/// Opens a connection as [`Rig::join`] does, for a client with this `route`.
+/// Opens a connection for a client with this `route` and `port`. Returns whether the handshake
+/// succeeded.
 fn joins(rig: &mut Rig, route: Route, port: u16) -> bool {
     rig.route = route;
     (rig.route.src.port, rig.iss) = (port, 0);
@@ -375,7 +376,7 @@ fn an_address_is_limited_to_its_share() {
         joins(&mut rig, from_v4(6), 1002),
         "other addresses have their own share"
     );
-    // One connection ends, so another may open.
+    // When one connection has ended, the address may open another.
     rig.route = from_v4(5);
     rig.route.src.port = 1000;
     rig.recv(1, 1, "R", b"");
@@ -407,7 +408,7 @@ fn spoofed_syns_do_not_use_up_the_share_of_an_address() {
     assert!(joins(&mut rig, from_v4(5), 1001));
 }
 
-/// Starts five handshakes from one address before completing them, and checks that two succeed.
+/// Starts five handshakes from one address before completing any, and checks that only two succeed.
 fn five_knock_and_two_are_let_in(rig: &mut Rig) {
     let halves = (1000..1005).map(|port| {
         rig.send_syn(port);
@@ -528,7 +529,7 @@ fn pacing_works_after_a_cookie() {
     rig.now = Instant::ZERO + Duration::from_micros((1 << 32) - 500_000);
     rig.open(Some(MSS));
     rig.load(&noise(100_000), None);
-    // Pacing needs a measured round trip.
+    // Pacing begins only when a round trip has been measured.
     rig.recv(1, 1, "PA", b"g");
     rig.pass_ms(10);
     let sent = rig.sent_all().len() as u32;

@@ -1,4 +1,4 @@
-//! Random sequences of segments, delays and calls. The tests check that the invariants hold
+//! Tests with random sequences of segments, delays and calls. They check that the invariants hold
 //! (`check_invariants`), no frame leaks, every connection ends, and the data sent is the data
 //! written.
 
@@ -21,15 +21,15 @@ enum Step {
         client: u8,
         control: &'static str,
         seq: i32,
-        /// Whether `ack` is an offset from `snd_una`; otherwise it is one from `snd_nxt`.
+        /// Whether `ack` is an offset from `snd_una`. If not, `ack` is an offset from `snd_nxt`.
         again: bool,
         ack: i32,
         len: usize,
         window: u16,
     },
-    /// The client sends a request, after a handshake if it has no connection.
+    /// This client sends a request. If it has no connection, it first performs a handshake.
     Open(u8),
-    /// The client sends this many duplicate ACKs.
+    /// This client sends duplicate ACKs. The second value is their number.
     Duplicates(u8, usize),
     Pass(u64),
     Room(usize),
@@ -40,8 +40,8 @@ enum Step {
         at: u32,
     },
     Reload,
-    /// The application accesses the last accepted connection from outside its callbacks, even if it
-    /// has ended.
+    /// The application accesses the last accepted connection outside its callbacks, even if the
+    /// connection has ended.
     Reach(Act),
 }
 
@@ -167,7 +167,7 @@ struct World {
     content: Vec<u8>,
     /// Sequence number of the first byte of data to each client.
     starts: [Option<u32>; 4],
-    /// The highest right window edge that each client has advertised.
+    /// For each client, the highest right window edge that it has advertised.
     edges: [u32; 4],
     /// Our initial sequence number in the last SYN-ACK to each client, which may be a cookie.
     cookies: [u32; 4],
@@ -271,8 +271,8 @@ impl World {
                 self.rig.icmp(&error);
             }
             Step::Reload => {
-                // Load the same bytes as a new content, so that a stream may refer to both
-                // contents.
+                // Load the same bytes as a new content item, so that a stream may refer to the old
+                // and the new item.
                 let old = self.rig.app().content.unwrap();
                 let habit = self.rig.app().habit;
                 let content = self.content.clone();
@@ -389,7 +389,7 @@ proptest! {
             bytes[8..12].copy_from_slice(&rig.iss.wrapping_add(1).to_be_bytes());
             bytes[12] = offset << 4;
         }
-        // `packet` fills in a valid checksum.
+        // `Route::packet` fills in a valid checksum.
         rig.input(&rig.route.packet(PROTOCOL_TCP, &bytes));
     }
 }

@@ -1,4 +1,4 @@
-//! Deadlines of the application, and the idle timeout.
+//! Tests of the application's deadlines, and of the idle timeout.
 
 use std::time::Duration;
 

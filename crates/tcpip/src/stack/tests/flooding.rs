@@ -1,4 +1,4 @@
-//! SYN floods: SYN cookies (RFC 4987, section 3.6).
+//! Tests of SYN floods, and of SYN cookies (RFC 4987, section 3.6).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// The options that today's clients offer.
+    /// The options that current clients offer.
     pub(super) const ALL: Self = Self {
         mss: Some(1460),
         timestamps: Some(777),
@@ -147,7 +147,7 @@ fn compare(offer: &Offer, v6: bool) {
     } else {
         assert_eq!(tcb.view().snd_wnd, 65_535);
     }
-    // The connection uses exactly the options in the SYN-ACK.
+    // The connection uses the options in the SYN-ACK, and no others.
     let negotiated = tcb.view().negotiated;
     assert_eq!(syn_ack.timestamps().is_some(), negotiated.timestamps());
     assert_eq!(syn_ack.sack_permitted(), negotiated.sack());
@@ -267,7 +267,8 @@ fn an_ack_without_a_valid_cookie_is_reset() {
         try_it(&mut rig, seq, ack.wrapping_add(other), &good);
         try_it(&mut rig, seq.wrapping_add(other), ack, &good);
     }
-    // A cookie is invalid with other terms in the echoed timestamp, or without a timestamp.
+    // A cookie is invalid if the echoed timestamp contains other terms, or if there is no
+    // timestamp.
     for bit in 0..6 {
         try_it(&mut rig, seq, ack, &[Opt::Timestamps(778, echo ^ 1 << bit)]);
     }
@@ -316,8 +317,8 @@ fn a_cookie_is_valid_for_at_least_one_and_at_most_two_minutes() {
             rig.syn(Some(1472));
             rig.sent_one();
             rig.pass_ms(wait);
-            // Another client gets a cookie, because the stack checks for cookies only for a while
-            // after the last one.
+            // The stack checks segments for cookies only for a while after it sent the last one. So
+            // send another client a cookie.
             rig.route.src.port += 1;
             let iss = rig.iss;
             rig.syn(Some(1472));
@@ -359,7 +360,7 @@ fn a_replayed_third_segment_opens_no_second_connection() {
     rig.sent_nothing();
     assert_eq!(rig.stack.connections(), 1);
     assert_eq!(rig.take_log(), "accept");
-    // A delayed duplicate of the SYN opens no second connection either.
+    // A delayed duplicate of the SYN does not open a second connection.
     rig.syn(Some(1472));
     assert_eq!(rig.sent_one().control, "A");
     assert_eq!(rig.stack.counters().cookies_sent, 1);
@@ -382,8 +383,7 @@ fn a_million_random_acks_open_no_connection() {
     assert_eq!(check(&rig, good), Some(1472));
     let accepted = (0..1 << 20).filter(|_| check(&rig, random.u32(..)).is_some());
     assert_eq!(accepted.count(), 0);
-    // Numbers near the valid cookie are also invalid: they differ in the hash or in the other
-    // fields.
+    // Numbers near the valid cookie are also invalid, because their hash or another field differs.
     let near = |bits: u32| (0..1 << 20).map(move |n: u32| good.wrapping_add(n << bits));
     let accepted = near(0).skip(1).chain(near(12).skip(1));
     assert_eq!(

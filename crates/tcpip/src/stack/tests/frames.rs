@@ -1,5 +1,5 @@
-//! The headers around a segment: VLAN tags, Ethernet addresses, and checksums that the peer leaves
-//! to its network device.
+//! Tests of VLAN tags, Ethernet addresses, and checksums that the peer leaves to its network
+//! device.
 
 use ip::Host;
 use testkit::TCP;

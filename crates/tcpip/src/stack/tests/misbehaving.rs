@@ -1,7 +1,7 @@
 //! Misbehaving receivers, which acknowledge data before it arrives, each byte separately, or the
-//! same data repeatedly. They want more than their share of bandwidth (Savage et al., "TCP
-//! Congestion Control with a Misbehaving Receiver"). Windows must still grow by the rules, and
-//! limit the data in flight.
+//! same data repeatedly. With such ACKs they try to get more than their share of bandwidth (Savage
+//! et al., "TCP Congestion Control with a Misbehaving Receiver"). The congestion window must still
+//! grow by the rules, and limit the data in flight.
 
 use proptest::prelude::*;
 use testkit::{ACK, Opt};
@@ -14,11 +14,12 @@ use crate::wire::Seq;
 
 /// Bytes of data in a full segment.
 const SEGMENT: u32 = 1460;
-/// Maximum number of segments that one ACK may add to the window in slow start: 8 in RFC 9406,
-/// section 4.2.
+/// Maximum number of segments that one ACK may add to the congestion window in slow start. It is L
+/// = 8 of RFC 9406, section 4.2.
 const MOST_GROWTH: u32 = 8;
 
-/// Makes a server whose client uses SACK and has just requested more data than a window allows.
+/// Makes a server whose client uses SACK and has just requested more data than the congestion
+/// window allows.
 fn serving() -> Rig {
     serving_much(1 << 20)
 }
@@ -74,8 +75,8 @@ fn ack_and_sack(rig: &mut Rig, bytes: u32, blocks: &[(u32, u32)]) {
 
 #[test]
 fn an_ack_split_into_many_counts_by_its_bytes() {
-    // RFC 3465: separate ACKs for each byte must not grow the window more than one ACK for all
-    // bytes.
+    // RFC 3465: if each byte is acknowledged separately, the window must not grow more than after
+    // one ACK for all bytes.
     let mut rig = serving();
     for byte in 1..=SEGMENT {
         ack(&mut rig, byte);
@@ -101,8 +102,9 @@ fn one_ack_of_many_segments_adds_at_most_eight() {
 
 #[test]
 fn early_acks_gain_no_more_than_the_window_allows() {
-    // In each round the client acknowledges all data sent so far, before it can have arrived. The
-    // window grows as it would for a nearby client, and is never exceeded.
+    // In each round the client acknowledges all data sent so far, before the data can have arrived.
+    // The congestion window grows as it would for a nearby client, and the data in flight never
+    // exceeds it.
     let mut rig = serving_much(16 << 20);
     let mut window = cwnd(&rig);
     for _ in 0..100 {
@@ -131,8 +133,8 @@ fn early_selective_acks_stay_inside_the_peers_window() {
 
 #[test]
 fn a_duplicate_ack_releases_one_segment_and_grows_no_window() {
-    // Without SACK each duplicate ACK means that one segment has arrived (RFC 5681, section 3.2,
-    // step 4). Forged duplicates gain no more than genuine ones.
+    // Without SACK, each duplicate ACK means that one segment has arrived (RFC 5681, section 3.2,
+    // step 4). Forged duplicate ACKs must not gain the client more than genuine ones.
     let mut rig = Rig::established(&Config::default());
     rig.load(&noise(1 << 20), None);
     rig.recv(1, 1, "A", b"g");
@@ -207,7 +209,7 @@ proptest! {
             let blocks: &[_] = if len > 0 { &[block] } else { &[] };
             ack_and_sack(&mut rig, una, blocks);
             una = una.min(sent_to(&rig) - flight(&rig));
-            // An undone reduction must not raise the window above its previous maximum.
+            // A reduction that is undone must not raise the window above its previous maximum.
             prop_assert!(cwnd(&rig) <= most + MOST_GROWTH * SEGMENT);
             most = most.max(cwnd(&rig));
             let released = sent_to(&rig) - sent;

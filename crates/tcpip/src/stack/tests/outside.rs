@@ -1,4 +1,5 @@
-//! Connections accessed by id from outside their own callbacks, and contents added in callbacks.
+//! Access to connections by id outside their own callbacks, and content items that are added in
+//! callbacks.
 
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ fn a_parked_request_is_offered_again() {
     assert!(rig.reach(id, |_, conn| conn.offer_again()));
     assert_eq!(rig.take_log(), "receive(3)");
     rig.sent(1, 4, "PA", b"ask");
-    // After that, no data is left to offer.
+    // The application has consumed all data, so nothing is offered again.
     assert!(rig.reach(id, |_, conn| conn.offer_again()));
     assert_eq!(rig.take_log(), "");
     rig.sent_nothing();
@@ -62,7 +63,7 @@ fn a_parked_connection_is_offered_nothing_until_it_is_resumed() {
     assert_eq!(rig.take_log(), "receive(5)", "not the rest");
     rig.sent(1, 6, "A", b"");
     let id = rig.id();
-    // While parked, a connection may still write, and the application learns when the data is
+    // The application may still write to a parked connection, and learns when the data is
     // acknowledged.
     assert!(rig.reach(id, |_, conn| conn.write_bytes(b"later").unwrap()));
     rig.sent(1, 6, "PA", b"later");
@@ -110,7 +111,7 @@ fn a_parked_connection_that_is_never_resumed_ends_when_it_is_idle() {
     rig.pass_ms(1);
     rig.sent(1, 4, "FA", b"");
     let id = rig.id();
-    // The connection is already closed, so parking and resuming have no effect.
+    // Our side is already closed, so parking and resuming have no effect.
     assert!(rig.reach(id, |_, conn| {
         conn.park();
         conn.resume();
@@ -126,12 +127,12 @@ fn unconsumed_data_is_offered_again_at_once_on_request() {
     assert_eq!(rig.take_log(), "receive(5) receive(3) receive(1)");
     rig.sent(1, 6, "A", b"");
     assert_eq!(rig.stack.cx.buffers.in_use(), 0, "nothing is kept");
-    // An application that consumes nothing is called only once.
+    // An application that consumes nothing is called only once, although it calls `offer_again`.
     rig.app().habit = Habit::LazyOn;
     rig.recv(6, 1, "PA", b"f");
     assert_eq!(rig.take_log(), "receive(1)");
     rig.sent(1, 7, "A", b"");
-    // The same rule applies to data in a receive buffer.
+    // Data in a receive buffer is also offered again only if some of it was consumed.
     rig.app().habit = Habit::SipOn;
     rig.recv(7, 1, "PA", b"gh");
     assert_eq!(rig.take_log(), "receive(3) receive(1)");
@@ -142,7 +143,7 @@ fn a_callback_makes_a_content_and_writes_it() {
     let mut rig = Rig::with_habit(Habit::Store);
     rig.recv(1, 1, "PA", b"value");
     rig.sent(1, 6, "PA", b"value");
-    // The content was removed immediately, but its bytes are kept for retransmissions.
+    // The content item was removed immediately, but its bytes are kept for retransmissions.
     rig.pass_ms(1_000);
     rig.sent(1, 6, "PA", b"value");
     rig.recv(6, 6, "A", b"");
@@ -283,7 +284,8 @@ fn a_message_reaches_any_connections() {
     let Rig {
         stack, port, now, ..
     } = &mut rig;
-    // A callback may look up a connection several times. The stack sends all its writes together.
+    // A callback may look up a connection several times. The stack sends everything that the
+    // callback has written together.
     let written = stack.reach(port, *now, |_, connections| {
         for (id, bytes) in [
             (first, &b""[..]),
@@ -309,7 +311,7 @@ fn a_message_reaches_any_connections() {
     }
 }
 
-/// Sets timers of the application, given as pairs of number and delay in milliseconds.
+/// Sets timers of the application. Each pair is a timer's number and its delay in milliseconds.
 fn set_timers(rig: &mut Rig, after_ms: &[(usize, u64)]) {
     let Rig {
         stack, port, now, ..

@@ -1,5 +1,5 @@
-//! Pools under pressure: slots go to connections that make progress, addresses are limited to their
-//! shares, and unused memory is freed.
+//! Tests of pools that run short: slots go to connections that make progress, each address is
+//! limited to its share, and unused memory is freed.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Rig {
     }
 }
 
-/// Settings with `most` slots in each pool of buffers and lists.
+/// Settings with `most` slots in each pool of buffers or lists.
 fn place_for(most: u32) -> Config {
     Config {
         max_connections: 10 * most,
@@ -96,7 +96,7 @@ fn a_partial_request_gives_up_its_receive_buffer() {
     rig.port.sent.clear();
     rig.be(guest);
     rig.take_log();
-    // The guest has not made more progress either, but its connection is younger.
+    // The guest has not made progress either, but its connection is younger, so its lag is smaller.
     rig.recv(1, 1, "PA", b"GET / HTTP/1.1");
     rig.sent_reset_to(halves[0]);
     rig.sent(1, 15, "A", b"");
@@ -121,7 +121,7 @@ fn a_connection_with_more_progress_keeps_its_buffer() {
     assert_eq!(rig.stack.counters().no_buffer, 1);
 }
 
-/// RFC 2018, section 8: a receiver may discard selectively acknowledged data.
+/// We may discard data that we have acknowledged only selectively (RFC 2018, section 8).
 #[test]
 fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
     let mut rig = Rig::new(&place_for(1));
@@ -293,7 +293,7 @@ fn a_connection_with_progress_keeps_its_write_buffer() {
     assert_eq!(rig.stack.counters().write_buffers_taken, 0);
 }
 
-/// Opens a connection that loses every second segment of a window, which overflows the smallest
+/// Opens a connection that loses every second segment of a window. The losses overflow the smallest
 /// scoreboard.
 fn loser(rig: &mut Rig, route: Route, port: u16) -> Client {
     rig.route = route;
@@ -325,7 +325,7 @@ fn sack(rig: &mut Rig, n: u32) {
 
 #[test]
 fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
-    // With 16 buffers per pool, each pool of larger scoreboards has one slot.
+    // In tests, each of the two pools of larger scoreboards has only one slot.
     let mut rig = Rig::new(&place_for(16));
     rig.load(&noise(100_000), None);
     let holders = |rig: &Rig| {
@@ -364,7 +364,7 @@ fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
     assert_eq!(at, 100_001);
 }
 
-/// Settings with 16 connections, of which one address may hold two under pressure.
+/// Settings with room for 16 connections. When the table is full, one address may hold two of them.
 fn sixteen() -> Config {
     Config {
         max_connections: 16,
@@ -388,7 +388,8 @@ fn an_address_beyond_its_share_gives_way_first() {
     assert!(others.iter().all(|client| rig.lives(*client)));
     let left = many.iter().filter(|client| rig.lives(**client)).count();
     assert_eq!(left, 2);
-    // After that, the connections that have been idle for longest give way.
+    // When the address holds only its share, the connections that have been idle for longest give
+    // way.
     rig.client(from_v4(50), 3050);
     assert!(many.iter().any(|client| rig.lives(*client)));
     assert!(!others.iter().all(|client| rig.lives(*client)));

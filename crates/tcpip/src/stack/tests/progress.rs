@@ -1,4 +1,4 @@
-//! A connection's progress, and its lag behind the real time.
+//! Tests of a connection's progress, and of its lag behind the real time.
 
 use nmio::Instant;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn fast_reading_gives_twenty_seconds_of_credit() {
     housekeeping.advance(u32::MAX, Pace::of(16_000), at(0));
     assert_eq!(housekeeping.lack(at(20_000)), 0);
     assert_eq!(housekeeping.lack(at(20_001)), 1);
-    // Answering a request does not reduce the credit.
+    // Answering a request does not set a clock back that is ahead of the real time.
     housekeeping.renew(at(5_000));
     assert_eq!(housekeeping.lack(at(20_001)), 1);
     housekeeping.renew(at(30_000));

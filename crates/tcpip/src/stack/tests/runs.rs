@@ -1,4 +1,4 @@
-//! Super-segments: the client gets the same segments, but the stack sends fewer packets.
+//! Tests of super-segments: the client gets the same segments, but the stack sends fewer packets.
 
 use nmio::super_segment::MAX_OVER_V6;
 
@@ -6,18 +6,20 @@ use crate::negotiated::Negotiated;
 use crate::stack::testing::{Out, Rig, noise};
 use crate::{Config, Slot};
 
-/// Bytes of data in a full segment. `HEADERS` is the length of a super-segment's headers in bytes.
+/// Number of data bytes in a full segment. `HEADERS` is the length of a super-segment's headers in
+/// bytes.
 const MSS: usize = 1460;
 const HEADERS: usize = 20 + 32;
 
-/// Fetches a content of `len` bytes from a port that supports super-segments of up to
+/// Fetches a content item of `len` bytes from a port that supports super-segments of up to
 /// `segmentation` bytes. Returns the segments received, and the number of super-segments sent.
 fn fetch(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, u64) {
     let (all, rig) = fetch_all(len, slot, v6, segmentation);
     (all, rig.stack.counters().sent_runs)
 }
 
-/// Fetches a content like [`fetch`], but returns the rig.
+/// Fetches a content item like [`fetch`], but returns the rig instead of the number of
+/// super-segments.
 fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, Rig) {
     let mut rig = Rig::new(&Config::default());
     rig.window_scale = Some(4);
@@ -56,7 +58,7 @@ fn every_size_leaves_as_the_same_segments() {
 
 #[test]
 fn a_super_segment_is_as_large_as_the_port_allows() {
-    // If the limit is one byte smaller, each run contains one segment less.
+    // If the port's limit is one byte smaller, each super-segment contains one segment less.
     for (most, runs) in [(3 * MSS + HEADERS, 2), (3 * MSS + HEADERS - 1, 3)] {
         assert_eq!(fetch(6 * MSS, None, false, most).1, runs);
     }
@@ -95,11 +97,12 @@ fn a_run_is_limited_by_the_windows() {
     rig.load(&noise(40 * MSS), None);
     rig.open(Some(MSS as u16 + 12));
     rig.recv(1, 1, "PA", b"g");
-    // The peer's window limits the run, and only whole segments are sent.
+    // The peer's window limits the super-segment, and only whole segments are sent.
     assert_eq!(rig.sent_all().len(), 4);
     rig.window = 65_535;
     rig.recv(2, 1 + 4 * MSS as u32, "A", b"");
-    // The congestion window limits the run. It has not grown, because it was not fully used.
+    // The congestion window limits the super-segment. The window has not grown, because it was not
+    // fully used.
     assert_eq!(rig.sent_all().len(), 10);
     assert_eq!(rig.stack.counters().segments_sent, 1 + 4 + 10);
     assert_eq!(rig.stack.counters().sent_runs, 2);

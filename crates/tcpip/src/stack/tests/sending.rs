@@ -1,4 +1,5 @@
-//! Sending: segmentation, windows, the TX ring, and the three ways to send.
+//! Tests of sending: segmentation, windows, the TX ring, and the ways to send (resident, copied or
+//! assembled).
 
 use std::time::Duration;
 
@@ -219,7 +220,7 @@ fn a_connection_without_a_write_buffer_is_asked_once_a_second_until_it_is_idle()
     rig.pass_ms(30_000);
     rig.recv(1, 1, "PA", b"first");
     rig.sent(1, 6, "A", b"");
-    // The peer has sent data in the meantime, which restarts the idle timeout.
+    // The peer now sends data, which restarts the idle timeout.
     rig.pass_ms(30_000);
     rig.recv(6, 1, "PA", b"second");
     rig.sent(1, 12, "A", b"");
@@ -443,8 +444,8 @@ fn pacing_after_the_window_opens_causes_no_probe() {
     assert!(sent.len() <= 1, "{sent:?}");
 }
 
-/// RFC 9293, section 3.8.6.2.1: the override timeout is 0.1 to 1 s. All data sent is acknowledged,
-/// so the timeout must not back off.
+/// The override timeout of silly window avoidance is 0.1 to 1 s (RFC 9293, section 3.8.6.2.1). All
+/// data sent is acknowledged, so the stack must not increase the timeout exponentially.
 #[test]
 fn a_window_that_stays_small_is_used_at_least_once_a_second() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
@@ -474,7 +475,8 @@ fn paced_segments_are_spread_over_the_round_trip() {
     rig.load(&noise(100_000), None);
     rig.syn(Some(1472));
     rig.sent_one();
-    // The round trip takes 100 ms. In slow start ten segments are spread over half a round trip.
+    // The round trip takes 100 ms. In slow start, pacing spreads ten segments over half a round
+    // trip.
     rig.pass_ms(100);
     rig.recv(1, 1, "A", b"");
     rig.recv(1, 1, "PA", b"g");

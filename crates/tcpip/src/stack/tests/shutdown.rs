@@ -1,4 +1,4 @@
-//! Closing: RFC 9293, sections 3.6 and 3.10.7.4; RFC 5961.
+//! Tests of closing connections: RFC 9293, sections 3.6 and 3.10.7.4, and RFC 5961.
 
 use crate::Config;
 use crate::stack::testing::{Habit, MSS, Rig};
@@ -13,7 +13,7 @@ fn closed_by_us() -> Rig {
     rig
 }
 
-/// The connection waits for the peer's FIN for `fin_wait`, 30 s, even if the last write failed.
+/// The connection waits `fin_wait` (30 s) for the peer's FIN, even if the last write failed.
 #[test]
 fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
     let config = Config {
@@ -33,7 +33,7 @@ fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
 
 #[test]
 fn shutdown_sends_each_peer_one_fin() {
-    // All written data has been acknowledged.
+    // The peer that has acknowledged all written data gets a FIN.
     let mut rig = Rig::serving(&Config::default(), b"all", None);
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"all");

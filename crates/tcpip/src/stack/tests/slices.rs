@@ -1,5 +1,5 @@
-//! Slices of contents: the client gets the same bytes, no matter how they are segmented, lost or
-//! retransmitted.
+//! Tests of slices of contents: the client gets the same bytes, no matter how they are segmented,
+//! lost or retransmitted.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ fn answering(config: &Config, segmentation: usize) -> Rig {
     rig
 }
 
-/// Returns the length of the data in each segment of a response made of `parts`.
+/// Returns the number of data bytes in each segment of a response made of `parts`.
 fn lens_for(rig: &mut Rig, parts: impl IntoIterator<Item = Part>) -> Vec<usize> {
     rig.app().parts.extend(parts);
     rig.recv(1, 1, "PA", b"g");
@@ -136,7 +136,7 @@ fn bytes_of(parts: &VecDeque<Part>, contents: &[(ContentId, Vec<u8>, Option<Slot
     all
 }
 
-/// A client that checks the received bytes, and acknowledges those in order.
+/// A client that checks the received bytes, and acknowledges the bytes that are in order.
 struct Client {
     expected: Vec<u8>,
     has: Vec<bool>,
@@ -172,10 +172,10 @@ struct Setting {
     segmentation: usize,
     max_entry_lists: u32,
     at_once: usize,
-    /// Seed of the random losses; one in `lost` segments is dropped.
+    /// Seed of the random losses. On average, one in `lost` segments is dropped.
     seed: u64,
     lost: u64,
-    /// Path MTU changes: after this many segments, the MTU falls to this many bytes.
+    /// Path MTU changes: the number of segments before the change, and the new MTU in bytes.
     mtus: Vec<(usize, u32)>,
 }
 
@@ -202,7 +202,7 @@ fn setting() -> impl Strategy<Value = Setting> {
         )
 }
 
-/// Generates the lengths and slots of some contents.
+/// Generates the lengths and slots of a few content items.
 fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
     let content = (100usize..20_000, prop::option::of((0u32..60, 21u32..40)));
     let content = content.prop_map(|(len, slot)| {
@@ -212,8 +212,9 @@ fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
     prop::collection::vec(content, 1..4)
 }
 
-/// Generates parts: a content (`None` for plain bytes), and the start and end in thousandths of the
-/// content. The flag tells whether the part starts where the previous one ends.
+/// Generates the parts of a response. A part has a content index (`None` for plain bytes), and a
+/// start and an end in thousandths of the content. The flag tells whether the part starts where the
+/// previous part ends.
 fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
     let part = (
         prop::option::weighted(0.9, 0usize..4),

@@ -1,14 +1,14 @@
-//! Path MTU discovery with our own probes: RFC 4821, RFC 8899.
+//! Path MTU discovery with our own probes (RFC 4821, RFC 8899).
 
 use super::sending::too_big;
 use crate::Config;
 use crate::stack::testing::{Rig, noise};
 
 const LEN: usize = 400_000;
-/// Bytes of data in a segment at a path MTU of 1,280 bytes.
+/// Number of data bytes in a segment at a path MTU of 1,280 bytes.
 const BASE: usize = 1280 - 20 - 20 - 12;
 
-/// Makes a server that sends a long content, with segments of 1,460 bytes in flight.
+/// Makes a server that sends a long content item. Segments with 1,460 bytes of data are in flight.
 fn sending() -> Rig {
     let mut rig = Rig::serving(&Config::default(), &noise(LEN), None);
     rig.recv(1, 1, "PA", b"g");
@@ -16,8 +16,8 @@ fn sending() -> Rig {
     rig
 }
 
-/// Makes a server whose path is a black hole: without acknowledgements, it has switched to small
-/// segments.
+/// Makes a server whose path was a black hole for large segments. Because no acknowledgements
+/// arrived, the server has switched to small segments.
 fn narrowed() -> Rig {
     let mut rig = sending();
     while rig.stack.counters().black_holes == 0 {
@@ -29,7 +29,7 @@ fn narrowed() -> Rig {
 
 /// Simulates a path that drops segments with more than `width` bytes of data. Smaller segments are
 /// acknowledged after `millis` milliseconds. Runs until all data has arrived, for at most `rounds`
-/// rounds. Returns the length of each segment sent.
+/// rounds. Returns the number of data bytes in each segment sent.
 fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
     let mut got = vec![false; LEN];
     let mut lens = Vec::new();
@@ -135,8 +135,8 @@ fn a_probe_retransmitted_in_pieces_proves_nothing() {
         }
     }
     assert!(rig.sent_all().iter().any(|out| out.data.len() > BASE));
-    // A router reports a smaller MTU, so all data is retransmitted in smaller segments, which
-    // arrive.
+    // A router reports a smaller MTU, so all data is retransmitted in smaller segments. These
+    // segments arrive.
     rig.icmp(&too_big(&rig, 1000, ack));
     for _ in 0..10 {
         for segment in rig.sent_all() {
