@@ -14,7 +14,7 @@ const SLOW_START_LIMIT: u32 = 2;
 /// limit is lower, because an ACK may cover data that arrived long before (RFC 3465, section 2.3).
 const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 
-/// Reno, the congestion control in the paper (see the [crate](crate) documentation). It follows RFC
+/// Reno, the congestion control in the paper (see the [crate documentation](crate)). It follows RFC
 /// 5681, with byte counting (RFC 3465), window validation (RFC 7661) and the milder reduction after
 /// ECN marks (RFC 8511).
 ///
