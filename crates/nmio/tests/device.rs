@@ -499,50 +499,6 @@ fn two_servers_do_not_share_an_interface() {
 }
 
 #[test]
-fn errors_about_interfaces_name_the_remedy() {
-    let rig = Rig::new(1);
-    let error = |device: &str, own: &[&str]| {
-        Interface::open(&config(device, own, 1))
-            .err()
-            .unwrap()
-            .to_string()
-    };
-    let text = error("xdp:nosuch", &[]);
-    assert!(
-        text.contains("\"nosuch\"") && text.contains("srv"),
-        "{text}"
-    );
-    let text = error("xdp:srv", &["10.9.0.1/24"]);
-    assert!(text.contains("srv already has address 10.9.0.1"), "{text}");
-    let text = error("xdp:lo,generic", &[]);
-    assert!(text.contains("--device auto"), "{text}");
-    run("ip link add br0 type bridge");
-    run("ip link set br0 up");
-    let text = error("xdp:br0", &["10.9.0.9/24"]);
-    assert!(text.contains("xdp:br0,generic"), "{text}");
-    run("ip address flush dev srv");
-    let text = error("xdp:srv", &[]);
-    assert!(text.contains("ip address add"), "{text}");
-    run("ip link set srv mtu 9000");
-    let text = error("xdp:srv,generic", &["10.9.0.9/24"]);
-    assert!(
-        text.contains("9000") && text.contains("ip link set srv mtu 3822"),
-        "{text}"
-    );
-    run("ip link set srv mtu 3800");
-    rig.client.run(|| run("ip link set cli mtu 3800"));
-    let text = error("xdp:srv", &["10.9.0.9/24"]);
-    assert!(
-        text.contains("3800") && text.contains("ip link set srv mtu 1500"),
-        "{text}"
-    );
-    run("ip link set srv down");
-    let text = error("xdp:srv", &[]);
-    assert!(text.contains("ip link set srv up"), "{text}");
-    eventually("nothing is left attached", || !has_xdp());
-}
-
-#[test]
 fn a_larger_mtu_gets_larger_frames() {
     let rig = Rig::new(1);
     run("ip link set srv mtu 3000");

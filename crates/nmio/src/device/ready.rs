@@ -86,14 +86,8 @@ impl XdpReady {
             ));
         }
         let is_veth = control.is_veth(name);
-        if is_veth && netlink::is_without_queue(link.index).map_err(asking(name))? {
-            lines.push((
-                "TX queue",
-                format!(
-                    "{name} drops packets while its peer's ring is full; to make senders wait \
-                     instead, run: tc qdisc add dev {name} root pfifo limit 1000"
-                ),
-            ));
+        if is_veth {
+            advise_queue(name, link.index, &mut lines)?;
         }
         check_sockets()?;
         let rules = Rules {
@@ -153,6 +147,20 @@ impl Link {
 
 fn asking(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
     DeviceError::set_up(format!("read the state of interface {name}"))
+}
+
+/// Adds a summary line if the veth interface has no queue for packets that it cannot send at once.
+fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceError> {
+    if netlink::is_without_queue(index).map_err(asking(name))? {
+        lines.push((
+            "TX queue",
+            format!(
+                "{name} drops packets while its peer's ring is full; to make senders wait instead, \
+                 run: tc qdisc add dev {name} root pfifo limit 1000"
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// Checks that no other XDP program is attached to the interface.

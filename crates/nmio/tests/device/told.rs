@@ -1,12 +1,12 @@
-//! Tests of the summary lines and warnings about an interface, and of the changes that its monitor
-//! reports.
+//! Tests of the summary lines, warnings and errors about an interface, and of the changes that its
+//! monitor reports.
 
 use std::net::IpAddr;
 
 use nmio::device::{Change, DeviceError, Interface, Monitor};
 
 use crate::rig::{Namespace, Rig, config, run};
-use crate::{eventually, line, refusal};
+use crate::{eventually, has_xdp, line, refusal};
 
 /// Returns the values of all summary lines named `name`.
 fn told(interface: &Interface, name: &str) -> Vec<String> {
@@ -112,4 +112,48 @@ fn the_monitor_works_in_a_private_namespace() {
     hear(&mut monitor, Change::NoCarrier);
     run("ip link set nmiotest0 up");
     hear(&mut monitor, Change::Carrier);
+}
+
+#[test]
+fn errors_about_interfaces_name_the_remedy() {
+    let rig = Rig::new(1);
+    let error = |device: &str, own: &[&str]| {
+        Interface::open(&config(device, own, 1))
+            .err()
+            .unwrap()
+            .to_string()
+    };
+    let text = error("xdp:nosuch", &[]);
+    assert!(
+        text.contains("\"nosuch\"") && text.contains("srv"),
+        "{text}"
+    );
+    let text = error("xdp:srv", &["10.9.0.1/24"]);
+    assert!(text.contains("srv already has address 10.9.0.1"), "{text}");
+    let text = error("xdp:lo,generic", &[]);
+    assert!(text.contains("--device auto"), "{text}");
+    run("ip link add br0 type bridge");
+    run("ip link set br0 up");
+    let text = error("xdp:br0", &["10.9.0.9/24"]);
+    assert!(text.contains("xdp:br0,generic"), "{text}");
+    run("ip address flush dev srv");
+    let text = error("xdp:srv", &[]);
+    assert!(text.contains("ip address add"), "{text}");
+    run("ip link set srv mtu 9000");
+    let text = error("xdp:srv,generic", &["10.9.0.9/24"]);
+    assert!(
+        text.contains("9000") && text.contains("ip link set srv mtu 3822"),
+        "{text}"
+    );
+    run("ip link set srv mtu 3800");
+    rig.client.run(|| run("ip link set cli mtu 3800"));
+    let text = error("xdp:srv", &["10.9.0.9/24"]);
+    assert!(
+        text.contains("3800") && text.contains("ip link set srv mtu 1500"),
+        "{text}"
+    );
+    run("ip link set srv down");
+    let text = error("xdp:srv", &[]);
+    assert!(text.contains("ip link set srv up"), "{text}");
+    eventually("nothing is left attached", || !has_xdp());
 }
