@@ -6,9 +6,9 @@ use nmio::Instant;
 /// minutes in microseconds, 24 days in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// Time in microseconds, for round-trip times. Wraps.
+    /// Time in microseconds, for round-trip times. The value wraps.
     pub(crate) micros: u32,
-    /// Time in milliseconds, for deadlines. Wraps.
+    /// Time in milliseconds, for deadlines. The value wraps.
     pub(crate) millis: u32,
     /// Time in microseconds as 64 bits, which never wraps.
     pub(crate) whole_micros: u64,

@@ -10,7 +10,8 @@ use crate::rto::MIN_RTO_MS;
 pub enum WhenFull {
     /// Drops the SYN of the new connection.
     Refuse,
-    /// Another connection gives way. The stack evicts the first of these that exists:
+    /// Another connection gives way. The stack evicts the first of the following connections that
+    /// exists:
     ///
     /// - a connection in TIME-WAIT, which is silently forgotten;
     /// - a connection of an address that holds more than an eighth of the table, which is reset;
@@ -84,8 +85,8 @@ pub struct Config {
     /// Minimum data rate that counts as full progress, in bytes per second, 16,000 by default. The
     /// rate is averaged over at least 20 s. A slower connection stays open until connections,
     /// receive buffers, write buffers, entry lists or scoreboards run short. Then the connection
-    /// that has fallen furthest behind this rate gives way. Answering a request while nothing else
-    /// is pending counts as full progress. 0 is treated as 1.
+    /// that has fallen furthest behind this rate gives way. Answering a request while no other
+    /// response is pending counts as full progress. A rate of 0 is treated as 1.
     pub min_rate: u32,
     /// Maximum number of connections in TIME-WAIT, 32,768 by default. Above this limit, a closed
     /// connection is forgotten immediately. With 0 there is no TIME-WAIT.

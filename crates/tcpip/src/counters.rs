@@ -19,7 +19,7 @@ pub struct Counters {
     pub sent_assembled: u64,
     /// Super-segments sent: runs of segments handed to the port as one packet.
     pub sent_runs: u64,
-    /// Segments copied in spite of pre-copy mode, because the port had no memory for another
+    /// Segments copied although the mode is pre-copy, because the port had no memory for another
     /// resident packet.
     pub resident_fallbacks: u64,
     /// Control segments sent by reusing the received frame (turnaround).

@@ -1,4 +1,4 @@
-//! Maximum segment sizes: our own and those of peers.
+//! Maximum segment sizes (MSS): our own, and those that peers advertise.
 
 use crate::content::Family;
 use crate::wire::TIMESTAMPS_LEN;

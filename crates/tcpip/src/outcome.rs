@@ -19,7 +19,8 @@ pub(crate) enum Verdict {
     Reset,
     /// Replace the connection by a new one that the segment opens.
     Reopen,
-    /// Forget the connection. The application does not know it, or knows that it has ended.
+    /// Forget the connection without a callback. The application does not know the connection yet,
+    /// or knows that it has ended.
     Forget,
     /// Close the connection, because the peer has reset it.
     Close,
@@ -41,10 +42,10 @@ pub(crate) enum AfterFin {
 pub(crate) enum Route {
     /// Drop the data, because the application no longer reads it.
     Dropped,
-    /// Offer the data to the application: it is next in order.
+    /// Offer the data to the application, because the data is next in order.
     Offered,
-    /// Store the data in the receive buffer: it is out of order, or earlier data has not been
-    /// consumed.
+    /// Store the data in the receive buffer, because it is out of order or earlier data has not
+    /// been consumed.
     Buffered,
 }
 
@@ -71,7 +72,8 @@ pub(crate) enum Expiry {
     TimeOut,
     /// Give up the connection and send a reset.
     Reset,
-    /// Forget the connection. The application does not know it, or knows that it has ended.
+    /// Forget the connection without a callback. The application does not know the connection yet,
+    /// or knows that it has ended.
     Forget,
 }
 

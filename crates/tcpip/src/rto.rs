@@ -17,7 +17,8 @@ const GRANULARITY: u32 = 1_000;
 /// Maximum RTT sample in microseconds. Longer samples are clamped, because the timeout is at most
 /// [`MAX_RTO_MS`] anyway.
 const MAX_RTT: u32 = 60_000_000;
-/// Maximum number of doublings. After ten doublings, the initial timeout exceeds [`MAX_RTO_MS`].
+/// Maximum number of times that the timeout is doubled. After ten doublings, the initial timeout
+/// exceeds [`MAX_RTO_MS`].
 const MAX_BACKOFF: u32 = 10;
 
 const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
@@ -26,19 +27,19 @@ const _: () = assert!(MAX_RTO_MS <= u16::MAX as u32);
 /// Round-trip time statistics of a connection, and the timeout derived from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rtt {
-    /// Smoothed RTT in microseconds; 0 before the first sample.
+    /// Smoothed RTT in microseconds, or 0 before the first sample.
     srtt: u32,
     /// RTT variation in microseconds.
     rttvar: u32,
-    /// Minimum RTT in microseconds; 0 before the first sample.
+    /// Minimum RTT in microseconds, or 0 before the first sample.
     min: u32,
-    /// Timeout computed from `srtt` and `rttvar`, in milliseconds, at most [`MAX_RTO_MS`]; 0 before
-    /// the first sample.
+    /// Timeout computed from `srtt` and `rttvar`, in milliseconds. It is at most [`MAX_RTO_MS`],
+    /// and 0 before the first sample.
     timeout: u16,
 }
 
 impl Rtt {
-    /// Returns the smoothed RTT in microseconds; 0 before the first sample.
+    /// Returns the smoothed RTT in microseconds, or 0 before the first sample.
     #[inline(always)]
     pub(crate) const fn smoothed(self) -> u32 {
         self.srtt
@@ -49,7 +50,7 @@ impl Rtt {
         self.rttvar
     }
 
-    /// Returns the minimum RTT in microseconds; 0 before the first sample.
+    /// Returns the minimum RTT in microseconds, or 0 before the first sample.
     #[inline(always)]
     pub(crate) const fn min(self) -> u32 {
         self.min

@@ -79,7 +79,7 @@ const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 struct Pace(u64);
 
 impl Pace {
-    /// Converts a rate in bytes per second; 0 is treated as 1.
+    /// Converts a rate in bytes per second. A rate of 0 is treated as 1.
     const fn of(rate: u32) -> Self {
         let rate = if rate == 0 { 1 } else { rate };
         Self((1_000 << 20) / rate as u64)
@@ -147,9 +147,10 @@ const _: () = assert!(size_of::<Housekeeping>() == 32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Alarm {
     Off,
-    /// Set by the current callback. The value is the time from the callback's end to the deadline.
+    /// The current callback has set the deadline. The value is the time from the callback's end to
+    /// the deadline.
     New(u32),
-    /// Running. The value is the deadline, comparable to [`Moment::millis`].
+    /// The deadline is running. The value is its time, comparable to [`Moment::millis`].
     At(u32),
 }
 
@@ -353,7 +354,7 @@ pub struct Connection<'a, S> {
     send_info: SendInfo,
 }
 
-/// All TCP connections of one port. The stack does no I/O itself; it only places packets in the TX
+/// All TCP connections of one port. The stack does no I/O itself, but only places packets in the TX
 /// ring.
 ///
 /// # Calling contract

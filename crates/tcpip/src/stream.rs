@@ -68,7 +68,7 @@ pub(crate) struct Slice {
     pub(crate) source: Source,
     /// Offset of the range in the source, in bytes.
     pub(crate) from: u32,
-    /// Length of the range in bytes; 0 only in a segment without data.
+    /// Length of the range in bytes. It is 0 only in a segment without data.
     pub(crate) len: u32,
     /// Parameters of the response, for [`Application::render`](crate::Application::render).
     pub(crate) params: Params,
@@ -236,8 +236,8 @@ impl Stream {
         }
     }
 
-    /// Extends the last entry by `len` bytes if it is a write buffer that `fits` accepts. Returns
-    /// the buffer's index.
+    /// Extends the last entry by `len` bytes if that entry is a write buffer that `fits` accepts.
+    /// Returns the buffer's index, or `None` if the entry was not extended.
     pub(crate) fn extend(
         &mut self,
         len: u32,

@@ -103,7 +103,8 @@ impl Keys {
 /// is never rebuilt.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Each place holds a hash and a TCB index plus one; [`FREE`] marks a free place.
+    /// Each place holds a hash, and a TCB index plus one. [`FREE`] in place of the index marks a
+    /// free place.
     places: Box<[(u32, u32)]>,
     mask: usize,
     len: u32,

@@ -158,8 +158,8 @@ impl<S> Connection<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if there will
-    /// never be enough room, and [`WriteError::Closed`] if our side is closed.
+    /// Returns [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if
+    /// there will never be enough room, and [`WriteError::Closed`] if our side is closed.
     pub fn ensure_room(&mut self, entries: usize) -> Result<(), WriteError> {
         self.ensure_open()?;
         if entries > STREAM_ENTRIES {
@@ -172,14 +172,14 @@ impl<S> Connection<'_, S> {
         Err(self.is_full(no_list.then_some(Pool::EntryLists)))
     }
 
-    /// Writes a content to the stream: the paper's `tcp_write()`. If the content has a slot,
-    /// `params` are passed to [`Application::render`](crate::Application::render); otherwise they
-    /// are ignored.
+    /// Writes a content item to the stream: the paper's `tcp_write()`. If the content has a slot,
+    /// `params` are passed to [`Application::render`](crate::Application::render). Without a slot,
+    /// `params` are ignored.
     ///
     /// # Errors
     ///
-    /// [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::NoSuchContent`]. After an
-    /// error, nothing is written.
+    /// Returns [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::NoSuchContent`]. After
+    /// an error, nothing is written.
     #[inline(always)]
     pub fn write(&mut self, content: ContentId, params: u64) -> Result<(), WriteError> {
         let (index, len) = self.find(content)?;
@@ -197,7 +197,7 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Writes only the bytes of a content that lie in `range`. Otherwise works like
+    /// Writes only the bytes of a content item that lie in `range`. Otherwise works like
     /// [`write`](Self::write).
     ///
     /// The slice is sent in prepared segments, but its first and last segment may have to be
@@ -206,8 +206,8 @@ impl<S> Connection<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`WriteError::OutsideContent`], and the errors of [`write`](Self::write). After an error,
-    /// nothing is written.
+    /// Returns [`WriteError::OutsideContent`], or an error of [`write`](Self::write). After an
+    /// error, nothing is written.
     pub fn write_slice(
         &mut self,
         content: ContentId,
@@ -243,8 +243,8 @@ impl<S> Connection<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::TooLong`]. After an error,
-    /// nothing is written.
+    /// Returns [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::TooLong`]. After an
+    /// error, nothing is written.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.ensure_open()?;
         if bytes.len() > MAX_WRITE_LEN {
@@ -285,8 +285,8 @@ impl<S> Connection<'_, S> {
     ///
     /// # Errors
     ///
-    /// The errors of [`write`](Self::write), and [`WriteError::NoContent`]. After an error, nothing
-    /// is written.
+    /// Returns [`WriteError::NoContent`], or an error of [`write`](Self::write). After an error,
+    /// nothing is written.
     pub fn write_once(&mut self, bytes: Arc<[u8]>) -> Result<(), WriteError> {
         self.ensure_open()?;
         let content = self.contents.add(bytes, None)?;

@@ -407,7 +407,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         consumed
     }
 
-    /// Tells the application that a connection in TIME-WAIT has ended, and updates the counts.
+    /// Handles the start of TIME-WAIT: tells the application that the connection has ended, and
+    /// updates the counts.
     fn enter_time_wait(&mut self, id: u32) {
         self.finish(id, CloseReason::Finished);
         self.count_out(id);

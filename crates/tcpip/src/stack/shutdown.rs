@@ -1,4 +1,5 @@
-//! Shutdown of a stack: ends all connections with a FIN or a reset, so that no peer waits in vain.
+//! Shutdown of a stack: ends all connections with a FIN or a reset, so that peers need not wait for
+//! a timeout.
 
 use nmio::{Instant, Port};
 

@@ -1,4 +1,4 @@
-//! The purposes of per-connection deadlines, and the timers of an application.
+//! The purposes of per-connection deadlines, and an application's own timers.
 
 /// What an application waits for when it sets a [deadline](crate::Connection::set_deadline).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

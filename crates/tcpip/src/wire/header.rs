@@ -101,7 +101,7 @@ pub struct Segment {
     pub dst_port: u16,
     /// Sequence number of the first byte of data, or of the SYN.
     pub seq: Seq,
-    /// Next sequence number that the sender expects, if [`Control::ACK`] is set.
+    /// Next sequence number that the sender expects. It is valid only if [`Control::ACK`] is set.
     pub ack: Seq,
     /// The control bits.
     pub control: Control,

@@ -184,7 +184,7 @@ impl Cell {
         self
     }
 
-    /// Changes the behaviour of our client.
+    /// Changes the behaviour of our test client.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Behaviour)) -> Self {
         if let Peer::Ours(behaviour) = &mut self.peer {
             change(behaviour);

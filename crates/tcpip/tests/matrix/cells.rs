@@ -313,7 +313,7 @@ fn dialects() -> Vec<(&'static str, Behaviour)> {
     ]
 }
 
-/// Clients with and without each option.
+/// Cells with clients that use and that lack each TCP option.
 fn options() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (word, behaviour) in dialects() {

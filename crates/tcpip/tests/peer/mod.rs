@@ -96,7 +96,8 @@ pub(crate) enum Reader {
     Prompt,
     /// Reads this many bytes per second.
     Slow(u64),
-    /// Reads data as soon as it arrives, except for one pause after `at` bytes.
+    /// Reads data as soon as it arrives, except that it pauses once, after `at` bytes, for the time
+    /// `lasting`.
     Pause { at: u64, lasting: Duration },
 }
 

@@ -69,7 +69,7 @@ pub(crate) const FORMS: [Form; 4] = [
 ];
 
 impl Form {
-    /// Route from a peer's port to our usual port.
+    /// Returns the route from a peer's port to our usual port.
     pub(crate) const fn route(self, peer_port: u16) -> Route {
         Route::to_server(self.v6, peer_port, OWN_PORT)
     }

@@ -132,7 +132,8 @@ fn unconsumed_data_is_offered_again_at_once_on_request() {
     rig.recv(6, 1, "PA", b"f");
     assert_eq!(rig.take_log(), "receive(1)");
     rig.sent(1, 7, "A", b"");
-    // Data in a receive buffer is also offered again only if some of it was consumed.
+    // Data in a receive buffer, too, is offered again only if the application has consumed some of
+    // it.
     rig.app().habit = Habit::SipOn;
     rig.recv(7, 1, "PA", b"gh");
     assert_eq!(rig.take_log(), "receive(3) receive(1)");
@@ -360,7 +361,8 @@ fn a_timer_can_be_cleared_and_set_again() {
     });
     *now = *now + Duration::from_millis(100);
     stack.handle_timers(port, *now);
-    // A timer that is due immediately still waits for the next call of `handle_timers`.
+    // A timer that a callback sets to expire immediately still waits for the next call of
+    // `handle_timers`.
     assert_eq!(std::mem::take(&mut stack.app_mut().log), "timer(0)");
     stack.app_mut().timer_again = Some(Duration::from_secs(1));
     stack.handle_timers(port, *now);

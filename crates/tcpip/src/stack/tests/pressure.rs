@@ -147,7 +147,8 @@ fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
     assert_eq!(rig.stack.counters().evicted, 0);
 }
 
-/// Opens two connections that occupy all write buffers, because their clients do not read.
+/// Opens two connections whose clients do not read, so that the connections occupy all write
+/// buffers.
 fn unread() -> (Rig, [Client; 2]) {
     let mut rig = Rig::new(&place_for(2));
     rig.app().habit = Habit::Echo;
@@ -159,7 +160,7 @@ fn unread() -> (Rig, [Client; 2]) {
         rig.pass_ms(1_000);
         client
     });
-    // Answers to more queries are also written, but the clients do not read them.
+    // The server writes the answers to these queries too, but the clients do not read them.
     for client in readers {
         rig.be(client);
         rig.window = 0;
