@@ -1,5 +1,5 @@
 //! Measures the time of the workloads: echoed UDP datagrams, ACKs that release segments, whole
-//! connections, GET requests and DNS answers, in the modes of sending.
+//! connections, GET requests and DNS answers. TCP and DNS run in each mode of sending.
 #![allow(missing_docs)]
 
 use benches::workload::Workload;

@@ -1,10 +1,10 @@
-//! A client for benches. It builds the frames that a server receives byte by byte, so that a bench
+//! A client for benches. It builds its frames directly, without a network stack, so that a bench
 //! measures only the server.
 //!
-//! Every bench runs over [`nmio::sim::Sink`], a port that completes each send at once. The measured
-//! time includes taking a frame from the pool and copying the request into it. On a real port the
-//! kernel does this work. The `reflect` bench does this work and sends the shortest possible
-//! answer, so a ratio to its time shows the server's own work.
+//! Every bench runs over [`nmio::sim::Sink`], a port that completes each send immediately. The
+//! measured time includes taking a frame from the pool and copying the request into it. On a real
+//! port, the kernel does this work. The `reflect` bench does this work and only sends the frame
+//! back. Therefore a comparison with its time shows the server's own work.
 
 pub mod load;
 pub mod workload;
@@ -35,7 +35,7 @@ fn route(client_port: u16, server_port: u16) -> Route {
     }
 }
 
-/// Creates the host that answers at the server's address.
+/// Creates a host with the server's address.
 pub fn host() -> ip::Host {
     ip::Host::own(eth::Station::new(eth::Mac(SERVER.0), &[SERVER.1.into()]))
 }
@@ -59,7 +59,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens a connection: the client sends two segments, the server one.
+    /// Opens a connection with the three segments of the handshake.
     pub fn open<H: Handler<Sink>>(sink: &mut Sink, server: &mut H, port: u16, window: u16) -> Self {
         let mut client = Self {
             port,
@@ -107,8 +107,8 @@ impl Client {
     }
 }
 
-/// Puts other sequence and acknowledgement numbers into a frame from [`Client::segment`]. The
-/// incremental checksum update keeps the client's share of the measured time small.
+/// Puts other sequence and acknowledgement numbers into a frame from [`Client::segment`]. Updates
+/// the checksum incrementally, which keeps the client's share of the measured time small.
 pub fn patch(frame: &mut [u8], seq: u32, ack: u32) {
     let tcp = &mut frame[34..];
     let be32 = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
@@ -124,7 +124,7 @@ pub fn patch(frame: &mut [u8], seq: u32, ack: u32) {
 /// from the server.
 ///
 /// # Panics
-/// Panics when `frame` is not a TCP segment over IPv4.
+/// Panics if `frame` is not a TCP segment over IPv4.
 pub fn numbers(frame: &[u8]) -> (u32, u32, u32) {
     let be32 = |at: usize| {
         u32::from_be_bytes(frame[at..at + 4].try_into().expect("the slice has 4 bytes"))

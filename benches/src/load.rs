@@ -2,8 +2,8 @@
 //! answers (closed loop) or at a fixed rate (open loop), and checks every reply.
 //!
 //! A generator uses the same libraries as the server. It is a [`Handler`] on its own port in
-//! own-address mode, so that its packets bypass the kernel's network stack. For this reason one
-//! client core can load one server core fully.
+//! own-address mode, so its packets bypass the kernel's network stack. Therefore one client core
+//! can load one server core fully.
 //!
 //! | module | |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | [`meter`] | phases of a run, latencies, errors by kind |
 //! | [`pace`] | due times of the requests of an open loop |
 //! | [`udp`] | requests in single UDP datagrams, and their replies |
-//! | [`echo`], [`dns`] | contents of these datagrams |
+//! | [`echo`], [`dns`] | the requests that [`udp`] sends |
 //! | [`syn`] | a SYN flood from made-up client addresses |
 //!
 //! [`Handler`]: nmio::Handler

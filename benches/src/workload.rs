@@ -10,7 +10,8 @@ pub mod http;
 pub mod tcp;
 pub mod udp;
 
-/// Secret of every server here, for the keys of hashes and of sequence numbers.
+/// Secret of the server in every workload. Its keys for hashes and sequence numbers derive from
+/// this secret.
 const SECRET: [u64; 4] = [1, 2, 3, 4];
 
 /// A measured workload.
@@ -24,6 +25,6 @@ pub trait Workload {
     /// Checks that all runs so far gave the right result.
     ///
     /// # Panics
-    /// Panics when a result was wrong, because the measurement is then meaningless.
+    /// Panics if a result was wrong, because the measurement is then meaningless.
     fn check(&self);
 }

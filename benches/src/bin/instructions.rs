@@ -1,6 +1,6 @@
 //! Runs a workload a given number of times, so that `valgrind --tool=callgrind` can count its
-//! instructions. The difference between the counts of two runs with different numbers is the cost
-//! of the workload without its set-up.
+//! instructions. Two runs with different numbers of requests have the same set-up. The difference
+//! of their counts is therefore the cost of the additional requests.
 //!
 //! `cargo xtask bench instructions` counts all workloads in this way.
 

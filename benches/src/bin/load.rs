@@ -25,7 +25,7 @@ enum Command {
     Echo {
         #[command(flatten)]
         options: Options,
-        /// Length of each frame, including the link header.
+        /// Length of each frame in bytes, including the link header.
         #[arg(long, value_name = "BYTES")]
         size: usize,
         /// Number of outstanding requests in a closed loop. A veth device queues 256 packets and
@@ -40,7 +40,8 @@ enum Command {
         /// Query the names host0 to host(N-1) of the zone bench.test.
         #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
         hosts: u32,
-        /// Number of outstanding requests in a closed loop, as for `echo`.
+        /// Number of outstanding requests in a closed loop. A veth device queues 256 packets and
+        /// drops further packets.
         #[arg(long, value_name = "N", default_value_t = WINDOW)]
         window: usize,
     },
@@ -58,7 +59,7 @@ enum Command {
     },
 }
 
-/// Default number of outstanding requests.
+/// Default number of outstanding requests. It fits into the queue of a veth device.
 const WINDOW: usize = 192;
 
 fn run(command: Command) -> Result<Report, LoadError> {

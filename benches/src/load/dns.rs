@@ -5,14 +5,14 @@ use ip::Sum;
 
 use super::udp::Questions;
 
-/// Length of a message's header, including the identifier (RFC 1035, section 4.1.1).
+/// Length of a message's header in bytes, including the identifier (RFC 1035, section 4.1.1).
 const HEADER_LEN: usize = 12;
 /// Header of a query after the identifier: no flags, one question.
 const REQUEST: [u8; 10] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 const QR: u8 = 0x80;
 const RCODE: u8 = 0x0f;
-/// Maximum number of queries drawn in advance and then sent in turn. They fit into memory, but
-/// their names do not fit into a server's cache.
+/// Maximum number of queries drawn in advance and then sent in turn. The queries fit into the
+/// client's memory, but their names do not fit into a server's CPU cache.
 const DRAWN: usize = 1 << 20;
 
 /// Queries drawn from a set of names, in the order in which they are sent. The messages lie side by
@@ -26,10 +26,11 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Draws from the names `host0` to `host(N-1)` of the zone `bench.test`, with record type A.
+    /// Draws queries for the A records of the first `hosts` names of the zone `bench.test`,
+    /// beginning with `host0`.
     ///
     /// # Panics
-    /// Panics when `hosts` is 0.
+    /// Panics if `hosts` is 0.
     pub fn new(hosts: u32, seed: u64) -> Self {
         let mut queries = Self {
             messages: Vec::new(),
@@ -55,7 +56,7 @@ impl Queries {
     }
 }
 
-/// Draws the numbers of the hosts in the order of the queries.
+/// Draws the host number of each query, in the order in which the queries are sent.
 fn order(hosts: u32, seed: u64) -> Vec<u32> {
     let mut rng = Rng::with_seed(seed);
     if (hosts as usize) < DRAWN / 16 {

@@ -1,11 +1,11 @@
-//! Echo requests, which all have the same bytes.
+//! Requests of the UDP echo protocol. All of them have the same bytes after the identifier.
 
 use ip::Sum;
 
 use super::link::LoadError;
 use super::udp::{ID_LEN, Questions};
 
-/// Length of the link, IP and UDP headers.
+/// Length of the link, IP and UDP headers in bytes.
 const HEADERS: usize = 14 + 20 + 8;
 
 /// Echo requests of one size.
@@ -19,7 +19,7 @@ impl Echo {
     /// Creates requests whose frames have `frame_len` bytes, including the link header.
     ///
     /// # Errors
-    /// Fails when the frame has no room for an identifier or exceeds an MTU of 1,500 bytes.
+    /// Fails if the frame has no room for an identifier or exceeds an MTU of 1,500 bytes.
     pub fn new(frame_len: usize) -> Result<Self, LoadError> {
         const LEAST: usize = HEADERS + ID_LEN;
         const MOST: usize = 1514;

@@ -1,9 +1,9 @@
 //! An HTTP load generator with its own small TCP client.
 //!
 //! Request packets are prepared when the run begins. For each request the client fills in only
-//! addresses, ports, sequence numbers and checksums. It does not store responses. It parses a head,
-//! or compares it with the last head of the same page. For a body it computes only length and
-//! CRC-32, segment by segment, in any order of arrival.
+//! addresses, ports, sequence numbers and checksums. It does not store responses. It compares each
+//! head with the last head of the same page, and parses a head only if they differ. For a body it
+//! computes only the length and the CRC-32, segment by segment, in any order of arrival.
 //!
 //! | module | |
 //! |---|---|
@@ -15,14 +15,15 @@
 //! | `response` | processes and checks in-order data of responses |
 //! | `lanes` | when requests are sent, and on which connections |
 //!
-//! It acknowledges like a kernel that merges segments (GRO). If more than one segment of a
-//! connection arrives in a batch, it sends one ACK for the batch. A single segment is acknowledged
-//! with the next request or after 40 ms. Out-of-order data and a FIN are acknowledged at once.
+//! The client acknowledges like a kernel that merges segments (GRO). If more than one segment of a
+//! connection arrives in a batch, the client sends one ACK for the batch. A single segment is
+//! acknowledged with the next request or after 40 ms. Out-of-order data and a FIN are acknowledged
+//! immediately.
 //!
 //! The client deliberately lacks these features: IPv6, TCP timestamps, requests longer than one
 //! segment, pipelining, D-SACK and chunked bodies. It needs no congestion window, because each
-//! request is one segment. It has no TIME-WAIT state, but acknowledges a FIN without a connection
-//! as that state would.
+//! request is one segment. It has no TIME-WAIT state. Instead, it acknowledges any FIN that belongs
+//! to no connection.
 
 mod client;
 mod connection;
@@ -59,7 +60,7 @@ pub struct Workload {
     pub pace: Option<Pace>,
     /// Seed for drawing pages.
     pub seed: u64,
-    /// A clock that never goes back, not even between two runs, such as the time since 1970.
+    /// The time on a clock that never goes back, not even between two runs, such as Unix time.
     /// Initial sequence numbers follow this clock, so a server in TIME-WAIT recognizes a SYN as
     /// new.
     pub epoch: Duration,
@@ -102,7 +103,7 @@ impl Options {
     /// Reads the files that the options name.
     ///
     /// # Errors
-    /// Fails when a file cannot be read or has an invalid line.
+    /// Fails if a file cannot be read or has an invalid line.
     pub fn read(&self, common: &super::Options) -> Result<Workload, LoadError> {
         let pages = match (&self.mix, &self.path) {
             (Some(mix), _) => site::read_mix(&self.site, mix)?,

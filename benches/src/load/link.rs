@@ -1,4 +1,4 @@
-//! The generator's port: opens it, resolves the server's MAC address, and runs a generator.
+//! Opens a generator's port, resolves the server's MAC address, and runs the generator.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,7 +24,7 @@ use super::pace::Pace;
 /// Time limit for the server's ARP reply, and the interval between two ARP requests.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
-/// Time limit for the packets that a generator sends at its end, and the interval between two
+/// Time limit for a generator to close its connections after a run, and the interval between two
 /// attempts.
 const FINISH_LIMIT: Duration = Duration::from_secs(10);
 const FINISH_INTERVAL: Duration = Duration::from_millis(1);
@@ -36,8 +36,8 @@ pub struct Options {
     #[arg(long)]
     pub interface: String,
 
-    /// IPv4 address of the generator, which the kernel must not own. Repeat the option for more
-    /// connections.
+    /// IPv4 address of the generator. The kernel must not own this address. Repeat the option for
+    /// more connections.
     #[arg(long = "address", value_name = "IP/PREFIX", required = true)]
     pub addresses: Vec<AddressPrefix>,
 
@@ -53,7 +53,7 @@ pub struct Options {
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,
 
-    /// Length of the warm-up before the measured phase in seconds.
+    /// Length in seconds of the warm-up before the measured phase.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub warmup: f64,
 
@@ -62,8 +62,8 @@ pub struct Options {
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     pub rate: Option<f64>,
 
-    /// Number of requests of an open loop that are due at the same time, like those of a client
-    /// that sends in batches.
+    /// Number of requests of an open loop that are due at the same time. More than 1 imitates a
+    /// client that sends in batches.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "rate",
           value_parser = value_parser!(u32).range(1..=1024))]
     pub burst: u32,
@@ -77,7 +77,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
-    /// Seed of all random numbers.
+    /// Seed for all random numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -88,7 +88,7 @@ impl Options {
         self.rate.map(|rate| Pace::new(rate, self.burst))
     }
 
-    /// Creates a meter with the phases of the options.
+    /// Creates a meter with the lengths of the phases in the options.
     pub fn meter(&self) -> Meter {
         Meter::new(
             Duration::from_secs_f64(self.warmup),
@@ -141,13 +141,13 @@ pub trait Generator {
     /// Returns the results.
     fn report(&self) -> Report;
 
-    /// Returns whether the warm-up may begin.
+    /// Returns true if the warm-up may begin.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// Closes the connections to the server after the measured phase. The caller repeats the call
-    /// and a flush each millisecond until this returns true or a time limit passes.
+    /// Closes the connections to the server after the measured phase. Each millisecond, the caller
+    /// calls this method and flushes, until the method returns true or a time limit passes.
     fn finish<P: Port>(&mut self, _port: &mut P) -> bool {
         true
     }
@@ -164,7 +164,8 @@ pub struct Place {
     pub target: (Ipv4Addr, u16),
 }
 
-/// Opens the interface, resolves the server's MAC address and runs a generator to its end.
+/// Opens the interface, resolves the server's MAC address, and runs a generator until it has closed
+/// its connections.
 ///
 /// # Errors
 /// See [`LoadError`].
@@ -182,7 +183,7 @@ where
             vlans: Vec::new(),
             generic: false,
             partial_checksums: true,
-            // The generator sends only single frames.
+            // The generator sends only single frames, which need no offload.
             offload: Offload::Off,
         },
         own_addresses: options.addresses.clone(),
@@ -242,8 +243,8 @@ fn on_port<P: Port, G: Generator + Handler<P>>(
     Ok(generator.report())
 }
 
-/// Runs a generator from the warm-up to its end. Reports on standard error when the measured phase
-/// begins and ends.
+/// Runs a generator from the warm-up until it has closed its connections. Reports on standard error
+/// when the measured phase begins and ends.
 fn drive<P: Port, G: Generator + Handler<P>>(
     port: &mut P,
     generator: &mut G,
@@ -279,7 +280,7 @@ fn finish<P: Port>(
     let mut batch = Batch::new();
     let mut sent = false;
     while !sent && clock.now().since(start) < FINISH_LIMIT {
-        // Receiving also reclaims the frames that the port has sent.
+        // Replies no longer matter, but receiving also reclaims the frames that the port has sent.
         port.receive(&mut batch, MAX_BATCH)?;
         batch.clear();
         sent = generator.finish(port);
@@ -291,7 +292,8 @@ fn finish<P: Port>(
     Ok(())
 }
 
-/// Resolves the server's MAC address (RFC 826).
+/// Resolves the server's MAC address (RFC 826). Returns `None` if the server does not answer in
+/// time.
 fn resolve<P: Port>(
     port: &mut P,
     clock: &impl Clock,
@@ -355,7 +357,7 @@ fn arp_reply(frame: &[u8], target: Ipv4Addr) -> Option<Mac> {
 
 #[cfg(test)]
 impl Options {
-    /// Parses these options after those that every generator needs.
+    /// Returns the options that every generator needs, followed by `more`.
     pub(super) fn of_tests(more: &[&str]) -> Self {
         #[derive(clap::Parser)]
         struct Cli {
@@ -370,7 +372,7 @@ impl Options {
 
 #[cfg(test)]
 impl Place {
-    /// The addresses of `testkit`, and a second one of the client.
+    /// Returns the addresses of `testkit`, with a second client address.
     pub(super) fn of_tests() -> Self {
         Self {
             link: Link {

@@ -1,4 +1,4 @@
-//! Measurements of a generator.
+//! Measures a run of a generator: rate, latencies and errors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use hdrhistogram::Histogram;
 use nmio::Instant;
 use serde::Serialize;
 
-/// Latencies are recorded with two significant digits, up to one minute, in ns.
+/// Number of significant digits of recorded latencies, and the longest recorded latency: one
+/// minute, in ns.
 const LATENCY_DIGITS: u8 = 2;
 const LATENCY_MOST: u64 = 60_000_000_000;
 
@@ -24,20 +25,21 @@ pub struct Report {
     pub completed: u64,
     /// Correct replies per second.
     pub rate: f64,
-    /// Bytes per second of the messages or bodies in correct replies.
+    /// Number of bytes per second in correct replies. Only UDP messages or HTTP bodies count.
     pub bytes_per_second: f64,
     /// Latency in µs: p50, p99, p99.9 and maximum.
     pub latency_us: [f64; 4],
     /// Numbers of errors in the measured phase, by kind.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Requests per second of a single connection: 10th percentile and median.
+    /// Number of correct replies per second on a single connection: 10th percentile and median over
+    /// all connections.
     pub connection_rate: Option<[f64; 2]>,
 }
 
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Caches, tables and congestion windows fill; the meter counts nothing.
+    /// Caches, tables and congestion windows fill. The meter counts nothing yet.
     WarmUp,
     /// The meter counts replies and errors.
     Measuring,
@@ -79,13 +81,13 @@ impl Meter {
         }
     }
 
-    /// Returns the present phase.
+    /// Returns the current phase.
     #[inline(always)]
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Enters the phase of the time `now` and returns true if the phase is new. The first call
+    /// Enters the next phase and returns true if the current phase is over at `now`. The first call
     /// starts the warm-up.
     #[inline]
     pub fn advance(&mut self, now: Instant) -> bool {
@@ -106,7 +108,7 @@ impl Meter {
         true
     }
 
-    /// Returns the end of the present phase.
+    /// Returns the time at which the current phase ends.
     pub fn phase_end(&self) -> Instant {
         let length = match self.phase {
             Phase::WarmUp => self.warm_up,
@@ -115,8 +117,8 @@ impl Meter {
         self.began + length
     }
 
-    /// Counts a correct reply with `bytes` bytes. `asked` is the time when the request was sent or
-    /// due.
+    /// Counts a correct reply with `bytes` bytes. `asked` is the time at which the request was sent
+    /// (closed loop) or due (open loop).
     #[inline(always)]
     pub fn complete(&mut self, asked: Instant, now: Instant, bytes: usize) {
         if self.phase == Phase::Measuring {

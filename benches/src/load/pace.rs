@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use nmio::Instant;
 
-/// Times when the requests of an open loop are due. A burst is due at `start + n / rate`, where n
-/// is the number of its first request, even if earlier requests are late. Latency counts from this
-/// time. So a stalled server receives as many requests as before, and the percentiles include the
-/// stall.
+/// The times at which the requests of an open loop are due. A burst is due at `start + n / rate`,
+/// where n is the number of its first request, even if earlier requests are late. Latency counts
+/// from the due time. Therefore a stalled server receives as many requests as before, and the
+/// percentiles include the stall.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     start: Instant,
@@ -33,7 +33,7 @@ impl Pace {
         self.rate
     }
 
-    /// Returns when the next request is due. The first call sets the start to `now`.
+    /// Returns the time at which the next request is due. The first call sets the start to `now`.
     pub fn next_due(&mut self, now: Instant) -> Instant {
         if self.start == Instant::FAR {
             self.start = now;
@@ -52,7 +52,8 @@ impl Pace {
         Some(due)
     }
 
-    /// Returns when the next request is due, for the timeout of the event loop.
+    /// Returns the time at which the next request is due, or `None` before the first call of
+    /// [`Pace::take`]. This time is for the timeout of the event loop.
     pub fn due(&self) -> Option<Instant> {
         let mut pace = *self;
         (self.start != Instant::FAR).then(|| pace.next_due(Instant::ZERO))
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_due_at_once() {
+    fn all_requests_of_a_burst_are_due_together() {
         let mut pace = Pace::new(1_000.0, 3);
         let taken = std::iter::from_fn(|| pace.take(Instant::ZERO)).count();
         assert_eq!((taken, pace.due()), (3, Some(Instant::from_millis(3))));

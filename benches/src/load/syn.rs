@@ -1,8 +1,8 @@
 //! A SYN flood from made-up client addresses.
 //!
 //! The client addresses belong to a block that is reserved for benchmarks (RFC 2544, appendix
-//! C.2.2). The kernel of the generator's namespace drops the answers. The SYNs have the options
-//! that clients use today.
+//! C.2.2). The server's answers are routed to the generator's namespace, where the kernel drops
+//! them. The SYNs have the options that clients use today.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +14,7 @@ use super::meter::{Meter, Report};
 use super::pace::Pace;
 use super::tcp::{Fields, SYN, Template, send};
 
-/// First address of the block, and the number of random bits in an address.
+/// First client address, and the number of random bits in a client address.
 const BLOCK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const BLOCK_BITS: u32 = 17;
 /// Lowest source port.
@@ -25,7 +25,7 @@ const OPTIONS: [u8; 20] = [
     2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 3, 9, 0, 0, 0, 0, 1, 3, 3, 7,
 ];
 
-/// Sends SYNs at a fixed rate, each from another client address and port.
+/// Sends SYNs at a fixed rate, each from a random client address and port.
 pub struct Flood {
     host: Host,
     syn: Template,
@@ -38,7 +38,8 @@ impl Flood {
     /// Creates a flood that sends from `place`.
     ///
     /// # Errors
-    /// Fails without a rate. A closed loop is impossible, because no replies arrive.
+    /// Fails if `options` have no rate. A closed loop is impossible, because the generator receives
+    /// no replies.
     pub fn new(place: &Place, options: &Options) -> Result<Self, LoadError> {
         let Some(pace) = options.pace() else {
             return Err(LoadError::Asked("a flood needs a --rate".into()));
@@ -86,7 +87,7 @@ impl<P: Port> Handler<P> for Flood {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // The first SYN is due at once.
+        // The first SYN is due immediately.
         Some(self.pace.due().unwrap_or(Instant::ZERO))
     }
 }

@@ -17,17 +17,17 @@ use super::link::Place;
 pub(super) use ranges::{Ranges, combined, continued};
 pub(super) use slots::{NOBODY, Slots};
 
-/// Length of a header without options.
+/// Length in bytes of a header without options.
 pub(super) const HEADER_LEN: usize = 20;
 /// Offset of the checksum field in the header.
 pub(super) const CHECKSUM_AT: usize = 16;
-/// MSS that the client advertises, which is that of Ethernet.
+/// MSS that the client advertises: the value for IPv4 with an MTU of 1,500 bytes.
 pub(super) const MSS: u16 = 1460;
 /// MSS of a peer that advertises none (RFC 9293, section 3.7.1).
 pub(super) const DEFAULT_MSS: u16 = 536;
-/// Window scale that the client offers (RFC 7323).
+/// Shift count of the window scale option that the client sends (RFC 7323).
 pub(super) const WINDOW_SCALE: u8 = 7;
-/// Larger shift counts are reduced to this one (RFC 7323, section 2.3).
+/// Maximum shift count. Larger shift counts are reduced to this value (RFC 7323, section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
 /// Maximum number of SACK blocks in one header (RFC 2018, section 3).
 pub(super) const MAX_SACK_BLOCKS: usize = 4;
@@ -44,7 +44,7 @@ const OPTION_WINDOW_SCALE: u8 = 3;
 const OPTION_SACK_PERMITTED: u8 = 4;
 const OPTION_SACK: u8 = 5;
 
-/// Returns whether sequence number `a` precedes `b` (RFC 9293, section 3.4).
+/// Returns true if sequence number `a` precedes `b` (RFC 9293, section 3.4).
 #[inline(always)]
 pub(super) const fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
@@ -97,7 +97,7 @@ impl Segment {
     }
 }
 
-/// Options of a SYN-ACK.
+/// Values from the options of a SYN-ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Negotiated {
     pub(super) mss: u16,
@@ -108,7 +108,7 @@ pub(super) struct Negotiated {
 
 impl Negotiated {
     /// Parses the options of `header`, which ends where the data begins. Parsing stops at an
-    /// invalid or unknown option.
+    /// invalid or unknown option, so later options keep their defaults.
     pub(super) fn read(header: &[u8]) -> Self {
         let mut all = Self {
             mss: DEFAULT_MSS,
@@ -188,8 +188,8 @@ impl Template {
         self.write_with(frame, fields, Sum::ZERO);
     }
 
-    /// As [`Template::write`], if the caller then replaces zero bytes of the template by bytes with
-    /// the sum `more`.
+    /// Like [`Template::write`], but for a caller that then replaces zero bytes of the packet.
+    /// `more` is the sum of the new bytes, which the checksum must include.
     #[inline(always)]
     pub(super) fn write_with(&self, frame: &mut [u8], fields: &Fields, more: Sum) {
         const IP: usize = LINK_LEN;
@@ -215,7 +215,7 @@ impl Template {
     }
 }
 
-/// Takes a free frame of this length from the port's pool.
+/// Takes a free frame from the port's pool and sets its length.
 #[inline(always)]
 fn take<P: Port>(port: &mut P, len: usize) -> Option<Frame> {
     let mut frame = port.pool().take().filter(|frame| len <= frame.capacity())?;
@@ -223,7 +223,7 @@ fn take<P: Port>(port: &mut P, len: usize) -> Option<Frame> {
     Some(frame)
 }
 
-/// Sends a prepared packet. Returns false when the port has no room.
+/// Sends a prepared packet. Returns false if the port has no free frame or no room.
 #[inline(always)]
 pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) -> bool {
     let Some(mut frame) = take(port, packet.len()) else {
@@ -233,14 +233,14 @@ pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) ->
     port.send(frame).is_ok()
 }
 
-/// The packets that every connection uses.
+/// Templates of the packets that every connection uses.
 #[derive(Clone, Debug)]
 pub(super) struct PacketTemplates {
     pub(super) syn: Template,
     pub(super) fin: Template,
     pub(super) reset: Template,
     pub(super) reset_ack: Template,
-    /// ACKs with 0 to [`MAX_SACK_BLOCKS`] SACK blocks, in which the blocks are zero.
+    /// ACKs with 0 to [`MAX_SACK_BLOCKS`] SACK blocks. The bytes of the blocks are zero.
     pub(super) acks: [Template; MAX_SACK_BLOCKS + 1],
 }
 
@@ -269,7 +269,7 @@ impl PacketTemplates {
         }
     }
 
-    /// Sends an ACK with these SACK blocks. Returns false when the port has no room.
+    /// Sends an ACK with these SACK blocks. Returns false if the port has no free frame or no room.
     pub(super) fn send_ack<P: Port>(
         &self,
         port: &mut P,

@@ -1,4 +1,4 @@
-//! Requests that consist of one UDP datagram each, and their replies.
+//! A generator of requests that consist of one UDP datagram each. It also checks the replies.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::link::{Generator, LoadError, Options, Place};
 use super::meter::{Meter, Report};
 use super::pace::Pace;
 
-/// Length of the UDP header.
+/// Length of the UDP header in bytes.
 const HEADER_LEN: usize = 8;
-/// Offset of the checksum in the header.
+/// Offset of the checksum in the UDP header.
 const CHECKSUM_AT: usize = 6;
-/// Length of the identifier with which messages of DNS and of the echo protocol begin.
+/// Length in bytes of the identifier at the start of each DNS or echo message.
 pub const ID_LEN: usize = 2;
-/// Maximum number of outstanding requests, limited by the size of the identifier.
+/// Maximum number of outstanding requests. Each needs its own identifier of 16 bits.
 pub const MAX_WINDOW: usize = 1 << 16;
 /// Maximum number of outstanding requests in an open loop.
 const OPEN_LOOP_WINDOW: usize = 1 << 15;
@@ -24,13 +24,13 @@ const OPEN_LOOP_WINDOW: usize = 1 << 15;
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two searches for lost requests.
 const SWEEP: Duration = Duration::from_millis(50);
-/// Lowest source port. Each slot uses this port and the higher ones in turn.
+/// Lowest source port. Each slot uses the ports from here on in turn.
 const FIRST_PORT: u16 = 1024;
 
-/// Contents of requests, and checks of replies.
+/// Supplies the requests and checks the replies.
 pub trait Questions {
-    /// Returns a number for the next request, its message without the identifier, and the message's
-    /// sum as if at an even offset.
+    /// Returns the number of the next request, its message without the identifier, and the sum of
+    /// the message. The sum is for a message that starts at an even offset.
     fn next(&mut self) -> (u32, &[u8], Sum);
 
     /// Checks the reply to request `number`. `reply` includes the identifier.
@@ -43,10 +43,11 @@ pub trait Questions {
 /// Entry for one outstanding request.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// When the request was sent or due; [`Instant::FAR`] if the slot is free.
+    /// Time at which the request was sent or due, or [`Instant::FAR`] if the slot is free.
     asked: Instant,
     question: u32,
-    /// Distinguishes this use of the slot from the previous use.
+    /// Source port of the request. It changes with each use of the slot, so that late replies to
+    /// earlier requests are recognized.
     src_port: u16,
 }
 
@@ -72,7 +73,7 @@ impl<Q: Questions> Asker<Q> {
     /// outstanding requests, or an open loop if `options` have a rate.
     ///
     /// # Errors
-    /// Fails when `window` is 0 or more than [`MAX_WINDOW`].
+    /// Fails if `window` is 0 or more than [`MAX_WINDOW`].
     pub fn new(
         name: &'static str,
         questions: Q,
@@ -207,7 +208,8 @@ impl<P: Port, Q: Questions> Handler<P> for Asker<Q> {
         match self.host.receive(frame, now) {
             Input::Udp(packet) => {
                 self.reply(&packet, now);
-                // Returning the frame first lets the next request reuse it.
+                // Returning the received frame to the pool first lets the next request reuse the
+                // frame.
                 drop(packet);
                 if self.pace.is_none() {
                     self.ask(port, now);

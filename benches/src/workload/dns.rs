@@ -18,12 +18,12 @@ const STRIDE: usize = 7919;
 const QUERIES: usize = 65_536;
 /// Number of resident packets that fit into the port's memory.
 const RESIDENTS: u32 = 16_384;
-/// RFC 1035, section 4.1.1.
+/// Response code of a successful reply (RFC 1035, section 4.1.1).
 const NOERROR: usize = 0;
-/// RFC 1035, section 4.1.1.
+/// Response code for a name that does not exist (RFC 1035, section 4.1.1).
 const NXDOMAIN: usize = 3;
 
-/// A prepared zone, from which the workloads with queries for its names are made.
+/// A prepared zone. Its methods create workloads of queries.
 #[derive(Clone, Debug)]
 pub struct Zone {
     answers: Arc<Answers>,
@@ -34,7 +34,7 @@ impl Zone {
     /// Creates a zone of `names` names, beginning with `host0.bench.test`, with one address each.
     ///
     /// # Panics
-    /// Panics when the zone's text has an error.
+    /// Panics if the zone's text has an error.
     pub fn new(names: usize, form: Form) -> Self {
         let answers = prepare_text(&zone_text(names), form).expect("the zone has no errors");
         Self {
@@ -43,7 +43,8 @@ impl Zone {
         }
     }
 
-    /// Creates a workload that queries the zone's names in turn. The server answers as `mode` says.
+    /// Creates a workload that queries the zone's names in turn. `mode` says how the server sends
+    /// its replies.
     pub fn answer(&self, mode: ReplyMode) -> Answer {
         let asked = (0..self.names.min(QUERIES))
             .map(|i| query(&format!("host{}", i * STRIDE % self.names)))
@@ -59,7 +60,7 @@ impl Zone {
         Answer(Setup::new(self, mode, asked, NXDOMAIN))
     }
 
-    /// As [`answer`](Self::answer), but the server receives `N` queries in one batch.
+    /// Like [`answer`](Self::answer), but the server receives `N` queries in one batch.
     pub fn batch<const N: usize>(&self, mode: ReplyMode) -> AnswerBatch<N> {
         AnswerBatch(self.answer(mode).0)
     }

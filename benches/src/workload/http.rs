@@ -25,7 +25,7 @@ const PAGE_LEN: usize = 1024;
 const NOW: Duration = Duration::from_secs(1_795_249_777);
 
 /// Number of different pages that a workload requests in turn. The server's cache of seen requests
-/// is smaller.
+/// is smaller, so most requests are not in it.
 const PAGES: usize = 1_000;
 
 /// Creates a server with `/page` and `others` further pages.
@@ -70,7 +70,8 @@ fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
     len
 }
 
-/// Builds the requests for the further pages with these user agents.
+/// Builds one request for each of the further pages. `agent` returns the user agent for a page
+/// number.
 fn page_requests(agent: fn(usize) -> String) -> Vec<Vec<u8>> {
     let request = |n| {
         let request = String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
@@ -98,7 +99,7 @@ impl KeepAlive {
     /// Requests the page of 1 KB.
     ///
     /// # Panics
-    /// Panics when the response is not this page in one segment.
+    /// Panics if the response is not this page in one segment.
     pub fn page(mode: SendMode) -> Self {
         let new = Self::new(mode, 0, &[KEEP_ALIVE.to_vec()], Status::Ok);
         assert!(
@@ -113,7 +114,7 @@ impl KeepAlive {
         Self::new(mode, PAGES, &page_requests(|_| "bench".into()), Status::Ok)
     }
 
-    /// Requests a thousand pages in turn, each with another user agent.
+    /// Requests a thousand pages in turn, each with a different user agent.
     pub fn strangers(mode: SendMode) -> Self {
         let agent = |n| format!("b{n:04}");
         Self::new(mode, PAGES, &page_requests(agent), Status::Ok)
@@ -124,8 +125,8 @@ impl KeepAlive {
         Self::new(mode, 0, &[NOT_FOUND.to_vec()], Status::NotFound)
     }
 
-    /// All `requests` must have the length of the first request, and all responses the length of
-    /// the first response.
+    /// Creates a workload that sends `requests` in turn. All requests must have the same length,
+    /// and all responses must have the same length.
     fn new(mode: SendMode, others: usize, requests: &[Vec<u8>], status: Status) -> Self {
         let (mut sink, mut server) = server(mode, others);
         let response_len = response_len(&mut sink, &mut server, &requests[0]);

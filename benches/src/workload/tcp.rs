@@ -12,15 +12,15 @@ use super::{SECRET, Workload};
 use crate::{Client, numbers, patch};
 
 const MSS: u32 = 1448;
-/// Number of segments of the content. The content is small enough to stay in the CPU cache.
+/// Number of segments of the content item, which is small enough to stay in the CPU cache.
 const SEGMENTS: u32 = 64;
 /// Number of segments in flight. Each ACK acknowledges one segment and releases the next.
 const IN_FLIGHT: u32 = 8;
-/// The numbers of ACKs and sent segments may differ by the segments in flight and the growth of the
-/// window.
+/// Limit for the difference between the numbers of ACKs and sent segments. They differ by the
+/// segments in flight and the growth of the congestion window.
 const SLACK: u64 = 64;
 
-/// Sends one content either once or again and again.
+/// An application that sends one content item, either once or repeatedly.
 struct Stream {
     content: Option<ContentId>,
     once: bool,
@@ -81,7 +81,7 @@ impl AckToSegment {
     /// Starts a download with a window of a few segments.
     ///
     /// # Panics
-    /// Panics when the server's first segment is not full.
+    /// Panics if the server's first segment is not full.
     pub fn new(mode: SendMode) -> Self {
         let (mut sink, mut server) = server(mode, (SEGMENTS * MSS) as usize, false);
         let window = (IN_FLIGHT * MSS) as u16;
@@ -130,7 +130,7 @@ pub struct ShortConnection {
 }
 
 impl ShortConnection {
-    /// Creates a server of a content of 1,024 bytes.
+    /// Creates a server that sends a content item of 1,024 bytes on each connection.
     pub fn new(mode: SendMode) -> Self {
         let (mut sink, server) = server(mode, 1024, true);
         sink.copy_residents(false);
@@ -207,8 +207,8 @@ impl Visit {
             server.handle_frame(sink, frame, Instant::ZERO);
         };
         send(sink, 0, 0);
-        // The server sends the SYN-ACK as an ordinary frame in every mode, so the sink has its
-        // bytes.
+        // The server sends the SYN-ACK as an ordinary frame in every mode, so the sink has the
+        // bytes of the SYN-ACK.
         let ack = numbers(sink.last()).0.wrapping_add(1);
         send(sink, 1, ack);
         send(sink, 2, ack);

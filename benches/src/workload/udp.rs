@@ -1,5 +1,4 @@
-//! UDP datagrams that the server sends back unchanged, which is the least work that a server can
-//! do.
+//! UDP datagrams that the server sends back unchanged. This is the least work that a server can do.
 
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};

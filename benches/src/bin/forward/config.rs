@@ -10,11 +10,11 @@ use serde::de::Error as _;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PathConfig {
-    /// Largest IP packet that passes in bytes; 0 means no limit.
+    /// Maximum length in bytes of an IP packet that passes; 0 means no limit.
     pub(crate) mtu: usize,
-    /// Whether the sender of a larger packet gets an ICMP error.
+    /// Whether the sender of a packet that exceeds `mtu` gets an ICMP error.
     pub(crate) icmp: bool,
-    /// Rate of the bottleneck in bits per second, counted over whole frames; 0 means unlimited.
+    /// Rate of the bottleneck in bits per second, including link headers; 0 means no limit.
     pub(crate) rate: u64,
     /// Maximum number of frames in the bottleneck's queue, including the frame in transmission; 0
     /// means no limit. Further frames are dropped.
@@ -28,13 +28,13 @@ pub(crate) struct PathConfig {
     /// Probability that a data segment begins a burst of losses. The bursts follow Gilbert's model,
     /// a Markov chain with two states.
     pub(crate) burst: f64,
-    /// Mean length of a burst in segments, at least 1; 0 means no bursts.
+    /// Mean length of a burst in segments. If it is at most 1, each burst is one segment.
     pub(crate) burst_len: f64,
     /// Probability that a pure ACK is lost.
     pub(crate) ack_loss: f64,
     /// Probability that a data segment is held back, so that later segments overtake it.
     pub(crate) reorder: f64,
-    /// How long such a segment is held back, in µs.
+    /// Time in µs for which a segment is held back.
     pub(crate) hold_us: u64,
     /// Probability that a data segment is duplicated.
     pub(crate) duplicate: f64,

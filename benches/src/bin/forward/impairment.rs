@@ -8,11 +8,12 @@ use nmio::Instant;
 use crate::Direction;
 use crate::config::PathConfig;
 
-/// A pause of the sender that ends a burst. Real bursts also end with time. Without this rule, a
-/// sender with one segment per timeout would stay in one burst for minutes.
+/// Length of a pause in the data segments that ends a burst. Real bursts also end with time.
+/// Without this rule, a sender that sends one segment per timeout would stay in one burst for
+/// minutes.
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Impairments of one frame behind the bottleneck.
+/// Impairments of one frame after the bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Impairment {
     pub(crate) lost: bool,

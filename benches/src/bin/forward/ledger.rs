@@ -1,4 +1,4 @@
-//! What one end of a connection has sent, recorded before any loss.
+//! Records what one side of a connection has sent, before any loss.
 
 use nmio::Instant;
 use serde::Serialize;
@@ -11,9 +11,10 @@ use crate::segment::Segment;
 pub(crate) struct Sent {
     /// Number of payload bytes.
     pub(crate) bytes: u64,
-    /// Of these, the number of retransmitted bytes.
+    /// Number of retransmitted bytes, which `bytes` includes.
     pub(crate) retransmitted: u64,
-    /// Of these, the number of bytes that had not been lost before: spurious retransmissions.
+    /// Number of bytes in spurious retransmissions, which `retransmitted` includes. These bytes had
+    /// not been lost before.
     pub(crate) spurious: u64,
     /// Longest time in µs in which a sender with unacknowledged bytes sent no data.
     pub(crate) longest_stall_us: u64,
@@ -26,9 +27,9 @@ pub(crate) struct Sent {
 pub(crate) struct Place {
     /// Offset of the segment's first byte in the stream.
     pub(crate) start: u64,
-    /// Offset behind the segment's last byte.
+    /// Offset after the segment's last byte.
     pub(crate) end: u64,
-    /// Number of its bytes that had been sent before.
+    /// Number of the segment's bytes that had been sent before.
     pub(crate) retransmitted: u64,
 }
 
@@ -37,9 +38,9 @@ pub(crate) struct Place {
 pub(crate) struct Ledger {
     /// Sequence number of offset 0, once it is known.
     base: Option<u32>,
-    /// Offset behind the last sent byte.
+    /// Offset after the last sent byte.
     high: u64,
-    /// Offset behind the last acknowledged byte.
+    /// Offset after the last acknowledged byte.
     acked: u64,
     began: Instant,
     /// Time of the last data segment.
@@ -105,14 +106,14 @@ impl Ledger {
         }
     }
 
-    /// Records an acknowledgement from the other end.
+    /// Records an acknowledgement from the peer of this sender.
     pub(crate) fn handle_ack(&mut self, ack: u32) {
-        // The ACK of a FIN lies behind the last byte.
+        // An ACK of a FIN is one more than the last byte, so it is limited to `high`.
         self.acked = self.acked.max(self.offset(ack).min(self.high));
     }
 
-    /// Returns the stream offset of a sequence number, chosen as near as possible to the last sent
-    /// byte. Before the first segment this is 0.
+    /// Returns the stream offset of a sequence number. Sequence numbers wrap, so the offset nearest
+    /// to the last sent byte is chosen. Returns 0 before the first segment.
     pub(crate) fn offset(&self, seq: u32) -> u64 {
         let Some(base) = self.base else { return 0 };
         let ahead = seq.wrapping_sub(base).wrapping_sub(self.high as u32);

@@ -3,9 +3,10 @@
 //!
 //! Two compared servers must get the same impairments. Each impairment therefore depends only on
 //! the seed, the direction, the number of the connection, and the number of the data segment. The
-//! n-th data segment of the first connection gets the same impairments from any sender. These draws
-//! do not drop segments without payload: a lost SYN costs a second with any recovery algorithm and
-//! would hide the difference. Pure ACKs have their own loss rate.
+//! n-th data segment of the first connection gets the same impairments from any sender. Segments
+//! with SYN, FIN or RST and no payload are never drawn for loss. A lost SYN costs a second with any
+//! recovery algorithm and would hide the difference between the servers. Pure ACKs have their own
+//! loss rate.
 
 mod config;
 mod impairment;
@@ -35,11 +36,12 @@ use config::PathConfig;
 use relay::{Relay, Report};
 use socket::{PacketSocket, wait, wake_exactly};
 
-/// Maximum number of frames in one direction before the other direction has its turn.
+/// Maximum number of frames handled in one direction before the other direction has its turn.
 const BATCH: usize = 64;
-/// Shortest time for which the loop sleeps, because the kernel may wake it late.
+/// The loop stops sleeping this long before the next frame is due, because the kernel may wake it
+/// late.
 const SPIN: Duration = Duration::from_micros(60);
-/// Longest sleep, after which the loop checks for a signal.
+/// Maximum duration of a sleep. After it, the loop checks whether a signal has arrived.
 const SLEEP: Duration = Duration::from_millis(100);
 
 /// Direction of a frame.
@@ -63,8 +65,8 @@ impl Direction {
 }
 
 /// Forwards every frame between two interfaces, and loses, delays, reorders and duplicates frames
-/// at random. Prints `ready` when it forwards frames. Ends on SIGTERM or SIGINT and prints all
-/// counters as one JSON object.
+/// at random. Prints `ready` when forwarding begins. On SIGTERM or SIGINT, prints all counters as
+/// one JSON object and exits.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -104,7 +106,7 @@ struct Counters {
     not_received: u64,
 }
 
-/// One interface's socket, and the frame that waits to be sent.
+/// The socket of one interface, and the frame that waits to be sent on the socket.
 struct Side {
     socket: PacketSocket,
     /// Direction of the frames that are sent on this socket.
@@ -123,7 +125,7 @@ impl Side {
         })
     }
 
-    /// Receives a batch of frames and returns whether there was one.
+    /// Receives a batch of frames. Returns true if there was at least one frame.
     fn receive(&mut self, relay: &mut Relay, clock: &TscClock) -> io::Result<bool> {
         let direction = self.to_here.opposite();
         for received in 0..BATCH {
@@ -135,7 +137,7 @@ impl Side {
         Ok(true)
     }
 
-    /// Sends the frames that are due and returns whether there was one.
+    /// Sends the frames that are due. Returns true if there was at least one frame.
     fn send(&mut self, relay: &mut Relay, clock: &TscClock) -> io::Result<bool> {
         for sent in 0..BATCH {
             let polled = || relay.poll_frame(self.to_here, clock.now());

@@ -43,9 +43,10 @@ pub(crate) struct Path {
     counters: PathCounters,
     /// Departure times of the frames in the bottleneck's queue, in order.
     departures: VecDeque<Instant>,
-    /// When the bottleneck becomes free.
+    /// Time at which the bottleneck becomes free.
     free_at: Instant,
-    /// Frames in flight by arrival time and number.
+    /// Frames in flight by arrival time. The number keeps frames with the same arrival time in
+    /// order.
     arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
     order: u64,
 }
@@ -98,8 +99,8 @@ impl Path {
         Outcome::Passed
     }
 
-    /// Returns when a frame of `len` bytes that enters at `now` leaves the bottleneck, or `None` if
-    /// the queue is full.
+    /// Returns the time at which a frame leaves the bottleneck, or `None` if the queue is full. The
+    /// frame has `len` bytes and enters at `now`.
     fn queue(&mut self, now: Instant, len: usize) -> Option<Instant> {
         let PathConfig { rate, queue, .. } = self.config;
         if rate == 0 {
@@ -118,7 +119,7 @@ impl Path {
         Some(departure)
     }
 
-    /// Returns when the next frame arrives.
+    /// Returns the time at which the next frame arrives.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         self.arrivals.first_key_value().map(|(&(at, _), _)| at)
     }
@@ -143,7 +144,7 @@ mod tests {
         Path::new(&json.parse().unwrap())
     }
 
-    /// Offers a frame of `len` bytes that all equal `number`.
+    /// Offers a frame of `len` bytes. Each byte is `number`.
     fn offer(path: &mut Path, micros: u64, (number, len): (u8, usize)) -> Outcome {
         path.offer(at(micros), &vec![number; len], Impairment::default())
     }
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn rate_and_delay_add_up_and_frames_queue() {
-        // 1,000 bytes take 800 µs.
+        // At 10 Mb/s, 1,000 bytes take 800 µs.
         let mut path = path(r#"{"rate": 10000000, "delay_us": 2000, "queue": 2}"#);
         for (number, micros, outcome) in [
             (1, 0, Outcome::Passed),

@@ -34,7 +34,8 @@ pub(crate) struct DirectionReport {
     pub(crate) forwarded: u64,
     /// Frames that left the path at least 1 ms after their arrival time.
     pub(crate) late: u64,
-    /// The largest such delay in µs.
+    /// Longest time in µs between the arrival time of a frame and the time when the frame left the
+    /// path.
     pub(crate) latest_us: u64,
 }
 
@@ -51,12 +52,12 @@ pub(crate) struct Report {
 #[derive(Debug)]
 struct Way {
     path: Path,
-    /// Counters without those of `path`.
+    /// All counters of the direction except those of `path`.
     report: DirectionReport,
 }
 
-/// One end of a connection as a sender: the draws for its segments, and the record of what it has
-/// sent.
+/// One side of a connection as a sender: the draws for its segments, and the record of what the
+/// sender has sent.
 #[derive(Debug)]
 struct Half {
     draws: Draws,
@@ -72,14 +73,15 @@ pub(crate) struct Relay {
     ways: [Way; 2],
     /// All connections in the order of their first SYN.
     flows: Vec<[Half; 2]>,
-    /// Number of the present connection between a client's and a server's address and port.
+    /// Number of the current connection for each pair of a client's and a server's address and
+    /// port.
     present: HashMap<[(IpAddr, u16); 2], usize>,
     trace: Option<Box<dyn Write>>,
 }
 
 impl Relay {
-    /// Creates an empty network. `paths` are those from the server to the client and back. Equal
-    /// seeds give equal impairments. `trace` gets a line for each TCP segment.
+    /// Creates an empty network. `paths` holds the path from the server to the client, and then the
+    /// path back. Equal seeds give equal impairments. `trace` gets a line for each TCP segment.
     pub(crate) fn new(paths: [PathConfig; 2], seed: u64, trace: Option<Box<dyn Write>>) -> Self {
         Self {
             paths,
@@ -132,7 +134,7 @@ impl Relay {
                 .ledger
                 .handle_passed(place);
         }
-        // The trace ends with the first write error.
+        // The first write error ends the trace, but not the run.
         let written = self.write_trace(number, segment, place, (direction, outcome, now));
         if written.is_err() {
             self.trace = None;
@@ -151,7 +153,8 @@ impl Relay {
         };
         let opens = direction == Direction::Up && segment.has(SYN) && !segment.has(ACK);
         let present = self.present.get(&key).copied().filter(|number| {
-            // A SYN after data from the server is not a retransmission.
+            // A SYN after data from the server is not a retransmission, so it opens a new
+            // connection.
             let answer = &self.flows[*number][Direction::Down as usize].ledger;
             !(opens && answer.has_data())
         });
@@ -192,7 +195,7 @@ impl Relay {
         Outcome::TooBig
     }
 
-    /// Returns when the next frame leaves the network in either direction.
+    /// Returns the time at which the next frame leaves the network in either direction.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         let next = self.ways.iter().filter_map(|way| way.path.next_arrival());
         next.min()

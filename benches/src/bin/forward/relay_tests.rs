@@ -72,7 +72,7 @@ fn both_servers_lose_the_same_segments() {
         out(&mut relay, Down, ms(0));
         let sent = (0..100).filter(|n| {
             send(&mut relay, Down, 1 + (n * len) as u32, ACK, len, ms(1));
-            // Only one of the two senders also sends ACKs.
+            // Only one of the two senders also sends ACKs, which must not change the losses.
             if len == 1_448 {
                 send(&mut relay, Down, 1, ACK, 0, ms(1));
             }
@@ -155,7 +155,7 @@ fn only_a_marked_segment_of_an_ecn_sender_is_changed() {
         let route = Route::to_server(false, 4_000, 80).back();
         relay.handle_frame(Down, &route.segment(&segment, Layout::Usual), ms(1));
         let frame = relay.poll_frame(Down, ms(1)).unwrap();
-        // This also verifies the checksums.
+        // `read_segment` also verifies the checksums.
         let received = testkit::read_segment(&frame).unwrap().segment;
         assert_eq!(received.ecn, if marked == 1 { testkit::CE } else { 0 });
         assert_eq!(relay.report().down.path.marked, marked);
@@ -175,7 +175,7 @@ fn a_frame_above_the_path_mtu_is_dropped_with_or_without_icmp() {
         assert_eq!(out(&mut relay, Up, ms(2)).len(), errors);
         let down = relay.report().down;
         assert_eq!(down.too_big, 1);
-        // The retransmission of the dropped bytes was necessary.
+        // The retransmission of the dropped bytes was necessary, so it is not spurious.
         assert_eq!(down.sent.spurious, 0);
     }
 }

@@ -18,13 +18,13 @@ pub(crate) struct Segment {
     pub(crate) window: u16,
     /// Length of the payload in bytes.
     pub(crate) len: u32,
-    /// SACK blocks, each with its first sequence number and the one behind its end.
+    /// SACK blocks. A block is given as its first sequence number and the number after its last.
     pub(crate) sack: Vec<(u32, u32)>,
 }
 
 impl Segment {
-    /// Parses a frame. Returns `None` unless the frame has a whole TCP segment. Checksums are not
-    /// verified.
+    /// Parses a frame. Returns `None` if the frame does not contain a whole TCP segment. Checksums
+    /// are not verified.
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let packet = SlicedPacket::from_ethernet(frame).ok()?;
         let LinkSlice::Ethernet2(link) = packet.link? else {
@@ -65,12 +65,12 @@ impl Segment {
         })
     }
 
-    /// Returns whether any of `bits` is set.
+    /// Returns true if any of `bits` is set.
     pub(crate) fn has(&self, bits: u16) -> bool {
         self.bits & bits != 0
     }
 
-    /// Returns whether the segment only acknowledges data.
+    /// Returns true if the segment only acknowledges data.
     pub(crate) fn is_pure_ack(&self) -> bool {
         self.len == 0 && !self.has(SYN | FIN | RST)
     }

@@ -1,4 +1,4 @@
-//! Raw packet sockets, which receive and send whole frames of an interface.
+//! Raw packet sockets. They receive and send whole frames on an interface.
 #![allow(unsafe_code)]
 #![allow(clippy::cast_possible_wrap)]
 
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
-/// Largest frame at an MTU of 1,500 bytes with a VLAN tag.
+/// Length in bytes of the longest frame with a VLAN tag at an MTU of 1,500 bytes.
 const MAX_FRAME: usize = 1_522;
 /// Size of the socket's receive buffer in bytes.
 const RECEIVE_BUFFER: usize = 64 << 20;
@@ -42,7 +42,8 @@ impl PacketSocket {
     /// Opens a socket on the interface with this name. Needs `CAP_NET_RAW`.
     pub(crate) fn open(interface: &str) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Without a protocol the socket receives nothing before it is bound.
+        // Without a protocol, the socket receives nothing before it is bound, so no frames of other
+        // interfaces arrive.
         let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)?;
         let socket = File::from(socket);
@@ -74,7 +75,7 @@ impl PacketSocket {
         }
     }
 
-    /// Sends a frame. Returns `false` if the kernel has no room for it at present.
+    /// Sends a frame. Returns `false` if the kernel currently has no room for the frame.
     pub(crate) fn send(&mut self, frame: &[u8]) -> io::Result<bool> {
         match self.socket.write(frame) {
             Ok(_) => Ok(true),
@@ -119,7 +120,7 @@ fn set(socket: &File, option: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::setsockopt(fd, libc::SOL_PACKET, option, (&raw const on).cast(), len) })
 }
 
-/// Returns whether the call may succeed later.
+/// Returns true if the call that failed with `error` may succeed later.
 fn is_temporary(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -137,8 +138,8 @@ pub(crate) fn wait(fds: [BorrowedFd<'_>; 2], timeout: Duration) -> io::Result<()
     }
 }
 
-/// Turns off the timer slack of this thread. With it, the kernel may wake the thread up to 50 µs
-/// late.
+/// Reduces the timer slack of this thread to the minimum. With the default slack, the kernel may
+/// wake the thread up to 50 µs late.
 pub(crate) fn wake_exactly() -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
 }

@@ -20,24 +20,25 @@ use crate::load::tcp::{
     ACK, CHECKSUM_AT, MSS, NOBODY, PSH, PacketTemplates, Segment, Slots, Template, send,
 };
 
-/// First retransmission timeout in ms, which doubles after each retransmission. Linux has the same
-/// minimum.
+/// First retransmission timeout in ms. The timeout doubles after each retransmission. Linux has the
+/// same minimum.
 const RTO: u32 = 200;
 /// Number of retransmissions after which the client gives up.
 const MAX_TRIES: u8 = 6;
-/// Delay of a delayed ACK in ms, as in a kernel.
+/// Delay of a delayed ACK in ms. Linux has the same minimum.
 const DELAYED_ACK: u32 = 40;
-/// Maximum time in ms without new data of a response. After it the request has failed.
+/// Maximum time in ms without new data while a response is expected. After this time, the request
+/// has failed.
 pub(super) const RESPONSE_LIMIT: u32 = 10_000;
-/// Minimum number of entries for connections that the client has closed and the server has not yet
-/// acknowledged.
+/// Minimum number of entries for closing connections, in addition to the connections that the user
+/// asked for. The server has not yet acknowledged their close.
 const MIN_LINGERING: u32 = 1024;
-/// Number of resets sent at once at the end of a run, chosen so that a veth queue has room for
-/// them.
+/// Maximum number of resets per call of `finish`. A veth queue has room for this number.
 const FINISH_BURST: usize = 200;
-/// Nanoseconds per step of the initial sequence number. Sequence numbers advance faster than any
-/// stream of requests. They take more than two minutes to pass through half of their space. A
-/// server may remember old numbers for two minutes.
+/// Nanoseconds per step of the initial sequence number. The initial sequence number advances faster
+/// than any stream of requests, so it is above the numbers that earlier connections used. It takes
+/// more than two minutes to pass through half of the sequence space, because a server may remember
+/// old numbers for two minutes.
 const ISN_STEP: u128 = 64;
 
 /// A page with its prepared requests.
@@ -46,7 +47,7 @@ pub(super) struct PreparedPage {
     pub(super) len: u32,
     pub(super) crc: u32,
     pub(super) head: Remembered,
-    /// Request packets: of an ordinary request, and of the last request on a connection.
+    /// Two request packets: an ordinary request, and the last request on a connection.
     requests: [Template; 2],
     request_lens: [u32; 2],
 }
@@ -74,7 +75,7 @@ pub struct Client {
     pub(super) meter: Meter,
     pub(super) now_ms: u32,
     epoch: Duration,
-    /// At the end of a run, connections with lower numbers have been reset.
+    /// Progress of `finish` at the end of a run: connections with lower numbers have been reset.
     finished: usize,
 }
 
@@ -82,7 +83,7 @@ impl Client {
     /// Creates a client with the addresses of `place`.
     ///
     /// # Errors
-    /// Fails when the workload is impossible, for example with more connections than ports.
+    /// Fails if the workload is impossible, for example with more connections than ports.
     pub fn new(place: &Place, workload: &Workload, meter: Meter) -> Result<Self, LoadError> {
         let asked = |why: String| Err(LoadError::Asked(why));
         if workload.pages.is_empty() || workload.pages.len() > MAX_PATHS {
@@ -215,7 +216,7 @@ impl Client {
         self.out.drain(..done);
     }
 
-    /// Sends the pending segments of one connection. Returns false when the port has no room.
+    /// Sends the pending segments of one connection. Returns false if the port has no room.
     #[inline(always)]
     fn emit<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
@@ -228,7 +229,7 @@ impl Client {
             let last = usize::from(connection.flags.intersects(Flags::LAST));
             let len = page.request_lens[last];
             if connection.snd_wnd < len && !connection.flags.intersects(Flags::PROBE) {
-                // A window update or the retransmission timer tries again.
+                // The window is too small. A window update or the retransmission timer tries again.
                 self.set_rto(id);
                 return true;
             }
@@ -319,7 +320,7 @@ impl Client {
         true
     }
 
-    /// Sends an ACK at once, with SACK blocks for out-of-order data.
+    /// Sends an ACK immediately, with SACK blocks for out-of-order data.
     pub(super) fn acknowledge_now<P: Port>(&mut self, port: &mut P, id: u32) {
         let connection = &self.connections[id as usize];
         let blocks = (self.troubles.get(&id))
@@ -334,7 +335,8 @@ impl Client {
         }
     }
 
-    /// Sends a reset. Returns false when the port has no room; the caller may ignore this.
+    /// Sends a reset. Returns false if the port has no room. The caller may ignore this, because
+    /// the server's next data gets a reset as well.
     pub(super) fn reset<P: Port>(&self, port: &mut P, id: u32) -> bool {
         let connection = &self.connections[id as usize];
         let fields = connection.fields(&self.addresses, connection.snd_nxt);
@@ -353,8 +355,8 @@ impl Client {
     #[inline(always)]
     pub(super) fn arm(&mut self, id: u32, at: u32) {
         let connection = &mut self.connections[id as usize];
-        // If the timer expires earlier, it is not changed: most deadlines move on before they pass.
-        // `handle_timer` then arms it again.
+        // An earlier expiry is not changed, because most deadlines are postponed before they pass.
+        // When the timer expires, `handle_timer` arms it again.
         if at < connection.armed {
             connection.armed = at;
             self.timers
@@ -415,7 +417,7 @@ impl Client {
         }
     }
 
-    /// Ends a connection on which the server has not acknowledged or responded in time.
+    /// Gives up a connection on which the server has not acknowledged or responded in time.
     #[cold]
     fn give_up<P: Port>(&mut self, port: &mut P, id: u32) {
         match self.connections[id as usize].state {
@@ -429,21 +431,21 @@ impl Client {
         }
     }
 
-    /// Ends a response or a close that has exceeded its time limit.
+    /// Handles a response or a close that has exceeded its time limit.
     #[cold]
     fn handle_limit<P: Port>(&mut self, port: &mut P, id: u32) {
         let connection = &self.connections[id as usize];
         if connection.state == State::Closing || connection.flags.intersects(Flags::BUSY) {
             self.give_up(port, id);
         } else {
-            // The server did not close, so the client does.
+            // The server has not closed the connection in time, so the client closes it.
             self.close(id);
             self.rearm(id);
         }
     }
 
     /// Returns the additional state of a connection, and creates it if there is none. Returns
-    /// `None` if [`MAX_TROUBLES`] other connections have some.
+    /// `None` if [`MAX_TROUBLES`] other connections have additional state.
     pub(super) fn trouble(&mut self, id: u32) -> Option<&mut Trouble> {
         if self.troubles.len() >= MAX_TROUBLES && !self.troubles.contains_key(&id) {
             return None;
@@ -462,7 +464,8 @@ impl Client {
             self.troubles.remove(&id);
         }
         self.slots.free(connection.address, connection.port);
-        // The output list and the timer wheel may still refer to this entry.
+        // The output list and the timer wheel may still refer to this entry, so `QUEUED` and
+        // `armed` stay.
         *connection = Connection {
             flags: connection.flags & Flags::QUEUED,
             armed: connection.armed,
@@ -472,8 +475,8 @@ impl Client {
     }
 }
 
-/// Returns the present retransmission timeout in ms. It does not double on a closing connection,
-/// which has one second in total and may lose two segments in that time.
+/// Returns the current retransmission timeout in ms. It does not double on a closing connection,
+/// because doubling would allow only two retransmissions within `CLOSE_LIMIT`.
 #[inline(always)]
 fn rto(connection: &Connection) -> u32 {
     match connection.state {
@@ -482,7 +485,7 @@ fn rto(connection: &Connection) -> u32 {
     }
 }
 
-/// Returns whether `limit_at` applies to the connection.
+/// Returns true if `limit_at` applies to the connection.
 fn is_limited(connection: &Connection) -> bool {
     connection.state == State::Closing
         || connection.flags.intersects(Flags::BUSY | Flags::EXPECT_FIN)
@@ -542,8 +545,8 @@ impl Generator for Client {
         self.lanes.is_ready()
     }
 
-    /// Resets all open connections. Without the resets, the server would keep them, and the next
-    /// run would collide with them.
+    /// Resets all open connections. Without the resets, the server would keep these connections,
+    /// and the next run would collide with them.
     fn finish<P: Port>(&mut self, port: &mut P) -> bool {
         let mut sent = 0;
         while self.finished < self.connections.len() {

@@ -4,17 +4,17 @@ use nmio::Instant;
 
 use crate::load::tcp::{Fields, NOBODY, Ranges, WINDOW_SCALE};
 
-/// Receive window that the client advertises with window scaling. Received data is not stored, so
-/// the window limits only how much a server sends without an ACK.
+/// Receive window in bytes that the client advertises with window scaling. Received data is not
+/// stored, so the window limits only how much a server sends without an ACK.
 pub(super) const WINDOW: u32 = 256 * 1024;
-/// Receive window without window scaling.
+/// Receive window in bytes without window scaling.
 const PLAIN_WINDOW: u16 = 65_535;
 /// A deadline that never comes, in ms.
 pub(super) const NEVER: u32 = u32::MAX;
-/// Number of remaining requests when the workload has no limit.
+/// Number of remaining requests if the workload has no limit.
 pub(super) const ENDLESS: u32 = u32::MAX;
 /// Maximum number of connections with holes in the received data or with an incomplete head.
-/// Further connections drop out-of-order data.
+/// Further connections drop out-of-order data, and fail if a head is incomplete.
 pub(super) const MAX_TROUBLES: usize = 1 << 14;
 
 const _: () = assert!(size_of::<Connection>() <= 128);
@@ -41,37 +41,37 @@ bitflags::bitflags! {
     pub(super) struct Flags: u32 {
         /// The connection is in the output list.
         const QUEUED = 1;
-        /// What to send, in this order: a SYN, the third segment of the handshake, a request, a
-        /// retransmission, a FIN, an ACK.
+        /// The next six flags say what to send. The order of sending is: a SYN, the third segment
+        /// of the handshake, a request, a retransmission, a FIN, an ACK.
         const SYN = 1 << 1;
         const THIRD = 1 << 2;
         const REQUEST = 1 << 3;
         const RESEND = 1 << 4;
         const FIN = 1 << 5;
         const ACK = 1 << 6;
-        /// The timer of the delayed ACK runs.
+        /// A delayed ACK is pending.
         const DELAYED = 1 << 7;
         /// Windows are scaled.
         const SCALED = 1 << 8;
         /// The peer supports SACK.
         const SACK = 1 << 9;
-        /// The response to the present request is not complete.
+        /// The response to the current request is not complete.
         const BUSY = 1 << 10;
         /// The head of the response has been parsed.
         const BODY = 1 << 11;
-        /// The head has another status or length than expected.
+        /// The head has an unexpected status, or gives an unexpected length of the body.
         const BAD_STATUS = 1 << 12;
         const BAD_LENGTH = 1 << 13;
-        /// The present request is the last on the connection.
+        /// The current request is the last on the connection.
         const LAST = 1 << 14;
         /// The server is expected to close.
         const EXPECT_FIN = 1 << 15;
-        /// The client's FIN is in the sequence space.
+        /// The client's FIN has a sequence number: `snd_nxt` counts it.
         const FIN_SENT = 1 << 16;
         const FIN_RECEIVED = 1 << 17;
-        /// The request is sent as a zero-window probe.
+        /// The request is sent as a zero-window probe, although it exceeds the window.
         const PROBE = 1 << 18;
-        /// The connection has an entry in the table of [`Trouble`].
+        /// The connection has additional state: a [`Trouble`].
         const TROUBLE = 1 << 19;
 
         /// The flags of one response.
@@ -95,11 +95,11 @@ pub(super) struct Connection {
     pub(super) snd_wnd: u32,
     /// Window scale of the peer.
     pub(super) window_scale: u8,
-    /// Number of retransmissions since the last progress.
+    /// Number of retransmissions since the server last acknowledged something new.
     pub(super) tries: u8,
     /// Index of the requested page.
     pub(super) page: u32,
-    /// Number of remaining requests, including the present one, or [`ENDLESS`].
+    /// Number of remaining requests, including the current request, or [`ENDLESS`].
     pub(super) left: u32,
     /// Number of missing bytes of the body, and the CRC of the received bytes.
     pub(super) body_left: u32,
@@ -110,12 +110,12 @@ pub(super) struct Connection {
     pub(super) rto_at: u32,
     /// Deadline of the delayed ACK.
     pub(super) ack_at: u32,
-    /// Time limit of the response, or of the close.
+    /// Deadline for the response, or for the close.
     pub(super) limit_at: u32,
-    /// When the connection's timer expires. It may expire before the first deadline, but never
-    /// after it.
+    /// Time at which the connection's timer expires. The timer may expire before the first
+    /// deadline, but never after it.
     pub(super) armed: u32,
-    /// When the request was sent or due. For a new connection, when its SYN was sent.
+    /// Time at which the request was sent or due. For a new connection, the time of its SYN.
     pub(super) asked: Instant,
 }
 
@@ -133,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether a request, a SYN or a FIN is not acknowledged yet.
+    /// Returns true if a request, a SYN or a FIN is not acknowledged yet.
     #[inline(always)]
     pub(super) const fn in_flight(&self) -> bool {
         self.snd_una != self.snd_nxt
@@ -145,7 +145,7 @@ impl Connection {
         self.rcv_nxt.wrapping_sub(self.rcv_acked)
     }
 
-    /// Returns whether both FINs have been sent and acknowledged.
+    /// Returns true if the server's FIN has arrived and the client's FIN has been acknowledged.
     #[inline(always)]
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Closing

@@ -5,7 +5,7 @@ pub(super) const MAX_HEAD: usize = 4096;
 /// Maximum number of fields in a head.
 const MAX_FIELDS: usize = 48;
 
-/// The contents of a head.
+/// What the client needs to know from a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Length of the head in bytes.
@@ -82,7 +82,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// Allocates memory for a head of ordinary length.
+    /// Allocates memory in advance, enough for most heads.
     pub(super) fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(512),
@@ -96,7 +96,7 @@ impl Remembered {
         self.head.filter(|_| bytes.starts_with(&self.bytes))
     }
 
-    /// Remembers a head, which is at the start of `bytes`.
+    /// Remembers a correct head. `bytes` begin with the head.
     pub(super) fn remember(&mut self, head: Head, bytes: &[u8]) {
         self.head = None;
         if let Some(bytes) = bytes.get(..head.len) {

@@ -1,4 +1,4 @@
-//! Tests of the client against a server whose segments the test writes itself.
+//! Tests of the client without a server. The tests write the server's segments themselves.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::{Client, Workload};
 use crate::load::link::{Generator, Place};
 use crate::load::meter::Meter;
 
-/// Initial sequence number of the server. The sequence numbers wrap around soon.
+/// Initial sequence number of the server. It is so high that the sequence numbers soon wrap around.
 const ISS: u32 = u32::MAX - 500;
 const SACK: Opt = Opt::SackPermitted;
 
-/// The client under test, and the server's part played by the test.
+/// The client under test. The test plays the part of the server by hand.
 struct Hand {
     sink: Sink,
     client: Client,
@@ -29,7 +29,7 @@ struct Sent {
     seq: u32,
     ack: u32,
     bits: u16,
-    /// Sequence number behind the segment.
+    /// Sequence number after the end of the segment.
     end: u32,
     sack: Vec<(u32, u32)>,
 }
@@ -99,7 +99,7 @@ impl Hand {
         self.client.handle_frame(&mut self.sink, frame, self.now);
     }
 
-    /// Acknowledges a request, and sends data at `offset` of the server's stream.
+    /// Acknowledges a request, and sends the data at `offset` of the server's stream.
     fn reply(&mut self, request: &Sent, offset: u32, bits: u16, data: &[u8]) {
         self.send(
             request.port,
@@ -350,7 +350,7 @@ fn random_segments_cause_no_panic_and_no_leak() {
         workload.idle = rng.u32(..3);
         let mut hand = Hand::new(&workload);
         for _ in 0..600 {
-            // Most segments are almost correct, so that they reach deep into the client.
+            // Most segments are almost correct, so that they pass the client's first checks.
             let id = rng.usize(..hand.client.connections.len().min(12));
             let connection = &hand.client.connections[id];
             let port = match rng.u8(..20) {

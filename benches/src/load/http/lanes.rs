@@ -1,7 +1,7 @@
-//! When the requests are sent, and on which connections.
+//! Decides when requests are sent, and on which connections.
 //!
-//! A *lane* is one of the connections that the user asks for. When its connection ends, the lane
-//! opens the next one.
+//! A *lane* stands for one of the connections that the user asked for. When a lane's connection
+//! closes or fails, the lane opens a new connection.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,8 @@ const REST: u32 = 50;
 const CLOSE_LIMIT: u32 = 1_000;
 /// Maximum number of requests of an open loop that wait for a connection.
 const MAX_BACKLOG: usize = 1 << 16;
-/// Idle connections are opened at this rate per second, which a kernel's listener can sustain. At
-/// most `IDLE_OPENING` handshakes run at the same time.
+/// Idle connections are opened at this rate per second. A kernel's listener can sustain it. At most
+/// `IDLE_OPENING` handshakes run at the same time.
 const IDLE_RATE: f64 = 40_000.0;
 const IDLE_OPENING: u32 = 512;
 /// After more failures than this, no further idle connections are opened.
@@ -34,7 +34,7 @@ struct Lane {
     /// Whether the lane is in the queue of ready lanes.
     ready: bool,
     connection: u32,
-    /// When the request that waits for the lane's next connection was due. [`Instant::FAR`] if no
+    /// Due time of the request that waits for the lane's next connection. [`Instant::FAR`] if no
     /// request waits.
     asked: Instant,
 }
@@ -47,10 +47,11 @@ pub(super) struct Lanes {
     requests: u32,
     /// Lanes that need a connection.
     to_open: VecDeque<u32>,
-    /// Lanes that pause, with the end of the pause in ms, in order of time.
+    /// Lanes that pause after a failure. An entry is the end of the pause in ms, and the lane. The
+    /// earliest end is first.
     resting: VecDeque<(u32, u32)>,
-    /// Open loop: lanes that can take a request. The connection of such a lane may have ended
-    /// since.
+    /// Open loop: lanes that can take a request. The connection of such a lane may have closed in
+    /// the meantime.
     ready: VecDeque<u32>,
     /// Open loop: due times of the requests that wait for a lane.
     backlog: VecDeque<Instant>,
@@ -111,13 +112,13 @@ impl Lanes {
         }
     }
 
-    /// Returns whether a connection opens only when a request is due. This holds in an open loop
-    /// with one request per connection.
+    /// Returns true if a connection opens only when a request is due. This is the case in an open
+    /// loop with one request per connection.
     fn opens_when_due(&self) -> bool {
         self.pace.is_some() && self.requests == 1
     }
 
-    /// Returns when [`Client::handle_lanes`] has work to do.
+    /// Returns the time at which [`Client::handle_lanes`] next has work to do.
     pub(super) fn due(&self) -> Option<Instant> {
         let resting =
             (self.resting.front()).map(|(until, _)| Instant::from_millis(u64::from(*until)));
@@ -130,7 +131,7 @@ impl Lanes {
         [resting, pace, idle].into_iter().flatten().min()
     }
 
-    /// Returns whether all idle connections are open, so that the lanes may start.
+    /// Returns true if the lanes may start: all idle connections are open, or too many have failed.
     pub(super) fn is_ready(&self) -> bool {
         self.idle.is_settled()
     }
@@ -148,8 +149,8 @@ impl Lanes {
         self.pace.map_or(0.0, |pace| pace.rate())
     }
 
-    /// Returns the correct responses per second of the lanes at the 10th percentile and at the
-    /// median.
+    /// Returns the number of correct responses per second and lane: the 10th percentile and the
+    /// median over all lanes.
     pub(super) fn connection_rate(&self, seconds: f64) -> Option<[f64; 2]> {
         let mut completed: Vec<u32> = self.all.iter().map(|lane| lane.completed).collect();
         completed.sort_unstable();
@@ -167,8 +168,8 @@ impl Lanes {
         }
     }
 
-    /// Queues a lane that has no connection any more for a new one. `asked` is the due time of the
-    /// request that waits for the connection, if any.
+    /// Queues a lane that has lost its connection, so that it gets a new one. `asked` is the due
+    /// time of the request that waits for the connection, or [`Instant::FAR`].
     fn reopen(&mut self, lane: u32, asked: Instant) {
         let entry = &mut self.all[lane as usize];
         entry.connection = NOBODY;
@@ -274,7 +275,7 @@ impl Client {
         }
     }
 
-    /// Returns whether a lane that was ready with this connection can still use it.
+    /// Returns true if a lane can still use the connection with which it became ready.
     #[inline(always)]
     fn can_ask(&self, id: u32, lane: u32) -> bool {
         (self.connections.get(id as usize)).is_some_and(|connection| {
@@ -324,7 +325,7 @@ impl Client {
         Some(id)
     }
 
-    /// Handles the end of the handshake.
+    /// Handles the server's SYN-ACK, which establishes the connection.
     #[inline(always)]
     pub(super) fn handle_established(&mut self, id: u32, now: Instant) {
         self.queue(id, Flags::THIRD);
@@ -342,7 +343,7 @@ impl Client {
         }
     }
 
-    /// Sends the next request on a connection, or makes its lane ready.
+    /// Sends the next request on a connection. If no request is due, makes the lane ready.
     #[inline(always)]
     pub(super) fn next_request(&mut self, id: u32, lane: u32, now: Instant) {
         if self.lanes.pace.is_none() {
@@ -354,7 +355,7 @@ impl Client {
         }
     }
 
-    /// Sends a request that was due at `asked`.
+    /// Queues a request for sending. The request was due at `asked`.
     #[inline(always)]
     fn ask(&mut self, id: u32, asked: Instant) {
         let page = self.draw.next();
@@ -370,7 +371,8 @@ impl Client {
         self.queue(id, Flags::REQUEST | Flags::BUSY);
     }
 
-    /// Continues after a complete response, with the next request or the end of the connection.
+    /// Continues after a complete response. Sends the next request, or waits for the server to
+    /// close.
     #[inline(always)]
     pub(super) fn after_response(&mut self, id: u32, server_closes: bool, now: Instant) {
         let now_ms = self.now_ms;
@@ -401,8 +403,8 @@ impl Client {
         }
     }
 
-    /// Closes the client's side. A request that was not sent moves to the lane's next connection. A
-    /// request without a response has failed.
+    /// Closes the client's side of a connection. A request that was not sent moves to the lane's
+    /// next connection. A request without a response has failed.
     #[inline(always)]
     pub(super) fn close(&mut self, id: u32) {
         let now_ms = self.now_ms;
@@ -434,7 +436,8 @@ impl Client {
         self.fail_silently(id, kind);
     }
 
-    /// As [`Client::fail`], but without a reset, because the server knows of the failure.
+    /// Like [`Client::fail`], but sends no reset. The server already knows of the failure, or has
+    /// not answered the SYN.
     #[cold]
     pub(super) fn fail_silently(&mut self, id: u32, kind: &'static str) {
         let connection = &self.connections[id as usize];

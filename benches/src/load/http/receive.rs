@@ -62,7 +62,7 @@ impl Client {
     ) {
         let connection = &mut self.connections[id as usize];
         if segment.has(ACK) && segment.ack != connection.snd_nxt {
-            // The server still has an older connection with this 4-tuple.
+            // The server still has an older connection with this 4-tuple. A reset removes it.
             if !segment.has(RST) {
                 let mut fields = connection.fields(&self.addresses, segment.ack);
                 fields.ack = 0;
@@ -112,8 +112,8 @@ impl Client {
                 self.acknowledge_now(port, id);
             }
         } else if segment.has(SYN) {
-            // The server did not get the third segment of the handshake, or the SYN is an attack
-            // (RFC 5961, section 4).
+            // Either the server did not get the third segment of the handshake, or the SYN is an
+            // attack. An ACK is right in both cases (RFC 5961, section 4).
             self.acknowledge_now(port, id);
         }
     }
@@ -139,7 +139,7 @@ impl Client {
         }
         let fin = segment.has(FIN);
         if known > segment.len || (known == segment.len && !fin) {
-            // All data is duplicate, because the client's ACK was lost.
+            // All data is duplicate. The client's ACK was probably lost, so the client repeats it.
             return self.acknowledge_now(port, id);
         }
         if connection.flags.intersects(Flags::BUSY) {
@@ -171,13 +171,14 @@ impl Client {
         } else if all_known && end == connection.rcv_nxt {
             self.handle_fin(id);
         } else {
-            // RFC 9293, section 3.10.7.1: the client resets as if the connection did not exist.
+            // The client has closed and cannot take new data. It sends a reset, as if the
+            // connection did not exist (RFC 9293, section 3.10.7.1).
             self.reset(port, id);
             self.release(id);
         }
     }
 
-    /// Handles a segment behind a hole.
+    /// Handles a segment that arrives before the data in front of it.
     #[cold]
     fn handle_out_of_order<P: Port>(
         &mut self,
@@ -188,7 +189,7 @@ impl Client {
     ) {
         let connection = &mut self.connections[id as usize];
         let start = segment.seq.wrapping_sub(connection.rcv_nxt);
-        // The client can keep a checksum only for data of the present body.
+        // The client can keep a checksum only for data of the current body.
         let fits = connection.flags.intersects(Flags::BODY)
             && start < WINDOW
             && u64::from(start) + u64::from(segment.len) <= u64::from(connection.body_left);
@@ -202,7 +203,7 @@ impl Client {
     }
 
     /// Handles in-order data of a connection with holes or with an incomplete head. Returns false
-    /// when the connection has ended.
+    /// if the connection has failed or closed.
     #[cold]
     fn fill_hole<P: Port>(&mut self, port: &mut P, id: u32, mut data: &[u8], now: Instant) -> bool {
         loop {
@@ -222,7 +223,7 @@ impl Client {
                 let hole = (trouble.ranges.first()).map_or(u32::MAX, |at| at.wrapping_sub(rcv_nxt));
                 let (piece, rest) = data.split_at(data.len().min(hole as usize));
                 data = rest;
-                // RFC 5681, section 4.2: data that fills a hole is acknowledged at once.
+                // RFC 5681, section 4.2: data that fills a hole is acknowledged immediately.
                 connection.flags.insert(Flags::ACK);
                 if !self.deliver(port, id, piece, now) {
                     return false;
@@ -231,8 +232,8 @@ impl Client {
         }
     }
 
-    /// Leaves the side table if no hole remains. Returns false when the server's FIN was behind the
-    /// last hole.
+    /// Removes the additional state if no hole and no partial head remains. Returns false if the
+    /// server's FIN followed the last hole, because the connection is closing then.
     fn leave_trouble(&mut self, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
         let Some(trouble) = self.troubles.get(&id) else {
@@ -252,8 +253,8 @@ impl Client {
         !fin
     }
 
-    /// Handles a segment without a connection (RFC 9293, section 3.10.7.1). A FIN is acknowledged
-    /// as in TIME-WAIT, because this client has no such state.
+    /// Handles a segment that belongs to no connection (RFC 9293, section 3.10.7.1). Acknowledges a
+    /// FIN, which a TIME-WAIT state would do if this client had one.
     #[cold]
     pub(super) fn handle_stray<P: Port>(&self, port: &mut P, address: usize, segment: &Segment) {
         let controls = u32::from(segment.has(FIN)) + u32::from(segment.has(SYN));

@@ -9,7 +9,7 @@ use super::head::{Head, Parsed, parse};
 use crate::load::meter::Phase;
 use crate::load::tcp::{combined, continued};
 
-/// Result of parsing data before the body.
+/// Result of parsing the data that precedes a body.
 enum Step {
     /// The body begins at this offset of the data.
     Body(usize),
@@ -20,7 +20,8 @@ enum Step {
 }
 
 impl Client {
-    /// Processes `data`, the next bytes in order. Returns false when the connection has ended.
+    /// Processes `data`, which are the next bytes in order. Returns false if the connection has
+    /// failed.
     #[inline(always)]
     pub(super) fn deliver<P: Port>(
         &mut self,
@@ -55,8 +56,8 @@ impl Client {
         true
     }
 
-    /// Processes a part of the body that arrived out of order. Returns false when the connection
-    /// has ended.
+    /// Processes a part of the body that arrived out of order and is now the next in order. Returns
+    /// false if the connection has failed.
     #[cold]
     pub(super) fn deliver_range<P: Port>(
         &mut self,
@@ -130,7 +131,7 @@ impl Client {
                 {
                     page.head.remember(head, data);
                 }
-                // This data completed the head.
+                // The head may have begun in earlier data, so its length there is subtracted.
                 Step::Body(head.len.saturating_sub(known))
             }
             Parsed::Part if known > 0 => Step::More,

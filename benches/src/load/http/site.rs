@@ -9,9 +9,10 @@ use crate::load::LoadError;
 
 /// Maximum number of paths in a mix.
 pub const MAX_PATHS: usize = 1 << 16;
-/// Maximum length of a request, so that it fits into one segment to any peer.
+/// Maximum length of a request in bytes, so that it fits into one segment to any peer.
 const MAX_REQUEST: usize = crate::load::tcp::DEFAULT_MSS as usize;
-/// Number of draws of pages, a power of two.
+/// Number of pages that are drawn in advance. It must be a power of two, because `Draw` masks the
+/// index.
 const DRAWN: usize = 1 << 20;
 
 /// One file of the site.
@@ -41,7 +42,7 @@ impl Page {
     /// Reads a page from the directory `site`.
     ///
     /// # Errors
-    /// Fails when the file does not exist or the path has special characters.
+    /// Fails if the file does not exist or the path has special characters.
     pub fn read(site: &Path, path: &str, weight: f64) -> Result<Self, LoadError> {
         let asked = |why: String| LoadError::Asked(format!("`{path}`: {why}"));
         let relative = path
@@ -65,7 +66,7 @@ impl Page {
     }
 }
 
-/// Returns whether a path needs no percent-encoding of this byte (RFC 3986, section 3.3).
+/// Returns true if this byte needs no percent-encoding in a path (RFC 3986, section 3.3).
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte)
 }
@@ -73,7 +74,7 @@ fn is_plain(byte: u8) -> bool {
 /// Reads the pages of a mix. Each line of the file has a weight and a path.
 ///
 /// # Errors
-/// Fails when the file cannot be read or a line is invalid, and names the line.
+/// Fails if the file cannot be read or a line is invalid. The error names the line.
 pub fn read_mix(site: &Path, mix: &PathBuf) -> Result<Vec<Page>, LoadError> {
     let text = fs::read_to_string(mix)
         .map_err(|error| LoadError::Asked(format!("cannot read {}: {error}", mix.display())))?;
@@ -111,7 +112,7 @@ fn is_weight(weight: f64) -> bool {
 /// Builds the request for a page. The last request on a connection asks the server to close.
 ///
 /// # Errors
-/// Fails when the request is too long.
+/// Fails if the request is too long.
 pub(super) fn request(page: &Page, host: SocketAddrV4, last: bool) -> Result<Vec<u8>, LoadError> {
     let close = if last { "Connection: close\r\n" } else { "" };
     let request = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{close}\r\n", page.path);

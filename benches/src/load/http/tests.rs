@@ -16,7 +16,8 @@ use crate::load::link::{Generator, Place};
 use crate::load::meter::{Meter, Phase, Report};
 use crate::load::pace::Pace;
 
-/// Lengths of bodies around the end of the first segment, and of several segments.
+/// Lengths of bodies in bytes. Some end near the end of the first segment, and some need several
+/// segments.
 const SIZES: [usize; 8] = [0, 1, 1100, 1460, 1461, 5000, 65_536, 300_000];
 
 /// Returns a body in which all segments differ.
@@ -106,7 +107,7 @@ impl World {
         let mut server = Server::new(Host::own(station), http.unwrap());
         let meter = Meter::new(Duration::from_millis(10), self.measured);
         let mut client = Client::new(&Place::of_tests(), workload, meter).unwrap();
-        // The test enters the phases itself, as `drive` does.
+        // The test does not use `drive`, so it advances the meter itself.
         loop {
             let end = if client.is_ready() {
                 client.meter.advance(link.clock.now());
@@ -123,7 +124,7 @@ impl World {
         }
         assert_eq!(link.client.counters().bad_descriptors, 0);
         leave(&mut link, &mut client, &mut server);
-        // If no connection was closed, none is in TIME-WAIT.
+        // If no connection was closed normally, no connection is in TIME-WAIT, so none remains.
         if self.path.loss == 0.0 && workload.requests == 0 {
             assert_eq!(
                 server.transports.stack().connections(),
@@ -135,7 +136,8 @@ impl World {
     }
 }
 
-/// Ends the run as `drive` does.
+/// Lets the client close its connections while the server keeps running, like `finish` in
+/// `link.rs`.
 fn leave(link: &mut Link, client: &mut Client, server: &mut Server) {
     let mut batch = Batch::new();
     let mut turn = LoopState::new(&LoopConfig::default(), link.clock.now());
@@ -245,7 +247,7 @@ fn an_open_loop_keeps_its_rate() {
 
 #[test]
 fn an_open_loop_that_is_too_fast_shows_in_latency_and_errors() {
-    // At 1 Gb/s, 300 KB allow about 400 requests per second.
+    // At 1 Gb/s, responses of 300 KB allow about 400 requests per second.
     let mut workload = workload(&[300_000], 4);
     workload.pace = Some(Pace::new(100_000.0, 1));
     let (report, ..) = World::new().run(&workload, &SIZES);

@@ -1,14 +1,14 @@
-//! Data received out of order, of which only the checksum is stored.
+//! Tracks data received out of order. Only the position and the checksum of the data are stored.
 
 use arrayvec::ArrayVec;
 use crc32fast::Hasher;
 
 use super::{MAX_SACK_BLOCKS, before};
 
-/// Maximum number of ranges with holes between them on one connection.
+/// Maximum number of separate ranges on one connection.
 pub(in super::super) const MAX_RANGES: usize = 32;
 
-/// The bytes `start..end` in sequence space and their CRC-32.
+/// A range of sequence numbers, `start..end`, and the CRC-32 of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     start: u32,
@@ -22,7 +22,7 @@ impl Range {
     }
 }
 
-/// Data received beyond the first hole.
+/// The data received after the first hole.
 ///
 /// The bytes themselves are not stored. When two ranges meet, their checksums are combined.
 /// Duplicate data is skipped.
@@ -55,12 +55,12 @@ impl Ranges {
     }
 
     /// Adds the new part of `data`, which begins at `seq`. A piece that would exceed [`MAX_RANGES`]
-    /// is dropped.
+    /// is dropped, and the server must send it again.
     pub(in super::super) fn add(&mut self, seq: u32, data: &[u8]) {
         let end = seq.wrapping_add(data.len() as u32);
         let mut at = seq;
         while before(at, end) {
-            // The first range that ends behind `at`.
+            // The first range that ends after `at`.
             let next = (self.ranges.iter()).position(|range| before(at, range.end));
             let hole_end = match next.map(|i| self.ranges[i]) {
                 Some(range) if !before(at, range.start) => {
@@ -78,7 +78,7 @@ impl Ranges {
         }
     }
 
-    /// Puts `piece` into the hole before range `next`.
+    /// Puts `piece`, which begins at `at`, into the hole before range `next`.
     fn fill(&mut self, next: usize, at: u32, piece: &[u8]) {
         let end = at.wrapping_add(piece.len() as u32);
         let previous = next.checked_sub(1).filter(|i| self.ranges[*i].end == at);
@@ -120,7 +120,7 @@ impl Ranges {
     }
 }
 
-/// Returns the CRC of the bytes with the CRC `crc` followed by `data`.
+/// Returns the CRC of some bytes followed by `data`. `crc` is the CRC of the bytes before `data`.
 #[inline(always)]
 pub(in super::super) fn continued(crc: u32, data: &[u8]) -> u32 {
     let mut hasher = Hasher::new_with_initial(crc);
@@ -128,7 +128,8 @@ pub(in super::super) fn continued(crc: u32, data: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Returns the CRC of two adjacent pieces. The second piece has `len` bytes.
+/// Returns the CRC of two adjacent pieces from the CRC of each piece. The second piece has `len`
+/// bytes.
 pub(in super::super) fn combined(first: u32, second: u32, len: u32) -> u32 {
     let mut hasher = Hasher::new_with_initial(first);
     hasher.combine(&Hasher::new_with_initial_len(second, u64::from(len)));
@@ -139,7 +140,8 @@ pub(in super::super) fn combined(first: u32, second: u32, len: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Reassembles `pieces` of `whole` as a connection does.
+    /// Reassembles `pieces` of `whole` as a connection does. Returns the number of bytes in order,
+    /// and their CRC.
     fn assemble(whole: &[u8], base: u32, pieces: &[(usize, usize)]) -> (usize, u32) {
         let (mut have, mut crc) = (0, 0);
         let mut ranges = Ranges::default();

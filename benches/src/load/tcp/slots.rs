@@ -1,4 +1,4 @@
-//! Connections by local address and port.
+//! A table that finds a connection by its local address and port.
 
 /// The value for "no connection".
 pub(in super::super) const NOBODY: u32 = u32::MAX;
@@ -7,15 +7,15 @@ pub(in super::super) const NOBODY: u32 = u32::MAX;
 const FIRST_PORT: u16 = 1024;
 /// Number of ports per address.
 const PORTS: usize = 65_536 - FIRST_PORT as usize;
-/// Maximum number of slots that one search examines.
+/// Maximum number of slots that one search examines, so that a search in a full table is short.
 const MOST_LOOKS: usize = 1 << 16;
 
 /// A table of connections, indexed by address and port without a hash. Slots are taken in turn, so
-/// that a 4-tuple is reused as late as possible. A server that closed first remembers the 4-tuple
-/// for some time (TIME-WAIT).
+/// that a 4-tuple is reused as late as possible. The reason is TIME-WAIT: a server that closed
+/// first remembers the 4-tuple for some time.
 #[derive(Debug)]
 pub(in super::super) struct Slots {
-    /// The connection of each port, address by address.
+    /// The connection of each port, or [`NOBODY`]. All ports of the first address come first.
     connections: Vec<u32>,
     next: usize,
 }
