@@ -1,5 +1,5 @@
-//! Parses arbitrary text as a device, an address and a fault configuration.
-//! Valid values must be equal after a round trip through their text.
+//! Parses arbitrary text as a device, an address and a fault configuration. A valid value must not
+//! change in a round trip through its text.
 #![no_main]
 
 use std::fmt::{Debug, Display};

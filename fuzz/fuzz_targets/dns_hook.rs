@@ -22,7 +22,7 @@ const PORT: u16 = 53;
 const PEER: SocketAddr = SocketAddr::new(CLIENT[0], smol::FIRST_PORT);
 /// Names that the hook answers.
 const HOOKED: [&str; 3] = ["www.storm.test", "new.deep.storm.test", "*.dyn.storm.test"];
-/// Labels of queried names, besides those of the zone.
+/// Labels of queried names, in addition to the labels of the zone.
 const LABELS: [&str; 6] = ["www", "new", "deep", "dyn", "x", "WWW"];
 const OWNERS: [&str; 4] = ["storm.test", "x.storm.test", "other.test", "."];
 /// Size in bytes of the length field before each message over TCP.
@@ -48,7 +48,7 @@ struct Input<'a> {
     records: Vec<Record<'a>>,
     cuts: [u16; 6],
     ends: bool,
-    /// Messages of the client.
+    /// The client's messages.
     messages: Vec<Message<'a>>,
     /// Bytes to send over TCP after the messages.
     bytes: &'a [u8],

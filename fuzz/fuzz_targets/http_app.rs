@@ -22,15 +22,15 @@ const PORT: u16 = 80;
 const FORBIDDEN: StatusCode = StatusCode::new(403).unwrap();
 const TICK: Timer = Timer::new(0);
 const PERIOD: Duration = Duration::from_millis(10);
-/// The small limit of request bodies in bytes.
+/// A small limit for the length of request bodies, in bytes.
 const FEW: u64 = 5;
-/// Lengths of the pieces of a streamed response, last piece first.
+/// Lengths in bytes of the pieces of a streamed response, last piece first.
 const PIECES: [usize; 6] = [1, 20, 300, 7, 2_000, 1];
-/// Limits of a chunked body: digits of a chunk size, bytes of all extensions, and
-/// bytes of all trailer fields.
+/// The server's limits for a chunked body: number of digits in a chunk size, bytes in all
+/// extensions, and bytes in all trailer fields.
 const MAX_CHUNK: (usize, usize, usize) = (15, 1_024, 8_192);
 
-/// Parts of requests, see [`bytes`].
+/// Parts of requests, separated by `|`.
 const WORDS: &str = "\
     GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n|GET /e HTTP/1.1\r\nHost: a\r\n\r\n|\
     GET /l HTTP/1.1\r\nHost: a\r\n\r\n|HEAD /e HTTP/1.1\r\nHost: a\r\n\r\n|\
@@ -62,8 +62,8 @@ struct Input<'a> {
     sees_everything: bool,
     /// Whether the client closes its direction after the last byte.
     ends: bool,
-    /// Framing of a first request, whose body starts with the pieces. The server
-    /// echoes that body.
+    /// Framing of an additional request, which comes first. Its body starts with the pieces, and
+    /// the application echoes the body.
     body: Option<Framing>,
     cuts: [u16; 6],
     pieces: Vec<Piece<'a>>,
@@ -72,7 +72,7 @@ struct Input<'a> {
 /// State of a connection.
 #[derive(Default)]
 struct Progress {
-    /// Received bytes of a body, or remaining pieces of a response.
+    /// Number of received bytes of a body, or number of remaining pieces of a response.
     count: usize,
     /// Whether to refuse the request after the first piece of its body.
     stops: bool,
@@ -82,7 +82,7 @@ struct Probe<const FIRST: bool> {
     prepared: PreparedId,
     /// Tickets of requests to answer on the next tick.
     waiting: Vec<Ticket>,
-    /// Tickets of streamed responses that wait before their end.
+    /// Tickets of streamed responses that end on the next tick.
     streaming: Vec<Ticket>,
 }
 
@@ -227,12 +227,12 @@ fn visit<const FIRST: bool>(bytes: &[u8], cuts: &[u16], ends: bool) -> Got {
 
 /// Reason why a reader finds no body.
 enum Error {
-    /// More bytes are needed. The last line may be malformed already.
+    /// More bytes are needed. The incomplete last line may already be malformed.
     Incomplete,
     Malformed,
 }
 
-/// A body and the bytes after it, read independently.
+/// A body and the bytes after it, read without the code under test.
 type Body<'a> = Result<(Vec<u8>, &'a [u8]), Error>;
 
 fn body(framing: Framing, bytes: &[u8]) -> Body<'_> {
@@ -290,7 +290,7 @@ fn chunks(mut rest: &[u8]) -> Body<'_> {
         if field.is_empty() {
             return Ok((body, next));
         }
-        // The server counts the CR too.
+        // The server also counts the CR at the end of the line.
         trailers += field.len() + 1;
         let colon = field.iter().position(|b| *b == b':').unwrap_or(0);
         let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
@@ -361,7 +361,8 @@ fuzz_target!(|input: Input| {
         check_responses(&whole);
     }
     let cut = visit(&all, &input.cuts, input.ends);
-    // The segmentation decides whether the server sends 100 (Continue).
+    // The segmentation decides whether the server sends 100 (Continue), so the responses may
+    // differ.
     if !has(b"100-") {
         assert_eq!(cut, whole, "the segmentation changes the responses");
     }

@@ -14,7 +14,7 @@ use sandstorm::{Builder, HEAD_LIMIT, Session, Site, Step};
 /// Sat, 21 Nov 2026 08:29:37 GMT.
 const NOW: u64 = 1_795_249_777;
 
-/// Parts of requests, see [`bytes`].
+/// Parts of requests, separated by `|`.
 const WORDS: &str = "\
     GET / HTTP/1.1\r\nHost: a\r\n\r\n|HEAD /docs HTTP/1.1\r\nHost: a\r\n\r\n|GET /|GET |HEAD |\
     POST |BREW |/|index.html|docs|a%20b&c.txt|empty.txt|..|%|%2f|http://a|?x|#|\
@@ -82,7 +82,7 @@ fn talk<'a>(site: &Site, pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bo
 fn check(bytes: &[u8], closes: bool) {
     let response = response(bytes);
     assert_eq!(response.closes, closes);
-    // A response to HEAD and a 304 have no body.
+    // A response to HEAD and a 304 have no body, even with a Content-Length.
     let body_len = response.rest.len();
     assert!(body_len == 0 || response.content_length == Some(body_len));
 }

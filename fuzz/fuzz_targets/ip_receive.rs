@@ -21,7 +21,8 @@ const ICMPV6_ECHO: [u8; 8] = [128, 0, 0, 0, 0, 1, 0, 1];
 /// Extension headers that the host skips (RFC 8200, section 4.1).
 const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
 const NDP_HOP_LIMIT: u8 = 255;
-/// The multicast group of the server's IPv6 address (RFC 4291, section 2.7.1).
+/// MAC address and IPv6 address of the server's solicited-node multicast group (RFC 4291, section
+/// 2.7.1).
 const SOLICITED: ([u8; 6], [u8; 16]) = (
     [0x33, 0x33, 0xff, 0, 0, 1],
     [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 1],
@@ -39,7 +40,7 @@ enum Template {
     Echo {
         v6: bool,
     },
-    /// An ICMP error about a packet of the server.
+    /// An ICMP error about a packet from the server.
     TooBig {
         v6: bool,
         about: u8,
@@ -51,7 +52,7 @@ enum Template {
     Extended(Extended),
 }
 
-/// An echo request or a UDP datagram after IPv4 options or IPv6 extension headers.
+/// An echo request or a UDP datagram with IPv4 options or IPv6 extension headers.
 #[derive(Arbitrary, Debug)]
 struct Extended {
     v6: bool,
@@ -65,7 +66,7 @@ struct Extended {
 struct Frame<'a> {
     is_shared: bool,
     partial_checksums: bool,
-    /// See [`mend`].
+    /// Whether [`mend`] corrects the frame after the edits.
     is_mended: bool,
     vlan: Option<u16>,
     template: Template,
@@ -118,7 +119,7 @@ impl Frame<'_> {
         if v6 {
             let mut next = protocol;
             for (option, kind) in options.iter_mut().zip(extended.kinds).rev() {
-                // Each extension header has eight bytes, so that they form a chain.
+                // Each extension header names the next one, and has a length of eight bytes.
                 (option[0], option[1]) = (next, 0);
                 next = EXTENSIONS[usize::from(kind) % EXTENSIONS.len()];
             }
@@ -185,8 +186,8 @@ fn fill_ipv4_checksum(header: &mut [u8]) {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Addresses a frame to the server and corrects its checksums, which the fuzzer
-/// would hardly find by chance.
+/// Addresses a frame to the server and corrects its checksums. The fuzzer would hardly find the
+/// correct values by chance.
 fn mend(frame: &mut [u8]) {
     let Some(link) = Header::parse(frame) else {
         return;
@@ -199,7 +200,7 @@ fn mend(frame: &mut [u8]) {
     };
     let addresses = &mut packet[addresses_at];
     let (src, dst) = addresses.split_at_mut(addresses.len() / 2);
-    // Neighbor discovery also uses multicast groups.
+    // Neighbour discovery also uses multicast groups, so such a destination stays.
     if !v6 || dst[0] != 0xff {
         dst.copy_from_slice(&octets(SERVER[usize::from(v6)]));
     }
@@ -266,7 +267,7 @@ fn check_host_without_transports(input: &Frame, bytes: &[u8]) {
     }
 }
 
-/// Sends a packet back. The peer must receive its payload.
+/// Sends a packet back to its sender. The sender must receive the same payload.
 fn check_turn_round(sink: &Sink, packet: Packet, protocol: u8) {
     let sent = packet.payload().to_vec();
     let path = packet.path_back();

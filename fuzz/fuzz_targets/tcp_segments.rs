@@ -1,5 +1,4 @@
-//! Runs clients, a network and an application against the TCP stack, see
-//! [`fuzz::tcp`].
+//! Runs clients, a network and an application with the TCP stack. [`fuzz::tcp`] has the details.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -12,8 +12,8 @@ use testkit::{UDP, read};
 use udpip::{AnswerCopies, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
 
 const PORT: u16 = 53;
-/// Frames besides the sink's own: one for the datagram, one for the reply, and
-/// one that becomes a resident.
+/// Number of frames in addition to the sink's own frames: one for the datagram, one for the reply,
+/// and one that becomes a resident.
 const FRAMES: u32 = 3;
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -55,12 +55,14 @@ impl Service for Scripted<'_> {
             let old = datagram.payload().len();
             let len = usize::from(len).min(datagram.max_reply());
             datagram.extend_payload(len);
-            // The new bytes are left over from an earlier packet in this frame.
+            // The new bytes are left over from an earlier packet in this frame, so the service must
+            // overwrite them.
             if let Some(new) = datagram.payload_mut().get_mut(old..) {
                 new.fill(0xee);
             }
         }
-        // All copies of an answer have heads of the same length.
+        // All copies of an answer must have heads of the same length, so the input sets this
+        // length.
         let head_len = usize::from(input.head_len);
         let head = datagram.payload().get(..head_len);
         let answer = head.map(|head| [head, input.tail, input.trail].concat());
@@ -98,7 +100,7 @@ fuzz_target!(|input: Input| {
         answered: 0,
     };
     let mut server = Server::new(Host::own(station()), Udp::new(PORT, service));
-    // The first answer creates the resident that the later ones use.
+    // The first answer creates the resident packet that the later answers use.
     for _ in 0..3 {
         let frame = sink.frame_from(&frame);
         server.handle_frame(&mut sink, frame, Instant::ZERO);
@@ -117,7 +119,8 @@ fuzz_target!(|input: Input| {
     // A datagram to another port causes an ICMP error.
     let errors = server.host.counters().errors_sent;
     assert_eq!(sink.counters().tx_frames, counters.answered + errors);
-    // The sink keeps the last packet if it is a frame and not a resident.
+    // The sink keeps the last packet if it is a frame and not a resident packet. So at most one
+    // frame is missing.
     let kept = FRAMES + 1 - sink.pool().available();
     assert!(kept <= 1, "a frame has leaked");
 });

@@ -11,7 +11,7 @@ use crate::edit;
 pub const ZONE: &str = include_str!("../../xtask/sample/zones/storm.test.zone");
 /// Length of a message header in bytes.
 pub const HEADER_LEN: usize = 12;
-/// UDP on a link with an MTU of 1,500 bytes, over IPv4.
+/// UDP over IPv4 on a link with an MTU of 1,500 bytes.
 pub const UDP: Transport = Transport::Udp { link: 1472 };
 
 /// Record types to query.
@@ -23,10 +23,10 @@ const TYPES: [u16; 20] = [
 #[derive(Arbitrary, Debug)]
 struct Query {
     id: u16,
-    /// Indices of the labels in front of the zone's name.
+    /// Indices of the labels that precede the zone's name.
     labels: Vec<u8>,
     qtype: u8,
-    /// UDP size, version and flags.
+    /// The EDNS fields: the UDP payload size, whether the version is 1 instead of 0, and the flags.
     edns: Option<(u16, bool, u16)>,
 }
 
@@ -55,7 +55,8 @@ impl Query {
     }
 }
 
-/// An optional query and more bytes, with edits of single bytes.
+/// A message that consists of an optional query and more bytes. After that, edits change single
+/// bytes.
 #[derive(Arbitrary, Debug)]
 pub struct Message<'a> {
     query: Option<Query>,
@@ -64,8 +65,7 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Returns the message, of `limit` bytes at most. Its query takes names
-    /// from `labels`.
+    /// Returns the message, truncated to `limit` bytes. The names in its query consist of `labels`.
     pub fn bytes(&self, labels: &[&str], limit: usize) -> Vec<u8> {
         let query = self.query.as_ref().map(|query| query.bytes(labels));
         let mut message = query.unwrap_or_default();
@@ -86,8 +86,8 @@ pub fn labels() -> Vec<&'static str> {
     labels
 }
 
-/// Returns the bytes of a reply to `query` and checks them. `rest` is the
-/// query's memory after the responder has changed it.
+/// Checks a reply to `query`, and returns the bytes of the reply. `rest` is the memory of the query
+/// after the responder has changed it.
 pub fn checked(query: &[u8], rest: &[u8], reply: &Reply<'_>, transport: Transport) -> Vec<u8> {
     let head = reply.rewritten.unwrap_or_else(|| &rest[..reply.head_len]);
     let bytes = [head, reply.tail.bytes, reply.trail].concat();
@@ -119,7 +119,7 @@ fn check_answer(query: &[u8], reply: &[u8]) {
         let asked = query.first_question().expect("a question in the query");
         assert_eq!(question.qtype(), asked.qtype());
         assert_eq!(question.qclass(), asked.qclass());
-        // The reply keeps the case of the name.
+        // The reply keeps the upper and lower case of the queried name.
         assert_eq!(question.qname().to_string(), asked.qname().to_string());
     }
     let mut records = [0_u16; 3];

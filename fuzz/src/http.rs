@@ -3,7 +3,7 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use sandstorm::HEAD_LIMIT;
 
-/// Maximum number of bytes of a connection.
+/// Maximum number of bytes that a client sends on a connection.
 const MAX_LEN: usize = 4 * HEAD_LIMIT;
 
 /// A part of what a client sends.
@@ -11,12 +11,12 @@ const MAX_LEN: usize = 4 * HEAD_LIMIT;
 pub enum Piece<'a> {
     Word(u8),
     Bytes(&'a [u8]),
-    /// A byte, repeated.
+    /// A byte, and the number of its repetitions.
     Run(u8, u16),
 }
 
-/// Concatenates the pieces and a line end, at which the server reports an error
-/// at the latest. `|` separates the `words`.
+/// Concatenates the pieces and adds a line end, so that the server reports an error in the last
+/// line. `words` are separated by `|`.
 pub fn bytes(pieces: &[Piece<'_>], words: &str) -> Vec<u8> {
     let words: Vec<&str> = words.split('|').collect();
     let mut bytes = Vec::new();
@@ -35,7 +35,7 @@ pub fn bytes(pieces: &[Piece<'_>], words: &str) -> Vec<u8> {
     bytes
 }
 
-/// The head of a response, read independently.
+/// The head of a response, read without the code under test.
 #[derive(Debug)]
 pub struct Response<'a> {
     pub status: u16,

@@ -8,18 +8,18 @@ pub mod tcp;
 use eth::{Mac, Station};
 use testkit::{Route, SERVER, SERVER_MAC};
 
-/// MTU of the simulated links.
+/// MTU of the simulated links in bytes.
 pub const MTU: usize = 1500;
 /// Client port of [`route`].
 pub const CLIENT_PORT: u16 = 40_000;
 
-/// Returns the server's station, on the untagged link and on three VLANs.
+/// Returns the server's station, which accepts untagged frames and frames of three VLANs.
 pub fn station() -> Station {
     Station::new(Mac(SERVER_MAC), &SERVER).with_vlans(&[0, 1, 2])
 }
 
-/// Returns the route from the client to the server. The VLAN ID is reduced to
-/// one of four, and the server does not serve the last of them.
+/// Returns the route from the client to the server. The VLAN ID is reduced to 0 to 3. The server
+/// does not accept VLAN 3.
 pub fn route(v6: bool, vlan: Option<u16>) -> Route {
     let vlan = vlan.map(|tag| tag & 0xf003);
     Route {
@@ -28,7 +28,7 @@ pub fn route(v6: bool, vlan: Option<u16>) -> Route {
     }
 }
 
-/// Overwrites single bytes: each edit is an offset and the new byte.
+/// Overwrites single bytes. An edit is the offset and the new value of a byte.
 pub fn edit(bytes: &mut [u8], edits: &[(u8, u8)]) {
     for (at, byte) in edits {
         if let Some(place) = bytes.get_mut(usize::from(*at)) {
@@ -37,7 +37,7 @@ pub fn edit(bytes: &mut [u8], edits: &[(u8, u8)]) {
     }
 }
 
-/// Reduces `cuts` to offsets in `len` bytes.
+/// Reduces `cuts` to valid offsets in a buffer of `len` bytes.
 pub fn offsets(cuts: &[u16], len: usize) -> Vec<usize> {
     cuts.iter()
         .map(|cut| usize::from(*cut) % (len + 1))

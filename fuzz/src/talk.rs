@@ -17,12 +17,12 @@ const QUIET: Duration = Duration::from_millis(200);
 #[derive(Debug, PartialEq, Eq)]
 pub struct Got {
     pub bytes: Vec<u8>,
-    /// The server has closed its direction.
+    /// Whether the server has closed its direction.
     pub is_closed: bool,
 }
 
-/// Sends `bytes` to the server that `make` creates on `port`, in segments that
-/// end at `cuts`. If it `ends`, the client closes its direction afterwards.
+/// Sends `bytes` to the server that `make` creates on `port`, in segments that end at `cuts`. If
+/// `ends` is set, the client then closes its direction.
 pub fn talk<T: Transports<SimPort>>(
     port: u16,
     make: impl FnOnce(&SimPort) -> T,
@@ -67,8 +67,8 @@ pub fn talk<T: Transports<SimPort>>(
     }
 }
 
-/// Checks that the server does not reset the connection and retransmits nothing
-/// but a tail loss probe, which repeats the last segment.
+/// Checks that the server does not reset the connection. It may retransmit only the last segment,
+/// as a tail loss probe.
 #[derive(Default)]
 struct Order {
     /// Sequence number of the server's next byte.
@@ -79,7 +79,7 @@ struct Order {
 
 impl Watch for Order {
     fn received(&mut self, frame: &[u8]) -> Fate {
-        // smoltcp asks for the server's address first.
+        // smoltcp first asks for the server's MAC address, so the server also sends ARP.
         if frame[12..14] != [8, 6] {
             let segment = read_segment(frame).expect("a valid segment").segment;
             self.segments += 1;

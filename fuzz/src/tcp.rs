@@ -1,6 +1,6 @@
-//! Clients that send valid and nearly valid segments to a stack on a simulated
-//! link. Checks after each segment: the stack's own invariants, leaked frames,
-//! and all rules in `fuzz/README.md` for what the server may send.
+//! Runs clients that send valid and nearly valid segments to a stack on a simulated link. After
+//! each segment, checks the stack's own invariants, leaked frames, and what the server has sent.
+//! The rules for what the server may send are in `fuzz/README.md`.
 
 mod app;
 mod client;
@@ -32,24 +32,25 @@ const SECRET: [u64; 4] = [1, 2, 3, 4];
 const MAX_STEPS: usize = 300;
 /// Number of segments from the server after which the other steps are skipped.
 const MAX_SEGMENTS: u32 = 4_000;
-/// Unit of partial acknowledgements in bytes.
+/// Unit of [`Step::AcknowledgePart`] in bytes.
 const SEGMENT: u32 = 536;
-/// A connection with a silent peer closes within this time: the idle timeout,
-/// then all retransmissions or probes, a minute apart.
+/// A connection with a silent peer closes within this time. It covers the idle timeout, and then
+/// all retransmissions or probes at intervals of up to a minute.
 const LONGEST: Duration = Duration::from_hours(1);
-/// Maximum number of passes of an event loop without a received segment. Exceeds the
-/// timers in [`LONGEST`], and the segments of all windows with a TX ring of one slot.
+/// Maximum number of passes of the event loop without a received segment. It exceeds the number of
+/// timers in [`LONGEST`]. It also exceeds the number of segments in all windows, because a TX ring
+/// of one slot needs one pass per segment.
 const MAX_PASSES: usize = 5_000;
-/// Time per segment. It advances the clock that chooses initial sequence numbers.
+/// Time that passes per segment, so that the clock behind the initial sequence numbers advances.
 const STEP: Duration = Duration::from_micros(10);
-/// The longest time for which a ring may stay full.
+/// Maximum time for which the TX ring may stay full.
 const LONGEST_STALL: Duration = Duration::from_millis(50);
-/// Within this time, everything that waits for the ring is sent.
+/// Within this time after the last step, everything that waits for the TX ring is sent.
 const LAST_FLIGHT: Duration = Duration::from_millis(100);
-/// Maximum number of flights without new data, retransmissions and probes, that
-/// a connection may send to a silent peer.
+/// Maximum number of flights without new data that a connection may send to a silent peer. Such
+/// flights are retransmissions and probes.
 const MAX_LAST_FLIGHTS: u32 = 64;
-/// Maximum number of segments that a client acknowledges in a round trip.
+/// Maximum number of received segments that a client acknowledges individually in a round trip.
 const MAX_ROUND: u32 = 40;
 /// Start times of stacks in milliseconds. Some are just before a 32-bit clock of
 /// the stack wraps.
@@ -63,49 +64,51 @@ const EPOCHS: [u64; 4] = [
 /// Whether to print each step and segment.
 static TRACE: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FUZZ_TRACE").is_some());
 
-/// An action of a client, the network or the application.
+/// An action of a client, the network or the application. Most numbers are reduced to a useful
+/// range.
 #[derive(Arbitrary, Debug)]
 pub enum Step {
-    /// A handshake with this initial sequence number and offer.
+    /// Opens a connection with this initial sequence number and offer.
     Open(u32, Offer),
-    /// The next bytes in order.
+    /// Sends this many bytes in order.
     Request(u16),
     /// Acknowledges all received data.
     Acknowledge,
     /// Acknowledges this number of units of [`SEGMENT`] bytes.
     AcknowledgePart(u8),
-    /// Duplicates of the last acknowledgement, as after a loss.
+    /// Repeats the last acknowledgement up to eight times, as after a loss. The value determines
+    /// the number.
     Duplicates(u8),
-    /// Round trips: their number, their milliseconds, and whether the client
-    /// acknowledges only every second segment.
+    /// Lets round trips pass. The values are the number of round trips, their length in
+    /// milliseconds, and whether the client acknowledges only every second segment.
     Transfer(u8, u8, bool),
-    /// The client's FIN in order.
+    /// Sends the client's FIN in order.
     Close,
     Segment(Draft),
-    /// Sets the bit mask of segments to this client that the network loses.
+    /// Sets the bit mask of the segments that the network loses on the way to this client.
     Lose(u8),
     /// Sets the client's window.
     Window(u16),
-    /// Sets the ECN bits, ECE and CWR of the client's packets.
+    /// Sets the ECN bits of the client's packets, and the ECE and CWR bits of its segments.
     Mark(u8, bool, bool),
-    /// Sets the lead of the client's clock in milliseconds.
+    /// Sets by how many milliseconds the client's TSval is ahead of virtual time.
     Clock(u32),
     Complain(Complaint, Near),
-    /// Advances the time by milliseconds.
+    /// Advances the clock by this many milliseconds.
     Pass(u16),
-    /// Advances the time by seconds.
+    /// Advances the clock by this many seconds.
     PassLong(u8),
-    /// Advances the time by milliseconds, then runs the timers once.
+    /// Advances the clock by this many milliseconds, and only then runs the timers, once.
     Late(u16),
-    /// Blocks the ring during this number of steps.
+    /// Blocks the TX ring for this many steps.
     Stall(u8),
     Habit(Habit),
     Calls(Vec<Call>),
-    /// Whether the application refuses new connections, and whether it greets them.
+    /// Sets whether the application refuses new connections, and whether it greets them.
     Accept(bool, bool),
-    /// Whether the application closes when the peer does.
+    /// Sets whether the application closes when the peer does.
     CloseBack(bool),
-    /// Replaces the content by one of this length.
+    /// Replaces the content item. The value determines the new length.
     Reload(u16),
 }
 
@@ -138,7 +141,7 @@ struct World<C> {
     now: Instant,
     max_connections: u32,
     frames: u32,
-    /// Number of steps for which the ring stays blocked.
+    /// Number of steps for which the TX ring stays blocked.
     stalled: u8,
 }
 
@@ -167,7 +170,7 @@ fn run_with<C: CongestionControl>(input: &Input) {
         world.stalled = world.stalled.saturating_sub(1);
         world.settle();
     }
-    // From here on the clients are silent.
+    // The clients are silent from now on.
     world.pass(LAST_FLIGHT);
     for stream in world.app().streams.values_mut() {
         stream.repeated = 0;
@@ -418,7 +421,7 @@ impl<C: CongestionControl> World<C> {
             for frame in batch {
                 self.arrive(&frame);
             }
-            // Some connections may have waited for room in the ring.
+            // Connections may have waited for room in the TX ring. If so, their timers are due now.
             let due = self.server.transports.poll_timeout();
             if due.is_none_or(|due| due > self.now) {
                 break;
@@ -438,7 +441,7 @@ impl<C: CongestionControl> World<C> {
         assert_eq!(self.wire.counters().rx_lost, 0);
     }
 
-    /// Delivers a frame of the server to its client.
+    /// Delivers a frame from the server to the client to which it is addressed.
     fn arrive(&mut self, frame: &[u8]) {
         let received = read_segment(frame).expect("a valid segment");
         let sent = &received.segment;

@@ -1,4 +1,4 @@
-//! The application: it records what it writes and checks what it receives.
+//! An application that records what it writes and checks what it receives.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ pub enum Habit {
     Lazy,
     /// Writes the received data back.
     Echo,
-    /// Answers each byte with the content.
+    /// Answers each byte with the content item.
     Serve,
-    /// Answers the first byte with the content and closes.
+    /// Answers the first byte with the content item and closes.
     ServeOnce,
     /// Aborts the connection.
     Abort,
@@ -48,7 +48,7 @@ pub enum Call {
 /// Maximum number of pending calls for a connection.
 const MAX_CALLS: usize = 256;
 
-/// State of a connection: its client, and the number of bytes consumed.
+/// The application's state of a connection: the client's key, and the number of bytes consumed.
 #[derive(Default)]
 pub(super) struct State {
     key: (u16, bool),
@@ -63,12 +63,12 @@ pub(super) struct App {
     pub(super) greet: bool,
     pub(super) close_back: bool,
     pub(super) content: Option<ContentId>,
-    /// The last content that was removed.
+    /// The content item that was removed last.
     pub(super) removed: Option<ContentId>,
     pub(super) bytes: Arc<[u8]>,
     stamp: u64,
     pub(super) streams: HashMap<(u16, bool), Stream>,
-    /// Acknowledgement number of the segment that the server handles.
+    /// Acknowledgement number of the segment that the server is handling.
     pub(super) ack: u32,
     pub(super) accepted: u32,
     pub(super) ended: u32,
@@ -79,12 +79,13 @@ pub(super) const SLOT: Slot = Slot {
     len: 10,
 };
 
-/// Returns the text of the slot, which fills it.
+/// Returns the text that fills the slot.
 fn slot_text(stamp: u64) -> String {
     format!("{stamp:010}")
 }
 
-/// Returns a content that depends on `len`, of a few more bytes than `len`.
+/// Returns the bytes of a content item. Both their values and their number depend on `len`. There
+/// are at least 100 bytes, so that the slot fits.
 pub(super) fn content(len: u16) -> Arc<[u8]> {
     bytes_at(u32::from(len) * 3, 100 + usize::from(len)).into()
 }
@@ -122,7 +123,7 @@ impl App {
         stream
     }
 
-    /// Adds to the script of a connection.
+    /// Adds calls to the script of a connection.
     pub(super) fn instruct(&mut self, key: (u16, bool), calls: &[Call]) {
         let stream = self.stream(key);
         let room = MAX_CALLS.saturating_sub(stream.calls.len());
@@ -202,7 +203,7 @@ impl Application for App {
         let iss = self.ack.wrapping_sub(1);
         self.stream_of(conn).open(iss);
         if self.greet {
-            // A write without room may fail.
+            // The write may fail because there is no room. That is not an error here.
             let _ = self.write_bytes(conn, b"hello");
         }
         self.call_if_scripted(conn);

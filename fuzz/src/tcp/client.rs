@@ -10,10 +10,10 @@ use testkit::{
 
 /// Maximum number of data bytes in a segment.
 pub(super) const MAX_DATA: u16 = 1400;
-/// Offsets from this one on do not belong to the current connection.
+/// Data at a larger offset does not belong to the current connection.
 const MAX_OFFSET: u32 = 1 << 30;
 
-/// A sequence number or a clock value, relative to the connection's state.
+/// A sequence number or a timestamp, relative to the connection's state.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Near {
     Next,
@@ -54,12 +54,12 @@ pub enum Choice {
     Scale(u8),
     SackPermitted,
     Stamps(Near, Near),
-    /// SACK blocks: start and length of each.
+    /// SACK blocks, each with its start and its length.
     Sack(Vec<(Near, u16)>),
     Bytes(Vec<u8>),
 }
 
-/// A segment, relative to the client's state.
+/// A description of a segment, relative to the client's state.
 #[derive(Arbitrary, Debug)]
 pub struct Draft {
     kind: Kind,
@@ -80,7 +80,7 @@ pub struct Offer {
     ecn: bool,
 }
 
-/// An ICMP error about a segment of the server.
+/// An ICMP error about the server's segment.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Complaint {
     TooBig(u16),
@@ -90,11 +90,12 @@ pub enum Complaint {
     Quench,
 }
 
-/// Period of all data in bytes. It divides the sequence space.
+/// Period of all data in bytes. It divides the sequence space, so the sequence number alone
+/// determines a byte.
 const PERIOD: usize = 1 << 20;
 
-/// Two periods of data, computed once: loops over bytes are slow with coverage
-/// instrumentation.
+/// Two periods of data. They are computed only once, because loops over bytes are slow with
+/// coverage instrumentation.
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let bytes = (0..2 * PERIOD as u32).map(|at| at & (PERIOD as u32 - 1));
     bytes
@@ -102,7 +103,7 @@ static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Returns the `len` bytes that a client sends from a sequence number on.
+/// Returns the `len` bytes that a client sends from sequence number `seq` on.
 pub(super) fn bytes_at(seq: u32, len: usize) -> &'static [u8] {
     &BYTES[seq as usize & (PERIOD - 1)..][..len]
 }
@@ -114,7 +115,7 @@ pub(super) fn add(ranges: &mut Ranges, offset: u32, len: u32) {
     }
 }
 
-/// Returns whether a segment opens a connection.
+/// Returns true if a segment opens a connection.
 pub(super) fn is_syn(segment: &Segment) -> bool {
     segment.bits & (FIN | SYN | RST | ACK) == SYN
 }
@@ -122,7 +123,7 @@ pub(super) fn is_syn(segment: &Segment) -> bool {
 /// The client's view of its connection.
 pub(super) struct Client {
     pub(super) route: Route,
-    /// The server's last SYN-ACK. It has no control bits before the first one.
+    /// The server's last SYN-ACK. Before the first SYN-ACK, it has no control bits.
     syn_ack: Segment,
     /// The server's last acknowledgement number.
     pub(super) snd_nxt: u32,
@@ -130,11 +131,11 @@ pub(super) struct Client {
     pub(super) received: Ranges,
     /// The client's last acknowledgement number.
     pub(super) acked: u32,
-    /// The window of all segments whose draft has none.
+    /// The window of all segments except those whose draft has its own window.
     pub(super) window: u16,
-    /// The server's clock, which the client echoes.
+    /// The server's last TSval, which the client returns as TSecr.
     pub(super) echo: u32,
-    /// The client's clock in milliseconds, and its lead over virtual time.
+    /// The client's TSval in milliseconds, and how far it is ahead of virtual time.
     pub(super) clock: u32,
     pub(super) ahead: u32,
     /// The two ECN bits of the client's packets.
@@ -143,7 +144,7 @@ pub(super) struct Client {
     pub(super) control: u16,
     /// Number of segments received since the last acknowledgement.
     pub(super) unacknowledged: u32,
-    /// Bit mask of the segments to lose, out of every eight segments.
+    /// Bit mask of the segments that are lost out of every eight segments.
     pub(super) loss: u8,
     pub(super) seen: u32,
 }
@@ -168,7 +169,7 @@ impl Client {
         }
     }
 
-    /// Identifies the client by its port and whether it uses IPv6.
+    /// Returns the key of the client: its port, and whether it uses IPv6.
     pub(super) fn key(&self) -> (u16, bool) {
         (self.route.src.port, self.route.is_v6())
     }
@@ -177,12 +178,12 @@ impl Client {
         self.clock = ((now.as_micros() / 1000) as u32).wrapping_add(self.ahead);
     }
 
-    /// Sequence number of the server's first byte.
+    /// Returns the sequence number of the server's first byte.
     fn first(&self) -> u32 {
         self.syn_ack.seq.wrapping_add(1)
     }
 
-    /// Sequence number of the first missing byte.
+    /// Returns the sequence number of the first missing byte.
     pub(super) fn rcv_nxt(&self) -> u32 {
         self.first().wrapping_add(self.received.next() as u32)
     }
@@ -224,7 +225,7 @@ impl Client {
         options
     }
 
-    /// Builds a segment whose data match its sequence number.
+    /// Builds a segment. Its data matches its sequence number.
     fn build(&self, bits: u16, seq: u32, ack: u32, options: Vec<Opt>, len: u16) -> Segment {
         let first = seq.wrapping_add(u32::from(bits & SYN != 0));
         Segment {
@@ -251,8 +252,7 @@ impl Client {
         self.build(bits, isn, 0, options.into_iter().flatten().collect(), 0)
     }
 
-    /// Builds a segment with the next bytes, which acknowledges all data before
-    /// `ack`.
+    /// Builds a segment with the next `len` bytes. It acknowledges all data before `ack`.
     pub(super) fn in_order(&self, ack: u32, bits: u16, len: u16) -> Segment {
         self.build(bits | self.control, self.snd_nxt, ack, self.agreed(), len)
     }
@@ -276,7 +276,7 @@ impl Client {
         }
     }
 
-    /// Returns the chosen options, truncated to the room in a header.
+    /// Returns the chosen options, truncated to the maximum length of options in a header.
     fn chosen(&self, choices: &[Choice]) -> Vec<Opt> {
         let mut options = Vec::new();
         for choice in choices {

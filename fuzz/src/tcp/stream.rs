@@ -1,5 +1,4 @@
-//! A model of one client's connection, which checks each segment that the
-//! server sends on it.
+//! A model of one client's connection. It checks each segment that the server sends to the client.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,17 +10,17 @@ use super::client::{add, is_syn};
 
 /// Initial window in segments (RFC 6928).
 const INITIAL_WINDOW: u32 = 10;
-/// The largest window scale (RFC 7323, section 2.3).
+/// The largest shift count of a window scale option (RFC 7323, section 2.3).
 const MAX_SHIFT: u8 = 14;
 
-/// What a SYN-ACK of the server has negotiated.
+/// What a SYN-ACK from the server has negotiated.
 #[derive(Clone, Copy, Debug)]
 struct Agreed {
     irs: u32,
     iss: u32,
-    /// Maximum number of bytes of options and data in a segment to the client.
+    /// Maximum number of bytes that options and data may occupy in a segment to the client.
     mss: u32,
-    /// Window scales of the client and the server.
+    /// Window shift counts of the client and the server.
     shift: u8,
     own_shift: u8,
     stamps: bool,
@@ -31,13 +30,13 @@ struct Agreed {
     window: u16,
 }
 
-/// What one client has sent, what the application has written, and what the
-/// server has sent. Offsets count from the number after the SYN.
+/// What one client has sent, what the application has written, and what the server has sent.
+/// Offsets count from the sequence number after the SYN.
 #[derive(Default)]
 pub(super) struct Stream {
     /// MSS of a client whose SYN has no MSS option.
     default_mss: u16,
-    /// SYNs of the client.
+    /// The client's SYNs.
     offered: Vec<Segment>,
     agreed: Vec<Agreed>,
     /// The application's current or last connection.
@@ -53,26 +52,26 @@ pub(super) struct Stream {
     pub(super) sent: Ranges,
     /// Offset after all data that the server has sent.
     pub(super) seen_end: u32,
-    /// The right edge of the client's window, at its furthest.
+    /// The highest right edge of the client's window so far.
     edge: u32,
-    /// Whether the client has acknowledged data, and its number of
-    /// acknowledgements.
+    /// Whether the client has acknowledged data, and the number of its acknowledgements.
     acked: bool,
     acks: u32,
-    /// The right edge of the server's window, at its furthest.
+    /// The highest right edge of the server's window so far.
     advertised: u32,
-    /// All clock values that the client has sent.
+    /// All TSvals that the client has sent.
     clocks: HashSet<u32>,
-    /// The server's last clock value.
+    /// The server's last TSval, without retransmissions.
     clock: Option<u32>,
-    /// End offset and clock value of each segment with new data.
+    /// End offset and TSval of each of the server's segments with new data. A retransmission must
+    /// not have an older TSval than the first transmission.
     first_clocks: Vec<(u32, u32)>,
-    /// The client's segment that the server handles.
+    /// The client's segment that the server is handling.
     arriving: Segment,
     /// Number of segments that the server has sent.
     pub(super) segments: u32,
-    /// Number of the server's flights without new data, and the sequence number
-    /// after the last one.
+    /// Number of the server's flights without new data, and the sequence number after the last
+    /// flight.
     pub(super) repeated: u32,
     repeated_to: u32,
 }
@@ -85,13 +84,13 @@ impl Stream {
         }
     }
 
-    /// Sequence number of the client's first byte.
+    /// Returns the sequence number of the client's first byte.
     pub(super) fn start(&self) -> u32 {
         self.current
             .map_or(0, |current| current.irs.wrapping_add(1))
     }
 
-    /// Notes a segment of the client before the server handles it.
+    /// Records the client's segment before the server handles it.
     pub(super) fn arrives(&mut self, segment: &Segment) {
         let (options, _) = read_options(&Layout::Dense.write(&segment.options));
         self.arriving = Segment {
@@ -120,8 +119,8 @@ impl Stream {
         }
     }
 
-    /// Notes that the server has handled the client's segment. If the ring is
-    /// `stalled`, the server may have sent data that nobody has seen.
+    /// Records that the server has handled the client's segment. If the TX ring is `stalled`, the
+    /// server may have sent data that the model has not seen yet.
     pub(super) fn has_arrived(&mut self, stalled: bool) {
         let Some(current) = self.current else {
             return;
@@ -146,8 +145,8 @@ impl Stream {
         }
     }
 
-    /// Opens the application's connection with the server's initial sequence
-    /// number `iss`.
+    /// Records that the application's connection opens. `iss` is the server's initial sequence
+    /// number.
     pub(super) fn open(&mut self, iss: u32) {
         assert!(!self.is_open, "on_accept comes twice");
         let agreed = self.agreed.iter().rev().find(|agreed| agreed.iss == iss);
@@ -172,7 +171,7 @@ impl Stream {
         self.check(sent, received.header_len);
         self.segments += 1;
         if self.seen_end == before {
-            // Contiguous short segments are one flight.
+            // A segment that continues the previous segment belongs to the same flight.
             let continues = !sent.is_empty() && sent.seq == self.repeated_to;
             self.repeated += u32::from(!continues);
             self.repeated_to = sent.seq.wrapping_add(sent.len());
@@ -202,7 +201,7 @@ impl Stream {
         }
     }
 
-    /// Checks that a SYN-ACK contains only what a SYN has offered.
+    /// Checks that a SYN-ACK contains only what a SYN has offered, and records the result.
     fn agree(&mut self, sent: &Segment) {
         let irs = sent.ack.wrapping_sub(1);
         assert_eq!(sent.bits & !(SYN | ACK | ECE), 0);
@@ -239,8 +238,8 @@ impl Stream {
         });
     }
 
-    /// Returns whether this is an ACK of a connection that is not open yet. The
-    /// full ring may have hidden its SYN-ACK.
+    /// Returns true if `sent` is an ACK of a connection that is not open yet. The SYN-ACK of that
+    /// connection may still wait for room in the TX ring.
     fn is_of_handshake(&self, sent: &Segment) -> bool {
         let irs = sent.ack.wrapping_sub(1);
         let is_other = |iss| {
@@ -274,9 +273,9 @@ impl Stream {
         }
     }
 
-    /// Checks the clock of a segment. A retransmission may have an older clock
-    /// than other segments, but not an older one than the first transmission.
-    /// Otherwise it could look like a segment of an earlier connection.
+    /// Checks the TSval of a segment. A retransmission may have an older TSval than other segments,
+    /// but not an older TSval than its first transmission. Otherwise the retransmission could look
+    /// like a segment of an earlier connection.
     fn check_clock(&mut self, clock: u32, start: u32, end: u32, is_new: bool) {
         let first = self.first_clocks.partition_point(|&(end, _)| end <= start);
         let least = match self.first_clocks.get(first) {
