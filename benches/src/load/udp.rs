@@ -24,7 +24,7 @@ const OPEN_LOOP_WINDOW: usize = 1 << 15;
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two searches for lost requests.
 const SWEEP: Duration = Duration::from_millis(50);
-/// Lowest source port. Each slot uses the ports from here on in turn.
+/// Lowest source port. Each slot uses this port and all higher ports in turn.
 const FIRST_PORT: u16 = 1024;
 
 /// Supplies the requests and checks the replies.

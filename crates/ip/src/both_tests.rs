@@ -115,7 +115,8 @@ fn each_transport_gets_packets_to_its_port() {
         assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
         // The second transport gets packets for ports that neither transport serves.
         assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
-        // The first transport serves another protocol on the same port.
+        // The first transport now serves the other protocol on the same port, so the second gets
+        // the packet.
         both.0.protocol = PROTOCOL_TCP + PROTOCOL_UDP - protocol;
         assert_eq!(received(&mut both, &to_port(protocol, 80)), ["", noted]);
     }

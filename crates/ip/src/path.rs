@@ -1,4 +1,4 @@
-//! The path to a peer: the link and IP headers of packets to it.
+//! The path to a peer: the link and IP headers of packets to the peer.
 
 use eth::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Link};
 

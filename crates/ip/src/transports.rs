@@ -10,9 +10,9 @@ use crate::packet::Packet;
 /// Serves TCP, UDP or both on a [`Host`]. A [`Server`](crate::Server) is a host with its
 /// transports, and [`Both`](crate::Both) combines two transports.
 ///
-/// A method that gets a packet returns the packet if it does not serve it. The host then refuses
-/// and counts the packet. By default, all packets are returned. Methods with the same name as a
-/// method of [`nmio::Handler`] are called at the same times.
+/// A method that gets a packet returns the packet if the transports do not serve it. The host then
+/// refuses and counts the packet. By default, all packets are returned. Methods with the same name
+/// as a method of [`nmio::Handler`] are called at the same times.
 pub trait Transports<P: Port> {
     /// Whether [`intercept`](Self::intercept) is implemented. If `false`, `intercept` is never
     /// called.

@@ -60,7 +60,7 @@ impl<C: Port, S: Port> Link<C, S> {
     /// Drops all frames that are on their way to the server.
     ///
     /// # Panics
-    /// Panics if a frame of the server's pool has not been returned after that.
+    /// Panics if the server's pool still lacks a frame after that.
     pub fn drain(&mut self) {
         self.clock.advance(Duration::from_mins(1));
         let mut batch = Batch::new();

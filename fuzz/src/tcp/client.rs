@@ -123,7 +123,7 @@ pub(super) fn is_syn(segment: &Segment) -> bool {
 /// The client's view of its connection.
 pub(super) struct Client {
     pub(super) route: Route,
-    /// The server's last SYN-ACK. Before the first SYN-ACK, it has no control bits.
+    /// The server's last SYN-ACK. Before the first SYN-ACK, this segment has no control bits.
     syn_ack: Segment,
     /// The server's last acknowledgement number.
     pub(super) snd_nxt: u32,

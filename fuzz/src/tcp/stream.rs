@@ -61,7 +61,7 @@ pub(super) struct Stream {
     advertised: u32,
     /// All TSvals that the client has sent.
     clocks: HashSet<u32>,
-    /// The server's last TSval, without retransmissions.
+    /// The server's last TSval. Retransmissions do not count.
     clock: Option<u32>,
     /// End offset and TSval of each of the server's segments with new data. A retransmission must
     /// not have an older TSval than the first transmission.

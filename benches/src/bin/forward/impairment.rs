@@ -8,9 +8,9 @@ use nmio::Instant;
 use crate::Direction;
 use crate::config::PathConfig;
 
-/// Length of a pause in the data segments that ends a burst. Real bursts also end with time.
-/// Without this rule, a sender that sends one segment per timeout would stay in one burst for
-/// minutes.
+/// If a sender sends no data segment for this time, its burst of losses ends. Real bursts also end
+/// with time. Without this rule, a sender that sends one segment per timeout would stay in one
+/// burst for minutes.
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Impairments of one frame after the bottleneck.
@@ -162,7 +162,8 @@ mod tests {
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
         let (length, share) = (total / bursts, total / lost.len() as f64);
         assert!((3.7..4.3).contains(&length), "bursts of {length}");
-        // Expected share: 0.01 / (0.01 + 1/4).
+        // A burst begins with probability 0.01 and ends with probability 1/4. The expected share is
+        // 0.01 / (0.01 + 1/4).
         assert!((0.034..0.043).contains(&share), "{share} are lost");
     }
 

@@ -131,8 +131,9 @@ mod tests {
     fn retransmissions_and_stalls_are_found_across_a_sequence_wrap() {
         let (mut ledger, mut sent) = (Ledger::new(Instant::ZERO), Sent::default());
         let isn = u32::MAX - 500;
-        // Each row: an ACK, a segment, its time in ms, and whether it passes. Then the expected
-        // retransmitted bytes, spurious bytes and longest stall in ms.
+        // Each row holds an ACK, a segment, its time in ms, and whether the segment passes. The
+        // last column holds the expected retransmitted bytes, spurious bytes and longest stall in
+        // ms.
         for (ack, (start, len), at, passes, expected) in [
             (0, (0, 0), 1, true, (0, 0, 0)),
             (0, (0, 1_000), 2, true, (0, 0, 0)),

@@ -164,9 +164,9 @@ mod tests {
             (1, 0, Outcome::Passed),
             (2, 0, Outcome::Passed),
             (3, 0, Outcome::Overflowed),
-            // The first frame has left the queue.
+            // The first frame has left the queue, so the queue has room again.
             (4, 800, Outcome::Passed),
-            // The link has been idle.
+            // The link has been idle, so this frame need not wait.
             (5, 5_000, Outcome::Passed),
         ] {
             assert_eq!(offer(&mut path, micros, (number, 1_000)), outcome);

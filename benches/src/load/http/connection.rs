@@ -11,7 +11,7 @@ pub(super) const WINDOW: u32 = 256 * 1024;
 const PLAIN_WINDOW: u16 = 65_535;
 /// A deadline that never comes, in ms.
 pub(super) const NEVER: u32 = u32::MAX;
-/// Number of remaining requests if the workload has no limit.
+/// The number of remaining requests that stands for "no limit".
 pub(super) const ENDLESS: u32 = u32::MAX;
 /// Maximum number of connections with holes in the received data or with an incomplete head.
 /// Further connections drop out-of-order data, and fail if a head is incomplete.
@@ -175,9 +175,9 @@ impl Connection {
 /// Additional state of a connection with a hole in the received data or an incomplete head.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
-    /// Parts of a body behind a hole.
+    /// Parts of a body after a hole.
     pub(super) ranges: Ranges,
-    /// Sequence number of a FIN behind a hole.
+    /// Sequence number of a FIN after a hole.
     pub(super) fin: Option<u32>,
     /// The received part of an incomplete head.
     pub(super) head: Vec<u8>,

@@ -263,7 +263,7 @@ fn in_order_data_gets_a_delayed_ack_and_out_of_order_data_an_immediate_one() {
     assert_eq!(hand.count(), count);
     hand.wait(2);
     assert_eq!(hand.sent().ack, at(100));
-    // The ACK reports the hole of 100 bytes and the data behind it.
+    // The ACK reports the hole of 100 bytes and the data after the hole.
     hand.reply(&request, 200, ACK, &bytes[200..300]);
     let sent = hand.sent();
     assert_eq!((sent.ack, sent.sack), (at(100), vec![(at(200), at(300))]));

@@ -28,7 +28,7 @@ impl Range {
 /// Duplicate data is skipped.
 #[derive(Debug, Default)]
 pub(in super::super) struct Ranges {
-    /// In order of sequence numbers. No two ranges are adjacent.
+    /// The ranges are in order of sequence numbers. No two ranges are adjacent.
     ranges: ArrayVec<Range, MAX_RANGES>,
     /// Start of the range that grew last. The SACK option reports this range first (RFC 2018,
     /// section 4).
