@@ -1,5 +1,5 @@
-//! `xtask demo`: serves a sample site and a sample zone, fetches from each once, and keeps serving
-//! until Ctrl-C.
+//! `xtask demo`: serves a sample site and a sample zone, sends each server one request, and keeps
+//! serving until Ctrl-C.
 //!
 //! Without `--host` the demo runs in a network namespace and does not change the host's network.
 
@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 const SITE: &str = "xtask/sample/site";
 const ZONE: &str = "xtask/sample/zones/storm.test.zone";
 
-/// A name of the sample zone, and its address.
+/// A name in the sample zone. [`ADDRESS`] is its IPv4 address.
 const NAME: &str = "www.storm.test";
 const ADDRESS: &str = "192.0.2.80";
 
@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Exit after the check. The status is 0 only if both answers are right.
     #[arg(long)]
     once: bool,
-    /// Put the clients' side on this host, so that a browser can reach the servers.
+    /// Use the host's own network, so that a browser on this host can reach the servers.
     #[arg(long)]
     host: bool,
     /// Do not install packages or build.
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn serve(options: &Options) -> Result<()> {
     let programs = shell::target_folder()?.join("release");
-    // Declared before the servers, so that it is dropped after them.
+    // The namespace is declared before the servers, so that it is dropped after them.
     let namespace = (!options.host).then(|| Namespace::create("demo"));
     let namespace = namespace.transpose()?;
     let inside = |program: &Path| match &namespace {
@@ -93,7 +93,7 @@ fn serve(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Extracts the URL's host and the DNS server's address from the two `try:` lines.
+/// Extracts the web server's host and port, and the DNS server's address, from their `try:` lines.
 fn places(web: &str, dns: &str) -> Result<(String, String)> {
     let after = |line: &str, mark| {
         let mut words = line.split_whitespace();
@@ -104,7 +104,7 @@ fn places(web: &str, dns: &str) -> Result<(String, String)> {
     Ok((after(web, "http://")?, after(dns, "@")?))
 }
 
-/// Fetches a page and a name, prints both, and compares them with the sample's files.
+/// Fetches a page and resolves a name, prints both answers, and checks that they are right.
 fn check(inside: &impl Fn(&Path) -> Command, web_at: &str, dns_at: &str) -> Result<()> {
     let fetch = |program: &str, line: String| {
         let mut command = inside(Path::new(program));
@@ -134,12 +134,13 @@ fn check(inside: &impl Fn(&Path) -> Command, web_at: &str, dns_at: &str) -> Resu
     Ok(())
 }
 
-/// Waits for Ctrl-C. Returns an error if a server ends first.
+/// Waits for Ctrl-C. Returns an error if a server exits first.
 fn wait_for_end(mut servers: [&mut Server; 2]) -> Result<()> {
     while !interrupt::seen() {
         std::thread::sleep(Duration::from_millis(50));
         for server in &mut servers {
-            // On a terminal the servers receive Ctrl-C too, perhaps before this process.
+            // On a terminal, the servers receive Ctrl-C too, perhaps before this process. Therefore
+            // check for Ctrl-C again before the server's exit is an error.
             let ended = server.expect_running();
             std::thread::sleep(Duration::from_millis(50));
             if !interrupt::seen() {

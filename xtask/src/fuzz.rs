@@ -1,5 +1,5 @@
-//! `xtask fuzz`: runs the fuzz targets for a while on a stable compiler,
-//! starting from the committed corpus. `cargo fuzz` does the rest.
+//! `xtask fuzz`: runs each fuzz target for a limited time on a stable compiler, starting from the
+//! committed corpus. Other tasks, such as shrinking an input, need `cargo fuzz`.
 //!
 //! `target/fuzz` holds the results: new inputs in `corpus`, failing inputs in `crashes`, and
 //! libFuzzer's output in `logs`.
@@ -14,14 +14,15 @@ use crate::shell;
 use crate::{interrupt, setup};
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Command line that `xtask test` uses.
+/// Arguments with which `xtask test` runs this command.
 pub(crate) const IN_TESTS: &str = "fuzz --seconds 10";
-/// Limits for one input. Targets stay far below the memory and time limits.
+/// libFuzzer's limits per input. Targets stay far below the memory and time limits.
 const LIMITS: &str = "-max_len=4096 -len_control=20 -rss_limit_mb=1024 -timeout=30";
 
 /// Names of the libFuzzer statistics to print.
 const SHOWN: [&str; 2] = ["number_of_executed_units", "new_units_added"];
-/// Number of output lines to show after a failure. They name the panic and the input.
+/// Number of output lines to show after a failure. They include the panic message and the path of
+/// the failing input.
 const SHOWN_LINES: usize = 60;
 
 /// Compiler flags that instrument code for libFuzzer: edge counters, a table of the edges, and the
@@ -37,9 +38,9 @@ const INSTRUMENTATION: &[&str] = &[
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Targets to run, by the names of the files in `fuzz/fuzz_targets`. Default: all.
+    /// Targets to run, by their file names in `fuzz/fuzz_targets` without `.rs`. Default: all.
     targets: Vec<String>,
-    /// Seconds to run each target.
+    /// How long to run each target, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
 }
@@ -51,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let programs = build(&made.join("build"))?;
     let waiting: Mutex<VecDeque<&String>> = Mutex::new(targets.iter().collect());
     let failed = Mutex::new(Vec::new());
-    // Run one target per core at a time.
+    // Run as many targets at a time as there are CPU cores.
     let lane = || {
         loop {
             let next = locked(&waiting).pop_front();
@@ -121,7 +122,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(host).join("release"))
 }
 
-/// Runs one target and returns its statistics.
+/// Runs one target and returns its statistics. Results go to the folder `made`.
 fn fuzz(program: &Path, target: &str, seconds: u32, made: &Path) -> Result<String> {
     let folder = |name: &str| {
         let path = made.join(name);
@@ -152,7 +153,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32, made: &Path) -> Result<Strin
     )
 }
 
-/// Extracts the statistics at the end of libFuzzer's report.
+/// Returns the statistics that [`SHOWN`] names, from the end of libFuzzer's report.
 fn counts(report: &str) -> String {
     let stats = report
         .lines()

@@ -1,5 +1,4 @@
-//! `xtask guide`: builds the project that `docs/extending.md` describes, outside
-//! the workspace.
+//! `xtask guide`: builds the example project of `docs/extending.md`, outside the workspace.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,17 +7,18 @@ use crate::shell;
 use anyhow::{Context as _, Result};
 
 const GUIDE: &str = "docs/extending.md";
-/// Path to this repository in the guide's manifest.
+/// The path by which the guide's manifest refers to this repository.
 const CHECKOUT: &str = "../sandstorm/";
 
-/// Writes the project of the guide's first two sections, builds it, and runs its program with
-/// `--help`.
+/// Extracts `Cargo.toml` and `src/main.rs` from the guide, builds the project, and runs its program
+/// with `--help`.
 pub(crate) fn run() -> Result<()> {
     let root = shell::repository();
     let guide = shell::read(&root.join(GUIDE))?;
     let project = shell::scratch("guide")?;
     write(&guide, &root, project.path())?;
-    // The lock file selects versions that cargo has already downloaded.
+    // The lock file selects versions that cargo has already downloaded, so the build can be
+    // offline.
     let lock = shell::read(&root.join("Cargo.lock"))?;
     shell::write(&project.path().join("Cargo.lock"), lock)?;
     let build = |more: &[&str]| {
@@ -42,7 +42,7 @@ fn write(guide: &str, root: &Path, project: &Path) -> Result<()> {
     )
 }
 
-/// Finds the guide's code block that begins with `start`.
+/// Returns the guide's code block that begins with `start`.
 fn block<'g>(guide: &'g str, start: &str) -> Result<&'g str> {
     let block = guide.find(start);
     block

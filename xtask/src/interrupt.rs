@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP set a flag, so that destructors can clean up before the program ends.
+//! Ctrl-C, SIGTERM and SIGHUP set a flag, so that destructors can clean up before the process
+//! exits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +22,7 @@ pub(crate) fn seen() -> bool {
     SEEN.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// Returns an error after Ctrl-C.
+/// Returns an error if Ctrl-C, SIGTERM or SIGHUP has arrived.
 pub(crate) fn check() -> Result<()> {
     ensure!(!seen(), "interrupted");
     Ok(())

@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask COMMAND`. Each command has one file.
+//! Developer commands, run as `cargo xtask COMMAND`. Each command is a module.
 
 mod bench;
 mod demo;
@@ -33,7 +33,7 @@ struct Cli {
 enum Command {
     /// Install the Debian packages that are missing.
     Setup,
-    /// Serve a sample site and a sample zone, and fetch a page and a name from them.
+    /// Serve a sample site and a sample zone, then fetch a page and resolve a name.
     Demo(demo::Options),
     /// Run every check that CI runs.
     Test(test::Options),
@@ -41,11 +41,11 @@ enum Command {
     E2e(e2e::Options),
     /// Fuzz the parts that read input from outside, starting from the committed corpus.
     Fuzz(fuzz::Options),
-    /// Check the source for import circles, restricted items, long files and long functions.
+    /// Check import circles, visibility, and the lengths of files, functions and sentences.
     Structure(structure::Options),
-    /// Build the project that docs/extending.md describes, outside the workspace.
+    /// Build the example project of docs/extending.md, outside the workspace.
     Guide,
-    /// Run the tests of frames and rings under Miri; needs a nightly compiler.
+    /// Run nmio's and netmap-sys's unit tests under Miri. This needs the nightly compiler.
     Miri,
     /// Compare our TCP with the kernel's on lossy, slow and reordering networks.
     Loss(loss::Options),

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::shell;
 use anyhow::{Result, ensure};
 
-/// Packages, each with the modules whose system calls Miri supports.
+/// Packages, each with the modules whose system calls Miri supports. No modules: all of them.
 const TESTS: [(&str, &[&str]); 2] = [
     (
         "nmio",
@@ -22,12 +22,13 @@ const TESTS: [(&str, &[&str]); 2] = [
     ),
     ("netmap-sys", &[]),
 ];
-/// Tests that repeat one path for tens of thousands of frames. Under Miri each takes an hour.
+/// Tests to skip. Each sends tens of thousands of frames, which takes an hour under Miri.
 const SKIPPED: [&str; 2] = [
     "bursts_lose_consecutive_frames",
     "the_loss_rate_is_as_configured",
 ];
-/// Cases of each property test. Miri is a thousand times slower than native code.
+/// Number of cases per property test. It is small because Miri is about a thousand times slower
+/// than native code.
 const CASES: &str = "4";
 
 /// Runs the command.
@@ -43,21 +44,21 @@ pub(crate) fn run() -> Result<()> {
             .args(SKIPPED.iter().flat_map(|name| ["--skip", *name]))
             .env("CARGO_TARGET_DIR", &target)
             .env("PROPTEST_CASES", CASES)
-            // Property tests read their file of earlier failures.
+            // Property tests read the files that record their earlier failures.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation");
         shell::run(&mut test)?;
     }
     Ok(())
 }
 
-/// Runs the nightly toolchain's cargo.
+/// Returns a command that runs the nightly toolchain's cargo.
 fn nightly(args: &[&str]) -> Command {
     let mut command = Command::new("rustup");
     command
         .args(["run", "nightly", "cargo"])
         .args(args)
         .current_dir(shell::repository())
-        // Cargo has set these variables to the current toolchain.
+        // Cargo has set these variables to the current toolchain, which must not be used here.
         .env_remove("CARGO")
         .env_remove("RUSTUP_TOOLCHAIN");
     command

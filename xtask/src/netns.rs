@@ -1,4 +1,4 @@
-//! Network namespaces. Dropping a [`Namespace`] removes it.
+//! Network namespaces. Dropping a [`Namespace`] removes the network namespace.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -10,7 +10,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::shell;
 
-/// Upper limit of a super-segment, in bytes.
+/// Maximum size of a super-segment in bytes, as set by [`Namespace::allow_long_supers`].
 const LONG_SUPERS: u32 = 256 << 10;
 
 /// A network namespace that this process made.
@@ -32,42 +32,42 @@ impl Namespace {
         &self.name
     }
 
-    /// A command that runs `program` inside. `ip netns exec` replaces itself with the program, so
-    /// the process id is the program's.
+    /// Returns a command that runs `program` in the namespace. `ip netns exec` replaces itself with
+    /// the program, so the process id is that of the program.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
     }
 
-    /// Runs a command inside and returns its output. Spaces separate the arguments.
+    /// Runs a command line in the namespace and returns its output. Spaces separate the arguments.
     pub(crate) fn run(&self, line: &str) -> Result<String> {
         let mut words = line.split_whitespace();
         let mut command = self.command(words.next().unwrap_or_default());
         shell::capture_text(command.args(words))
     }
 
-    /// Runs `ip ARGUMENTS` inside and returns its output.
+    /// Runs `ip ARGUMENTS` in the namespace and returns its output.
     pub(crate) fn ip(&self, arguments: &str) -> Result<String> {
         self.run(&format!("ip {arguments}"))
     }
 
-    /// Turns offload features of an interface on or off, by their `ethtool` names.
+    /// Turns offload features of an interface on or off. `features` are their `ethtool` names.
     pub(crate) fn set_features(&self, link: &str, features: &[&str], on: bool) -> Result<()> {
         let state = if on { " on " } else { " off " };
         let features = features.join(state) + state;
         self.run(&format!("ethtool -K {link} {features}")).map(drop)
     }
 
-    /// Allows IPv4 super-segments of up to 256 KB on an interface. Newer versions of `ip` do this
-    /// by `ip link set LINK gso_ipv4_max_size 262144`.
+    /// Allows IPv4 super-segments of up to 256 KB on an interface. This uses netlink, because older
+    /// versions of `ip` do not have `ip link set LINK gso_ipv4_max_size 262144`.
     pub(crate) fn allow_long_supers(&self, link: &str) -> Result<()> {
         let done = self.inside(|| set_longest_super(link, LONG_SUPERS))?;
         done.with_context(|| format!("allowing {link} longer super-segments"))
     }
 
-    /// Moves the calling thread into the namespace permanently. Threads and processes that it
-    /// starts later inherit the namespace.
+    /// Moves the calling thread into the namespace permanently. Threads and processes that this
+    /// thread starts later inherit the namespace.
     pub(crate) fn enter(&self) -> Result<()> {
         let path = format!("/run/netns/{}", self.name);
         let file = File::open(&path).with_context(|| format!("opening {path}"))?;
@@ -75,7 +75,7 @@ impl Namespace {
             .with_context(|| format!("entering {path}"))
     }
 
-    /// Runs `work` on a new thread inside the namespace.
+    /// Runs `work` on a new thread in the namespace, and returns its result.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().map(|()| work()));
@@ -97,9 +97,9 @@ impl Drop for Namespace {
     }
 }
 
-/// Sets `gso_ipv4_max_size` by routing netlink (RFC 3549).
+/// Sets the interface's `gso_ipv4_max_size` through routing netlink (RFC 3549).
 fn set_longest_super(link: &str, bytes: u32) -> std::io::Result<()> {
-    // linux/netlink.h, linux/rtnetlink.h, linux/if_link.h
+    // These values are from linux/netlink.h, linux/rtnetlink.h and linux/if_link.h.
     const REQUEST_AND_ACK: u16 = 1 | 4;
     const RTM_SETLINK: u16 = 19;
     const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;

@@ -1,4 +1,5 @@
-//! A program in the background, such as a server under test. Dropping it stops the program.
+//! A program in the background, such as a server under test. Dropping a [`Server`] stops the
+//! program.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -13,9 +14,9 @@ use crate::shell;
 
 /// Time limit for a server to print the `try:` line of its start block.
 const START_LIMIT: Duration = Duration::from_mins(1);
-/// Time limit for a program to end after SIGTERM.
+/// Time limit for a program to exit after SIGTERM or another signal.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// Poll interval while waiting for a program to end.
+/// Poll interval while waiting for a program to exit.
 const TICK: Duration = Duration::from_millis(5);
 
 /// A running program.
@@ -57,7 +58,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server and waits until `is_ready` accepts its output so far.
+    /// Starts a server and waits until `is_ready` returns true for the server's output so far.
+    /// Returns an error if this takes longer than `limit`.
     pub(crate) fn start_when(
         mut command: Command,
         limit: Duration,
@@ -84,12 +86,13 @@ impl Server {
         self.child.id()
     }
 
-    /// The command in the server's first `try:` line.
+    /// Returns the command in the server's first `try:` line. It is empty unless
+    /// [`start`](Self::start) started the server.
     pub(crate) fn try_line(&self) -> &str {
         &self.try_line
     }
 
-    /// Everything that the program has written so far.
+    /// Returns everything that the program has written so far.
     pub(crate) fn output(&self) -> String {
         let length = self.log.metadata().map_or(0, |log| log.len());
         let mut bytes = vec![0; length as usize];
@@ -98,18 +101,18 @@ impl Server {
         String::from_utf8_lossy(&bytes[..read]).into_owned()
     }
 
-    /// Time since the program last wrote output, or since it started.
+    /// Returns the time since the program last wrote output, or since it started.
     pub(crate) fn silent_for(&self) -> Duration {
         let written = self.log.metadata().and_then(|log| log.modified());
         written.map_or(Duration::ZERO, |at| at.elapsed().unwrap_or_default())
     }
 
-    /// Exit status, or `None` while the program runs.
+    /// Returns the exit status, or `None` while the program runs.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().context("waiting for a program")
     }
 
-    /// Returns an error if the program has ended.
+    /// Returns an error if the program has exited.
     pub(crate) fn expect_running(&mut self) -> Result<()> {
         let ended = self.ended()?;
         ensure!(
@@ -122,7 +125,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the program to end, and returns `None` after `limit`. Ctrl-C does not shorten the
+    /// Waits for the program to exit, and returns `None` after `limit`. Ctrl-C does not shorten the
     /// wait, so that no server outlives this process.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let begun = Instant::now();
@@ -135,8 +138,8 @@ impl Server {
         }
     }
 
-    /// Stops the program by `signal`. Returns its exit status and output, or an error if it does
-    /// not end in time.
+    /// Sends `signal` and waits for the program to exit. Returns its exit status and output, or an
+    /// error if it does not exit in time.
     pub(crate) fn stop(mut self, signal: Signal) -> Result<(ExitStatus, String)> {
         self.signal(signal)?;
         let ended = self.wait(STOP_LIMIT)?;
@@ -151,7 +154,7 @@ impl Server {
         Ok((status, output))
     }
 
-    /// Stops the program by SIGTERM and requires exit status 0.
+    /// Stops the program with SIGTERM. Returns its output, or an error if its exit status is not 0.
     pub(crate) fn stop_well(self) -> Result<String> {
         let (status, output) = self.stop(Signal::TERM)?;
         ensure!(status.success(), "it ended with {status}:\n{output}");
@@ -175,15 +178,15 @@ impl Drop for Server {
         if asked.is_ok() && matches!(self.wait(STOP_LIMIT), Ok(Some(_))) {
             return;
         }
-        // An error means that the program has already ended.
+        // `kill` fails if the program has already exited, which is harmless.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns the command after the first `try:` of a start block.
+/// Returns the command after the first complete `try:` line's label, if there is such a line.
 fn try_line(output: &str) -> Option<String> {
-    // The last line may still be incomplete.
+    // The last line may still be incomplete, so ignore text after the last newline.
     let whole = &output[..=output.rfind('\n')?];
     let mut lines = whole.lines();
     let line = lines.find_map(|line| line.trim_start().strip_prefix("try:"))?;

@@ -34,7 +34,7 @@ const RUN: &[&str] = &[
     "valgrind",
 ];
 
-/// Arguments that make apt-get install packages.
+/// The apt-get arguments that precede the names of the packages to install.
 const INSTALL: &str = "install -y --no-install-recommends";
 
 /// Prints and installs the missing packages.
@@ -77,8 +77,8 @@ fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Installs the packages that are missing, without starting their services. Returns each package
-/// that cannot be installed, with its error.
+/// Installs the packages that are missing, without starting their services. Returns the packages
+/// that could not be installed, each with its error.
 pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, anyhow::Error)> {
     if !shell::is_installed("dpkg-query") {
         return Vec::new();
@@ -100,8 +100,8 @@ pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, a
     missing.into_iter().filter_map(install).collect()
 }
 
-/// Runs apt-get in a way that no package starts its service. A mount namespace hides systemd's
-/// folder, and invoke-rc.d sees the single-user runlevel.
+/// Runs apt-get so that no package starts its service. A mount namespace hides systemd's folder, so
+/// systemd seems not to run. `RUNLEVEL=1` makes invoke-rc.d assume single-user mode.
 fn apt_quietly(arguments: &str) -> Result<()> {
     const SCRIPT: &str = "\
         if [ -d /run/systemd/system ]; then mount -t tmpfs none /run/systemd || exit 1; fi; \

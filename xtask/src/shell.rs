@@ -1,6 +1,6 @@
 //! Runs commands to completion, and reads and writes the project's files.
 //!
-//! [`server`](crate::server) runs programs in the background.
+//! To run a program in the background, see [`server`](crate::server).
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -11,20 +11,20 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
-/// The top folder of the repository.
+/// Returns the top folder of the repository.
 pub(crate) fn repository() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     manifest.parent().unwrap_or(&manifest).to_path_buf()
 }
 
-/// Cargo's target folder. This program lies in its `debug` or `release` folder.
+/// Returns cargo's target folder. This program is in its `debug` or `release` folder.
 pub(crate) fn target_folder() -> Result<PathBuf> {
     let folder = this_program()?.ancestors().nth(2).map(Path::to_path_buf);
     folder.context("this program does not lie in a target folder")
 }
 
-/// Path of this program.
+/// Returns the path of this program.
 pub(crate) fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("finding this program's own file")
 }
@@ -41,7 +41,7 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))
 }
 
-/// The cargo that started this program, run in the repository's folder.
+/// Returns a command for the cargo that started this program, to run in the repository's folder.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(repository());
@@ -63,13 +63,13 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether `PATH` has `program`.
+/// Returns true if a folder in `PATH` has `program`.
 pub(crate) fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// A command that runs `program` as root, through sudo if necessary.
+/// Returns a command that runs `program` as root, through sudo if necessary.
 pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     if is_root() {
         return Ok(Command::new(program));
@@ -82,7 +82,7 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     let mut command = Command::new("sudo");
     command.arg("-E");
     if let Some(path) = std::env::var_os("PATH") {
-        // sudo's own search path does not include cargo.
+        // sudo sets a search path that does not include cargo, so `env` restores ours.
         let mut assignment = std::ffi::OsString::from("PATH=");
         assignment.push(path);
         command.arg("env").arg(assignment);
@@ -91,8 +91,9 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs this program again as root, with the same arguments and `--built`. Builds run before this
-/// as the user, because only network namespaces need root.
+/// Runs this program again as root, with the same arguments and `--built`. The build has already
+/// run as the user, because only network namespaces and AF_XDP need root. If the new process fails,
+/// this one exits with the same status.
 pub(crate) fn again_as_root(name: &str) -> Result<()> {
     println!("{name}: going on as root, for network namespaces and AF_XDP");
     let mut command = as_root(this_program()?)?;
@@ -101,11 +102,11 @@ pub(crate) fn again_as_root(name: &str) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    // The other process has already printed its error.
+    // The process that ran as root has already printed its error.
     std::process::exit(status.code().unwrap_or(1))
 }
 
-/// The command line of `command`, for messages.
+/// Returns the command line of `command`, for messages.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
@@ -125,7 +126,7 @@ pub(crate) fn output(command: &mut Command) -> Result<Output> {
     output.context(shown(command))
 }
 
-/// Whether a command succeeds. Discards its output.
+/// Runs a command and discards its output. Returns true if the command succeeds.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     output(command).is_ok_and(|output| output.status.success())
 }
@@ -143,19 +144,19 @@ pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Same as [`capture`], but returns text.
+/// Like [`capture`], but returns the output as text.
 pub(crate) fn capture_text(command: &mut Command) -> Result<String> {
     capture(command).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The last lines of a program's output.
+/// Returns the last `lines` lines of a program's output.
 pub(crate) fn end_of(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
-/// Makes the user who called sudo the owner of a folder that root wrote, so that `cargo clean`
-/// works.
+/// Makes the user who called sudo the owner of a folder that root wrote. Otherwise that user could
+/// not run `cargo clean`.
 pub(crate) fn give_back(folder: &Path) {
     let id = |name| std::env::var(name).ok();
     if let (Some(user), Some(group)) = (id("SUDO_UID"), id("SUDO_GID")) {
@@ -167,12 +168,13 @@ pub(crate) fn give_back(folder: &Path) {
     }
 }
 
-/// A folder for the files of one run, which every user may enter. Dropping it removes it.
+/// Makes a temporary folder that every user may enter. Dropping the returned value removes the
+/// folder.
 pub(crate) fn scratch(purpose: &str) -> Result<TempDir> {
     scratch_in(&std::env::temp_dir(), purpose)
 }
 
-/// Makes a scratch folder inside `parent`.
+/// Like [`scratch`], but makes the folder in `parent`.
 pub(crate) fn scratch_in(parent: &Path, purpose: &str) -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix(&format!("storm-{purpose}-"))

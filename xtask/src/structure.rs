@@ -1,5 +1,6 @@
-//! `xtask structure`: checks imports between files, the visibility of items, and the lengths of
-//! files and functions.
+//! `xtask structure`: checks the crates' import circles and visibility, and the lengths of their
+//! files and functions. It also checks who uses the test kit, how large the tools are, and how long
+//! the sentences in comments and documents are.
 
 mod circles;
 mod lengths;
@@ -29,11 +30,11 @@ const CIRCLES: &[(&str, &str)] = &[
     ),
 ];
 /// Maximum number of open items per crate. An open item has restricted visibility, or is public but
-/// not reachable from outside the crate.
+/// not reachable from outside the crate. A crate that is not listed has no limit.
 const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 245)];
-/// Folder of the crates.
+/// Folder of the product's crates.
 const CRATES: &str = "crates";
-/// Documents outside `docs`, except those that tools write.
+/// Documents in the top folder whose sentences are checked. Documents that tools write are not.
 const DOCUMENTS: [&str; 4] = [
     "README.md",
     "ARCHITECTURE.md",
@@ -44,16 +45,16 @@ const DOCUMENTS: [&str; 4] = [
 const TEST_KIT: &str = "testkit";
 const MAX_FILE_LINES: usize = 700;
 const MAX_FUNCTION_LINES: usize = 70;
-/// Functions outside tests that may still exceed the limit.
+/// Functions outside tests that may still exceed [`MAX_FUNCTION_LINES`].
 const LONG_FUNCTIONS: &[&str] = &[];
-/// The file that lists the exceptions.
+/// This file, which lists the exceptions. Messages name it.
 const LISTS: &str = "xtask/src/structure.rs";
-/// Root files of a crate.
+/// Possible root files of a crate.
 const ROOTS: [&str; 2] = ["src/lib.rs", "src/main.rs"];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Crates whose import circles and open items to print first.
+    /// Crates whose import circles and open items are printed before the checks run.
     crates: Vec<String>,
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn check() -> Result<(u32, u32)> {
     Ok(((checks.len() - failed) as u32, failed as u32))
 }
 
-/// Reports tools that are heavier than half of the product.
+/// Reports an error if the tools together have more than half as many lines as the product.
 fn weight_faults(texts: &[(PathBuf, String)]) -> Vec<String> {
     let (mut product, mut tools) = (0, 0);
     for (path, text) in texts
@@ -113,7 +114,7 @@ fn weight_faults(texts: &[(PathBuf, String)]) -> Vec<String> {
     )]
 }
 
-/// Reports long sentences in comments and documents.
+/// Reports sentences of more than [`MAX_WORDS`] words in comments and documents.
 fn sentence_faults(texts: &[(PathBuf, String)]) -> Vec<String> {
     let faults = texts.iter().flat_map(|(path, text)| {
         let found = texts::long_sentences(path, text).into_iter();
@@ -125,7 +126,7 @@ fn sentence_faults(texts: &[(PathBuf, String)]) -> Vec<String> {
     faults.collect()
 }
 
-/// Finds crates that depend on the test kit outside tests.
+/// Reports crates that depend on the test kit outside tests.
 fn test_crate_faults(crates: &BTreeMap<String, Files>) -> Result<Vec<String>> {
     let mut faults = vec![];
     for name in crates.keys() {
@@ -144,7 +145,7 @@ fn test_crate_faults(crates: &BTreeMap<String, Files>) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Whether a manifest lists the test kit outside `dev-dependencies`.
+/// Returns true if a manifest lists the test kit outside `dev-dependencies`.
 fn needs_test_kit(manifest: &str) -> bool {
     let mut sections = manifest.split("\n[");
     sections.any(|section| {
@@ -156,7 +157,7 @@ fn needs_test_kit(manifest: &str) -> bool {
     })
 }
 
-/// Runs the checks of each crate, and returns the faults by check.
+/// Runs the checks of each crate. Returns one list of faults per check.
 fn crate_faults(crates: &BTreeMap<String, Files>) -> Vec<Vec<String>> {
     let of_crate = |(name, files): (&String, &Files)| {
         [
@@ -168,8 +169,8 @@ fn crate_faults(crates: &BTreeMap<String, Files>) -> Vec<Vec<String>> {
     crates.iter().flat_map(of_crate).collect()
 }
 
-/// Reports the import circles of a crate. An `excepted` crate has a fault if it has no circle any
-/// more.
+/// Reports the import circles of a crate. An `excepted` crate may have circles, and has a fault if
+/// there are none any more.
 fn circle_faults(name: &str, files: &Files, excepted: bool) -> Vec<String> {
     let mut circles = vec![];
     for tree in trees(files) {
@@ -296,7 +297,7 @@ fn read_crates() -> Result<BTreeMap<String, Files>> {
     Ok(crates)
 }
 
-/// Reads all sources and documents.
+/// Reads all source files and documents whose sentences are checked.
 fn read_texts() -> Result<Vec<(PathBuf, String)>> {
     let mut texts = vec![];
     for folder in TOOLS.iter().chain(&[CRATES, "examples"]) {
@@ -309,8 +310,8 @@ fn read_texts() -> Result<Vec<(PathBuf, String)>> {
     Ok(texts)
 }
 
-/// Reads the files below `folder` whose names end in `.ending`. Paths are relative to the
-/// repository.
+/// Reads the files below `folder` whose names end in `.ending`. Appends their texts to `files`,
+/// with paths relative to the repository.
 fn read_folder(folder: &Path, ending: &str, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
     let failed = || format!("reading {}", folder.display());
     for entry in std::fs::read_dir(folder).with_context(failed)? {

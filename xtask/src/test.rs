@@ -11,26 +11,26 @@ use anyhow::Result;
 
 /// Number of output lines to show after a step fails.
 const SHOWN_LINES: usize = 400;
-/// A step that writes no output for this long has hung and is killed.
+/// A step that writes no output for this long is assumed to hang and is killed.
 const SILENCE: Duration = Duration::from_mins(15);
-/// The same limit with `--full`, where one test has thousands of cells.
+/// Value of [`SILENCE`] with `--full`, where a single test has thousands of cases.
 const FULL_SILENCE: Duration = Duration::from_mins(90);
 /// Poll interval while a step runs.
 const TICK: Duration = Duration::from_millis(50);
-/// Time from SIGTERM to SIGKILL.
+/// Time between SIGTERM and SIGKILL when a step is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// The words by which cargo's test programs report a slow test.
+/// The words by which a test program of cargo reports a slow test.
 const SLOW: &str = " has been running for over ";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Sample the end-to-end matrix and the transfer matrix (the default).
+    /// Run only samples of the end-to-end matrix and of the transfer matrix (the default).
     #[arg(long = "quick", overrides_with = "full")]
     _quick: bool,
     /// Run the whole end-to-end matrix and the whole transfer matrix.
     #[arg(long)]
     full: bool,
-    /// Run only tests, scenarios and cases whose name contains this.
+    /// Run only tests, scenarios and cases whose name contains this text.
     #[arg(default_value = "", hide_default_value = true)]
     filter: String,
 }
@@ -102,15 +102,15 @@ fn cargo(arguments: &str) -> Command {
     command
 }
 
-/// Another command of this program.
+/// Returns a command that runs `xtask ARGUMENTS`.
 fn xtask(arguments: &str) -> Result<Command> {
     let mut command = Command::new(shell::this_program()?);
     command.args(arguments.split(' '));
     Ok(command)
 }
 
-/// Makes cargo run test programs through sudo unless this process is root, because some make
-/// network namespaces.
+/// If this process is not root, makes cargo run the test programs through sudo, because some of
+/// them make network namespaces.
 fn run_as_root(test: &mut Command) {
     if !shell::is_root() {
         for target in ["X86_64_UNKNOWN_LINUX_GNU", "AARCH64_UNKNOWN_LINUX_GNU"] {
@@ -149,14 +149,14 @@ impl Tests {
                 shell::end_of(&output, SHOWN_LINES)
             );
         } else if passed == 0 {
-            // A step without tests of its own counts as one test.
+            // A step whose output reports no tests counts as one test.
             self.passed += 1;
         }
         self.close(name, fault.is_none(), start.elapsed());
     }
 
-    /// Runs a step that needs a tool which this project does not install. Reports a missing tool as
-    /// skipped.
+    /// Runs a step that needs a tool which this project does not install. If `probe` fails, the
+    /// tool is missing, and the step is reported as skipped.
     fn optional(&mut self, name: &str, tool: &str, mut probe: Command, step: Command) {
         if shell::succeeds(&mut probe) {
             return self.step(name, step);
@@ -164,7 +164,8 @@ impl Tests {
         self.report(&format!("skip {name}: {tool} is not installed"));
     }
 
-    /// Runs a step that counts its own checks and prints the failures.
+    /// Runs a step that prints its failures. The step returns how many of its checks passed and
+    /// failed.
     fn counted(&mut self, name: &str, step: impl FnOnce() -> Result<(u32, u32)>) -> Result<()> {
         interrupt::check()?;
         println!("==== {name}");
@@ -199,8 +200,8 @@ impl Tests {
     }
 }
 
-/// Runs a command, and kills it if it writes nothing for `silence`. Returns its output, and a
-/// message if it failed.
+/// Runs a command. Kills it after Ctrl-C, or if it writes nothing for `silence`. Returns its
+/// output, and a message if it failed or was killed.
 fn watch(command: &mut Command, silence: Duration) -> Result<(String, Option<String>)> {
     let mut step = Server::spawn(command)?;
     loop {
@@ -222,12 +223,12 @@ fn watch(command: &mut Command, silence: Duration) -> Result<(String, Option<Str
     }
 }
 
-/// Kills a program and all its descendants. Tests that run through sudo belong to root.
+/// Kills a program and all its descendants. This needs root, because tests run through sudo.
 fn end_family(program: &mut Server) -> Result<()> {
     let processes = family(program.id());
     for signal in ["-TERM", "-KILL"] {
         let mut kill = shell::as_root("kill")?;
-        // An error means that a process has already ended.
+        // The status is ignored, because `kill` fails if a process has already exited.
         shell::output(kill.args([signal, "--"]).args(&processes))?;
         program.wait(GRACE)?;
     }
@@ -247,7 +248,7 @@ fn family(of: u32) -> Vec<String> {
     family
 }
 
-/// Returns the tests that were reported as slow and have not ended.
+/// Returns the tests that were reported as slow and have not finished.
 fn running_tests(output: &str) -> Vec<&str> {
     let mut running = Vec::new();
     for test in output.lines().filter_map(|line| line.strip_prefix("test ")) {
@@ -305,7 +306,7 @@ mod tests {
         assert!(fault.is_some_and(|fault| fault.ends_with("still running: a::b")));
         assert!(begun.elapsed() < GRACE);
         let child = output.lines().nth(1).unwrap();
-        // A killed process may need a moment to end.
+        // A killed process may need a moment to exit.
         let ended = interrupt::wait_for(GRACE, || {
             let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
             Ok(stat.map_or(Some(()), |stat| stat.contains(") Z ").then_some(())))

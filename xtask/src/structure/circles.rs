@@ -9,11 +9,11 @@ use syn::{Attribute, Item, ItemUse, Visibility};
 
 use super::tree::{self, Tree};
 
-/// For each pair of files, the paths by which the first names items of the second.
+/// For each pair of files, the paths by which the first file names items of the second.
 pub(super) type Edges<'a> = BTreeMap<(&'a Path, &'a Path), BTreeSet<String>>;
 
-/// Finds the edges. A `use` or a qualified path is an edge to the file that defines the item,
-/// through any re-exports. A parent's re-export of its child is not an edge.
+/// Finds the edges. A `use` or a qualified path is an edge to the file that defines the item, even
+/// if the path leads through re-exports. A parent's re-export of its child is not an edge.
 pub(super) fn edges<'a>(tree: &Tree<'a>) -> Edges<'a> {
     let mut edges = Edges::new();
     for (index, module) in tree.modules.iter().enumerate() {
@@ -42,8 +42,8 @@ pub(super) fn edges<'a>(tree: &Tree<'a>) -> Edges<'a> {
     edges
 }
 
-/// Whether a path in code needs an edge of its own. Names that a private `use` brings in already
-/// have one.
+/// Returns true if a path outside a `use` is an edge itself. A name that a private `use` brings in
+/// is not, because that `use` is already an edge.
 fn starts_elsewhere(tree: &Tree<'_>, module: usize, path: &[String]) -> bool {
     let module = &tree.modules[module];
     let qualified = path.len() > 1
@@ -82,8 +82,8 @@ fn reached_from<'a>(edges: &Edges<'a>, file: &'a Path) -> BTreeSet<&'a Path> {
     reached
 }
 
-/// Collects every path of an item with two flags: whether a `use` names it, and whether that `use`
-/// re-exports it.
+/// Collects the paths in an item. Each path has two flags: whether it is in a `use`, and whether
+/// that `use` re-exports its target.
 #[derive(Default)]
 struct Paths {
     paths: Vec<(Vec<String>, bool, bool)>,
@@ -127,7 +127,7 @@ impl<'ast> Visit<'ast> for Paths {
 }
 
 impl Paths {
-    /// Collects token sequences that look like paths in a macro's arguments.
+    /// Collects the token sequences in a macro's arguments that look like paths.
     fn visit_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = vec![];
         let mut colons = 0;

@@ -9,7 +9,8 @@ use super::tree::Module;
 pub(super) fn functions(module: &Module<'_>) -> Vec<(String, usize)> {
     let mut functions = Functions::default();
     for item in &module.items {
-        // The tree lists inline modules separately.
+        // The tree has a separate entry for each inline module, so do not count its functions
+        // twice.
         if !matches!(item, Item::Mod(_)) {
             functions.visit_item(item);
         }

@@ -1,4 +1,4 @@
-//! The checks find each fault, and accept correct code.
+//! Tests that the checks find each fault and accept correct code.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn sources(texts: &[(&str, &str)]) -> Files {
     texts.iter().map(parse).collect()
 }
 
-/// Returns all edges as `a -> b`, without the folder.
+/// Returns all edges as `a.rs -> b.rs`, without the folder `src/`.
 fn edges_of(texts: &[(&str, &str)]) -> Vec<String> {
     let files = sources(texts);
     let tree = trees(&files).next().expect("the test has a root");
@@ -71,7 +71,7 @@ fn declarations_and_re_exports_of_children_are_no_edges() {
     let quiet = "mod a; mod b; pub use a::A; pub(crate) use b::*;";
     let (a, b) = (("a.rs", "pub struct A;"), ("b.rs", "pub struct B;"));
     assert!(edges_of(&[("lib.rs", quiet), a, b]).is_empty());
-    // Code that uses the name depends on the defining file.
+    // A parent's code that uses its child's item depends on the child's file.
     let needs = "mod a; mod b; pub use a::A; struct Holder(A);";
     assert_eq!(edges_of(&[("lib.rs", needs), a, b]), ["lib.rs -> a.rs"]);
     // A re-export of a sibling is an edge.
@@ -135,7 +135,7 @@ fn every_spelling_of_restricted_visibility_counts() {
         pub(crate) use E::X;\n\
         #[cfg(test)] pub(crate) fn h() {}";
     assert_eq!(open_items_of(&[("lib.rs", "mod a;"), ("a.rs", a)]), 8);
-    // Each name in braces counts.
+    // Each name in braces counts as one item.
     let lib = ("lib.rs", "mod a; pub(crate) use a::{A, B};");
     let a = ("a.rs", "struct A; struct B;");
     assert_eq!(open_items_of(&[lib, a]), 2);
@@ -150,7 +150,7 @@ fn public_items_count_where_no_path_from_the_root_leads_to_them() {
     assert_eq!(all("mod a; pub use a::A;"), 0);
     assert_eq!(all("mod a; pub use a::A as Other;"), 0);
     assert_eq!(all("mod a; pub use a::*;"), 0);
-    // The path goes through a private module, and another file has an `impl`.
+    // The re-export leads through a private module, and another file has an `impl` of the type.
     let lib = ("lib.rs", "mod a; mod b; pub use b::A;");
     let b = (
         "b.rs",

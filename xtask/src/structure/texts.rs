@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-/// Maximum number of words of a sentence.
+/// Maximum number of words in a sentence.
 pub(super) const MAX_WORDS: usize = 25;
 
-/// Finds the sentences that are too long. Returns the line on which their paragraph begins, and
-/// their words.
+/// Returns the sentences that have more than [`MAX_WORDS`] words. Each has the number of the line
+/// on which its paragraph begins.
 pub(super) fn long_sentences(file: &Path, text: &str) -> Vec<(usize, String)> {
     let is_code = file.extension().is_some_and(|end| end == "rs");
     let lines = text.lines().map(|line| match (is_code, line.trim()) {
@@ -23,14 +23,14 @@ pub(super) fn long_sentences(file: &Path, text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The text of a comment line.
+/// Returns the text of a comment line, or `None` if the line is code.
 fn comment(line: &str) -> Option<&str> {
     let text = line.strip_prefix("//")?;
     Some(text.trim_start_matches(['/', '!']).trim())
 }
 
-/// Splits lines of Markdown into paragraphs: the first line's number, and the words. Skips code
-/// blocks, tables and headings.
+/// Splits lines of Markdown into paragraphs. Each has the number of its first line, and its words.
+/// Code blocks, tables and headings are skipped.
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(usize, Vec<&'a str>)> {
     let mut paragraphs: Vec<(usize, Vec<&str>)> = Vec::new();
     let (mut is_fenced, mut is_open) = (false, false);
@@ -55,7 +55,7 @@ fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(usize, Vec<&'a s
     paragraphs
 }
 
-/// Splits a paragraph into sentences.
+/// Splits a paragraph's words into sentences.
 fn split<'a>(words: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut sentences = vec![Vec::new()];
     for (at, word) in words.iter().enumerate() {

@@ -22,7 +22,7 @@ impl File {
     }
 }
 
-/// Index of the root in [`Tree::modules`].
+/// Index of the crate's root module in [`Tree::modules`].
 pub(super) const ROOT: usize = 0;
 
 pub(super) struct Tree<'a> {
@@ -35,22 +35,22 @@ pub(super) struct Module<'a> {
     pub(super) items: Vec<&'a Item>,
     pub(super) imports: Vec<Import>,
     pub(super) children: BTreeMap<String, usize>,
-    /// Names that the module defines.
+    /// Names of the items that the module defines, except child modules.
     names: Vec<String>,
     parent: Option<usize>,
 }
 
 /// One name that a `use` brings into a module.
 pub(super) struct Import {
-    /// `None` for a glob import.
+    /// The name in this module, or `None` for a glob import.
     pub(super) name: Option<String>,
     pub(super) path: Vec<String>,
-    /// Whether other modules can import the name from here.
+    /// Whether other modules can import the name from this module.
     pub(super) passed_on: bool,
     pub(super) public: bool,
 }
 
-/// The target of a path.
+/// What a path refers to. Numbers are indexes in [`Tree::modules`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Module(usize),
@@ -58,7 +58,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// The target module, or the module that defines the target item.
+    /// Returns the target module, or the module that defines the target item.
     pub(super) fn module(&self) -> usize {
         match self {
             Self::Module(module) | Self::Item(module, _) => *module,
@@ -117,7 +117,8 @@ impl<'a> Tree<'a> {
         index
     }
 
-    /// Resolves `path` as named in `module`. Calls `passed` for each import on the way.
+    /// Resolves a `path` that occurs in `module`. Calls `passed` for each import on the way, with
+    /// the importing module and the imported name.
     pub(super) fn resolve(
         &self,
         module: usize,
@@ -134,7 +135,7 @@ impl<'a> Tree<'a> {
         passed: &mut dyn FnMut(usize, &str),
         depth: usize,
     ) -> Option<Target> {
-        // Import cycles are left to the compiler.
+        // Give up on circular imports, which the compiler reports.
         if depth > 16 {
             return None;
         }
@@ -185,7 +186,7 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// Whether `below` is `module` or a descendant of it.
+    /// Returns true if `below` is `module` or a descendant of it.
     pub(super) fn contains(&self, module: usize, below: usize) -> bool {
         let mut at = Some(below);
         while let Some(one) = at {
@@ -198,7 +199,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Whether the attributes mark test code.
+/// Returns true if the attributes mark test code.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
@@ -231,7 +232,7 @@ pub(super) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Name and visibility of an item that defines a name.
+/// Returns the name and the visibility of an item, if it defines a name.
 pub(super) fn defined(item: &Item) -> Option<(&syn::Ident, &Visibility)> {
     Some(match item {
         Item::Const(item) => (&item.ident, &item.vis),
@@ -288,7 +289,7 @@ fn flatten(
 ) {
     let last = |ident: &syn::Ident| {
         let mut path = prefix.clone();
-        // `a::{self}` is `a`.
+        // `a::{self}` means `a`.
         if ident != "self" || path.is_empty() {
             path.push(ident.to_string());
         }

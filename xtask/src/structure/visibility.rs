@@ -8,7 +8,7 @@ use syn::{Item, Type, Visibility};
 
 use super::tree::{self, ROOT, Target, Tree};
 
-/// Number of open functions, methods, types, constants, fields and re-exports per file.
+/// Returns the number of open functions, methods, types, constants, fields and re-exports per file.
 pub(super) fn counts<'a>(tree: &Tree<'a>) -> BTreeMap<&'a Path, usize> {
     let exposed = exposed(tree);
     let mut counts = BTreeMap::new();

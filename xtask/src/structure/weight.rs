@@ -1,11 +1,11 @@
-//! Weight of the tools beside the product, in lines.
+//! Counts the product's lines, so that the size of the tools can be compared with them.
 
 use std::path::Path;
 
-/// Folders of the tools.
+/// Folders of the developer tools.
 pub(super) const TOOLS: [&str; 3] = ["xtask", "benches", "fuzz"];
 
-/// Number of lines in a product's source file, without tests.
+/// Returns the number of lines in one of the product's source files, without its tests.
 pub(super) fn product_lines(file: &Path, text: &str) -> usize {
     let is_test = |part: &std::ffi::OsStr| {
         let name = part.to_string_lossy();
