@@ -41,25 +41,25 @@ const LANES: usize = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run a sample that has every pair of choices (the default).
+    /// Run a sample of the scenarios that has every pair of choices (the default).
     #[arg(long = "quick", overrides_with = "full")]
     _quick: bool,
-    /// Run every combination.
+    /// Run every combination of choices.
     #[arg(long)]
     full: bool,
     /// Only print the names of the scenarios.
     #[arg(long)]
     list: bool,
-    /// Seed of the packet losses in the first scenario of the matrix.
+    /// Seed of the packet loss in the matrix's first scenario. Later ones add their index.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     seed: u64,
-    /// Use the two programs from DIR instead of a release build.
+    /// Test the sandstorm and namestorm in DIR instead of building them.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
     /// Do not install packages or build.
     #[arg(long, hide = true)]
     built: bool,
-    /// Run only scenarios and cases whose name contains this.
+    /// Run only scenarios and cases whose name contains this text.
     #[arg(default_value = "", hide_default_value = true)]
     filter: String,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Options {
 /// A test outside the matrix.
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
-/// Parts that always run.
+/// Tests outside the matrix that always run, by name.
 const PARTS: [(&str, Part); 7] = [
     ("bad input", refusals::run),
     ("super-segments", supers::run),
@@ -145,8 +145,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs this command without a build, in a process of its own, as root. Returns how many checks
-/// passed and failed.
+/// Runs this command as root in a separate process, without a build. Returns how many checks passed
+/// and failed.
 pub(crate) fn run_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["e2e", "--built"];
     args.extend(is_full.then_some("--full"));
@@ -154,7 +154,7 @@ pub(crate) fn run_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     count_apart(&args)
 }
 
-/// Runs an xtask command in another process, as root. Prints its output, and returns how many
+/// Runs an xtask command as root in a separate process. Prints its output, and returns how many
 /// checks passed and failed.
 pub(crate) fn count_apart(args: &[&str]) -> Result<(u32, u32)> {
     let mut command = shell::as_root(shell::this_program()?)?;
@@ -174,8 +174,8 @@ pub(crate) fn count_apart(args: &[&str]) -> Result<(u32, u32)> {
     counts.context("the tests did not run to their end")
 }
 
-/// Runs the scenarios, [`LANES`] at a time. Each seed depends on the scenario's index in the full
-/// matrix, so that a run can be repeated.
+/// Runs the scenarios, [`LANES`] at a time. The seed depends on the scenario's index in the full
+/// matrix, so every run gives a scenario the same seed.
 fn run_scenarios(options: &Options, env: &Env) -> Checks {
     let everything = matrix::full();
     let mut scenarios = options.scenarios();
@@ -209,7 +209,7 @@ fn run_scenarios(options: &Options, env: &Env) -> Checks {
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Programs under test, and their content.
+/// The programs under test, and their content.
 #[derive(Clone)]
 pub(crate) struct Env {
     programs: PathBuf,
@@ -221,7 +221,7 @@ pub(crate) struct Env {
     zones: [String; 2],
     /// Correct answers for the zones.
     table: Vec<dns::Message>,
-    /// File with the table's questions, one per line, for dig.
+    /// File with the table's questions, one per line, for `dig -f`.
     questions: PathBuf,
 }
 
@@ -293,7 +293,8 @@ fn run_scenario(
         ensure!(output.contains("uptime:"), "no uptime in\n{output}");
         Ok(())
     });
-    // After SIGTERM the server does not retransmit a lost FIN or RST.
+    // After SIGTERM the server does not retransmit a lost FIN or RST, so this check needs a path
+    // without loss.
     if !place.loss {
         checks.check("an open connection ends with the server", || {
             waiting
@@ -305,7 +306,7 @@ fn run_scenario(
         rig.expect_links(&before)
     });
 
-    // The next server must start despite the remains of a killed one.
+    // The next server must start despite what a killed server leaves behind.
     let killed = start()?.0.stop(Signal::KILL);
     checks.check("kill -9 leaves nothing attached", || {
         killed?;
@@ -319,7 +320,7 @@ fn run_scenario(
     Ok(())
 }
 
-/// Returns an error unless a waiting client receives a FIN or a RST.
+/// Returns an error unless the server closes the connection with a FIN or a RST.
 fn expect_end(mut stream: TcpStream) -> Result<()> {
     match std::io::Read::read(&mut stream, &mut [0]) {
         Ok(0) => Ok(()),

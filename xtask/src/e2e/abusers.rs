@@ -11,19 +11,22 @@ use socket2::{SockFilter, SockRef};
 
 use super::dns;
 
-/// Interval between two bytes of a slow request, and between two checks of a connection.
+/// Duration of a round: the interval between two bytes of a slow request, and between two checks of
+/// a connection.
 const ROUND: Duration = Duration::from_secs(3);
-/// Connections that one thread drives at a time. The load is the number of connections, not their
-/// packet rate.
+/// Number of connections that a thread drives between two pauses. Pauses spread the packets,
+/// because the load is the number of connections and not their packet rate.
 const AT_ONCE: usize = 32;
-/// Rounds between two reads of a [`Sip`](Abuse::Sip) client, and bytes of each read.
+/// Number of rounds between two reads of a [`Sip`](Abuse::Sip) client. [`SIP`] is the number of
+/// bytes of each read.
 const SIP_ROUNDS: u32 = 3;
 const SIP: usize = 500;
-/// Receive buffer of a client with holes, large enough for the stretch that [`holes`] drops from.
+/// Receive buffer of a [`Holes`](Abuse::Holes) client, in bytes. It has room for the 64 KB in which
+/// [`holes`] drops segments.
 const LARGE_BUFFER: usize = 256 << 10;
-/// Number of queries on a connection that reads no answer.
+/// Number of queries that a [`Queries`](Abuse::Queries) client sends.
 const QUERIES: u16 = 250;
-/// Receive buffer of a client with a zero window.
+/// Receive buffer of a client that reads little or nothing, in bytes.
 const SMALL_BUFFER: usize = 2_048;
 
 /// What an abusive client does on a connection.
@@ -43,8 +46,8 @@ pub(super) enum Abuse {
     HalfQuestion,
 }
 
-/// Opens connections from address `from`, calls `opened`, and keeps them busy until `over`. Reopens
-/// connections that the server closes.
+/// Opens one connection from address `from` for each of `wanted`, and then calls `opened`. Keeps
+/// the connections busy until `over` is true. Reopens connections that the server closes.
 pub(super) fn run(
     from: SocketAddr,
     to: SocketAddr,
@@ -55,7 +58,7 @@ pub(super) fn run(
     let is_over = || over.load(Ordering::Relaxed);
     let mut open = Vec::new();
     for abuse in wanted.iter().take_while(|_| !is_over()) {
-        // The server may close the connection before the first bytes are sent.
+        // The server may close the connection before the first bytes are sent, so try twice.
         let stream = abuse.open(from, to).or_else(|_| abuse.open(from, to))?;
         open.push((*abuse, stream));
     }
@@ -68,7 +71,7 @@ pub(super) fn run(
             }
             for (abuse, stream) in some {
                 if !abuse.goes_on(stream, round) {
-                    // A refused connection counts as closed.
+                    // If the server refuses the connection, it stays closed.
                     if let Ok(again) = abuse.open(from, to) {
                         *stream = again;
                     }
@@ -117,7 +120,7 @@ impl Abuse {
                 let questions = (0..QUERIES).map(|id| dns::framed(&dns::question(id)));
                 questions.flatten().collect()
             }
-            // A length prefix of 65,535 without a message.
+            // This is a length prefix of 65,535 bytes without a message.
             Self::HalfQuestion => vec![0xff, 0xff],
         }
     }
@@ -136,8 +139,9 @@ impl Abuse {
     }
 }
 
-/// A socket filter that drops about every second segment of one 64 KB stretch out of four,
-/// including retransmissions.
+/// Returns a socket filter that drops segments in one of every four 64 KB stretches. In this
+/// stretch it drops about every second segment. Retransmissions are dropped too, so the holes
+/// remain.
 fn holes() -> [SockFilter; 5] {
     /// Offset of the sequence number in the TCP header.
     const SEQ: u32 = 4;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::interrupt;
 use anyhow::Result;
 
-/// Attempts at a timing check, because the machine may be busy.
+/// Number of attempts at a timing check, which can fail because the machine is busy.
 const TRIES: u32 = 3;
 
 /// Results of a set of checks.
@@ -19,7 +19,7 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Runs one check.
+    /// Runs one check, and counts whether it passes.
     pub(crate) fn check(&mut self, name: impl Display, check: impl FnOnce() -> Result<()>) {
         match check() {
             Ok(()) => self.passed += 1,
@@ -27,7 +27,7 @@ impl Checks {
         }
     }
 
-    /// Runs a timing check, and repeats it after a failure. Prints the line of figures that
+    /// Runs a timing check up to [`TRIES`] times, until it passes. Prints the line of figures that
     /// `attempt` returns.
     pub(crate) fn measure(&mut self, name: impl Display, attempt: impl Fn() -> Result<String>) {
         self.check(name, || {
@@ -50,7 +50,7 @@ impl Checks {
         self.keep(format_args!("failed: {name}"), message);
     }
 
-    /// Adds the server's output to the failure messages.
+    /// Adds the server's output to the text that is printed after the failures.
     pub(crate) fn note(&mut self, output: &str) {
         self.keep("the server's output:", output);
     }
@@ -74,8 +74,8 @@ impl Checks {
         self.details.extend(other.details);
     }
 
-    /// Prints one line of results and all failure messages. It uses a single write, because other
-    /// threads print too.
+    /// Prints one line of results and all failure messages. A single write prevents other threads
+    /// from printing in between.
     pub(crate) fn print(&self, what: &str, seed: Option<u64>, took: Duration) {
         let word = if self.failed == 0 { "ok  " } else { "FAIL" };
         let seed = seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
@@ -91,7 +91,7 @@ impl Display for Checks {
     }
 }
 
-/// Parses the line that [`Checks`] is displayed as.
+/// Parses a line that [`Checks`] has printed, such as `3 passed, 0 failed`.
 pub(crate) fn counts(line: &str) -> Option<(u32, u32)> {
     let (passed, failed) = line.split_once(" passed, ")?;
     let failed = failed.strip_suffix(" failed")?;

@@ -1,4 +1,4 @@
-//! Checks of namestorm, with dig and over sockets.
+//! Checks Namestorm with dig and over kernel sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -20,7 +20,7 @@ const NAME_SERVERS: [&str; 4] = [
     "2.0.192.in-addr.arpa. 86400 ns ns1.storm.test.",
     "2.0.192.in-addr.arpa. 86400 ns ns2.storm.test.",
 ];
-/// dig options for each transport by which the whole table is asked.
+/// Transports over which all questions of the table are asked, each with the options for dig.
 const TRANSPORTS: [(&str, &str); 3] = [
     ("UDP", "+noedns +ignore"),
     ("UDP with EDNS", "+edns"),
@@ -30,15 +30,15 @@ const TRANSPORTS: [(&str, &str); 3] = [
 const SIZES: [(&str, usize, bool); 6] = [
     ("big.storm.test TXT +noedns +ignore", 512, true),
     ("big.storm.test TXT +bufsize=512 +ignore", 512, true),
-    // The server's own limit (DNS flag day 2020), even if the client accepts more.
+    // 1,232 bytes is also the server's own limit (DNS flag day 2020).
     ("big.storm.test TXT +bufsize=1232 +ignore", 1_232, false),
     ("huge.storm.test TXT +noedns +ignore", 512, true),
     ("huge.storm.test TXT +bufsize=1232 +ignore", 1_232, true),
-    // Less than 512 counts as 512 (RFC 6891, section 6.2.3).
+    // A client's size of less than 512 bytes counts as 512 (RFC 6891, section 6.2.3).
     ("www.storm.test A +bufsize=100 +ignore", 512, false),
 ];
-/// Check, question, and text that dig must print. After `!` it must not print the text (RFC 6891,
-/// section 6.1.3).
+/// Columns: the check, the question, and text that dig must print, or must not print after `!`. An
+/// unknown EDNS version must be answered with BADVERS (RFC 6891, section 6.1.3).
 const REPLIES: &str = "\
     EDNS is answered with EDNS | www.storm.test A +bufsize=1400 +nocookie | EDNS: version: 0
     no EDNS is answered without | www.storm.test A +noedns | !EDNS:
@@ -57,15 +57,15 @@ pub(crate) struct Message {
     /// `NAME IN TYPE`.
     pub(crate) question: String,
     rcode: String,
-    /// Header flags, as in `qr aa`.
+    /// Header flags as dig prints them, such as `qr aa`.
     flags: String,
     /// Records of the answer, authority and additional sections, without class, with single spaces.
     sections: [Vec<String>; 3],
-    /// Everything that dig printed.
+    /// What dig printed for this reply, from `;; Got answer:` on; empty in an entry of the table.
     text: String,
 }
 
-/// Parses the table. The comment at its top describes the format.
+/// Parses the table of correct answers. The comment at the top of the table describes its format.
 pub(crate) fn expected(text: &str) -> Result<Vec<Message>> {
     let mut entries: Vec<Message> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -101,7 +101,7 @@ fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Splits the output of dig into replies.
+/// Splits dig's output into replies.
 fn replies(text: &str) -> Vec<Message> {
     let texts = text.split(";; Got answer:").skip(1);
     texts.map(reply).collect()
@@ -138,7 +138,7 @@ impl Message {
         self.text.contains("(TCP)")
     }
 
-    /// Checks a reply to the question of this entry.
+    /// Returns an error unless `reply` is a correct answer to this entry's question.
     fn expect(&self, reply: &Self) -> Result<()> {
         let [answer, authority, additional] = reply.sections.each_ref().map(|records| set(records));
         let right = self.sections.each_ref().map(|records| set(records));
@@ -160,8 +160,8 @@ impl Message {
     }
 }
 
-/// Returns records as a set, with names in lower case. A server may write names as in the zone or
-/// point into the question.
+/// Returns records as a set, with names in lower case. A server may write a name as the zone does,
+/// or as the question does by a compression pointer.
 fn set(records: &[String]) -> BTreeSet<String> {
     const DATA_IS_NAMES: [&str; 6] = ["NS", "CNAME", "SOA", "PTR", "MX", "SRV"];
     let lower = |record: &String| match record.splitn(4, ' ').collect::<Vec<_>>()[..] {
@@ -173,7 +173,7 @@ fn set(records: &[String]) -> BTreeSet<String> {
     records.iter().map(lower).collect()
 }
 
-/// Runs dig with a name, a type and options. dig retransmits only on lossy paths.
+/// Runs dig. `question` has a name, a type and options. dig retransmits only on lossy paths.
 fn dig(place: &Place, address: IpAddr, question: &str) -> Result<Vec<Message>> {
     let patience = if place.loss {
         "+tries=6 +timeout=1"
@@ -181,7 +181,7 @@ fn dig(place: &Place, address: IpAddr, question: &str) -> Result<Vec<Message>> {
         "+tries=1 +timeout=3"
     };
     let line = format!("@{address} -p {} {patience} {question}", place.port);
-    // With `-f` the exit status is that of the last question.
+    // The exit status is ignored, because with `-f` it is that of the last question only.
     let output = shell::output(Command::new("dig").args(line.split(' ')))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let replies = replies(&text);
@@ -189,7 +189,7 @@ fn dig(place: &Place, address: IpAddr, question: &str) -> Result<Vec<Message>> {
     Ok(replies)
 }
 
-/// A check of one behaviour.
+/// A check of one behaviour, as a method of [`Client`].
 type Case = fn(&Client) -> Result<()>;
 
 const CASES: [(&str, Case); 7] = [
@@ -205,7 +205,7 @@ const CASES: [(&str, Case); 7] = [
     ("bytes that are no question", Client::garbage),
 ];
 
-/// Runs all checks of one server.
+/// Runs all checks against the server at `place`.
 pub(crate) fn check(place: &Place, env: &Env, checks: &mut Checks) {
     let (place, env) = (*place, env.clone());
     let client = Client { place, env };
@@ -237,14 +237,15 @@ struct Client {
 }
 
 impl Client {
-    /// Asks all questions of the table by one dig, and checks each entry.
+    /// Asks all questions of the table with one run of dig, and checks each reply.
     fn table(&self, address: IpAddr, transport: &str, options: &str, checks: &mut Checks) {
         let line = format!("{options} -f {}", self.env.questions.display());
         let replies = match dig(&self.place, address, &line) {
             Ok(replies) => replies,
             Err(failure) => return checks.fail("dig", &format!("{failure:#}")),
         };
-        // If dig retries over TCP, it prints the truncated reply first.
+        // If dig retries over TCP, it prints the truncated reply first. The map then keeps the last
+        // reply.
         let by_question = replies.iter().map(|reply| (&reply.question, reply));
         let by_question: BTreeMap<_, _> = by_question.collect();
         for entry in &self.env.table {
@@ -337,8 +338,8 @@ impl Client {
     }
 
     /// A question name may end in a pointer that points backwards (RFC 1035, section 4.1.4). In a
-    /// message's first name it can only point into the header. This one points at a zero byte
-    /// there.
+    /// message's first name, such a pointer can only point into the header. Here it points at a
+    /// zero byte of the header.
     fn compressed_question(&self) -> Result<()> {
         let mut message = question(9);
         // This is www.storm.test. with the root label replaced by a pointer to offset 6, the zero
@@ -382,7 +383,7 @@ pub(super) fn udp(to: SocketAddr) -> Result<UdpSocket> {
     set.context("setting a time limit").map(|()| socket)
 }
 
-/// Sends a datagram and waits for the reply. Retransmits only on lossy paths.
+/// Sends a datagram and waits for the reply. Repeats the datagram only on lossy paths.
 fn exchange(to: SocketAddr, loss: bool, datagram: &[u8]) -> Result<Vec<u8>> {
     let socket = udp(to)?;
     let mut reply = [0; 4_096];
@@ -395,13 +396,13 @@ fn exchange(to: SocketAddr, loss: bool, datagram: &[u8]) -> Result<Vec<u8>> {
     bail!("no answer")
 }
 
-/// Bytes of a DNS message's header.
+/// Length of a DNS message's header, in bytes.
 const HEADER: usize = 12;
 
 /// `www.storm.test.` in wire format.
 const NAME: &[u8] = b"\x03www\x05storm\x04test\x00";
 
-/// A question for the address of `www.storm.test`.
+/// Returns a query for the IPv4 address of `www.storm.test`.
 pub(super) fn question(id: u16) -> Vec<u8> {
     let header = [[0, 0], [0, 1], [0, 0], [0, 0], [0, 0]].concat();
     [&id.to_be_bytes(), &header[..], NAME, &[0, 1, 0, 1]].concat()
@@ -412,7 +413,7 @@ pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes(), message].concat()
 }
 
-/// Sends [`question`] over a connection and checks the answer.
+/// Sends [`question`] over a TCP connection and checks the answer.
 pub(super) fn ask_over(stream: &mut TcpStream, id: u16) -> Result<()> {
     let asked = stream.write_all(&framed(&question(id)));
     asked.context("sending a question")?;
@@ -439,7 +440,7 @@ fn rcode_of(message: &[u8]) -> u8 {
     message[3] % 16
 }
 
-/// Checks that a message answers [`question`].
+/// Returns an error unless `message` is the correct answer to [`question`].
 fn expect_address(id: u16, message: &[u8]) -> Result<()> {
     let found = message.windows(4).any(|four| four == [192, 0, 2, 80]);
     let is_right = id_of(message)? == id && message[2] & 0x80 != 0 && rcode_of(message) == 0;

@@ -1,8 +1,9 @@
 //! A SYN flood from spoofed addresses, and its effect on a real client.
 //!
-//! Each request opens a connection of its own while the table of half-open connections is full. The
-//! first limits apply where the scheduler places all threads. With the server on a core of its own,
-//! wake-ups take equally long with and without a flood, so the limit is lower.
+//! Each of the client's requests opens a new connection, while the flood keeps the table of
+//! half-open connections full. In the first cases the scheduler places all threads. In the last
+//! case the server has a core to itself. A wake-up then takes equally long with and without a
+//! flood, so the limit is lower.
 
 use std::ops::Range;
 use std::path::Path;
@@ -23,23 +24,25 @@ use crate::shell;
 
 /// SYNs per second.
 const RATE: u32 = 100_000;
-/// Cases: SYNs per burst, and whether the server has a core of its own from here on. The factor
-/// limits the slowest request, relative to one without a flood.
+/// Cases: number of SYNs per burst, whether the server gets a core to itself, and a factor. The
+/// median request may take this many times as long as without a flood. Once pinned to its core, the
+/// server stays there.
 const CASES: [(u32, bool, f64); 3] = [(1, false, 2.0), (32, false, 2.0), (1, true, 1.5)];
-/// Address of the generator, which answers ARP for it.
+/// The generator's own address, for which it answers ARP.
 const GENERATOR: &str = "10.99.0.9/24";
 /// Time after which the server's tables are full and their memory is resident.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// Length of each measurement.
+/// Duration of each measurement.
 const MEASURED: Duration = Duration::from_secs(4);
 /// Time limit for the flood to begin.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// Random pause between two requests, in microseconds. With a constant pause either every request
-/// would meet a burst, or none.
+/// Random pause between two requests, in microseconds. With a constant pause, either every request
+/// or no request would meet a burst.
 const PAUSE: Range<u64> = 1_000..3_000;
-/// Minimum part of [`RATE`] that the generator must reach.
+/// Minimum fraction of [`RATE`] that the generator must reach.
 const LEAST_SHARE: f64 = 0.95;
-/// Maximum growth of memory in bytes. Half a million remembered SYNs would take 60 MB.
+/// Maximum growth of the server's memory in bytes. If the server remembered SYNs, half a million of
+/// them would take 60 MB.
 const MOST_GROWTH: u64 = 1 << 20;
 /// Path that the client requests.
 pub(super) const PATH: &str = "/size-1460.bin";
@@ -92,7 +95,7 @@ pub(super) fn counted(summary: &str, label: &str) -> Result<u64> {
         .with_context(|| label.to_string())
 }
 
-/// Pins the server's threads to its core.
+/// Pins the server's threads to [`SERVER_CORE`].
 fn give_core(server: &Server) -> Result<()> {
     let path = format!("/proc/{}/task", server.id());
     for thread in std::fs::read_dir(&path).with_context(|| path.clone())? {
@@ -104,7 +107,7 @@ fn give_core(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Runs `work`, and every process that it starts, away from the server's core.
+/// Runs `work` on a thread that stays off the server's core, as do the processes it starts.
 fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| keep_away().and_then(|()| work()));
@@ -118,13 +121,14 @@ struct Measurement {
     requests: usize,
     median: Duration,
     most: Duration,
-    /// Frames per second on the link to the server.
+    /// Number of frames per second that the client's side of the link sent to the server.
     rate: f64,
     /// Resident memory of the server at the beginning and at the end, in bytes.
     memory: [u64; 2],
 }
 
-/// Measures without and with the flood. Returns a line of figures.
+/// Compares request times without and with the flood. Returns a line of figures, or an error if a
+/// limit is exceeded.
 fn compare(
     rig: &Rig,
     server: &Server,
@@ -159,7 +163,7 @@ fn compare(
     Ok(line)
 }
 
-/// Sends requests for the time [`MEASURED`], each on a new connection.
+/// Sends requests during [`MEASURED`], each on a new connection.
 fn ask(place: &Place, server: &Server) -> Result<Measurement> {
     let (memory_before, _) = memory(server.id())?;
     let sent_before = frames_sent()?;
@@ -186,8 +190,8 @@ fn ask(place: &Place, server: &Server) -> Result<Measurement> {
     })
 }
 
-/// Returns the number of frames that the client's end of the link has sent. Call it inside the
-/// client's namespace.
+/// Returns the number of frames that the client's side of the link has sent. Call this function in
+/// the client's namespace.
 fn frames_sent() -> Result<u64> {
     let devices = shell::read(Path::new("/proc/thread-self/net/dev"))?;
     let mut lines = devices.lines().map(str::trim);

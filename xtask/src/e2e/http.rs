@@ -22,11 +22,10 @@ pub(crate) fn connect(to: SocketAddr) -> Result<TcpStream> {
 /// One connection to a server.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// Received bytes that no response has consumed.
+    /// Received bytes that are not yet part of a returned response.
     pending: Vec<u8>,
 }
 
-/// A response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -43,7 +42,7 @@ impl Response {
         value.with_context(|| format!("no {name} in\n{}", self.head))
     }
 
-    /// Length of the head with its empty line, in bytes.
+    /// Returns the head's length in bytes, including its empty line.
     pub(crate) fn head_len(&self) -> usize {
         self.head.len()
     }
@@ -64,7 +63,7 @@ impl Response {
     }
 }
 
-/// Returns an error with the offset of the first difference, if the bytes differ.
+/// If the bytes differ, returns an error with the offset of the first difference.
 pub(crate) fn same(received: &[u8], expected: &[u8]) -> Result<()> {
     if received == expected {
         return Ok(());
@@ -106,7 +105,7 @@ impl Connection {
         self.receive(method != "HEAD")
     }
 
-    /// Receives one response. Does not expect a body if `has_body` is false.
+    /// Receives one response, or only its head if `has_body` is false.
     pub(crate) fn receive(&mut self, has_body: bool) -> Result<Response> {
         let (status, head_len) = loop {
             if let Some(found) = parse(&self.pending)? {
@@ -140,13 +139,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until data arrives, without reading it.
+    /// Waits until data arrives, but does not read the data.
     pub(crate) fn wait(&mut self) -> Result<()> {
         let peeked = self.stream.peek(&mut [0]);
         peeked.context("waiting for a response").map(drop)
     }
 
-    /// Receives the next part of a body after [`receive`](Self::receive) returned its head.
+    /// Receives the next part of a body, after [`receive`](Self::receive) has returned only the
+    /// head.
     pub(crate) fn receive_part(&mut self) -> Result<Vec<u8>> {
         if self.pending.is_empty() {
             self.receive_more()?;
@@ -167,7 +167,7 @@ impl Connection {
     }
 }
 
-/// Returns status and length of a head, or `None` while it is incomplete.
+/// Returns the status and the length of a response head, or `None` while the head is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<(u16, usize)>> {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);

@@ -1,5 +1,5 @@
-//! Many connections: slow readers and idle clients. Neither may take more memory than the state of
-//! a connection.
+//! Many connections: slow readers and idle clients. Each may cost the server no more memory than
+//! the state of its connection.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,17 +18,18 @@ use super::web::{SIZES, body, in_threads};
 use crate::server::Server;
 use crate::shell;
 
-/// Number of slow readers, of threads that share them, and of reads by each.
+/// Number of slow readers. [`THREADS`] threads share them, and each reader reads [`READS`] times.
 const READERS: usize = 10_000;
 const THREADS: usize = 20;
 const READS: usize = 8;
-/// Receive buffers of the slow readers. Their windows hold a few segments, which the server sends
-/// as super-segments.
+/// The sysctl for the slow readers' receive buffers. Each window has room for a few segments, which
+/// the server sends as a super-segment.
 const BUFFER: &str = "net.ipv4.tcp_rmem=4096 32768 32768";
 /// Maximum growth of the server's memory per slow reader, in bytes.
 const MOST_EACH: u64 = 1_024;
 
-/// Number of idle connections, of client addresses that share them, and of active connections.
+/// Number of idle connections, of connections per client address, and of active connections. A
+/// client address has too few ports for all connections.
 const IDLE: u32 = 1_000_000;
 const OF_ADDRESS: u32 = 50_000;
 const ASKING: u32 = 16;
@@ -50,7 +51,7 @@ pub(crate) fn readers(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Raises this process's limit of open files.
+/// Raises this process's limit on open files to at least `files`.
 pub(super) fn allow_files(files: u64) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < files) {
@@ -63,7 +64,7 @@ pub(super) fn allow_files(files: u64) -> Result<()> {
     Ok(())
 }
 
-/// A client that reads from time to time, and the body bytes it has read so far.
+/// A client that reads from time to time, and the number of body bytes it has read so far.
 struct Reader(Connection, usize);
 
 fn read_slowly(server: &Server, place: &Place) -> Result<()> {
@@ -90,7 +91,7 @@ fn read_slowly(server: &Server, place: &Place) -> Result<()> {
                 .map(|()| readers)
         })?;
     }
-    // Another client must not wait.
+    // Another client must be served without delay.
     fetch()?;
     let (after, most) = memory(server.id())?;
     let read = readers
@@ -111,7 +112,7 @@ fn read_slowly(server: &Server, place: &Place) -> Result<()> {
 }
 
 impl Reader {
-    /// Sends the request and receives the head of the response.
+    /// Connects, sends the request and receives the response's head.
     fn open(to: SocketAddr, path: &str) -> Result<Self> {
         let mut connection = Connection::open(to)?;
         connection.send(format!("GET {path} HTTP/1.1\r\nHost: storm.test\r\n\r\n"))?;
@@ -139,7 +140,7 @@ pub(crate) fn crowd(env: &Env, checks: &mut Checks) -> Result<()> {
         let addresses = addresses.map(|n| format!(" --address 10.99.0.{}/24", 10 + n));
         let addresses: String = addresses.collect();
         let load = env.programs.join("load");
-        // The measurement begins when all connections are open.
+        // The generator's measurement begins when all connections are open.
         let said = rig.client().run(&format!(
             "{} http --interface cli0 --target {v4} --port {port} --site {site} --path {PATH} \
              --connections {ASKING} --idle {IDLE} --seconds 3{addresses}",

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Program, mode of Sandstorm, mode of Namestorm, and hash of Namestorm.
+/// Programs: the name, Sandstorm's mode, Namestorm's mode, and Namestorm's hash.
 const PROGRAMS: [[&str; 4]; 8] = [
     ["sandstorm", "pre-copy", "", ""],
     ["sandstorm", "memcopy", "", ""],
@@ -14,32 +14,32 @@ const PROGRAMS: [[&str; 4]; 8] = [
     ["namestorm", "", "turnaround", "wire"],
     ["namestorm", "", "turnaround", "fqdn"],
 ];
-/// Choices with `AF_XDP`: the hook, the number of queues and workers, and an own or shared address.
-/// The last choice is whether the peer sends partial checksums.
+/// Choices with `AF_XDP`: the hook, the number of queues and workers, whether the server shares the
+/// kernel's address, and whether the client sends partial checksums.
 const XDP: [[&str; 2]; 4] = [
     ["xdp-native", "xdp-generic"],
     ["1-queue", "2-queues"],
     ["shared", "own"],
     ["whole", "partial"],
 ];
-/// Packet loss in each direction.
+/// Choices of packet loss, which applies to both directions.
 const LOSS: [&str; 2] = ["no-loss", "1%-loss"];
 
-/// Index of each kind of choice in a scenario.
+/// Index of a scenario's device. [`KINDS`] is the number of kinds of choice.
 const DEVICE: usize = 4;
 const KINDS: usize = 9;
-/// Indices of the modes, the device and the loss.
+/// Indices of the modes, the device and the loss. The sample has every combination of these.
 const MAIN: [usize; 4] = [1, 2, DEVICE, KINDS - 1];
 
-/// The option chosen for each kind, or an empty string for a kind without options.
+/// The choice of each kind, or an empty string for a kind that does not apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scenario([&'static str; KINDS]);
 
-/// Index of the kind, and the choice.
+/// Index of a kind in a [`Scenario`], and the choice.
 type Choice = (usize, &'static str);
 
 impl Scenario {
-    /// Basic scenario of each server: one worker on one queue.
+    /// The basic scenario of each server, with one worker on one queue.
     pub(crate) const WEB: Self = Self::plain(PROGRAMS[1]);
     pub(crate) const DNS: Self = Self::plain(PROGRAMS[6]);
 
@@ -55,13 +55,13 @@ impl Scenario {
         Self([p[0], p[1], p[2], p[3], d[0], d[1], d[2], d[3], loss])
     }
 
-    /// The same scenario on a device without further choices: `tap` or `auto`.
+    /// Returns the same scenario on the device `tap` or `auto`, which has no further choices.
     pub(crate) fn on(self, device: &'static str) -> Self {
         let [a, b, c, d, .., loss] = self.0;
         Self::new([a, b, c, d], [device, "", "", ""], loss)
     }
 
-    /// The same scenario with another choice for `AF_XDP`.
+    /// Returns the same scenario with another choice for `AF_XDP`.
     pub(crate) fn with(mut self, choice: &'static str) -> Self {
         let kind = XDP.iter().position(|choices| choices.contains(&choice));
         self.0[DEVICE + kind.expect("the choice is in the table")] = choice;
@@ -88,7 +88,7 @@ impl Scenario {
         self.0[0]
     }
 
-    /// Options that select the mode, and Namestorm's hash.
+    /// Returns the options that select the mode and, for Namestorm, the hash.
     pub(crate) fn options(&self) -> Vec<&'static str> {
         let [_, web, dns, hash, ..] = self.0;
         if self.is_dns() {
@@ -102,8 +102,8 @@ impl Scenario {
         choices.filter(|(_, choice)| !choice.is_empty())
     }
 
-    /// Combinations that the scenario covers: each pair of its choices, and its mode, device and
-    /// loss together.
+    /// Returns the combinations that the scenario covers: each pair of its choices, and its mode,
+    /// device and loss together.
     fn combinations(&self) -> Vec<Vec<Choice>> {
         let choices: Vec<Choice> = self.choices().collect();
         let mut combinations = Vec::new();
@@ -123,7 +123,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// All scenarios.
+/// Returns all scenarios.
 pub(crate) fn full() -> Vec<Scenario> {
     let mut devices = vec![["tap", "", "", ""], ["auto", "", "", ""]];
     for bits in 0..16 {

@@ -1,7 +1,8 @@
 //! Checks of both servers below TCP and UDP: ICMP echo, IPv4 options, IPv6 extension headers, and a
 //! closed UDP port.
 //!
-//! The server answers for its own address, and the kernel for a shared one.
+//! If the server has its own address, the server answers. If it shares the kernel's address, the
+//! kernel answers.
 #![allow(unsafe_code)]
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -24,8 +25,8 @@ const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 0];
 /// An extension header that holds only padding. The kernel fills in the next header field.
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 
-/// Options that a socket adds to each packet: whether for IPv6, a name, and the arguments of
-/// `setsockopt`.
+/// Options that a socket adds to each packet. Columns: whether the option is for IPv6, its name,
+/// and the arguments of `setsockopt`.
 const OPTIONS: [(bool, &str, libc::c_int, libc::c_int, [u8; 8]); 3] = [
     (
         false,
@@ -50,18 +51,19 @@ const OPTIONS: [(bool, &str, libc::c_int, libc::c_int, [u8; 8]); 3] = [
     ),
 ];
 
-/// Attempts over UDP, because the path may lose frames.
+/// Number of attempts over UDP. One is not enough, because the path may lose frames.
 const TRIES: usize = 8;
-/// A closed UDP port.
+/// A UDP port on which neither server listens.
 const CLOSED: u16 = 9;
 
-/// Runs all checks of one server.
+/// Runs all checks against the server at `place`.
 pub(crate) fn check(place: &Place, scenario: &Scenario, checks: &mut Checks) {
     for address in place.addresses() {
-        // Data of an echo request that fills a packet of 1,500 bytes.
+        // Number of data bytes in an echo request that fills a packet of 1,500 bytes.
         let whole = if address.is_ipv4() { 1_472 } else { 1_452 };
         for (name, size) in [("small", 56), ("large", whole)] {
-            // A lost frame may be an ARP request, which the kernel repeats after 1 s.
+            // On a lossy path, wait up to 8 s: the kernel repeats a lost ARP request only after 1
+            // s.
             let tries = if place.loss {
                 "-c 3 -i 0.1 -w 8"
             } else {

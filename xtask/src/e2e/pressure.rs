@@ -1,12 +1,12 @@
-//! Pressure: clients at one address hold connections without using them. The tests measure what a
+//! Pressure: clients in one network hold connections without using them. The tests measure what a
 //! client at another address notices.
 //!
 //! Each case exhausts one resource: receive buffers, the connection table, scoreboards, or write
-//! buffers. The abusive clients at once reopen connections that the server closes.
+//! buffers. When the server closes an abusive client's connection, the client soon opens it again.
 //!
-//! The server must answer each request of the other client within a second. The median of its small
-//! requests may reach three times that of an idle server. Afterwards the server's memory may be one
-//! and a half times its initial size.
+//! The server must answer each request of the other client within a second. The median time of its
+//! small requests may be three times that with an idle server. Afterwards the server's memory may
+//! be one and a half times its initial size.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,21 +27,23 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 
 /// Number of threads that drive the abusers.
 const THREADS: usize = 4;
-/// Open files of this process beside the connections.
+/// Number of files that this process opens in addition to the connections.
 const FILES: u64 = 200;
-/// Time between the last abuser's start and the other client's first request.
+/// Time between the opening of the last abusive connection and the other client's first request.
 const SETTLED: Duration = Duration::from_secs(3);
 /// Addresses of the abusers. Both are in one IPv6 network, so the server counts them as one client.
-/// Together they have enough ports to fill a table.
+/// Together they have enough ports to fill the server's connection table.
 const ABUSERS: [&str; 2] = ["fd99::66", "fd99::67"];
-/// One request in `LONG_EACH` has several segments, because of this many bytes of cookies.
+/// On one in [`LONG_EACH`] connections, the second request has several segments. It carries
+/// [`COOKIES`] bytes of cookies.
 const LONG_EACH: usize = 5;
 const COOKIES: usize = 4_096;
-/// Pause of the other client between connections, while the abusers continue.
+/// The other client's pause before each connection.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Frames that can queue at the clients' end of the link.
+/// Number of frames that can queue on the clients' side of the link.
 const QUEUE: usize = 100_000;
-/// Limits on the other client's waiting times.
+/// Limits: the other client's longest wait, its median wait relative to that with an idle server,
+/// and the server's memory relative to its initial size.
 const MOST_WAIT: Duration = Duration::from_secs(1);
 const MOST_MEDIAN: f64 = 3.0;
 const MOST_MEMORY: f64 = 1.5;
@@ -52,11 +54,11 @@ struct Case {
     scenario: Scenario,
     options: &'static [&'static str],
     abuses: &'static [(Abuse, usize)],
-    /// Label of the summary's count that shows the shortage.
+    /// Label of the count in the server's summary that proves the shortage.
     shortage: &'static str,
     /// Number of requests by the other client.
     requests: usize,
-    /// Time between the abusers' end and the memory measurement.
+    /// Time from the abusers' last action to the measurement of memory. `None`: no measurement.
     memory_after: Option<Duration>,
 }
 
@@ -78,7 +80,7 @@ const UNREAD: Case = Case {
     ..HALVES
 };
 
-/// Cases that always run. Some have small tables to save time.
+/// Cases that always run. One has a small connection table to save time.
 const SAMPLE: [Case; 3] = [
     HALVES,
     Case {
@@ -94,7 +96,7 @@ const SAMPLE: [Case; 3] = [
     UNREAD,
 ];
 
-/// A case of Sandstorm with default options and a table of 65,536 connections.
+/// Returns a Sandstorm case with default options, and so with a table of 65,536 connections.
 const fn table(name: &'static str, abuses: &'static [(Abuse, usize)]) -> Case {
     Case {
         name,
@@ -141,7 +143,7 @@ pub(crate) fn sample(env: &Env, checks: &mut Checks) -> Result<()> {
     run(&SAMPLE, env, checks)
 }
 
-/// Runs all cases with more requests, and measures memory later.
+/// Runs all cases with more requests, and measures memory after a longer time.
 pub(crate) fn whole(env: &Env, checks: &mut Checks) -> Result<()> {
     run(
         &WHOLE.map(|case| Case {
@@ -209,17 +211,17 @@ impl Case {
         let ports = "net.ipv4.ip_local_port_range=1024 65535";
         let mut sysctl = client.command("sysctl");
         shell::capture(sysctl.args(["-q", "-w", ports]))?;
-        // Thousands of connections retransmit at the same moment. The link queues these frames
-        // instead of dropping the other client's.
+        // Thousands of connections retransmit at the same moment. With a short queue, the link
+        // would drop the other client's frames.
         client.run(&format!("tc qdisc add dev cli0 root pfifo limit {QUEUE}"))?;
         if self.abuses.iter().any(|(abuse, _)| *abuse == Abuse::Holes) {
-            // A lost super-segment would make one hole only.
+            // The filter would drop whole super-segments, which would make too few holes.
             rig.server().set_features(SERVER_LINK, &["tso"], false)?;
         }
         Ok(rig)
     }
 
-    /// Sends requests while the abusers are active.
+    /// Returns the other client's waiting times while the abusers are active.
     fn press(&self, place: &Place) -> Result<WaitingTimes> {
         let to = place.socket(place.v6);
         let over = &AtomicBool::new(false);
@@ -247,7 +249,7 @@ impl Case {
         })
     }
 
-    /// Sends requests, two on each connection.
+    /// Sends requests, two on each connection, and returns their waiting times.
     fn ask(&self, place: &Place) -> Result<WaitingTimes> {
         let (mut short, mut long) = (Vec::new(), Vec::new());
         let cookies = format!("Cookie: {}\r\n", "c".repeat(COOKIES));

@@ -21,8 +21,9 @@ const REFUSAL_LIMIT: Duration = Duration::from_secs(20);
 /// Command that runs a program as a user without rights.
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 
-/// Wrong content: what is wrong, the command line, the maximum number of message lines, and words
-/// of the message. SITE and ZONE are the sample's, and BAD is the folder of [`make_files`].
+/// Wrong content. Columns: what is wrong, the command line, the maximum number of message lines,
+/// and words that the message must contain. SITE and ZONE are the sample's. BAD is the folder that
+/// [`make_files`] fills.
 const CONTENT: &str = "\
     a folder that is not there | sandstorm serve /nowhere/site TAP | 1 | /nowhere/site
     an empty folder | sandstorm serve BAD/empty TAP | 1 | BAD/empty
@@ -40,7 +41,8 @@ const CONTENT: &str = "\
     no rights, tap | NOBODY sandstorm serve SITE --device tap:tap0 | 1 | permission
     no rights, auto | NOBODY sandstorm serve SITE --device auto | 1 | permission";
 
-/// Wrong options for both servers: what is wrong, the options, and words of the message.
+/// Wrong options for both servers. Columns: what is wrong, the options, and words that the message
+/// must contain.
 const OPTIONS: &str = "\
     an unknown interface | --device xdp:nope0 | nope0
     an interface that is down | --device xdp:down0 | down0; down
@@ -61,7 +63,7 @@ const OPTIONS: &str = "\
     a mode that is none | --mode quick | quick
     a capture that cannot be written | --device xdp:srv0 --pcap /nowhere/x.pcap | /nowhere/x.pcap";
 
-/// Faulty zones: their lines, and the number of the faulty line, if any.
+/// Faulty zones: the name, the faulty line, and the line number that the message must contain.
 const ZONES: [(&str, &str, &str); 7] = [
     ("bad-address", "www IN A 192.0.2.256", ":6"),
     ("bad-type", "www IN NOTATYPE x", ":6"),
@@ -136,7 +138,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Runs one command line and checks how it ends.
+/// Runs one command line, and returns an error unless the program refuses it.
 fn expect_refusal(rig: &Rig, env: &Env, line: &str, most_lines: &str, words: &str) -> Result<()> {
     let path = |path: PathBuf| path.display().to_string();
     let in_full = |word: &str| {
@@ -158,7 +160,7 @@ fn expect_refusal(rig: &Rig, env: &Env, line: &str, most_lines: &str, words: &st
         .and_then(|status| status.code());
     let message = program.output();
     let shown = format!("{}\nstatus {status:?}\n{message}", shell::shown(&command));
-    // The programs exit with 1, and clap with 2. A panic or a signal gives other statuses.
+    // The programs exit with 1, and clap with 2. After a panic or a signal the status is different.
     ensure!(matches!(status, Some(1 | 2)), "it is not refused: {shown}");
     for word in words.split("; ").map(in_full) {
         ensure!(

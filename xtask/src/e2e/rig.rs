@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-/// Names of the server's and the client's end of the veth pair.
+/// Names of the server's and the client's side of the veth pair.
 pub(super) const SERVER_LINK: &str = "srv0";
 pub(super) const CLIENT_LINK: &str = "cli0";
 
@@ -43,15 +43,15 @@ const CLIENT: [&str; 2] = ["10.99.0.1/24", "fd99::1/64"];
 /// Time within which the kernel removes a killed process's devices and programs.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(2);
 
-/// The network of one scenario. Dropping it removes it.
+/// The network of one scenario. Dropping a [`Rig`] removes its network.
 pub(crate) struct Rig {
     server: Namespace,
-    /// Namespace with the far end of the veth pair. If the server makes its own device, clients run
-    /// in the server's namespace.
+    /// Namespace with the client's side of the veth pair. If it is `None`, the server makes its own
+    /// device, and clients run in the server's namespace.
     client: Option<Namespace>,
 }
 
-/// Number of rigs so far, which makes namespace names unique.
+/// Number of rigs so far, which makes the names of namespaces unique.
 static BUILT: AtomicU32 = AtomicU32::new(0);
 
 impl Rig {
@@ -70,7 +70,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Starts the scenario's server with the sample content and further options.
+    /// Starts the scenario's server with the sample content and the further options `more`.
     pub(crate) fn start(
         &self,
         env: &Env,
@@ -92,7 +92,7 @@ impl Rig {
         Ok((server, place))
     }
 
-    /// Starts `PROGRAM serve WORDS`.
+    /// Starts `PROGRAM serve WORDS` in the server's namespace.
     pub(crate) fn serve<W: AsRef<OsStr>>(
         &self,
         env: &Env,
@@ -106,7 +106,7 @@ impl Rig {
         Ok((server, place))
     }
 
-    /// Runs `client` on a thread inside the client's namespace.
+    /// Runs `client` on a thread in the client's namespace.
     pub(crate) fn as_client<T: Send>(&self, client: impl FnOnce() -> T + Send) -> Result<T> {
         self.client().inside(client)
     }
@@ -119,14 +119,15 @@ impl Rig {
         &self.server
     }
 
-    /// Names of the interfaces in the server's namespace.
+    /// Returns the names of the interfaces in the server's namespace.
     pub(crate) fn links(&self) -> Result<BTreeSet<String>> {
         let listing = self.server.ip("-brief link show")?;
         let name = |line: &str| line.split([' ', '@']).next().unwrap_or_default().to_owned();
         Ok(listing.lines().map(name).collect())
     }
 
-    /// Checks that exactly these interfaces exist, and that none has an XDP program.
+    /// Waits until the server's namespace has exactly these interfaces, without XDP programs.
+    /// Returns an error after [`REMOVAL_LIMIT`].
     pub(crate) fn expect_links(&self, expected: &BTreeSet<String>) -> Result<()> {
         let mut found = String::new();
         let right = interrupt::wait_for(REMOVAL_LIMIT, || {
@@ -142,7 +143,7 @@ impl Rig {
     }
 }
 
-/// Options that select the scenario's device.
+/// Returns the options that select the scenario's device.
 pub(super) fn device_options(scenario: &Scenario) -> Vec<String> {
     let pick = |choice, option| if scenario.has(choice) { option } else { "" };
     let queues = queues(scenario);
@@ -172,7 +173,7 @@ fn join_by_veth(server: &Namespace, client: &Namespace, scenario: &Scenario) -> 
     ))?;
     let add = |to: &Namespace, link: &str, addresses: [&str; 2]| {
         addresses.iter().try_for_each(|address| {
-            // Duplicate address detection would delay IPv6.
+            // IPv6 duplicate address detection would delay the first connection.
             let no_delay = if address.contains(':') { "nodad" } else { "" };
             let line = format!("address add {address} dev {link} {no_delay}");
             to.ip(&line).map(drop)
@@ -182,14 +183,14 @@ fn join_by_veth(server: &Namespace, client: &Namespace, scenario: &Scenario) -> 
     if !scenario.has("own") {
         add(server, SERVER_LINK, SERVER)?;
     }
-    // TSO is always off, so that no request exceeds a frame.
+    // Both choices turn TSO off, so that no request exceeds a frame.
     let offload = if scenario.has("partial") { "tso" } else { "tx" };
     client.set_features(CLIENT_LINK, &[offload], false)?;
     server.ip(&format!("link set {SERVER_LINK} up"))?;
     client.ip(&format!("link set {CLIENT_LINK} up"))?;
     // After a retransmission Linux moves a flow to another TX queue, and veth delivers it to the
-    // peer's queue of that number. A network card hashes addresses and ports, which keeps a flow on
-    // its queue.
+    // peer's queue of that number. Prevent this, because a network card's hash keeps a flow on its
+    // queue.
     client.run("sysctl -q -w net.core.txrehash=0").map(drop)
 }
 

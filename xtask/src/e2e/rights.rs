@@ -1,5 +1,5 @@
-//! Rights of running servers as `/proc` shows them, signals that must not stop a server, and the
-//! death of one of its processes.
+//! Checks the rights of running servers as `/proc` shows them, signals that must not stop a server,
+//! and what happens if the server or its helper is killed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::shell;
 const NOTHING: &str = "0000000000000000";
 const NET_ADMIN: &str = "0000000000001000";
 
-/// Fields of `/proc/PID/task/TID/status` for a thread without rights.
+/// Expected fields of `/proc/PID/task/TID/status` for a thread without rights.
 const EXPECTED: [(&str, &str); 10] = [
     ("Uid", "65534 65534 65534 65534"),
     ("Gid", "65534 65534 65534 65534"),
@@ -33,11 +33,11 @@ const EXPECTED: [(&str, &str); 10] = [
     ("Seccomp", "2"),
 ];
 
-/// Signals that must have no effect.
+/// Signals that must not stop a server.
 const HARMLESS: [Signal; 4] = [Signal::HUP, Signal::USR1, Signal::USR2, Signal::PIPE];
-/// Time after which the server has handled a signal.
+/// Time within which the server handles a signal.
 const A_MOMENT: Duration = Duration::from_millis(100);
-/// Time limit for a process to end by itself.
+/// Time limit for a process to exit by itself.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// Checks both servers on each type of device.
@@ -108,7 +108,7 @@ fn check(scenario: &Scenario, rig: &Rig, env: &Env, checks: &mut Checks) -> Resu
     Ok(())
 }
 
-/// Finds the server's only child, its helper process.
+/// Returns the server's only child, which is its helper process.
 fn helper(server: &Server) -> Result<Pid> {
     let path = PathBuf::from(format!("/proc/{0}/task/{0}/children", server.id()));
     let children = shell::read(&path)?;
@@ -116,7 +116,7 @@ fn helper(server: &Server) -> Result<Pid> {
     child.with_context(|| format!("one child is expected, not {children:?}"))
 }
 
-/// Opens TCP connections, which the server's own stack must accept.
+/// Returns an error unless the server accepts TCP connections to all its addresses.
 fn answers(place: &Place) -> Result<()> {
     let mut addresses = place.addresses().into_iter();
     addresses.try_for_each(|address| http::connect(place.socket(address)).map(drop))

@@ -1,5 +1,5 @@
-//! Initial sequence numbers depend on the clock and on a secret that each start draws anew. This
-//! compares two starts.
+//! Compares the initial sequence numbers of two server starts. They depend on the clock and on a
+//! secret that each start draws anew.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,12 +18,13 @@ use super::checks::Checks;
 use super::matrix::Scenario;
 use super::rig::Rig;
 
-/// Client ports, the same for each start.
+/// Client ports, which are the same for both starts.
 const PORTS: Range<u16> = 41_000..41_006;
-/// Growth of sequence numbers in a minute: the clock adds 1 every 4 µs (RFC 9293, section 3.4.1).
-/// Two starts are less than a minute apart.
+/// Growth of initial sequence numbers in a minute. Their clock adds 1 every 4 µs (RFC 9293, section
+/// 3.4.1). Two starts are less than a minute apart.
 const OF_CLOCK: u32 = 60 * 250_000;
-/// Number of pairs that may be close by chance, at a probability of 1 % each.
+/// Maximum number of ports whose two numbers may be close by chance. The probability is 1 % per
+/// port.
 const BY_CHANCE: usize = 2;
 
 /// Initial sequence numbers by the client's port.
@@ -42,7 +43,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error unless two starts differ by more than the clock explains.
+/// Returns an error unless the numbers of two starts differ by more than the clock explains.
 fn differ(first: &Numbers, second: &Numbers) -> Result<()> {
     let pair = |port| Some((*first.get(&port)?, *second.get(&port)?));
     let pairs: Vec<(u32, u32)> = PORTS.filter_map(pair).collect();
@@ -69,7 +70,7 @@ fn numbers(rig: &Rig, scenario: &Scenario, env: &Env) -> Result<Numbers> {
     read(&file)
 }
 
-/// Connects and resets the connection, so that the port is free again.
+/// Connects and then resets the connection, so that the client port is free again.
 fn connect_from(port: u16, to: SocketAddr) -> Result<()> {
     let connect = || {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
@@ -96,8 +97,8 @@ fn read(path: &Path) -> Result<Numbers> {
     Ok(numbers)
 }
 
-/// Returns destination port and sequence number if `frame` is a SYN-ACK over IPv4 without IP
-/// options.
+/// Returns the destination port and the sequence number if `frame` is a SYN-ACK over IPv4 without
+/// IP options.
 fn syn_ack(frame: &[u8]) -> Option<(u16, u32)> {
     const SYN_ACK: u8 = 0x12;
     let is_tcp = frame.get(12..14)? == [0x08, 0x00] && *frame.get(23)? == 6;

@@ -1,4 +1,4 @@
-//! The server does not answer frames to another station's MAC address.
+//! Checks that the server does not answer frames that are sent to another MAC address.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -12,11 +12,11 @@ use anyhow::{Result, ensure};
 
 /// A MAC address that nobody has.
 const ANOTHER: &str = "02:00:00:00:00:99";
-/// A connection that is not open after this time has no answer.
+/// Time limit for a connection to open. After this time the server counts as silent.
 const SILENCE: Duration = Duration::from_millis(1_500);
 
-/// Uses addresses that only the server has. With AF_XDP the steering program sees frames first. A
-/// tap device has no such program.
+/// Tests AF_XDP, where the steering program sees frames first, and a tap device, which has no such
+/// program. The server has its own addresses, so the kernel does not answer for them.
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let devices = [
         (Scenario::WEB.with("own"), CLIENT_LINK),

@@ -1,5 +1,5 @@
-//! Responses that leave as super-segments. Every byte must arrive, whoever cuts them and however
-//! the client receives them.
+//! Responses that the server sends as super-segments. Every byte must arrive, whether the device or
+//! the kernel cuts them, and whether or not the client joins the segments.
 
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
@@ -17,16 +17,18 @@ use crate::server::Server;
 use crate::shell;
 use anyhow::{Context as _, Result, ensure};
 
-/// Payload bytes of a full segment.
+/// Number of payload bytes in a full segment.
 const SEGMENT: usize = 1_448;
 /// Lengths of responses in segments: around one segment, one super-segment of 64 KB, two of them,
 /// and one of 256 KB.
 const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
-/// Offsets in bytes around each of these lengths.
+/// Offsets in bytes to add to each of these lengths, counted from 3 bytes below it. They cover the
+/// lengths from 3 bytes below to 3 bytes above.
 const AROUND: RangeInclusive<usize> = 0..=6;
-/// Bytes of the largest body, more than a client can buffer.
+/// Size of the largest body in bytes. It is more than a client can buffer.
 const LARGEST: usize = SIZES[SIZES.len() - 1];
-/// Words in the log when the device stops segmenting, and the time limit for them.
+/// Words that the server logs when the device stops segmenting. They must appear within
+/// [`LOG_LIMIT`].
 const CEASED: &str = "no longer segments TCP";
 const LOG_LIMIT: Duration = Duration::from_secs(5);
 /// A file whose response has a typical head length.
@@ -58,7 +60,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     device_stops(env, &site, &sizes, checks)
 }
 
-/// Serves `site` with offload and further options.
+/// Serves `site` with segmentation offload and the further options `more`.
 fn serve(rig: &Rig, env: &Env, site: &Path, more: &str) -> Result<(Server, Place)> {
     let site = site.display();
     let line = format!("{site} --device xdp:{SERVER_LINK},offload=on {more}");
@@ -81,15 +83,15 @@ fn fetch_from_each(
     })
 }
 
-/// Turns TSO off in the middle of a response. The sandboxed worker must notice, and let the kernel
-/// segment from then on.
+/// Turns TSO off in the middle of a response. The sandboxed worker must notice, and then let the
+/// kernel segment.
 fn device_stops(env: &Env, site: &Path, sizes: &[usize], checks: &mut Checks) -> Result<()> {
     let rig = Rig::build(&Scenario::WEB)?;
     let (server, place) = serve(&rig, env, site, "--sandbox required --log info")?;
     let (path, largest) = (format!("/{LARGEST}.bin"), body(LARGEST));
     let open = || Connection::open(place.socket(place.v4));
     // Fetches the file and checks the number of packets at the client. A super-segment counts as
-    // one.
+    // one packet.
     let fetch_in = |expected: Range<usize>| {
         let before = packets_received(&rig)?;
         let response = rig.as_client(|| open()?.request("GET", &path, ""))??;
@@ -122,7 +124,7 @@ fn device_stops(env: &Env, site: &Path, sizes: &[usize], checks: &mut Checks) ->
         fetch_in(LARGEST / SEGMENT..usize::MAX)
     });
     fetch_from_each(&rig, &place, sizes, "cut by the device no longer", checks)?;
-    // The sandbox must allow every system call that this needs.
+    // The sandbox must allow every system call that the switch to the kernel needs.
     checks.check("it has lived through that", || expect_sent(server));
     Ok(())
 }
@@ -133,14 +135,14 @@ fn packets_received(rig: &Rig) -> Result<usize> {
     count.trim().parse().context("reading a count of packets")
 }
 
-/// Stops a server and checks that its summary counts super-segments.
+/// Stops a server and checks that it has sent super-segments, as counted in its summary.
 pub(super) fn expect_sent(server: Server) -> Result<()> {
     let output = server.stop_well()?;
     ensure!(were_sent(&output), "no super-segments in\n{output}");
     Ok(())
 }
 
-/// Whether a server's summary counts super-segments.
+/// Returns true if a server's summary counts super-segments.
 pub(crate) fn were_sent(output: &str) -> bool {
     output.contains("; of these, runs in ")
 }
@@ -152,8 +154,8 @@ pub(crate) fn head_len(to: SocketAddr, path: &str) -> Result<usize> {
     Ok(response.head_len())
 }
 
-/// Sizes of bodies whose responses end at or near the given numbers of segments of `segment` bytes.
-/// Actual heads may differ from `head` by a byte or two.
+/// Returns sizes of bodies whose responses end at or near the given numbers of segments. A segment
+/// has `segment` bytes. Actual heads may be a byte or two longer or shorter than `head`.
 pub(crate) fn edges(segments: &[usize], segment: usize, head: usize) -> Vec<usize> {
     let at = |count: usize| (count * segment - head).saturating_sub(3);
     let around = |count: &usize| AROUND.map(|more| more + at(*count)).collect::<Vec<_>>();
@@ -175,14 +177,14 @@ pub(crate) fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<
     Ok(())
 }
 
-/// A thousandth of the largest file's size, in bytes.
+/// Size in bytes of the piece that the 1 GB file repeats a thousand times.
 const PIECE: usize = 1_000_000;
-/// Number of fetches, and the minimum of their median speed in Gb/s.
+/// Number of fetches per address, and the minimum of their median speed in Gb/s.
 const REPEATS: usize = 3;
 const LEAST: f64 = 10.0;
 
-/// Fetches 1 GB by `curl` in the server's namespace, over a veth pair and a tap device that the
-/// server makes.
+/// Fetches 1 GB with curl over the devices that the server makes: a veth pair and a tap device.
+/// curl runs in the server's namespace.
 pub(crate) fn gigabyte(env: &Env, checks: &mut Checks) -> Result<()> {
     let site = env.folder.join("gigabyte");
     shell::make_folder(&site)?;
@@ -211,7 +213,7 @@ pub(crate) fn gigabyte(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Fetches the file once. Returns the speed in Gb/s.
+/// Fetches the file once with curl. Returns the speed in Gb/s.
 fn gigabits(rig: &Rig, from: SocketAddr) -> Result<f64> {
     let report = "%{size_download}:%{speed_download}";
     let line = format!("curl -s -g -o /dev/null -w {report} http://{from}/1g.bin");

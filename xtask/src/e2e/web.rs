@@ -1,4 +1,4 @@
-//! Checks of sandstorm, with curl and over sockets.
+//! Checks Sandstorm with curl and over kernel sockets.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,11 +13,11 @@ use super::rig::Place;
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-/// Sizes of the generated bodies: empty, one byte, around one segment, many segments, and far more
-/// than any window.
+/// Sizes of the generated bodies in bytes: empty, one byte, around one segment, many segments, and
+/// far more than any window.
 pub(crate) const SIZES: [usize; 7] = [0, 1, 1459, 1460, 1461, 65_536, 30_000_000];
 
-/// Number of connections that are open at the same time, and of threads that share them.
+/// Number of simultaneous connections. [`CLIENT_THREADS`] threads share them.
 const AT_ONCE: usize = 500;
 const CLIENT_THREADS: usize = 20;
 
@@ -49,8 +49,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns bytes in which no two segments are alike: a linear congruential sequence, the same in
-/// each run.
+/// Returns the same bytes in each run. They come from a linear congruential generator, so no two
+/// segments are alike.
 pub(crate) fn body(size: usize) -> Vec<u8> {
     let mut state = size as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let mut bytes = Vec::with_capacity(size + 8);
@@ -64,8 +64,8 @@ pub(crate) fn body(size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Requests on one connection: request, further header lines, expected status, and the file with
-/// the expected body, if any.
+/// Requests on one connection. Each has a method and a path, further header lines, the expected
+/// status, and the file with the expected body, if any.
 type Exchanges<'a> = &'a [(&'a str, &'a str, u16, &'a str)];
 
 const SMALL: (&str, &str, u16, &str) = ("GET /size-1.bin", "", 200, "size-1.bin");
@@ -77,7 +77,7 @@ const INDEXES: Exchanges<'_> = &[
     // Without the slash, relative links on the page would break.
     ("GET /docs", "", 301, ""),
 ];
-/// The connection stays open after a 404.
+/// The connection must stay open after a 404, so the last request is answered.
 const NOT_FOUND: Exchanges<'_> = &[
     ("GET /nothing-here", "", 404, ""),
     ("GET /docs/nothing", "", 404, ""),
@@ -85,7 +85,7 @@ const NOT_FOUND: Exchanges<'_> = &[
     ("GET /index.html/x", "", 404, ""),
     SMALL,
 ];
-/// A body after HEAD would be parsed as the next response's head.
+/// If the server sent a body after HEAD, it would be parsed as the next response's head.
 const HEAD: Exchanges<'_> = &[
     ("HEAD /size-65536.bin", "", 200, ""),
     SMALL,
@@ -109,7 +109,8 @@ const PERCENT: Exchanges<'_> = &[
     ("GET /d%C3%BCne.txt", "", 200, "d\u{fc}ne.txt"),
     ("GET /style.css?version=2", "", 200, "style.css"),
 ];
-/// Conditional header fields. TAG and DATE stand for the file's own.
+/// Conditional header fields, and the expected status. TAG and DATE stand for the file's ETag and
+/// Last-Modified.
 const CONDITIONS: &[(&str, u16)] = &[
     ("If-None-Match: TAG\r\n", 304),
     ("If-None-Match: \"other\", TAG\r\n", 304),
@@ -123,7 +124,8 @@ const CONDITIONS: &[(&str, u16)] = &[
         200,
     ),
 ];
-/// Requests that close the connection, each without the final empty line.
+/// Requests after which the server closes the connection, and the expected status. Each lacks its
+/// final empty line.
 const REFUSED: &[(&str, u16)] = &[
     ("nonsense\r\n", 400),
     ("GET /\r\n", 400),
@@ -151,7 +153,7 @@ const TRAVERSAL: &str = "/../secret.txt /docs/../../secret.txt /%2e%2e/secret.tx
     /%252e%252e/secret.txt //../secret.txt /./../secret.txt /.. /%00/../../secret.txt \
     //etc/passwd /size-1.bin%00.html";
 
-/// A check of one behaviour.
+/// A check of one behaviour, as a method of [`Client`].
 type Case = fn(&Client) -> Result<()>;
 
 const CASES: &[(&str, Case)] = &[
@@ -175,7 +177,7 @@ const CASES: &[(&str, Case)] = &[
     ("HTTP/1.0 and HTTP/1.2", Client::other_versions),
 ];
 
-/// Runs all checks of one server.
+/// Runs all checks against the server at `place`.
 pub(crate) fn check(place: &Place, env: &Env, checks: &mut Checks) {
     for address in place.addresses() {
         let to = place.socket(address);
@@ -414,7 +416,7 @@ impl Client {
             let mut connection = self.connect()?;
             for part in request.as_bytes().chunks(step) {
                 connection.send(part)?;
-                // Long enough that the kernel does not merge the pieces.
+                // Pause for long enough that the kernel does not merge the pieces.
                 std::thread::sleep(Duration::from_millis(2));
             }
             let right = connection.receive(true)?.expect_body(&body(1_461));
@@ -453,7 +455,7 @@ impl Client {
     }
 }
 
-/// Runs `work` on each input in a thread of its own, and collects the results.
+/// Runs `work` on each input in a separate thread, and collects the results.
 pub(crate) fn in_threads<I: Send, O: Send>(
     inputs: Vec<I>,
     work: impl Fn(I) -> Result<O> + Sync,
