@@ -1,7 +1,7 @@
-//! `xtask bench`: compares our servers with their peers and with the limit of the rig.
+//! `xtask bench`: compares our servers with other servers, and with what the rig itself can do.
 //!
 //! Server and client each have a network namespace, joined by a veth pair. One core runs the server
-//! with all the kernel's work for it. Another core runs the client.
+//! and all the kernel's work for it. Another core runs the client.
 
 mod busy_poll;
 mod content;
@@ -29,7 +29,7 @@ use crate::shell;
 use results::Results;
 use runner::{RESULTS, Runner};
 
-/// Debian packages of the peers and of third-party load generators.
+/// Debian packages of the other servers and of third-party load generators.
 #[rustfmt::skip]
 const PACKAGES: &[&str] =
     &["nginx", "lighttpd", "h2o", "nsd", "knot", "knot-dnsutils", "bind9", "dnsperf", "wrk"];
@@ -51,7 +51,7 @@ pub(crate) struct Options {
 /// What to measure.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Figures, or groups of figures. Default: limit, dns and web.
+    /// Figures or groups of figures to measure. Default: limit, dns and web.
     #[arg(value_name = "FIGURE", value_parser = PossibleValuesParser::new(plan::words()))]
     figures: Vec<String>,
 
@@ -59,15 +59,16 @@ pub(crate) struct Selection {
     #[arg(long)]
     quick: bool,
 
-    /// Length of each measured part.
+    /// Duration of each measurement, without its warm-up.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<f64>,
 
-    /// Interleaved runs of each point. Default: 3, or 1 with --quick.
+    /// How often to measure each point. Every server is measured once before any is measured again.
+    /// Default: 3, or 1 with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: Option<u32>,
 
-    /// Run only servers whose name contains this.
+    /// Run only servers whose name contains this text.
     #[arg(
         long,
         value_name = "NAME",
@@ -83,16 +84,16 @@ pub(crate) struct Selection {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Write the report from raw results again.
+    /// Write the report again from raw results.
     Report {
         /// Files of raw results. Default: those of the last run.
         files: Vec<PathBuf>,
     },
-    /// Count the instructions of our code for each packet or request.
+    /// Count the instructions that our code executes per packet or request.
     Instructions(instructions::Options),
-    /// Copy the figures of benches/ into README.
+    /// Copy measured figures from benches/ into README.md.
     Figures {
-        /// Fail if README has different figures.
+        /// Fail if README.md has different figures.
         #[arg(long)]
         check: bool,
     },
@@ -104,7 +105,7 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
     seconds.ok_or_else(|| "not a number from 0.2 to 600".to_owned())
 }
 
-/// Runs the command. It fails if a requested result is missing.
+/// Runs the command. A comparison fails if a requested result is missing.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let target = shell::target_folder()?;
     let folder = target.join(FOLDER);
@@ -127,7 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
     if !selection.built {
         setup::run()?;
-        // The results list a missing package where it matters.
+        // A failure is no error here, because the results list each server that is missing.
         for (package, failure) in setup::install_quietly(PACKAGES) {
             println!("bench: {package} cannot be installed: {failure:#}");
         }

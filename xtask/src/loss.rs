@@ -1,8 +1,8 @@
 //! `xtask loss`: compares our TCP with the kernel's on impaired networks.
 //!
 //! A Linux client fetches the same files from nginx on the kernel's TCP and from Sandstorm. A
-//! forwarder between them drops, delays and reorders frames by a seed, so that both servers meet
-//! the same impairments. The client compares every byte.
+//! forwarder between them drops, delays and reorders frames. A seed decides which frames, so that
+//! both servers meet the same impairments. The client compares every byte.
 
 mod cells;
 mod clients;
@@ -23,34 +23,34 @@ use cells::Cell;
 use lab::Lab;
 use results::Results;
 
-/// Folder of the results in the target folder, and its files.
+/// Folder of the results in the target folder. [`RESULTS`] and [`PAGE`] are its files.
 const FOLDER: &str = "loss";
 const RESULTS: &str = "results.json";
 const PAGE: &str = "LOSS.md";
 
 const FIRST_SEED: u64 = 1;
 const REPEATS: u64 = 3;
-/// Maximum rate of a cell, as a part of the rig's own limit.
+/// Maximum rate of a cell, as a fraction of the rate that the rig itself reaches.
 const LIMIT_PART: f64 = 0.8;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run Linux clients with many TCP settings instead, and check only that every byte arrives.
+    /// Instead, run Linux clients with many TCP settings, and check that every byte arrives.
     #[arg(long)]
     clients: bool,
     /// With --clients: run every combination instead of a sample.
     #[arg(long, requires = "clients")]
     full: bool,
-    /// Run a few cells, once each.
+    /// Measure only a few cells, with one seed each.
     #[arg(long)]
     quick: bool,
-    /// Seed of the first run of each cell. Each further run adds one.
+    /// Seed of the first run of each cell. Each further run adds 1.
     #[arg(long, value_name = "N", default_value_t = FIRST_SEED)]
     seed: u64,
-    /// Seeds for each cell. Default: 3, or 1 with --quick.
+    /// Number of seeds per cell. Default: 3, or 1 with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     repeats: Option<u64>,
-    /// Write a trace of every run's segments to the target folder.
+    /// Write a trace of every run's segments to the folder loss/traces in the target folder.
     #[arg(long)]
     trace: bool,
     /// Only print the names of the cells.
@@ -62,7 +62,7 @@ pub(crate) struct Options {
     /// Do not install packages or build.
     #[arg(long, hide = true)]
     built: bool,
-    /// Run only cells or clients whose name contains this.
+    /// Run only cells or clients whose name contains this text.
     #[arg(default_value = "", hide_default_value = true)]
     filter: String,
 }
@@ -82,8 +82,8 @@ impl Options {
     }
 }
 
-/// Runs the command. It fails if a cell cannot be measured or a client's check fails, but not if a
-/// mark is missed.
+/// Runs the command. It fails if a cell cannot be measured or a client's check fails. It does not
+/// fail if a mark (a goal in `results.rs`) is missed.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
         for cell in options.cells() {
@@ -117,8 +117,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     outcome
 }
 
-/// Runs the clients in a process of its own, as root, without a build. Returns how many checks
-/// passed and failed.
+/// Runs the clients as root in a separate process, without a build. Returns how many checks passed
+/// and failed.
 pub(crate) fn run_clients_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["loss", "--clients", "--built"];
     args.extend(is_full.then_some("--full"));

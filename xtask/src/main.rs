@@ -49,7 +49,7 @@ enum Command {
     Miri,
     /// Compare our TCP with the kernel's on lossy, slow and reordering networks.
     Loss(loss::Options),
-    /// Compare the servers with other servers and with the limit of the rig.
+    /// Compare the servers with other servers, and with what the test rig itself can do.
     Bench(bench::Options),
 }
 

@@ -1,7 +1,7 @@
-//! Busy polling for a server that does not enable it itself.
+//! Busy polling for a server that does not enable busy polling itself.
 //!
-//! `net.core.busy_poll` would enable it for every process of the machine. An ioctl enables it for a
-//! single epoll instance, even from another process.
+//! `net.core.busy_poll` would enable busy polling for every process of the machine. An ioctl
+//! enables it for a single epoll instance, even from another process.
 #![allow(unsafe_code)]
 
 use anyhow::{Context as _, Result, anyhow};
@@ -22,7 +22,7 @@ struct EpollParams {
 /// `EPIOCSPARAMS`: number 1 of type 0x8a, written by the caller.
 const EPIOCSPARAMS: Opcode = ioctl::opcode::write::<EpollParams>(0x8a, 1);
 
-/// Polling time before a wait sleeps, and packets per poll.
+/// Poll for 64 µs before a wait sleeps, and take at most 64 packets per poll.
 const PARAMS: EpollParams = EpollParams {
     busy_poll_usecs: 64,
     busy_poll_budget: 64,

@@ -8,7 +8,7 @@ use crate::shell;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-/// An in-memory file system that every Linux has.
+/// Folder of an in-memory file system that every Linux has.
 const MEMORY: &str = "/dev/shm";
 
 /// Name of the zone, without the final dot.
@@ -18,14 +18,14 @@ pub(crate) const ORIGIN: &str = "bench.test";
 #[rustfmt::skip]
 const FILES: [usize; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 30 << 20];
 
-/// The mix of file sizes: 9 of 10 files are smaller than `MIX_KNEE` bytes.
+/// Number of files in the mix. 9 of 10 files are smaller than [`MIX_KNEE`] bytes.
 const MIX_FILES: usize = 1_000;
 const MIX_SEED: u64 = 0x5aed_2026;
 const MIX_LEAST: f64 = 512.0;
 const MIX_KNEE: f64 = 25_000.0;
 const MIX_MOST: f64 = 20_000_000.0;
 
-/// Files of a comparison. Dropping this removes the served files.
+/// Files of a comparison. Dropping [`Content`] removes the served files.
 pub(crate) struct Content {
     scratch: TempDir,
     /// Folder of our release programs.
@@ -44,25 +44,26 @@ impl Content {
         })
     }
 
-    /// Folder of all content. Servers can write to it while they run.
+    /// Returns the folder of all content. Servers also write their own files there while they run.
     pub(crate) fn folder(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Returns the file of a zone with `names` names.
+    /// Returns the path of a zone file with `names` names.
     pub(crate) fn zone(&self, names: u32) -> Result<PathBuf> {
         let name = format!("{names}.zone");
         self.once(&name, |path| write(path, zone(names).as_bytes()))
     }
 
-    /// Returns a file of all names in the zone with their type, one per line, as other generators
-    /// read it. Neighbours in the file are far apart in the zone.
+    /// Returns the path of a file with a question for each name in the zone. Each line has a name
+    /// and a type, as third-party generators expect. Neighbours in the file are far apart in the
+    /// zone.
     pub(crate) fn questions(&self, names: u32) -> Result<PathBuf> {
         let lines = scattered(names).map(|name| format!("host{name}.{ORIGIN} A\n"));
         self.text(&format!("{names}.questions"), &lines.collect::<String>())
     }
 
-    /// Returns a file with this text.
+    /// Returns the path of a file with this text.
     pub(crate) fn text(&self, name: &str, text: &str) -> Result<PathBuf> {
         self.once(name, |path| write(path, text.as_bytes()))
     }
@@ -76,7 +77,7 @@ impl Content {
         })
     }
 
-    /// Returns the folder of the mix, and the list of its files with their weights.
+    /// Returns the folder of the mix, and the path of a list of its files with their weights.
     pub(crate) fn mix(&self) -> Result<(PathBuf, PathBuf)> {
         let list = self.folder().join("mix.list");
         let folder = self.once("mix", |folder| {
@@ -108,7 +109,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Writes `size` bytes that cannot be compressed.
+/// Writes `size` random bytes, which cannot be compressed.
 fn write_body(path: &Path, size: usize) -> Result<()> {
     let mut body = vec![0; size];
     fastrand::Rng::with_seed(size as u64).fill(&mut body);
@@ -130,13 +131,13 @@ fn zone(names: u32) -> String {
 
 /// Returns each number below `count` once, in scattered order.
 fn scattered(count: u32) -> impl Iterator<Item = u32> {
-    // A prime stride is coprime to every smaller count.
+    // The stride is prime, so it is coprime to every smaller count.
     const STRIDE: u64 = 4_294_967_291;
     (0..u64::from(count)).map(move |i| (i * STRIDE % u64::from(count)) as u32)
 }
 
-/// Returns the sizes of the mix's files: log-uniform below and above the knee, at evenly spaced
-/// quantiles, shuffled. Every call returns the same sizes.
+/// Returns the sizes of the mix's files in shuffled order. They are log-uniform below and above the
+/// knee, at evenly spaced quantiles. Every call returns the same sizes.
 fn mix_sizes() -> Vec<usize> {
     let between = |from: f64, to: f64, part: f64| from * (to / from).powf(part);
     let size = |i: usize| {

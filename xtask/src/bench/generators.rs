@@ -1,4 +1,4 @@
-//! Load generators: our own, and third-party ones that check them.
+//! Load generators: our own, and third-party ones with which ours are compared.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::interrupt;
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, bail};
 
-/// Extra time that a run may take, in all and per connection.
+/// Extra time that a run may take, plus [`CONNECTION_SLACK`] per connection.
 const RUN_SLACK: Duration = Duration::from_secs(20);
 const CONNECTION_SLACK: Duration = Duration::from_micros(150);
 
-/// Number of connections that the generator opens from one address.
+/// Maximum number of connections that the generator opens from one address.
 const CONNECTIONS_OF_ADDRESS: u32 = 50_000;
 
-/// Names in the zone for generators that read questions from a file.
+/// Number of names in the zone for generators that read questions from a file.
 const QUESTIONS: u32 = 100;
 
 /// Lines that our generators print when the measured part begins and ends.
@@ -28,7 +28,7 @@ const MEASURING: &str = "load: measuring";
 const MEASURED: &str = "load: measured";
 
 /// Runs the generator that `load` names, with its arguments. Calls `edge` when the measured part
-/// begins and when it ends. The generator opens at most `connections`.
+/// begins and when it ends. The generator opens at most `connections` connections.
 pub(crate) fn run(
     load: &str,
     connections: u32,
@@ -70,7 +70,7 @@ pub(crate) fn run(
     let load = match program {
         "dnsperf" => dnsperf_load(&output),
         "kxdpgun" => kxdpgun_load(&output),
-        // wrk prints its own report before the script's line.
+        // wrk prints its own report before the script's line, so search from the end.
         _ => output
             .lines()
             .rev()
@@ -102,8 +102,9 @@ fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
         .replace("{client}", &client))
 }
 
-/// Runs `command` for at most `limit`, and returns its standard output. Two lines on standard error
-/// delimit the measured part, unless it is the `whole` run.
+/// Runs `command` for at most `limit`, and returns its standard output. The lines [`MEASURING`] and
+/// [`MEASURED`] on standard error delimit the measured part. If `whole` is set, the whole run is
+/// measured.
 fn watch(
     command: &mut Command,
     limit: Duration,
@@ -138,14 +139,14 @@ fn watch(
         });
         let ended = interrupt::wait_for(limit, || child.try_wait().context("waiting for the load"));
         if !matches!(ended, Ok(Some(_))) {
-            // An error means that the generator has already ended.
+            // An error means that the generator has already exited, which is harmless.
             let _ = child.kill();
             let _ = child.wait();
         }
         (ended, reader.join().unwrap_or_default())
     });
     let mut output = Vec::new();
-    // All generators print less than a pipe can hold.
+    // All generators print less than a pipe can hold, so none of them blocks before this read.
     child
         .stdout
         .take()
@@ -192,7 +193,7 @@ fn number_after(text: &str, label: &str) -> Option<f64> {
     number.trim_end_matches([')', ',']).parse().ok()
 }
 
-/// Makes the [`Load`] of a program that prints only counts.
+/// Makes the [`Load`] of a program that prints only counts. `size` is the bytes per reply.
 fn counted(generator: &str, [completed, lost, seconds, size]: [f64; 4]) -> Option<Load> {
     // Packet counts are not negative.
     #[allow(clippy::cast_sign_loss)]

@@ -2,7 +2,7 @@
 //!
 //! Each workload of the program `instructions` runs twice under callgrind, with different numbers
 //! of requests. The difference is the cost without set-up. Other work on the machine does not
-//! change it, so it can be compared with a committed figure.
+//! change this cost, so it can be compared with a committed figure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,11 +17,12 @@ use super::machine;
 use crate::shell;
 use crate::{interrupt, setup};
 
-/// Requests of the first run. After them every table, cache and spare copy has its final size.
+/// Number of requests in the first run. They bring every table, cache and spare copy to its final
+/// size.
 const FEW: u64 = 1_024;
-/// Requests of the second run. The difference is a multiple of every batch size.
+/// Number of requests in the second run. It exceeds [`FEW`] by a multiple of every batch size.
 const MANY: u64 = FEW + 10_240;
-/// Relative growth of a figure at which the check fails.
+/// Relative growth of a count above which the check fails.
 const TOLERANCE: f64 = 0.03;
 /// Processor features to hide from glibc, so that it selects the same `memcpy` on all current
 /// processors.
@@ -42,7 +43,7 @@ pub(crate) struct Options {
     accept: bool,
 }
 
-/// Accepted figures.
+/// The committed counts, with which new counts are compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Baseline {
     /// First line of `rustc --version`.
@@ -51,7 +52,7 @@ pub(crate) struct Baseline {
     target: String,
     /// Date, such as 2026-11-21.
     date: String,
-    /// Instructions per request, by workload.
+    /// Number of instructions per request, by workload.
     pub(crate) instructions: BTreeMap<String, f64>,
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Counts all workloads, using all cores.
+/// Counts the instructions of all workloads, using all cores.
 fn count() -> Result<BTreeMap<String, f64>> {
     let mut build = shell::cargo();
     build.args([
@@ -155,7 +156,7 @@ fn count() -> Result<BTreeMap<String, f64>> {
     })
 }
 
-/// Returns the instructions of one run.
+/// Returns the number of instructions in one run.
 fn total(program: &Path, workload: &str, requests: u64) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command
@@ -173,7 +174,7 @@ fn total(program: &Path, workload: &str, requests: u64) -> Result<u64> {
         })
 }
 
-/// Extracts the total at the end of callgrind's output.
+/// Returns the total at the end of callgrind's output.
 fn collected(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.split_once("Collected :"));
     line?.1.trim().parse().ok()
@@ -193,7 +194,7 @@ fn compiler() -> Result<(String, String)> {
 
 type Counts = BTreeMap<String, f64>;
 
-/// Returns a table of all workloads, and the reasons for the check to fail.
+/// Returns a table of all workloads, and the reasons why the check fails, if any.
 fn compare(counted: &Counts, baseline: &Counts) -> (String, Vec<String>) {
     let mut table = format!(
         "{:26}{:>14}{:>12}  change\n",

@@ -51,10 +51,10 @@ pub(crate) fn describe() -> Vec<(String, String)> {
     ]
 }
 
-/// Time to measure other work on the machine before the first run.
+/// How long to measure other work on the machine before the first run.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Part of a core above which other work distorts the figures.
+/// Fraction of a core's time above which other work distorts the figures.
 const BUSY: f64 = 0.05;
 
 /// Measures how busy both cores are before the first run. Prints a warning if other work would
@@ -82,7 +82,7 @@ pub(crate) fn versions(programs: &Path) -> BTreeMap<String, String> {
     };
     let own = |name| second_word(Command::new(programs.join(name)).arg("--version"));
     let mut git = Command::new("git");
-    // Otherwise git refuses to run as root in another user's folder.
+    // Without this option git refuses to run as root in another user's folder.
     git.arg("-c")
         .arg(format!("safe.directory={}", shell::repository().display()))
         .args(["describe", "--always", "--dirty"])

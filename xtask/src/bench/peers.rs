@@ -1,5 +1,5 @@
-//! Configurations of the peers: one worker each, no logs, and no limit that a run could reach.
-//! [`super::servers`] replaces the placeholders in braces.
+//! Configurations of the other servers: one worker each, no logs, and no limit that a run could
+//! reach. [`super::servers`] replaces the placeholders in braces.
 
 /// Replaces the placeholders of a template by their values.
 pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {

@@ -11,9 +11,10 @@ use super::servers::{
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// Label of the variable.
+    /// Label of the figure's variable, which is on the x axis.
     pub(crate) x: &'static str,
-    /// Quantities on the short page. The HTML page shows them and p99 as charts too.
+    /// Quantities with a table on the Markdown page. The HTML page also has charts of these
+    /// quantities and of the p99 latency.
     pub(crate) tables: &'static [Quantity],
     /// Groups on the command line that include the figure.
     groups: &'static [&'static str],
@@ -42,14 +43,14 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "agreement", "Our load generators beside others", "rate, or body", [Rate, Cost], ["all"];
 ];
 
-/// Returns the words that the command line accepts as a selection.
+/// Returns the names of figures and groups that the command line accepts.
 pub(crate) fn words() -> Vec<&'static str> {
     let figures = FIGURES.iter().map(|figure| figure.name);
     let groups = ["dns", "web", "paper", "all"];
     groups.into_iter().chain(figures).collect()
 }
 
-/// Whether the selection includes the figure.
+/// Returns true if the selection includes the figure.
 fn selects(words: &[String], figure: &Figure) -> bool {
     if words.is_empty() {
         return figure.name == "limit"
@@ -60,44 +61,45 @@ fn selects(words: &[String], figure: &Figure) -> bool {
         .any(|word| word == figure.name || figure.groups.contains(&word.as_str()))
 }
 
-/// One data point of a figure in the report.
+/// One run, which gives a data point of a figure in the report.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Job {
     pub(crate) figure: &'static str,
     pub(crate) panel: &'static str,
     pub(crate) x: f64,
-    /// Name in the report: the server, or the generator where generators are compared.
+    /// Name of the line in the report: the server, or the generator where generators are compared.
     pub(crate) line: &'static str,
     /// Program and arguments of the load generator. [`super::generators`] replaces the placeholders
     /// in braces.
     pub(crate) load: String,
-    /// Length of the measured part.
+    /// Duration of the measured part in seconds.
     pub(crate) seconds: f64,
 }
 
-/// A server, and the runs that it serves before it stops.
+/// A server, and the runs for which it is started once.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
     pub(crate) spec: Spec,
     pub(crate) jobs: Vec<Job>,
 }
 
-/// Servers to compare with each other. All run once before any runs again.
+/// Servers to compare with each other. All of them run once before any of them runs again.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Set {
     pub(crate) groups: Vec<Group>,
     pub(crate) repeats: u32,
 }
 
-/// Runs over values of a variable. Arrays of two hold the values for a full and for a quick run.
+/// Runs over the values of a variable. Each array of two has one entry for a full run and one for a
+/// quick run.
 struct Sweep {
     xs: [&'static [u32]; 2],
     programs: [&'static [&'static Program]; 2],
     serves: Serves,
-    /// Further options for our own servers. `{x}` is the variable. With `{connections}` the
-    /// variable is the number of idle connections.
+    /// Further options for our own servers. `{x}` stands for the variable. `{connections}` stands
+    /// for the number of connections to hold if the variable is the number of idle connections.
     options: &'static str,
-    /// Whether all values form one set, instead of one set each.
+    /// Whether the runs of all values form one [`Set`]. Otherwise each value has its own set.
     together: bool,
     offloads: bool,
     rows: &'static [Row],
@@ -117,12 +119,12 @@ const SWEEP: Sweep = Sweep {
 struct Row {
     figure: &'static str,
     panel: &'static str,
-    /// Load generator's command. `{x}` is the variable, `{ask}` the query for the server, and
-    /// `{kept}` and `{new}` its [`WEB_RATES`].
+    /// Load generator's command. `{x}` stands for the variable, and `{ask}` for the query that fits
+    /// the server. `{kept}` and `{new}` stand for the rates in [`WEB_RATES`].
     load: &'static str,
-    /// Values to run. Empty means all.
+    /// Values of the variable to run. Empty means all.
     xs: &'static [u32],
-    /// Number of programs to run.
+    /// Number of the sweep's programs to run, counted from the first.
     programs: usize,
     /// Whether a quick run includes this row.
     quick: bool,
@@ -144,7 +146,7 @@ impl Row {
     fn load(&self, x: u32, program: &Program) -> String {
         let rates = WEB_RATES.iter().find(|(size, _, _)| *size == x);
         let (kept, new) = rates.map_or((0, 0), |(_, kept, new)| (*kept, *new));
-        // The reflector gets frames as long as the queries for a hundred names.
+        // The reflector gets frames as long as the queries in a zone of a hundred names.
         let ask = if *program == REFLECT {
             "echo --size 77"
         } else {
@@ -196,16 +198,19 @@ const WEB_RATES: &[(u32, u32, u32)] = &[
     (64 * KB, 10_000, 6_000),
 ];
 
-/// Number of connections from which runs are not repeated, because opening them takes too long.
+/// Number of connections above which runs are not repeated, because opening the connections takes
+/// too long.
 const UNREPEATED_CONNECTIONS: u32 = 100_000;
 
-/// Connections that a server must hold: beyond the idle ones, and in other runs.
+/// Number of connections that a server must hold in addition to idle ones. [`USUAL_CONNECTIONS`] is
+/// the number in runs without idle ones.
 const SPARE_CONNECTIONS: u32 = 1_024;
 const USUAL_CONNECTIONS: u32 = 8_192;
 
-// A window of datagrams keeps every server busy and fits into the 256 slots of a veth queue. All
-// DNS servers reach 100,000 queries per second, and those with `AF_XDP` 400,000. With many
-// connections, wrk times out on most requests for the largest file.
+// `--window 240` keeps 240 datagrams in flight. They keep every server busy, and fit into the 256
+// slots of a veth queue. All DNS servers reach 100,000 queries per second, and those with `AF_XDP`
+// reach 400,000. With 16 connections or fewer, wrk also fetches the largest file. With more, it
+// times out on most requests for that file.
 #[rustfmt::skip]
 const SWEEPS: &[Sweep] = &[
     Sweep { xs: [&[64, 128, 256, 512, 1_024, 1_514], &[64, 1_514]], programs: [&[&REFLECT]; 2], rows: &[
@@ -258,7 +263,7 @@ const SWEEPS: &[Sweep] = &[
         options: "--max-connections {connections} --idle-timeout 3600", rows: &[
         row("connections", "", "load http --site {files} --path /1024.bin --connections 16 --idle {x}"),
     ], ..SWEEP },
-    // At higher rates dnsperf is the bottleneck.
+    // dnsperf runs only at the two lower rates. At higher rates dnsperf is the bottleneck.
     Sweep { xs: [&[50_000, 100_000, 200_000, 400_000], &[100_000]], programs: [&[&TURNAROUND]; 2],
         serves: Serves::Zone(Some(100)), together: true, rows: &[
         row("agreement", "DNS by rate", "load dns --hosts 100 --rate {x}"),
@@ -275,7 +280,7 @@ const SWEEPS: &[Sweep] = &[
 /// Returns all selected runs, in order.
 pub(crate) fn plan(selection: &Selection) -> Vec<Set> {
     let mut sets = Vec::new();
-    // Index into arrays of two.
+    // Index into a sweep's arrays of two.
     let run = usize::from(selection.quick);
     for sweep in SWEEPS {
         let mut groups = Vec::new();
@@ -318,7 +323,7 @@ impl Sweep {
                 && n < row.programs
                 && (row.xs.is_empty() || row.xs.contains(&x))
                 && (row.quick || !selection.quick);
-            // Figures that decide marks run longer.
+            // Figures that decide whether marks are met run longer.
             let seconds = match row.figure {
                 _ if selection.quick => 1.0,
                 "limit" | "dns-cost" | "web-cost" => 3.0,
@@ -400,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_quick_run_measures_for_90_s_and_all_for_40_minutes() {
-        // Starting servers takes the rest of the time.
+        // The rest of the time is for starting servers.
         for (figures, quick, most) in [(&[][..], true, 90.0), (&["all"], false, 2_400.0)] {
             let sets = of(figures, quick);
             let seconds = |set: &Set| {

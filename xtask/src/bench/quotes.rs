@@ -13,7 +13,7 @@ const README: &str = "README.md";
 /// Pages with figures, each with the name of the block to copy.
 const PAGES: [(&str, &str); 2] = [("benches/RESULTS.md", SUMMARY), ("benches/LOSS.md", LOSS)];
 
-/// Names of the marked blocks.
+/// Names of the marked blocks in README.md and in [`PAGES`].
 pub(crate) const SUMMARY: &str = "comparison";
 pub(crate) const LOSS: &str = "loss";
 const INSTRUCTIONS: &str = "instructions";

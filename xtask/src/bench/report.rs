@@ -23,7 +23,7 @@ use lines::{Line, is_same, lines, place};
 pub(super) use numbers::thousands;
 use numbers::{Spread, percentile, x_shown};
 
-/// Pages in the folder of the raw results.
+/// Pages in the folder of the raw results: the Markdown page and the HTML page.
 const SHORT: &str = "RESULTS.md";
 const FULL: &str = "report.html";
 
@@ -244,7 +244,7 @@ fn charts(text: &mut String, figure: &Figure, lines: &[Line<'_>]) -> Result<()> 
     Ok(())
 }
 
-/// Returns the runs in which a generator counted errors.
+/// Returns a row for each point at which a generator counted errors.
 fn errors(results: &Results) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for figure in FIGURES {

@@ -25,30 +25,30 @@ pub(crate) struct Results {
 pub(crate) struct Run {
     /// Name of the figure, as in [`FIGURES`](super::plan::FIGURES).
     pub(crate) figure: String,
-    /// Distinguishes runs with the same `x`, such as `16 connections`.
+    /// Part of the figure, such as `16 connections`. It distinguishes runs with the same `x`.
     pub(crate) panel: String,
     /// Server and its mode, such as `namestorm turnaround`.
     pub(crate) server: String,
     /// Value of the figure's variable, in its unit: bytes, names, frames, connections or µs.
     pub(crate) x: f64,
-    /// Index of the interleaved repeat, from 0.
+    /// Index of the repeat, from 0. All servers run once before the next repeat.
     pub(crate) repeat: u32,
     pub(crate) load: Load,
     pub(crate) cost: Cost,
-    /// Resident memory of the server under load plus growth of the kernel's tables, in bytes.
+    /// Resident memory of the server under load plus the growth of the kernel's tables, in bytes.
     pub(crate) memory: u64,
 }
 
-/// Result of a load generator, as the JSON that it prints.
+/// Result of a load generator. Our generators print it as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Load {
     /// Program that generated the load, such as `load dns` or `wrk`.
     pub(crate) generator: String,
-    /// Requests per second of an open loop; 0 for a closed loop.
+    /// Requested rate of an open loop, in requests per second. 0 for a closed loop.
     pub(crate) asked_rate: f64,
-    /// Length of the measured part, in seconds.
+    /// Duration of the measured part, in seconds.
     pub(crate) seconds: f64,
-    /// Number of correct replies in that time.
+    /// Number of correct replies in the measured part.
     pub(crate) completed: u64,
     /// Correct replies per second.
     pub(crate) rate: f64,
@@ -69,7 +69,7 @@ pub(crate) struct Cost {
     pub(crate) user_us: f64,
     /// Utilization of the server's core, 0 to 1.
     pub(crate) busy: f64,
-    /// Part of the time that the host stole from the server's core, 0 to 1.
+    /// Fraction of the time that the host stole from the server's core, 0 to 1.
     pub(crate) stolen: f64,
     /// Utilization of the client's core, 0 to 1.
     pub(crate) client_busy: f64,
@@ -80,7 +80,7 @@ pub(crate) struct Cost {
 pub(crate) struct Missing {
     pub(crate) what: String,
     pub(crate) why: String,
-    /// Last lines of the output.
+    /// Last lines of the program's output.
     pub(crate) log: String,
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum Quantity {
 }
 
 impl Quantity {
-    /// Quantities that apply to most figures.
+    /// Quantities that are shown for every figure on the HTML page.
     pub(crate) const USUAL: &[Self] = &[
         Self::Rate,
         Self::Throughput,
@@ -119,7 +119,7 @@ impl Quantity {
         }
     }
 
-    /// Returns the value, or `None` if the generator does not report it.
+    /// Returns the value, or `None` if it is 0 because it was not measured.
     pub(crate) fn of(self, run: &Run) -> Option<f64> {
         let value = match self {
             Self::Rate => run.load.rate,

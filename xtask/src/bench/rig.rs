@@ -1,5 +1,5 @@
-//! Two network namespaces joined by a veth pair. One core does all work of the server's end, and
-//! another all work of the client's end.
+//! Two network namespaces joined by a veth pair. One core does all work of the server's side.
+//! Another core does all work of the client's side.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use crate::shell;
 pub(crate) const SERVER_CORE: usize = 0;
 pub(crate) const CLIENT_CORE: usize = 1;
 
-/// Ends of the veth pair.
+/// The two sides of the veth pair.
 pub(crate) const SERVER_LINK: &str = "srv0";
 pub(crate) const CLIENT_LINK: &str = "cli0";
 
@@ -28,10 +28,10 @@ pub(crate) const SERVER_ADDRESS: &str = "10.99.0.2";
 const CLIENT_KERNEL_ADDRESS: &str = "10.99.0.200";
 const PREFIX: u32 = 16;
 
-/// Limit of open files for a process with a million connections.
+/// Limit on open files. It is enough for a process with a million connections.
 const OPEN_FILES: u32 = 1_048_576;
 
-/// Length of the transmit queue in packets, as for a network card.
+/// Length of the transmit queue in packets, which is typical of a network card.
 const QUEUE_LEN: &str = "1000";
 
 /// Settings that keep the queues of new connections from filling before the server's own limits.
@@ -51,7 +51,7 @@ const END_ATTEMPTS: u32 = 250;
 
 /// Returns the `n`-th address of the generators, with its prefix length.
 pub(crate) fn generator_address(n: u32) -> String {
-    // Skip addresses that server and client kernels use.
+    // Skip the addresses that the server's and the client's kernels use.
     let n = if n == 0 { 1 } else { 255 + n };
     format!("10.99.{}.{}/{PREFIX}", n >> 8, n & 255)
 }
@@ -59,28 +59,30 @@ pub(crate) fn generator_address(n: u32) -> String {
 /// Kernel settings of the rig.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
-    /// Segmentation and checksum offloads at both ends, and long super-segments.
+    /// Whether segmentation and checksum offloads are on at both sides, with long super-segments.
     pub(crate) offloads: bool,
-    /// Whether received frames wait until the server polls or a timer expires.
+    /// Whether frames for the server wait until it polls or a timer expires.
     pub(crate) deferred: bool,
 }
 
-/// One end of the pair.
+/// One side of the veth pair.
 struct End {
     namespace: Namespace,
     link: &'static str,
     core: usize,
 }
 
-/// The namespaces and their veth pair. Dropping it removes them and kills every process inside.
+/// The namespaces and their veth pair. Dropping a [`Rig`] removes them and kills every process in
+/// them.
 pub(crate) struct Rig {
     server: End,
     client: End,
-    /// Kernel threads that receive for links with the same names in other namespaces.
+    /// Kernel threads that receive for links with the same names in other namespaces. They are not
+    /// this rig's and must not be pinned.
     foreign: BTreeSet<i32>,
 }
 
-/// Number of rigs so far, which makes namespace names unique.
+/// Number of rigs so far, which makes the names of namespaces unique.
 static BUILT: AtomicU32 = AtomicU32::new(0);
 
 impl Rig {
@@ -111,40 +113,42 @@ impl Rig {
         server.set_up(SERVER_ADDRESS, SERVER_SETTINGS, tuning)?;
         client.set_up(CLIENT_KERNEL_ADDRESS, CLIENT_SETTINGS, tuning)?;
         for end in [server, client] {
-            // Threaded NAPI can be enabled only while both ends are up.
+            // Threaded NAPI can be enabled only while both sides are up.
             end.set("threaded", 1)?;
             if tuning.offloads {
-                // With TSO, veth queues TCP on the sender's core. Receive packet steering moves it
-                // to the right core.
+                // With TSO, veth queues TCP segments on the sender's core. Receive packet steering
+                // moves them to the receiver's core.
                 end.set("queues/rx-0/rps_cpus", 1 << end.core)?;
             }
         }
         if tuning.deferred {
-            // Number of empty polls before a queue re-enables interrupts, and its timer in ns.
+            // The first value is the number of empty polls before a queue re-enables interrupts.
+            // The second is the timer in ns after which waiting frames are delivered.
             server.set("napi_defer_hard_irqs", 100)?;
             server.set("gro_flush_timeout", 200_000)?;
         }
         Ok(rig)
     }
 
-    /// Returns a command that runs `program` at the server's end, on its core.
+    /// Returns a command that runs `program` on the server's side and core.
     pub(crate) fn server_command(&self, program: impl AsRef<OsStr>) -> Command {
         self.server.command(program.as_ref())
     }
 
-    /// Returns a command that runs `program` at the client's end, on its core.
+    /// Returns a command that runs `program` on the client's side and core.
     pub(crate) fn client_command(&self, program: impl AsRef<OsStr>) -> Command {
         self.client.command(program.as_ref())
     }
 
-    /// Detaches an XDP program that a generator left on the client's end.
+    /// Detaches an XDP program that a generator left on the client's link.
     pub(crate) fn detach_client_program(&self) -> Result<()> {
         let off = format!("link set dev {CLIENT_LINK} xdp off");
         self.client.namespace.ip(&off).map(drop)
     }
 
-    /// Pins the kernel threads that receive at each end to their cores, and returns those of the
-    /// server's end. Attaching an XDP program creates new threads.
+    /// Pins the kernel threads that receive on each side to that side's core, and returns those of
+    /// the server's side. Call this function again after an XDP program is attached, which creates
+    /// new threads.
     pub(crate) fn pin_receivers(&self) -> Result<Vec<i32>> {
         let pinned = |end: &End| {
             let mut threads = receivers(end.link);
@@ -190,8 +194,8 @@ impl End {
         shell::capture(&mut tc).map(drop)
     }
 
-    /// Starts the command in a session of its own, like a service. Otherwise a scheduler that
-    /// groups processes by session would make server and generator split one share of the CPU time.
+    /// Starts the command in a separate session, like a service. Otherwise a scheduler that groups
+    /// processes by session would make server and generator share one part of the CPU time.
     fn command(&self, program: &OsStr) -> Command {
         let mut command = self.namespace.command("setsid");
         command.args(["taskset", "-c", &self.core.to_string(), "prlimit"]);
@@ -200,7 +204,7 @@ impl End {
         command
     }
 
-    /// Writes a number to a file of the link in `/sys`.
+    /// Writes a number to one of the link's files in `/sys`.
     fn set(&self, file: &str, value: u32) -> Result<()> {
         let mut command = self.namespace.command("sh");
         let path = format!("/sys/class/net/{}/{file}", self.link);
@@ -211,20 +215,20 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // A killed server can leave children behind.
+        // A killed server can leave child processes behind.
         if let Err(failure) = end_processes(&self.namespace) {
             eprintln!("bench: {failure:#}");
         }
     }
 }
 
-/// Finds the kernel threads that receive for a link of this name, in any namespace.
+/// Returns the kernel threads that receive for a link of this name, in any namespace.
 fn receivers(link: &str) -> Vec<i32> {
     let of_link = usage::processes().filter(|stat| is_receiver(&stat.comm, link));
     of_link.map(|stat| stat.pid).collect()
 }
 
-/// Whether a kernel thread's name, `napi/LINK-NUMBER`, is that of a receiver for `link`.
+/// Returns true if `name` is that of a kernel thread that receives for `link`: `napi/LINK-NUMBER`.
 fn is_receiver(name: &str, link: &str) -> bool {
     let link_and_number = name.strip_prefix("napi/");
     link_and_number
@@ -243,7 +247,8 @@ pub(crate) fn pin(id: i32, core: usize) -> bool {
         && sched_getaffinity(Some(id)).is_ok_and(|now| now == cores)
 }
 
-/// Limit of open files for a process of the rig: [`OPEN_FILES`], or else the limit of this process.
+/// Returns the limit on open files for a process of the rig. This is [`OPEN_FILES`] if it is
+/// allowed, or else the limit of this process.
 pub(crate) fn open_files() -> u32 {
     static ALLOWED: OnceLock<u32> = OnceLock::new();
     *ALLOWED.get_or_init(|| {
@@ -264,7 +269,7 @@ pub(crate) fn open_files() -> u32 {
 /// Kills a process.
 pub(crate) fn kill(id: i32) {
     if let Some(id) = Pid::from_raw(id) {
-        // An error means that the process has already ended.
+        // An error means that the process has already exited, which is harmless.
         let _ = kill_process(id, Signal::KILL);
     }
 }
@@ -288,7 +293,7 @@ fn end_processes(namespace: &Namespace) -> Result<()> {
     Err(anyhow!("processes in {name} did not end: {ids}"))
 }
 
-/// Keeps this process and its children away from the server's core.
+/// Keeps this process and its children off the server's core.
 pub(crate) fn keep_away() -> Result<()> {
     let mut cores = CpuSet::new();
     cores.set(CLIENT_CORE);

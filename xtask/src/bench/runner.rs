@@ -23,14 +23,14 @@ pub(crate) const RESULTS: &str = "results.json";
 /// Number of log lines to save with a failure.
 const LOG_LINES: usize = 20;
 
-/// Length of the load before the measured part, in seconds.
+/// Duration of the load before the measured part, in seconds.
 const WARM_UP: f64 = 0.4;
 
 pub(crate) struct Runner {
     results: Results,
     content: Content,
     folder: PathBuf,
-    /// Number of runs so far, and in all.
+    /// Number of runs so far. `all` is the number of planned runs.
     done: usize,
     all: usize,
 }
@@ -46,7 +46,8 @@ impl Runner {
         })
     }
 
-    /// Runs all sets. The results list failed runs. An error means that nothing further can run.
+    /// Runs all sets. Failed runs are listed in the results. An error means that nothing further
+    /// can run.
     pub(crate) fn run(mut self, sets: &[Set]) -> Result<Results> {
         let jobs = |set: &Set| {
             let jobs: usize = set.groups.iter().map(|group| group.jobs.len()).sum();
@@ -54,7 +55,7 @@ impl Runner {
         };
         self.all = sets.iter().map(jobs).sum();
         for set in sets {
-            // A group that failed does not run again.
+            // A group that failed does not run again in later repeats.
             let mut failed = BTreeSet::new();
             for repeat in 0..set.repeats {
                 for (index, group) in set.groups.iter().enumerate() {
@@ -79,7 +80,8 @@ impl Runner {
         Ok(self.results)
     }
 
-    /// Whether the program is installed. The results list a missing peer once.
+    /// Returns true if the program is installed. A program that is not is added to the results
+    /// once.
     fn is_there(&mut self, program: &Program) -> bool {
         let is_there = program.is_ours() || is_installed(program.executable());
         if !is_there {
@@ -92,7 +94,8 @@ impl Runner {
         is_there
     }
 
-    /// Prints and saves a failure. Its lines after the first are a log.
+    /// Prints a failure and adds it to the results. The lines of `failure` after the first are a
+    /// log.
     fn miss(&mut self, what: String, failure: &str) {
         let (why, log) = failure.split_once('\n').unwrap_or((failure, ""));
         let log = shell::end_of(log, LOG_LINES);
@@ -148,7 +151,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Runs a load once. `tables` is the size of the kernel's tables before the server started, in
+    /// Runs one job. `tables` is the size of the kernel's tables before the server started, in
     /// bytes.
     fn measure(
         &self,
@@ -186,7 +189,8 @@ impl Runner {
             let errors = &load.errors;
             bail!("no request was answered; errors: {errors:?}");
         }
-        // With a server that polls, the kernel's threads have nothing to do.
+        // If the server polls, the kernel's threads have nothing to do, so this check does not
+        // apply.
         if !group.spec.polls() && !first.received_until(last) {
             return Err(anyhow!(
                 "the kernel received nothing for {SERVER_LINK} on core {SERVER_CORE}, so another \

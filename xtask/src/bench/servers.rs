@@ -13,10 +13,11 @@ use crate::server::Server;
 use crate::shell;
 use anyhow::{Context as _, Result, bail};
 
-/// Time limit for a start, enough to load a million names.
+/// Time limit for a server to start. It is long enough to load a million names.
 const START_LIMIT: Duration = Duration::from_mins(2);
 
-/// Files beside those of the clients' connections, such as listening sockets.
+/// Number of files that a process may open in addition to those of clients' connections. An example
+/// is a listening socket.
 const SPARE_FILES: u32 = 512;
 
 /// A program in one of its modes.
@@ -24,12 +25,13 @@ const SPARE_FILES: u32 = 512;
 pub(crate) struct Program {
     /// Name in the report.
     pub(crate) name: &'static str,
-    /// Debian package of a peer. Empty for our own programs.
+    /// Debian package of another project's server. Empty for our own programs.
     pub(crate) package: &'static str,
-    /// Program and arguments. `{config}` is the path of its configuration.
+    /// Program and arguments. `{config}` stands for the path of the configuration file.
     command: &'static str,
     config: &'static str,
-    /// Files that one process opens per connection. 0 if several workers share the connections.
+    /// Number of files that one process opens per connection. 0 if several workers share the
+    /// connections.
     files_each: u32,
 }
 
@@ -38,7 +40,7 @@ impl Program {
         self.package.is_empty()
     }
 
-    /// Name of the program on the search path.
+    /// Returns the name of the program on the search path.
     pub(crate) fn executable(&self) -> &'static str {
         self.command.split(' ').next().unwrap_or_default()
     }
@@ -62,7 +64,8 @@ macro_rules! namestorm {
     };
 }
 
-// lighttpd reserves half of its files for content. The reflector shows the cost of the rig itself.
+// lighttpd reserves half of its files for content, so it counts two files per connection. The
+// reflector shows the cost of the rig itself.
 programs! {
     REFLECT = "reflector", "", "reflect --device {device}", "", 0;
     TURNAROUND = "namestorm turnaround", "", namestorm!("turnaround --hash wire"), "", 0;
@@ -83,24 +86,24 @@ programs! {
     BIND = "BIND", "bind9", "named -f -n 1 -c {config}", peers::BIND, 0;
 }
 
-/// DNS servers and the reflector. The first six are compared at fixed rates, and the first three
-/// also at a rate that needs `AF_XDP`.
+/// DNS servers and the reflector. The first six are compared at fixed rates. The first three are
+/// also compared at a rate that needs `AF_XDP`.
 #[rustfmt::skip]
 pub(crate) const DNS_SERVERS: &[&Program] = &[
     &REFLECT, &TURNAROUND, &KNOT_XDP, &KNOT, &NSD, &BIND,
     &TURNAROUND_FQDN, &MEMCOPY, &MEMCOPY_FQDN, &PRECOPY, &PRECOPY_FQDN,
 ];
 
-/// Content of a server.
+/// What a server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serves {
-    /// Every datagram goes back to its sender.
+    /// Nothing: the reflector sends every datagram back.
     Echo,
-    /// A zone with this number of names, or with as many as the figure's variable.
+    /// A zone with this number of names. `None`: the figure's variable is the number.
     Zone(Option<u32>),
-    /// The single files.
+    /// The files that runs request singly.
     Files,
-    /// The files of the mix.
+    /// Files of many sizes, which runs request in a mix.
     Mix,
 }
 
@@ -109,11 +112,11 @@ pub(crate) enum Serves {
 pub(crate) struct Spec {
     pub(crate) program: &'static Program,
     pub(crate) serves: Serves,
-    /// Further options.
+    /// Further command-line options.
     pub(crate) options: String,
     /// Number of connections that the server must be able to hold.
     pub(crate) connections: u32,
-    /// Segmentation and checksum offloads at both ends.
+    /// Whether segmentation and checksum offloads are on at both sides.
     pub(crate) offloads: bool,
 }
 
@@ -125,7 +128,7 @@ impl Spec {
         }
     }
 
-    /// Whether the server polls its queue in place of the kernel's threads.
+    /// Returns true if the server polls its queue in place of the kernel's threads.
     pub(crate) fn polls(&self) -> bool {
         *self.program == NGINX_BUSY_POLL
     }
@@ -141,7 +144,8 @@ impl Spec {
             }
             Ok(self.serves.answers(rig))
         })?;
-        // An attached XDP program may still pass all frames to the kernel.
+        // An attached XDP program proves nothing, because it may pass all frames to the kernel.
+        // Therefore check that AF_XDP sockets exist.
         if *program == KNOT_XDP && usage::xdp_sockets(server.id()) == 0 {
             bail!(
                 "its XDP mode is not in force, so kernel sockets would answer\n{}",
@@ -190,7 +194,7 @@ impl Spec {
         Ok(command)
     }
 
-    /// Values for the placeholders in commands and configurations.
+    /// Returns the values for the placeholders in commands and configurations.
     fn words(
         &self,
         served: &Path,
@@ -234,7 +238,7 @@ impl Spec {
 }
 
 impl Serves {
-    /// Whether a client receives an answer.
+    /// Returns true if a client receives an answer.
     fn answers(self, rig: &Rig) -> bool {
         let probe = match self {
             Self::Echo => return true,
@@ -245,12 +249,12 @@ impl Serves {
         let mut words = probe.split(' ');
         let mut command = rig.client_command(words.next().unwrap_or_default());
         let output = shell::capture(command.args(words));
-        // dig prefixes errors with a semicolon.
+        // dig prints an error as a line that begins with a semicolon.
         output.is_ok_and(|output| !matches!(output.first(), None | Some(b';')))
     }
 }
 
-/// Whether a program is installed, even if it is only on root's search path.
+/// Returns true if a program is installed, even if it is only on root's search path.
 pub(crate) fn is_installed(program: &str) -> bool {
     let places = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
     shell::is_installed(program)

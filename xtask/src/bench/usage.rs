@@ -10,10 +10,10 @@ use procfs::{Current as _, CurrentSI as _, KernelStats, Meminfo};
 use super::results::Cost;
 use super::rig::{CLIENT_CORE, SERVER_CORE};
 
-/// All processes, including kernel threads.
+/// Returns all processes, including kernel threads.
 pub(crate) fn processes() -> impl Iterator<Item = Stat> {
     let all = all_processes().into_iter().flatten().flatten();
-    // A process may end during the iteration.
+    // A process may exit during the iteration.
     all.filter_map(|process| process.stat().ok())
 }
 
@@ -30,33 +30,34 @@ pub(crate) fn family(id: i32) -> Vec<i32> {
     family
 }
 
-/// Resident memory of the processes, in bytes.
+/// Returns the resident memory of the processes, in bytes.
 pub(crate) fn resident(ids: &[i32]) -> u64 {
     let status = |id: &i32| Process::new(*id).and_then(|process| process.status()).ok();
     let kilobytes = ids.iter().filter_map(|id| status(id)?.vmrss);
     kilobytes.sum::<u64>() * 1024
 }
 
-/// Memory of the kernel's tables on the whole machine, including sockets, in bytes.
+/// Returns the memory of the kernel's tables on the whole machine, including sockets, in bytes.
 pub(crate) fn kernel_tables() -> u64 {
     Meminfo::current().map_or(0, |memory| memory.slab)
 }
 
-/// Number of `AF_XDP` sockets in the network namespace of a process.
+/// Returns the number of `AF_XDP` sockets in the network namespace of a process.
 pub(crate) fn xdp_sockets(id: u32) -> u64 {
     let protocols = fs::read_to_string(format!("/proc/{id}/net/protocols")).unwrap_or_default();
     sockets(&protocols, "XDP").unwrap_or(0)
 }
 
-/// Number of sockets of a protocol in `/proc/net/protocols`, whose columns are name, size and
-/// sockets.
+/// Returns the number of sockets of a protocol from the text of `/proc/net/protocols`. The columns
+/// are name, size and sockets.
 fn sockets(protocols: &str, name: &str) -> Option<u64> {
     let mut lines = protocols.lines().map(str::split_whitespace);
     let mut line = lines.find(|line| line.clone().next() == Some(name))?;
     line.nth(2)?.parse().ok()
 }
 
-/// Number of packets that receive packet steering moved to a core, from `/proc/net/softnet_stat`.
+/// Returns the number of packets that receive packet steering moved to a core. `softnet` is the
+/// text of `/proc/net/softnet_stat`.
 fn steered(softnet: &str, core: usize) -> Option<u64> {
     let line = softnet.lines().nth(core)?;
     u64::from_str_radix(line.split_whitespace().nth(9)?, 16).ok()
@@ -72,12 +73,12 @@ pub(crate) struct Sample {
     user: u64,
     /// CPU time of the kernel threads that receive for the server, in ns.
     receivers: u64,
-    /// Packets steered to the server's core.
+    /// Number of packets that were steered to the server's core.
     steered: u64,
 }
 
 impl Sample {
-    /// Reads the counters. `receivers` are the kernel threads that receive at the server's end.
+    /// Reads the counters. `receivers` are the kernel threads that receive for the server.
     pub(crate) fn take(server: &[i32], receivers: &[i32]) -> Result<Self> {
         let at = Instant::now();
         let stats = KernelStats::current().context("reading /proc/stat")?;
@@ -105,15 +106,16 @@ impl Sample {
         })
     }
 
-    /// Whether the kernel received packets on the server's core between `self` and `last`.
+    /// Returns true if the kernel received packets on the server's core between `self` and `last`.
     pub(crate) fn received_until(&self, last: &Self) -> bool {
         last.receivers > self.receivers || last.steered > self.steered
     }
 
-    /// Cost of each of `completed` requests between `self` and `last`.
+    /// Returns the cost of each of `completed` requests between `self` and `last`.
     pub(crate) fn cost_until(&self, last: &Self, completed: u64) -> Cost {
         let wall_us = (last.at.duration_since(self.at).as_secs_f64() * 1e6).max(1.0);
-        // The kernel measures idle and stolen time, and only samples the rest at each tick.
+        // The kernel measures idle and stolen time, but only samples busy time at each tick.
+        // Therefore busy time is what remains.
         let parts = |core: usize| {
             let ms = |n: usize| last.cores[core][n].saturating_sub(self.cores[core][n]);
             let [idle, stolen] = [0, 1].map(|n| (ms(n) as f64 * 1e3 / wall_us).min(1.0));

@@ -1,5 +1,5 @@
-//! Checks the rights of running servers as `/proc` shows them, signals that must not stop a server,
-//! and what happens if the server or its helper is killed.
+//! Checks the rights of running servers as `/proc` shows them, and signals that must not stop a
+//! server. Also checks what happens if the server or its helper is killed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 const SEGMENT: f64 = 1_448.0;
 const FRAME: u64 = 1_514;
 
-/// Sizes of the files in bytes.
+/// Sizes of the served files in bytes.
 #[rustfmt::skip]
 pub(crate) const SIZES: [usize; 11] = [
     1_000, 30_000, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20,
 ];
-/// Approximate duration of a fetch, in seconds.
+/// Approximate duration of a fetch in seconds, which decides the file size.
 const SECONDS: f64 = 2.0;
-/// Name of the path that `--quick` measures.
+/// End of a cell's name if `--quick` measures the cell.
 const QUICK: &str = " 100M 10ms";
 
-/// A path without impairments: rate in Mb/s, round-trip time in ms, and bottleneck queue in tenths
-/// of the bandwidth-delay product.
+/// A path without impairments: rate in Mb/s, round-trip time in ms, and length of the bottleneck
+/// queue. The length is in tenths of the bandwidth-delay product.
 #[derive(Clone, Copy, Debug)]
 struct Path(u64, u64, u64);
 
@@ -26,7 +26,7 @@ const SHALLOW: u64 = 1;
 const DEEP: u64 = 10;
 const BLOATED: u64 = 40;
 
-/// Paths on which impairments other than random loss are measured.
+/// Paths on which all impairments are measured. Random loss is measured on more paths.
 const PATHS: [Path; 3] = [
     Path(10, 50, DEEP),
     Path(100, 10, DEEP),
@@ -40,7 +40,7 @@ pub(crate) struct Cell {
     pub(crate) group: String,
     /// Name within the group.
     pub(crate) name: String,
-    /// Arguments of `forward` for the path down and the path up.
+    /// Arguments of `forward`: the path `down` from the server to the client, and the path `up`.
     pub(crate) down: Value,
     pub(crate) up: Value,
     pub(crate) rtt_ms: u64,
@@ -52,19 +52,20 @@ pub(crate) struct Cell {
     pub(crate) at_once: usize,
     /// Number of consecutive fetches.
     pub(crate) in_turn: usize,
-    /// Receive buffer of the client in bytes, which is twice its window. 0 means the default.
+    /// Client's receive buffer in bytes, which is twice its window. 0 means the default.
     pub(crate) receive_buffer: usize,
 }
 
 impl Path {
-    /// Capacity of the queue in frames.
+    /// Returns the capacity of the bottleneck queue in frames.
     fn queue(self) -> u64 {
         let product = (self.0 * 1_000 * self.1 / 8 / FRAME).max(32);
         (product * self.2 / 10).max(8)
     }
 
-    /// Largest file that takes about [`SECONDS`] at this loss rate. The estimate is the lower of
-    /// the path's rate and the rate of CUBIC (RFC 9438, section 5.1) or Reno.
+    /// Returns the size of the largest file whose fetch should take at most about [`SECONDS`]. The
+    /// estimated rate is that of CUBIC (RFC 9438, section 5.1) or Reno at this loss rate, whichever
+    /// is higher. It is at most the path's rate.
     fn size(self, loss: f64) -> usize {
         let rtt = self.1 as f64 / 1_000.0;
         let link = self.0 as f64 * 1e6 / 8.0;
@@ -77,7 +78,7 @@ impl Path {
         } else {
             link
         };
-        // The window doubles from 10 segments in each round trip.
+        // In slow start, the window begins at 10 segments and doubles in each round trip.
         let rounds = (rate * rtt / (10.0 * SEGMENT)).max(1.0).log2() + 2.0;
         let bytes = rate * (SECONDS - rtt * rounds).max(SECONDS / 3.0);
         let mut sizes = SIZES[2..].iter().rev();
@@ -97,7 +98,7 @@ impl Path {
         for (field, value) in impairment.as_object().into_iter().flatten() {
             way[field] = value.clone();
         }
-        // Long enough to meet several bursts.
+        // The file must be large enough to meet several bursts.
         let least = if has("burst") { 1 << 20 } else { 0 };
         let rate = match mbits {
             1_000 => "1G".to_owned(),
@@ -130,17 +131,17 @@ impl Path {
 }
 
 impl Cell {
-    /// Returns group and name.
+    /// Returns the group and the name.
     pub(crate) fn full_name(&self) -> String {
         format!("{}, {}", self.group, self.name)
     }
 
-    /// Whether the client asks for ECN.
+    /// Returns true if the client asks for ECN.
     pub(crate) fn ecn(&self) -> bool {
         self.down.get("mark").is_some()
     }
 
-    /// Whether the servers restart before each run, because they remember a path MTU.
+    /// Returns true if the servers must restart before each run, because they remember a path MTU.
     pub(crate) fn restarts(&self) -> bool {
         self.down.get("mtu").is_some()
     }
@@ -150,7 +151,7 @@ impl Cell {
     }
 }
 
-/// Returns a cell without any limit, which measures the rig itself.
+/// Returns a cell on a path without any limit, which measures the rig itself.
 pub(crate) fn limit() -> Cell {
     let mut cell = Path(0, 0, DEEP).cell("rig", "limit", &json!({}), 0.0);
     "limit".clone_into(&mut cell.name);
@@ -163,7 +164,7 @@ pub(crate) fn limit() -> Cell {
 pub(crate) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     for mbits in [10, 100, 1_000] {
-        // At 1 Gb/s a longer path can hold a whole file.
+        // At 1 Gb/s and with a longer RTT, the path could hold a whole file.
         let longest = if mbits == 1_000 { 50 } else { 300 };
         for rtt_ms in [1, 10, 50, 150, 300] {
             let path = Path(mbits, rtt_ms, DEEP);
@@ -215,14 +216,14 @@ pub(crate) fn all() -> Vec<Cell> {
     cells
 }
 
-/// Returns impairments with their group, name, and approximate loss rate.
+/// Returns impairments: group, name, arguments of `forward`, and approximate loss rate.
 fn impairments(rtt_ms: u64) -> Vec<(&'static str, &'static str, Value, f64)> {
-    // A segment that is late by more than a round trip appears lost.
+    // A segment that is late by more than a round trip appears to be lost.
     let (quarter, longer) = (rtt_ms * 250, rtt_ms * 1_500);
     let reorder = |part: f64, hold_us: u64| json!({"reorder": part, "hold_us": hold_us});
     let mut reorder_and_lose = reorder(0.1, quarter);
     reorder_and_lose["loss"] = 0.01.into();
-    // Congestion control counts a burst as one event.
+    // Congestion control counts a burst as one event, so the approximate loss rate is low.
     let burst = |part: f64, len: u64| json!({"burst": part, "burst_len": len});
     #[rustfmt::skip]
     let all = vec![

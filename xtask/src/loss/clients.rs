@@ -22,8 +22,8 @@ use crate::shell;
 /// File that lists the kernel's congestion controls.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// Clients of the sample. Each has a congestion control, and words for everything that differs from
-/// default clients, servers and paths.
+/// Clients of the sample. Each begins with its congestion control. Further words name what differs
+/// from the default client, server and path.
 const SAMPLE: [&str; 15] = [
     "cubic",
     "reno, no SACK",
@@ -42,8 +42,8 @@ const SAMPLE: [&str; 15] = [
     "cubic, no timestamps, IPv6, GRO, black hole 1280, super-segments",
 ];
 
-/// Sizes of the file that one client fetches, and of the file that [`AT_ONCE`] clients fetch at
-/// once.
+/// Size of the file that one client fetches. [`AT_ONCE`] clients simultaneously fetch the smaller
+/// file of [`MEDIUM`] bytes.
 const LARGE: usize = 512 << 10;
 const MEDIUM: usize = 128 << 10;
 const AT_ONCE: usize = 6;
@@ -51,14 +51,15 @@ const AT_ONCE: usize = 6;
 const EXAMPLE: usize = SIZES[1];
 /// Lengths of responses in segments: around one segment, and around a super-segment of 64 KB.
 const EDGES: [usize; 6] = [1, 2, 3, 44, 45, 46];
-/// Size of a small file, number of pipelined requests for it, and bytes of each request.
+/// Size of a small file. The client pipelines [`REQUESTS`] requests for it, each of [`REQUEST_LEN`]
+/// bytes.
 const TINY: usize = SIZES[0];
 const REQUESTS: usize = 150;
 const REQUEST_LEN: usize = 4_000;
 /// Pause of the slow reader before each read.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A client, with its server and its path.
+/// A client with its server and its path, in words like those of [`SAMPLE`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Client(String);
 
@@ -81,7 +82,8 @@ impl Client {
         words.find_map(|one| one.strip_prefix(word)?.trim_start().parse().ok())
     }
 
-    /// Kind of server. Clients with the same kind share a server.
+    /// Returns the kind of server, and whether it sends super-segments. Clients with the same kind
+    /// share a server.
     fn server(&self) -> (Stack, bool) {
         let stack = if self.has("server with BBR") {
             Stack::Bbr
@@ -91,18 +93,18 @@ impl Client {
         (stack, self.has("super-segments"))
     }
 
-    /// Path MTU from the server to the client, and whether ICMP reports it.
+    /// Returns the path MTU from the server to the client, and whether ICMP reports it.
     fn path_mtu(&self) -> Option<(usize, bool)> {
         let icmp = self.number("path MTU").map(|mtu| (mtu, true));
         icmp.or(self.number("black hole").map(|mtu| (mtu, false)))
     }
 
-    /// Sizes of responses that end near segment boundaries on this client's path.
+    /// Returns sizes of bodies whose responses end near segment boundaries on this client's path.
     fn edges(&self, head: usize) -> Vec<usize> {
         let mtu = self.path_mtu().map_or(1_500, |(mtu, _)| mtu);
         let mss = mtu - if self.has("IPv6") { 60 } else { 40 };
         let mss = self.number("MSS").unwrap_or(mss).min(mss);
-        // Timestamps take 12 bytes.
+        // Timestamps take 12 bytes of each segment.
         supers::edges(&EDGES, mss - 12, head)
     }
 
@@ -130,12 +132,13 @@ impl Client {
     }
 }
 
-/// Returns every combination of the client's TCP options. Other settings alternate.
+/// Returns a client for every combination of congestion control and TCP options. Other settings
+/// alternate.
 fn full() -> Vec<Client> {
     let mut clients = Vec::new();
     for congestion in ["cubic", "reno", "bbr"] {
         for bits in 0..32_usize {
-            // Small segments fit any path.
+            // With a small MSS, segments fit any path, so these clients have no reduced path MTU.
             let (mss, path) = match bits % 4 {
                 1 => (true, "MSS 536"),
                 2 => (true, "MSS 1200"),
@@ -233,7 +236,7 @@ pub(crate) fn run(is_full: bool, filter: &str, first_seed: u64, programs: &Path)
     Ok(total)
 }
 
-/// Returns the length of a response head, in bytes.
+/// Returns the length of a typical response head, in bytes.
 fn head_len(rig: Rig) -> Result<usize> {
     let forwarder = rig.join(&paths(&Client(String::new()), 1), None)?;
     let [v4, _] = ADDRESSES;
@@ -243,7 +246,7 @@ fn head_len(rig: Rig) -> Result<usize> {
     Ok(head)
 }
 
-/// Returns a path with every kind of impairment.
+/// Returns paths with every kind of impairment. The path MTU is reduced only for some clients.
 fn paths(client: &Client, seed: u64) -> Paths {
     let mut down = json!({
         "rate": 100_000_000, "queue": 200, "delay_us": 2_000, "loss": 0.02, "reorder": 0.05,
@@ -323,15 +326,14 @@ fn send_much(to: SocketAddr) -> Result<()> {
     connection.expect_end()
 }
 
-/// Returns an error if the forwarder omitted an impairment, because then the other checks prove
-/// nothing.
+/// Returns an error if an impairment did not occur, because then the other checks prove nothing.
 fn was_bad(client: &Client, counters: &Counters) -> Result<()> {
     let get = |name: String| counters.get(&name);
     for way in ["down", "up"] {
         for name in ["lost", "held", "duplicated"] {
             ensure!(get(format!("{way}/{name}"))? > 0, "none was {name} {way}");
         }
-        // The forwarder marks frames exactly when the client uses ECN.
+        // The forwarder marks frames if, and only if, the client uses ECN.
         let marked = get(format!("{way}/marked"))?;
         ensure!(
             client.has("ECN") == (marked > 0),

@@ -13,13 +13,13 @@ use crate::server::Server;
 /// Time limit for `forward` to start.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-// A run is disturbed if more than `LATE_PART` of its frames are 1 ms late. It is also disturbed if
-// a frame or a client's SYN is later than these limits.
+// A run counts as disturbed if more than this fraction of its frames is late by over 1 ms. One
+// frame later than `LATEST_US`, or a client later than `LATE_START_US`, disturbs it too.
 const LATE_PART: f64 = 0.01;
 const LATEST_US: u64 = 20_000;
 const LATE_START_US: u64 = 5_000;
 
-/// Arguments of `forward`: the paths from the server to the client and back.
+/// Arguments of `forward`: the path from the server to the client, the path back, and the seed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Paths {
     pub(crate) down: Value,
@@ -49,8 +49,8 @@ impl Forwarder {
         Server::start_when(command, START_LIMIT, is_ready).map(Self)
     }
 
-    /// Stops the forwarder. Fails if the forwarder itself lost frames, because then the run is
-    /// void.
+    /// Stops the forwarder and returns its counters. Fails if the forwarder itself lost frames,
+    /// because then the run is void.
     pub(crate) fn finish(self) -> Result<Counters> {
         let output = self.0.stop_well()?;
         let last = output.lines().last().unwrap_or_default();
@@ -80,7 +80,8 @@ impl Counters {
     /// Describes how other work on the machine disturbed the run, if it did. `connected` is the
     /// duration of the slowest connect, in µs.
     pub(crate) fn disturbance(&self, connected: u64) -> Result<Option<String>> {
-        // The request immediately follows the handshake.
+        // The request immediately follows the handshake. Therefore any time that only the client
+        // saw passed before its SYN.
         let start = connected.saturating_sub(self.get("up/first_data_us")?);
         if start > LATE_START_US {
             let start = start / 1_000;

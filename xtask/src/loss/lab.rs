@@ -1,4 +1,4 @@
-//! Rigs of all servers, and the runs of a cell on them.
+//! The rigs of all servers, and the runs of a cell on them.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::e2e::web::{body, in_threads};
 use crate::interrupt;
 use crate::shell;
 
-/// Makes the folder of files to serve.
+/// Makes the folder of files to serve, and returns its path.
 pub(crate) fn make_site(scratch: &TempDir) -> Result<PathBuf> {
     let folder = scratch.path().join("site");
     shell::make_folder(&folder)?;
@@ -35,7 +35,7 @@ pub(crate) struct Times {
     last: u64,
 }
 
-/// Fetches the file of this size on a new connection, and compares every byte.
+/// Fetches the file of `size` bytes on a new connection, and compares every byte.
 pub(crate) fn fetch(to: SocketAddr, size: usize) -> Result<Times> {
     let start = Instant::now();
     let since = || start.elapsed().as_micros() as u64;
@@ -55,22 +55,22 @@ pub(crate) fn fetch(to: SocketAddr, size: usize) -> Result<Times> {
     })
 }
 
-/// One run of a server behind a network.
+/// The results of one run, which has one server, one cell and one seed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Run {
     pub(crate) stack: Stack,
     pub(crate) paths: Paths,
-    /// Completed fetches.
+    /// Times of the completed fetches.
     pub(crate) fetches: Vec<Times>,
     /// Seconds from the first connect to the last byte, without the time for comparing bytes.
     pub(crate) seconds: f64,
-    /// Payload bytes that the server sent, and those of them that it retransmitted.
+    /// Number of payload bytes that the server sent. They include `retransmitted` bytes.
     pub(crate) sent: u64,
     pub(crate) retransmitted: u64,
     pub(crate) counters: Counters,
-    /// Error message of a failed fetch.
+    /// Error message, if a fetch failed.
     pub(crate) failure: Option<String>,
-    /// How other work on the machine disturbed the run.
+    /// How other work on the machine disturbed the run, if it did.
     pub(crate) disturbance: Option<String>,
 }
 
@@ -81,16 +81,16 @@ pub(crate) struct Measured {
     pub(crate) runs: Vec<Run>,
 }
 
-/// Rigs, and the files that they serve.
+/// One rig per server, and the files that they serve.
 pub(crate) struct Lab<'a> {
     // Field order: servers must stop before their files are removed.
     rigs: Vec<Rig>,
     site: PathBuf,
     scratch: TempDir,
     programs: &'a Path,
-    /// Folder of the traces.
+    /// Folder of the traces, or `None` if no traces are wanted.
     traces: Option<PathBuf>,
-    /// Frames that the kernel dropped in earlier rigs.
+    /// Number of frames that the kernel dropped in earlier rigs.
     dropped: u64,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Lab<'a> {
     /// Builds new rigs, so that no server remembers earlier runs.
     fn build_rigs(&mut self) -> Result<()> {
         self.dropped = self.dropped()?;
-        // The new rigs reuse the names of the old rigs.
+        // The new rigs reuse the names of the old rigs, so remove the old rigs first.
         self.rigs.clear();
         for stack in Stack::ALL {
             let rig = Rig::build(stack, self.programs, &self.site, self.scratch.path(), "")?;
@@ -128,7 +128,7 @@ impl<'a> Lab<'a> {
         rigs.try_fold(self.dropped, |sum, rig| Ok(sum + rig.dropped()?))
     }
 
-    /// Runs a cell with each seed, on one server after the other.
+    /// Runs a cell with each seed, on one server after the other. Repeats a disturbed run once.
     pub(crate) fn measure(&mut self, cell: Cell, seeds: Range<u64>) -> Result<Measured> {
         let mut runs = Vec::new();
         for seed in seeds {

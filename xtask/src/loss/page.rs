@@ -88,7 +88,7 @@ fn retransmitted(figures: &Figures) -> String {
     format!("{:.2} %", part * 100.0)
 }
 
-/// Formats a cell as a line.
+/// Formats a cell's results for the terminal.
 pub(crate) fn line(measured: &Measured) -> String {
     let figures = measured.figures();
     let mut line = format!("{:<46}", measured.cell.full_name());

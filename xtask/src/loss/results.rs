@@ -1,23 +1,24 @@
-//! Results of the matrix, and the marks.
+//! Results of the matrix, and the marks (goals) that they should meet.
 
 use serde::Serialize;
 
 use super::lab::Measured;
 use super::rig::Stack;
 
-/// Minimum of Sandstorm's goodput as a part of nginx's.
+/// Minimum of Sandstorm's goodput, as a multiple of nginx's.
 const GOODPUT_MARK: f64 = 0.95;
-/// Maximum of Sandstorm's retransmitted bytes as a multiple of nginx's.
+/// Maximum of Sandstorm's retransmitted bytes, as a multiple of nginx's.
 const RETRANSMITTED_MARK: f64 = 1.1;
-/// Minimum denominator of that ratio, as a part of the fetched bytes.
+/// Minimum denominator of this multiple, as a fraction of the fetched bytes. Otherwise a few
+/// retransmissions could be a large multiple of almost none.
 const RETRANSMITTED_FLOOR: f64 = 0.002;
 /// BBR is worth keeping if its goodput is this multiple of CUBIC's in a quarter of the cells.
 const BBR_GAIN: f64 = 1.1;
 
-/// Results of one command.
+/// Results of one `xtask loss` command.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Results {
-    /// Names and values: time, command, machine, versions.
+    /// Names and values that describe the measurement: time, command, machine, versions.
     pub(crate) setting: Vec<(String, String)>,
     pub(crate) cells: Vec<Measured>,
 }
@@ -25,11 +26,11 @@ pub(crate) struct Results {
 /// Figures of one server in one cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// Median of the runs in bits per second. A failed run counts as 0.
+    /// Median goodput of the runs in bits per second. A failed run counts as 0.
     pub(crate) goodput: f64,
-    /// Retransmitted bytes of all runs.
+    /// Number of retransmitted bytes in all runs.
     pub(crate) retransmitted: f64,
-    /// Bytes of the files in all runs.
+    /// Number of payload bytes sent in all runs, without retransmissions.
     pub(crate) fetched: f64,
     /// Number of runs with a failed fetch.
     pub(crate) failures: usize,
@@ -55,10 +56,10 @@ impl Measured {
     }
 }
 
-/// Figures of one server as multiples of another's.
+/// Figures of one server as multiples of those of another server, the base.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ratios {
-    /// Ratio of goodputs, or 1 if the other goodput is 0.
+    /// Ratio of goodputs, or 1 if the base's goodput is 0.
     pub(crate) goodput: f64,
     pub(crate) retransmitted: f64,
 }
@@ -77,18 +78,18 @@ impl Ratios {
         }
     }
 
-    /// Whether the goodput meets Sandstorm's mark.
+    /// Returns true if the goodput meets Sandstorm's mark.
     pub(crate) fn is_fast(&self) -> bool {
         self.goodput >= GOODPUT_MARK
     }
 
-    /// Whether the retransmissions meet Sandstorm's mark.
+    /// Returns true if the retransmissions meet Sandstorm's mark.
     pub(crate) fn is_sparing(&self) -> bool {
         self.retransmitted <= RETRANSMITTED_MARK
     }
 }
 
-/// Returns the marks: the wanted value, the measured value, and whether it is met.
+/// Returns the marks. Each has the wanted value, the measured value, and whether it is met.
 pub(crate) fn marks(cells: &[Measured]) -> Vec<(String, String, bool)> {
     let cells: Vec<_> = cells.iter().map(Measured::figures).collect();
     let n = cells.len();
@@ -164,7 +165,7 @@ pub(crate) mod tests {
     use crate::loss::cells;
     use crate::loss::lab::{Run, Times};
 
-    /// Makes a cell with one run per server, each with its seconds and retransmitted bytes.
+    /// Makes a cell with one run per server. Each run has its seconds and its retransmitted bytes.
     pub(crate) fn measured(name: &str, runs: [(f64, u64); 3]) -> Measured {
         let mut cell = cells::limit();
         name.clone_into(&mut cell.name);
@@ -214,7 +215,7 @@ pub(crate) mod tests {
             met(&[cell])
         };
         assert_eq!(broken(1), [false, false, true, false, false]);
-        // A cell in which nginx fails counts as met.
+        // If nginx fails in a cell, the goodput mark counts as met there.
         assert!(broken(0)[0]);
         assert!(!broken(2)[3]);
         assert_eq!(met(&[]), [false, false, false, true, false]);

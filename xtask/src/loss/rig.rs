@@ -16,12 +16,12 @@ use crate::netns::Namespace;
 use crate::server::Server;
 use crate::shell;
 
-/// Ends of the two veth pairs.
+/// Interfaces: the client's, the server's, and the forwarder's two, as two veth pairs.
 pub(crate) const CLIENT_LINK: &str = "cli0";
 const SERVER_LINK: &str = "srv0";
 const FORWARDER_LINKS: [&str; 2] = ["fwc0", "fws0"];
 
-/// MAC, IPv4 and IPv6 addresses.
+/// MAC, IPv4 and IPv6 addresses of the client and of the server.
 const CLIENT: [&str; 3] = ["02:99:00:00:00:01", "10.99.0.1", "fd99::1"];
 pub(crate) const SERVER: [&str; 3] = ["02:99:00:00:00:02", "10.99.0.2", "fd99::2"];
 
@@ -36,15 +36,15 @@ pub(crate) const ADDRESSES: [SocketAddr; 2] = [
 pub(crate) const RECEIVE_BUFFERS: &str = "4096 131072 16777216";
 
 /// Real-time priorities, which keep other work on the machine from disturbing the network. The
-/// forwarder comes first, because all times depend on it.
+/// forwarder has the highest, because all times depend on it.
 const FORWARDER_PRIORITY: u32 = 20;
 const SERVER_PRIORITY: u32 = 10;
 
-/// Time limits for nginx to start, and for each connect that probes it.
+/// Time limit for nginx to start. [`PROBE_LIMIT`] limits each connect that probes it.
 const START_LIMIT: Duration = Duration::from_secs(10);
 const PROBE_LIMIT: Duration = Duration::from_millis(200);
 
-/// A server.
+/// A server, with its TCP and its congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) enum Stack {
     #[default]
@@ -60,8 +60,8 @@ impl Stack {
     pub(crate) const ALL: [Self; 3] = [Self::Nginx, Self::Sandstorm, Self::Bbr];
 }
 
-/// A server at one end of an impaired network, and a client at the other. Dropping it stops all
-/// processes inside.
+/// A server at one side of an impaired network, and a client at the other side. Dropping a [`Rig`]
+/// stops the server and removes the namespaces.
 pub(crate) struct Rig {
     // Field order: the server must stop before its namespace is removed.
     server: Server,
@@ -92,7 +92,7 @@ impl Rig {
         link(&client, CLIENT_LINK, CLIENT, SERVER, &between, to_client)?;
         link(&far, SERVER_LINK, SERVER, CLIENT, &between, to_server)?;
         script(&far, &routes(SERVER_LINK, CLIENT, "congctl cubic"))?;
-        // The kernel cuts the server's super-segments here.
+        // This link has no TSO, so the kernel cuts the server's super-segments.
         far.allow_long_supers(SERVER_LINK)?;
         let server = if stack == Stack::Nginx {
             start_nginx(&far, site, scratch)?
@@ -125,7 +125,7 @@ impl Rig {
         Forwarder::start(command, FORWARDER_LINKS, paths, trace)
     }
 
-    /// Runs `work` on a thread inside the client's namespace.
+    /// Runs `work` on a thread in the client's namespace, with a real-time priority if allowed.
     pub(crate) fn as_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         self.client.inside(|| {
             if has_priorities() {
@@ -174,8 +174,8 @@ fn script(namespace: &Namespace, text: &str) -> Result<String> {
 }
 
 /// Makes a veth pair that behaves like a cable: frames are no larger than the MTU and have complete
-/// checksums. No connection learns from earlier ones or waits for address resolution. `txrehash` is
-/// off, because it moves a flow to another queue after a retransmission.
+/// checksums. No connection learns from earlier connections or waits for address resolution.
+/// `txrehash` is off, because it moves a flow to another queue after a retransmission.
 fn link(
     end: &Namespace,
     name: &str,
@@ -209,8 +209,8 @@ fn link(
     script(other, &up).map(drop)
 }
 
-/// Returns a script that sets attributes of the routes to a peer. The congestion control is one,
-/// because a namespace cannot select every control by a sysctl.
+/// Returns a script that sets attributes of the routes to a peer. One attribute is the congestion
+/// control, because in a namespace the sysctl does not offer every control.
 pub(crate) fn routes(link: &str, [_, v4, v6]: [&str; 3], attributes: &str) -> String {
     format!(
         "ip -4 route replace {v4} dev {link} {attributes}
@@ -229,7 +229,7 @@ fn with_priority(namespace: &Namespace, priority: u32, program: impl AsRef<OsStr
     command
 }
 
-/// Whether this process may set real-time priorities.
+/// Returns true if this process may set real-time priorities.
 pub(crate) fn has_priorities() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| shell::succeeds(Command::new("chrt").args(["--fifo", "1", "true"])))

@@ -26,12 +26,12 @@ pub(super) fn draw(title: &str, x_labels: &[String], series: &[Series<'_>]) -> R
     Ok(svg)
 }
 
-/// The axis is logarithmic, because ratios between servers matter.
+/// Returns a value's place on the axis, which is logarithmic because ratios between servers matter.
 fn scaled(value: f64) -> f64 {
     value.max(1e-3).log10()
 }
 
-/// Round values of a logarithmic axis.
+/// Returns round values on a logarithmic axis.
 fn ticks(from: f64, to: f64) -> Vec<f64> {
     let decades = from as i32..=to as i32;
     let of_decade = |decade| [1.0, 2.0, 5.0].map(|n| scaled(n) + f64::from(decade));
@@ -70,7 +70,7 @@ fn try_draw(
         .x_label_area_size(30)
         .y_label_area_size(70)
         .build_cartesian_2d(x, y)?;
-    // Ticks are at integers.
+    // Ticks are at integers from 0 on.
     #[allow(clippy::cast_sign_loss)]
     let label = |at: &f64| {
         x_labels

@@ -1,5 +1,5 @@
-//! Ratios between servers: the project's marks, the paper's figures, and the check of our load
-//! generators.
+//! Ratios between servers: the project's marks (goals), the paper's figures, and the comparison of
+//! our load generators with others.
 
 use std::fmt::Write as _;
 
@@ -13,19 +13,19 @@ use crate::bench::results::{Results, Run};
 enum Aim {
     AtMost(f64),
     AtLeast(f64),
-    /// Maximum distance from 1.
+    /// Near 1, with this maximum distance.
     Near(f64),
     /// The paper's value, for information only, because its machines differ from ours.
     Paper(&'static str),
 }
 use Aim::{AtLeast, AtMost, Near, Paper};
 
-/// Values of the figure's variable.
+/// Values of the figure's variable at which servers are compared.
 #[derive(Clone, Copy, Debug)]
 enum Xs {
     All,
     At(&'static [f64]),
-    /// The first value of the variable against the second.
+    /// Our value at the first point, against the others' at the second.
     Against(f64, f64),
 }
 use Xs::{Against, All, At};
@@ -35,13 +35,13 @@ struct Comparison {
     aim: Aim,
     quantity: Quantity,
     figure: &'static str,
-    /// Panel. A trailing star matches any ending.
+    /// Name of the panel. A trailing star matches any ending.
     panel: &'static str,
     xs: Xs,
     ours: &'static str,
     /// Servers to compare with. The best of them counts.
     others: &'static [&'static str],
-    /// Whether each point has a row, instead of only the worst point.
+    /// Whether each point has a row. Otherwise only the worst point has a row.
     each: bool,
 }
 
@@ -91,7 +91,7 @@ const COMPARISONS: &[Comparison] = comparisons![
     "Section 3.2: throughput to the kernel's TCP, 1 % loss", Paper("0.75"), Throughput, "web-loss", "", All, SANDSTORM, NGINX, false;
 ];
 
-/// Columns of [`rows`].
+/// Column heads of [`rows`].
 pub(super) const HEADS: [&str; 6] = ["comparison", "at", "wanted", "ratio", "", "medians"];
 
 /// Returns a row for each comparison whose figure was measured.
@@ -109,7 +109,7 @@ pub(super) fn rows(results: &Results) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// A ratio at one point of a figure.
+/// A ratio at one point of a figure, and the runs behind it.
 struct Point<'a> {
     place: String,
     ratio: Spread,
@@ -163,7 +163,7 @@ impl Comparison {
         points.iter().map(shown).collect()
     }
 
-    /// Distance of a ratio from its target. Only comparable between points of one comparison.
+    /// Returns how bad a ratio is; larger is worse. Only values of one comparison can be compared.
     fn distance(&self, ratio: &Spread) -> f64 {
         match self.aim {
             AtMost(_) | Paper(_) => ratio.median,
@@ -217,7 +217,7 @@ impl Comparison {
 
     /// Returns the medians behind a ratio, and reasons to doubt it.
     fn note(&self, point: &Point<'_>) -> String {
-        /// Minimum part of the requested rate that a valid run reaches.
+        /// Minimum fraction of the requested rate that a valid run reaches.
         const REACHED: f64 = 0.98;
         /// Utilization above which a core counts as full.
         const FULL: f64 = 0.97;

@@ -55,7 +55,7 @@ pub(super) fn lines<'a>(
     lines.into_iter()
 }
 
-/// Describes a point of a figure by panel and variable.
+/// Describes a point of a figure by its panel and its value of the variable.
 pub(super) fn place(figure: &str, panel: &str, x: f64) -> String {
     let label = FIGURES
         .iter()
@@ -69,12 +69,13 @@ pub(super) fn place(figure: &str, panel: &str, x: f64) -> String {
         .to_owned()
 }
 
-/// Whether two values of a variable are equal.
+/// Returns true if two values of a variable are equal.
 pub(super) fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// Whether a name equals `pattern`, or begins with it if `pattern` ends in a star.
+/// Returns true if `name` equals `pattern`. If `pattern` ends in a star, `name` must only begin
+/// with the rest.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),

@@ -12,7 +12,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Returns `None` if no value is finite.
+    /// Returns the spread of the finite values, or `None` if there are none.
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values
             .into_iter()
@@ -31,7 +31,8 @@ impl Spread {
         Self::of(runs.iter().filter_map(|run| quantity.of(run)))
     }
 
-    /// Distance from minimum to maximum, relative to the median.
+    /// Returns the distance from minimum to maximum relative to the median. `None`: there is only
+    /// one repeat, or the median is 0.
     pub(super) fn relative(&self) -> Option<f64> {
         (self.repeats > 1 && self.median > 0.0).then(|| (self.max - self.min) / self.median)
     }
@@ -54,8 +55,8 @@ impl Spread {
     }
 }
 
-/// Returns the ratio of two medians. Minimum and maximum are those of the ratios between repeats of
-/// the same index.
+/// Returns the ratio of two medians. Its minimum and maximum come from the ratios between runs of
+/// the same repeat.
 pub(super) fn ratio(quantity: Quantity, ours: &[&Run], others: &[&Run]) -> Option<Spread> {
     let median = |runs| Spread::of_runs(quantity, runs).map(|spread| spread.median);
     let value = median(ours)? / median(others)?;

@@ -1,4 +1,4 @@
-//! Summary of the results in a few rows, which README quotes.
+//! Summary of the results in a few rows, which README.md quotes.
 
 use super::lines::{Line, lines, matches};
 use super::numbers::{Spread, rounded, thousands};
@@ -41,7 +41,7 @@ const SUMMARY: &[Summary] = summary![
     "the same with segmentation offload", Cost, "web-offload", "16 connections", 64.0 * KB, WEB;
 ];
 
-/// Columns of [`rows`].
+/// Column heads of [`rows`].
 pub(super) const HEADS: [&str; 4] = ["work", "ours", "others", "measured"];
 
 /// Returns a row for each kind of work, from the latest results that have it.
@@ -80,7 +80,7 @@ impl Summary {
     }
 }
 
-/// Returns the row on memory at the largest number of connections.
+/// Returns the row about memory at the largest number of connections.
 fn memory_row(results: &Results) -> Option<Vec<String>> {
     let rows = growth(results);
     let most = rows
@@ -99,14 +99,15 @@ fn memory_row(results: &Results) -> Option<Vec<String>> {
     Some(vec![what, ours.join("; "), others.join("; ")])
 }
 
-/// Returns server, largest number of open connections, and bytes per connection.
+/// Returns rows with the server, its largest number of connections, and the bytes per connection.
 pub(super) fn memory(results: &Results) -> Vec<Vec<String>> {
     let rows = growth(results).into_iter();
     rows.map(|(server, most, bytes)| vec![server, thousands(most), thousands(bytes)])
         .collect()
 }
 
-/// Returns the growth of memory per connection from the smallest to the largest run, including the
+/// Returns each server's name, its largest number of connections, and the growth of memory per
+/// connection in bytes. The growth is from the smallest to the largest run, and includes the
 /// kernel's memory.
 fn growth(results: &Results) -> Vec<(String, f64, f64)> {
     let growth = |line: Line<'_>| {
