@@ -37,7 +37,7 @@ const PACKAGES: &[&str] =
 /// Folder of the results in the target folder.
 const FOLDER: &str = "bench";
 
-/// Options of `bench`.
+/// Options of `cargo xtask bench`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     selection: Selection,
 }
 
-/// What to measure.
+/// Options that select what to measure.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Selection {
     /// Figures or groups of figures to measure. Default: limit, dns and web.
@@ -77,7 +77,7 @@ pub(crate) struct Selection {
     )]
     server: String,
 
-    /// Do not install packages or build.
+    /// Do not install packages or build programs.
     #[arg(long, hide = true)]
     built: bool,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Selection {
 enum Command {
     /// Write the report again from raw results.
     Report {
-        /// Files of raw results. Default: those of the last run.
+        /// Files of raw results. Default: the file of the last run.
         files: Vec<PathBuf>,
     },
     /// Count the instructions that our code executes per packet or request.

@@ -22,13 +22,13 @@ const ADDRESS: &str = "192.0.2.80";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Exit after the check. The status is 0 only if both answers are right.
+    /// Exit after the check. The exit status is 0 only if both answers are right.
     #[arg(long)]
     once: bool,
     /// Use the host's own network, so that a browser on this host can reach the servers.
     #[arg(long)]
     host: bool,
-    /// Do not install packages or build.
+    /// Do not install packages or build programs.
     #[arg(long, hide = true)]
     built: bool,
 }

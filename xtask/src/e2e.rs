@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Run every combination of choices.
     #[arg(long)]
     full: bool,
-    /// Only print the names of the scenarios.
+    /// Print only the names of the matrix's scenarios.
     #[arg(long)]
     list: bool,
     /// Seed of the packet loss in the matrix's first scenario. Later ones add their index.
@@ -56,7 +56,7 @@ pub(crate) struct Options {
     /// Test the sandstorm and namestorm in DIR instead of building them.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Do not install packages or build.
+    /// Do not install packages or build programs.
     #[arg(long, hide = true)]
     built: bool,
     /// Run only scenarios and cases whose name contains this text.
@@ -64,7 +64,7 @@ pub(crate) struct Options {
     filter: String,
 }
 
-/// A test outside the matrix.
+/// A test outside the matrix of scenarios.
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that always run, by name.
@@ -78,8 +78,8 @@ const PARTS: [(&str, Part); 7] = [
     ("other stations", stations::run),
 ];
 
-/// Tests under heavy load. They need the benchmarks' load generator and an idle machine, so they
-/// run only by name or with `--full`.
+/// Tests under heavy load, by name. They need the benchmarks' load generator and an idle machine,
+/// so they run only by name or with `--full`.
 const PRESSURE: [(&str, Part); 4] = [
     ("flood", flood::run),
     ("crowd", many::crowd),
@@ -215,9 +215,9 @@ pub(crate) struct Env {
     programs: PathBuf,
     /// Scratch folder of the run.
     folder: PathBuf,
-    /// Folder of the site: the sample pages and the sized bodies.
+    /// Folder of the site: the sample pages and the generated bodies.
     site: PathBuf,
-    /// Values of `--zone`. One zone has its origin in the file, the other on the command line.
+    /// Values of `--zone`. One zone has its origin in the file, and the other on the command line.
     zones: [String; 2],
     /// Correct answers for the zones.
     table: Vec<dns::Message>,

@@ -112,7 +112,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
     build
         .args(["build", "--release", "--quiet", "--bins"])
         .args(["--manifest-path", "fuzz/Cargo.toml"])
-        // With --target, cargo does not instrument build scripts and procedural macros.
+        // With `--target`, cargo does not instrument build scripts and procedural macros.
         .args(["--target", host])
         .arg("--target-dir")
         .arg(folder)

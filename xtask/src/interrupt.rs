@@ -28,7 +28,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Poll interval of [`wait_for`].
+/// Interval between two polls of [`wait_for`].
 const TICK: Duration = Duration::from_millis(10);
 
 /// Polls `found` until it returns a value. Returns `None` after `limit`, and an error after Ctrl-C.

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// Instead, run Linux clients with many TCP settings, and check that every byte arrives.
     #[arg(long)]
     clients: bool,
-    /// With --clients: run every combination instead of a sample.
+    /// With --clients: run every combination of settings instead of a sample.
     #[arg(long, requires = "clients")]
     full: bool,
     /// Measure only a few cells, with one seed each.
@@ -56,10 +56,10 @@ pub(crate) struct Options {
     /// Only print the names of the cells.
     #[arg(long)]
     list: bool,
-    /// Use sandstorm and forward from DIR instead of a release build.
+    /// Use the sandstorm and forward in DIR instead of building them.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Do not install packages or build.
+    /// Do not install packages or build programs.
     #[arg(long, hide = true)]
     built: bool,
     /// Run only cells or clients whose name contains this text.
@@ -183,7 +183,7 @@ fn measure(options: &Options, programs: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the raw results and the page.
+/// Writes the raw results as JSON, and the page.
 fn write(results: &Results, folder: &Path) -> Result<()> {
     let json = serde_json::to_string(results).context("the results as JSON")?;
     shell::write(&folder.join(RESULTS), json)?;

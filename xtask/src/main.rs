@@ -39,7 +39,7 @@ enum Command {
     Test(test::Options),
     /// Test both servers end to end, in network namespaces.
     E2e(e2e::Options),
-    /// Fuzz the parts that read input from outside, starting from the committed corpus.
+    /// Fuzz the code that reads input from outside, starting from the committed corpus.
     Fuzz(fuzz::Options),
     /// Check import circles, visibility, and the lengths of files, functions and sentences.
     Structure(structure::Options),

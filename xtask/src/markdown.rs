@@ -1,4 +1,4 @@
-//! Helpers that write Markdown.
+//! Helpers for writing Markdown.
 
 /// Escapes the characters that have a meaning in Markdown.
 pub(crate) fn escape(text: &str) -> String {

@@ -103,7 +103,7 @@ fn set_longest_super(link: &str, bytes: u32) -> std::io::Result<()> {
     const REQUEST_AND_ACK: u16 = 1 | 4;
     const RTM_SETLINK: u16 = 19;
     const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
-    // The default protocol is NETLINK_ROUTE.
+    // The default protocol of a netlink socket is NETLINK_ROUTE.
     let socket = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
     let datagrams = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
     let index = rustix::net::netdevice::name_to_index(&datagrams, link)?;

@@ -19,7 +19,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// Poll interval while waiting for a program to exit.
 const TICK: Duration = Duration::from_millis(5);
 
-/// A running program.
+/// A running program and its output.
 pub(crate) struct Server {
     child: Child,
     command: String,
@@ -81,7 +81,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -162,7 +162,7 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        // The child has not been reaped, so its process id cannot have been reused.
+        // The child has not been waited for, so its process id cannot have been reused.
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
         let pid = pid.context("a process id out of range")?;
         kill_process(pid, signal).with_context(|| format!("sending {signal:?}"))

@@ -5,8 +5,8 @@ use std::process::Command;
 use crate::shell;
 use anyhow::{Context as _, Result, ensure};
 
-/// Packages that build scripts need: a C compiler, headers for libbpf and libxdp, and libclang for
-/// their bindings.
+/// Packages that build scripts need: a C compiler, libraries for libbpf and libxdp, and libclang,
+/// which makes their bindings.
 const BUILD: &[&str] = &[
     "build-essential",
     "pkg-config",

@@ -20,7 +20,7 @@ use texts::MAX_WORDS;
 use tree::{Files, Tree};
 use weight::TOOLS;
 
-/// Crates that may still have import circles, each with the modules involved.
+/// Crates that may still have import circles. The text names the modules involved.
 const CIRCLES: &[(&str, &str)] = &[
     ("control", "still to be cut: args and rights"),
     ("ip", "still to be cut: packet and path"),
@@ -242,7 +242,7 @@ fn length_faults(name: &str, files: &Files) -> Vec<String> {
     faults
 }
 
-/// Lists the imports that form each circle, and the number of open items per file.
+/// Describes a crate: the imports that form each circle, and the number of open items per file.
 fn details(files: &Files) -> String {
     let mut lines = vec![];
     for tree in trees(files) {

@@ -15,7 +15,7 @@ const SHOWN_LINES: usize = 400;
 const SILENCE: Duration = Duration::from_mins(15);
 /// Value of [`SILENCE`] with `--full`, where a single test has thousands of cases.
 const FULL_SILENCE: Duration = Duration::from_mins(90);
-/// Poll interval while a step runs.
+/// Interval at which a running step is checked.
 const TICK: Duration = Duration::from_millis(50);
 /// Time between SIGTERM and SIGKILL when a step is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -119,7 +119,7 @@ fn run_as_root(test: &mut Command) {
     }
 }
 
-/// Results of the steps so far.
+/// Results of the steps so far. A step is killed after `silence` without output.
 #[derive(Default)]
 struct Tests {
     passed: u32,
@@ -195,7 +195,7 @@ impl Tests {
         if failed == 0 {
             return Ok(());
         }
-        // The failures are already printed, so only set the exit status.
+        // The failures are already printed, so set only the exit status.
         std::process::exit(1);
     }
 }

@@ -9,7 +9,7 @@ use procfs::process::{FDTarget, Process};
 use rustix::ioctl::{self, Opcode, Setter};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-/// `struct epoll_params` of linux/eventpoll.h (since Linux 6.9).
+/// `struct epoll_params` from linux/eventpoll.h, since Linux 6.9.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct EpollParams {
@@ -19,7 +19,8 @@ struct EpollParams {
     pad: u8,
 }
 
-/// `EPIOCSPARAMS`: number 1 of type 0x8a, written by the caller.
+/// `EPIOCSPARAMS` from linux/eventpoll.h. It has number 1 of type 0x8a, and the caller passes data
+/// in.
 const EPIOCSPARAMS: Opcode = ioctl::opcode::write::<EpollParams>(0x8a, 1);
 
 /// Poll for 64 µs before a wait sleeps, and take at most 64 packets per poll.
@@ -30,7 +31,7 @@ const PARAMS: EpollParams = EpollParams {
     pad: 0,
 };
 
-/// Makes all epoll instances of a process poll their network queues.
+/// Makes all epoll instances of a process busy-poll their network queues.
 pub(crate) fn set(process: i32) -> Result<()> {
     let what = || format!("setting busy polling for process {process}");
     let id = Pid::from_raw(process).ok_or_else(|| anyhow!("a process id out of range"))?;

@@ -1,4 +1,4 @@
-//! Content for the servers: zones and folders of files, in memory.
+//! Content for the servers: zones, and folders of files, in an in-memory file system.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// Folder of an in-memory file system that every Linux has.
 const MEMORY: &str = "/dev/shm";
 
-/// Name of the zone, without the final dot.
+/// Name of the zone that the DNS servers serve, without the final dot.
 pub(crate) const ORIGIN: &str = "bench.test";
 
 /// Sizes in bytes of the files that runs request singly. A file's name is `SIZE.bin`.
@@ -30,7 +30,7 @@ pub(crate) struct Content {
     scratch: TempDir,
     /// Folder of our release programs.
     pub(super) programs: PathBuf,
-    /// Folder of the peers' configurations, beside the results.
+    /// Folder of the other servers' configurations, beside the results.
     pub(super) configs: PathBuf,
 }
 
@@ -68,7 +68,7 @@ impl Content {
         self.once(name, |path| write(path, text.as_bytes()))
     }
 
-    /// Returns the folder of the single files.
+    /// Returns the folder of the files that runs request singly.
     pub(crate) fn files(&self) -> Result<PathBuf> {
         self.once("files", |folder| {
             make(folder)?;
@@ -129,7 +129,7 @@ fn zone(names: u32) -> String {
     zone
 }
 
-/// Returns each number below `count` once, in scattered order.
+/// Returns each number below `count` once, in an order in which neighbours are far apart.
 fn scattered(count: u32) -> impl Iterator<Item = u32> {
     // The stride is prime, so it is coprime to every smaller count.
     const STRIDE: u64 = 4_294_967_291;

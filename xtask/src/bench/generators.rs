@@ -23,7 +23,7 @@ const CONNECTIONS_OF_ADDRESS: u32 = 50_000;
 /// Number of names in the zone for generators that read questions from a file.
 const QUESTIONS: u32 = 100;
 
-/// Lines that our generators print when the measured part begins and ends.
+/// Line that our generators print when the measured part begins. [`MEASURED`] marks its end.
 const MEASURING: &str = "load: measuring";
 const MEASURED: &str = "load: measured";
 
@@ -80,7 +80,7 @@ pub(crate) fn run(
     load.ok_or_else(|| anyhow!(what()))
 }
 
-/// Replaces the placeholders in braces.
+/// Replaces the placeholders in the arguments of a load generator.
 fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
     let paths: [(&str, &dyn Fn() -> Result<PathBuf>); 5] = [
         ("{files}", &|| content.files()),
@@ -89,7 +89,7 @@ fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
         ("{questions}", &|| content.questions(QUESTIONS)),
         ("{script}", &|| content.text("wrk.lua", WRK_SCRIPT)),
     ];
-    // Third-party generators accept whole seconds only.
+    // Third-party generators accept only whole seconds, so round up.
     let mut text = arguments.replace("{seconds}", &seconds.ceil().to_string());
     for (word, path) in paths {
         if text.contains(word) {

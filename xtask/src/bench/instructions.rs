@@ -24,14 +24,14 @@ const FEW: u64 = 1_024;
 const MANY: u64 = FEW + 10_240;
 /// Relative growth of a count above which the check fails.
 const TOLERANCE: f64 = 0.03;
-/// Processor features to hide from glibc, so that it selects the same `memcpy` on all current
-/// processors.
+/// glibc tunables that hide processor features from glibc. It then selects the same `memcpy` on all
+/// current processors.
 const TUNABLES: &str =
     "glibc.cpu.hwcaps=-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM,-AVX_Fast_Unaligned_Load";
-/// Path of the baseline in the repository.
+/// Path of the committed counts in the repository.
 const BASELINE: &str = "benches/instructions.json";
 
-/// Options of `bench instructions`.
+/// Options of `cargo xtask bench instructions`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Fail if a count is more than 3 % above the committed one.
@@ -46,18 +46,18 @@ pub(crate) struct Options {
 /// The committed counts, with which new counts are compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Baseline {
-    /// First line of `rustc --version`.
+    /// First line of `rustc --version` when the counts were made.
     rustc: String,
-    /// Target triple of the compiler.
+    /// Target triple for which the program was compiled.
     target: String,
-    /// Date, such as 2026-11-21.
+    /// Date of the counts, such as 2026-11-21.
     date: String,
     /// Number of instructions per request, by workload.
     pub(crate) instructions: BTreeMap<String, f64>,
 }
 
 impl Baseline {
-    /// Reads the committed baseline.
+    /// Reads the committed counts.
     pub(crate) fn read() -> Result<Self> {
         let text = std::fs::read(baseline_path()).with_context(|| {
             format!("reading {BASELINE}, which `cargo xtask bench instructions --accept` writes")
@@ -139,7 +139,7 @@ fn count() -> Result<BTreeMap<String, f64>> {
                 total(&program, workload, MANY)?,
             );
             let one = many.saturating_sub(few) as f64 / (MANY - FEW) as f64;
-            // Further digits are noise from the allocator.
+            // Further digits are noise, because the allocator's work varies.
             counted.push(((*workload).to_owned(), (one * 10.0).round() / 10.0));
         }
         Ok(counted)

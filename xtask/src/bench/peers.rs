@@ -1,7 +1,7 @@
 //! Configurations of the other servers: one worker each, no logs, and no limit that a run could
 //! reach. [`super::servers`] replaces the placeholders in braces.
 
-/// Replaces the placeholders of a template by their values.
+/// Replaces each `{word}` of a template by its value.
 pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {
     let put =
         |text: String, (word, value): &(&str, String)| text.replace(&format!("{{{word}}}"), value);
@@ -110,8 +110,8 @@ zone:
     zonefile: {served}
 ";
 
-/// Knot DNS listens either on kernel sockets or on `AF_XDP`, so that only the measured transport is
-/// open.
+/// Configuration of Knot DNS. It listens either on kernel sockets or on `AF_XDP`, so that a run
+/// measures only one of them.
 macro_rules! knot {
     ($listen:literal) => {
         concat!(

@@ -1,4 +1,4 @@
-//! Figures, and the runs that each figure needs.
+//! The figures of the report, and the runs that each figure needs.
 
 use super::Selection;
 use super::results::Quantity::{self, Cost, Memory, Rate, Throughput};
@@ -16,7 +16,7 @@ pub(crate) struct Figure {
     /// Quantities with a table on the Markdown page. The HTML page also has charts of these
     /// quantities and of the p99 latency.
     pub(crate) tables: &'static [Quantity],
-    /// Groups on the command line that include the figure.
+    /// Groups on the command line that include the figure, such as `web`.
     groups: &'static [&'static str],
 }
 
@@ -115,7 +115,7 @@ const SWEEP: Sweep = Sweep {
     rows: &[],
 };
 
-/// Runs of a sweep with the same load.
+/// Runs of a sweep that share a load and a panel of a figure.
 struct Row {
     figure: &'static str,
     panel: &'static str,
@@ -186,11 +186,11 @@ const WEB: [&[&Program]; 2] = [ALL.split_at(5).0, &[&SANDSTORM, &NGINX]];
 const KERNEL: [&[&Program]; 2] = [&[&SANDSTORM, &NGINX, &LIGHTTPD, &H2O], WEB[1]];
 const INTERVALS: [&[u32]; 2] = [&[0, 20, 40, 80, 160, 320], &[0, 80, 320]];
 
-/// Zone sizes at which answers are compared at fixed rates.
+/// Numbers of names for which answers are compared at fixed rates.
 const COST_ZONES: &[u32] = &[100, 1_000_000];
 
-/// Request rates at which costs are compared: body size, rate with keep-alive, rate with new
-/// connections. Both rates are near nginx's limit.
+/// Request rates at which costs are compared. Columns: body size, rate with keep-alive, rate with
+/// new connections. All rates are near nginx's limit.
 const WEB_RATES: &[(u32, u32, u32)] = &[
     (KB, 50_000, 20_000),
     (4 * KB, 45_000, 16_000),
@@ -277,7 +277,7 @@ const SWEEPS: &[Sweep] = &[
     ], ..SWEEP },
 ];
 
-/// Returns all selected runs, in order.
+/// Returns all selected runs in the order in which they run.
 pub(crate) fn plan(selection: &Selection) -> Vec<Set> {
     let mut sets = Vec::new();
     // Index into a sweep's arrays of two.

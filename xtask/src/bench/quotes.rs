@@ -1,4 +1,4 @@
-//! Copies measured figures into README, and checks that README still has them.
+//! Copies measured figures into README.md, and checks that README.md still has them.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 /// File that receives the figures.
 const README: &str = "README.md";
-/// Pages with figures, each with the name of the block to copy.
+/// Pages with figures. Each has the name of the block to copy.
 const PAGES: [(&str, &str); 2] = [("benches/RESULTS.md", SUMMARY), ("benches/LOSS.md", LOSS)];
 
 /// Names of the marked blocks in README.md and in [`PAGES`].
@@ -18,13 +18,13 @@ pub(crate) const SUMMARY: &str = "comparison";
 pub(crate) const LOSS: &str = "loss";
 const INSTRUCTIONS: &str = "instructions";
 
-/// Writes a block between its markers.
+/// Writes a block of Markdown between the block's markers.
 pub(crate) fn write(text: &mut String, name: &str, block: &str) {
     let [begin, end] = markers(name);
     let _ = writeln!(text, "{begin}\n\n{}\n\n{end}", block.trim());
 }
 
-/// Markers are HTML comments, which Markdown renderers hide.
+/// Returns a block's begin and end markers, which are HTML comments. Markdown renderers hide them.
 fn markers(name: &str) -> [String; 2] {
     let begin = format!("<!-- {name}: `cargo xtask bench figures` writes this block -->");
     [begin, format!("<!-- end of {name} -->")]
@@ -41,7 +41,7 @@ fn split<'a>(text: &'a str, name: &str, file: &str) -> Result<[&'a str; 3]> {
     find().ok_or_else(|| anyhow!("{file} lacks the markers {begin} and {end}"))
 }
 
-/// Returns README's `text` with all blocks up to date. `pages` are the texts of [`PAGES`].
+/// Returns the `text` of README.md with all blocks updated. `pages` are the texts of [`PAGES`].
 fn quoted(text: &str, pages: &[String], baseline: &Baseline) -> Result<String> {
     let mut blocks = vec![(INSTRUCTIONS, instructions(baseline)?)];
     for ((file, name), page) in PAGES.iter().zip(pages) {
@@ -57,7 +57,7 @@ fn quoted(text: &str, pages: &[String], baseline: &Baseline) -> Result<String> {
         })
 }
 
-/// Rows of README's table of instructions, with the workloads of each.
+/// Rows of the table of instructions in README.md, with the workloads of each row.
 #[rustfmt::skip]
 const WORK: &[(&str, &[&str])] = &[
     ("a datagram of 64 bytes sent back, with its checksums verified and made", &["reflect-64"]),
@@ -84,7 +84,7 @@ fn instructions(baseline: &Baseline) -> Result<String> {
     Ok(text)
 }
 
-/// Updates README's blocks, or only compares them if `check` is set.
+/// Updates the blocks in README.md, or only compares them if `check` is set.
 pub(crate) fn run(check: bool) -> Result<()> {
     let read = |name| {
         let path = shell::repository().join(name);

@@ -27,7 +27,7 @@ use numbers::{Spread, percentile, x_shown};
 const SHORT: &str = "RESULTS.md";
 const FULL: &str = "report.html";
 
-/// Reads raw results.
+/// Reads raw results from a file.
 pub(crate) fn read(path: &Path) -> Result<Results> {
     let text = std::fs::read(path).with_context(|| {
         format!(
@@ -38,7 +38,7 @@ pub(crate) fn read(path: &Path) -> Result<Results> {
     serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Writes both pages into `folder`.
+/// Writes the Markdown page and the HTML page into `folder`.
 pub(crate) fn write(all: &[Results], folder: &Path) -> Result<()> {
     for (name, text) in [(SHORT, page(all, false)?), (FULL, html(&page(all, true)?))] {
         let path = folder.join(name);
@@ -61,7 +61,7 @@ fn html(markdown: &str) -> String {
     html
 }
 
-/// Writes the page. A `full` page has charts and every quantity.
+/// Returns the page as Markdown. A `full` page has charts and every quantity.
 fn page(all: &[Results], full: bool) -> Result<String> {
     let mut text = String::from(
         "# Results of the comparison\n\n\
@@ -197,7 +197,8 @@ fn noise(text: &mut String, results: &Results) {
     }
 }
 
-/// Writes a table with a row for each line and a column for each value of the variable.
+/// Writes a table with a row for each line of the figure and a column for each value of its
+/// variable.
 fn quantity_table(text: &mut String, figure: &Figure, quantity: Quantity, lines: &[Line<'_>]) {
     let xs = all_xs(lines);
     let labels: Vec<String> = xs.iter().map(|x| x_shown(*x, figure.x)).collect();
@@ -222,7 +223,7 @@ fn all_xs(lines: &[Line<'_>]) -> Vec<f64> {
     xs
 }
 
-/// Writes a chart for each panel and quantity.
+/// Draws a chart for each panel and quantity, and writes it.
 fn charts(text: &mut String, figure: &Figure, lines: &[Line<'_>]) -> Result<()> {
     let xs = all_xs(lines);
     let labels: Vec<String> = xs.iter().map(|x| x_shown(*x, figure.x)).collect();
@@ -236,7 +237,7 @@ fn charts(text: &mut String, figure: &Figure, lines: &[Line<'_>]) -> Result<()> 
             let title = [quantity.title(), panel[0].panel].join("; ");
             let title = format!("{}, by {}", title.trim_end_matches("; "), figure.x);
             let svg = chart::draw(&title, &labels, &series.collect::<Vec<_>>())?;
-            // In Markdown a blank line would end the HTML block.
+            // Blank lines are removed, because in Markdown a blank line ends an HTML block.
             let svg: Vec<&str> = svg.lines().filter(|line| !line.trim().is_empty()).collect();
             let _ = writeln!(text, "<figure>\n{}\n</figure>\n", svg.join("\n"));
         }

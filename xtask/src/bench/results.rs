@@ -1,4 +1,4 @@
-//! Raw results of a comparison, stored as JSON. The report uses nothing else.
+//! Raw results of a comparison, stored as JSON. The report uses no other data.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Results {
     pub(crate) command: String,
     /// Properties of the machine by name, such as `kernel`.
     pub(crate) machine: Vec<(String, String)>,
-    /// Versions by program. `commit` is this repository's.
+    /// Versions by program. `commit` is the version of this repository.
     pub(crate) versions: BTreeMap<String, String>,
     pub(crate) runs: Vec<Run>,
     /// Runs that failed or could not start.
@@ -50,28 +50,28 @@ pub(crate) struct Load {
     pub(crate) seconds: f64,
     /// Number of correct replies in the measured part.
     pub(crate) completed: u64,
-    /// Correct replies per second.
+    /// Number of correct replies per second.
     pub(crate) rate: f64,
-    /// Bytes of bodies or messages in correct replies, per second.
+    /// Number of body or message bytes in correct replies, per second.
     pub(crate) bytes_per_second: f64,
-    /// Latency in µs: p50, p99, p99.9, maximum. 0 where the program reports none.
+    /// Latency in µs: p50, p99, p99.9 and maximum. The values are 0 if the generator reports none.
     pub(crate) latency_us: [f64; 4],
     /// Number of errors in the measured part, by kind.
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
-/// CPU time of a run.
+/// CPU time of a run, per request and as utilization.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cost {
-    /// CPU µs per request on the server's core, counting all time that was not idle.
+    /// CPU time per request on the server's core, in µs. All time that was not idle counts.
     pub(crate) core_us: f64,
-    /// CPU µs per request that the server's processes spent in user mode.
+    /// CPU time per request that the server's processes spent in user mode, in µs.
     pub(crate) user_us: f64,
-    /// Utilization of the server's core, 0 to 1.
+    /// Utilization of the server's core, from 0 to 1.
     pub(crate) busy: f64,
     /// Fraction of the time that the host stole from the server's core, 0 to 1.
     pub(crate) stolen: f64,
-    /// Utilization of the client's core, 0 to 1.
+    /// Utilization of the client's core, from 0 to 1.
     pub(crate) client_busy: f64,
 }
 

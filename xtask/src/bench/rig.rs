@@ -34,29 +34,31 @@ const OPEN_FILES: u32 = 1_048_576;
 /// Length of the transmit queue in packets, which is typical of a network card.
 const QUEUE_LEN: &str = "1000";
 
-/// Settings that keep the queues of new connections from filling before the server's own limits.
+/// Sysctls for the server. Without them, queues of new connections would fill before the server's
+/// own limits are reached.
 const SERVER_SETTINGS: &[&str] = &[
     "net.core.somaxconn=65535",
     "net.ipv4.tcp_max_syn_backlog=65535",
 ];
 
-/// Settings that keep the client from running out of ports when each request opens a connection.
+/// Sysctls for the client. Without them, it would run out of ports when each request opens a
+/// connection.
 const CLIENT_SETTINGS: &[&str] = &[
     "net.ipv4.ip_local_port_range=1024 65535",
     "net.ipv4.tcp_tw_reuse=1",
 ];
 
-/// Number of attempts to kill all processes, 20 ms apart.
+/// Number of attempts to kill all processes of a namespace, 20 ms apart.
 const END_ATTEMPTS: u32 = 250;
 
-/// Returns the `n`-th address of the generators, with its prefix length.
+/// Returns the `n`-th address for the generators, with its prefix length.
 pub(crate) fn generator_address(n: u32) -> String {
     // Skip the addresses that the server's and the client's kernels use.
     let n = if n == 0 { 1 } else { 255 + n };
     format!("10.99.{}.{}/{PREFIX}", n >> 8, n & 255)
 }
 
-/// Kernel settings of the rig.
+/// Kernel settings of the rig that depend on the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
     /// Whether segmentation and checksum offloads are on at both sides, with long super-segments.
@@ -173,7 +175,7 @@ impl End {
         } = self;
         let mut sysctl = namespace.command("sysctl");
         sysctl.args(["-q", "-w"]).args(settings);
-        // Without IPv6 the kernel sends no router solicitations during a run.
+        // Without IPv6, the kernel sends no router solicitations during a run.
         sysctl.arg(format!("net.ipv6.conf.{link}.disable_ipv6=1"));
         shell::capture(&mut sysctl)?;
         namespace.ip(&format!("address add {address}/{PREFIX} dev {link}"))?;
@@ -185,7 +187,7 @@ impl End {
         // Threaded NAPI needs a NAPI instance per queue, which veth has only with GRO.
         namespace.set_features(link, &["gro"], true)?;
         namespace.ip(&format!("link set {link} up"))?;
-        // With a queueing discipline a full veth queue pauses its sender. Without one it drops
+        // With a queueing discipline, a full veth queue pauses its sender. Without one, veth drops
         // frames.
         let mut tc = namespace.command("tc");
         tc.args([

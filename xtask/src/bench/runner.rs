@@ -1,4 +1,4 @@
-//! Runs a plan and saves the results.
+//! Runs the sets of a plan and saves the results.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use super::servers::{Program, is_installed};
 use super::usage::{self, Sample};
 use crate::{interrupt, shell};
 
-/// File of the raw results.
+/// Name of the file with the raw results.
 pub(crate) const RESULTS: &str = "results.json";
 
 /// Number of log lines to save with a failure.
@@ -121,7 +121,7 @@ impl Runner {
             self.done += 1;
             let title = format!("{}: {} {} {}", job.line, job.figure, job.x, job.panel);
             print!("[{:3}/{}] {title}: ", self.done, self.all);
-            // A failure to print progress does not matter.
+            // The result is ignored, because a failure to print progress does not matter.
             let _ = std::io::stdout().flush();
             let outcome = self.measure(group, job, &rig, &processes, tables);
             if let Some(status) = server.ended()? {
@@ -143,8 +143,8 @@ impl Runner {
         if program.is_ours() {
             server.stop(Signal::TERM)?;
         } else {
-            // Some peers wait for their clients after SIGTERM, and workers survive if only the
-            // first process is killed.
+            // Some of these servers wait for their clients after SIGTERM. If only the first process
+            // is killed, its workers survive.
             processes.iter().copied().for_each(rig::kill);
             server.stop(Signal::KILL)?;
         }

@@ -1,4 +1,4 @@
-//! Starts the servers, and waits until they are ready.
+//! Starts the servers to compare, and waits until they are ready.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const START_LIMIT: Duration = Duration::from_mins(2);
 /// is a listening socket.
 const SPARE_FILES: u32 = 512;
 
-/// A program in one of its modes.
+/// A server program in one of its modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     /// Name in the report.
@@ -107,7 +107,7 @@ pub(crate) enum Serves {
     Mix,
 }
 
-/// A server to start.
+/// A server to start, with its content and settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
     pub(crate) program: &'static Program,
@@ -168,7 +168,7 @@ impl Spec {
             Serves::Files => content.files()?,
             Serves::Mix => content.mix()?.0,
         };
-        // A new folder has no lock or journal from an earlier start.
+        // A new folder has no lock file or journal from an earlier start.
         let run = content.folder().join("run").join(&name);
         if run.exists() {
             fs::remove_dir_all(&run).with_context(|| format!("removing {}", run.display()))?;
@@ -208,14 +208,15 @@ impl Spec {
                 "a process may open {files} files here (ulimit -Hn), too few for {n} connections"
             );
         }
-        // The connections determine the number of workers. The kernel spreads connections at
-        // random, so several workers need spare room.
+        // The number of connections determines the number of workers. The kernel spreads
+        // connections at random, so several workers need spare room.
         let of_worker = files.saturating_sub(SPARE_FILES).max(1);
         let (workers, of_worker) = match n.div_ceil(of_worker) {
             0 | 1 => (1, n),
             workers => (workers + workers.div_ceil(8), of_worker),
         };
-        // A kernel with offloads sends partial checksums over veth.
+        // A kernel with offloads sends partial checksums over veth, so our servers must accept
+        // them.
         let checksums = if self.offloads {
             ",partial-checksums"
         } else {

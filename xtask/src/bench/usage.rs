@@ -1,4 +1,4 @@
-//! CPU time and memory, as `/proc` reports them.
+//! CPU time and memory of processes and cores, as `/proc` reports them.
 
 use std::fs;
 use std::time::Instant;
@@ -63,13 +63,13 @@ fn steered(softnet: &str, core: usize) -> Option<u64> {
     u64::from_str_radix(line.split_whitespace().nth(9)?, 16).ok()
 }
 
-/// Counters at the beginning or end of the measured part.
+/// Counters at the beginning or at the end of the measured part.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     at: Instant,
     /// Idle and stolen time of the server's core and of the client's core, in ms.
     cores: [[u64; 2]; 2],
-    /// User time of the server's processes, in clock ticks.
+    /// CPU time of the server's processes in user mode, in clock ticks.
     user: u64,
     /// CPU time of the kernel threads that receive for the server, in ns.
     receivers: u64,
@@ -166,7 +166,7 @@ mod tests {
             receivers: 5,
             steered: 0,
         };
-        // In one second the core was idle for 0.5 s and stolen for 0.1 s. The server's own code
+        // In one second the core was idle for 0.5 s, and the host took 0.1 s. The server's own code
         // took 0.3 s.
         let mut last = first.clone();
         last.at += Duration::from_secs(1);

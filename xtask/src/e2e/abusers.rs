@@ -29,20 +29,20 @@ const QUERIES: u16 = 250;
 /// Receive buffer of a client that reads little or nothing, in bytes.
 const SMALL_BUFFER: usize = 2_048;
 
-/// What an abusive client does on a connection.
+/// What an abusive client does on its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Abuse {
-    /// Sends half a request, then one byte per round.
+    /// Sends half a request, and then one byte per round.
     HalfHead,
     /// Requests a large file and reads nothing.
     ZeroWindow,
-    /// Requests a large file and reads [`SIP`] bytes every few rounds.
+    /// Requests a large file and reads [`SIP`] bytes every [`SIP_ROUNDS`] rounds.
     Sip,
     /// Requests a large file and never receives some of its segments.
     Holes,
     /// Asks [`QUERIES`] questions and reads no answer.
     Queries,
-    /// Sends half a question, then one byte per round.
+    /// Sends half a question, and then one byte per round.
     HalfQuestion,
 }
 
@@ -88,7 +88,7 @@ impl Abuse {
     fn open(self, from: SocketAddr, to: SocketAddr) -> Result<TcpStream> {
         let open = || {
             let fd = socket(AddressFamily::INET6, SocketType::STREAM, None)?;
-            // A small buffer keeps the client's kernel from receiving all answers.
+            // A small receive buffer keeps the client's kernel from receiving all answers.
             let buffer = match self {
                 Self::HalfHead | Self::HalfQuestion => None,
                 Self::Holes => Some(LARGE_BUFFER),
@@ -125,7 +125,8 @@ impl Abuse {
         }
     }
 
-    /// Does one round on a connection. Returns false if the server has closed it.
+    /// Does what the client does in one round. Returns false if the server has closed the
+    /// connection.
     fn goes_on(self, stream: &mut TcpStream, round: u32) -> bool {
         let done = match self {
             Self::HalfHead | Self::HalfQuestion => stream.write(b"x"),
@@ -145,7 +146,7 @@ impl Abuse {
 fn holes() -> [SockFilter; 5] {
     /// Offset of the sequence number in the TCP header.
     const SEQ: u32 = 4;
-    /// These sequence number bits are zero within the stretch.
+    /// These bits of the sequence number are zero in the stretch of 64 KB.
     const STRETCH: u32 = 0x3_0000;
     /// This bit differs between most neighbouring segments.
     const CHANGING: u32 = 0x400;

@@ -14,7 +14,7 @@ const TRIES: u32 = 3;
 pub(crate) struct Checks {
     passed: u32,
     failed: u32,
-    /// Failure messages and server output to print.
+    /// Failure messages and server output, which are printed at the end.
     details: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn counts(line: &str) -> Option<(u32, u32)> {
     Some((passed.parse().ok()?, failed.parse().ok()?))
 }
 
-/// Splits a table line such as `a | b | c` into its cells.
+/// Splits a table line such as `a | b | c` into its cells, without spaces around them.
 pub(super) fn row<const N: usize>(line: &str) -> [&str; N] {
     let cells: Vec<&str> = line.split('|').map(str::trim).collect();
     cells

@@ -26,7 +26,8 @@ const TRANSPORTS: [(&str, &str); 3] = [
     ("UDP with EDNS", "+edns"),
     ("TCP", "+tcp"),
 ];
-/// UDP questions, the maximum size of the answer in bytes, and whether it is truncated.
+/// Questions over UDP, the maximum size of the answer in bytes, and whether the answer is
+/// truncated.
 const SIZES: [(&str, usize, bool); 6] = [
     ("big.storm.test TXT +noedns +ignore", 512, true),
     ("big.storm.test TXT +bufsize=512 +ignore", 512, true),
@@ -54,12 +55,13 @@ const REPLIES: &str = "\
 /// A reply that dig printed, or an entry in the table of correct answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// `NAME IN TYPE`.
+    /// The question, as `NAME IN TYPE`.
     pub(crate) question: String,
     rcode: String,
     /// Header flags as dig prints them, such as `qr aa`.
     flags: String,
-    /// Records of the answer, authority and additional sections, without class, with single spaces.
+    /// Records of the answer, authority and additional sections. They have no class, and single
+    /// spaces.
     sections: [Vec<String>; 3],
     /// What dig printed for this reply, from `;; Got answer:` on; empty in an entry of the table.
     text: String,
@@ -342,13 +344,13 @@ impl Client {
     /// zero byte of the header.
     fn compressed_question(&self) -> Result<()> {
         let mut message = question(9);
-        // This is www.storm.test. with the root label replaced by a pointer to offset 6, the zero
-        // high byte of ANCOUNT.
+        // The question is for www.storm.test. A pointer to offset 6 replaces the root label. At
+        // that offset is the high byte of ANCOUNT, which is zero.
         let end = HEADER + NAME.len() - 1;
         message.splice(end..=end, [0xc0, 6]);
         let reply = exchange(self.socket(), self.place.loss, &message)?;
         let answers = reply.get(7).copied();
-        // The server may resolve the name, or report a malformed question.
+        // The server may resolve the name, or report a malformed question with RCODE 1 (FORMERR).
         let is_right =
             id_of(&reply)? == 9 && matches!((rcode_of(&reply), answers), (0, Some(1..)) | (1, _));
         ensure!(is_right, "{reply:?}");

@@ -22,7 +22,7 @@ use crate::bench::rig::{SERVER_CORE, keep_away, pin};
 use crate::server::Server;
 use crate::shell;
 
-/// SYNs per second.
+/// Number of SYNs per second in the flood.
 const RATE: u32 = 100_000;
 /// Cases: number of SYNs per burst, whether the server gets a core to itself, and a factor. The
 /// median request may take this many times as long as without a flood. Once pinned to its core, the
@@ -30,7 +30,7 @@ const RATE: u32 = 100_000;
 const CASES: [(u32, bool, f64); 3] = [(1, false, 2.0), (32, false, 2.0), (1, true, 1.5)];
 /// The generator's own address, for which it answers ARP.
 const GENERATOR: &str = "10.99.0.9/24";
-/// Time after which the server's tables are full and their memory is resident.
+/// Time until the server's tables are full and their memory is resident.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Duration of each measurement.
 const MEASURED: Duration = Duration::from_secs(4);
@@ -83,7 +83,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Reads a count from a server's summary.
+/// Reads the count with this label from a server's summary.
 pub(super) fn counted(summary: &str, label: &str) -> Result<u64> {
     let mut lines = summary.lines().map(str::trim_start);
     let value = lines.find_map(|line| line.strip_prefix(label)?.strip_prefix(':'));
@@ -116,14 +116,14 @@ fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
     })
 }
 
-/// What the client measured.
+/// What the client measured while it sent requests.
 struct Measurement {
     requests: usize,
     median: Duration,
     most: Duration,
     /// Number of frames per second that the client's side of the link sent to the server.
     rate: f64,
-    /// Resident memory of the server at the beginning and at the end, in bytes.
+    /// Server's resident memory at the beginning and at the end, in bytes.
     memory: [u64; 2],
 }
 
@@ -196,7 +196,7 @@ fn frames_sent() -> Result<u64> {
     let devices = shell::read(Path::new("/proc/thread-self/net/dev"))?;
     let mut lines = devices.lines().map(str::trim);
     let line = lines.find_map(|line| line.strip_prefix("cli0:"));
-    // Eight receive counters come first, then bytes and frames sent.
+    // Eight receive counters come first, and then the numbers of bytes and frames sent.
     let frames = line.and_then(|line| line.split_whitespace().nth(9)?.parse().ok());
     frames.context("no cli0 in /proc/thread-self/net/dev")
 }

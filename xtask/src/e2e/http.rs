@@ -34,7 +34,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Returns the value of a header field.
+    /// Returns the value of a header field, or an error if the field is missing.
     pub(crate) fn field(&self, name: &str) -> Result<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
         let field = lines.find(|(field, _)| field.eq_ignore_ascii_case(name));
@@ -56,7 +56,7 @@ impl Response {
         Ok(())
     }
 
-    /// Returns an error unless the response is a 200 with this body.
+    /// Returns an error unless the response has status 200 and this body.
     pub(crate) fn expect_body(&self, body: &[u8]) -> Result<()> {
         self.expect_status(200)?;
         same(&self.body, body)
@@ -96,8 +96,8 @@ impl Connection {
         done.context("closing for writing")
     }
 
-    /// Sends `METHOD PATH HTTP/1.1` with a host and the lines `more`, and
-    /// receives the response.
+    /// Sends `METHOD PATH HTTP/1.1` with a Host field and the header lines `more`, and receives the
+    /// response.
     pub(crate) fn request(&mut self, method: &str, path: &str, more: &str) -> Result<Response> {
         self.send(format!(
             "{method} {path} HTTP/1.1\r\nHost: storm.test\r\n{more}\r\n"

@@ -33,7 +33,7 @@ const MOST_EACH: u64 = 1_024;
 const IDLE: u32 = 1_000_000;
 const OF_ADDRESS: u32 = 50_000;
 const ASKING: u32 = 16;
-/// Maximum resident memory of the server, in bytes.
+/// Maximum resident memory of the server with all idle connections, in bytes.
 const MOST_MEMORY: u64 = 1 << 30;
 
 /// Ten thousand clients request a large file and read slowly.

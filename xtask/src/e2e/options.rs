@@ -20,9 +20,9 @@ use super::matrix::Scenario;
 use super::rig::Place;
 use crate::shell;
 
-/// A record route option for one address, followed by the end of options (RFC 791).
+/// A record route option with room for one address, followed by the end of options (RFC 791).
 const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 0];
-/// An extension header that holds only padding. The kernel fills in the next header field.
+/// An options header that holds only padding. The kernel fills in the next header field.
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 
 /// Options that a socket adds to each packet. Columns: whether the option is for IPv6, its name,

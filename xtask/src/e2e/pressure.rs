@@ -25,7 +25,7 @@ use crate::interrupt;
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-/// Number of threads that drive the abusers.
+/// Number of threads that drive the abusive clients.
 const THREADS: usize = 4;
 /// Number of files that this process opens in addition to the connections.
 const FILES: u64 = 200;

@@ -181,7 +181,7 @@ fn expect_refusal(rig: &Rig, env: &Env, line: &str, most_lines: &str, words: &st
     Ok(())
 }
 
-/// Writes files that the programs must refuse.
+/// Writes the files that the programs must refuse into the folder `bad`.
 fn make_files(bad: &Path) -> Result<()> {
     for page in ["locked/index.html", "half/page.html", "odd/index.html"] {
         let page = bad.join(page);

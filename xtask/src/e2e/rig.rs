@@ -36,11 +36,11 @@ impl Place {
 pub(super) const SERVER_LINK: &str = "srv0";
 pub(super) const CLIENT_LINK: &str = "cli0";
 
-/// Addresses of the server and of the client, with prefix lengths.
+/// Addresses of the server's side, with prefix lengths. [`CLIENT`] has those of the client's side.
 const SERVER: [&str; 2] = ["10.99.0.2/24", "fd99::2/64"];
 const CLIENT: [&str; 2] = ["10.99.0.1/24", "fd99::1/64"];
 
-/// Time within which the kernel removes a killed process's devices and programs.
+/// Time limit for the kernel to remove a killed process's devices and XDP programs.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(2);
 
 /// The network of one scenario. Dropping a [`Rig`] removes its network.
@@ -194,7 +194,7 @@ fn join_by_veth(server: &Namespace, client: &Namespace, scenario: &Scenario) -> 
     client.run("sysctl -q -w net.core.txrehash=0").map(drop)
 }
 
-/// Reads the addresses and the port from `listening: ADDRESSES, port N`.
+/// Reads the addresses and the port from the line `listening: ADDRESSES, port N`.
 fn place(output: &str) -> Result<Place> {
     let mut lines = output.lines();
     let listening = lines.find_map(|line| line.strip_prefix("listening:"));

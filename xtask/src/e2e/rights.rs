@@ -15,7 +15,7 @@ use crate::interrupt;
 use crate::server::Server;
 use crate::shell;
 
-/// Capability sets in `/proc`: empty, and `CAP_NET_ADMIN` alone.
+/// A capability set in `/proc` that is empty. [`NET_ADMIN`] has only `CAP_NET_ADMIN`.
 const NOTHING: &str = "0000000000000000";
 const NET_ADMIN: &str = "0000000000001000";
 
@@ -40,7 +40,7 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 /// Time limit for a process to exit by itself.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// Checks both servers on each type of device.
+/// Checks both servers on each kind of device.
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     for server in [Scenario::WEB, Scenario::DNS] {
         let xdp = server.with("2-queues").with("own");
@@ -138,7 +138,7 @@ fn expect_no_rights(server: &Server) -> Result<()> {
     statuses.try_for_each(|status| expect_status(status, NOTHING))
 }
 
-/// Returns an error unless a thread has no rights except the capabilities `kept`.
+/// Returns an error if a thread has any rights, except that its capabilities may be `kept`.
 fn expect_status(path: &Path, kept: &str) -> Result<()> {
     let status = shell::read(path)?;
     for (name, expected) in EXPECTED {

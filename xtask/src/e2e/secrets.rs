@@ -54,7 +54,7 @@ fn differ(first: &Numbers, second: &Numbers) -> Result<()> {
     Ok(())
 }
 
-/// Starts the server once and returns its initial sequence numbers.
+/// Starts the server once, connects to it, and returns its initial sequence numbers.
 fn numbers(rig: &Rig, scenario: &Scenario, env: &Env) -> Result<Numbers> {
     let file = env.folder.join("secrets.pcap");
     let capture = file.display().to_string();
@@ -65,7 +65,7 @@ fn numbers(rig: &Rig, scenario: &Scenario, env: &Env) -> Result<Numbers> {
             .into_iter()
             .try_for_each(|port| connect_from(port, to))
     })??;
-    // The capture is complete only after the server has stopped.
+    // The capture file is complete only after the server has stopped.
     server.stop_well()?;
     read(&file)
 }

@@ -10,7 +10,7 @@ use super::rig::{CLIENT_LINK, Rig};
 use super::{Env, http};
 use anyhow::{Result, ensure};
 
-/// A MAC address that nobody has.
+/// A MAC address that no interface has.
 const ANOTHER: &str = "02:00:00:00:00:99";
 /// Time limit for a connection to open. After this time the server counts as silent.
 const SILENCE: Duration = Duration::from_millis(1_500);

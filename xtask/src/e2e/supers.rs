@@ -19,8 +19,8 @@ use anyhow::{Context as _, Result, ensure};
 
 /// Number of payload bytes in a full segment.
 const SEGMENT: usize = 1_448;
-/// Lengths of responses in segments: around one segment, one super-segment of 64 KB, two of them,
-/// and one of 256 KB.
+/// Lengths of responses in segments. They are around one segment, one super-segment of 64 KB, two
+/// such super-segments, and one of 256 KB.
 const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
 /// Offsets in bytes to add to each of these lengths, counted from 3 bytes below it. They cover the
 /// lengths from 3 bytes below to 3 bytes above.
@@ -162,7 +162,7 @@ pub(crate) fn edges(segments: &[usize], segment: usize, head: usize) -> Vec<usiz
     segments.iter().flat_map(around).collect()
 }
 
-/// Writes the files that [`fetch_all`] fetches.
+/// Writes the files that [`fetch_all`] fetches, with a body of each size.
 pub(crate) fn write_files(site: &Path, sizes: &[usize]) -> Result<()> {
     let mut sizes = sizes.iter();
     sizes.try_for_each(|&size| shell::write(&site.join(format!("{size}.bin")), body(size)))

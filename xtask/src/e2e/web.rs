@@ -21,11 +21,11 @@ pub(crate) const SIZES: [usize; 7] = [0, 1, 1459, 1460, 1461, 65_536, 30_000_000
 const AT_ONCE: usize = 500;
 const CLIENT_THREADS: usize = 20;
 
-/// A file outside the site that no request may reach, and its content.
+/// A file outside the site, which no request may reach. [`SECRET`] is its content.
 pub(crate) const SECRET_FILE: &str = "secret.txt";
 pub(crate) const SECRET: &str = "nobody may read this";
 
-/// Copies the sample site, and adds the sized bodies and files whose names need percent-encoding.
+/// Copies the sample site. Adds the generated bodies, and files whose names need percent-encoding.
 pub(crate) fn make_site(sample: &Path, site: &Path) -> Result<()> {
     copy_folder(sample, site)?;
     for size in SIZES {
@@ -74,7 +74,7 @@ const INDEXES: Exchanges<'_> = &[
     ("GET /", "", 200, "index.html"),
     ("GET /index.html", "", 200, "index.html"),
     ("GET /docs/", "", 200, "docs/index.html"),
-    // Without the slash, relative links on the page would break.
+    // The redirect adds the final slash. Without it, relative links on the page would break.
     ("GET /docs", "", 301, ""),
 ];
 /// The connection must stay open after a 404, so the last request is answered.
@@ -118,7 +118,7 @@ const CONDITIONS: &[(&str, u16)] = &[
     ("If-None-Match: \"other\"\r\n", 200),
     ("If-Modified-Since: DATE\r\n", 304),
     ("If-Modified-Since: Mon, 01 Jan 1990 00:00:00 GMT\r\n", 200),
-    // The tag takes precedence over the date (RFC 9110, section 13.2.2).
+    // `If-None-Match` takes precedence over `If-Modified-Since` (RFC 9110, section 13.2.2).
     (
         "If-None-Match: \"other\"\r\nIf-Modified-Since: DATE\r\n",
         200,
@@ -130,7 +130,7 @@ const REFUSED: &[(&str, u16)] = &[
     ("nonsense\r\n", 400),
     ("GET /\r\n", 400),
     ("GET / HTTP/1.1\r\nHost storm.test\r\n", 400),
-    // HTTP/1.1 requires Host (RFC 9112, section 3.2).
+    // An HTTP/1.1 request must have a Host field (RFC 9112, section 3.2).
     ("GET / HTTP/1.1\r\n", 400),
     ("GET / HTTP/1.1\r\nHost: storm.test:http\r\n", 400),
     ("GET / HTTP/1.1\r\nHost: [::1\r\n", 400),

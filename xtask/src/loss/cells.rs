@@ -1,9 +1,9 @@
-//! Cells of the matrix: an impaired path, and the files that the client fetches over it.
+//! Cells of the matrix. A cell is an impaired path, and the files that the client fetches over it.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Payload of a full segment and length of its frame, in bytes.
+/// Number of payload bytes in a full segment, and length of its frame in bytes.
 const SEGMENT: f64 = 1_448.0;
 const FRAME: u64 = 1_514;
 
@@ -36,7 +36,7 @@ const PATHS: [Path; 3] = [
 /// A path with impairments, and the files that the client fetches over it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Cell {
-    /// Kind of impairment, which is a heading on the page.
+    /// Kind of impairment, which is the first part of the full name.
     pub(crate) group: String,
     /// Name within the group.
     pub(crate) name: String,
@@ -50,7 +50,7 @@ pub(crate) struct Cell {
     pub(crate) size: usize,
     /// Number of simultaneous fetches, each on its own connection.
     pub(crate) at_once: usize,
-    /// Number of consecutive fetches.
+    /// Number of consecutive fetches on new connections.
     pub(crate) in_turn: usize,
     /// Client's receive buffer in bytes, which is twice its window. 0 means the default.
     pub(crate) receive_buffer: usize,
@@ -72,7 +72,7 @@ impl Path {
         let rate = if loss > 0.0 {
             let reno = 1.22 / loss.sqrt();
             let cubic = 1.054 * (rtt / loss).powf(0.75);
-            // High loss also causes timeouts.
+            // A high loss rate also causes timeouts, which lower the rate further.
             let timeouts = 1.0 / (1.0 + 5.0 * loss);
             link.min(reno.max(cubic) * SEGMENT / rtt * timeouts)
         } else {

@@ -76,7 +76,7 @@ impl Client {
         self.words().any(|one| one == word)
     }
 
-    /// Returns the number that follows a word.
+    /// Returns the number that follows a word in the client's name, such as 536 in `MSS 536`.
     fn number(&self, word: &str) -> Option<usize> {
         let mut words = self.words();
         words.find_map(|one| one.strip_prefix(word)?.trim_start().parse().ok())
@@ -301,7 +301,7 @@ fn read_slowly(to: SocketAddr) -> Result<()> {
     same(&received, &body(MEDIUM))
 }
 
-/// Sends long requests without waiting for responses.
+/// Sends long requests without waiting for the responses.
 fn send_much(to: SocketAddr) -> Result<()> {
     let mut connection = Connection::open(to)?;
     let mut sender = connection.sender()?;
@@ -364,7 +364,7 @@ mod tests {
         for client in full() {
             known.extend(client.words().map(str::to_owned));
         }
-        // The sample uses each word at least once, except one MSS.
+        // The sample uses each word at least once, except `MSS 1200`.
         let mut used = BTreeSet::from(["MSS 1200".to_owned()]);
         for client in sample() {
             used.extend(client.words().map(str::to_owned));

@@ -65,7 +65,7 @@ impl Forwarder {
     }
 }
 
-/// Counters of a run, as `forward` prints them.
+/// Counters of a run, as the JSON that `forward` prints.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Counters(pub(crate) Value);
 
@@ -115,7 +115,8 @@ mod tests {
             counters.disturbance(connected).unwrap()
         };
         assert_eq!(disturbance(1, 155_400), None);
-        // A lost SYN delays the client and the path's first data equally.
+        // A lost SYN delays the client and the path's first data by the same time, so it is no
+        // disturbance.
         let began = disturbance(1, 155_401).unwrap();
         assert_eq!(began, "a client began 5 ms late");
         let late = disturbance(2, 150_100).unwrap();

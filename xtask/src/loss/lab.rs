@@ -83,7 +83,7 @@ pub(crate) struct Measured {
 
 /// One rig per server, and the files that they serve.
 pub(crate) struct Lab<'a> {
-    // Field order: servers must stop before their files are removed.
+    // The order of these fields matters: servers must stop before their files are removed.
     rigs: Vec<Rig>,
     site: PathBuf,
     scratch: TempDir,
@@ -95,7 +95,7 @@ pub(crate) struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// Makes the files and the rigs, with servers from `programs`.
+    /// Makes the files and the rigs. The servers are from the folder `programs`.
     pub(crate) fn build(programs: &'a Path, traces: Option<PathBuf>) -> Result<Self> {
         let scratch = shell::scratch("loss")?;
         let mut lab = Self {

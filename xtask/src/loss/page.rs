@@ -48,7 +48,7 @@ fn row(measured: &Measured) -> Vec<String> {
     let cell = &measured.cell;
     let [nginx, ours, bbr] = &measured.figures();
     let (ratios, gain) = (Ratios::new(nginx, ours), Ratios::new(ours, bbr));
-    // Missed marks are bold.
+    // Figures that miss their mark are bold.
     let shown = |ratio: f64, met: bool| {
         let bold = if met { "" } else { "**" };
         format!("{bold}{ratio:.2}{bold}")

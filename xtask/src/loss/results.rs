@@ -37,7 +37,7 @@ pub(crate) struct Figures {
 }
 
 impl Measured {
-    /// Returns the figures of all servers.
+    /// Returns the figures of all servers, in the order of [`Stack::ALL`].
     pub(crate) fn figures(&self) -> [Figures; 3] {
         Stack::ALL.map(|stack| {
             let runs = || self.runs.iter().filter(|run| run.stack == stack);

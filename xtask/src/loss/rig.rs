@@ -1,4 +1,4 @@
-//! Three network namespaces in a row: client, forwarder, server.
+//! Three network namespaces in a row: the client's, the forwarder's and the server's.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ const FORWARDER_LINKS: [&str; 2] = ["fwc0", "fws0"];
 const CLIENT: [&str; 3] = ["02:99:00:00:00:01", "10.99.0.1", "fd99::1"];
 pub(crate) const SERVER: [&str; 3] = ["02:99:00:00:00:02", "10.99.0.2", "fd99::2"];
 
-/// Socket addresses of the server, IPv4 and IPv6.
+/// Socket addresses of the server: first IPv4, then IPv6.
 pub(crate) const ADDRESSES: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2)), 80),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 2)), 80),
@@ -63,7 +63,7 @@ impl Stack {
 /// A server at one side of an impaired network, and a client at the other side. Dropping a [`Rig`]
 /// stops the server and removes the namespaces.
 pub(crate) struct Rig {
-    // Field order: the server must stop before its namespace is removed.
+    // The order of these fields matters: the server must stop before its namespace is removed.
     server: Server,
     client: Namespace,
     between: Namespace,
@@ -143,7 +143,7 @@ impl Rig {
         script(&self.client, text).map(drop)
     }
 
-    /// Returns the number of frames that the kernel has dropped on the four interfaces.
+    /// Returns the number of frames that the kernel has dropped on the rig's four interfaces.
     pub(crate) fn dropped(&self) -> Result<u64> {
         let mut sum = 0;
         for namespace in [&self.client, &self.between, &self.far] {

@@ -54,7 +54,7 @@ fn starts_elsewhere(tree: &Tree<'_>, module: usize, path: &[String]) -> bool {
     qualified || module.imports.iter().any(passed_on)
 }
 
-/// Finds the sets of files that all import each other, directly or through other files.
+/// Returns the sets of files that all import each other, directly or through other files.
 pub(super) fn circles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a Path>> {
     let files: BTreeSet<&Path> = edges.keys().map(|(from, _)| *from).collect();
     let reached: BTreeMap<&Path, BTreeSet<&Path>> = files

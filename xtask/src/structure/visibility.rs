@@ -27,7 +27,7 @@ pub(super) fn counts<'a>(tree: &Tree<'a>) -> BTreeMap<&'a Path, usize> {
     counts
 }
 
-/// Finds all items reachable from outside the crate, and the re-exports that lead to them.
+/// Returns all items reachable from outside the crate, and the re-exports that lead to them.
 fn exposed(tree: &Tree<'_>) -> BTreeSet<Target> {
     let mut exposed = BTreeSet::from([Target::Module(ROOT)]);
     let mut open = vec![ROOT];

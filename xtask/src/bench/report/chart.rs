@@ -1,4 +1,4 @@
-//! Line charts, drawn by plotters.
+//! Line charts, which the crate plotters draws.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::numbers::{Spread, digits};
 /// Size of a chart in pixels.
 const SIZE: (u32, u32) = (640, 380);
 
-/// Values of a server, one for each label of the x axis.
+/// Values of a server. There is one value for each label of the x axis.
 pub(super) struct Series<'a> {
     pub(super) name: &'a str,
     pub(super) values: Vec<Option<Spread>>,

@@ -8,7 +8,7 @@ use super::numbers::{Spread, digits, ratio, thousands};
 use crate::bench::results::Quantity::{self, Cost, Rate, Throughput};
 use crate::bench::results::{Results, Run};
 
-/// Target value of a ratio.
+/// Target value of a ratio between two servers.
 #[derive(Clone, Copy, Debug)]
 enum Aim {
     AtMost(f64),
@@ -39,7 +39,7 @@ struct Comparison {
     panel: &'static str,
     xs: Xs,
     ours: &'static str,
-    /// Servers to compare with. The best of them counts.
+    /// Servers to compare with. At each point, only the best of them counts.
     others: &'static [&'static str],
     /// Whether each point has a row. Otherwise only the worst point has a row.
     each: bool,
@@ -94,7 +94,7 @@ const COMPARISONS: &[Comparison] = comparisons![
 /// Column heads of [`rows`].
 pub(super) const HEADS: [&str; 6] = ["comparison", "at", "wanted", "ratio", "", "medians"];
 
-/// Returns a row for each comparison whose figure was measured.
+/// Returns the rows of all comparisons whose figures were measured.
 pub(super) fn rows(results: &Results) -> Vec<Vec<String>> {
     let measured = |comparison: &&Comparison| {
         results
@@ -215,11 +215,11 @@ impl Comparison {
         points
     }
 
-    /// Returns the medians behind a ratio, and reasons to doubt it.
+    /// Returns the two medians of a ratio, and any reasons to doubt the ratio.
     fn note(&self, point: &Point<'_>) -> String {
         /// Minimum fraction of the requested rate that a valid run reaches.
         const REACHED: f64 = 0.98;
-        /// Utilization above which a core counts as full.
+        /// Utilization above which the client's core counts as full.
         const FULL: f64 = 0.97;
         let median = |quantity, runs| Spread::of_runs(quantity, runs).map_or(0.0, |s| s.median);
         let of = |runs| digits(median(self.quantity, runs));

@@ -1,4 +1,4 @@
-//! Groups runs into the lines of the report, by panel and server.
+//! Groups runs into the lines of the report. A line has a panel and a server.
 
 use super::numbers::x_shown;
 use crate::bench::plan::FIGURES;

@@ -7,14 +7,14 @@ use crate::bench::results::Results;
 
 const KB: f64 = 1024.0;
 
-/// One row of the summary.
+/// One row of the summary: a quantity at one point of a figure.
 struct Summary {
     what: &'static str,
     quantity: Quantity,
     figure: &'static str,
     panel: &'static str,
     x: f64,
-    /// Servers, ours first. A trailing star matches any ending.
+    /// Servers. The first is ours. A trailing star matches any ending.
     servers: &'static [&'static str],
 }
 
@@ -44,7 +44,7 @@ const SUMMARY: &[Summary] = summary![
 /// Column heads of [`rows`].
 pub(super) const HEADS: [&str; 4] = ["work", "ours", "others", "measured"];
 
-/// Returns a row for each kind of work, from the latest results that have it.
+/// Returns a row for each kind of work. It is from the latest results that have that work.
 pub(super) fn rows(all: &[Results]) -> Vec<Vec<String>> {
     let rows = (0..=SUMMARY.len()).map(|at| {
         all.iter().rev().find_map(|results| {
