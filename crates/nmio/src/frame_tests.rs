@@ -1,4 +1,5 @@
-//! Compares the pool with a model that tracks only where each frame is and which bytes it holds.
+//! Tests of the pool. One compares it with a model that tracks only where each frame is and which
+//! bytes it holds.
 #![allow(unsafe_code)]
 
 use proptest::prelude::*;
@@ -353,4 +354,141 @@ proptest! {
         }
         world.end();
     }
+}
+
+fn pool(io: u32, resident: u32) -> Pool {
+    Pool::on_heap(PoolLayout {
+        stride: 64,
+        capacity: 60,
+        io_frames: io,
+        resident_frames: resident,
+    })
+}
+
+#[test]
+fn dropping_a_frame_returns_it_to_the_pool() {
+    let pool = pool(1, 0);
+    let frame = pool.take().unwrap();
+    assert!(pool.take().is_none());
+    drop(frame);
+    assert!(pool.take().is_some());
+}
+
+#[test]
+fn residents_have_their_own_share_of_the_pool() {
+    let pool = pool(1, 2);
+    let a = pool.make_resident(b"a").unwrap();
+    let _b = pool.make_resident(b"b").unwrap();
+    assert!(pool.make_resident(b"c").is_none());
+    assert_eq!(pool.available(), 1);
+    drop(a);
+    assert!(pool.take().is_some(), "the I/O share is untouched");
+    assert!(pool.make_resident(b"c").is_some());
+}
+
+/// Completes a frame, as if the kernel had returned it.
+fn complete(pool: &Pool, index: u32) -> bool {
+    // SAFETY: these tests share no frames with the kernel, and each `Sending` was turned into
+    // an index.
+    unsafe { pool.complete(index) }
+}
+
+/// Claims an offered frame, as a port does when the kernel returns it.
+fn claim(pool: &Pool, index: u32, len: usize) -> Option<Frame> {
+    // SAFETY: these tests share no frames with the kernel.
+    unsafe { pool.claim(index, len) }
+}
+
+#[test]
+fn a_resident_is_in_the_ring_at_most_once() {
+    let pool = pool(1, 1);
+    let mut r = pool.make_resident(b"packet").unwrap();
+    let sending = r.send(&pool).unwrap();
+    assert_eq!(&*sending, b"packet");
+    assert!(r.send(&pool).is_none());
+    assert!(r.bytes_mut().is_none());
+    let index = sending.into_index();
+    assert!(complete(&pool, index));
+    assert!(!complete(&pool, index), "a second completion is refused");
+    assert_eq!(r.bytes_mut().unwrap(), b"packet");
+}
+
+#[test]
+fn a_resident_dropped_in_flight_is_freed_on_completion() {
+    let pool = pool(0, 1);
+    let mut r = pool.make_resident(b"x").unwrap();
+    let index = r.send(&pool).unwrap().into_index();
+    drop(r);
+    assert!(
+        pool.make_resident(b"y").is_none(),
+        "the kernel still reads the frame"
+    );
+    assert!(complete(&pool, index));
+    assert!(pool.make_resident(b"y").is_some());
+}
+
+#[test]
+fn dropping_a_sending_packet_completes_it() {
+    let pool = pool(1, 1);
+    drop(pool.take().unwrap().send(&pool));
+    assert_eq!(pool.available(), 1);
+    let mut r = pool.make_resident(b"x").unwrap();
+    drop(r.send(&pool));
+    assert!(!r.in_flight());
+}
+
+#[test]
+fn only_an_offered_frame_can_be_claimed() {
+    let pool = pool(2, 0);
+    let index = pool.take().unwrap().offer(&pool);
+    assert!(claim(&pool, index, 61).is_none(), "longer than a frame");
+    let frame = claim(&pool, index, 5).unwrap();
+    assert_eq!(frame.len(), 5);
+    assert!(claim(&pool, index, 5).is_none());
+    assert!(claim(&pool, 99, 5).is_none());
+}
+
+#[test]
+fn each_ring_returns_only_its_own_frames() {
+    let pool = pool(2, 1);
+    let offered = pool.take().unwrap().offer(&pool);
+    assert!(!complete(&pool, offered), "the frame is in the fill ring");
+    let sending = pool.take().unwrap().send(&pool).into_index();
+    assert!(
+        claim(&pool, sending, 5).is_none(),
+        "the frame is in the TX ring"
+    );
+    let mut r = pool.make_resident(b"x").unwrap();
+    let resident = r.send(&pool).unwrap().into_index();
+    assert!(
+        claim(&pool, resident, 5).is_none(),
+        "the packet is in the TX ring"
+    );
+    assert!(claim(&pool, offered, 5).is_some());
+    assert!(complete(&pool, sending) && complete(&pool, resident));
+}
+
+#[test]
+fn a_frame_that_never_completes_is_taken_back() {
+    let pool = pool(3, 1);
+    // SAFETY: this test shares no frames with the kernel, and each `Sending` was turned into an
+    // index.
+    let take_overdue = || unsafe { pool.take_overdue() };
+    let lost = pool.take().unwrap().send(&pool).into_index();
+    let mut resident = pool.make_resident(b"x").unwrap();
+    let resident_index = resident.send(&pool).unwrap().into_index();
+    let offered = pool.take().unwrap().offer(&pool);
+    assert_eq!(take_overdue(), 0, "the first search only marks them");
+    assert!(resident.in_flight() && resident.bytes_mut().is_none());
+    let young = pool.take().unwrap().send(&pool).into_index();
+    assert_eq!(take_overdue(), 2);
+    assert!(!resident.in_flight());
+    assert!(!complete(&pool, lost), "this completion comes too late");
+    assert!(
+        !complete(&pool, resident_index),
+        "this completion comes too late, too"
+    );
+    assert!(complete(&pool, young), "this completion is in time");
+    assert!(claim(&pool, offered, 1).is_some());
+    assert_eq!(pool.available(), 3);
 }

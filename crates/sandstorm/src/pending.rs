@@ -26,7 +26,7 @@ type Sample = ArrayVec<Place, SAMPLE>;
 /// One client address may hold 1/`SHARE` of the memory while other addresses need memory.
 const SHARE: usize = 8;
 /// Minimum lag for which a request is evicted, unless its address holds more than its share.
-const MIN_LACK: Duration = Duration::from_secs(1);
+const MIN_LAG: Duration = Duration::from_secs(1);
 /// Time by which each received body byte advances the request's virtual clock. At 16,000 bytes a
 /// second, the virtual clock keeps up with real time.
 const PROGRESS_OF_BYTE: Duration = Duration::from_nanos(62_500);
@@ -263,7 +263,7 @@ impl Pending {
         let average = self.memory / self.entries.len() * sample.len();
         let share = memory(&sample).max(average) / SHARE;
         let client = entry(&asker).client;
-        let least = MIN_LACK.max(entry(&asker).lack(now));
+        let least = MIN_LAG.max(entry(&asker).lag(now));
         sample.sort_unstable_by_key(|place| entry(place).client);
         let clients = || sample.chunk_by(|a, b| entry(a).client == entry(b).client);
         let is_own = |places: &[Place]| entry(&places[0]).client == client;
@@ -276,9 +276,9 @@ impl Pending {
             }
             let is_beyond = !is_own && memory(places) > share;
             for place in places {
-                let (lack, memory) = (entry(place).lack(now), entry(place).bytes.capacity());
-                if *place != asker && memory > 0 && (is_beyond || lack > least) {
-                    ranked.push(Reverse((is_beyond, lack, memory, *place)));
+                let (lag, memory) = (entry(place).lag(now), entry(place).bytes.capacity());
+                if *place != asker && memory > 0 && (is_beyond || lag > least) {
+                    ranked.push(Reverse((is_beyond, lag, memory, *place)));
                 }
             }
         }
@@ -386,7 +386,7 @@ impl Pending {
 impl Entry {
     /// How far the request's virtual clock is behind `now`. The lag is zero unless the request
     /// waits for its body or for room in the send stream.
-    fn lack(&self, now: Instant) -> Duration {
+    fn lag(&self, now: Instant) -> Duration {
         match self.phase {
             Some(Phase::Body(_) | Phase::Room(_)) => now.since(self.progress),
             _ => Duration::ZERO,

@@ -167,8 +167,8 @@ fn a_request_with_a_slow_body_is_evicted() {
     // The virtual clock is never more than two seconds ahead of real time.
     pending.update_body(places[7], BODY, 10_000_000, at(5_000));
     let entry = &pending.entries[places[7].0 as usize];
-    assert_eq!(entry.lack(at(7_000)), Duration::ZERO);
-    assert_eq!(entry.lack(at(9_000)), Duration::from_secs(2));
+    assert_eq!(entry.lag(at(7_000)), Duration::ZERO);
+    assert_eq!(entry.lag(at(9_000)), Duration::from_secs(2));
 }
 
 #[test]

@@ -35,3 +35,21 @@ impl Moment {
         Instant::from_millis(self.whole_micros / 1000 + u64::from(ahead.unsigned_abs()))
     }
 }
+
+/// A data rate, converted to milliseconds per byte as a fixed-point number with 20 fractional bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace(u64);
+
+impl Pace {
+    /// Converts a rate in bytes per second. A rate of 0 is treated as 1.
+    pub(crate) const fn of(rate: u32) -> Self {
+        let rate = if rate == 0 { 1 } else { rate };
+        Self((1_000 << 20) / rate as u64)
+    }
+
+    /// Returns how many milliseconds `bytes` bytes take at this rate.
+    #[inline(always)]
+    pub(crate) const fn millis(self, bytes: u32) -> u64 {
+        (bytes as u64 * self.0) >> 20
+    }
+}

@@ -25,7 +25,7 @@ use arrayvec::ArrayVec;
 use ip::Packet;
 use nmio::{Instant, Mailbox, Port, TimerWheel, Timers};
 
-use crate::clock::Moment;
+use crate::clock::{Moment, Pace};
 use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
 use crate::connection::{CloseReason, Conn, Context, Flags, Plan, Record, SendInfo, State, Tcb};
@@ -57,14 +57,14 @@ struct Sampler {
 struct Refused {
     at: u32,
     peer: u32,
-    lack: u32,
+    lag: u32,
 }
 
 /// A connection that asks for a slot of a pool, and its lag in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     owner: Owner,
-    lack: u32,
+    lag: u32,
 }
 
 /// How far a fast reader's virtual clock may run ahead of the real time, in milliseconds.
@@ -74,33 +74,14 @@ const CREDIT_MS: u32 = 20_000;
 /// the 32-bit clock's range (24 days), so such times can still be compared.
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
-/// A data rate, converted to milliseconds per byte as a fixed-point number with 20 fractional bits.
-#[derive(Clone, Copy, Debug)]
-struct Pace(u64);
-
-impl Pace {
-    /// Converts a rate in bytes per second. A rate of 0 is treated as 1.
-    const fn of(rate: u32) -> Self {
-        let rate = if rate == 0 { 1 } else { rate };
-        Self((1_000 << 20) / rate as u64)
-    }
-
-    /// Returns how many milliseconds `bytes` bytes take at this rate.
-    #[inline(always)]
-    const fn millis(self, bytes: u32) -> u64 {
-        (bytes as u64 * self.0) >> 20
-    }
-}
-
 /// State that the stack keeps for each connection in addition to the TCB. It includes the
 /// connection's progress, which decides which connection is evicted.
 ///
-/// A connection's *progress* is a virtual clock. It is set to the real time when the connection
-/// opens, and when the application answers a request while the send stream is empty. Each byte
-/// acknowledged by the peer or consumed by the application advances it by the time per byte at
-/// [`Config::min_rate`](crate::Config::min_rate). The clock is never more than [`CREDIT_MS`] ahead
-/// of the real time. A connection's *lag* (`lack` in the code) is how far its clock is behind the
-/// real time.
+/// A connection's *progress* is a virtual clock, which starts at the real time when the connection
+/// opens. Each byte that the peer acknowledges or the application consumes moves the clock forward
+/// by 1/[`min_rate`](crate::Config::min_rate). The clock is never more than [`CREDIT_MS`] ahead of
+/// the real time. When the application answers a request while the send stream is empty, a clock
+/// that is behind catches up. A connection's *lag* is how far its clock is behind the real time.
 ///
 /// A client that reads at the minimum rate or faster does not lag. For idle connections, requests
 /// that arrive byte by byte, zero windows and much slower readers, the lag grows nearly in real
@@ -195,9 +176,9 @@ impl Housekeeping {
 
     /// Returns the lag in milliseconds: how far the virtual clock is behind `now`.
     #[inline]
-    fn lack(self, now: Moment) -> u32 {
-        let lack = now.millis.wrapping_sub(self.progress).cast_signed();
-        lack.max(0).unsigned_abs()
+    fn lag(self, now: Moment) -> u32 {
+        let lag = now.millis.wrapping_sub(self.progress).cast_signed();
+        lag.max(0).unsigned_abs()
     }
 }
 

@@ -57,7 +57,7 @@ pub enum Opt {
     /// SACK blocks (RFC 2018). A block is given as its first sequence number and the number after
     /// its last.
     Sack(Vec<(u32, u32)>),
-    /// Timestamps (RFC 7323). The values are TSval and TSecr.
+    /// Timestamps (RFC 7323). The values are `TSval` and `TSecr`.
     Timestamps(u32, u32),
     /// An option of another kind, or with a wrong length. The values are its kind and data.
     Other(u8, Vec<u8>),
@@ -234,7 +234,7 @@ impl Segment {
         self.options.contains(&Opt::SackPermitted)
     }
 
-    /// Returns TSval and TSecr of the first timestamps option.
+    /// Returns `TSval` and `TSecr` of the first timestamps option.
     pub fn timestamps(&self) -> Option<(u32, u32)> {
         values!(self, Opt::Timestamps(value, echo) => (*value, *echo)).next()
     }

@@ -59,12 +59,12 @@ impl Peer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    TurnRound,
+    TurnAround,
     Copy,
     Resident,
 }
 
-const WAYS: [Way; 3] = [Way::TurnRound, Way::Copy, Way::Resident];
+const WAYS: [Way; 3] = [Way::TurnAround, Way::Copy, Way::Resident];
 
 /// Answers each request with its first `head_len` bytes, a tail, and a trail. Replaces the first
 /// byte by `!`.
@@ -94,7 +94,7 @@ impl Service for Answerer {
         }
         let (len, tail) = (self.head_len, Tail::new(&self.tail));
         match self.way {
-            Way::TurnRound => datagram.turn_around(len, tail, &self.trail),
+            Way::TurnAround => datagram.turn_around(len, tail, &self.trail),
             Way::Copy => datagram.send_copy(len, tail, &self.trail),
             Way::Resident => datagram.send_resident(len, &mut self.copies, tail, &self.trail),
         };
@@ -241,7 +241,7 @@ fn unserved_packets_are_refused() {
     elsewhere[14 + 20 + 7] -= 1;
     let tcp = Peer::V4.route().packet(TCP, &[0; 20]);
     for (frame, code) in [(elsewhere, 3), (tcp, 2)] {
-        let (mut server, mut sink) = (server(Way::TurnRound, 0, b"tail", b""), sink(0));
+        let (mut server, mut sink) = (server(Way::TurnAround, 0, b"tail", b""), sink(0));
         let reply = handle(&mut server, &mut sink, &frame).unwrap();
         assert_eq!(reply[14 + 20..][..2], [3, code]);
         assert_eq!(reply[14 + 20 + 8..], frame[14..]);
@@ -405,7 +405,7 @@ fn udp_alone_has_no_timers() {
 #[test]
 fn source_port_0_is_dropped_and_counted() {
     for v6 in [false, true] {
-        let (mut server, mut sink) = (server(Way::TurnRound, 0, b"tail", b""), sink(0));
+        let (mut server, mut sink) = (server(Way::TurnAround, 0, b"tail", b""), sink(0));
         for (port, answers) in [(0, false), (1, true), (u16::MAX, true)] {
             let peer = Peer {
                 port,
@@ -434,7 +434,7 @@ fn partial_checksums() -> [Vec<u8>; 2] {
 #[test]
 fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
     for (datagram, accepted) in partial_checksums().iter().zip([true, false]) {
-        let answerer = answerer(Way::TurnRound, 0, b"tail", b"");
+        let answerer = answerer(Way::TurnAround, 0, b"tail", b"");
         let mut server = Server::new(
             host().with_partial_checksums(true),
             Udp::new(PORT, answerer),

@@ -109,8 +109,8 @@ const PERCENT: Exchanges<'_> = &[
     ("GET /d%C3%BCne.txt", "", 200, "d\u{fc}ne.txt"),
     ("GET /style.css?version=2", "", 200, "style.css"),
 ];
-/// Conditional header fields, and the expected status. TAG and DATE stand for the file's ETag and
-/// Last-Modified.
+/// Conditional header fields, and the expected status. TAG and DATE stand for the file's `ETag` and
+/// `Last-Modified`.
 const CONDITIONS: &[(&str, u16)] = &[
     ("If-None-Match: TAG\r\n", 304),
     ("If-None-Match: \"other\", TAG\r\n", 304),

@@ -21,15 +21,13 @@ const SHARE: u32 = 8;
 /// Minimum lag of a connection that gives way, in milliseconds. This minimum keeps active
 /// connections from evicting each other. It does not protect connections of an address that holds
 /// more than its share.
-const MIN_LACK_MS: u32 = 1_000;
+const MIN_LAG_MS: u32 = 1_000;
 
 impl Sampler {
     /// Returns whether an earlier refusal in the same millisecond applies to `asker`.
     fn has_refused(&self, asker: Asker, now: Moment) -> bool {
         self.refused.is_some_and(|refused| {
-            refused.at == now.millis
-                && refused.peer == asker.owner.peer
-                && refused.lack <= asker.lack
+            refused.at == now.millis && refused.peer == asker.owner.peer && refused.lag <= asker.lag
         })
     }
 }
@@ -38,7 +36,8 @@ impl Sampler {
 /// variants are in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
-    /// The connection lags. The value is the lag in milliseconds.
+    /// Neither of the reasons below applies, so only the lag counts. The value is the lag in
+    /// milliseconds.
     Lag(u32),
     /// The client's address holds more than its share. The value is the lag in milliseconds.
     BeyondShare(u32),
@@ -66,7 +65,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn asker(&self, id: u32, now: Moment) -> Asker {
         Asker {
             owner: self.owner(id),
-            lack: self.housekeeping[id as usize].lack(now),
+            lag: self.housekeeping[id as usize].lag(now),
         }
     }
 
@@ -94,13 +93,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let is_beyond = self.cx.peers.held(peer, pool) >= self.share(pool);
         let gives_way = |candidate: &Candidate| {
             let is_own = peer != NONE && self.housekeeping[candidate.id as usize].peer == peer;
-            let lacks_more = |lack| lack >= MIN_LACK_MS && lack > asker.lack;
+            let lags_more = |lag| lag >= MIN_LAG_MS && lag > asker.lag;
             candidate.id != id
                 && match candidate.reason {
                     Reason::Closed(_) => true,
-                    Reason::BeyondShare(lack) if is_own => lacks_more(lack),
+                    Reason::BeyondShare(lag) if is_own => lags_more(lag),
                     Reason::BeyondShare(_) => !is_beyond,
-                    Reason::Lag(lack) => lacks_more(lack) && (is_own || !is_beyond),
+                    Reason::Lag(lag) => lags_more(lag) && (is_own || !is_beyond),
                 }
         };
         let found = ranked.iter().position(|Reverse(one)| gives_way(one));
@@ -111,7 +110,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         sampler.refused = victim.is_none().then_some(Refused {
             at: now.millis,
             peer,
-            lack: asker.lack,
+            lag: asker.lag,
         });
         victim.map(|Reverse(one)| one.id)
     }
@@ -159,15 +158,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     fn reason(&self, pool: Pool, id: u32, now: Moment) -> Reason {
         let housekeeping = &self.housekeeping[id as usize];
-        let lack = housekeeping.lack(now);
+        let lag = housekeeping.lag(now);
         if self.records[id as usize].tcb.state == State::TimeWait {
-            Reason::Closed(lack)
+            Reason::Closed(lag)
         } else if housekeeping.peer != NONE
             && self.cx.peers.held(housekeeping.peer, pool) > self.share(pool)
         {
-            Reason::BeyondShare(lack)
+            Reason::BeyondShare(lag)
         } else {
-            Reason::Lag(lack)
+            Reason::Lag(lag)
         }
     }
 
@@ -177,7 +176,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let peer = self.cx.peers.find(hash).unwrap_or(NONE);
         let asker = Asker {
             owner: Owner { id: NONE, peer },
-            lack: 0,
+            lag: 0,
         };
         let victim = self.find_victim(Pool::Connections, asker, now);
         if let Some(id) = victim {
@@ -292,17 +291,17 @@ mod tests {
             refused: Some(Refused {
                 at: 7,
                 peer: 3,
-                lack: 1_500,
+                lag: 1_500,
             }),
             ..Sampler::default()
         };
-        let refused = |millis, peer, lack| {
+        let refused = |millis, peer, lag| {
             let owner = Owner { id: 0, peer };
             let now = Moment::from(Instant::from_millis(millis));
-            sampler.has_refused(Asker { owner, lack }, now)
+            sampler.has_refused(Asker { owner, lag }, now)
         };
         assert!(refused(7, 3, 1_500) && refused(7, 3, 9_000));
-        assert!(!refused(7, 3, 1_499), "it lacks less");
+        assert!(!refused(7, 3, 1_499), "it lags less");
         assert!(!refused(7, 4, 1_500), "another address");
         assert!(!refused(8, 3, 1_500), "a millisecond later");
     }

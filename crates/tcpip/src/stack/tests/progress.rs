@@ -15,7 +15,7 @@ fn a_reader_at_the_minimum_rate_does_not_age() {
     let mut housekeeping = Housekeeping::new(at(0));
     for second in 1..100 {
         housekeeping.advance(16_000, Pace::of(16_000), at(second * 1_000));
-        assert_eq!(housekeeping.lack(at(second * 1_000)), 0);
+        assert_eq!(housekeeping.lag(at(second * 1_000)), 0);
     }
 }
 
@@ -25,26 +25,26 @@ fn five_hundred_bytes_in_nine_seconds_are_little_progress() {
     for n in 1..=10 {
         housekeeping.advance(500, Pace::of(16_000), at(n * 9_000));
     }
-    assert_eq!(housekeeping.lack(at(90_000)), 90_000 - 310);
+    assert_eq!(housekeeping.lag(at(90_000)), 90_000 - 310);
 }
 
 #[test]
 fn fast_reading_gives_twenty_seconds_of_credit() {
     let mut housekeeping = Housekeeping::new(at(0));
     housekeeping.advance(u32::MAX, Pace::of(16_000), at(0));
-    assert_eq!(housekeeping.lack(at(20_000)), 0);
-    assert_eq!(housekeeping.lack(at(20_001)), 1);
+    assert_eq!(housekeeping.lag(at(20_000)), 0);
+    assert_eq!(housekeeping.lag(at(20_001)), 1);
     // Answering a request does not set a clock back that is ahead of the real time.
     housekeeping.renew(at(5_000));
-    assert_eq!(housekeeping.lack(at(20_001)), 1);
+    assert_eq!(housekeeping.lag(at(20_001)), 1);
     housekeeping.renew(at(30_000));
-    assert_eq!(housekeeping.lack(at(30_001)), 1);
+    assert_eq!(housekeeping.lag(at(30_001)), 1);
 }
 
 proptest! {
     /// The lag never exceeds the time since the connection opened, even when the clock wraps.
     #[test]
-    fn lack_never_exceeds_the_age(
+    fn lag_never_exceeds_the_age(
         start: u32,
         steps in prop::collection::vec((0u32..100_000, any::<u32>(), 1u32..1_000_000), 1..50),
     ) {
@@ -52,12 +52,12 @@ proptest! {
         let mut housekeeping = Housekeeping::new(at(now));
         for (wait, bytes, rate) in steps {
             now += u64::from(wait);
-            let before = housekeeping.lack(at(now));
+            let before = housekeeping.lag(at(now));
             housekeeping.advance(bytes, Pace::of(rate), at(now));
-            prop_assert!(housekeeping.lack(at(now)) <= before);
+            prop_assert!(housekeeping.lag(at(now)) <= before);
             prop_assert!(u64::from(before) <= now - u64::from(start));
             let credit = u64::from(CREDIT_MS);
-            prop_assert_eq!(housekeeping.lack(at(now + credit)) >= housekeeping.lack(at(now)), true);
+            prop_assert_eq!(housekeeping.lag(at(now + credit)) >= housekeeping.lag(at(now)), true);
         }
     }
 }
