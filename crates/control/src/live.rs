@@ -135,6 +135,7 @@ pub(crate) fn add_up<'a>(ports: impl Iterator<Item = &'a PortCounters>) -> PortC
             tx_supers,
             tx_ring_full,
             rx_lost,
+            tx_retries,
             tx_lost,
             bad_descriptors,
             tx_wakeups,
@@ -149,6 +150,7 @@ pub(crate) fn add_up<'a>(ports: impl Iterator<Item = &'a PortCounters>) -> PortC
         sum.tx_supers += tx_supers;
         sum.tx_ring_full += tx_ring_full;
         sum.rx_lost += rx_lost;
+        sum.tx_retries += tx_retries;
         sum.tx_lost += tx_lost;
         sum.bad_descriptors += bad_descriptors;
         sum.tx_wakeups += tx_wakeups;

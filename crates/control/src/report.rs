@@ -105,6 +105,10 @@ fn port_lines(block: &mut Block, port: &PortCounters) {
         let supers = count(port.tx_supers);
         sent = format!("{sent}; of these, runs in {supers} super-segments");
     }
+    if port.tx_retries > 0 {
+        let retries = count(port.tx_retries);
+        sent = format!("{sent}; the device was full {retries} times");
+    }
     block.line("sent", sent);
     let (sends, waits) = (count(port.tx_wakeups), count(port.waits));
     block.line("system calls", format!("{sends} to send, {waits} to wait"));

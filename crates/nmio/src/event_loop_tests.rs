@@ -234,17 +234,17 @@ fn packets_are_flushed_after_delta_t_while_the_ring_is_not_empty() {
 }
 
 #[test]
-fn stragglers_are_flushed_again() {
-    let straggler = LoopConfig::default().straggler;
+fn queued_packets_are_flushed_again_soon() {
+    let micros = Duration::from_micros;
     assert_eq!(
         calls(&[], &[false, false, true], &mut Counting::default()),
         [
             Receive(0),
             Flush,
-            Waits(straggler),
+            Waits(micros(50)),
             Receive(0),
             Flush,
-            Waits(straggler),
+            Waits(micros(100)),
             Receive(0),
             Flush,
             Waits(STOP_CHECK),

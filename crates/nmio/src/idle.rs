@@ -3,7 +3,8 @@
 //! The port and the handler give hints, [`Idle`] decides, and the loop acts. The policy accesses
 //! neither a device nor a clock. The first matching line applies:
 //!
-//! | condition | action | |---|---|
+//! | condition | action |
+//! |---|---|
 //! | [`Wait::Spin`], available frames, or a message | spin |
 //! | a flood, with [`Wait::Block`] | yield: polling is cheaper than a wake-up |
 //! | an expired timer | spin |
@@ -23,6 +24,9 @@ pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
 const USELESS_WAKEUPS: u32 = 4;
 /// Time for which the loop lets packets accumulate. The kernel may sleep for up to twice as long.
 const GATHERING: Duration = Duration::from_micros(50);
+/// Time after which the loop first flushes packets again that the device had no room for. The time
+/// doubles with each further try until the straggler time is reached.
+const FIRST_RETRY: Duration = Duration::from_micros(50);
 
 /// The state of the handler and the last flush.
 #[derive(Clone, Copy, Debug)]
@@ -72,11 +76,13 @@ pub(crate) struct Idle {
     sent: u64,
     /// Number of wake-ups in a row without a sent packet.
     useless_wakeups: u32,
+    /// Number of sleeps in a row for a device without room, without a received packet.
+    retries: u32,
 }
 
 impl Idle {
     /// Creates the policy of a loop that waits as `wait` specifies. If a flush leaves packets
-    /// queued, the loop flushes again after `straggler`.
+    /// queued, the loop flushes again after `straggler` at the latest.
     pub(crate) fn new(wait: Wait, straggler: Duration) -> Self {
         Self {
             wait,
@@ -84,6 +90,7 @@ impl Idle {
             received: false,
             sent: 0,
             useless_wakeups: 0,
+            retries: 0,
         }
     }
 
@@ -106,6 +113,9 @@ impl Idle {
         if self.wait == Wait::Block && status.flooded {
             return IdleAction::Yield;
         }
+        if status.flushed || self.received {
+            self.retries = 0;
+        }
         let timeout = self.timeout(status.due, status.flushed, now);
         if timeout.is_zero() {
             return IdleAction::Spin;
@@ -113,6 +123,7 @@ impl Idle {
         if self.wait == Wait::BusyPoll && port.can_poll {
             return IdleAction::Poll;
         }
+        self.retries += u32::from(!status.flushed);
         let useless_wakeups = self.count_useless_wakeups(port.sent);
         let gather = if useless_wakeups && port.gathers && status.flushed {
             GATHERING.min(timeout)
@@ -124,7 +135,12 @@ impl Idle {
 
     /// Returns the maximum time to sleep at `now`, if the next timer expires at `due`.
     pub(crate) fn timeout(&self, due: Option<Instant>, flushed: bool, now: Instant) -> Duration {
-        let most = if flushed { STOP_CHECK } else { self.straggler };
+        let most = if flushed {
+            STOP_CHECK
+        } else {
+            let factor = 1u32.checked_shl(self.retries).unwrap_or(u32::MAX);
+            FIRST_RETRY.saturating_mul(factor).min(self.straggler)
+        };
         due.map_or(most, |due| due.since(now).min(most))
     }
 

@@ -99,13 +99,31 @@ fn a_sleep_ends_at_a_timer_or_the_next_check_of_the_stop_flag() {
 
 #[test]
 fn queued_packets_are_soon_flushed_again() {
-    let action = |status| {
-        let flushed = false;
-        action(Wait::Block, GATHERS, LoopStatus { flushed, ..status })
+    const UNFLUSHED: LoopStatus = LoopStatus {
+        flushed: false,
+        ..QUIET
     };
-    assert_eq!(action(QUIET), block(STRAGGLER));
-    assert_eq!(action(due(NOW + STRAGGLER * 2)), block(STRAGGLER));
-    assert_eq!(action(due(NOW + MICRO)), block(MICRO));
+    let mut idle = idle(Wait::Block);
+    let mut action = |received, status| {
+        idle.note_pass(received);
+        idle.action(GATHERS, status, NOW)
+    };
+    let after = |micros| block(Duration::from_micros(micros));
+    for micros in [50, 100, 200, 400, 800, 1_600, 3_200] {
+        assert_eq!(action(false, UNFLUSHED), after(micros));
+    }
+    for _ in 0..100 {
+        assert_eq!(action(false, UNFLUSHED), block(STRAGGLER));
+    }
+    let soon = LoopStatus {
+        due: Some(NOW + MICRO),
+        ..UNFLUSHED
+    };
+    assert_eq!(action(false, soon), block(MICRO));
+    assert_eq!(action(true, UNFLUSHED), after(50), "the device is alive");
+    assert_eq!(action(false, UNFLUSHED), after(100));
+    assert_eq!(action(false, QUIET), block(STOP_CHECK));
+    assert_eq!(action(false, UNFLUSHED), after(50));
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn is_readable(bell: &Bell) -> bool {
 }
 
 fn sys_poll(bell: &Bell) -> i16 {
-    crate::sys::poll(bell.event(), libc::POLLIN, Duration::ZERO, None).unwrap()
+    crate::sys::poll(Some(bell.event()), libc::POLLIN, Duration::ZERO, None).unwrap()
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn every_message_is_received() {
     while next != [EACH; 2] {
         let bell = mailbox.bell();
         let second = Duration::from_secs(10);
-        let events = crate::sys::poll(bell.event(), libc::POLLIN, second, None).unwrap();
+        let events = crate::sys::poll(Some(bell.event()), libc::POLLIN, second, None).unwrap();
         assert!(events & libc::POLLIN != 0, "a message must ring the bell");
         bell.silence();
         mailbox.take_all(|(who, number): (usize, u32)| {

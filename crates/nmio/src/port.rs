@@ -120,7 +120,11 @@ pub struct PortCounters {
     /// Received frames that were lost before they reached the port, as far as the kernel reports
     /// this.
     pub rx_lost: u64,
-    /// Sent frames that the driver dropped, as far as the kernel reports this, or never returned.
+    /// Times that the driver dropped a sent frame because its queue was full, and the port queued
+    /// the frame again.
+    pub tx_retries: u64,
+    /// Sent frames that are lost: the driver dropped them, as far as the kernel reports this, or
+    /// never returned them.
     pub tx_lost: u64,
     /// Descriptors that the kernel returned or refused in violation of its contract.
     pub bad_descriptors: u64,

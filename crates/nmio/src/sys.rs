@@ -73,19 +73,18 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// Returns the events of `fd`, or 0 after a timeout or a signal.
 pub(crate) fn poll(
-    fd: BorrowedFd<'_>,
+    fd: Option<BorrowedFd<'_>>,
     events: i16,
     timeout: Duration,
     other: Option<BorrowedFd<'_>>,
 ) -> io::Result<i16> {
-    let pollfd = |fd, events| libc::pollfd {
-        fd,
+    let pollfd = |fd: Option<BorrowedFd<'_>>, events| libc::pollfd {
+        // `ppoll` ignores negative descriptors.
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
         events,
         revents: 0,
     };
-    // `ppoll` ignores negative descriptors.
-    let other = other.map_or(-1, |other| other.as_raw_fd());
-    let mut fds = [pollfd(fd.as_raw_fd(), events), pollfd(other, libc::POLLIN)];
+    let mut fds = [pollfd(fd, events), pollfd(other, libc::POLLIN)];
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),

@@ -255,12 +255,8 @@ impl Port for TapPort {
 
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
-        let events = sys::poll(
-            self.file.as_fd(),
-            libc::POLLIN,
-            timeout,
-            bell.map(Bell::event),
-        )?;
+        let file = Some(self.file.as_fd());
+        let events = sys::poll(file, libc::POLLIN, timeout, bell.map(Bell::event))?;
         if events & (libc::POLLERR | libc::POLLNVAL) != 0 {
             return Err(io::Error::from_raw_os_error(libc::EBADFD));
         }

@@ -19,13 +19,15 @@ mod config;
 mod fill_level;
 mod link;
 mod packet_socket;
+mod refusals;
 mod retry;
 mod rings;
 pub(crate) mod steer;
+mod tx_slots;
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::device::DeviceError;
 use crate::frame::{Frame, Pool, Resident};
@@ -36,6 +38,7 @@ use crate::sys;
 pub(crate) use config::XdpConfig;
 pub(crate) use packet_socket::MOST_BYTES as MOST_SUPER_BYTES;
 use packet_socket::{PacketSocket, Runs};
+use refusals::Refusals;
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
 
@@ -96,7 +99,9 @@ pub struct XdpPort {
     busy_poll_questions: u32,
     /// Number of packets that one wakeup sends in copy mode.
     tx_budget: u32,
-    /// Number of dropped frames that wakeups in copy mode reported.
+    /// How often and when frames that the driver drops are sent again.
+    refusals: Refusals,
+    /// Number of frames that the driver dropped and that are not sent again.
     dropped: u64,
     /// Some packets are staged, or are in the TX ring but not yet taken by the kernel.
     unflushed: bool,
@@ -154,6 +159,7 @@ impl XdpPort {
             busy_polling,
             busy_poll_questions: 0,
             tx_budget,
+            refusals: Refusals::default(),
             dropped: 0,
             unflushed: false,
             handed_over: 0,
@@ -229,7 +235,10 @@ impl XdpPort {
     /// Wakes the kernel until it has taken all packets from the TX ring. Returns false if packets
     /// remain.
     fn kick(&mut self) -> io::Result<bool> {
-        let mut untaken = rings::TX_RING + 1;
+        if self.refusals.hold_back(Instant::now) {
+            return Ok(false);
+        }
+        let mut untaken = self.rings.untaken() + 1;
         for _ in 0..MAX_KICKS {
             if !self.rings.tx_needs_wakeup() {
                 return Ok(true);
@@ -240,7 +249,7 @@ impl XdpPort {
             };
             match error.raw_os_error() {
                 // In copy mode this means that the driver has dropped the last frame it took.
-                Some(libc::EBUSY) if !self.capabilities.zero_copy => self.dropped += 1,
+                Some(libc::EBUSY) if self.pauses_after_drop() => return Ok(false),
                 // The wakeup's budget is used up, or the device or the completion ring is full.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
                 // The interface is down and may come up again.
@@ -258,6 +267,25 @@ impl XdpPort {
             self.rings.reap();
         }
         Ok(false)
+    }
+
+    /// Queues the frame again that the driver has dropped, or counts it as lost. Returns true if the
+    /// device needs a pause.
+    ///
+    /// In zero-copy mode `EBUSY` means that the device is busy, and the result is false.
+    #[cold]
+    fn pauses_after_drop(&mut self) -> bool {
+        let Some(dropped) = self.rings.dropped() else {
+            return false;
+        };
+        let (slot, now) = (dropped.slot, Instant::now());
+        if self.refusals.retry(slot.len, dropped.longest_accepted, now) && self.rings.put_back(slot)
+        {
+            self.counters.tx_retries += 1;
+        } else {
+            self.dropped += 1;
+        }
+        self.refusals.is_paused()
     }
 
     /// Returns the error that made the port unusable: the socket's pending error if there is one,
@@ -503,13 +531,10 @@ impl Port for XdpPort {
 
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
-        // `poll` also makes the kernel send, which continues unfinished flushes.
-        let events = sys::poll(
-            self.rings.fd(),
-            libc::POLLIN,
-            timeout,
-            bell.map(Bell::event),
-        )?;
+        // `poll` also makes the kernel send. In copy mode it would not report a frame that the
+        // driver drops, so the socket is left out.
+        let polled = (!self.unflushed || self.capabilities.zero_copy).then(|| self.rings.fd());
+        let events = sys::poll(polled, libc::POLLIN, timeout, bell.map(Bell::event))?;
         // A removed interface causes no event, only a pending socket error.
         if events & libc::POLLIN == 0 {
             return self.check_alive();

@@ -385,7 +385,8 @@ fn a_burst_of_a_whole_ring_loses_nothing() {
         assert_eq!(server.refused(), 0);
         let counters = server.stop()[0];
         assert_eq!(counters.tx_frames, 3 * RING as u64);
-        assert_eq!(counters.tx_batches.to_string(), "256: 3");
+        // Some slots are reserved for retries, so a burst does not fit into the ring at once.
+        assert_eq!(counters.tx_batches.to_string(), "128-255: 3, 256: 3");
         assert_eq!((counters.rx_lost, counters.bad_descriptors), (0, 0));
     }
 }

@@ -155,8 +155,8 @@ fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceE
         lines.push((
             "TX queue",
             format!(
-                "{name} drops packets while its peer's ring is full; to make senders wait instead, \
-                 run: tc qdisc add dev {name} root pfifo limit 1000"
+                "{name} drops packets while its peer's ring is full; the server queues its own again, \
+                 and to make all senders wait, run: tc qdisc add dev {name} root pfifo limit 1000"
             ),
         ));
     }

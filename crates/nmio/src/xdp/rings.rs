@@ -25,7 +25,9 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
 use super::config::XdpConfig;
 use super::fill_level::{FILL_RING, FillLevel};
+use super::refusals::Refusals;
 use super::retry::Retry;
+use super::tx_slots::{Dropped, Slot, TxSlots};
 use crate::device::{DeviceError, Needs};
 use crate::frame::{Frame, Pool, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};
@@ -34,10 +36,12 @@ use crate::sys;
 /// Number of slots in the RX ring. It has room for all frames offered through the fill ring, so it
 /// never overflows.
 pub(super) const RX_RING: u32 = FILL_RING;
-/// Number of slots in the TX ring. Also the maximum number of frames in flight: staged, in the
-/// ring, or not completed yet.
+/// Number of slots in the TX ring.
 pub(super) const TX_RING: u32 = 2048;
-/// Number of slots in the completion ring: one for each frame in flight.
+/// Maximum number of frames in flight: staged, in the TX ring, or not completed yet. Each time that
+/// a dropped frame is put back, the ring may need another slot.
+pub(super) const MAX_IN_FLIGHT: u32 = TX_RING - Refusals::MAX_TRIES.next_multiple_of(64);
+/// Number of slots in the completion ring, which must hold all frames in flight.
 const COMPLETION_RING: u32 = TX_RING;
 /// Number of spare frames, for callers that hold more than one batch.
 const RESERVE: u32 = 256;
@@ -51,11 +55,6 @@ const SMALL_CHUNK: u32 = 2048;
 const LARGE_CHUNK: u32 = 4096;
 /// Size of the Ethernet header with one 802.1Q tag, in bytes.
 const LINK_HEADER: usize = 18;
-
-const _: () = assert!(
-    COMPLETION_RING >= TX_RING,
-    "the completion ring must hold all frames being sent"
-);
 
 /// Whether the kernel copies packets between frames and the device.
 #[derive(Debug)]
@@ -76,6 +75,8 @@ pub(super) struct Rings {
     chunks: Box<[FrameDesc]>,
     chunk_shift: u32,
     tx: TxQueue,
+    /// The TX ring's slots, in copy mode.
+    tx_slots: Option<TxSlots>,
     rx: RxQueue,
     fill: FillQueue,
     completion: CompQueue,
@@ -131,6 +132,7 @@ impl Rings {
             chunks: chunks.into_boxed_slice(),
             chunk_shift: chunk.trailing_zeros(),
             tx,
+            tx_slots: None,
             rx,
             fill,
             completion,
@@ -148,6 +150,10 @@ impl Rings {
         let options = sys::option(rings.fd(), libc::SOL_XDP, sys::XDP_OPTIONS);
         if options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0) {
             rings.copying = Copying::Never;
+        }
+        if !matches!(rings.copying, Copying::Never) {
+            let slots = TxSlots::map(rings.fd(), TX_RING);
+            rings.tx_slots = Some(slots.map_err(DeviceError::set_up("map the TX ring"))?);
         }
         rings.refill(0);
         Ok(rings)
@@ -264,7 +270,7 @@ impl Rings {
     /// Returns the number of packets that can still be sent.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
-        TX_RING.saturating_sub(self.in_flight)
+        MAX_IN_FLIGHT.saturating_sub(self.in_flight)
     }
 
     /// Stages a frame for the TX ring, which must have room.
@@ -324,7 +330,60 @@ impl Rings {
 
     /// Returns the number of frames in the TX ring that the kernel has not taken yet.
     pub(super) fn untaken(&mut self) -> u32 {
-        TX_RING - self.tx.nb_free_exact()
+        match &mut self.tx_slots {
+            Some(slots) => slots.untaken(),
+            None => TX_RING - self.tx.nb_free_exact(),
+        }
+    }
+
+    /// Returns the frame that the driver dropped in the last wakeup, which failed with `EBUSY`.
+    /// `None`: the port is in zero-copy mode, where `EBUSY` has another meaning.
+    #[cold]
+    pub(super) fn dropped(&mut self) -> Option<Dropped> {
+        self.tx_slots.as_mut().map(TxSlots::dropped)
+    }
+
+    /// Puts a dropped frame back at the head of the TX ring. Returns false if that is impossible;
+    /// then the frame is lost.
+    #[cold]
+    pub(super) fn put_back(&mut self, dropped: Slot) -> bool {
+        if self.tx.nb_free_exact() == 0 || !self.withdraw_completion(dropped.addr) {
+            return false;
+        }
+        let Some(slots) = &mut self.tx_slots else {
+            return false;
+        };
+        let last = slots.put_back(dropped);
+        let mut desc = self.chunks[(last.addr >> self.chunk_shift) as usize];
+        // SAFETY: the chunk belongs to this UMEM. Its frame is marked as being sent, so no Frame or
+        // Resident gives access to it. The kernel does not use it, because it is in no ring.
+        unsafe { self.umem.data_mut(&mut desc) }
+            .cursor()
+            .set_pos(last.len as usize);
+        // SAFETY: the frame belongs to this UMEM and is being sent, so nothing writes it until it
+        // is completed.
+        unsafe { self.tx.produce_one(&desc) == 1 }
+    }
+
+    /// Takes completed packets back from the kernel, except the dropped frame at `addr`. Returns
+    /// true if the kernel has completed that frame.
+    fn withdraw_completion(&mut self, addr: u64) -> bool {
+        let mut found = false;
+        loop {
+            // SAFETY: as in `reap`.
+            let count = unsafe { self.completion.consume(&mut self.completed[..]) };
+            for i in 0..count {
+                let completed = self.completed[i].addr();
+                if !found && completed as u64 == addr {
+                    found = true;
+                } else {
+                    self.complete(completed);
+                }
+            }
+            if count < MOVE {
+                return found;
+            }
+        }
     }
 
     /// Takes completed packets back from the kernel.
@@ -334,15 +393,8 @@ impl Rings {
             // SAFETY: all frames of this queue belong to this UMEM, and only entries that the call
             // has written are read.
             let count = unsafe { self.completion.consume(&mut self.completed[..]) };
-            for desc in &self.completed[..count] {
-                let index = (desc.addr() >> self.chunk_shift) as u32;
-                // SAFETY: this socket's completion ring has returned the packet, and `stage` turns
-                // each packet into its index.
-                if unsafe { self.pool.complete(index) } {
-                    self.in_flight = self.in_flight.saturating_sub(1);
-                } else {
-                    self.bad += 1;
-                }
+            for i in 0..count {
+                self.complete(self.completed[i].addr());
             }
             if self.overdue.is_due(count) {
                 self.take_overdue();
@@ -350,6 +402,19 @@ impl Rings {
             if count < MOVE {
                 return;
             }
+        }
+    }
+
+    /// Takes back the packet at `addr`, which the completion ring has returned.
+    #[inline(always)]
+    fn complete(&mut self, addr: usize) {
+        let index = (addr >> self.chunk_shift) as u32;
+        // SAFETY: this socket's completion ring has returned the packet, and `stage` turns each
+        // packet into its index.
+        if unsafe { self.pool.complete(index) } {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        } else {
+            self.bad += 1;
         }
     }
 

@@ -96,12 +96,12 @@ fn frames_that_are_never_completed_are_taken_back() {
 
         look_for_overdue(rings);
         assert_eq!(
-            (rings.lost(), TX_RING - rings.room()),
+            (rings.lost(), MAX_IN_FLIGHT - rings.room()),
             (0, 3),
             "one look is not enough"
         );
         look_for_overdue(rings);
-        assert_eq!((rings.lost(), TX_RING - rings.room()), (3, 0));
+        assert_eq!((rings.lost(), MAX_IN_FLIGHT - rings.room()), (3, 0));
         assert_eq!(rings.pool().available(), available);
         look_for_overdue(rings);
         assert_eq!(

@@ -1,11 +1,15 @@
 //! Bursts of packets that arrive while the worker is not running.
 
 use std::net::UdpSocket;
+use std::time::Duration;
 
-use nmio::{Batch, MAX_BATCH, Port};
+use nmio::device::{AnyPort, Interface, MemoryPlan};
+use nmio::tap::TapPort;
+use nmio::xdp::XdpPort;
+use nmio::{Batch, Frame, MAX_BATCH, Port};
 
 use crate::MODES;
-use crate::rig::{Rig, run};
+use crate::rig::{Namespace, Rig, config, run};
 use crate::supers::{open, take};
 
 /// Number of frames in the fill ring outside bursts.
@@ -41,7 +45,7 @@ fn a_burst_raises_the_fill_level_for_the_next_burst() {
 }
 
 #[test]
-fn frames_that_the_driver_drops_are_counted() {
+fn frames_that_the_driver_always_drops_are_counted() {
     const FRAMES: u64 = 10;
     for mode in MODES {
         let rig = Rig::new(1);
@@ -53,8 +57,78 @@ fn frames_that_the_driver_drops_are_counted() {
             frame.set_len(60);
             server.send(frame).unwrap();
         }
-        server.flush().unwrap();
-        assert_eq!(server.counters().tx_lost, FRAMES, "{mode}");
+        flush(&mut server);
+        let counters = server.counters();
+        assert_eq!(counters.tx_lost, FRAMES, "{mode}");
+        assert!(counters.tx_retries > 0, "{mode}");
+        assert_eq!(counters.bad_descriptors, 0, "{mode}");
+    }
+}
+
+/// Flushes until the kernel has taken all packets.
+fn flush(port: &mut impl Port) {
+    let mut batch = Batch::new();
+    while !port.flush().unwrap() {
+        port.wait(Duration::from_micros(50), None).unwrap();
+        port.receive(&mut batch, MAX_BATCH).unwrap();
+        batch.clear();
+    }
+}
+
+/// Returns a numbered frame.
+fn numbered(port: &XdpPort, number: u32) -> Frame {
+    let mut frame = port.pool().take().unwrap();
+    frame.set_len(60);
+    frame.fill(0);
+    frame[14..18].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// Receives all frames that wait in the tap device's queue, and returns their numbers.
+fn numbers(tap: &mut TapPort) -> Vec<u32> {
+    let mut batch = Batch::new();
+    tap.receive(&mut batch, MAX_BATCH).unwrap();
+    let number = |frame: Frame| u32::from_be_bytes(frame[14..18].try_into().unwrap());
+    batch.drain(..).map(number).collect()
+}
+
+#[test]
+fn frames_for_a_full_device_are_neither_lost_nor_reordered() {
+    const FRAMES: u32 = 1_000;
+    const QUEUE: usize = 8;
+    for mode in ["xdp:tap9", "xdp:tap9,generic"] {
+        Namespace::unshare();
+        // A tap device drops frames while its queue is full.
+        let interface = Interface::open(&config("tap:tap9", &["10.9.0.1/24"], 1)).unwrap();
+        let AnyPort::Tap(mut tap) = interface.queue(0).open(MemoryPlan::default()).unwrap() else {
+            panic!("tap:tap9 must open a tap port");
+        };
+        run(&format!("ip link set tap9 txqueuelen {QUEUE}"));
+        let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
+        numbers(&mut tap);
+
+        for number in 0..FRAMES {
+            let frame = numbered(&server, number);
+            server.send(frame).unwrap();
+        }
+        let mut received = Vec::new();
+        while received.len() < FRAMES as usize {
+            // The queue holds a few frames, and the next one is dropped.
+            server.flush().unwrap();
+            let some = numbers(&mut tap);
+            assert!(some.len() <= QUEUE, "{mode}");
+            received.extend(some);
+            server.receive(&mut Batch::new(), MAX_BATCH).unwrap();
+        }
+        assert!(received.into_iter().eq(0..FRAMES), "{mode}");
+        assert!(server.flush().unwrap(), "{mode}");
+        let counters = server.counters();
+        assert!(counters.tx_retries > 0, "{mode}");
+        assert_eq!(
+            (counters.tx_lost, counters.bad_descriptors),
+            (0, 0),
+            "{mode}"
+        );
     }
 }
 

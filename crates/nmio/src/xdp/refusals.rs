@@ -1,0 +1,145 @@
+//! Decides whether a frame that the driver has dropped is sent again.
+//!
+//! A device with a full queue accepts the frame after a short time. But some drops are permanent:
+//! the device has no carrier, or the peer's MTU is too small for the frame. A frame delays all
+//! frames behind it, so it must not be retried forever.
+
+use std::time::{Duration, Instant};
+
+/// The state of the frame at the head of the TX ring.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// Time of this frame's first drop, and the number of drops.
+    head: Option<(Instant, u32)>,
+    /// End of the pause.
+    retry_at: Option<Instant>,
+    /// Frames of at least this length are not retried before the given time.
+    hopeless: Option<(u32, Instant)>,
+}
+
+impl Refusals {
+    /// Time between the first drop of a frame and the next try. A receiving kernel takes about 50
+    /// packets in this time. The time doubles with each further drop, up to a limit.
+    const FIRST_PAUSE: Duration = Duration::from_micros(50);
+    /// Maximum number of times that the pause doubles.
+    const DOUBLINGS: u32 = 4;
+    /// Maximum time for which a frame is retried. On a busy machine, a receiving thread may wait
+    /// for a CPU for tens of milliseconds.
+    const PATIENCE: Duration = Duration::from_millis(100);
+    /// Time for which frames of a given length are not retried after one of them has been lost. It
+    /// ends early when the device accepts one of them. A peer with too small an MTU therefore
+    /// delays other frames for 1 % of the time.
+    const DISTRUST: Duration = Duration::from_secs(10);
+    /// Upper bound on the number of tries for one frame.
+    pub(super) const MAX_TRIES: u32 = Self::DOUBLINGS
+        + 2
+        + (Self::PATIENCE.as_micros() / (Self::FIRST_PAUSE.as_micros() << Self::DOUBLINGS)) as u32;
+
+    /// Returns true if a pause has begun, and the kernel must not be woken.
+    pub(super) fn is_paused(&self) -> bool {
+        self.retry_at.is_some()
+    }
+
+    /// Returns true if the kernel must not be woken yet. A pause ends in this call.
+    #[inline(always)]
+    pub(super) fn hold_back(&mut self, now: impl FnOnce() -> Instant) -> bool {
+        let Some(at) = self.retry_at else {
+            return false;
+        };
+        if now() < at {
+            return true;
+        }
+        self.retry_at = None;
+        false
+    }
+
+    /// Records that the driver has dropped a frame of `len` bytes at `now`. `longest_accepted` is
+    /// the length of the longest frame that the driver has accepted since the last drop.
+    ///
+    /// Returns true if the frame is to be sent again after a pause. If the device accepts no frames
+    /// at all, a lost frame causes a pause, too, so that few frames are lost before it recovers.
+    pub(super) fn retry(&mut self, len: u32, longest_accepted: Option<u32>, now: Instant) -> bool {
+        if let Some(longest) = longest_accepted {
+            self.head = None;
+            self.hopeless = self.hopeless.filter(|(least, _)| longest < *least);
+        }
+        let is_hopeless = |(least, until)| len >= least && now < until;
+        if self.hopeless.is_some_and(is_hopeless) {
+            if longest_accepted.is_none() {
+                self.pause(Self::DOUBLINGS, now);
+            }
+            return false;
+        }
+        let (first_drop, drops) = *self.head.get_or_insert((now, 0));
+        if now.duration_since(first_drop) >= Self::PATIENCE {
+            self.head = None;
+            self.hopeless = Some((len, now + Self::DISTRUST));
+            return false;
+        }
+        self.head = Some((first_drop, drops + 1));
+        self.pause(drops, now);
+        true
+    }
+
+    fn pause(&mut self, drops: u32, now: Instant) {
+        self.retry_at = Some(now + Self::FIRST_PAUSE * (1 << drops.min(Self::DOUBLINGS)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_retried_ever_more_slowly_until_it_is_lost() {
+        let start = Instant::now();
+        let mut refusals = Refusals::default();
+        assert!(!refusals.hold_back(|| start));
+        let (mut now, mut pauses) = (start, Vec::new());
+        while refusals.retry(1_000, None, now) {
+            let dropped_at = now;
+            while refusals.hold_back(|| now) {
+                now += Duration::from_micros(10);
+            }
+            pauses.push((now - dropped_at).as_micros());
+        }
+        assert_eq!(pauses[..7], [50, 100, 200, 400, 800, 800, 800]);
+        assert!(now - start >= Refusals::PATIENCE);
+        assert!(now - start < Refusals::PATIENCE + Duration::from_millis(1));
+        assert!(pauses.len() < Refusals::MAX_TRIES as usize);
+        assert!(!refusals.hold_back(|| now), "the next frame is not delayed");
+    }
+
+    #[test]
+    fn a_device_that_accepts_frames_is_retried_soon_and_forever() {
+        let mut now = Instant::now();
+        let mut refusals = Refusals::default();
+        for _ in 0..100 {
+            assert!(refusals.retry(1_000, Some(60), now));
+            assert!(!refusals.hold_back(|| now + Refusals::FIRST_PAUSE));
+            now += Refusals::PATIENCE;
+        }
+    }
+
+    #[test]
+    fn after_a_loss_longer_frames_are_not_retried_until_one_is_accepted() {
+        let start = Instant::now();
+        let mut refusals = Refusals::default();
+        let lose = |refusals: &mut Refusals, now| {
+            assert!(refusals.retry(1_000, Some(60), now));
+            assert!(!refusals.hold_back(|| now + Refusals::PATIENCE));
+            assert!(!refusals.retry(1_000, None, now + Refusals::PATIENCE));
+            now + Refusals::PATIENCE
+        };
+        let now = lose(&mut refusals, start);
+        assert!(!refusals.retry(1_001, Some(999), now));
+        assert!(!refusals.is_paused(), "the device is alive");
+        assert!(!refusals.retry(1_001, None, now));
+        assert!(refusals.is_paused(), "the device may be dead");
+        assert!(refusals.retry(999, Some(999), now));
+        assert!(refusals.retry(1_000, Some(1_000), now), "one was accepted");
+        let now = lose(&mut refusals, now + Refusals::PATIENCE);
+        assert!(!refusals.retry(1_000, Some(999), now));
+        assert!(refusals.retry(1_000, Some(999), now + Refusals::DISTRUST));
+    }
+}

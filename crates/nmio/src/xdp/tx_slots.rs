@@ -1,0 +1,199 @@
+//! Puts frames back into the TX ring that the driver has dropped.
+//!
+//! In copy mode a driver may drop a frame instead of refusing it. For example, a veth without a
+//! queueing discipline does so while its peer's queue is full. The wakeup then fails with `EBUSY`,
+//! and the frame that the kernel took last is the dropped one. The frames behind it are still in
+//! the ring.
+//!
+//! [`TxSlots`] maps the ring a second time and moves the dropped frame to its head again, so a full
+//! device causes neither loss nor reordering.
+//!
+//! The ring's contract leaves these slots to the kernel. But in copy mode the kernel reads a slot
+//! only while it sends that slot's frame, inside a system call of this thread. Between two system
+//! calls the remaining slots can therefore be rewritten.
+//!
+//! # Position of the kernel
+//! The kernel publishes its position when it has sent a frame, or when it has taken all frames that
+//! it knew of. If the first frame of a wakeup is dropped, the kernel publishes nothing. `taken`
+//! therefore follows the kernel's real position.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A frame in the TX ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// Offset of the frame's data in the UMEM, in bytes.
+    pub(super) addr: u64,
+    /// Length of the frame in bytes.
+    pub(super) len: u32,
+}
+
+/// The frame that the driver dropped in the last wakeup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dropped {
+    pub(super) slot: Slot,
+    /// Length of the longest frame that the driver has accepted since the last drop. `None` if
+    /// there is none.
+    pub(super) longest_accepted: Option<u32>,
+}
+
+/// A second mapping of a TX ring.
+pub(super) struct TxSlots {
+    map: NonNull<u8>,
+    len: usize,
+    offsets: libc::xdp_ring_offset,
+    /// Number of slots minus one.
+    mask: u32,
+    /// Number of frames that the kernel has taken so far, which wraps.
+    taken: u32,
+    /// Value of `taken` after the last drop.
+    last_drop: u32,
+}
+
+impl TxSlots {
+    /// Maps the TX ring of a socket, which has `slots` slots.
+    pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<Self> {
+        let offsets = offsets(fd)?;
+        let len = offsets.desc as usize + slots as usize * mem::size_of::<libc::xdp_desc>();
+        // SAFETY: the call creates a new mapping, at an address that the kernel chooses.
+        let map = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                libc::XDP_PGOFF_TX_RING,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            map: NonNull::new(map.cast()).expect("mapped memory has an address"),
+            len,
+            offsets,
+            mask: slots - 1,
+            taken: 0,
+            last_drop: 0,
+        })
+    }
+
+    /// Returns the number of frames in the ring that the kernel has not taken yet.
+    pub(super) fn untaken(&mut self) -> u32 {
+        self.follow();
+        self.index(self.offsets.producer).wrapping_sub(self.taken)
+    }
+
+    /// Follows the position that the kernel has published. Must be called before each wakeup.
+    pub(super) fn follow(&mut self) -> bool {
+        let published = self.index(self.offsets.consumer);
+        let is_ahead = published.wrapping_sub(self.taken).cast_signed() > 0;
+        if is_ahead {
+            self.taken = published;
+        }
+        is_ahead
+    }
+
+    /// Returns the frame that the driver dropped. Must be called once after each wakeup that failed
+    /// with `EBUSY`.
+    pub(super) fn dropped(&mut self) -> Dropped {
+        if !self.follow() {
+            // The kernel has taken one frame without publishing it.
+            self.taken = self.taken.wrapping_add(1);
+        }
+        let dropped = self.taken.wrapping_sub(1);
+        // The ring still has the last frames, if not all.
+        let accepted = dropped.wrapping_sub(self.last_drop).min(self.mask);
+        let lengths = (1..=accepted).map(|back| self.read(dropped.wrapping_sub(back)).len);
+        let longest_accepted = lengths.max();
+        self.last_drop = self.taken;
+        Dropped {
+            slot: self.read(dropped),
+            longest_accepted,
+        }
+    }
+
+    /// Puts the dropped frame before the frames that the kernel has not taken. Returns the frame
+    /// that no longer has a slot, and must be appended to the ring.
+    pub(super) fn put_back(&mut self, dropped: Slot) -> Slot {
+        let end = self.index(self.offsets.producer);
+        let mut carried = dropped;
+        let mut position = self.taken;
+        while position != end {
+            let next = self.read(position);
+            self.write(position, carried);
+            carried = next;
+            position = position.wrapping_add(1);
+        }
+        carried
+    }
+
+    fn index(&self, offset: u64) -> u32 {
+        // SAFETY: the kernel places an aligned u32 at this offset in the mapping. The kernel and
+        // libxdp access it atomically, too.
+        let index = unsafe { self.map.add(offset as usize).cast::<AtomicU32>().as_ref() };
+        index.load(Ordering::Acquire)
+    }
+
+    fn desc(&self, position: u32) -> NonNull<libc::xdp_desc> {
+        let first = self.offsets.desc as usize;
+        let desc = (position & self.mask) as usize * mem::size_of::<libc::xdp_desc>();
+        // SAFETY: the mask keeps the descriptor within the mapping.
+        unsafe { self.map.add(first + desc).cast() }
+    }
+
+    fn read(&self, position: u32) -> Slot {
+        // SAFETY: the descriptor is mapped and aligned. Nothing writes it meanwhile: the kernel
+        // only reads the TX ring, and libxdp writes it only on this thread.
+        let desc = unsafe { self.desc(position).read() };
+        Slot {
+            addr: desc.addr,
+            len: desc.len,
+        }
+    }
+
+    fn write(&mut self, position: u32, slot: Slot) {
+        let desc = libc::xdp_desc {
+            addr: slot.addr,
+            len: slot.len,
+            options: 0,
+        };
+        // SAFETY: the descriptor is mapped and aligned. The kernel reads it only during a system
+        // call of this thread.
+        unsafe { self.desc(position).write(desc) }
+    }
+}
+
+impl Drop for TxSlots {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was created by `map`, and nothing else refers to it.
+        unsafe { libc::munmap(self.map.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Returns the layout of the socket's TX ring.
+fn offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_ring_offset> {
+    // SAFETY: the offsets are integers, for which zero is valid.
+    let mut offsets: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
+    let mut len = mem::size_of_val(&offsets) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into the live offsets.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            libc::XDP_MMAP_OFFSETS,
+            (&raw mut offsets).cast(),
+            &raw mut len,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(offsets.tx)
+}
