@@ -10,9 +10,9 @@ mod many;
 mod matrix;
 mod options;
 mod pressure;
+mod privileges;
 mod refusals;
 mod rig;
-mod rights;
 mod secrets;
 mod stations;
 pub(crate) mod supers;
@@ -73,7 +73,7 @@ const PARTS: [(&str, Part); 7] = [
     ("super-segments", supers::run),
     ("slow readers", many::readers),
     ("who gives way", pressure::sample),
-    ("rights", rights::run),
+    ("privileges", privileges::run),
     ("secrets", secrets::run),
     ("other stations", stations::run),
 ];

@@ -22,7 +22,7 @@ use weight::TOOLS;
 
 /// Crates that may still have import circles. The text names the modules involved.
 const CIRCLES: &[(&str, &str)] = &[
-    ("control", "still to be cut: args and rights"),
+    ("control", "still to be cut: args and privileges"),
     ("ip", "still to be cut: packet and path"),
     (
         "sandstorm",

@@ -10,7 +10,7 @@ use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Valu
 use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
-use crate::rights::{Sandbox, UserSpec};
+use crate::privileges::{Sandbox, UserSpec};
 
 /// Maximum number of workers per process. Each worker serves one queue, so it equals the maximum
 /// number of queues.
@@ -85,17 +85,17 @@ pub struct ServeArgs {
     /// read its content. Without this option a server started by root becomes the user with the
     /// program's name, or `nobody` if there is none. A server started by another user keeps that
     /// user.
-    #[arg(long, value_name = "NAME[:GROUP]", help_heading = "Rights")]
+    #[arg(long, value_name = "NAME[:GROUP]", help_heading = "Privileges")]
     pub user: Option<UserSpec>,
 
     /// Sandbox of each thread: limits on files (Landlock) and system calls (seccomp). They are in
     /// force before the first packet is handled.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Sandbox::Auto,
-          help_heading = "Rights")]
+          help_heading = "Privileges")]
     sandbox: Sandbox,
 
     /// Same as `--sandbox off`.
-    #[arg(long, conflicts_with = "sandbox", help_heading = "Rights")]
+    #[arg(long, conflicts_with = "sandbox", help_heading = "Privileges")]
     no_sandbox: bool,
 
     /// Write every received and sent frame to FILE in pcap format (slow). With several workers the

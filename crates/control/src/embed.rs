@@ -45,13 +45,14 @@ pub use server::{Server, Starting};
 /// `tracing` subscriber of the process, if there is one, and [`ServeArgs::log`] has no effect. A
 /// panic calls your panic hook.
 ///
-/// # Rights
-/// Each worker gives up its rights before the first packet, as with [`serve`](crate::serve). If the
-/// process runs as root, a worker becomes the user with the program's name, or `nobody` if there is
-/// none. The worker loses all capabilities and enters the
+/// # Privileges
+/// Each worker drops its privileges before the first packet, as with [`serve`](crate::serve). If
+/// the process runs as root, a worker becomes the user with the program's name, or `nobody` if
+/// there is none. The worker loses all capabilities and enters the
 /// [sandbox](crate#what-a-callback-may-do-in-the-sandbox). [`ServeArgs::user`] and
-/// [`ServeArgs::with_sandbox`] change these defaults. All other threads keep their rights. Threads
-/// share memory, so this protects less than `serve`, where every thread gives up its rights.
+/// [`ServeArgs::with_sandbox`] change these defaults. All other threads keep their privileges.
+/// Threads share memory, so this protects less than `serve`, where every thread drops its
+/// privileges.
 ///
 /// Some of these measures affect the whole process:
 /// - If a worker breaks a rule of the sandbox, SIGSYS kills the process. The rules also apply to a

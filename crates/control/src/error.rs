@@ -11,7 +11,7 @@ use crate::program::StartError;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation that needs no special rights.
+    /// The operating system refused an operation that needs no special privileges.
     #[error("{what}: {source}{}", remedy(source))]
     System {
         /// The refused operation.
@@ -69,7 +69,7 @@ pub enum Error {
     Sandbox(String),
     /// The rules of the sandbox could not be created.
     #[error("the sandbox cannot be set up: {0}; --no-sandbox starts without it")]
-    Walls(String),
+    Limits(String),
     /// The helper process cannot open the device.
     #[error("{0}")]
     Refused(String),

@@ -6,11 +6,11 @@
 //!
 //! ```text
 //!   server                              helper
-//!   start ── fork ────────────────────▶ waits, still with all rights
+//!   start ── fork ────────────────────▶ waits, still with all privileges
 //!   load the content
-//!   open ── Request::Open ────────────▶ opens the interface, gives up its rights
+//!   open ── Request::Open ────────────▶ opens the interface, drops its privileges
 //!        ◀── facts and descriptors ────
-//!   open queues, give up all rights
+//!   open queues, drop all privileges
 //!   serve                               waits
 //!   end ── close the socket ──────────▶ detaches, removes, ends
 //! ```
@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::ServeArgs;
 use crate::error::Error;
-use crate::rights::{Kind, Plan, Table};
+use crate::privileges::{Kind, Plan, Table};
 use process::Side;
 
 /// A request from the server to the helper.
@@ -182,15 +182,15 @@ fn assist(
             break;
         }
         let interface = Interface::open(&args.interface(program, services));
-        // If the helper cannot give up its rights, the server does not start, and prints why.
+        // If the helper cannot drop its privileges, the server does not start, and prints why.
         let confined = interface
             .map_err(|error| error.to_string())
             .and_then(|interface| {
                 let table = Table::for_helper(interface.needs_removal());
-                let given_up = plan
-                    .rights(table)
-                    .and_then(|rights| rights.give_up(Kind::Helper));
-                given_up.map_err(|error| error.to_string())?;
+                let dropped = plan
+                    .privileges(table)
+                    .and_then(|privileges| privileges.drop_all(Kind::Helper));
+                dropped.map_err(|error| error.to_string())?;
                 Ok(interface)
             });
         match confined {

@@ -11,9 +11,9 @@ use nmio::{Bell, FaultConfig};
 use crate::args::ServeArgs;
 use crate::error::Error;
 use crate::live::Published;
+use crate::privileges::Privileges;
 use crate::program::{Listening, PortOwner, PreparedPackets, Program, WorkerContext};
 use crate::report::{self, Block};
-use crate::rights::Rights;
 use crate::secret::Secret;
 use crate::worker::{Ready, Worker};
 use crate::workers::{self, Event, Workers};
@@ -25,7 +25,7 @@ pub(crate) type Lines = Vec<(&'static str, String)>;
 pub(crate) struct Launch<'a, P> {
     pub(crate) program: &'a P,
     pub(crate) args: &'a ServeArgs,
-    pub(crate) rights: &'a Rights,
+    pub(crate) privileges: &'a Privileges,
     pub(crate) interface: &'a QueueAccess,
     /// The places where the workers publish their counts, one for each queue.
     pub(crate) published: &'a [Published],
@@ -65,7 +65,7 @@ impl<'a, P: Program> Launch<'a, P> {
             program: self.program,
             interface: self.interface.name(),
             context: self.context(index)?,
-            rights: self.rights,
+            privileges: self.privileges,
             source: self.interface.queue(index),
             pcap: pcap.map(|path| pcap_path(path, index, workers)),
             fault: self.args.fault.map(|fault| FaultConfig {
@@ -103,9 +103,9 @@ impl<'a, P: Program> Launch<'a, P> {
         Listening::new(addresses.collect(), self.port())
     }
 
-    /// Composes the start block, when all workers are `ready`. `rights` are the lines about the
-    /// rights that were given up.
-    pub(crate) fn start_block(&self, rights: Lines, ready: &[Ready]) -> Block {
+    /// Composes the start block, when all workers are `ready`. `privileges` are the lines about the
+    /// privileges that were dropped.
+    pub(crate) fn start_block(&self, privileges: Lines, ready: &[Ready]) -> Block {
         let mut block = Block::default();
         block.line(P::NAME, P::VERSION);
         for (label, value) in self.program.loaded() {
@@ -131,7 +131,7 @@ impl<'a, P: Program> Launch<'a, P> {
             block.line("faults", text);
         }
         block.line("workers", ready.len().to_string());
-        for (label, value) in rights {
+        for (label, value) in privileges {
             block.line(label, value);
         }
         let listening = self.listening();

@@ -59,7 +59,7 @@
 //!
 //! When SIGSYS kills a server, the kernel's log names the thread and the number of the system call
 //! (`type=1326`). To test without the limits on files and system calls, use `--no-sandbox`. The
-//! threads still change their user and give up their capabilities.
+//! threads still change their user and drop their capabilities.
 //!
 //! With `RUST_BACKTRACE=1`, a panic in the sandbox prints a backtrace.
 //!
@@ -67,13 +67,13 @@
 //!
 //! A callback must not wait, so slow work belongs on other threads. A callback passes work to such
 //! a thread through a bounded channel, without waiting for room in the channel. The thread answers
-//! through the worker's mailbox. A new thread inherits the rights of the thread that starts it,
+//! through the worker's mailbox. A new thread inherits the privileges of the thread that starts it,
 //! because this crate confines only its own threads.
 //!
-//! | program | start threads in | rights of these threads |
+//! | program | start threads in | privileges of these threads |
 //! |---|---|---|
-//! | [`serve`] | `load`, which passes the sending end of their channel to the [`Program`]; `serve` refuses to start if threads already exist | the rights as started |
-//! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | the rights as started; on device `auto` the server's private network namespace, without this host's network |
+//! | [`serve`] | `load`, which passes the sending end of their channel to the [`Program`]; `serve` refuses to start if threads already exist | the privileges as started |
+//! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | the privileges as started; on device `auto` the server's private network namespace, without this host's network |
 //! | [`embed()`] | any place, at any time; a runtime's tasks work as well | unchanged |
 //!
 //! These threads end with the process, or when their channel is closed. The [`Program`] holds the
@@ -93,10 +93,10 @@ mod named;
 mod new_worker;
 mod peers;
 mod port_args;
+mod privileges;
 pub mod program;
 mod publisher;
 pub mod report;
-mod rights;
 mod run;
 mod secret;
 mod signals;
@@ -119,11 +119,11 @@ pub use named::Named;
 pub use new_worker::NewWorker;
 pub use peers::{Mailboxes, Peers};
 pub use port_args::PortArgs;
+pub use privileges::{Sandbox, UserSpec};
 pub use program::{
     Count, Counted, Listening, PortOwner, PreparedPackets, Program, StartError, Tally,
     WorkerContext,
 };
-pub use rights::{Sandbox, UserSpec};
 pub use run::serve;
 pub use secret::Secret;
 pub use simple::{tcp, udp};

@@ -24,22 +24,22 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// block, and the workers begin to serve. While a worker serves and after it has ended,
 /// [`tally`](Program::tally) collects its counts.
 ///
-/// # Rights
-/// Some hooks run before rights are given up, as the user who started the server (usually root).
+/// # Privileges
+/// Some hooks run before privileges are dropped, as the user who started the server (usually root).
 /// All other hooks run as the server's user in the
 /// [sandbox](crate#what-a-callback-may-do-in-the-sandbox).
 ///
-/// | hook | thread | rights |
+/// | hook | thread | privileges |
 /// |---|---|---|
 /// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
-/// | [`prepared`](Program::prepared) | worker | given up |
-/// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | given up |
-/// | the callbacks of the transports, [`counted`](Program::counted), [`tally`](Program::tally) | worker | given up |
+/// | [`prepared`](Program::prepared) | worker | dropped |
+/// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | dropped |
+/// | the callbacks of the transports, [`counted`](Program::counted), [`tally`](Program::tally) | worker | dropped |
 ///
 /// [`embed`](crate::embed()) takes no `load`: the calling program reads its content first. `embed`
 /// does not call [`read_paths`](Program::read_paths) and [`files`](Program::files). The control
-/// thread keeps its rights, and the workers give up theirs.
+/// thread keeps its privileges, and the workers drop theirs.
 pub trait Program: Sync {
     /// The program's name, such as `sandstorm`. It has at most 12 bytes, because worker threads are
     /// named after it.
@@ -55,12 +55,12 @@ pub trait Program: Sync {
     type Transports<P: Port>: Transports<P>;
 
     /// Returns the services that the program offers when it serves `port`. Their packets are
-    /// steered to the rings. Called before rights are given up.
+    /// steered to the rings. Called before privileges are dropped.
     fn services(&self, port: u16) -> Vec<(Transport, u16)>;
 
     /// Returns the same services as [`services`](Self::services), grouped by program. Messages
     /// about ports name the program and the option that sets its port. Only a program that combines
-    /// several programs implements this method. Called before rights are given up.
+    /// several programs implements this method. Called before privileges are dropped.
     fn port_owners(&self, port: u16) -> Vec<PortOwner> {
         vec![PortOwner {
             program: Self::NAME,
@@ -70,14 +70,14 @@ pub trait Program: Sync {
     }
 
     /// Returns the packet memory that one worker needs. By default this is memory for receiving and
-    /// for scratch frames, without resident packets. Called before rights are given up.
+    /// for scratch frames, without resident packets. Called before privileges are dropped.
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
         let _ = context;
         MemoryPlan::default()
     }
 
     /// Creates the transports of one worker, and prepares all packets in `port`'s memory. Called on
-    /// the worker's own thread, before it gives up its rights.
+    /// the worker's own thread, before it drops its privileges.
     ///
     /// # Errors
     /// If the program cannot serve on this port. The server then does not start.
@@ -88,47 +88,47 @@ pub trait Program: Sync {
     ) -> Result<Self::Transports<P>, StartError>;
 
     /// Returns the number and size of the prepared packets, for the start block. Called after
-    /// rights are given up.
+    /// privileges are dropped.
     fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> PreparedPackets {
         let _ = transports;
         PreparedPackets::default()
     }
 
-    /// Returns the folders and files that the content was read from. Called before rights are given
-    /// up. Landlock lets the control thread read only below these paths. If seccomp is also in
+    /// Returns the folders and files that the content was read from. Called before privileges are
+    /// dropped. Landlock lets the control thread read only below these paths. If seccomp is also in
     /// force, the thread cannot open any file.
     fn read_paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
     /// Returns the files that the content was read from. A warning at start names those that are
-    /// served although the server's user cannot read them. Called before rights are given up.
+    /// served although the server's user cannot read them. Called before privileges are dropped.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
     /// Returns lines about the loaded content for the start block, each a label and a value. Called
-    /// after rights are given up.
+    /// after privileges are dropped.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
     /// Returns shell commands with which the operator can try the server. Scripts use the first
-    /// command. Called after rights are given up.
+    /// command. Called after privileges are dropped.
     fn try_commands(&self, at: &Listening) -> Vec<String> {
         let _ = at;
         Vec::new()
     }
 
     /// Returns the counts that the log reports. Called up to ten times a second while a worker
-    /// serves, after rights are given up.
+    /// serves, after privileges are dropped.
     fn counted<P: Port>(&self, transports: &Self::Transports<P>) -> Counted {
         let _ = transports;
         Counted::default()
     }
 
-    /// Adds the counts of a worker's transports to `tally`. Called after rights are given up: up to
-    /// ten times a second for [live counters](crate::Snapshot), and at the worker's end. A call
+    /// Adds the counts of a worker's transports to `tally`. Called after privileges are dropped: up
+    /// to ten times a second for [live counters](crate::Snapshot), and at the worker's end. A call
     /// delays the next batch of packets, so the implementation should only copy numbers.
     fn tally<P: Port>(&self, transports: &Self::Transports<P>, tally: &mut Tally) {
         let _ = (transports, tally);

@@ -15,9 +15,9 @@ use crate::launch::{Launch, services};
 use crate::live::Published;
 use crate::log;
 use crate::memory;
+use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
 use crate::report::Block;
-use crate::rights::{Kind, Plan, Rights, Table};
 use crate::signals::{self, Harmless, Signals, Stop};
 use crate::status_log::StatusLog;
 use crate::worker::Ready;
@@ -31,9 +31,10 @@ use crate::workers::{Event, Workers};
 /// first. An error is printed as one message. The exit status is 2 if the command line is wrong,
 /// and 1 after any other error. Nothing that the server made stays on the interface.
 ///
-/// `load` runs with the rights of the user who started the server. It may also start further
-/// threads. Rights are given up before the first packet. [`Program`] says when each hook runs, and
-/// the [crate documentation](crate#what-a-callback-may-do-in-the-sandbox) says what a hook may do.
+/// `load` runs with the privileges of the user who started the server. It may also start further
+/// threads. Privileges are dropped before the first packet. [`Program`] says when each hook runs,
+/// and the [crate documentation](crate#what-a-callback-may-do-in-the-sandbox) says what a hook may
+/// do.
 ///
 /// This function takes over the whole process: it forks a helper process, catches signals, and uses
 /// standard output and the log. [`embed`](crate::embed()) does none of these.
@@ -116,7 +117,8 @@ impl Start<'_> {
             helper,
             runtime,
         } = self;
-        let rights = &plan.rights(Table::for_server(program.read_paths(), program.files()))?;
+        let privileges =
+            &plan.privileges(Table::for_server(program.read_paths(), program.files()))?;
         // From here on, the process cleans up before it ends, unless SIGKILL ends it.
         let signals = Signals::catch_all(runtime, harmless).map_err(Error::system(WATCHING))?;
         let inside = runtime.enter();
@@ -132,7 +134,7 @@ impl Start<'_> {
         let launch = Launch {
             program,
             args,
-            rights,
+            privileges,
             interface: &interface,
             published: &published,
             stop: &stop,
@@ -147,7 +149,7 @@ impl Start<'_> {
                 signals,
                 helper: helper_life,
             };
-            let watched = watch.until_end(&mut workers, |ready| begin(&launch, rights, ready));
+            let watched = watch.until_end(&mut workers, |ready| begin(&launch, privileges, ready));
             runtime.block_on(async {
                 tokio::select! {
                     () = watched => {}
@@ -164,17 +166,17 @@ impl Start<'_> {
     }
 }
 
-/// Gives up the control thread's rights, after those of all workers, and composes the start block.
+/// Drops the control thread's privileges, after those of all workers, and composes the start block.
 fn begin<P: Program>(
     launch: &Launch<'_, P>,
-    rights: &Rights,
+    privileges: &Privileges,
     ready: &[Ready],
 ) -> Result<Block, Error> {
-    let mut given_up = rights.give_up(Kind::Control)?;
+    let mut dropped = privileges.drop_all(Kind::Control)?;
     for one in ready {
-        given_up.merge(&one.given_up);
+        dropped.merge(&one.dropped);
     }
-    Ok(launch.start_block(rights.lines(given_up), ready))
+    Ok(launch.start_block(privileges.lines(dropped), ready))
 }
 
 /// The sources of events for the control thread while workers exist.

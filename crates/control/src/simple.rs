@@ -15,7 +15,7 @@ use crate::udp::Udp;
 /// The program takes the options of [`ServeArgs`](crate::ServeArgs), but not those of
 /// [`ConnectionArgs`](crate::ConnectionArgs). It has the defaults of [`Config`](tcpip::Config).
 ///
-/// `make` is called for each worker, before rights are given up. It may [open a
+/// `make` is called for each worker, before privileges are dropped. It may [open a
 /// mailbox](NewWorker::open_mailbox) and add content items, which are prepared before the first
 /// client connects. Callbacks may add further content items later. [`Tcp`] offers more settings. A
 /// program with its own options passes a [`Tcp`] to [`serve`](crate::serve).
@@ -52,7 +52,7 @@ pub fn tcp<A: Application + Named>(
 
 /// Serves UDP with one service for each worker, like [`tcp()`](crate::tcp()).
 ///
-/// `make` is called for each worker, before rights are given up. It may
+/// `make` is called for each worker, before privileges are dropped. It may
 /// [open a mailbox](NewWorker::open_mailbox), through which other threads reach the service.
 ///
 /// ```no_run

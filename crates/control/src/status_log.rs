@@ -60,7 +60,7 @@ pub(crate) struct StatusLog<'a> {
 }
 
 impl<'a> StatusLog<'a> {
-    /// Starts to watch the interface. Must be called before the thread gives up its rights.
+    /// Starts to watch the interface. Must be called before the thread drops its privileges.
     ///
     /// # Errors
     /// If the kernel cannot report changes of the interface.

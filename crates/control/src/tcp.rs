@@ -33,8 +33,8 @@ where
     A: Application + Named,
     F: Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
 {
-    /// Creates the program. `make` creates the application of each worker, before rights are given
-    /// up. Content items that `make` adds are prepared before the first client connects.
+    /// Creates the program. `make` creates the application of each worker, before privileges are
+    /// dropped. Content items that `make` adds are prepared before the first client connects.
     pub fn new(make: F) -> Self {
         Self {
             make,

@@ -29,7 +29,8 @@ where
     S: Service + Named,
     F: Fn(&mut NewWorker<S::Message>) -> Result<S, StartError> + Sync,
 {
-    /// Creates the program. `make` creates the service of each worker, before rights are given up.
+    /// Creates the program. `make` creates the service of each worker, before privileges are
+    /// dropped.
     pub fn new(make: F) -> Self {
         Self {
             make,

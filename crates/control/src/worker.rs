@@ -11,9 +11,9 @@ use nmio::{
 
 use crate::error::Error;
 use crate::live::{Published, WorkerSnapshot};
+use crate::privileges::{Dropped, Kind, Privileges};
 use crate::program::{PreparedPackets, Program, Tally, WorkerContext};
 use crate::publisher::Publisher;
-use crate::rights::{GivenUp, Kind, Rights};
 
 /// Everything that is passed to a worker's thread.
 pub(crate) struct Worker<'a, P> {
@@ -21,7 +21,7 @@ pub(crate) struct Worker<'a, P> {
     /// Name of the interface, for messages.
     pub(crate) interface: &'a str,
     pub(crate) context: WorkerContext,
-    pub(crate) rights: &'a Rights,
+    pub(crate) privileges: &'a Privileges,
     pub(crate) source: QueueSource,
     pub(crate) pcap: Option<PathBuf>,
     pub(crate) fault: Option<FaultConfig>,
@@ -35,7 +35,7 @@ pub(crate) struct Ready {
     /// Facts about the port, for the start block.
     pub(crate) port: Vec<(&'static str, String)>,
     pub(crate) prepared: PreparedPackets,
-    pub(crate) given_up: GivenUp,
+    pub(crate) dropped: Dropped,
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ impl Ready {
         Self {
             port: vec![("port", "a test".into())],
             prepared: PreparedPackets::default(),
-            given_up: GivenUp::default(),
+            dropped: Dropped::default(),
         }
     }
 }
@@ -84,7 +84,7 @@ impl<P: Program> Worker<'_, P> {
             program: self.program,
             interface: self.interface,
             context: self.context,
-            rights: self.rights,
+            privileges: self.privileges,
             summary: port.summary(),
             pcap: self.pcap,
             fault: self.fault,
@@ -106,7 +106,7 @@ struct Stage<'a, P> {
     program: &'a P,
     interface: &'a str,
     context: WorkerContext,
-    rights: &'a Rights,
+    privileges: &'a Privileges,
     summary: Vec<(&'static str, String)>,
     pcap: Option<PathBuf>,
     fault: Option<FaultConfig>,
@@ -154,14 +154,14 @@ impl<P: Program> Stage<'_, P> {
         // Calibrating the first clock of a process takes some milliseconds, so the clock is created
         // before the worker is ready.
         let clock = TscClock::new();
-        let given_up = self.rights.give_up(Kind::Worker)?;
+        let dropped = self.privileges.drop_all(Kind::Worker)?;
         let prepared = self.program.prepared(&transports);
         let server = Server::new(host, transports).with_bell(bell);
         let mut publisher = Publisher::new(self.program, server, port, self.published);
         let go = ready(Ready {
             port: self.summary,
             prepared,
-            given_up,
+            dropped,
         });
         let mut outcome = Ok(());
         if go {
@@ -223,7 +223,7 @@ mod tests {
         Stage {
             program: &Idle,
             interface: "srv0",
-            rights: Rights::of_who_started(),
+            privileges: Privileges::for_tests(),
             context: WorkerContext {
                 index,
                 workers: 2,
@@ -245,8 +245,8 @@ mod tests {
         }
     }
 
-    /// Runs a worker on the calling thread, which gives up its rights. Returns the number of frames
-    /// that the worker sends.
+    /// Runs a worker on the calling thread, which drops its privileges. Returns the number of
+    /// frames that the worker sends.
     fn sent_at_start(index: u32, own: bool, serve: bool) -> usize {
         let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
         let ended = stage(index, own).serve(&mut port, |_| serve).unwrap();

@@ -306,10 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn no_worker_serves_while_the_control_thread_has_rights() {
+    fn no_worker_serves_while_the_control_thread_has_privileges() {
         let refused = || {
             Err(Error::System {
-                what: "giving up rights",
+                what: "dropping privileges",
                 source: io::ErrorKind::PermissionDenied.into(),
             })
         };
@@ -323,7 +323,7 @@ mod tests {
             ],
         );
         let message = outcome.error.unwrap().to_string();
-        assert!(message.contains("giving up rights"), "{message}");
+        assert!(message.contains("dropping privileges"), "{message}");
         assert!(!served && stopped);
     }
 

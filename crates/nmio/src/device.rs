@@ -32,10 +32,10 @@ mod namespace;
 mod netlink;
 mod open;
 mod pair;
+mod privileges;
 mod queue;
 mod queues;
 mod ready;
-mod rights;
 mod transport;
 
 pub use access::QueueAccess;
@@ -49,6 +49,6 @@ pub use name::{
     Queues,
 };
 pub(crate) use netlink::longest_supers;
+pub(crate) use privileges::Needs;
 pub use queue::{AnyPort, QueueSource};
-pub(crate) use rights::Needs;
 pub use transport::Transport;

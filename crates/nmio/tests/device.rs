@@ -645,7 +645,7 @@ fn a_killed_server_leaves_nothing() {
 }
 
 #[test]
-fn without_rights_auto_falls_back_to_tap_and_says_so() {
+fn without_privileges_auto_falls_back_to_tap_and_says_so() {
     let me = std::env::current_exe().unwrap();
     let arguments = ["--user", "--map-root-user", "--net", me.to_str().unwrap()];
     let (mut server, output) = child("unshare", &arguments, "auto");

@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, ensure};
 
 /// Time limit for a program to refuse its input.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(20);
-/// Command that runs a program as a user without rights.
+/// Command that runs a program as a user without privileges.
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 
 /// Wrong content. Columns: what is wrong, the command line, the maximum number of message lines,
@@ -36,10 +36,10 @@ const CONTENT: &str = "\
     a missing zone file to serve | namestorm serve --zone /nowhere/x.zone TAP | 2 | /nowhere/x.zone; no zone
     a faulty zone, --strict | namestorm serve --strict --zone ZONE --zone BAD/bad-type.zone TAP | 3 | bad-type.zone:6; --strict
     two zones of one name | namestorm serve --strict --zone ZONE --zone ZONE TAP | 3 | storm.test
-    no rights, AF_XDP | NOBODY sandstorm serve SITE --device xdp:srv0 | 1 | permission
-    no rights, generic | NOBODY sandstorm serve SITE --device xdp:srv0,generic | 1 | permission
-    no rights, tap | NOBODY sandstorm serve SITE --device tap:tap0 | 1 | permission
-    no rights, auto | NOBODY sandstorm serve SITE --device auto | 1 | permission";
+    no privileges, AF_XDP | NOBODY sandstorm serve SITE --device xdp:srv0 | 1 | permission
+    no privileges, generic | NOBODY sandstorm serve SITE --device xdp:srv0,generic | 1 | permission
+    no privileges, tap | NOBODY sandstorm serve SITE --device tap:tap0 | 1 | permission
+    no privileges, auto | NOBODY sandstorm serve SITE --device auto | 1 | permission";
 
 /// Wrong options for both servers. Columns: what is wrong, the options, and words that the message
 /// must contain.

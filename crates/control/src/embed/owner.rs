@@ -17,9 +17,9 @@ use crate::args::ServeArgs;
 use crate::error::Error;
 use crate::launch::{Launch, services};
 use crate::live::Published;
+use crate::privileges::{Plan, Privileges, Table};
 use crate::program::Program;
 use crate::report::Block;
-use crate::rights::{Plan, Rights, Table};
 use crate::status_log::{self, StatusLog};
 use crate::summary::Summary;
 use crate::worker::Ready;
@@ -111,7 +111,7 @@ fn serve<P: Program>(
 ) -> Result<Option<Summary>, Error> {
     block_signals().map_err(Error::system("blocking signals"))?;
     let plan = Plan::new(args, P::NAME)?;
-    let rights = plan.rights(Table::for_server(Vec::new(), Vec::new()))?;
+    let privileges = plan.privileges(Table::for_server(Vec::new(), Vec::new()))?;
     let services = services(program, args.port)?;
     let interface = {
         let _guard = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +124,7 @@ fn serve<P: Program>(
     let launch = Launch {
         program,
         args,
-        rights: &rights,
+        privileges: &privileges,
         interface: &interface,
         published: &published,
         stop: &stop,
@@ -134,7 +134,7 @@ fn serve<P: Program>(
         // the workers.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
         let mut workers = launch.start(scope, send)?;
-        let facts = |ready: &[Ready]| launch.start_block(worker_lines(&rights, ready), ready);
+        let facts = |ready: &[Ready]| launch.start_block(worker_lines(&privileges, ready), ready);
         watch(&mut workers, inbox, log, facts, |facts| {
             begun(facts, &launch, Arc::clone(&published));
         });
@@ -179,14 +179,14 @@ fn watch(
     }
 }
 
-/// Returns the lines about the rights that the workers gave up.
-fn worker_lines(rights: &Rights, ready: &[Ready]) -> Vec<(&'static str, String)> {
-    let mut given_up = ready.iter().map(|one| &one.given_up);
-    let mut sum = given_up.next().cloned().unwrap_or_default();
-    for one in given_up {
+/// Returns the lines about the privileges that the workers dropped.
+fn worker_lines(privileges: &Privileges, ready: &[Ready]) -> Vec<(&'static str, String)> {
+    let mut dropped = ready.iter().map(|one| &one.dropped);
+    let mut sum = dropped.next().cloned().unwrap_or_default();
+    for one in dropped {
         sum.merge(one);
     }
-    rights.lines_of_workers(sum)
+    privileges.lines_of_workers(sum)
 }
 
 /// Blocks all signals except faults on this thread and on the workers, which inherit its signal

@@ -103,8 +103,8 @@ impl Server {
     }
 
     /// Returns the start block: version, content, device, driver mode, copy or zero-copy,
-    /// addresses, rights, and commands to try. You should print or log the block, because it also
-    /// names everything that the system refused.
+    /// addresses, privileges, and commands to try. You should print or log the block, because it
+    /// also names everything that the system refused.
     pub fn facts(&self) -> &Block {
         &self.facts
     }

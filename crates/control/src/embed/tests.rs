@@ -228,7 +228,7 @@ fn facts_describe_the_device() {
     let of = |label| facts.iter().find(|(name, _)| *name == label).unwrap().1;
     assert_eq!(of("device"), "tap facts, made for the server");
     assert!(of("listening").ends_with(", port 7"));
-    assert!(of("sandbox").ends_with("other threads of this process keep their rights"));
+    assert!(of("sandbox").ends_with("other threads of this process keep their privileges"));
     server.handle().stop();
     block_on("the server ends", server).unwrap();
 }
@@ -373,14 +373,14 @@ fn two_servers_run_at_once_and_one_after_another() {
 }
 
 #[test]
-fn only_workers_give_up_rights_and_they_block_signals() {
+fn only_workers_drop_privileges_and_they_block_signals() {
     if !enter_namespace() {
         return;
     }
     let program = probe(Fault::None);
     let (worker, this) = (Arc::clone(&program.thread), gettid().as_raw_nonzero().get());
     let before = status(this);
-    let args = ServeArgs::on("tap:rights".parse().unwrap());
+    let args = ServeArgs::on("tap:privileges".parse().unwrap());
     let server = serving(embed(args, program));
     let [user, capabilities, seccomp, signals] = status(worker.load(Ordering::Relaxed));
     assert_eq!(user, "65534 65534 65534 65534");
@@ -390,7 +390,7 @@ fn only_workers_give_up_rights_and_they_block_signals() {
     let is_blocked = |signal: i32| blocked >> (signal - 1) & 1 == 1;
     assert!(is_blocked(libc::SIGTERM) && is_blocked(libc::SIGINT) && is_blocked(libc::SIGUSR1));
     assert!(!is_blocked(libc::SIGSEGV));
-    assert_eq!(status(this), before, "other threads keep their rights");
+    assert_eq!(status(this), before, "other threads keep their privileges");
     server.handle().stop();
     ended(server).unwrap();
 }

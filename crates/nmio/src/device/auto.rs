@@ -83,7 +83,7 @@ fn names_used_up(program: &str) -> DeviceError {
 fn set_up_error(source: io::Error, step: &'static str) -> DeviceError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            DeviceError::rights("create a network device", Needs::Auto, source)
+            DeviceError::privileges("create a network device", Needs::Auto, source)
         }
         _ => DeviceError::SetUp {
             step: step.to_owned(),
@@ -278,7 +278,7 @@ fn attach(name: &str, how: TapFlags) -> io::Result<File> {
 fn tap_error(name: &str, source: io::Error) -> DeviceError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            DeviceError::rights("open a tap device", Needs::Tap, source)
+            DeviceError::privileges("open a tap device", Needs::Tap, source)
         }
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::Kernel {
             what: "tap devices (/dev/net/tun)",

@@ -39,7 +39,7 @@ pub enum DeviceError {
     },
     /// This process lacks the privileges for the operation.
     #[error("no permission to {what} ({source}); {advice}")]
-    Rights {
+    Privileges {
         /// The operation, phrased to follow "no permission to".
         what: &'static str,
         /// The kernel's error.
@@ -396,9 +396,9 @@ impl DeviceError {
         }
     }
 
-    /// Returns [`Rights`](Self::Rights) with advice about missing capabilities.
-    pub(crate) fn rights(what: &'static str, needs: Needs, source: io::Error) -> Self {
-        Self::Rights {
+    /// Returns [`Privileges`](Self::Privileges) with advice about missing capabilities.
+    pub(crate) fn privileges(what: &'static str, needs: Needs, source: io::Error) -> Self {
+        Self::Privileges {
             what,
             source,
             advice: needs.advice(),
@@ -415,7 +415,7 @@ impl DeviceError {
             Some(libc::EBUSY) => Self::QueueBusy { interface, queue },
             Some(libc::EINVAL) => Self::NoSuchQueue { interface, queue },
             Some(libc::EPERM | libc::EACCES) => {
-                Self::rights("open an AF_XDP socket", Needs::Xdp, source)
+                Self::privileges("open an AF_XDP socket", Needs::Xdp, source)
             }
             _ => Self::Bind {
                 interface,
@@ -430,7 +430,7 @@ impl DeviceError {
         match source.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST) => Self::ProgramBusy { interface },
             Some(libc::EPERM | libc::EACCES) => {
-                Self::rights("attach an XDP program", Needs::Xdp, source)
+                Self::privileges("attach an XDP program", Needs::Xdp, source)
             }
             Some(libc::ENOSPC) => Self::PeerQueues {
                 rx: sys::Control::new()

@@ -181,7 +181,7 @@ fn check_sockets() -> Result<(), DeviceError> {
         Ok(_) => Ok(()),
         Err(source) => Err(match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                DeviceError::rights("open an AF_XDP socket", Needs::Xdp, source)
+                DeviceError::privileges("open an AF_XDP socket", Needs::Xdp, source)
             }
             _ => DeviceError::Kernel {
                 what: "AF_XDP sockets",
@@ -328,7 +328,7 @@ fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, 
         .collect();
     sys::join_groups(index, &groups).map_err(|source| match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            DeviceError::rights("open a packet socket", Needs::Xdp, source)
+            DeviceError::privileges("open a packet socket", Needs::Xdp, source)
         }
         _ => DeviceError::SetUp {
             step: format!("join the multicast groups for neighbour discovery on {name}"),
@@ -373,7 +373,7 @@ fn reserve_error(
             address,
         },
         Some(libc::EPERM | libc::EACCES) => {
-            DeviceError::rights("reserve a port below 1024", Needs::LowPort, source)
+            DeviceError::privileges("reserve a port below 1024", Needs::LowPort, source)
         }
         _ => DeviceError::Reserve {
             transport,

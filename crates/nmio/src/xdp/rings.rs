@@ -113,7 +113,7 @@ impl Rings {
         let (umem, chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
             let source = os_error(error.source());
             if sys::is_errno(&source, libc::EPERM) {
-                DeviceError::rights("open an AF_XDP socket", Needs::Xdp, source)
+                DeviceError::privileges("open an AF_XDP socket", Needs::Xdp, source)
             } else {
                 let bytes = u64::from(frames.get()) * u64::from(chunk);
                 DeviceError::memory(bytes, source)

@@ -108,7 +108,7 @@ fn load(rules: &Rules<'_>) -> Result<Object, DeviceError> {
     loaded.map_err(|error| {
         let source = io::Error::other(error.to_string());
         if error.kind() == ErrorKind::PermissionDenied {
-            DeviceError::rights("load an XDP program", Needs::Xdp, source)
+            DeviceError::privileges("load an XDP program", Needs::Xdp, source)
         } else {
             DeviceError::Steering {
                 step: "load the XDP steering program",

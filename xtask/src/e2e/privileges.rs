@@ -1,4 +1,4 @@
-//! Checks the rights of running servers as `/proc` shows them, and signals that must not stop a
+//! Checks the privileges of running servers as `/proc` shows them, and signals that must not stop a
 //! server. Also checks what happens if the server or its helper is killed.
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::shell;
 const NOTHING: &str = "0000000000000000";
 const NET_ADMIN: &str = "0000000000001000";
 
-/// Expected fields of `/proc/PID/task/TID/status` for a thread without rights.
+/// Expected fields of `/proc/PID/task/TID/status` for a thread without privileges.
 const EXPECTED: [(&str, &str); 10] = [
     ("Uid", "65534 65534 65534 65534"),
     ("Gid", "65534 65534 65534 65534"),
@@ -59,7 +59,9 @@ fn check(scenario: &Scenario, rig: &Rig, env: &Env, checks: &mut Checks) -> Resu
     let before = rig.links()?;
     let start = || rig.start(env, scenario, &[]);
     let (server, place) = start()?;
-    check("no thread has rights", &|| expect_no_rights(&server));
+    check("no thread has privileges", &|| {
+        expect_no_privileges(&server)
+    });
     check("the helper has hardly any", &|| {
         let kept = if scenario.has("auto") {
             NET_ADMIN
@@ -75,7 +77,7 @@ fn check(scenario: &Scenario, rig: &Rig, env: &Env, checks: &mut Checks) -> Resu
         }
         std::thread::sleep(A_MOMENT);
         rig.as_client(|| answers(&place))??;
-        expect_no_rights(&server)
+        expect_no_privileges(&server)
     });
     let two_signals = server.signal(Signal::INT).and_then(|()| server.stop_well());
     check("two signals at once end it", &|| {
@@ -122,8 +124,8 @@ fn answers(place: &Place) -> Result<()> {
     addresses.try_for_each(|address| http::connect(place.socket(address)).map(drop))
 }
 
-/// Returns an error unless every thread of the server has dropped all rights.
-fn expect_no_rights(server: &Server) -> Result<()> {
+/// Returns an error unless every thread of the server has dropped all privileges.
+fn expect_no_privileges(server: &Server) -> Result<()> {
     let folder = format!("/proc/{}/task", server.id());
     let threads = std::fs::read_dir(&folder).with_context(|| folder.clone())?;
     let statuses = threads.map(|thread| {
@@ -138,7 +140,7 @@ fn expect_no_rights(server: &Server) -> Result<()> {
     statuses.try_for_each(|status| expect_status(status, NOTHING))
 }
 
-/// Returns an error if a thread has any rights, except that its capabilities may be `kept`.
+/// Returns an error if a thread has any privileges, except that its capabilities may be `kept`.
 fn expect_status(path: &Path, kept: &str) -> Result<()> {
     let status = shell::read(path)?;
     for (name, expected) in EXPECTED {

@@ -1,5 +1,5 @@
-//! Files and system calls that each kind of thread may still use after it has given up its rights.
-//! All of them are listed in this module.
+//! Files and system calls that each kind of thread may still use after it has dropped its
+//! privileges. All of them are listed in this module.
 //!
 //! Descriptors that are already open need no entry here, such as those of queues, captures and
 //! standard error. A feature that opens files or sockets while the server runs must add its paths

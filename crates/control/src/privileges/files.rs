@@ -27,8 +27,8 @@ impl Files {
             .scope(Scope::from_all(VERSION))?
             .create()?;
         for path in readable {
-            // A path that cannot be opened now, with all rights, could not be read later either, so
-            // it needs no rule.
+            // A path that cannot be opened now, with all privileges, could not be read later
+            // either, so it needs no rule.
             if let Ok(opened) = PathFd::new(path) {
                 let reading = AccessFs::ReadFile | AccessFs::ReadDir;
                 rules = rules.add_rule(PathBeneath::new(opened, reading))?;

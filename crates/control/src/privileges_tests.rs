@@ -18,14 +18,14 @@ struct Cli {
     serve: ServeArgs,
 }
 
-fn rights(line: &str) -> Rights {
+fn privileges(line: &str) -> Privileges {
     let words = std::iter::once("server").chain(line.split_whitespace());
     let plan = Plan::new(&Cli::parse_from(words).serve, "no-such-user").unwrap();
-    plan.rights(Table::for_server(Vec::new(), Vec::new()))
+    plan.privileges(Table::for_server(Vec::new(), Vec::new()))
         .unwrap()
 }
 
-/// Returns the fields of this thread's status in `/proc` that describe its rights.
+/// Returns the fields of this thread's status in `/proc` that describe its privileges.
 fn status() -> BTreeMap<String, String> {
     const TELLING: [&str; 10] = [
         "Uid",
@@ -48,12 +48,12 @@ fn status() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_thread_gives_up_only_its_own_rights() {
+fn a_thread_drops_only_its_own_privileges() {
     let before = status();
     std::thread::spawn(|| {
         let root = geteuid().is_root();
-        let given_up = rights("--no-sandbox").give_up(Kind::Worker).unwrap();
-        assert_eq!(given_up.missing.is_empty(), root, "{given_up:?}");
+        let dropped = privileges("--no-sandbox").drop_all(Kind::Worker).unwrap();
+        assert_eq!(dropped.missing.is_empty(), root, "{dropped:?}");
         let now = status();
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             assert_eq!(now[set], "0000000000000000", "{set}");
@@ -74,25 +74,25 @@ fn a_thread_gives_up_only_its_own_rights() {
 
 #[test]
 fn a_missing_limit_is_reported_once_for_all_threads() {
-    let lacking = |missing: &[&str]| GivenUp {
+    let lacking = |missing: &[&str]| Dropped {
         user: "somebody".to_owned(),
         missing: missing.iter().map(|&what| what.to_owned()).collect(),
     };
     let mut sum = lacking(&["a"]);
     sum.merge(&lacking(&["a", "b"]));
     assert_eq!(sum.missing, ["a", "b"]);
-    let lines = rights("--no-sandbox").lines(sum.clone());
+    let lines = privileges("--no-sandbox").lines(sum.clone());
     let off = "off by option; no thread has a capability";
     let [user, missing] = [("user", "somebody"), ("sandbox lacks", "a")];
     let expected = [user, ("sandbox", off), missing, ("sandbox lacks", "b")];
     assert_eq!(lines, expected.map(|(name, text)| (name, text.to_owned())));
-    let sandbox = &rights("").lines(sum)[1].1;
+    let sandbox = &privileges("").lines(sum)[1].1;
     assert!(sandbox.contains("Landlock: no file access"), "{sandbox}");
 }
 
 #[test]
 fn the_start_block_counts_the_system_calls_of_each_list() {
-    let lines = rights("").lines(GivenUp::default());
+    let lines = privileges("").lines(Dropped::default());
     let [workers, control] =
         [Kind::Worker, Kind::Control].map(|kind| table::system_calls(kind).count());
     let expected = format!(
@@ -104,11 +104,11 @@ fn the_start_block_counts_the_system_calls_of_each_list() {
 
 #[test]
 fn lines_of_workers_promise_nothing_for_other_threads() {
-    let off = &rights("--no-sandbox").lines_of_workers(GivenUp::default())[1].1;
+    let off = &privileges("--no-sandbox").lines_of_workers(Dropped::default())[1].1;
     assert_eq!(off, "off by option; no worker has a capability");
-    let on = &rights("").lines_of_workers(GivenUp::default())[1].1;
+    let on = &privileges("").lines_of_workers(Dropped::default())[1].1;
     assert!(
-        on.ends_with("other threads of this process keep their rights"),
+        on.ends_with("other threads of this process keep their privileges"),
         "{on}"
     );
 }
@@ -119,19 +119,19 @@ fn a_thread_that_cannot_change_its_user_reports_or_fails() {
         return;
     }
     std::thread::spawn(|| {
-        let ours = rights("--no-sandbox");
-        let asked_for = rights("--no-sandbox --user nobody");
-        let mut required = rights("--no-sandbox");
+        let ours = privileges("--no-sandbox");
+        let asked_for = privileges("--no-sandbox --user nobody");
+        let mut required = privileges("--no-sandbox");
         required.plan.sandbox = Sandbox::Required;
-        assert_eq!(required.give_up(Kind::Worker).unwrap().missing, [""; 0]);
+        assert_eq!(required.drop_all(Kind::Worker).unwrap().missing, [""; 0]);
         // The thread's user is now `nobody`, who cannot switch to another user.
-        let again = ours.give_up(Kind::Worker).unwrap();
+        let again = ours.drop_all(Kind::Worker).unwrap();
         let missing = "user nobody (uid 65534, gid 65534) (permission denied)";
         assert_eq!(again.missing, [missing]);
         assert_eq!(again.user, "uid 65534, the user who started the server");
-        let refused = asked_for.give_up(Kind::Worker);
+        let refused = asked_for.drop_all(Kind::Worker);
         assert!(matches!(refused, Err(Error::User { .. })), "{refused:?}");
-        let refused = required.give_up(Kind::Worker);
+        let refused = required.drop_all(Kind::Worker);
         assert!(matches!(refused, Err(Error::Sandbox(_))), "{refused:?}");
     })
     .join()
@@ -144,9 +144,9 @@ fn a_helper_that_must_remove_an_interface_keeps_one_capability() {
         return;
     }
     std::thread::spawn(|| {
-        let plan = rights("--no-sandbox").plan;
-        let rights = plan.rights(Table::for_helper(true)).unwrap();
-        rights.give_up(Kind::Helper).unwrap();
+        let plan = privileges("--no-sandbox").plan;
+        let privileges = plan.privileges(Table::for_helper(true)).unwrap();
+        privileges.drop_all(Kind::Helper).unwrap();
         let now = status();
         for set in ["CapPrm", "CapEff"] {
             assert_eq!(now[set], "0000000000001000", "{set}");
@@ -262,9 +262,9 @@ fn child() {
     // Runs on a separate thread, so that ending a thread in the sandbox is tested too.
     let confined = std::thread::spawn(move || {
         match kind.as_str() {
-            "worker" => drop(rights("").give_up(Kind::Worker).unwrap()),
-            "control" => drop(rights("").give_up(Kind::Control).unwrap()),
-            "helper" => drop(rights("").give_up(Kind::Helper).unwrap()),
+            "worker" => drop(privileges("").drop_all(Kind::Worker).unwrap()),
+            "control" => drop(privileges("").drop_all(Kind::Control).unwrap()),
+            "helper" => drop(privileges("").drop_all(Kind::Helper).unwrap()),
             _ => {}
         }
         attempt()
@@ -284,7 +284,7 @@ fn output(kind: &str, attempt: &str) -> Output {
 /// Like [`output`], but sets the environment variable `RUST_BACKTRACE` to `backtrace`.
 fn output_with(kind: &str, attempt: &str, backtrace: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "rights::tests::child", "--nocapture"]);
+    command.args(["--exact", "privileges::tests::child", "--nocapture"]);
     command.env(TO_TRY, format!("{kind} {attempt}"));
     command.env("RUST_BACKTRACE", backtrace);
     command.output().unwrap()
@@ -359,7 +359,7 @@ fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
             let (backtrace, _) = backtrace
                 .split_once("panicked at")
                 .unwrap_or((backtrace, ""));
-            assert!(backtrace.contains("rights_tests.rs"), "{case}");
+            assert!(backtrace.contains("privileges_tests.rs"), "{case}");
         }
     }
 }
@@ -370,7 +370,7 @@ fn the_new_user_cannot_read_files_of_root() {
         return;
     }
     std::thread::spawn(|| {
-        rights("--no-sandbox").give_up(Kind::Worker).unwrap();
+        privileges("--no-sandbox").drop_all(Kind::Worker).unwrap();
         assert!(File::open("/etc/passwd").is_ok());
         let error = File::open("/etc/shadow").unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);

@@ -1,8 +1,8 @@
-//! Gives up rights after every queue is open and all content is read.
+//! Drops privileges after every queue is open and all content is read.
 //!
 //! On Linux, each thread has its own user, groups, capabilities, and limits on system calls and
-//! files. Every thread therefore gives up its own rights before the first packet is handled.
-//! Threads share memory, so no thread may keep any rights.
+//! files. Every thread therefore drops its own privileges before the first packet is handled.
+//! Threads share memory, so no thread may keep any privileges.
 
 mod capabilities;
 mod files;
@@ -34,11 +34,11 @@ pub enum Sandbox {
     Auto,
     /// Refuse to start if any part of the sandbox is missing.
     Required,
-    /// Do not limit files and system calls. User and capabilities are given up anyway.
+    /// Do not limit files and system calls. User and capabilities are dropped anyway.
     Off,
 }
 
-/// The settings for rights from the command line.
+/// The settings for privileges from the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     user: NewUser,
@@ -57,57 +57,57 @@ impl Plan {
         })
     }
 
-    /// Prepares the rights that threads of this process give up. `table` lists what they may still
-    /// do.
+    /// Prepares the drop of privileges by threads of this process. `table` lists what they may
+    /// still do.
     ///
     /// # Errors
     /// If the rules for files or system calls cannot be created, which is a bug.
-    pub(crate) fn rights(&self, table: Table) -> Result<Rights, Error> {
-        let walls = match self.sandbox {
+    pub(crate) fn privileges(&self, table: Table) -> Result<Privileges, Error> {
+        let limits = match self.sandbox {
             Sandbox::Off => None,
             Sandbox::Auto | Sandbox::Required => {
                 keep_symbols();
                 Some([
-                    Walls::new(Kind::Worker, &table)?,
-                    Walls::new(Kind::Control, &table)?,
-                    Walls::new(Kind::Helper, &table)?,
+                    Limits::new(Kind::Worker, &table)?,
+                    Limits::new(Kind::Control, &table)?,
+                    Limits::new(Kind::Helper, &table)?,
                 ])
             }
         };
-        Ok(Rights {
+        Ok(Privileges {
             plan: self.clone(),
             table,
-            walls,
+            limits,
         })
     }
 }
 
-/// The rights that every thread of this process gives up.
+/// The privileges that every thread of this process drops.
 #[derive(Debug)]
-pub(crate) struct Rights {
+pub(crate) struct Privileges {
     plan: Plan,
     table: Table,
     /// The limits for each [`Kind`] of thread, or `None` if the sandbox is off.
-    walls: Option<[Walls; 3]>,
+    limits: Option<[Limits; 3]>,
 }
 
 /// The limits on files and system calls for one kind of thread.
 #[derive(Debug)]
-struct Walls {
+struct Limits {
     files: Files,
     filter: Filter,
 }
 
-impl Walls {
+impl Limits {
     fn new(kind: Kind, table: &Table) -> Result<Self, Error> {
         Ok(Self {
             files: Files::reading_below(table.readable(kind))
-                .map_err(|error| Error::Walls(error.to_string()))?,
-            filter: Filter::compile(kind).map_err(|error| Error::Walls(error.to_string()))?,
+                .map_err(|error| Error::Limits(error.to_string()))?,
+            filter: Filter::compile(kind).map_err(|error| Error::Limits(error.to_string()))?,
         })
     }
 
-    fn raise(&self, missing: &mut Vec<String>) {
+    fn apply(&self, missing: &mut Vec<String>) {
         match self.files.apply() {
             Ok(true) => {}
             Ok(false) => missing.push("Landlock (this kernel has none)".to_owned()),
@@ -119,16 +119,16 @@ impl Walls {
     }
 }
 
-/// The result of giving up a thread's rights, as text for the start block.
+/// The result of dropping a thread's privileges, as text for the start block.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GivenUp {
+pub(crate) struct Dropped {
     /// The thread's user afterwards.
     user: String,
     /// Limits that could not be applied. Empty if all were applied.
     missing: Vec<String>,
 }
 
-impl GivenUp {
+impl Dropped {
     /// Adds the missing limits of another thread.
     pub(crate) fn merge(&mut self, other: &Self) {
         for what in &other.missing {
@@ -146,29 +146,30 @@ impl GivenUp {
     }
 }
 
-impl Rights {
+impl Privileges {
     /// Returns a value for tests. A thread that uses it keeps its user and gets no sandbox.
     #[cfg(test)]
-    pub(crate) fn of_who_started() -> &'static Self {
-        static RIGHTS: std::sync::LazyLock<Rights> = std::sync::LazyLock::new(|| Rights {
-            plan: Plan {
-                user: NewUser::Same,
-                sandbox: Sandbox::Off,
-            },
-            table: Table::for_server(Vec::new(), Vec::new()),
-            walls: None,
-        });
-        &RIGHTS
+    pub(crate) fn for_tests() -> &'static Self {
+        static PRIVILEGES: std::sync::LazyLock<Privileges> =
+            std::sync::LazyLock::new(|| Privileges {
+                plan: Plan {
+                    user: NewUser::Same,
+                    sandbox: Sandbox::Off,
+                },
+                table: Table::for_server(Vec::new(), Vec::new()),
+                limits: None,
+            });
+        &PRIVILEGES
     }
 
-    /// Permanently gives up the rights of the calling thread, which is of this `kind`.
+    /// Permanently drops the privileges of the calling thread, which is of this `kind`.
     ///
     /// # Errors
     /// If the user of `--user` cannot be assumed, or if the kernel refuses to remove capabilities.
     /// Also if a part of the sandbox is missing and `--sandbox required` was given.
-    pub(crate) fn give_up(&self, kind: Kind) -> Result<GivenUp, Error> {
+    pub(crate) fn drop_all(&self, kind: Kind) -> Result<Dropped, Error> {
         let failed = |errno: Errno| Error::System {
-            what: "giving up capabilities",
+            what: "dropping capabilities",
             source: errno.into(),
         };
         let keep = self.table.keeps(kind);
@@ -188,13 +189,13 @@ impl Rights {
             tracing::warn!("{}", files.warning(&user));
         }
         // The sandbox comes last, because it forbids system calls that the steps above need.
-        if let Some(walls) = &self.walls {
-            walls[kind as usize].raise(&mut missing);
+        if let Some(limits) = &self.limits {
+            limits[kind as usize].apply(&mut missing);
         }
         if self.plan.sandbox == Sandbox::Required && !missing.is_empty() {
             return Err(Error::Sandbox(missing.join(", ")));
         }
-        Ok(GivenUp { user, missing })
+        Ok(Dropped { user, missing })
     }
 
     fn change_user(&self, missing: &mut Vec<String>) -> Result<String, Error> {
@@ -224,8 +225,8 @@ impl Rights {
 
     /// Returns the lines of the start block: the threads' user, their sandbox, and its missing
     /// parts.
-    pub(crate) fn lines(&self, given_up: GivenUp) -> Vec<(&'static str, String)> {
-        let sandbox = match &self.walls {
+    pub(crate) fn lines(&self, dropped: Dropped) -> Vec<(&'static str, String)> {
+        let sandbox = match &self.limits {
             None => "off by option; no thread has a capability".to_owned(),
             Some([worker, control, _]) => format!(
                 "no thread has a capability; Landlock: {}; seccomp: {} system calls for workers, \
@@ -235,20 +236,21 @@ impl Rights {
                 control.filter.calls()
             ),
         };
-        given_up.lines(sandbox)
+        dropped.lines(sandbox)
     }
 
-    /// Like `lines`, but for an embedded server, where only the workers have given up their rights.
-    pub(crate) fn lines_of_workers(&self, given_up: GivenUp) -> Vec<(&'static str, String)> {
-        let sandbox = match &self.walls {
+    /// Like `lines`, but for an embedded server, where only the workers have dropped their
+    /// privileges.
+    pub(crate) fn lines_of_workers(&self, dropped: Dropped) -> Vec<(&'static str, String)> {
+        let sandbox = match &self.limits {
             None => "off by option; no worker has a capability".to_owned(),
             Some([worker, ..]) => format!(
                 "no worker has a capability; Landlock: no file access; seccomp: {} system calls; \
-                 other threads of this process keep their rights",
+                 other threads of this process keep their privileges",
                 worker.filter.calls()
             ),
         };
-        given_up.lines(sandbox)
+        dropped.lines(sandbox)
     }
 }
 
@@ -264,5 +266,5 @@ fn text(errno: Errno) -> String {
 }
 
 #[cfg(test)]
-#[path = "rights_tests.rs"]
+#[path = "privileges_tests.rs"]
 mod tests;

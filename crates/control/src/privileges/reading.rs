@@ -16,8 +16,8 @@ pub(super) struct Unreadable<'a> {
 }
 
 impl<'a> Unreadable<'a> {
-    /// Finds those of `files` that the calling thread may not read with its current rights. No file
-    /// is opened. Returns `None` if the thread may read all files.
+    /// Finds those of `files` that the calling thread may not read with its current privileges. No
+    /// file is opened. Returns `None` if the thread may read all files.
     pub(super) fn among(files: &'a [PathBuf]) -> Option<Self> {
         let mut found = Self {
             named: Vec::new(),
@@ -39,8 +39,8 @@ impl<'a> Unreadable<'a> {
     pub(super) fn warning(&self, user: &str) -> String {
         format!(
             "these files are served, although the server's user cannot read them: {self}; the server \
-             read them with the rights of its start, and its user is now {user}; move private files \
-             to a place that is not served; make the others readable with chmod, or name another \
+             read them with the privileges of its start, and its user is now {user}; move private \
+             files to a place that is not served; make the others readable with chmod, or name another \
              user with --user"
         )
     }
