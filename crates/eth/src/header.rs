@@ -105,8 +105,8 @@ impl Header {
     }
 }
 
-/// The addresses and the tag in the Ethernet header of frames to a peer. A connection copies them
-/// from a received frame.
+/// The addresses and the tag in the Ethernet header of frames to a peer. They are copied from a
+/// frame that the peer has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The MAC address of the peer or of its router.
@@ -128,8 +128,8 @@ impl Link {
         }
     }
 
-    /// Returns the link back to the sender of a frame. The header has `len` bytes and has already
-    /// been [parsed](Header::parse).
+    /// Returns the link back to the sender of a frame. The header is `len` bytes long, and
+    /// [`Header::parse`] has already accepted it.
     ///
     /// # Panics
     /// Panics if the frame is shorter than `len`.

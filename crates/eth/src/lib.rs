@@ -1,4 +1,4 @@
-//! Ethernet II, 802.1Q, ARP and neighbour discovery: `libeth` in the Sandstorm paper.
+//! Ethernet II, 802.1Q, ARP and neighbour discovery. The Sandstorm paper calls this layer `libeth`.
 //!
 //! A server only replies, so it can take the destination MAC address from the received frame. A
 //! [`Link`] stores the frame's MAC addresses, swapped, for later packets. This avoids a neighbour

@@ -78,8 +78,8 @@ pub struct Station {
 }
 
 impl Station {
-    /// Creates a station that answers for `addresses`. Their prefix lengths are unknown, so each
-    /// address is the only one in its network.
+    /// Creates a station that answers for `addresses`. Their prefix lengths are unknown, so the
+    /// station treats each address as a network that contains no other address.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
         let alone: Vec<_> = addresses.iter().map(|address| (*address, 128)).collect();
         Self::with_prefixes(mac, &alone)
@@ -170,8 +170,8 @@ impl Station {
         around.any(|subnet| subnet.reserves(address))
     }
 
-    /// Turns an ARP request for one of the station's addresses into the reply, in
-    /// place. Returns `None` for all other frames.
+    /// Turns an ARP request for one of the station's addresses into the reply, in place. Returns
+    /// `None` for all other frames.
     pub fn answer_arp(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
         let packet = ArpPacket::new_checked(frame.get(header.len()..)?).ok()?;
         let ArpRepr::EthernetIpv4 {
@@ -207,7 +207,8 @@ impl Station {
 
     /// Turns a neighbour solicitation for one of the station's addresses into the advertisement, in
     /// place (RFC 4861, section 7.2.4). Returns `None` for all other frames, and for solicitations
-    /// that are invalid by section 7.1.1.
+    /// that are invalid by section 7.1.1. Also returns `None` if the advertisement does not fit the
+    /// frame.
     pub fn answer_solicitation(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
         let (asker, target) = Self::parse_solicitation(frame.get(header.len()..)?)?;
         if !self.serves_v6(target) {
@@ -297,13 +298,13 @@ impl Station {
         );
     }
 
-    /// Announces the station's addresses at start, so that neighbours replace stale entries. Sends
-    /// a gratuitous ARP for each IPv4 address (RFC 5227, section 2.3). Sends an unsolicited
-    /// advertisement for each IPv6 address (RFC 4861, section 7.2.6). Each announcement is sent
-    /// untagged and on each VLAN.
+    /// Announces the station's addresses at start, so that neighbours replace stale cache entries.
+    /// Sends a gratuitous ARP request for each IPv4 address (RFC 5227, section 2.3). Sends an
+    /// unsolicited advertisement for each IPv6 address (RFC 4861, section 7.2.6). Each announcement
+    /// is sent untagged and on each VLAN.
     ///
-    /// The next flush sends the announcements. If the TX ring is full, an announcement is skipped,
-    /// because neighbours can still ask for the address.
+    /// The next flush sends the announcements. If no frame is free or the TX ring is full,
+    /// announcements are skipped, because neighbours can still ask for the addresses.
     pub fn announce(&self, port: &mut impl Port) {
         let tags = self.vlans.iter().map(|id| Some(*id));
         let links = std::iter::once(None).chain(tags);

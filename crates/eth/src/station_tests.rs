@@ -137,7 +137,7 @@ fn a_solicitation_is_answered_byte_for_byte() {
 }
 
 /// A solicitation without the option for the sender's MAC address is shorter than the
-/// advertisement. Therefore the advertisement may not fit the frame.
+/// advertisement. Therefore the frame may be too small for the advertisement.
 #[test]
 fn an_advertisement_must_fit_the_frame() {
     let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
@@ -204,7 +204,7 @@ fn duplicate_address_detection_must_be_sent_to_the_group() {
     assert!(answer(&solicitation_to(OUR_V6, PEER_V6, &repr, 255)).is_some());
 }
 
-/// Writes the correct checksum into an ICMPv6 message.
+/// Writes the correct checksum into a solicitation in an untagged frame.
 fn seal(bytes: &mut [u8]) {
     let addresses = (PEER_V6, solicited_node(OUR_V6));
     Icmpv6Packet::new_unchecked(&mut bytes[HEADER_LEN + IPV6_HEADER_LEN..])

@@ -13,9 +13,9 @@ use crate::{PROTOCOL_TCP, PROTOCOL_UDP};
 /// transports, use another `Both` as the second.
 #[derive(Debug)]
 pub struct Both<A, B>(
-    /// The first transport, which is asked first whether it serves a port.
+    /// The first transport, which gets the packets for the ports that it serves.
     pub A,
-    /// The second transport, which gets the packets for all other ports.
+    /// The second transport, which gets all other packets.
     pub B,
 );
 

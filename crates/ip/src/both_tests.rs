@@ -95,7 +95,7 @@ fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
     packet(to_us(false), protocol, &header)
 }
 
-/// Passes a packet to both transports and returns the log of each.
+/// Passes a packet to a host with both transports, and returns each transport's log.
 fn received(both: &mut Both<Noting, Noting>, bytes: &[u8]) -> [String; 2] {
     let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
     let frame = sink.frame_from(bytes);

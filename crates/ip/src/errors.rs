@@ -30,11 +30,11 @@ const MAX_ERROR_V6: usize = 1280;
 
 /// Maximum number of errors sent in a burst to one IPv4 address or one IPv6 /64.
 const BURST: u32 = 6;
-/// Minimum time between errors to the same sender after a burst.
+/// Minimum time between errors to the same IPv4 address or IPv6 /64 after a burst.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Number of token buckets. A keyed hash assigns senders to buckets. Each bucket allows one error
-/// per second, so a worker's sustained limit is 256 errors per second. A single bucket would be a
-/// side channel: senders could detect errors to other senders (CVE-2020-25705).
+/// Number of token buckets. A keyed hash assigns receivers of errors to buckets. Each bucket allows
+/// one error per second, so a worker's sustained limit is 256 errors per second. A single bucket
+/// would be a side channel: a peer could detect errors to other peers (CVE-2020-25705).
 const BUCKETS: usize = 256;
 
 /// The reason for an ICMP error.
@@ -42,7 +42,7 @@ const BUCKETS: usize = 256;
 pub(crate) enum Problem {
     /// No service uses the destination UDP port.
     Port,
-    /// The server does not support the protocol.
+    /// The server does not support the packet's protocol.
     Protocol,
     /// The packet has an IPv6 routing header with segments left. `at` is the offset of the header's
     /// type field in the packet.
@@ -53,8 +53,8 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    /// Returns the type and code of the ICMP error about `packet`, and the value of its pointer
-    /// field.
+    /// Returns the type and code of the ICMP error about `packet`, and the value of the error's
+    /// pointer field.
     fn message(self, addresses: &Addresses, packet: &[u8]) -> ([u8; 2], u32) {
         let is_v4 = matches!(addresses, Addresses::V4 { .. });
         match self {
@@ -108,8 +108,8 @@ pub(crate) fn turn_into_error(packet: Packet, problem: Problem) -> Option<Frame>
     Some(frame)
 }
 
-/// Limits the rate of errors (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f). Each sender has
-/// a token bucket. Senders with the same hash share a bucket.
+/// Limits the rate of ICMP errors (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f). A hash
+/// assigns each receiver of errors to a token bucket, so several receivers may share a bucket.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     keys: RandomState,
@@ -125,7 +125,8 @@ impl RateLimiter {
         }
     }
 
-    /// Takes a token for an error to `peer`. Returns `false` if the error must not be sent now.
+    /// Takes a token for an error to `peer`. Returns `false` if there is no token, so the error
+    /// must not be sent.
     pub(crate) fn take(&mut self, peer: IpAddr, now: Instant) -> bool {
         let sender = match peer {
             IpAddr::V4(v4) => u64::from(v4.to_bits()),

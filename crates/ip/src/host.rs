@@ -40,7 +40,7 @@ pub enum Input {
     Dropped,
 }
 
-/// Numbers of received frames, by outcome.
+/// Numbers of received frames by outcome, and of ICMP errors sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// TCP segments passed to the transports.
@@ -55,12 +55,13 @@ pub struct Counters {
     pub icmp_errors: u64,
     /// ICMP errors sent about dropped packets.
     pub errors_sent: u64,
-    /// Frames dropped because they are not Ethernet II, or because their ethertype is unknown.
+    /// Frames dropped because [`eth::Header::parse`] rejects their header, or because their
+    /// ethertype is unknown.
     pub unknown_ethertype: u64,
     /// Frames dropped because they are tagged with a VLAN that is not served.
     pub foreign_vlan: u64,
-    /// Packets dropped because the IP header is truncated or inconsistent, or its version does not
-    /// match the ethertype.
+    /// Packets dropped because an IP header, an option or an ICMP header is truncated or
+    /// inconsistent. A packet whose IP version does not match the ethertype also counts.
     pub malformed: u64,
     /// Packets dropped because the checksum of the IPv4 header or the ICMP message is wrong.
     pub bad_checksum: u64,
@@ -74,7 +75,8 @@ pub struct Counters {
     pub source_routes: u64,
     /// Frames dropped because their destination is another station's MAC address.
     pub other_station: u64,
-    /// Packets dropped because their destination is not one of our IP addresses.
+    /// Packets dropped because their destination is not one of our IP addresses. ARP and neighbour
+    /// discovery messages that the host does not answer also count.
     pub not_for_us: u64,
     /// Packets dropped because the source is a multicast group or the limited broadcast address.
     pub source_group: u64,
@@ -88,11 +90,11 @@ pub struct Counters {
     pub source_subnet: u64,
     /// Packets dropped because the source is one of our own addresses.
     pub source_own: u64,
-    /// Packets dropped because the protocol or ICMP message is unknown.
+    /// Packets dropped because the host does not handle their protocol or ICMP message.
     pub unknown_protocol: u64,
     /// UDP datagrams refused because their port is not served.
     pub udp_not_served: u64,
-    /// TCP segments refused because the server does not serve TCP.
+    /// TCP segments refused because no transport handles them.
     pub tcp_not_served: u64,
     /// ICMP errors ignored because no transport handles them, such as errors about UDP datagrams.
     pub icmp_errors_not_served: u64,
@@ -204,7 +206,7 @@ impl Host {
         &self.counters
     }
 
-    /// Parses and checks a frame.
+    /// Parses and checks a frame, and writes the reply if the host itself answers the frame.
     #[inline(always)]
     pub fn receive(&mut self, frame: Frame, now: Instant) -> Input {
         let Some(link) = Header::parse(&frame) else {
@@ -274,9 +276,10 @@ impl Host {
         self.pass_on(|| packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// Returns the end offset of the packet in its frame, and the packet's protocol. Returns `None`
-    /// if the packet is truncated, is a fragment, is not for us, or has a source that cannot be
-    /// answered. The header has `header_len` bytes, and the caller has checked its checksum.
+    /// Returns the end offset of the packet in its frame, and the packet's protocol. Counts the
+    /// reason and returns `None` if the packet is truncated, fragmented, not for us, or from a
+    /// source that cannot be answered. The header is `header_len` bytes long, and the caller has
+    /// checked its checksum.
     #[inline(always)]
     fn admit_ipv4(
         &mut self,
@@ -439,8 +442,8 @@ impl Host {
         }
     }
 
-    /// Counts a TCP segment to a server that does not serve TCP. Returns the protocol unreachable
-    /// error, or `None` if no error may be sent.
+    /// Counts a TCP segment that no transport handles. Returns an ICMP error that reports TCP as an
+    /// unsupported protocol, or `None` if no error may be sent.
     #[cold]
     pub(crate) fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.tcp_not_served += 1;

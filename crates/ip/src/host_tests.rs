@@ -470,7 +470,8 @@ fn solicitation_on(path: Path) -> Vec<u8> {
     bytes
 }
 
-/// A neighbour probes whether we are still reachable (RFC 4861, section 7.3).
+/// A neighbour that checks whether we are still reachable sends the solicitation to our own address
+/// (RFC 4861, section 7.3).
 #[test]
 fn a_solicitation_to_our_own_address_is_answered() {
     let bytes = solicitation_on(to_us(true));
@@ -479,7 +480,7 @@ fn a_solicitation_to_our_own_address_is_answered() {
     };
     assert_eq!(reply[..6], PEER.0);
     assert_eq!(reply[54], 136, "an advertisement");
-    // In another protocol, the same first byte does not make a solicitation.
+    // A TCP segment with the same first byte is not a solicitation.
     let bytes = packet(to_us(true), PROTOCOL_TCP, &[NEIGHBOUR_SOLICITATION; 20]);
     let input = host().receive(frame(&bytes), Instant::ZERO);
     assert!(matches!(input, Input::Tcp(_)), "{input:?}");
@@ -498,7 +499,7 @@ fn arp_request() -> Vec<u8> {
 }
 
 /// Frames are answered only if they are for our own MAC address. The exceptions are broadcast ARP
-/// and solicitations to our group.
+/// requests and solicitations to our solicited-node group.
 #[test]
 fn frames_to_other_stations_are_not_answered() {
     let segment = |v6| packet(to_us(v6), PROTOCOL_TCP, b"segment");

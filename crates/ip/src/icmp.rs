@@ -45,8 +45,8 @@ pub enum ErrorKind {
     ParameterProblem,
 }
 
-/// An ICMP error about a packet that claims to be ours. Anyone can forge such an error, so check
-/// `sequence` before acting on the error (RFC 5927).
+/// An ICMP error that quotes a packet from one of our addresses. Anyone can forge an error, so
+/// check `sequence` before acting on the error (RFC 5927).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
     /// The kind of error.
@@ -89,16 +89,16 @@ pub(crate) fn turn_echo_round(packet: &mut Packet, protocol: u8) -> bool {
     message[0] = reply;
     let mut field = checksum::update(field, old, new);
     if field == 0 {
-        // A reply of only zeros must have the checksum 0xffff. For all other replies, 0 and 0xffff
-        // are equivalent (RFC 1624, section 3).
+        // If all other bytes of the reply are 0, its checksum must be 0xffff. For all other
+        // replies, 0 and 0xffff are equivalent (RFC 1624, section 3).
         field = 0xffff;
     }
     message[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&field.to_be_bytes());
     true
 }
 
-/// Parses an error message. Returns `None` for other messages, and for errors that are not
-/// about a TCP segment or UDP datagram.
+/// Parses an error message. Returns `None` for other messages. Also returns `None` if the quoted
+/// packet is truncated, or cannot be a TCP segment or UDP datagram of ours.
 pub(crate) fn parse_error(message: &[u8], protocol: u8) -> Option<IcmpError> {
     let (kind_byte, code) = (*message.first()?, *message.get(1)?);
     let embedded = message.get(ICMP_HEADER_LEN..)?;

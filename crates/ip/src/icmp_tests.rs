@@ -4,8 +4,8 @@ use crate::testing::{packet, to_us};
 
 const TRANSPORT: [u8; 8] = [0, 80, 0x30, 0x39, 1, 2, 3, 4];
 
-/// Parses an ICMP error with this ICMP header that quotes a packet from us. Before that, `change`
-/// modifies the quoted packet, which starts at its IP header.
+/// Builds an ICMP error that consists of `header` and a quoted packet from us, and parses the
+/// error. `change` first modifies the quoted packet, which starts with its IP header.
 fn read(v6: bool, header: [u8; 8], change: fn(&mut Vec<u8>)) -> Option<IcmpError> {
     let about = Path {
         addresses: to_us(v6).addresses.reversed(),

@@ -3,8 +3,9 @@
 //!
 //! [`Host::receive`] parses a frame once. It returns one of three things:
 //!
-//! - a [`Packet`] with checked headers, which later code reads without further checks,
-//! - a reply that is ready to send (ARP, neighbour discovery, echo),
+//! - a TCP or UDP [`Packet`], whose link and IP headers are already checked,
+//! - a frame that is ready to send: an ICMP error, or the reply to an ARP request, a neighbour
+//!   solicitation or an echo request,
 //! - a parsed ICMP error about a packet that we sent.
 //!
 //! All other frames are dropped and counted by reason. [`Transports`] serve TCP and UDP on a host.
@@ -18,10 +19,10 @@
 //! assert_eq!(sum.fold(), 0xddf2);
 //! ```
 //!
-//! IPv4 options and IPv6 extension headers are skipped. Replies have neither, because many networks
-//! drop packets with options or extension headers (RFC 9288; RFC 7126). An echo reply therefore
-//! omits the request's record route and timestamp options. RFC 1122, section 3.2.2.6, recommends
-//! returning these options but does not require it.
+//! IPv4 options and IPv6 extension headers that may be ignored are skipped. Replies have neither,
+//! because many networks drop packets with options or extension headers (RFC 9288; RFC 7126). An
+//! echo reply therefore omits the request's record route and timestamp options. RFC 1122, section
+//! 3.2.2.6, recommends returning these options but does not require it.
 //!
 //! Deliberately not supported: fragments, source routes, forwarding, and multicast other than
 //! neighbour discovery. Packets that need them are dropped and counted. The server never sends
@@ -64,5 +65,6 @@ pub const PROTOCOL_ICMPV6: u8 = 58;
 pub const IPV4_HEADER_LEN: usize = 20;
 /// Length of an IPv6 header without extension headers, in bytes.
 pub const IPV6_HEADER_LEN: usize = 40;
-/// TTL (IPv4) and hop limit (IPv6) of sent packets: the default that RFC 1700 recommends.
+/// TTL (IPv4) and hop limit (IPv6) of sent packets, except neighbour discovery. RFC 1700 recommends
+/// this default.
 pub const HOP_LIMIT: u8 = 64;

@@ -1,26 +1,26 @@
 //! Walks, checks and skips IPv4 options and IPv6 extension headers.
 //!
-//! A server needs none of the options and extension headers. For security, packets with source
-//! routes are refused (RFC 7126, sections 4.3 and 4.4; RFC 5095). A packet is also refused if it
-//! has an unknown option that must not be skipped. The option's type says so (RFC 8200, section
-//! 4.2).
+//! The server has no use for options and extension headers, so it skips them. For security, packets
+//! with source routes are refused (RFC 7126, sections 4.3 and 4.4; RFC 5095). A packet is also
+//! refused if it has an unknown IPv6 option whose type forbids skipping it (RFC 8200, section 4.2).
 
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMPV6};
 
 /// Maximum number of IPv6 extension headers in one packet. The XDP program that steers packets uses
-/// the same limit. RFC 8200, section 4.1, recommends at most five of the supported headers.
+/// the same limit. The limit exceeds what RFC 8200, section 4.1, recommends: each supported header
+/// at most once, and the destination options header at most twice.
 const MAX_EXTENSIONS: usize = 6;
-/// Maximum number of options in one IPv6 packet, including padding. RFC 8504, section 5.3, allows
-/// such a limit.
+/// Maximum number of options in one IPv6 packet, including padding. RFC 8504, section 5.3, allows a
+/// host to limit this number.
 const MAX_OPTIONS: usize = 32;
 
-/// IPv4 options (RFC 791, section 3.1).
+/// Types of IPv4 options (RFC 791, section 3.1).
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const LOOSE_SOURCE_ROUTE: u8 = 131;
 const STRICT_SOURCE_ROUTE: u8 = 137;
 
-/// Next headers (RFC 8200, section 4.1).
+/// Next-header values of the supported extension headers (RFC 8200, section 4.1).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -31,7 +31,7 @@ const EXTENSION_UNIT: usize = 8;
 /// 4.5).
 const FRAGMENT_BITS: u16 = 0xfff9;
 
-/// IPv6 options (RFC 8200, section 4.2).
+/// Type of the IPv6 option for one byte of padding (RFC 8200, section 4.2).
 const PAD_1: u8 = 0;
 /// Mask of the two highest bits of an option's type. They say what a node must do if it does not
 /// know the option.
@@ -146,8 +146,8 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
 }
 
 /// Returns true if the packet may be an ICMPv6 error, which must not be answered with an error (RFC
-/// 4443, section 2.4). `rest` follows an extension header. If another extension header follows, the
-/// packet may be an error, because the rest has not been parsed yet.
+/// 4443, section 2.4). `next_header` is the type of `rest`, the part of the packet that is not yet
+/// parsed. If this part starts with an extension header, it may still contain an error.
 fn may_be_error(next_header: u8, rest: &[u8]) -> bool {
     const INFORMATIONAL: u8 = 128;
     let is_error = rest.first().is_none_or(|kind| *kind < INFORMATIONAL);

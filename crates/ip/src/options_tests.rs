@@ -26,8 +26,8 @@ const ROUTED: [u8; 24] = [
     0, 2, 2, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Returns the host's reply and counters. If the packet is for a transport, it is itself turned
-/// into the reply.
+/// Returns the host's reply to a packet, and the host's counters. If the packet is for a transport,
+/// the packet itself is turned into the reply.
 fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     let mut host = host();
     let reply = match host.receive(frame(bytes), Instant::ZERO) {
@@ -39,7 +39,7 @@ fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     (reply.map(|frame| frame.to_vec()), *host.counters())
 }
 
-/// Builds a TCP segment, a UDP datagram and an echo request. All are valid and have no options.
+/// Builds one packet each for TCP, UDP and ICMP echo. All have valid IP headers without options.
 fn plain(v6: bool) -> [Vec<u8>; 3] {
     [
         packet(to_us(v6), PROTOCOL_TCP, b"a segment of some bytes"),

@@ -15,14 +15,14 @@ const UDP_CHECKSUM_AT: usize = 6;
 /// The source and destination IP addresses of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Addresses {
-    /// IPv4.
+    /// The addresses of an IPv4 packet.
     V4 {
         /// The source address.
         src: Ipv4Addr,
         /// The destination address.
         dst: Ipv4Addr,
     },
-    /// IPv6.
+    /// The addresses of an IPv6 packet.
     V6 {
         /// The source address.
         src: Ipv6Addr,
@@ -55,7 +55,7 @@ impl Addresses {
         }
     }
 
-    /// Reads the addresses of an IP header without options.
+    /// Reads the addresses of an IP header without options. The header's length tells its version.
     #[inline(always)]
     fn of_header(header: &[u8]) -> Self {
         if let Some(header) = header.first_chunk::<IPV6_HEADER_LEN>() {
@@ -111,8 +111,8 @@ impl Addresses {
         }
     }
 
-    /// Returns the sum over the pseudo-header of a payload of `len` bytes (RFC 9293, section 3.1;
-    /// RFC 8200, section 8.1).
+    /// Returns the sum over the pseudo-header for an IP payload of `len` bytes (RFC 9293, section
+    /// 3.1; RFC 8200, section 8.1).
     #[inline(always)]
     pub fn pseudo_sum(&self, protocol: u8, len: usize) -> Sum {
         self.sum().word(u16::from(protocol)).dword(len as u32)
@@ -134,7 +134,7 @@ pub struct Packet {
     ip_at: u16,
     /// Offset of the IP payload in the frame.
     start: u16,
-    /// End of the received packet in the frame.
+    /// Offset in the frame at which the received payload ends. Any moved options start there.
     end: u16,
     /// Length in bytes of the options or extension headers that were moved behind `end`.
     options_len: u16,
@@ -143,8 +143,9 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Creates the packet in a frame whose padding has been removed. The IP header starts at
-    /// `ip_at`. `start` is where a header without options would end. It must be within the frame.
+    /// Creates a packet from a frame whose padding has been removed. The IP header starts at offset
+    /// `ip_at`. `start` is the offset at which a header without options would end, and must be
+    /// within the frame.
     #[inline(always)]
     pub(crate) fn new(frame: Frame, ip_at: usize, start: usize, partial_checksum: bool) -> Self {
         debug_assert!(start <= frame.len());
@@ -163,8 +164,8 @@ impl Packet {
         self.options_len > 0
     }
 
-    /// Returns the whole IP packet. Must not be called while options are set aside, because they
-    /// would be missing.
+    /// Returns the whole IP packet. Must not be called after
+    /// [`set_options_aside`](Self::set_options_aside), because the options would be missing.
     pub(crate) fn ip(&self) -> &[u8] {
         &self.frame[usize::from(self.ip_at)..]
     }
@@ -180,7 +181,8 @@ impl Packet {
     }
 
     /// Moves any options back in front of the payload, and returns the received frame without
-    /// padding. Must be called before anything in the packet is changed.
+    /// padding. Must be called before the packet is changed, because a reply may overwrite the
+    /// options.
     pub(crate) fn restore(mut self) -> Frame {
         let options_len = usize::from(self.options_len);
         self.frame.set_len(usize::from(self.end) + options_len);
@@ -268,7 +270,7 @@ impl Packet {
     /// pseudo-header, such as one from a local peer with checksum offload.
     ///
     /// `field_at` is the checksum's offset in the payload. The caller has checked that the payload
-    /// is long enough.
+    /// is long enough to contain the checksum.
     #[inline(always)]
     pub fn checksum_ok(&self, protocol: u8, field_at: usize) -> bool {
         self.checksum_is_whole(protocol)
@@ -298,8 +300,9 @@ impl Packet {
         u16::from_be_bytes([payload[field_at], payload[field_at + 1]]) == pseudo.fold()
     }
 
-    /// Returns true if an ICMP error about this UDP datagram would reach its sender. The source
-    /// port must not be 0, and the checksum must be correct, or absent over IPv4.
+    /// Returns true if this UDP datagram may cause an ICMP error. Its source port must not be 0,
+    /// because a sender that expects no answer uses port 0. Its checksum must be correct. Over
+    /// IPv4, the checksum may also be absent.
     pub(crate) fn is_answerable_udp(&self) -> bool {
         let Some(&[a, b, .., c, d]) = self.payload().first_chunk::<UDP_HEADER_LEN>() else {
             return false;

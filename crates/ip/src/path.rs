@@ -22,7 +22,7 @@ pub enum Ecn {
     Ect1 = 1,
     /// ECT(0): the sender supports ECN.
     Ect0 = 2,
-    /// Congestion experienced: a router on the path is congested.
+    /// Congestion experienced: a congested router has marked the packet.
     Ce = 3,
 }
 
@@ -115,9 +115,9 @@ impl Path {
         }
     }
 
-    /// Patches the headers of a packet that [`Path::write`] prepared for an untagged link, the same
-    /// IP version and the same protocol. Writes only the MAC addresses, the IP addresses, the
-    /// length, the ECN bits and the IPv4 checksum.
+    /// Patches the headers that [`Path::write`] prepared for an untagged link, the same IP version
+    /// and the same protocol. Writes only the fields that may differ: the MAC addresses, the IP
+    /// addresses, the length, the ECN bits and the IPv4 checksum.
     ///
     /// # Panics
     /// Panics if `packet` is shorter than the headers.

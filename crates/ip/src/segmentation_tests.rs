@@ -86,8 +86,8 @@ fn run(
     packet
 }
 
-/// Only the first segment keeps CWR, and only the last one keeps PSH and FIN. All segments keep the
-/// other bits.
+/// Only the first segment keeps CWR, and only the last segment keeps PSH and FIN. All segments keep
+/// the other control bits.
 #[test]
 fn each_segment_has_its_own_control_bits() {
     for v6 in [false, true] {

@@ -14,7 +14,7 @@ pub(crate) enum BadSource {
     Loopback,
     /// 0/8, 240/4, or an unspecified, IPv4-compatible or IPv4-mapped IPv6 address.
     Reserved,
-    /// The network address or the broadcast address of one of our networks.
+    /// The network address or the broadcast address of one of our IPv4 networks.
     Subnet,
     /// One of our own addresses.
     Own,
@@ -45,9 +45,8 @@ fn classify_v4(station: &Station, src: Ipv4Addr) -> Option<BadSource> {
     }
 }
 
-/// Like [`refuse_v4`], but refuses no address of a subnet as reserved. An IPv6 subnet has no
-/// broadcast address, and its subnet-router anycast address may be a source (RFC 4291, section
-/// 2.6).
+/// Like [`refuse_v4`], but never returns [`BadSource::Subnet`]. An IPv6 subnet has no broadcast
+/// address, and its subnet-router anycast address may be a source (RFC 4291, section 2.6).
 #[inline(always)]
 pub(crate) fn refuse_v6(station: &Station, src: Ipv6Addr) -> Option<BadSource> {
     // All special addresses except multicast are in ::/64.

@@ -63,7 +63,7 @@ pub(crate) fn frame(bytes: &[u8]) -> Frame {
     frame
 }
 
-/// Builds a UDP datagram from port 0x3039 to port 53, with a correct checksum.
+/// Builds a UDP datagram from port 12,345 to port 53, with a correct checksum.
 pub(crate) fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
     let path = to_us(v6);
     let len = 8 + data.len();
@@ -75,7 +75,8 @@ pub(crate) fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
     packet(path, PROTOCOL_UDP, &udp)
 }
 
-/// Builds an IPv4 "packet too big" error from the peer about our packet `ours`.
+/// Builds an IPv4 "fragmentation needed" error with an MTU of 1,300 bytes. The error is from the
+/// peer and quotes our packet in the frame `ours`.
 pub(crate) fn too_big(ours: &[u8]) -> Vec<u8> {
     let mut message = vec![3, 4, 0, 0, 0, 0, 0x05, 0x14];
     message.extend_from_slice(&ours[eth::HEADER_LEN..]);

@@ -23,7 +23,7 @@ pub trait Transports<P: Port> {
     fn serves(&self, protocol: u8, port: u16) -> bool;
 
     /// Handles a frame before the host parses it, for example a frame of a custom protocol. Returns
-    /// all frames that it does not handle.
+    /// the frame if the transports do not handle it.
     #[inline(always)]
     fn intercept(&mut self, _port: &mut P, frame: Frame, _now: Instant) -> Option<Frame> {
         Some(frame)
@@ -119,8 +119,8 @@ impl Host {
     /// Handles a received frame completely. Answers ARP, neighbour discovery and echo, passes
     /// packets to the transports, and refuses the packets that they return.
     ///
-    /// Drops the reply if the TX ring is full. The network might lose it as well, so peers must
-    /// cope with a missing reply.
+    /// Drops the host's own reply if the TX ring is full. Peers must cope with a missing reply
+    /// anyway, because the network can lose it.
     #[inline(always)]
     pub fn handle_frame<P: Port, T: Transports<P>>(
         &mut self,
@@ -185,7 +185,7 @@ impl Host {
     }
 }
 
-/// Sends a reply, or drops it if the TX ring is full.
+/// Sends the host's own reply, if there is one. Drops the reply if the TX ring is full.
 #[cold]
 #[inline(never)]
 fn send<P: Port>(port: &mut P, answer: Option<Frame>) {
