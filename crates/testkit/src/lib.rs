@@ -1,8 +1,8 @@
-//! Helpers for the tests of several crates: plain values for frames and TCP
-//! segments, a smoltcp client, a simulated link, and ports that record frames.
+//! Helpers for the tests of several crates: plain values for frames and TCP segments, a smoltcp
+//! client, a simulated link, and ports that record or inspect frames.
 //!
-//! This crate does not use the stack's own code for headers, checksums or sequence numbers.
-//! `etherparse` and smoltcp build and read headers. Therefore the tests also find errors in that
+//! This crate does not use the stack's code for headers, checksums or sequence numbers. It uses
+//! `etherparse`, smoltcp and code of this crate instead, so that tests find errors in the stack's
 //! code. The crate uses no type of `eth`, `ip` or `tcpip`, so that the unit tests of those crates
 //! can use this crate. Only tests, benches and fuzz targets depend on this crate.
 #![allow(clippy::missing_panics_doc, reason = "a test that fails panics")]

@@ -18,7 +18,7 @@ pub struct Link<C = SimPort, S = SimPort> {
 }
 
 impl Link {
-    /// Makes a link that draws its losses and delays from `seed`.
+    /// Makes a link. `seed` determines its random losses and delays.
     pub fn new(config: &LinkConfig, seed: u64) -> Self {
         let (client, server, clock) = sim::link(config, seed);
         Self::of(client, server, clock)
@@ -36,8 +36,8 @@ impl<C: Port, S: Port> Link<C, S> {
         }
     }
 
-    /// Runs both sides until `done` returns `true`, but for at most `longest`. Returns the last
-    /// result of `done`.
+    /// Runs both sides until `done` returns `true`, or until `longest` has passed in virtual time.
+    /// Returns the last result of `done`.
     pub fn run<HC: Handler<C>, HS: Handler<S>>(
         &mut self,
         client: &mut HC,
@@ -57,10 +57,9 @@ impl<C: Port, S: Port> Link<C, S> {
         ended.expect("a simulated port does not fail")
     }
 
-    /// Drops all frames that are on their way to the server.
+    /// Advances the clock by a minute, and drops all frames that arrive at the server by then.
     ///
-    /// # Panics
-    /// Panics if the server's pool still lacks a frame after that.
+    /// Panics if the server's pool then has fewer free frames than before the first run.
     pub fn drain(&mut self) {
         self.clock.advance(Duration::from_mins(1));
         let mut batch = Batch::new();

@@ -24,7 +24,7 @@ pub struct Outbox {
     /// Sent frames, oldest first. A super-segment appears as one frame per segment.
     pub sent: VecDeque<Vec<u8>>,
     mtu: usize,
-    /// Maximum length of a super-segment's IP packet, in bytes. 0: the port accepts no
+    /// Maximum length of a super-segment's IP packet, in bytes. If 0, the port accepts no
     /// super-segments.
     pub segmentation: usize,
     cut: Cut,

@@ -98,8 +98,7 @@ impl Route {
         self.link_len() + if self.is_v6() { 40 } else { 20 }
     }
 
-    /// Returns a frame with this payload. Fills in the payload's checksum if
-    /// `protocol` has one.
+    /// Returns a frame with this payload. Fills in the payload's checksum if `protocol` has one.
     pub fn packet(&self, protocol: u8, payload: &[u8]) -> Vec<u8> {
         self.marked_packet(protocol, 0, payload)
     }
@@ -148,8 +147,8 @@ impl Route {
         frame
     }
 
-    /// Returns the checksum field that a sender writes if its device completes
-    /// the checksum: the sum of the pseudo-header for `len` bytes of payload.
+    /// Returns the checksum field that a sender writes if its device completes the checksum: the
+    /// sum of the pseudo-header for `len` bytes of payload.
     pub fn partial_checksum(&self, protocol: u8, len: usize) -> [u8; 2] {
         fold(pseudo_sum(len, protocol, self.src.ip, self.dst.ip)).to_be_bytes()
     }
@@ -197,9 +196,9 @@ impl Route {
 /// An ICMP or ICMPv6 error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// The packet is too big for a link with this MTU in bytes.
+    /// The packet is too big for a link on the path. The value is the link's MTU in bytes.
     TooBig(u32),
-    /// The destination is unreachable for the reason in this code.
+    /// The destination is unreachable. The value is the code of the ICMP message.
     Unreachable(u8),
     /// The hop limit or TTL has reached zero.
     TimeExceeded,
@@ -220,11 +219,11 @@ const fn checksum_at(protocol: u8) -> Option<usize> {
     }
 }
 
-/// Adds the 16-bit words of some bytes.
+/// Adds up the 16-bit words of `bytes`. An odd last byte is padded with a zero byte.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, last) = bytes.as_chunks();
-    // An addition without overflow checks lets the compiler vectorize this loop. Otherwise, the
-    // loop would be slow in fuzz targets, which are instrumented.
+    // Wrapping addition lets the compiler vectorize this loop. With overflow checks, the loop would
+    // be slow in fuzz targets, which are instrumented.
     let add = |sum: u64, word: &[u8; 2]| sum.wrapping_add(u16::from_be_bytes(*word).into());
     let last = last.iter().map(|last| u64::from(*last) << 8);
     words.iter().fold(0, add) + last.sum::<u64>()
@@ -255,14 +254,13 @@ fn pseudo_sum(len: usize, protocol: u8, src: IpAddr, dst: IpAddr) -> u64 {
     sum(&ends) + len as u64 + u64::from(protocol)
 }
 
-/// Computes the Internet checksum of some bytes, such as an IPv4 header. The
-/// result is 0 if the bytes include a correct checksum field.
+/// Computes the Internet checksum of `bytes`, such as an IPv4 header. The result is 0 if the bytes
+/// include a correct checksum field.
 pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes))
 }
 
-/// Fills in the checksum of an IP payload if `protocol` has one and the payload
-/// is long enough.
+/// Fills in the checksum of an IP payload if `protocol` has one and the payload is long enough.
 pub fn fill_checksum(payload: &mut [u8], protocol: u8, src: IpAddr, dst: IpAddr) {
     let Some(at) = checksum_at(protocol).filter(|at| payload.len() >= at + 2) else {
         return;
@@ -391,7 +389,7 @@ impl<'a> Packet<'a> {
 }
 
 /// Sets the congestion mark of a valid, untagged frame if its sender supports ECN (RFC 3168,
-/// section 5). Always returns `true`, so a simulated link that calls this function delivers the
+/// section 5). Always returns `true`: a simulated link that calls this function then delivers the
 /// frame.
 pub fn mark_congestion(frame: &mut [u8]) -> bool {
     let is_v4 = frame[12] == 8;

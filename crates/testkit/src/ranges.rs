@@ -1,13 +1,14 @@
-//! A SACK receiver's record of the bytes that have arrived. Offsets count from
-//! the stream's first byte.
+//! A SACK receiver's record of the bytes that have arrived. Offsets count from the stream's first
+//! byte.
 
 use std::ops::Range;
 
-/// A range after a hole.
+/// A range of arrived bytes after a hole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     bytes: Range<u64>,
-    /// Number of the segment that last extended this range.
+    /// Number of the latest segment that overlaps or adjoins this range, counted in order of
+    /// arrival.
     touched: u64,
 }
 
@@ -86,14 +87,15 @@ impl Ranges {
         self.held.clear();
     }
 
-    /// Returns the range after a hole that contains `offset`.
+    /// Returns the arrived range that contains `offset`. Returns `None` if `offset` has not
+    /// arrived, or if there is no hole before it.
     pub fn around(&self, offset: u64) -> Option<Range<u64>> {
         let held = self.held.iter().find(|held| held.bytes.contains(&offset));
         held.map(|held| held.bytes.clone())
     }
 
-    /// Returns all ranges after a hole, the most recently extended range first. RFC 2018, section
-    /// 4, requires this order of SACK blocks.
+    /// Returns all ranges after a hole, in the order of their SACK blocks. The range with the most
+    /// recent segment comes first (RFC 2018, section 4).
     pub fn by_age(&self) -> Vec<Range<u64>> {
         let mut held: Vec<&Held> = self.held.iter().collect();
         held.sort_by_key(|held| std::cmp::Reverse(held.touched));

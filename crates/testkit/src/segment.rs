@@ -54,8 +54,8 @@ pub enum Opt {
     Scale(u8),
     /// SACK permitted (RFC 2018).
     SackPermitted,
-    /// SACK blocks (RFC 2018). A block is given as its first sequence number and the number after
-    /// its last.
+    /// SACK blocks (RFC 2018). Each block is given as two edges: its first sequence number, and the
+    /// sequence number after its last byte.
     Sack(Vec<(u32, u32)>),
     /// Timestamps (RFC 7323). The values are `TSval` and `TSecr`.
     Timestamps(u32, u32),
@@ -102,7 +102,7 @@ impl Opt {
 }
 
 /// Reads the options of a TCP header (RFC 9293, section 3.1). Returns the options before the first
-/// malformed option, sorted. Also returns what is wrong with the malformed option, if there is one.
+/// error, sorted and without padding. Also returns a description of the error, if there is one.
 pub fn read_options(mut bytes: &[u8]) -> (Vec<Opt>, Option<&'static str>) {
     let mut options = Vec::new();
     let error = loop {
@@ -187,7 +187,7 @@ pub struct Segment {
     pub data: Vec<u8>,
 }
 
-/// Iterates over the values of a segment's options that match a pattern.
+/// Returns an iterator over the values of those options of a segment that match a pattern.
 macro_rules! values {
     ($segment:expr, $pattern:pat => $value:expr) => {
         $segment.options.iter().filter_map(|option| match option {

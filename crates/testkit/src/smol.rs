@@ -18,8 +18,8 @@ pub const FIRST_PORT: u16 = 50_000;
 /// Prefix lengths in bits of the client's IPv4 and IPv6 networks.
 const PREFIXES: [u8; 2] = [24, 64];
 const ETHERNET_HEADER: usize = 14;
-/// Minimum time between two polls. In some states, smoltcp always asks to be polled immediately,
-/// and virtual time would never advance.
+/// Minimum delay before smoltcp's timers cause the next poll. In some states, smoltcp always asks
+/// to be polled immediately. Without a minimum delay, virtual time would never advance.
 const REST: Duration = Duration::from_millis(1);
 
 /// Queues of frames between smoltcp and the port.
@@ -72,8 +72,9 @@ impl Device for Wire {
     }
 }
 
-/// The script of one connection. The client sends `bytes` in pieces. It closes the connection after
-/// the server has closed, or when it has received `expected` bytes.
+/// The script of one connection. The client sends `bytes` in pieces. Unless `half_close` or
+/// `aborts` is set, the client closes the connection after the server has closed, or when it has
+/// received `expected` bytes.
 #[derive(Clone, Debug)]
 pub struct Talk {
     /// The server's address.
@@ -90,7 +91,7 @@ pub struct Talk {
     pub answer: usize,
     /// Minimum pause between the last received byte and the next piece.
     pub think: Duration,
-    /// Additional offsets at which a piece ends.
+    /// Additional offsets in `bytes` at which a piece ends.
     pub cuts: Vec<usize>,
     /// Whether the client closes only its own direction after the last piece.
     pub half_close: bool,
@@ -132,15 +133,16 @@ pub struct Connection {
     pieces: usize,
     /// Earliest time for the next piece.
     next_at: Instant,
-    /// Whether the client has closed or reset the connection.
+    /// Whether the client has closed or reset the connection. A half-close does not count.
     closing: bool,
     /// All bytes received.
     pub received: Vec<u8>,
     /// Arrival times of the first and the last received byte.
     pub arrived: Option<(Instant, Instant)>,
-    /// Whether the server closed before the client, without a reset.
+    /// Whether the server closed before the client, without a reset. A half-close by the client
+    /// does not count as closing.
     pub closed_by_server: bool,
-    /// Whether the connection is closed.
+    /// Whether the connection is closed or in TIME-WAIT.
     pub done: bool,
 }
 
@@ -185,7 +187,7 @@ impl Connection {
         self.received.len() > before
     }
 
-    /// Closes or resets the connection if the script says so. Returns true if it did.
+    /// Closes, half-closes or resets the connection if the script says so. Returns true if it did.
     fn finish(&mut self, socket: &mut Socket<'_>) -> bool {
         let begun = socket.state() != State::SynSent;
         let established = socket.state() == State::Established;
@@ -212,7 +214,8 @@ impl Connection {
         true
     }
 
-    /// Sends, receives and closes as the script says. Returns true if smoltcp must be polled again.
+    /// Opens the connection, sends, receives and closes as the script says. Returns true if smoltcp
+    /// must be polled again.
     fn work(&mut self, host: &mut Host, now: Instant) -> bool {
         if now < self.talk.start || self.done {
             return false;
