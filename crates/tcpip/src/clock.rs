@@ -2,8 +2,8 @@
 
 use nmio::Instant;
 
-/// A point in time. The 32-bit clocks wrap, so two times must be less than half the range apart: 35
-/// minutes in microseconds, 24 days in milliseconds.
+/// A point in time. The 32-bit values wrap. Two of them can be compared only if they are less than
+/// half the range apart: 35 minutes in microseconds, or 24 days in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// Time in microseconds, for round-trip times. The value wraps.

@@ -8,15 +8,15 @@ use crate::rto::MIN_RTO_MS;
 /// How a new connection is handled when the connection table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum WhenFull {
-    /// Drops the SYN of the new connection.
+    /// The stack drops the new connection's SYN, or the final ACK that returns a SYN cookie.
     Refuse,
     /// Another connection gives way. The stack evicts the first of the following connections that
     /// exists:
     ///
     /// - a connection in TIME-WAIT, which is silently forgotten;
     /// - a connection of an address that holds more than an eighth of the table, which is reset;
-    /// - the connection with the least progress ([`Config::min_rate`]), in any state, if its
-    ///   progress lags behind by at least one second.
+    /// - the connection that is furthest behind [`Config::min_rate`], in any state, if it is
+    ///   behind by at least one second.
     ///
     /// For an evicted open connection, the application's [`on_close`](crate::Application::on_close)
     /// is called with [`CloseReason::Evicted`](crate::CloseReason::Evicted). An address that
@@ -24,9 +24,9 @@ pub enum WhenFull {
     /// TIME-WAIT.
     ///
     /// The connections are not kept sorted by progress, because sorting would slow down every
-    /// connection. Instead, each decision examines the next 64 connections of the table and the 16
-    /// best candidates found earlier. A table of a thousand connections is thus searched completely
-    /// in 16 decisions.
+    /// connection. Instead, each decision examines the next 64 connections of the table, and up to
+    /// 16 candidates from earlier decisions. A table of a thousand connections is thus searched
+    /// completely in 16 decisions.
     #[default]
     Evict,
 }
@@ -38,7 +38,8 @@ pub enum SynCookies {
     /// full, so that only a peer that has proved its address can replace another connection.
     #[default]
     Auto,
-    /// For every SYN.
+    /// For every SYN, except one that reopens a connection in TIME-WAIT. Such a SYN is handled as
+    /// in [`Auto`](Self::Auto).
     Always,
     /// Never: a SYN beyond [`Config::max_half_open`] is dropped.
     Never,
@@ -50,13 +51,14 @@ pub enum SynCookies {
 /// [`MAX_TIME`](Self::MAX_TIME).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Ports on which the stack accepts connections.
+    /// TCP ports on which the stack accepts connections.
     pub ports: Vec<u16>,
     /// How prepared segments are sent: [`SendMode::MemCopy`] by default.
     pub mode: SendMode,
     /// Maximum number of connections, including those in TIME-WAIT: 1 to
     /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. An open connection uses about
-    /// 340 bytes of memory, and up to about 900 during loss recovery. The stack reserves
+    /// 340 bytes of memory, or about 900 during loss recovery, plus what it borrows from the pools
+    /// of buffers, lists and scoreboards. The stack reserves
     /// [`Stack::reserved_bytes`](crate::Stack::reserved_bytes) of address space, but physical
     /// memory is used only as connections need it.
     pub max_connections: u32,
@@ -71,66 +73,68 @@ pub struct Config {
     /// When the stack answers SYNs with cookies (RFC 4987, section 3.6), which need no memory per
     /// SYN: [`SynCookies::Auto`] by default. A connection opened by a cookie uses window scaling,
     /// SACK and ECN only if the client sends timestamps. Its MSS is rounded down to one of eight
-    /// values. A cookie is valid for one to two minutes.
+    /// values. A cookie is valid for 64 to 128 seconds.
     pub syn_cookies: SynCookies,
     /// Maximum number of connections of one client address, `None` (no limit) by default.
-    /// Connections in TIME-WAIT do not count, and neither do half-open ones, as anybody can open
-    /// them with a spoofed address. A SYN beyond the limit is dropped. With `Some(0)` every SYN is
-    /// dropped.
+    /// Connections in TIME-WAIT do not count. Half-open ones do not count either, because anybody
+    /// can open them with a spoofed address. A SYN beyond the limit is dropped, and a handshake
+    /// that completes beyond the limit is reset. With `Some(0)` every SYN is dropped.
     pub max_per_address: Option<u32>,
     /// IPv6 addresses that share a prefix of this length, in bits, count as one client address: 64
     /// by default, at most 128. A client in a /64 network can usually use all addresses of that
     /// network.
     pub ipv6_prefix: u8,
-    /// Minimum data rate that counts as full progress, in bytes per second, 16,000 by default. The
-    /// rate is averaged over at least 20 s. A slower connection stays open until connections,
-    /// receive buffers, write buffers, entry lists or scoreboards run short. Then the connection
-    /// that has fallen furthest behind this rate gives way. Answering a request while no other
-    /// response is pending counts as full progress. A rate of 0 is treated as 1.
+    /// Minimum data rate that counts as full progress, in bytes per second, 16,000 by default. A
+    /// faster connection may get up to 20 s ahead of this rate. A slower connection stays open
+    /// until connections, receive buffers, write buffers, entry lists or scoreboards run short.
+    /// Then the connection that is furthest behind this rate gives way. A connection that was
+    /// behind catches up completely when the application answers a request while no other response
+    /// is pending. A rate of 0 is treated as 1.
     pub min_rate: u32,
     /// Maximum number of connections in TIME-WAIT, 32,768 by default. Above this limit, a closed
     /// connection is forgotten immediately. With 0 there is no TIME-WAIT.
     pub max_time_wait: u32,
     /// Size of a receive buffer, which is also the largest window advertised: 536 bytes to 16 MiB,
-    /// 16,384 bytes by default. Clients without window scaling see at most 65,535 bytes. An
-    /// application receives at most this many bytes in one call.
+    /// 16,384 bytes by default. A client without window scaling sees a window of at most 65,535
+    /// bytes. [`on_receive`](crate::Application::on_receive) is given at most this many bytes.
     pub recv_buffer: usize,
     /// Maximum number of receive buffers, 4,096 by default. Only connections with out-of-order or
     /// unconsumed data need a buffer. When none is free, the connection with the least progress
     /// gives way. If no connection can give way, the data is dropped, and the client retransmits
-    /// it. With 0, out-of-order and unconsumed data is always dropped. Each buffer occupies
-    /// [`recv_buffer`](Self::recv_buffer) bytes of memory once it has been used.
+    /// it. With 0, out-of-order and unconsumed data is always dropped. Each buffer in use occupies
+    /// [`recv_buffer`](Self::recv_buffer) bytes of memory.
     pub max_recv_buffers: u32,
     /// Maximum number of buffers for [`write_bytes`](crate::Connection::write_bytes), 4,096 by
-    /// default. Each stream entry that is not a content needs one buffer. When none is free, the
-    /// connection with the least progress gives way. If no connection can give way, the write fails
-    /// with [`WriteError::Full`](crate::WriteError::Full). With 0, every `write_bytes` fails. A
-    /// buffer grows to the length of its data, at most [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN).
+    /// default. Each stream entry that is not a slice of a content item needs one buffer. When no
+    /// buffer is free, the connection with the least progress gives way. If no connection can give
+    /// way, the write fails with [`WriteError::Full`](crate::WriteError::Full). With 0, every write
+    /// of at least one byte fails. A buffer grows with its data, up to
+    /// [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN) bytes.
     pub max_write_buffers: u32,
     /// Maximum number of lists of stream entries, 4,096 by default. Only connections with more than
     /// two entries need a list. When none is free, the connection with the least progress gives
     /// way. If no connection can give way, writes fail with
     /// [`WriteError::Full`](crate::WriteError::Full) until one of the two entries in the TCB is
-    /// free. With 0 there are no lists. Each list occupies 1,280 bytes of memory once it has been
-    /// used.
+    /// free. With 0 there are no lists. Each list in use occupies 1,280 bytes of memory.
     pub max_entry_lists: u32,
-    /// Memory for the segments of classes with a maximum segment size other than ours, in bytes, 64
-    /// MiB by default. Above this limit, such segments are assembled, and their checksums computed,
-    /// when they are sent.
+    /// Maximum memory for the checksums and bookkeeping of segments for clients whose maximum
+    /// segment size is not our own, in bytes, 64 MiB by default. Above this limit, segments for
+    /// such clients are assembled, and their checksums computed, when they are sent.
     pub class_budget: usize,
     /// Number of SYN-ACK retransmissions, 3 by default: after 1, 3 and 7 seconds. The connection is
     /// forgotten after 15 seconds.
     pub syn_ack_retries: u8,
-    /// Number of retransmissions of the same data before the connection is given up, 10 by default.
-    /// Ten retransmissions take one to several minutes. (RFC 9293, section 3.8.3, recommends at
-    /// least 100 s for this limit, R2.)
+    /// Number of retransmission timeouts of the same data after which the next timeout ends the
+    /// connection, 10 by default. If the first timeout is 200 ms, the eleventh expires after 222 s.
+    /// The default [`user_timeout`](Self::user_timeout) ends the connection earlier. (RFC 9293,
+    /// section 3.8.3, calls this limit R2, and recommends at least 100 s.)
     pub retries: u8,
     /// Number of unanswered zero window probes or keep-alives before the connection is given up, 10
     /// by default. A peer that answers the probes may keep its window at zero until resources run
     /// short (RFC 6429).
     pub probes: u8,
-    /// Duration of TIME-WAIT, 10 s by default. RFC 9293, section 3.4.2, specifies 2 MSL, but
-    /// segments do not survive for longer than 10 s in real networks.
+    /// Duration of TIME-WAIT, 10 s by default. RFC 9293, section 3.6.1, specifies 2 MSL (four
+    /// minutes), but segments do not survive for longer than 10 s in real networks.
     pub time_wait: Duration,
     /// How long to wait for the peer's FIN after our own FIN was acknowledged, 30 s by default.
     pub fin_wait: Duration,
@@ -140,7 +144,7 @@ pub struct Config {
     /// How long a peer may leave data or zero window probes unanswered before the connection is
     /// given up, 120 s by default. This is the user timeout of RFC 9293, section 3.9.1, without the
     /// option of RFC 5482. With `None`, only [`retries`](Self::retries) and
-    /// [`probes`](Self::probes) end the connection.
+    /// [`probes`](Self::probes) limit how long the stack waits for such a peer.
     pub user_timeout: Option<Duration>,
     /// Interval of keep-alives to a silent client (RFC 1122, section 4.2.3.6). After
     /// [`probes`](Self::probes) unanswered keep-alives the connection is given up. The idle timeout
@@ -148,12 +152,12 @@ pub struct Config {
     /// `Some(Duration::ZERO)` means 1 ms. `None`, the default, sends no keep-alives.
     pub keep_alive: Option<Duration>,
     /// Whether segments are spread over the round trip instead of being sent in bursts. Timers tick
-    /// once per millisecond, so the segments due in one millisecond are still sent together. Off by
-    /// default, since ACKs clock the transmission. Algorithms that set a rate ([`Bbr`](crate::Bbr))
-    /// are always paced.
+    /// once per millisecond, so the segments of one millisecond are still sent together. Off by
+    /// default, because ACKs clock the transmission. Connections whose congestion control sets a
+    /// rate ([`Bbr`](crate::Bbr)) are always paced.
     pub pacing: bool,
-    /// Minimum retransmission timeout, 200 ms by default. RFC 6298, section 2.4, recommends one
-    /// second.
+    /// Minimum retransmission timeout, 200 ms by default and at most
+    /// [`MAX_RTO_MS`](crate::MAX_RTO_MS). RFC 6298, section 2.4, recommends one second.
     pub min_rto: Duration,
     /// Whether connections use SACK if the client offers it (RFC 2018). On by default.
     pub sack: bool,
@@ -179,7 +183,8 @@ impl Config {
     pub const MIN_RECV_BUFFER: usize = 536;
     /// Maximum size of a receive buffer, in bytes.
     pub const MAX_RECV_BUFFER: usize = 16 << 20;
-    /// Maximum time. Longer times are reduced to this maximum, because 32-bit deadlines wrap.
+    /// Maximum of all time settings: seven days. Longer times are reduced to this maximum, because
+    /// deadlines are 32-bit numbers of milliseconds, which wrap.
     pub const MAX_TIME: Duration = Duration::from_hours(7 * 24);
 
     /// Returns the default settings for `ports`.

@@ -13,11 +13,10 @@ pub struct Counters {
     pub sent_resident: u64,
     /// Prepared data segments copied to a frame and sent.
     pub sent_copied: u64,
-    /// Data segments assembled when they were sent, because no prepared segment could be used.
-    /// Their data comes from a write buffer or is only a part of a prepared segment, or the
-    /// connection has no class.
+    /// Data segments assembled when they were sent, because no prepared segment could be used. For
+    /// example, their data came from a write buffer, or was only a part of a prepared segment.
     pub sent_assembled: u64,
-    /// Super-segments sent: runs of segments handed to the port as one packet.
+    /// Super-segments sent. Each is a run of segments that the port was given as one packet.
     pub sent_runs: u64,
     /// Segments copied although the mode is pre-copy, because the port had no memory for another
     /// resident packet.
@@ -32,12 +31,11 @@ pub struct Counters {
     pub finished: u64,
     /// Connections reset by the peer.
     pub reset_by_peer: u64,
-    /// Connections given up, because the peer did not answer, did not close its side, or kept its
-    /// window at zero.
+    /// Connections given up because the peer did not answer, or did not close its side.
     pub timed_out: u64,
     /// Connections aborted by the application or by shutdown.
     pub aborted: u64,
-    /// Connections closed by the idle timeout.
+    /// Connections on which the idle timeout closed our side.
     pub idle_closed: u64,
     /// Expired deadlines that the application had set.
     pub deadlines_missed: u64,
@@ -65,8 +63,8 @@ pub struct Counters {
     pub cookies_sent: u64,
     /// Handshakes completed with a valid cookie.
     pub cookies_accepted: u64,
-    /// Acknowledgements that belong to no connection and carry no valid cookie. Counted only while
-    /// a cookie sent earlier is still valid.
+    /// Acknowledgements that belong to no connection and return no valid cookie. Counted only in
+    /// the two minutes after a cookie was sent.
     pub cookies_bad: u64,
     /// Resets sent.
     pub resets_sent: u64,
@@ -74,11 +72,11 @@ pub struct Counters {
     pub challenge_acks: u64,
     /// Retransmitted segments with data or a FIN.
     pub retransmits: u64,
-    /// Expirations of the retransmission timer.
+    /// Retransmission timeouts after which data or a FIN was retransmitted.
     pub timeouts: u64,
     /// Loss recoveries started by a fast retransmit.
     pub fast_retransmits: u64,
-    /// Retransmitted segments that were lost again.
+    /// Number of times that loss detection found a retransmission lost.
     pub lost_again: u64,
     /// Window reductions undone because they proved spurious.
     pub undone: u64,
@@ -88,8 +86,8 @@ pub struct Counters {
     /// Window reductions undone because the peer reported all retransmitted segments as duplicates
     /// (RFC 3708).
     pub undone_by_duplicates: u64,
-    /// Window reductions undone because original segments were acknowledged after a timeout (RFC
-    /// 5682).
+    /// Window reductions undone because ACKs after a timeout showed that original segments had
+    /// arrived (F-RTO, RFC 5682).
     pub undone_by_arrival: u64,
     /// Tail loss probes sent (RFC 8985, section 7).
     pub tail_probes: u64,
@@ -97,12 +95,12 @@ pub struct Counters {
     pub tail_losses: u64,
     /// Connections on which reordering was detected.
     pub reorderings: u64,
-    /// Reports of duplicate segments received (DSACK, RFC 2883).
+    /// DSACKs received: the peers' reports of duplicate segments (RFC 2883).
     pub duplicates_reported: u64,
     /// Timeouts that revealed that the peer had discarded selectively acknowledged data (RFC 2018,
     /// section 8).
     pub reneged: u64,
-    /// SACK blocks ignored because the scoreboard was full.
+    /// ACKs with a SACK block that was ignored because the scoreboard was full.
     pub scoreboard_full: u64,
     /// Segments received with a router's congestion mark (RFC 3168).
     pub marked: u64,
@@ -118,14 +116,15 @@ pub struct Counters {
     pub out_of_order: u64,
     /// Path MTU reductions accepted from ICMP errors (RFC 1191, RFC 8201).
     pub path_mtu_reductions: u64,
-    /// Path MTU black holes detected: paths that silently drop large segments (RFC 4821).
+    /// Reductions of a connection's segment size because the path seemed to drop large segments
+    /// silently (a black hole, RFC 4821).
     pub black_holes: u64,
     /// PLPMTUD probes sent: larger segments that test whether the path MTU has grown.
     pub size_probes: u64,
     /// PLPMTUD probes acknowledged, which raised the path MTU.
     pub path_mtu_raises: u64,
-    /// Number of times that a segment could not be sent because the TX ring was full or no frame
-    /// was free.
+    /// Number of times that a connection had to send later, usually because the TX ring was full or
+    /// no frame was free.
     pub blocked: u64,
     /// Segments dropped because their header is truncated or inconsistent.
     pub malformed: u64,
@@ -134,41 +133,42 @@ pub struct Counters {
     /// Segments dropped because the sender left the checksum to an offloading device
     /// ([`Packet::has_partial_checksum`](ip::Packet::has_partial_checksum)).
     pub partial_checksum: u64,
-    /// Segments dropped because they belong to no connection and must not be answered with a reset.
+    /// Segments dropped without a reset because they belong to no connection.
     pub no_connection: u64,
-    /// SYNs dropped because the limit of half-open connections was reached.
+    /// SYNs dropped because the limit on half-open connections was reached.
     pub half_open_full: u64,
-    /// SYNs and cookies dropped because the limit of connections was reached.
+    /// SYNs, and final ACKs with a valid cookie, dropped because the limit on connections was
+    /// reached.
     pub connections_full: u64,
     /// SYNs dropped because the port's frames are too small for any segment to the peer.
     pub no_segment_fits: u64,
-    /// SYNs and final ACKs of handshakes refused because the limit of connections per address was
+    /// SYNs and final ACKs of handshakes refused because the limit on connections per address was
     /// reached.
     pub per_address_full: u64,
-    /// Segments dropped because they are outside the window or duplicates.
+    /// Segments whose data was dropped because they were outside the window or duplicates.
     pub out_of_window: u64,
-    /// Segments dropped because their timestamp is older than the last accepted one (PAWS, RFC
-    /// 7323, section 5).
+    /// Segments dropped because their TSval was older than the last accepted one (PAWS, RFC 7323,
+    /// section 5).
     pub old_timestamps: u64,
     /// Segments dropped because they have no timestamp although the connection uses timestamps.
     pub no_timestamps: u64,
     /// Segments dropped because they have no acknowledgement, or acknowledge data that was never
     /// sent.
     pub bad_ack: u64,
-    /// Resets and SYNs dropped because they may be spoofed (RFC 5961).
+    /// Resets, SYNs and unacceptable acknowledgements dropped because they may be spoofed (RFC
+    /// 5961).
     pub unproven: u64,
     /// Segments dropped because no receive buffer was free, or the buffer could not track another
     /// gap.
     pub no_buffer: u64,
-    /// Segments dropped because their data is beyond the peer's FIN.
+    /// Segments with data after the peer's FIN. That data was dropped.
     pub behind_fin: u64,
     /// Segments whose data was discarded because the application had closed its side.
     pub after_close: u64,
-    /// ICMP errors ignored because they concern data that is not in flight, or are of a kind that
-    /// the stack does not use.
+    /// ICMP errors ignored because they concern data that is not in flight, or do not reduce the
+    /// path MTU.
     pub icmp_ignored: u64,
-    /// Replies dropped because the TX ring was full. Replies such as resets and cookies are not
-    /// queued.
+    /// Resets and SYN cookies dropped because the TX ring was full. They are never queued.
     pub ring_full: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Pre-packetized TCP: the `libtcpip` of the SIGCOMM 2014 paper *Network Stack Specialization for
-//! Performance*.
+//! A TCP stack that sends pre-packetized content. It follows the `libtcpip` of the SIGCOMM 2014
+//! paper *Network Stack Specialization for Performance*.
 //!
-//! A [`Stack`] handles all connections of one port. It calls an [`Application`], which responds
-//! through a [`Connection`]. A [`Server`] adds the lower layers, and can be passed to
-//! [`nmio::run`]. (The crate `control` turns an application into a complete program.) In the
-//! following example the port discards all sent packets except the last one. A few hand-made
-//! segments play the client:
+//! A [`Stack`] handles all TCP connections of one network port ([`nmio::Port`]). It calls an
+//! [`Application`], which responds through a [`Connection`]. A [`Server`] adds the IP and Ethernet
+//! layers, and can be passed to [`nmio::run`]. (The crate `control` turns an application into a
+//! complete program.) In the following example, the port keeps only the last packet sent. A few
+//! hand-made segments stand in for a client:
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -28,8 +28,8 @@
 //!     type Message = ();
 //!
 //!     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
-//!         // The stack offers unconsumed data again: a partial line when the rest
-//!         // arrives, a whole line when the stream has room for the answer.
+//!         // The stack offers unconsumed data again: a partial line when more data
+//!         // arrives, and a whole line when the stream has room for the answer.
 //!         let line = data.iter().position(|byte| *byte == b'\n');
 //!         match line {
 //!             Some(end) if conn.write(self.greeting, 0).is_ok() => end + 1,
@@ -52,7 +52,7 @@
 //! let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[IpAddr::V4(own)]);
 //! let mut server = Server::new(ip::Host::own(station), stack);
 //!
-//! # /// A client's segment: its numbers, control bits and data.
+//! # /// Builds a client's segment from its sequence numbers, control bits and data.
 //! # fn segment(seq: u32, ack: u32, control: u8, data: &[u8]) -> Vec<u8> {
 //! #     let path = ip::Path {
 //! #         link: eth::Link { peer: Mac([2, 0, 0, 0, 0, 1]), own: Mac([2, 0, 0, 0, 0, 9]), vlan: None },
@@ -91,17 +91,20 @@
 //!
 //! Many clients of a server get the same bytes, so the server prepares these bytes once, as a
 //! *content* item ([`Contents::add`]). A *class* of clients shares an IP family and a maximum
-//! segment size. The stack cuts each content item into segments for each class, and computes the
-//! payload checksum of each segment. In pre-copy mode it also keeps each segment as a whole packet
-//! in the port's memory.
+//! segment size. The stack cuts a content item into segments once per class, and stores the payload
+//! checksum of each segment. In pre-copy mode, it also keeps segments as whole packets in the
+//! port's memory.
 //!
-//! A connection's send stream is a short list of slices of contents, in the order of sequence
-//! numbers. So the stack can find the data of any segment by its offset in the stream, also for
-//! retransmissions. To send a prepared segment, the stack patches addresses, ports, sequence
-//! numbers and checksum, without reading the payload. Nothing is buffered for retransmission,
-//! transmission is ACK-clocked, and the TX ring is the only output queue. If the port supports
-//! super-segments ([`nmio::Capabilities::segmentation`]), a run of new segments is sent as one
-//! packet: one set of headers and the content's own bytes.
+//! A connection's send stream is a short list of slices of content items, in the order of sequence
+//! numbers. So the stack can find the data of any segment by its offset in the stream, even for a
+//! retransmission. Therefore a content item is never copied to a retransmission buffer. To send a
+//! prepared segment, the stack writes its headers with the stored checksum. In pre-copy mode, it
+//! does not read the payload. In memcopy mode, it copies the payload to a frame.
+//!
+//! ACKs clock the transmission, unless the connection is paced. The TX ring is the only output
+//! queue. If the port supports super-segments ([`nmio::Capabilities::segmentation`]), a run of new
+//! segments is sent as one packet. This packet consists of one set of headers and the content's own
+//! bytes.
 //!
 //! # The paper's Table 1
 //!
@@ -122,30 +125,30 @@
 //! # Standards
 //!
 //! - RFC 9293 for a server: passive open, all later states, half-close, simultaneous close, resets,
-//!   zero windows, silly window avoidance, a user timeout, and optional keep-alive.
-//! - TIME-WAIT and its reuse (RFC 6191).
+//!   zero windows, silly window syndrome avoidance, a user timeout, and optional keep-alive.
+//! - TIME-WAIT, which a new SYN can end early (RFC 6191).
 //! - Options: MSS, window scale in both directions, timestamps with PAWS (RFC 7323), SACK (RFC
-//!   2018) with duplicate reports (RFC 2883).
-//! - Loss: a scoreboard (RFC 6675), RACK and tail loss probes (RFC 8985), `NewReno` for peers
-//!   without SACK (RFC 6582).
+//!   2018) with duplicate SACKs (RFC 2883).
+//! - Loss detection: a scoreboard (RFC 6675), RACK and tail loss probes (RFC 8985), and `NewReno`
+//!   for peers without SACK (RFC 6582).
 //! - Limited transmit (RFC 3042) and proportional rate reduction (RFC 6937).
 //! - Retransmission timeouts (RFC 6298), and undoing spurious window reductions (RFC 3522, RFC
 //!   3708, RFC 5682).
-//! - Congestion: [`Cubic`] (RFC 9438) with `HyStart++` (RFC 9406), [`NewReno`], the paper's
+//! - Congestion control: [`Cubic`] (RFC 9438) with `HyStart++` (RFC 9406), [`NewReno`], the paper's
 //!   [`Reno`], and [`Bbr`].
 //! - An initial window of ten segments (RFC 6928), congestion window validation (RFC 7661), ECN
 //!   (RFC 3168), and optional pacing.
 //! - Path MTU: plausible ICMP errors (RFC 1191, RFC 8201, RFC 5927), and our own probes (RFC 4821,
 //!   RFC 8899).
-//! - Attacks: SYN cookies (RFC 4987), unpredictable initial sequence numbers (RFC 6528), challenge
-//!   ACKs (RFC 5961). The numbers of half-open, open and closed connections, and of connections per
-//!   address, are limited. When connections, buffers, lists or scoreboards run short, the
-//!   connection with the least progress is evicted.
+//! - Protection against attacks: SYN cookies (RFC 4987), unpredictable initial sequence numbers
+//!   (RFC 6528), and challenge ACKs (RFC 5961). The number of connections is limited: in total, per
+//!   client address, in SYN-RECEIVED, and in TIME-WAIT. When connections, buffers, lists or
+//!   scoreboards run short, the connection with the least progress gives way.
 //!
 //! State for loss recovery and reordering is kept outside the TCBs, in a pool that only connections
-//! with losses use. Without losses, recovery costs one comparison per segment. Every segment
-//! reserves space for the timestamps option, even if the client sends no timestamps. So a content
-//! item is cut in the same way for all clients of a class.
+//! with lost or reordered segments use. For other connections, recovery costs one comparison per
+//! segment. Every segment reserves space for the timestamps option, even if the client sends no
+//! timestamps. So a content item is cut in the same way for all clients of a class.
 //!
 //! Deliberately absent:
 //! - Active open, urgent data, IP options and TCP Fast Open.
