@@ -1,5 +1,6 @@
-//! Measures the time of the workloads: echoed UDP datagrams, ACKs that release segments, whole
-//! connections, GET requests and DNS answers. TCP and DNS run in each mode of sending.
+//! Measures how long each workload takes: echoed UDP datagrams, ACKs that release segments, whole
+//! connections, GET requests and DNS answers. TCP and HTTP run with memcopy and with pre-copy. DNS
+//! also runs with turnaround.
 #![allow(missing_docs)]
 
 use benches::workload::Workload;

@@ -1,6 +1,6 @@
-//! Runs a workload a given number of times, so that `valgrind --tool=callgrind` can count its
-//! instructions. Two runs with different numbers of requests have the same set-up. The difference
-//! of their counts is therefore the cost of the additional requests.
+//! Runs a workload for a given number of requests, so that `valgrind --tool=callgrind` can count
+//! its instructions. Two runs with different numbers of requests have the same set-up. The
+//! difference of their counts is therefore the cost of the additional requests.
 //!
 //! `cargo xtask bench instructions` counts all workloads in this way.
 
@@ -16,7 +16,7 @@ use namestorm::Form;
 use namestorm::ReplyMode::{MemCopy, PreCopy, Turnaround};
 use tcpip::SendMode;
 
-/// Runs a workload a given number of times and checks the results.
+/// Runs a workload for a given number of requests and checks the results.
 #[derive(Parser, Debug)]
 struct Cli {
     /// Print the names of all workloads and exit.
@@ -47,7 +47,7 @@ const WORKLOADS: &[Entry] = workloads! {
     "dns-precopy-100" Zone::new(100, Form::Wire).answer(PreCopy);
     "dns-fqdn-100" Zone::new(100, Form::Fqdn).answer(Turnaround);
     "dns-turnaround-10000" Zone::new(10_000, Form::Wire).answer(Turnaround);
-    // With so many names the server prefetches for the queries of a batch.
+    // With so many names, the server prefetches its data for the queries of a batch.
     "dns-batch-64" Zone::new(30_000, Form::Wire).batch::<64>(Turnaround);
     "dns-nxdomain" Zone::new(100, Form::Wire).no_such_name(Turnaround);
     "ack-to-segment-memcopy" AckToSegment::new(SendMode::MemCopy);

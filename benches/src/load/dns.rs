@@ -62,7 +62,7 @@ fn order(hosts: u32, seed: u64) -> Vec<u32> {
     if (hosts as usize) < DRAWN / 16 {
         return (0..DRAWN).map(|_| rng.u32(..hosts)).collect();
     }
-    // Every name is queried once before any name is queried twice.
+    // No name occurs twice, so a name is repeated only after all other queries have been sent.
     let mut order: Vec<u32> = (0..hosts).collect();
     rng.shuffle(&mut order);
     order.truncate(DRAWN);

@@ -16,7 +16,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Creates requests whose frames have `frame_len` bytes, including the link header.
+    /// Creates requests whose frames are `frame_len` bytes long, including the link header.
     ///
     /// # Errors
     /// Fails if the frame has no room for an identifier or exceeds an MTU of 1,500 bytes.

@@ -15,10 +15,10 @@
 //! | `response` | processes and checks in-order data of responses |
 //! | `lanes` | when requests are sent, and on which connections |
 //!
-//! The client acknowledges like a kernel that merges segments (GRO). If more than one segment of a
-//! connection arrives in a batch, the client sends one ACK for the batch. A single segment is
-//! acknowledged with the next request or after 40 ms. Out-of-order data and a FIN are acknowledged
-//! immediately.
+//! The client acknowledges like a kernel that merges segments (GRO). After each batch of frames, it
+//! sends one ACK on a connection that has received more than one MSS of data since its last ACK.
+//! Less data is acknowledged with the next request or after 40 ms. Out-of-order data and a FIN are
+//! acknowledged immediately.
 //!
 //! The client deliberately lacks these features: IPv6, TCP timestamps, requests longer than one
 //! segment, pipelining, D-SACK and chunked bodies. It needs no congestion window, because each
@@ -60,9 +60,9 @@ pub struct Workload {
     pub pace: Option<Pace>,
     /// Seed for drawing pages.
     pub seed: u64,
-    /// The time on a clock that never goes back, not even between two runs, such as Unix time.
-    /// Initial sequence numbers follow this clock, so a server in TIME-WAIT recognizes a SYN as
-    /// new.
+    /// Start time of the run on a clock that never goes back, such as Unix time. Initial sequence
+    /// numbers follow this clock, so they also rise from one run to the next. A server in TIME-WAIT
+    /// therefore recognizes a SYN as new.
     pub epoch: Duration,
 }
 

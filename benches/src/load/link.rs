@@ -21,12 +21,13 @@ use nmio::{
 use super::meter::{Meter, Phase, Report};
 use super::pace::Pace;
 
-/// Time limit for the server's ARP reply, and the interval between two ARP requests.
+/// Time limit for the server's ARP reply.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+/// Interval between two ARP requests.
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
-/// Time limit for a generator to close its connections after a run, and the interval between two
-/// attempts.
+/// Time limit for a generator to close its connections after a run.
 const FINISH_LIMIT: Duration = Duration::from_secs(10);
+/// Interval between two calls of [`Generator::finish`].
 const FINISH_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Options of all generators.
@@ -120,7 +121,7 @@ pub enum LoadError {
     /// The options are invalid or contradict each other.
     #[error("{0}")]
     Asked(String),
-    /// The server did not answer ARP requests.
+    /// The server with this address did not answer ARP requests on this interface.
     #[error(
         "{0} did not answer ARP within {limit} s: is it on the link of {1}, and up?",
         limit = RESOLVE_LIMIT.as_secs()

@@ -7,9 +7,9 @@ use hdrhistogram::Histogram;
 use nmio::Instant;
 use serde::Serialize;
 
-/// Number of significant digits of recorded latencies, and the longest recorded latency: one
-/// minute, in ns.
+/// Number of significant decimal digits of recorded latencies.
 const LATENCY_DIGITS: u8 = 2;
+/// Longest recorded latency in ns: one minute. Longer latencies are recorded as this value.
 const LATENCY_MOST: u64 = 60_000_000_000;
 
 /// Results of a generator, printed as one JSON object.
@@ -117,7 +117,7 @@ impl Meter {
         self.began + length
     }
 
-    /// Counts a correct reply with `bytes` bytes. `asked` is the time at which the request was sent
+    /// Counts a correct reply of `bytes` bytes. `asked` is the time at which the request was sent
     /// (closed loop) or due (open loop).
     #[inline(always)]
     pub fn complete(&mut self, asked: Instant, now: Instant, bytes: usize) {

@@ -53,7 +53,7 @@ impl Pace {
     }
 
     /// Returns the time at which the next request is due, or `None` before the first call of
-    /// [`Pace::take`]. This time is for the timeout of the event loop.
+    /// [`Pace::take`]. The event loop sleeps until this time.
     pub fn due(&self) -> Option<Instant> {
         let mut pace = *self;
         (self.start != Instant::FAR).then(|| pace.next_due(Instant::ZERO))

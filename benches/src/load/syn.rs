@@ -14,8 +14,9 @@ use super::meter::{Meter, Report};
 use super::pace::Pace;
 use super::tcp::{Fields, SYN, Template, send};
 
-/// First client address, and the number of random bits in a client address.
+/// First client address.
 const BLOCK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// Number of random bits at the end of a client address. The block is a /15.
 const BLOCK_BITS: u32 = 17;
 /// Lowest source port.
 const FIRST_PORT: u16 = 1024;

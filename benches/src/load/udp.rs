@@ -61,7 +61,7 @@ pub struct Asker<Q> {
     path_sum: Sum,
     target_port: u16,
     slots: Vec<Slot>,
-    /// Free slots, the slot that has been free longest first.
+    /// Free slots. The slot that has been free longest is first.
     free: VecDeque<u16>,
     pace: Option<Pace>,
     next_sweep: Instant,

@@ -10,8 +10,8 @@ use nmio::{Batch, Frame, Handler, Instant, Port};
 use super::{SECRET, Workload};
 use crate::load::dns::request;
 
-/// Distance between the names of two successive queries. It is coprime to the zone's size, so that
-/// every name is queried once before any name is queried twice.
+/// Distance between the names of two successive queries. It is coprime to the number of names, so a
+/// name is repeated only after all other queries have been sent.
 const STRIDE: usize = 7919;
 /// Maximum number of query frames built in advance, so that the client's share of the measured time
 /// stays small.

@@ -70,8 +70,8 @@ fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
     len
 }
 
-/// Builds one request for each of the further pages. `agent` returns the user agent for a page
-/// number.
+/// Builds one request for each of the pages `/0000` to `/0999`. `agent` returns the user agent for
+/// a page number.
 fn page_requests(agent: fn(usize) -> String) -> Vec<Vec<u8>> {
     let request = |n| {
         let request = String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
@@ -96,7 +96,7 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Requests the page of 1 KB.
+    /// Creates a workload that requests the page of 1 KB.
     ///
     /// # Panics
     /// Panics if the response is not this page in one segment.
@@ -109,18 +109,18 @@ impl KeepAlive {
         new
     }
 
-    /// Requests a thousand pages of 1 KB in turn.
+    /// Creates a workload that requests a thousand pages of 1 KB in turn.
     pub fn pages(mode: SendMode) -> Self {
         Self::new(mode, PAGES, &page_requests(|_| "bench".into()), Status::Ok)
     }
 
-    /// Requests a thousand pages in turn, each with a different user agent.
+    /// Creates a workload that requests a thousand pages in turn, each with a different user agent.
     pub fn strangers(mode: SendMode) -> Self {
         let agent = |n| format!("b{n:04}");
         Self::new(mode, PAGES, &page_requests(agent), Status::Ok)
     }
 
-    /// Requests a page that does not exist.
+    /// Creates a workload that requests a page that does not exist.
     pub fn not_found(mode: SendMode) -> Self {
         Self::new(mode, 0, &[NOT_FOUND.to_vec()], Status::NotFound)
     }
@@ -184,7 +184,7 @@ pub struct OwnConnection {
 }
 
 impl OwnConnection {
-    /// Requests the page of 1 KB.
+    /// Creates a workload that requests the page of 1 KB.
     pub fn new(mode: SendMode) -> Self {
         let (mut sink, mut server) = server(mode, 0);
         let len = response_len(&mut sink, &mut server, CLOSE);

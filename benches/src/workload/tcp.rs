@@ -12,12 +12,13 @@ use super::{SECRET, Workload};
 use crate::{Client, numbers, patch};
 
 const MSS: u32 = 1448;
-/// Number of segments of the content item, which is small enough to stay in the CPU cache.
+/// Number of segments of the content item. The content item is small enough to stay in the CPU
+/// cache.
 const SEGMENTS: u32 = 64;
 /// Number of segments in flight. Each ACK acknowledges one segment and releases the next.
 const IN_FLIGHT: u32 = 8;
-/// Limit for the difference between the numbers of ACKs and sent segments. They differ by the
-/// segments in flight and the growth of the congestion window.
+/// Limit for the difference between the numbers of ACKs and sent segments. The numbers differ by
+/// the segments in flight and the growth of the congestion window.
 const SLACK: u64 = 64;
 
 /// An application that sends one content item, either once or repeatedly.
@@ -78,7 +79,7 @@ pub struct AckToSegment {
 }
 
 impl AckToSegment {
-    /// Starts a download with a window of a few segments.
+    /// Creates a workload with a download that has just started. Its window is a few segments.
     ///
     /// # Panics
     /// Panics if the server's first segment is not full.
@@ -166,6 +167,7 @@ pub(super) struct Visit {
     seqs: [u32; 4],
     /// Length of the answer in bytes.
     answer: u32,
+    /// Number of visits so far.
     pub(super) made: u64,
 }
 

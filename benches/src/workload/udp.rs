@@ -28,7 +28,7 @@ pub struct Reflect {
 }
 
 impl Reflect {
-    /// Creates datagrams with a payload of `payload` bytes.
+    /// Creates a workload of datagrams with a payload of `payload` bytes.
     pub fn new(payload: usize) -> Self {
         Self {
             sink: Sink::new(1500, 64, 0),

@@ -5,16 +5,16 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::de::Error as _;
 
-/// Impairments of one direction, in the order in which they apply to a frame: path MTU, bottleneck
-/// with its queue, loss, delay, reordering, duplication. The default has no impairments.
+/// Impairments of one direction. They apply to a frame in this order: path MTU, bottleneck with its
+/// queue, loss, delay, reordering, ECN mark, duplication. The default has no impairments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PathConfig {
     /// Maximum length in bytes of an IP packet that passes; 0 means no limit.
     pub(crate) mtu: usize,
-    /// Whether the sender of a packet that exceeds `mtu` gets an ICMP error.
+    /// Whether the sender of a TCP segment that exceeds `mtu` gets an ICMP error.
     pub(crate) icmp: bool,
-    /// Rate of the bottleneck in bits per second, including link headers; 0 means no limit.
+    /// Rate of the bottleneck in bits per second; 0 means no limit. The rate includes link headers.
     pub(crate) rate: u64,
     /// Maximum number of frames in the bottleneck's queue, including the frame in transmission; 0
     /// means no limit. Further frames are dropped.
@@ -23,16 +23,16 @@ pub(crate) struct PathConfig {
     pub(crate) delay_us: u64,
     /// Probability that a data segment is lost.
     pub(crate) loss: f64,
-    /// Every data segment whose number (from 1) is a multiple of this value is lost; 0 means none.
+    /// If this value is n, every n-th data segment of a connection is lost. 0 means none.
     pub(crate) every: u64,
-    /// Probability that a data segment begins a burst of losses. The bursts follow Gilbert's model,
-    /// a Markov chain with two states.
+    /// Probability that a data segment outside a burst begins a burst of losses. The bursts follow
+    /// Gilbert's model, a Markov chain with two states.
     pub(crate) burst: f64,
     /// Mean length of a burst in segments. If it is at most 1, each burst is one segment.
     pub(crate) burst_len: f64,
     /// Probability that a pure ACK is lost.
     pub(crate) ack_loss: f64,
-    /// Probability that a data segment is held back, so that later segments overtake it.
+    /// Probability that a data segment is held back, so that later segments can overtake it.
     pub(crate) reorder: f64,
     /// Time in µs for which a segment is held back.
     pub(crate) hold_us: u64,

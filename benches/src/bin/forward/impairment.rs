@@ -1,5 +1,5 @@
-//! Random impairments of segments. They are drawn so that the segments of two different senders get
-//! the same impairments.
+//! Random impairments of segments. Two servers can be compared, because the n-th data segment of a
+//! connection gets the same random numbers from any sender.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ pub(crate) struct Impairment {
     pub(crate) marked: bool,
 }
 
-/// Random draws for one connection in one direction.
+/// Draws the random impairments of one connection in one direction.
 ///
-/// Data segments and pure ACKs have separate random sequences, so that a sender's ACKs do not
-/// change which data is lost. Each segment consumes the same number of draws, so that one
+/// Data segments and pure ACKs have separate random sequences, so a sender's ACKs do not change
+/// which data segments are lost. Each data segment takes the same number of random numbers, so one
 /// probability does not affect the other impairments.
 #[derive(Debug)]
 pub(crate) struct Draws {
@@ -41,7 +41,8 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// Creates the draws of connection number `connection`, counted from 0.
+    /// Creates the random sequences for one direction of a connection. They depend only on `seed`,
+    /// `direction` and `connection`, the connection's number.
     pub(crate) fn new(seed: u64, direction: Direction, connection: usize) -> Self {
         let sequence = |kind: u64| {
             let place = (connection as u64) << 2 | (direction as u64) << 1 | kind;
@@ -162,8 +163,8 @@ mod tests {
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
         let (length, share) = (total / bursts, total / lost.len() as f64);
         assert!((3.7..4.3).contains(&length), "bursts of {length}");
-        // A burst begins with probability 0.01 and ends with probability 1/4. The expected share is
-        // 0.01 / (0.01 + 1/4).
+        // At each segment, a burst begins with probability 0.01 or ends with probability 1/4. The
+        // expected share of lost segments is 0.01 / (0.01 + 1/4).
         assert!((0.034..0.043).contains(&share), "{share} are lost");
     }
 

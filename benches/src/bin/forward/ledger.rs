@@ -9,16 +9,15 @@ use crate::segment::Segment;
 /// Sums and maxima over all senders of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Sent {
-    /// Number of payload bytes.
+    /// Number of payload bytes, including retransmissions.
     pub(crate) bytes: u64,
     /// Number of retransmitted bytes, which `bytes` includes.
     pub(crate) retransmitted: u64,
-    /// Number of bytes in spurious retransmissions, which `retransmitted` includes. These bytes had
-    /// not been lost before.
+    /// Number of retransmitted bytes that had not been lost. `retransmitted` includes these bytes.
     pub(crate) spurious: u64,
     /// Longest time in µs in which a sender with unacknowledged bytes sent no data.
     pub(crate) longest_stall_us: u64,
-    /// Longest time in µs from a connection's SYN to its first data segment.
+    /// Longest time in µs from a connection's SYN to the first data segment in this direction.
     pub(crate) first_data_us: u64,
 }
 
@@ -45,7 +44,7 @@ pub(crate) struct Ledger {
     began: Instant,
     /// Time of the last data segment.
     last: Option<Instant>,
-    /// Ranges of bytes that were not lost.
+    /// Ranges of sent bytes that were not lost.
     passed: Ranges,
 }
 
@@ -108,7 +107,8 @@ impl Ledger {
 
     /// Records an acknowledgement from the peer of this sender.
     pub(crate) fn handle_ack(&mut self, ack: u32) {
-        // An ACK of a FIN is one more than the last byte, so it is limited to `high`.
+        // The ACK of a FIN is one above `high`, because the FIN takes one sequence number. The
+        // stream offset is therefore limited to `high`.
         self.acked = self.acked.max(self.offset(ack).min(self.high));
     }
 

@@ -1,12 +1,12 @@
 //! A network emulator in user space. It forwards every Ethernet frame between two interfaces, with
 //! the impairments of a real path.
 //!
-//! Two compared servers must get the same impairments. Each impairment therefore depends only on
-//! the seed, the direction, the number of the connection, and the number of the data segment. The
-//! n-th data segment of the first connection gets the same impairments from any sender. Segments
-//! with SYN, FIN or RST and no payload are never drawn for loss. A lost SYN costs a second with any
-//! recovery algorithm and would hide the difference between the servers. Pure ACKs have their own
-//! loss rate.
+//! Two compared servers must get the same impairments. The random numbers for a data segment
+//! therefore depend only on the seed, the direction, and the numbers of the connection and the
+//! segment. For example, the fifth data segment of the first connection gets the same random
+//! numbers from any sender. Segments with SYN, FIN or RST and no payload are never lost at random.
+//! A lost SYN costs a second with any recovery algorithm and would hide the difference between the
+//! servers. Pure ACKs have their own loss rate.
 
 mod config;
 mod impairment;
@@ -64,9 +64,9 @@ impl Direction {
     }
 }
 
-/// Forwards every frame between two interfaces, and loses, delays, reorders and duplicates frames
-/// at random. Prints `ready` when forwarding begins. On SIGTERM or SIGINT, prints all counters as
-/// one JSON object and exits.
+/// Forwards every frame between two interfaces. Delays frames, and loses, reorders and duplicates
+/// some of them at random. Prints `ready` when forwarding begins. On SIGTERM or SIGINT, prints all
+/// counters as one JSON object and exits.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -78,12 +78,12 @@ struct Cli {
     #[arg(long, value_name = "IFACE")]
     server: String,
 
-    /// Path from the server to the client, as in `{"rate": 10000000, "loss": 0.01}`. The error for
-    /// an unknown field lists all fields.
+    /// Impairments from the server to the client, as in `{"rate": 10000000, "loss": 0.01}`. The
+    /// error for an unknown field lists all fields.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     down: PathConfig,
 
-    /// Path from the client to the server.
+    /// Impairments from the client to the server, in the same form.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     up: PathConfig,
 
@@ -101,8 +101,8 @@ struct Cli {
 struct Counters {
     #[serde(flatten)]
     report: Report,
-    /// Frames that the kernel dropped because the sockets' buffers were full. If there are any, the
-    /// run is invalid.
+    /// Number of frames that the kernel dropped because the sockets' buffers were full. If there
+    /// are any, the run is invalid.
     not_received: u64,
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Outcome {
 /// Numbers of frames by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct PathCounters {
-    /// Frames dropped by their impairment.
+    /// Frames dropped because their impairment is a loss.
     pub(crate) lost: u64,
     /// Frames dropped because the queue was full.
     pub(crate) overflowed: u64,
@@ -45,8 +45,8 @@ pub(crate) struct Path {
     departures: VecDeque<Instant>,
     /// Time at which the bottleneck becomes free.
     free_at: Instant,
-    /// Frames in flight by arrival time. The number keeps frames with the same arrival time in
-    /// order.
+    /// Frames in flight by arrival time. The second part of the key is a serial number, which keeps
+    /// frames with the same arrival time in order.
     arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
     order: u64,
 }
@@ -100,7 +100,7 @@ impl Path {
     }
 
     /// Returns the time at which a frame leaves the bottleneck, or `None` if the queue is full. The
-    /// frame has `len` bytes and enters at `now`.
+    /// frame is `len` bytes long and enters at `now`.
     fn queue(&mut self, now: Instant, len: usize) -> Option<Instant> {
         let PathConfig { rate, queue, .. } = self.config;
         if rate == 0 {

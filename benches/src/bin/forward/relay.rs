@@ -18,7 +18,7 @@ use crate::segment::Segment;
 
 /// Length of an Ethernet header in bytes.
 const LINK_LEN: usize = 14;
-/// A frame is late if it is forwarded this long after its arrival time.
+/// A frame counts as late if it is forwarded at least this long after its scheduled arrival.
 const LATE: Duration = Duration::from_millis(1);
 
 /// Counters of one direction.
@@ -30,12 +30,11 @@ pub(crate) struct DirectionReport {
     pub(crate) sent: Sent,
     /// Frames larger than the path MTU.
     pub(crate) too_big: u64,
-    /// Frames that left the path.
+    /// Frames that were delivered.
     pub(crate) forwarded: u64,
-    /// Frames that left the path at least 1 ms after their arrival time.
+    /// Frames that were delivered at least 1 ms after their scheduled arrival.
     pub(crate) late: u64,
-    /// Longest time in µs between the arrival time of a frame and the time when the frame left the
-    /// path.
+    /// Longest time in µs from a frame's scheduled arrival to its delivery.
     pub(crate) latest_us: u64,
 }
 
@@ -56,8 +55,8 @@ struct Way {
     report: DirectionReport,
 }
 
-/// One side of a connection as a sender: the draws for its segments, and the record of what the
-/// sender has sent.
+/// One side of a connection as a sender: the random sequences for its segments, and the record of
+/// what it has sent.
 #[derive(Debug)]
 struct Half {
     draws: Draws,
@@ -73,15 +72,16 @@ pub(crate) struct Relay {
     ways: [Way; 2],
     /// All connections in the order of their first SYN.
     flows: Vec<[Half; 2]>,
-    /// Number of the current connection for each pair of a client's and a server's address and
+    /// Index in `flows` of the current connection, by the client's and the server's address and
     /// port.
     present: HashMap<[(IpAddr, u16); 2], usize>,
     trace: Option<Box<dyn Write>>,
 }
 
 impl Relay {
-    /// Creates an empty network. `paths` holds the path from the server to the client, and then the
-    /// path back. Equal seeds give equal impairments. `trace` gets a line for each TCP segment.
+    /// Creates an empty network. `paths` holds the impairments from the server to the client, and
+    /// then those from the client to the server. Equal seeds give equal impairments. `trace` gets a
+    /// line for each TCP segment of a connection whose SYN was seen.
     pub(crate) fn new(paths: [PathConfig; 2], seed: u64, trace: Option<Box<dyn Write>>) -> Self {
         Self {
             paths,
@@ -201,7 +201,7 @@ impl Relay {
         next.min()
     }
 
-    /// Returns the next frame that has left the network by `now`.
+    /// Removes and returns the next frame that has left the network in `direction` by `now`.
     pub(crate) fn poll_frame(&mut self, direction: Direction, now: Instant) -> Option<Vec<u8>> {
         let way = &mut self.ways[direction as usize];
         let (at, frame) = way.path.pop_arrived(now)?;

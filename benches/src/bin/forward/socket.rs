@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
-/// Length in bytes of the longest frame with a VLAN tag at an MTU of 1,500 bytes.
+/// Length in bytes of the longest Ethernet frame at an MTU of 1,500 bytes, including a VLAN tag and
+/// the FCS.
 const MAX_FRAME: usize = 1_522;
 /// Size of the socket's receive buffer in bytes.
 const RECEIVE_BUFFER: usize = 64 << 20;
@@ -39,7 +40,8 @@ fn check(result: libc::c_int) -> io::Result<()> {
 }
 
 impl PacketSocket {
-    /// Opens a socket on the interface with this name. Needs `CAP_NET_RAW`.
+    /// Opens a socket on the interface with this name. Needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` to
+    /// exceed the system's limit for receive buffers.
     pub(crate) fn open(interface: &str) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // Without a protocol, the socket receives nothing before it is bound, so no frames of other

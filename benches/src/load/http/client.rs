@@ -30,15 +30,15 @@ const DELAYED_ACK: u32 = 40;
 /// Maximum time in ms without new data while a response is expected. After this time, the request
 /// has failed.
 pub(super) const RESPONSE_LIMIT: u32 = 10_000;
-/// Minimum number of entries for closing connections, in addition to the connections that the user
-/// asked for. The server has not yet acknowledged their close.
+/// Minimum number of entries in addition to the connections that the user asked for. The additional
+/// entries hold connections that are still closing when their successors open.
 const MIN_LINGERING: u32 = 1024;
 /// Maximum number of resets per call of `finish`. A veth queue has room for this number.
 const FINISH_BURST: usize = 200;
 /// Nanoseconds per step of the initial sequence number. The initial sequence number advances faster
-/// than any stream of requests, so it is above the numbers that earlier connections used. It takes
-/// more than two minutes to pass through half of the sequence space, because a server may remember
-/// old numbers for two minutes.
+/// than any stream of requests, so it is above the numbers that earlier connections used. It needs
+/// more than two minutes for half of the sequence space. A server that remembers an old number for
+/// two minutes therefore still sees the new number as higher.
 const ISN_STEP: u128 = 64;
 
 /// A page with its prepared requests.
@@ -191,7 +191,7 @@ impl Client {
         }
     }
 
-    /// Adds a connection to the output list and sets these flags.
+    /// Sets `flags` of a connection, and adds the connection to the output list if it is not there.
     #[inline(always)]
     pub(super) fn queue(&mut self, id: u32, flags: Flags) {
         let connection = &mut self.connections[id as usize];
@@ -229,7 +229,8 @@ impl Client {
             let last = usize::from(connection.flags.intersects(Flags::LAST));
             let len = page.request_lens[last];
             if connection.snd_wnd < len && !connection.flags.intersects(Flags::PROBE) {
-                // The window is too small. A window update or the retransmission timer tries again.
+                // The server's window is too small. The client tries again after a window update or
+                // when the retransmission timer expires.
                 self.set_rto(id);
                 return true;
             }
@@ -274,7 +275,7 @@ impl Client {
             .remove(Flags::REQUEST | Flags::ACK | Flags::DELAYED | Flags::PROBE);
     }
 
-    /// Sends a SYN or the third segment of the handshake.
+    /// Sends a SYN or the third segment of the handshake. Returns false if the port has no room.
     fn emit_opening<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
         let syn = connection.flags.intersects(Flags::SYN);
@@ -294,7 +295,7 @@ impl Client {
         true
     }
 
-    /// Sends a FIN or retransmits a request.
+    /// Sends a FIN, or retransmits a FIN or a request. Returns false if the port has no room.
     fn emit_rarely<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
         if connection.flags.intersects(Flags::FIN) {
@@ -335,8 +336,8 @@ impl Client {
         }
     }
 
-    /// Sends a reset. Returns false if the port has no room. The caller may ignore this, because
-    /// the server's next data gets a reset as well.
+    /// Sends a reset. Returns false if the port has no room. The caller may ignore the result,
+    /// because the server's next data gets a reset as well.
     pub(super) fn reset<P: Port>(&self, port: &mut P, id: u32) -> bool {
         let connection = &self.connections[id as usize];
         let fields = connection.fields(&self.addresses, connection.snd_nxt);
@@ -398,7 +399,7 @@ impl Client {
         self.rearm(id);
     }
 
-    /// Arms the timer for the connection's first deadline.
+    /// Arms the timer for the connection's earliest deadline.
     pub(super) fn rearm(&mut self, id: u32) {
         let connection = &self.connections[id as usize];
         let mut next = NEVER;
@@ -464,8 +465,8 @@ impl Client {
             self.troubles.remove(&id);
         }
         self.slots.free(connection.address, connection.port);
-        // The output list and the timer wheel may still refer to this entry, so `QUEUED` and
-        // `armed` stay.
+        // The output list and the timer wheel may still contain this entry, so `QUEUED` and `armed`
+        // keep their values.
         *connection = Connection {
             flags: connection.flags & Flags::QUEUED,
             armed: connection.armed,

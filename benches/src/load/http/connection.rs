@@ -31,7 +31,7 @@ pub(super) enum State {
     /// ESTABLISHED.
     Open,
     /// The client has closed or is about to close: CLOSE-WAIT, LAST-ACK, FIN-WAIT or CLOSING. No
-    /// request waits for data of this connection.
+    /// request waits for a response on this connection.
     Closing,
 }
 
@@ -41,8 +41,9 @@ bitflags::bitflags! {
     pub(super) struct Flags: u32 {
         /// The connection is in the output list.
         const QUEUED = 1;
-        /// The next six flags say what to send. The order of sending is: a SYN, the third segment
-        /// of the handshake, a request, a retransmission, a FIN, an ACK.
+        /// This flag and the next five say what to send. `SYN` and `THIRD` are served first, then
+        /// `REQUEST`, then `RESEND` and `FIN`, and `ACK` last. `THIRD` stands for the third segment
+        /// of the handshake.
         const SYN = 1 << 1;
         const THIRD = 1 << 2;
         const REQUEST = 1 << 3;
@@ -51,7 +52,7 @@ bitflags::bitflags! {
         const ACK = 1 << 6;
         /// A delayed ACK is pending.
         const DELAYED = 1 << 7;
-        /// Windows are scaled.
+        /// Both sides scale their windows.
         const SCALED = 1 << 8;
         /// The peer supports SACK.
         const SACK = 1 << 9;
@@ -59,8 +60,9 @@ bitflags::bitflags! {
         const BUSY = 1 << 10;
         /// The head of the response has been parsed.
         const BODY = 1 << 11;
-        /// The head has an unexpected status, or gives an unexpected length of the body.
+        /// The head has an unexpected status.
         const BAD_STATUS = 1 << 12;
+        /// The head gives an unexpected length of the body.
         const BAD_LENGTH = 1 << 13;
         /// The current request is the last on the connection.
         const LAST = 1 << 14;
@@ -79,7 +81,7 @@ bitflags::bitflags! {
     }
 }
 
-/// State of a connection. Times are in ms on the client's clock.
+/// State of a connection. Times of type `u32` are in ms on the client's clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connection {
     pub(super) state: State,
@@ -101,8 +103,9 @@ pub(super) struct Connection {
     pub(super) page: u32,
     /// Number of remaining requests, including the current request, or [`ENDLESS`].
     pub(super) left: u32,
-    /// Number of missing bytes of the body, and the CRC of the received bytes.
+    /// Number of missing bytes of the body.
     pub(super) body_left: u32,
+    /// CRC of the body's received bytes.
     pub(super) crc: u32,
     /// Lane that owns the connection, or [`NOBODY`] if the connection is idle or closing.
     pub(super) lane: u32,
@@ -115,7 +118,8 @@ pub(super) struct Connection {
     /// Time at which the connection's timer expires. The timer may expire before the first
     /// deadline, but never after it.
     pub(super) armed: u32,
-    /// Time at which the request was sent or due. For a new connection, the time of its SYN.
+    /// Time from which the latency of the request counts. In an open loop, this is its due time. In
+    /// a closed loop, this is the time of the SYN or of the preceding response.
     pub(super) asked: Instant,
 }
 

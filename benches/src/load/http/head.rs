@@ -1,6 +1,6 @@
 //! The head of a response: its status line and fields.
 
-/// Maximum length of a head in bytes.
+/// An incomplete head of at least this many bytes is malformed.
 pub(super) const MAX_HEAD: usize = 4096;
 /// Maximum number of fields in a head.
 const MAX_FIELDS: usize = 48;
@@ -82,7 +82,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// Allocates memory in advance, enough for most heads.
+    /// Remembers no head yet. Allocates enough memory for most heads in advance.
     pub(super) fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(512),
@@ -90,7 +90,7 @@ impl Remembered {
         }
     }
 
-    /// Returns the remembered head if `bytes` begin with the same bytes.
+    /// Returns the remembered head if `bytes` begin with it.
     #[inline(always)]
     pub(super) fn find(&self, bytes: &[u8]) -> Option<Head> {
         self.head.filter(|_| bytes.starts_with(&self.bytes))

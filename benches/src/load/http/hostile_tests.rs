@@ -48,13 +48,13 @@ impl Hand {
         hand
     }
 
-    /// Advances the clock by `ms` milliseconds.
+    /// Advances the clock by `ms` milliseconds and handles the expired timers.
     fn wait(&mut self, ms: u64) {
         self.now = self.now + Duration::from_millis(ms);
         self.client.handle_timers(&mut self.sink, self.now);
     }
 
-    /// Advances the clock by `times` steps of 100 ms.
+    /// Advances the clock by `times` steps of 100 ms, and handles the expired timers at each step.
     fn wait_long(&mut self, times: usize) {
         (0..times).for_each(|_| self.wait(100));
     }
@@ -131,7 +131,7 @@ impl Hand {
     }
 }
 
-/// Returns the sequence number of the server's stream at `offset`.
+/// Returns the sequence number of the byte at `offset` of the server's stream.
 fn at(offset: u32) -> u32 {
     ISS.wrapping_add(1).wrapping_add(offset)
 }
@@ -147,8 +147,8 @@ fn responses_and_the_errors_they_cause() {
     let long = head("200 OK\r\nContent-Length: 1101");
     let mut corrupt = response();
     *corrupt.last_mut().unwrap() ^= 0x80;
-    // The bytes that the server sends, the control bits of the last segment, and the error that the
-    // client must count.
+    // Each case holds the bytes that the server sends, and the additional control bit of its last
+    // segment. The last column is the error that the client must count, if any.
     let cases = [
         (response(), 0, ""),
         (response(), FIN, ""),
@@ -280,8 +280,8 @@ fn in_order_data_gets_a_delayed_ack_and_out_of_order_data_an_immediate_one() {
     assert_eq!(hand.sent().ack, at(bytes.len() as u32));
 }
 
-/// Opens a connection for one request and answers it in one segment with these control bits.
-/// Returns the request and the length of the response.
+/// Opens a connection for one request. Answers the request in one segment whose control bits are
+/// `bits`. Returns the client under test, the request, and the length of the response.
 fn answer_the_only_request(bits: u16) -> (Hand, Sent, u32) {
     let mut workload = workload(&[1100], 1);
     workload.requests = 1;

@@ -24,7 +24,7 @@ const MAX_BACKLOG: usize = 1 << 16;
 /// `IDLE_OPENING` handshakes run at the same time.
 const IDLE_RATE: f64 = 40_000.0;
 const IDLE_OPENING: u32 = 512;
-/// After more failures than this, no further idle connections are opened.
+/// After more failures than this number, no further idle connections are opened.
 const IDLE_FAILURES: u32 = 100;
 
 #[derive(Clone, Debug)]
@@ -64,9 +64,11 @@ pub(super) struct Lanes {
 #[derive(Debug)]
 struct Idle {
     wanted: u32,
-    /// Numbers of connections begun, of handshakes under way, and of failures so far.
+    /// Number of connections whose SYN has been queued.
     begun: u32,
+    /// Number of handshakes under way.
     opening: u32,
+    /// Number of failed connections.
     failed: u32,
     pace: Pace,
 }
@@ -168,8 +170,9 @@ impl Lanes {
         }
     }
 
-    /// Queues a lane that has lost its connection, so that it gets a new one. `asked` is the due
-    /// time of the request that waits for the connection, or [`Instant::FAR`].
+    /// Queues a lane without a connection, so that it gets a new one. `asked` is the due time of
+    /// the request that waits for the connection, or [`Instant::FAR`]. If no request waits and
+    /// connections open only when a request is due, makes the lane ready instead.
     fn reopen(&mut self, lane: u32, asked: Instant) {
         let entry = &mut self.all[lane as usize];
         entry.connection = NOBODY;
@@ -343,7 +346,7 @@ impl Client {
         }
     }
 
-    /// Sends the next request on a connection. If no request is due, makes the lane ready.
+    /// Queues the next request on a connection. If no request is due, makes the lane ready.
     #[inline(always)]
     pub(super) fn next_request(&mut self, id: u32, lane: u32, now: Instant) {
         if self.lanes.pace.is_none() {
@@ -355,7 +358,7 @@ impl Client {
         }
     }
 
-    /// Queues a request for sending. The request was due at `asked`.
+    /// Queues a request for sending. Its latency counts from `asked`.
     #[inline(always)]
     fn ask(&mut self, id: u32, asked: Instant) {
         let page = self.draw.next();
@@ -371,8 +374,8 @@ impl Client {
         self.queue(id, Flags::REQUEST | Flags::BUSY);
     }
 
-    /// Continues after a complete response. Sends the next request, or waits for the server to
-    /// close.
+    /// Continues after a complete response. Waits for the server to close, or else takes the next
+    /// request.
     #[inline(always)]
     pub(super) fn after_response(&mut self, id: u32, server_closes: bool, now: Instant) {
         let now_ms = self.now_ms;

@@ -38,7 +38,8 @@ impl Client {
                 self.queue(id, Flags::REQUEST);
             }
         } else if before(connection.snd_nxt, segment.ack) {
-            // The segment acknowledges data that was never sent.
+            // The segment acknowledges data that was never sent. The answer is an ACK (RFC 9293,
+            // section 3.10.7.4).
             return self.queue(id, Flags::ACK);
         }
         if segment.len > 0 || segment.has(FIN) {
@@ -139,7 +140,8 @@ impl Client {
         }
         let fin = segment.has(FIN);
         if known > segment.len || (known == segment.len && !fin) {
-            // All data is duplicate. The client's ACK was probably lost, so the client repeats it.
+            // All data is duplicate. The client's ACK was probably lost, so the client repeats the
+            // ACK.
             return self.acknowledge_now(port, id);
         }
         if connection.flags.intersects(Flags::BUSY) {
@@ -178,7 +180,7 @@ impl Client {
         }
     }
 
-    /// Handles a segment that arrives before the data in front of it.
+    /// Handles a segment that arrives while earlier data is missing.
     #[cold]
     fn handle_out_of_order<P: Port>(
         &mut self,
@@ -254,7 +256,7 @@ impl Client {
     }
 
     /// Handles a segment that belongs to no connection (RFC 9293, section 3.10.7.1). Acknowledges a
-    /// FIN, which a TIME-WAIT state would do if this client had one.
+    /// FIN, as a client in TIME-WAIT would. Answers other data and SYNs with a reset.
     #[cold]
     pub(super) fn handle_stray<P: Port>(&self, port: &mut P, address: usize, segment: &Segment) {
         let controls = u32::from(segment.has(FIN)) + u32::from(segment.has(SYN));

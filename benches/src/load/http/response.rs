@@ -20,7 +20,7 @@ enum Step {
 }
 
 impl Client {
-    /// Processes `data`, which are the next bytes in order. Returns false if the connection has
+    /// Processes the next bytes in order, which are in `data`. Returns false if the connection has
     /// failed.
     #[inline(always)]
     pub(super) fn deliver<P: Port>(
@@ -131,7 +131,7 @@ impl Client {
                 {
                     page.head.remember(head, data);
                 }
-                // The head may have begun in earlier data, so its length there is subtracted.
+                // The head may have begun in earlier data. The length of that part is subtracted.
                 Step::Body(head.len.saturating_sub(known))
             }
             Parsed::Part if known > 0 => Step::More,
@@ -174,7 +174,7 @@ impl Client {
     }
 }
 
-/// Records what a head says about the body.
+/// Records a head's status, body length and wish to close in the connection.
 #[inline(always)]
 fn accept(connection: &mut Connection, head: &Head, expected_len: u32) {
     connection.flags.insert(Flags::BODY);

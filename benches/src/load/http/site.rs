@@ -9,7 +9,8 @@ use crate::load::LoadError;
 
 /// Maximum number of paths in a mix.
 pub const MAX_PATHS: usize = 1 << 16;
-/// Maximum length of a request in bytes, so that it fits into one segment to any peer.
+/// Maximum length of a request in bytes. Such a request fits into one segment even if the server
+/// advertises no MSS.
 const MAX_REQUEST: usize = crate::load::tcp::DEFAULT_MSS as usize;
 /// Number of pages that are drawn in advance. It must be a power of two, because `Draw` masks the
 /// index.
@@ -42,7 +43,7 @@ impl Page {
     /// Reads a page from the directory `site`.
     ///
     /// # Errors
-    /// Fails if the file does not exist or the path has special characters.
+    /// Fails if the path has special characters, or if the file cannot be read or is too long.
     pub fn read(site: &Path, path: &str, weight: f64) -> Result<Self, LoadError> {
         let asked = |why: String| LoadError::Asked(format!("`{path}`: {why}"));
         let relative = path

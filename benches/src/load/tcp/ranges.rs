@@ -30,8 +30,8 @@ impl Range {
 pub(in super::super) struct Ranges {
     /// The ranges are in order of sequence numbers. No two ranges are adjacent.
     ranges: ArrayVec<Range, MAX_RANGES>,
-    /// Start of the range that grew last. The SACK option reports this range first (RFC 2018,
-    /// section 4).
+    /// Start of the range that contains the last received data. The SACK option reports this range
+    /// first (RFC 2018, section 4).
     latest: u32,
 }
 
@@ -54,8 +54,8 @@ impl Ranges {
         Some((range.len(), range.crc))
     }
 
-    /// Adds the new part of `data`, which begins at `seq`. A piece that would exceed [`MAX_RANGES`]
-    /// is dropped, and the server must send it again.
+    /// Adds the parts of `data` that are new. `seq` is the sequence number of the first byte. A
+    /// part that would exceed [`MAX_RANGES`] is dropped, and the server must send it again.
     pub(in super::super) fn add(&mut self, seq: u32, data: &[u8]) {
         let end = seq.wrapping_add(data.len() as u32);
         let mut at = seq;
@@ -128,8 +128,8 @@ pub(in super::super) fn continued(crc: u32, data: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Returns the CRC of two adjacent pieces from the CRC of each piece. The second piece has `len`
-/// bytes.
+/// Returns the CRC of two adjacent pieces from the CRC of each piece. The second piece is `len`
+/// bytes long.
 pub(in super::super) fn combined(first: u32, second: u32, len: u32) -> u32 {
     let mut hasher = Hasher::new_with_initial(first);
     hasher.combine(&Hasher::new_with_initial_len(second, u64::from(len)));

@@ -3,7 +3,7 @@
 /// The value for "no connection".
 pub(in super::super) const NOBODY: u32 = u32::MAX;
 
-/// Lowest port in use. As in a kernel, lower ports are reserved.
+/// Lowest local port. Lower ports are reserved for system services, and clients do not use them.
 const FIRST_PORT: u16 = 1024;
 /// Number of ports per address.
 const PORTS: usize = 65_536 - FIRST_PORT as usize;
