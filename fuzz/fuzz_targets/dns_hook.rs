@@ -1,5 +1,5 @@
-//! Sends queries to a hook that answers with arbitrary records. Each reply must
-//! be complete. Over TCP, the replies must not depend on the segmentation.
+//! Sends queries to a zone with a hook that answers with arbitrary records. Each reply must be
+//! complete. Over TCP, the replies must not depend on the segmentation.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -47,6 +47,7 @@ struct Input<'a> {
     is_forgiving: bool,
     records: Vec<Record<'a>>,
     cuts: [u16; 6],
+    /// Whether the client closes its direction after the last byte.
     ends: bool,
     /// The client's messages.
     messages: Vec<Message<'a>>,
@@ -127,7 +128,7 @@ thread_local! {
     });
 }
 
-/// Returns the checked reply to a message.
+/// Answers a query and checks the reply. Returns `None` if there is no reply.
 fn reply(
     responder: &mut Responder,
     hook: &mut Scripted,
@@ -139,8 +140,8 @@ fn reply(
     Some(checked(query, &message, &reply, transport))
 }
 
-/// Returns the replies to `sent` over TCP, and whether the server closes the
-/// connection after them.
+/// Returns the replies that the server must send for `sent` over TCP, and whether it must then
+/// close the connection.
 fn expected(responder: &mut Responder, hook: &mut Scripted, mut sent: &[u8]) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     while let Some((length, rest)) = sent.split_first_chunk::<LENGTH>() {

@@ -1,5 +1,5 @@
-//! Sends arbitrary and nearly valid queries to a zone. Each reply must be
-//! complete, repeat the question and respect the size limits.
+//! Sends arbitrary and nearly valid queries to a zone. Each reply must be complete, repeat the
+//! question and respect the size limits.
 #![no_main]
 
 use std::cell::RefCell;

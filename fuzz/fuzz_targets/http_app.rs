@@ -1,6 +1,6 @@
-//! Sends requests and arbitrary bytes to an application over TCP. The responses
-//! must be valid, must not depend on the segmentation, and must match the
-//! request bodies that an independent reader finds.
+//! Sends requests and arbitrary bytes to an application over TCP. The responses must be valid and
+//! must not depend on the segmentation. A second parser reads the body of the first request, and
+//! the response must match its result.
 #![no_main]
 
 use std::sync::Arc;
@@ -53,7 +53,9 @@ const WORDS: &str = "\
 /// How the first request frames its body.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Framing {
+    /// The request has this `Content-Length`.
     Known(u16),
+    /// The body is sent in chunks.
     Chunked,
 }
 
@@ -62,8 +64,8 @@ struct Input<'a> {
     sees_everything: bool,
     /// Whether the client closes its direction after the last byte.
     ends: bool,
-    /// Framing of an additional request, which comes first. Its body starts with the pieces, and
-    /// the application echoes the body.
+    /// Framing of an additional request that comes first. The bytes of `pieces` follow its head, so
+    /// its body begins with them. The application echoes the body.
     body: Option<Framing>,
     cuts: [u16; 6],
     pieces: Vec<Piece<'a>>,
@@ -225,14 +227,14 @@ fn visit<const FIRST: bool>(bytes: &[u8], cuts: &[u16], ends: bool) -> Got {
     talk(PORT, make, bytes, cuts, ends)
 }
 
-/// Reason why a reader finds no body.
+/// Reason why [`body`] finds no body.
 enum Error {
     /// More bytes are needed. The incomplete last line may already be malformed.
     Incomplete,
     Malformed,
 }
 
-/// A body and the bytes after it, read without the code under test.
+/// A body and the bytes after it. The parser is independent of the code under test.
 type Body<'a> = Result<(Vec<u8>, &'a [u8]), Error>;
 
 fn body(framing: Framing, bytes: &[u8]) -> Body<'_> {
@@ -300,7 +302,8 @@ fn chunks(mut rest: &[u8]) -> Body<'_> {
     }
 }
 
-/// Checks that the first response echoes the body of its request.
+/// Checks that the first response echoes the body of its request. If the body is malformed, the
+/// response must be an error.
 fn check_echo(got: &Got, body: &Body<'_>) {
     match body {
         Ok((body, _)) => {

@@ -1,5 +1,5 @@
-//! Sends requests and arbitrary bytes to a site. The responses must be valid and
-//! must not depend on how the bytes are split.
+//! Sends requests and arbitrary bytes to a site. The responses must be valid and must not depend on
+//! how the bytes are split.
 #![no_main]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -78,7 +78,7 @@ fn talk<'a>(site: &Site, pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bo
     (sent, false)
 }
 
-/// Checks that these bytes are one complete response.
+/// Checks that these bytes are one complete response, and that it says whether the server closes.
 fn check(bytes: &[u8], closes: bool) {
     let response = response(bytes);
     assert_eq!(response.closes, closes);

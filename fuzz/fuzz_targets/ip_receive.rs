@@ -1,5 +1,5 @@
-//! Delivers arbitrary and nearly valid frames to a host. The host must count
-//! each frame once, and an independent reader must accept each reply.
+//! Delivers arbitrary and nearly valid frames to a host. The host must count each frame once, and
+//! an independent parser must accept each reply.
 #![no_main]
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -40,7 +40,7 @@ enum Template {
     Echo {
         v6: bool,
     },
-    /// An ICMP error about a packet from the server.
+    /// An ICMP error about a packet from the server. `about` is the protocol of this packet.
     TooBig {
         v6: bool,
         about: u8,
@@ -119,7 +119,7 @@ impl Frame<'_> {
         if v6 {
             let mut next = protocol;
             for (option, kind) in options.iter_mut().zip(extended.kinds).rev() {
-                // Each extension header names the next one, and has a length of eight bytes.
+                // Each extension header names the next one. Length 0 means eight bytes.
                 (option[0], option[1]) = (next, 0);
                 next = EXTENSIONS[usize::from(kind) % EXTENSIONS.len()];
             }
@@ -200,7 +200,7 @@ fn mend(frame: &mut [u8]) {
     };
     let addresses = &mut packet[addresses_at];
     let (src, dst) = addresses.split_at_mut(addresses.len() / 2);
-    // Neighbour discovery also uses multicast groups, so such a destination stays.
+    // Neighbour discovery also uses multicast groups, so a multicast destination stays.
     if !v6 || dst[0] != 0xff {
         dst.copy_from_slice(&octets(SERVER[usize::from(v6)]));
     }

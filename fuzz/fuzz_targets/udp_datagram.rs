@@ -1,5 +1,5 @@
-//! Delivers arbitrary UDP datagrams to a service that replies in every possible
-//! way. An independent reader must find the bytes that the service wrote.
+//! Delivers arbitrary UDP datagrams to a service. The input selects how the service replies. An
+//! independent parser must find the bytes that the service wrote.
 #![no_main]
 
 use fuzz::{MTU, route, station};
@@ -100,7 +100,7 @@ fuzz_target!(|input: Input| {
         answered: 0,
     };
     let mut server = Server::new(Host::own(station()), Udp::new(PORT, service));
-    // The first answer creates the resident packet that the later answers use.
+    // With `Way::Resident`, the first answer creates the resident packet that later answers use.
     for _ in 0..3 {
         let frame = sink.frame_from(&frame);
         server.handle_frame(&mut sink, frame, Instant::ZERO);

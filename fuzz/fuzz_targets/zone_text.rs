@@ -1,4 +1,4 @@
-//! Loads arbitrary text as a zone file. The result is a zone or a report.
+//! Loads arbitrary text as a zone file. The result must be a zone, or else a report of the errors.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

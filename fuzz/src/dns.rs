@@ -55,7 +55,7 @@ impl Query {
     }
 }
 
-/// A message that consists of an optional query and more bytes. After that, edits change single
+/// A message: an optional valid query, followed by arbitrary bytes. Edits then overwrite single
 /// bytes.
 #[derive(Arbitrary, Debug)]
 pub struct Message<'a> {
@@ -65,7 +65,8 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Returns the message, truncated to `limit` bytes. The names in its query consist of `labels`.
+    /// Returns the message, truncated to `limit` bytes. The queried name consists of `labels` and
+    /// the zone's name.
     pub fn bytes(&self, labels: &[&str], limit: usize) -> Vec<u8> {
         let query = self.query.as_ref().map(|query| query.bytes(labels));
         let mut message = query.unwrap_or_default();

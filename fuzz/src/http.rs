@@ -9,6 +9,7 @@ const MAX_LEN: usize = 4 * HEAD_LIMIT;
 /// A part of what a client sends.
 #[derive(Arbitrary, Debug)]
 pub enum Piece<'a> {
+    /// The index of a word.
     Word(u8),
     Bytes(&'a [u8]),
     /// A byte, and the number of its repetitions.
@@ -46,7 +47,7 @@ pub struct Response<'a> {
     pub rest: &'a [u8],
 }
 
-/// Reads the head of a response. Panics if it is invalid.
+/// Reads the head of a response. Panics if the head is invalid.
 pub fn response(bytes: &[u8]) -> Response<'_> {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);

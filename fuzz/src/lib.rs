@@ -18,8 +18,8 @@ pub fn station() -> Station {
     Station::new(Mac(SERVER_MAC), &SERVER).with_vlans(&[0, 1, 2])
 }
 
-/// Returns the route from the client to the server. The VLAN ID is reduced to 0 to 3. The server
-/// does not accept VLAN 3.
+/// Returns the route from the client to the server. The VLAN ID is reduced to a number from 0 to 3.
+/// The server does not accept VLAN 3.
 pub fn route(v6: bool, vlan: Option<u16>) -> Route {
     let vlan = vlan.map(|tag| tag & 0xf003);
     Route {

@@ -10,7 +10,7 @@ use testkit::{Fate, Link, RST, SYN, Watch, Watched, read_segment};
 use crate::{MTU, offsets, station};
 
 const FRAMES: u32 = 160;
-/// A connection is finished when the server sends nothing for this time.
+/// The exchange also ends if the server sends nothing for this time.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// What a client has received.
@@ -22,7 +22,7 @@ pub struct Got {
 }
 
 /// Sends `bytes` to the server that `make` creates on `port`, in segments that end at `cuts`. If
-/// `ends` is set, the client then closes its direction.
+/// `ends` is set, the client then closes its direction. Returns what the client has received.
 pub fn talk<T: Transports<SimPort>>(
     port: u16,
     make: impl FnOnce(&SimPort) -> T,
@@ -67,8 +67,8 @@ pub fn talk<T: Transports<SimPort>>(
     }
 }
 
-/// Checks that the server does not reset the connection. It may retransmit only the last segment,
-/// as a tail loss probe.
+/// Checks that the server does not reset the connection and sends its data in order. The server may
+/// retransmit only the last segment, as a tail loss probe.
 #[derive(Default)]
 struct Order {
     /// Sequence number of the server's next byte.

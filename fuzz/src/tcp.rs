@@ -30,7 +30,7 @@ const PORTS: u16 = 4;
 const SECRET: [u64; 4] = [1, 2, 3, 4];
 /// Maximum number of steps of an input.
 const MAX_STEPS: usize = 300;
-/// Number of segments from the server after which the other steps are skipped.
+/// Number of segments from the server after which the remaining steps are skipped.
 const MAX_SEGMENTS: u32 = 4_000;
 /// Unit of [`Step::AcknowledgePart`] in bytes.
 const SEGMENT: u32 = 536;
@@ -52,8 +52,8 @@ const LAST_FLIGHT: Duration = Duration::from_millis(100);
 const MAX_LAST_FLIGHTS: u32 = 64;
 /// Maximum number of received segments that a client acknowledges individually in a round trip.
 const MAX_ROUND: u32 = 40;
-/// Start times of stacks in milliseconds. Some are just before a 32-bit clock of
-/// the stack wraps.
+/// Start times of stacks in milliseconds. Two of them are just before a 32-bit counter of
+/// microseconds or of milliseconds wraps.
 const EPOCHS: [u64; 4] = [
     1_000_000,
     0,
@@ -76,7 +76,7 @@ pub enum Step {
     Acknowledge,
     /// Acknowledges this number of units of [`SEGMENT`] bytes.
     AcknowledgePart(u8),
-    /// Repeats the last acknowledgement up to eight times, as after a loss. The value determines
+    /// Repeats the last acknowledgement one to eight times, as after a loss. The value determines
     /// the number.
     Duplicates(u8),
     /// Lets round trips pass. The values are the number of round trips, their length in
@@ -84,6 +84,7 @@ pub enum Step {
     Transfer(u8, u8, bool),
     /// Sends the client's FIN in order.
     Close,
+    /// Sends a segment that this draft describes.
     Segment(Draft),
     /// Sets the bit mask of the segments that the network loses on the way to this client.
     Lose(u8),
@@ -93,6 +94,7 @@ pub enum Step {
     Mark(u8, bool, bool),
     /// Sets by how many milliseconds the client's TSval is ahead of virtual time.
     Clock(u32),
+    /// Sends an ICMP error about the server's segment at this sequence number.
     Complain(Complaint, Near),
     /// Advances the clock by this many milliseconds.
     Pass(u16),
@@ -102,7 +104,9 @@ pub enum Step {
     Late(u16),
     /// Blocks the TX ring for this many steps.
     Stall(u8),
+    /// Sets how the application handles received data.
     Habit(Habit),
+    /// Adds calls to the script for this client's connection.
     Calls(Vec<Call>),
     /// Sets whether the application refuses new connections, and whether it greets them.
     Accept(bool, bool),
@@ -118,7 +122,9 @@ pub struct Input {
     pre_copy: bool,
     epoch: u8,
     congestion: u8,
-    /// Bit mask of disabled options. Bit 7 enlarges the receive buffer.
+    /// Bit mask. Bits 0 to 4 disable SACK, timestamps, window scaling, ECN, and resets for unknown
+    /// connections. Bit 5 makes a full stack refuse new connections. Bit 6 sets a minimum RTO of
+    /// 1 ms. Bit 7 enlarges the receive buffer.
     switches: u8,
     connections: u8,
     half_open: u8,
@@ -320,7 +326,7 @@ impl<C: CongestionControl> World<C> {
         self.server.transports.app_mut()
     }
 
-    /// Sends a client's next bytes in order.
+    /// Sends a client's next `len` bytes in order, with the acknowledgement number `ack`.
     fn in_order(&mut self, index: usize, ack: u32, bits: u16, len: u16) {
         let client = &mut self.clients[index];
         client.set_clock(self.now);
@@ -330,8 +336,8 @@ impl<C: CongestionControl> World<C> {
         self.receive(index, &segment);
     }
 
-    /// Acknowledges every `nth` received segment. The model does not record each
-    /// segment's end, so the acknowledgements divide the data evenly.
+    /// Acknowledges every `nth` received segment. The client does not record where each segment
+    /// ends, so the acknowledgements divide the data evenly.
     fn acknowledge_each(&mut self, index: usize, nth: u32) {
         let client = &self.clients[index];
         let segments = client.unacknowledged.min(MAX_ROUND);

@@ -156,7 +156,8 @@ impl App {
         self.stream_of(conn).closed = true;
     }
 
-    /// Makes the next scripted call. Returns the number of bytes to consume.
+    /// Makes the next scripted call. Returns the number of bytes to consume, or `None` if the
+    /// script has no more calls.
     fn call(&mut self, conn: &mut Conn<'_>) -> Option<usize> {
         let call = self.stream_of(conn).calls.pop_front()?;
         let closed = self.stream_of(conn).closed;

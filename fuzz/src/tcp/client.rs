@@ -13,7 +13,8 @@ pub(super) const MAX_DATA: u16 = 1400;
 /// Data at a larger offset does not belong to the current connection.
 const MAX_OFFSET: u32 = 1 << 30;
 
-/// A sequence number or a timestamp, relative to the connection's state.
+/// A sequence number or a timestamp, relative to the connection's state. `By` and `Far` add a small
+/// or a large distance to the next value.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Near {
     Next,
@@ -80,7 +81,8 @@ pub struct Offer {
     ecn: bool,
 }
 
-/// An ICMP error about the server's segment.
+/// An ICMP error about the server's segment. `TooBig` holds an MTU. `Unreachable` holds an ICMP
+/// code.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Complaint {
     TooBig(u16),
@@ -135,8 +137,9 @@ pub(super) struct Client {
     pub(super) window: u16,
     /// The server's last TSval, which the client returns as TSecr.
     pub(super) echo: u32,
-    /// The client's TSval in milliseconds, and how far it is ahead of virtual time.
+    /// The client's TSval in milliseconds.
     pub(super) clock: u32,
+    /// Number of milliseconds by which the TSval is ahead of virtual time.
     pub(super) ahead: u32,
     /// The two ECN bits of the client's packets.
     pub(super) ecn: u8,
@@ -144,8 +147,9 @@ pub(super) struct Client {
     pub(super) control: u16,
     /// Number of segments received since the last acknowledgement.
     pub(super) unacknowledged: u32,
-    /// Bit mask of the segments that are lost out of every eight segments.
+    /// Bit mask that selects which of every eight segments to the client are lost.
     pub(super) loss: u8,
+    /// Number of segments that the server has sent to the client, including lost segments.
     pub(super) seen: u32,
 }
 

@@ -20,8 +20,9 @@ struct Agreed {
     iss: u32,
     /// Maximum number of bytes that options and data may occupy in a segment to the client.
     mss: u32,
-    /// Window shift counts of the client and the server.
+    /// Window shift count of the client.
     shift: u8,
+    /// Window shift count of the server.
     own_shift: u8,
     stamps: bool,
     sack: bool,
@@ -54,8 +55,9 @@ pub(super) struct Stream {
     pub(super) seen_end: u32,
     /// The highest right edge of the client's window so far.
     edge: u32,
-    /// Whether the client has acknowledged data, and the number of its acknowledgements.
+    /// Whether the client has acknowledged data.
     acked: bool,
+    /// Number of the client's acknowledgements.
     acks: u32,
     /// The highest right edge of the server's window so far.
     advertised: u32,
@@ -70,9 +72,9 @@ pub(super) struct Stream {
     arriving: Segment,
     /// Number of segments that the server has sent.
     pub(super) segments: u32,
-    /// Number of the server's flights without new data, and the sequence number after the last
-    /// flight.
+    /// Number of the server's flights without new data.
     pub(super) repeated: u32,
+    /// Sequence number after the last of these flights.
     repeated_to: u32,
 }
 
