@@ -128,7 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
     if !selection.built {
         setup::run()?;
-        // A failure is no error here, because the results list each server that is missing.
+        // A failed installation is not an error, because the results list each missing server.
         for (package, failure) in setup::install_quietly(PACKAGES) {
             println!("bench: {package} cannot be installed: {failure:#}");
         }

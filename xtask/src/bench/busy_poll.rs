@@ -19,8 +19,8 @@ struct EpollParams {
     pad: u8,
 }
 
-/// `EPIOCSPARAMS` from linux/eventpoll.h. It has number 1 of type 0x8a, and the caller passes data
-/// in.
+/// `EPIOCSPARAMS` from linux/eventpoll.h: ioctl number 1 of type 0x8a, which passes data to the
+/// kernel.
 const EPIOCSPARAMS: Opcode = ioctl::opcode::write::<EpollParams>(0x8a, 1);
 
 /// Poll for 64 µs before a wait sleeps, and take at most 64 packets per poll.

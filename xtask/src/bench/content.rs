@@ -14,11 +14,12 @@ const MEMORY: &str = "/dev/shm";
 /// Name of the zone that the DNS servers serve, without the final dot.
 pub(crate) const ORIGIN: &str = "bench.test";
 
-/// Sizes in bytes of the files that runs request singly. A file's name is `SIZE.bin`.
+/// Sizes in bytes of the files for runs that request only one file. A file's name is `SIZE.bin`.
 #[rustfmt::skip]
 const FILES: [usize; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 30 << 20];
 
-/// Number of files in the mix. 9 of 10 files are smaller than [`MIX_KNEE`] bytes.
+/// Number of files in the mix, which imitates the file sizes of a CDN. 9 of 10 files are smaller
+/// than [`MIX_KNEE`] bytes.
 const MIX_FILES: usize = 1_000;
 const MIX_SEED: u64 = 0x5aed_2026;
 const MIX_LEAST: f64 = 512.0;
@@ -68,7 +69,7 @@ impl Content {
         self.once(name, |path| write(path, text.as_bytes()))
     }
 
-    /// Returns the folder of the files that runs request singly.
+    /// Returns the folder of the files for runs that request only one file.
     pub(crate) fn files(&self) -> Result<PathBuf> {
         self.once("files", |folder| {
             make(folder)?;
@@ -136,8 +137,9 @@ fn scattered(count: u32) -> impl Iterator<Item = u32> {
     (0..u64::from(count)).map(move |i| (i * STRIDE % u64::from(count)) as u32)
 }
 
-/// Returns the sizes of the mix's files in shuffled order. They are log-uniform below and above the
-/// knee, at evenly spaced quantiles. Every call returns the same sizes.
+/// Returns the sizes of the mix's files in shuffled order. They are evenly spaced quantiles of a
+/// distribution that is log-uniform below and above [`MIX_KNEE`]. Every call returns the same
+/// sizes.
 fn mix_sizes() -> Vec<usize> {
     let between = |from: f64, to: f64, part: f64| from * (to / from).powf(part);
     let size = |i: usize| {

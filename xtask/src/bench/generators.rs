@@ -13,8 +13,9 @@ use crate::interrupt;
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, bail};
 
-/// Extra time that a run may take, plus [`CONNECTION_SLACK`] per connection.
+/// Time that a run may take beyond its warm-up and its measured part.
 const RUN_SLACK: Duration = Duration::from_secs(20);
+/// Further time that a run may take for each connection.
 const CONNECTION_SLACK: Duration = Duration::from_micros(150);
 
 /// Maximum number of connections that the generator opens from one address.
@@ -27,8 +28,8 @@ const QUESTIONS: u32 = 100;
 const MEASURING: &str = "load: measuring";
 const MEASURED: &str = "load: measured";
 
-/// Runs the generator that `load` names, with its arguments. Calls `edge` when the measured part
-/// begins and when it ends. The generator opens at most `connections` connections.
+/// Runs a load generator. `load` holds its program and arguments. Calls `edge` when the measured
+/// part begins and when it ends. The generator opens at most `connections` connections.
 pub(crate) fn run(
     load: &str,
     connections: u32,
@@ -102,9 +103,9 @@ fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
         .replace("{client}", &client))
 }
 
-/// Runs `command` for at most `limit`, and returns its standard output. The lines [`MEASURING`] and
-/// [`MEASURED`] on standard error delimit the measured part. If `whole` is set, the whole run is
-/// measured.
+/// Runs `command` for at most `limit`, and returns its standard output. Calls `edge` at both ends
+/// of the measured part. The lines [`MEASURING`] and [`MEASURED`] on standard error delimit this
+/// part. If `whole` is set, the whole run is measured.
 fn watch(
     command: &mut Command,
     limit: Duration,
@@ -193,7 +194,8 @@ fn number_after(text: &str, label: &str) -> Option<f64> {
     number.trim_end_matches([')', ',']).parse().ok()
 }
 
-/// Makes the [`Load`] of a program that prints only counts. `size` is the bytes per reply.
+/// Makes the [`Load`] of a program that prints only counts. `size` is the mean size of a reply in
+/// bytes.
 fn counted(generator: &str, [completed, lost, seconds, size]: [f64; 4]) -> Option<Load> {
     // Packet counts are not negative.
     #[allow(clippy::cast_sign_loss)]

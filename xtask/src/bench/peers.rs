@@ -1,5 +1,5 @@
-//! Configurations of the other servers: one worker each, no logs, and no limit that a run could
-//! reach. [`super::servers`] replaces the placeholders in braces.
+//! Configurations of the other servers. Each server has one worker, logs no requests, and has no
+//! limit that a run could reach. [`super::servers`] replaces the placeholders in braces.
 
 /// Replaces each `{word}` of a template by its value.
 pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {

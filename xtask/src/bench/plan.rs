@@ -120,11 +120,12 @@ struct Row {
     figure: &'static str,
     panel: &'static str,
     /// Load generator's command. `{x}` stands for the variable, and `{ask}` for the query that fits
-    /// the server. `{kept}` and `{new}` stand for the rates in [`WEB_RATES`].
+    /// the server. `{file}` and `{wrk}` stand for the options that request a file. `{kept}` and
+    /// `{new}` stand for the rates in [`WEB_RATES`].
     load: &'static str,
     /// Values of the variable to run. Empty means all.
     xs: &'static [u32],
-    /// Number of the sweep's programs to run, counted from the first.
+    /// Number of programs to run. They are the first of the sweep's programs.
     programs: usize,
     /// Whether a quick run includes this row.
     quick: bool,
@@ -323,7 +324,7 @@ impl Sweep {
                 && n < row.programs
                 && (row.xs.is_empty() || row.xs.contains(&x))
                 && (row.quick || !selection.quick);
-            // Figures that decide whether marks are met run longer.
+            // Figures that decide whether the project's marks (goals) are met run longer.
             let seconds = match row.figure {
                 _ if selection.quick => 1.0,
                 "limit" | "dns-cost" | "web-cost" => 3.0,

@@ -223,7 +223,8 @@ fn all_xs(lines: &[Line<'_>]) -> Vec<f64> {
     xs
 }
 
-/// Draws a chart for each panel and quantity, and writes it.
+/// Writes charts for each panel: one for each quantity that has a table, and one for the p99
+/// latency.
 fn charts(text: &mut String, figure: &Figure, lines: &[Line<'_>]) -> Result<()> {
     let xs = all_xs(lines);
     let labels: Vec<String> = xs.iter().map(|x| x_shown(*x, figure.x)).collect();

@@ -132,12 +132,12 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Returns a command that runs `program` on the server's side and core.
+    /// Returns a command that runs `program` in the server's namespace and on its core.
     pub(crate) fn server_command(&self, program: impl AsRef<OsStr>) -> Command {
         self.server.command(program.as_ref())
     }
 
-    /// Returns a command that runs `program` on the client's side and core.
+    /// Returns a command that runs `program` in the client's namespace and on its core.
     pub(crate) fn client_command(&self, program: impl AsRef<OsStr>) -> Command {
         self.client.command(program.as_ref())
     }
@@ -196,8 +196,9 @@ impl End {
         shell::capture(&mut tc).map(drop)
     }
 
-    /// Starts the command in a separate session, like a service. Otherwise a scheduler that groups
-    /// processes by session would make server and generator share one part of the CPU time.
+    /// Returns a command that runs `program` in a separate session, like a service. Otherwise a
+    /// scheduler that groups processes by session would make server and generator share one part of
+    /// the CPU time.
     fn command(&self, program: &OsStr) -> Command {
         let mut command = self.namespace.command("setsid");
         command.args(["taskset", "-c", &self.core.to_string(), "prlimit"]);
@@ -238,7 +239,7 @@ fn is_receiver(name: &str, link: &str) -> bool {
         .is_some_and(|n| n.starts_with('-'))
 }
 
-/// Pins a thread to a core, and returns whether it succeeded.
+/// Pins a thread to a core. Returns true on success.
 pub(crate) fn pin(id: i32, core: usize) -> bool {
     let Some(id) = Pid::from_raw(id) else {
         return false;
@@ -249,8 +250,8 @@ pub(crate) fn pin(id: i32, core: usize) -> bool {
         && sched_getaffinity(Some(id)).is_ok_and(|now| now == cores)
 }
 
-/// Returns the limit on open files for a process of the rig. This is [`OPEN_FILES`] if it is
-/// allowed, or else the limit of this process.
+/// Returns the limit on open files for a process of the rig. This is [`OPEN_FILES`] if the system
+/// allows this limit, or else the limit of this process.
 pub(crate) fn open_files() -> u32 {
     static ALLOWED: OnceLock<u32> = OnceLock::new();
     *ALLOWED.get_or_init(|| {

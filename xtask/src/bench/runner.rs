@@ -80,8 +80,7 @@ impl Runner {
         Ok(self.results)
     }
 
-    /// Returns true if the program is installed. A program that is not is added to the results
-    /// once.
+    /// Returns true if the program is installed. A missing program is added to the results once.
     fn is_there(&mut self, program: &Program) -> bool {
         let is_there = program.is_ours() || is_installed(program.executable());
         if !is_there {

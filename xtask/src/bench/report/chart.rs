@@ -31,7 +31,7 @@ fn scaled(value: f64) -> f64 {
     value.max(1e-3).log10()
 }
 
-/// Returns round values on a logarithmic axis.
+/// Returns ticks for a logarithmic axis: the places of 1, 2 and 5 times each power of ten.
 fn ticks(from: f64, to: f64) -> Vec<f64> {
     let decades = from as i32..=to as i32;
     let of_decade = |decade| [1.0, 2.0, 5.0].map(|n| scaled(n) + f64::from(decade));

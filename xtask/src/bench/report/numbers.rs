@@ -31,8 +31,8 @@ impl Spread {
         Self::of(runs.iter().filter_map(|run| quantity.of(run)))
     }
 
-    /// Returns the distance from minimum to maximum relative to the median. `None`: there is only
-    /// one repeat, or the median is 0.
+    /// Returns the distance from minimum to maximum relative to the median. Returns `None` if there
+    /// is only one repeat, or if the median is 0.
     pub(super) fn relative(&self) -> Option<f64> {
         (self.repeats > 1 && self.median > 0.0).then(|| (self.max - self.min) / self.median)
     }
@@ -78,7 +78,8 @@ pub(super) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     Some(low + (high - low) * (at % 100) as f64 / 100.0)
 }
 
-/// Formats a number with three significant digits, or as an integer from 1,000 on.
+/// Formats a number with at most three significant digits and three decimals. A number from 1,000
+/// on is rounded to an integer.
 pub(super) fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 999.5 => return thousands(value),
