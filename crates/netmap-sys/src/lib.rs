@@ -5,18 +5,19 @@
 //!
 //! This crate declares the structures, constants and `ioctl` numbers of the public headers
 //! `net/netmap.h` and `net/netmap_user.h`, under their original names. They suffice for a port that
-//! binds one ring pair. Current kernels require API 14 or later. In that version, everything except
-//! the two sync calls goes through one `ioctl`, [`NIOCCTRL`].
+//! binds one ring pair. Current kernels require API 14 or later. In that version, one `ioctl`,
+//! [`NIOCCTRL`], carries all requests. Two more `ioctl`s synchronize the rings.
 //!
-//! No port uses this crate yet. The crate itself loads no module, opens no device and makes no
-//! system call.
+//! No other crate of this workspace uses these bindings yet. This crate loads no module, opens no
+//! device and makes no system call.
 //!
 //! # How to use netmap
 //! 1. Open `/dev/netmap`.
 //! 2. Call `ioctl(fd, NIOCCTRL, &header)` with a [`nmreq_header`] of type [`NETMAP_REQ_REGISTER`].
 //!    Its body is a [`nmreq_register`] with [`NR_REG_ONE_NIC`] and a ring number.
-//! 3. Map `nr_memsize` bytes of the device as shared memory. The [`netmap_if`] starts at
-//!    `nr_offset`. [`netmap_txring`] and [`netmap_rxring`] locate the rings from it.
+//! 3. Map `nr_memsize` bytes of the device as shared memory. The [`netmap_if`] starts `nr_offset`
+//!    bytes into this memory. Pass its address to [`netmap_txring`] and [`netmap_rxring`] to find
+//!    the rings.
 //! 4. The program owns the slots from `head` up to, but not including, `tail`. Fill or empty them,
 //!    and advance `head` and `cur`. Then call `ioctl` with [`NIOCTXSYNC`] or [`NIOCRXSYNC`], or
 //!    call `poll`. The kernel changes `tail` only in those calls.
@@ -69,7 +70,7 @@ const fn iowr(number: c_ulong, size: usize) -> c_ulong {
 pub const NETMAP_REQ_REGISTER: u16 = 1;
 /// Request type: describe a port. The body is a [`nmreq_port_info_get`].
 pub const NETMAP_REQ_PORT_INFO_GET: u16 = 2;
-/// Request type: attach a port to a VALE switch.
+/// Request type: attach a port to a VALE switch, which is netmap's software switch.
 pub const NETMAP_REQ_VALE_ATTACH: u16 = 3;
 /// Request type: detach a port from a VALE switch.
 pub const NETMAP_REQ_VALE_DETACH: u16 = 4;
@@ -101,7 +102,7 @@ pub const NR_REG_ONE_SW: u32 = 8;
 pub const NR_MONITOR_TX: u64 = 0x100;
 /// Binding flag: monitor the RX rings.
 pub const NR_MONITOR_RX: u64 = 0x200;
-/// Binding flag: monitor without copying.
+/// Binding flag: monitor packets without copying them.
 pub const NR_ZCOPY_MON: u64 = 0x400;
 /// Binding flag: bind the rings exclusively.
 pub const NR_EXCLUSIVE: u64 = 0x800;
@@ -187,8 +188,8 @@ impl nmreq_header {
 
 /// Body of [`NETMAP_REQ_REGISTER`].
 ///
-/// The kernel chooses each number of slots or rings that is zero, and writes back the actual
-/// numbers.
+/// If a number of slots or rings is zero, the kernel chooses this number. The kernel replaces all
+/// these numbers with the actual ones.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct nmreq_register {
@@ -247,8 +248,9 @@ pub struct nmreq_port_info_get {
 
 /// Describes a bound port and its rings. The kernel places this structure in the mapped region.
 ///
-/// A program may write only the field `ni_bufs_head`. The offsets of the rings follow the
-/// structure, and [`netmap_txring`] reads them.
+/// A program may write only the field `ni_bufs_head`. The offsets of the rings are directly after
+/// the structure, where the empty array `ring_ofs` begins. [`netmap_txring`] and [`netmap_rxring`]
+/// look them up.
 #[repr(C)]
 #[derive(Debug)]
 pub struct netmap_if {
@@ -271,8 +273,8 @@ pub struct netmap_if {
     pub ni_host_rx_rings: u32,
     /// Unused.
     pub ni_spare1: [u32; 3],
-    /// Offsets of the rings from this structure, in bytes: the NIC's TX, the host's TX, the NIC's
-    /// RX, the host's RX.
+    /// Start of the rings' offsets from this structure, in bytes. Their order is: the NIC's TX
+    /// rings, the host's TX rings, the NIC's RX rings, the host's RX rings.
     pub ring_ofs: [isize; 0],
 }
 
@@ -297,7 +299,7 @@ pub struct netmap_ring {
     pub cur: u32,
     /// Index of the first slot that the kernel owns.
     pub tail: u32,
-    /// Ring flags: [`NR_TIMESTAMP`], [`NR_FORWARD`].
+    /// Ring flags: [`NR_TIMESTAMP`] and [`NR_FORWARD`].
     pub flags: u32,
     /// Time of the last sync, if [`NR_TIMESTAMP`] is set.
     pub ts: timeval,

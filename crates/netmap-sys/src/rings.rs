@@ -9,7 +9,7 @@ use super::{netmap_if, netmap_ring};
 /// `nifp` points into a region mapped from netmap, at the offset that the registration returned.
 /// `index` is below `ni_tx_rings + ni_host_tx_rings`.
 pub unsafe fn netmap_txring(nifp: *mut netmap_if, index: u32) -> *mut netmap_ring {
-    // SAFETY: the caller guarantees a valid `nifp` and an existing entry.
+    // SAFETY: the caller guarantees that `nifp` is valid and that TX ring `index` exists.
     unsafe { ring_at(nifp, index as usize) }
 }
 
@@ -19,7 +19,8 @@ pub unsafe fn netmap_txring(nifp: *mut netmap_if, index: u32) -> *mut netmap_rin
 /// `nifp` points into a region mapped from netmap, at the offset that the registration returned.
 /// `index` is below `ni_rx_rings + ni_host_rx_rings`.
 pub unsafe fn netmap_rxring(nifp: *mut netmap_if, index: u32) -> *mut netmap_ring {
-    // SAFETY: `nifp` points to a netmap_if. Entries for all TX rings precede those for RX rings.
+    // SAFETY: the caller guarantees that `nifp` is valid and that RX ring `index` exists. In
+    // `ring_ofs`, the entries of all TX rings precede those of the RX rings.
     unsafe {
         let before = (*nifp).ni_tx_rings + (*nifp).ni_host_tx_rings;
         ring_at(nifp, before as usize + index as usize)

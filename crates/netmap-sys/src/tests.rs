@@ -89,8 +89,8 @@ const BUFFERS_AT: usize = 2048;
 fn rings_and_buffers_are_found_from_the_interface() {
     let mut region = Box::new(Region([0; 4096]));
     let region = &raw mut *region;
-    // SAFETY: every access lies in `region`, at an offset aligned for its type. The interface with
-    // five ring offsets is at 64, rings of 256 bytes start at 256, and buffers start at 2048.
+    // SAFETY: every access lies in `region`, at an offset aligned for its type. The netmap_if and
+    // its five ring offsets start at 64, rings of 256 bytes at 256, and buffers at 2048.
     unsafe {
         let nifp = region.byte_add(IF_AT).cast::<netmap_if>();
         (*nifp).ni_tx_rings = 2;

@@ -1,8 +1,8 @@
-//! Turns device names that users write into interfaces that are ready to serve.
+//! Turns device names that users write into interfaces that are ready to be served.
 //!
 //! ```text
 //!   Device ── InterfaceConfig ──▶ Interface ── queue(i) ──▶ QueueSource ── open ──▶ AnyPort
-//!   (words)                       (steering, addresses)     (to its thread)
+//!   (parsed name)                 (steering, addresses)     (sent to its thread)
 //! ```
 //!
 //! [`QueueAccess`] is the part of an interface that opens queues. It can be sent to another

@@ -1,6 +1,6 @@
 //! Safe wrappers for system calls that the standard library lacks.
 #![allow(unsafe_code)]
-// C uses one integer type where Rust distinguishes signed and unsigned.
+// System calls often take a signed integer where this crate uses an unsigned one, or vice versa.
 #![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 mod control;
@@ -27,7 +27,8 @@ pub(crate) use queues::Channels;
 use socket::{bind, check, socket};
 pub(crate) use socket::{is_errno, option, set_option};
 
-/// `SOL_XDP` options that libc does not define for every target (`linux/if_xdp.h`).
+/// `SOL_XDP` option that reads the flags of an `AF_XDP` socket (`linux/if_xdp.h`). libc does not
+/// define this option for every target.
 pub(crate) const XDP_OPTIONS: i32 = 8;
 /// Bit of `XDP_OPTIONS` that is set if the socket is in zero-copy mode.
 pub(crate) const XDP_OPTIONS_ZEROCOPY: i32 = 1;
@@ -71,7 +72,8 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Waits until one of `events` occurs on `fd` or `other` is readable, for at most `timeout`.
 ///
-/// Returns the events of `fd`, or 0 after a timeout or a signal.
+/// Returns the events that occurred on `fd`. They are 0 if only `other` is readable, and after a
+/// timeout or a signal.
 pub(crate) fn poll(
     fd: Option<BorrowedFd<'_>>,
     events: i16,
@@ -110,15 +112,15 @@ pub(crate) fn available_memory() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Removes the limit on locked memory if permitted. Otherwise the kernel would refuse a UMEM larger
-/// than that limit.
+/// Removes the limit on locked memory if this process may do so. The kernel refuses a UMEM that is
+/// larger than the limit.
 pub(crate) fn lift_memory_lock_limit() {
     let unlimited = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
     };
-    // SAFETY: the rlimit stays valid during the call. An error is ignored here, because registering
-    // the memory reports it.
+    // SAFETY: the rlimit stays valid during the call. An error is ignored, because registering the
+    // UMEM fails if the limit is too low.
     let _ = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) };
 }
 
@@ -195,8 +197,8 @@ unsafe fn socket_ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Opens a socket that reserves `address` without listening. No other program can use the port
-/// while the socket is open.
+/// Opens a socket that reserves `address` without listening. No other program can use the port at
+/// this address while the socket is open.
 ///
 /// `scope` is the interface index, which IPv6 link-local addresses require. TIME-WAIT connections
 /// of an earlier program do not prevent the reservation.
@@ -245,8 +247,8 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
         }
     }
     if tcp {
-        // Without SO_REUSEADDR on this socket, no other socket can listen on this port, whatever
-        // the other socket's options are.
+        // Without SO_REUSEADDR on this socket, no other socket can listen on this address and port,
+        // whatever the other socket's options are.
         share(0)?;
     }
     Ok(socket)
@@ -361,8 +363,8 @@ pub(crate) fn attach_tap(tun: &File, name: &str, how: TapFlags) -> io::Result<()
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: this request reads and writes one live ifreq.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
-    // An existing device keeps the header size that another program may have set, so set the size
-    // again.
+    // Another program may have set another header size on an existing device. Therefore always set
+    // the size.
     let header = VNET_HEADER as i32;
     // SAFETY: this request reads one live int.
     check(unsafe {

@@ -1,6 +1,6 @@
 //! Tests with real packets over real devices, in private network namespaces.
 //!
-//! The tests need root, and the commands `ip` and `ethtool`.
+//! The tests need root, and the commands `ip`, `tc`, `ss`, `ethtool` and `unshare`.
 
 #[path = "device/bursts.rs"]
 mod bursts;
@@ -122,11 +122,11 @@ fn own_mode_takes_all_packets_to_its_address() {
         // The client's kernel first sends an ARP request, which the reflector answers.
         assert_eq!(ask(&v4, "10.9.0.9:7", "hello"), "hello");
         assert_eq!(ask(&v4, "10.9.0.9:9999", "any port"), "any port");
-        // Packets to the interface's own address go to the kernel.
+        // Packets to the kernel's address of the interface still go to the kernel.
         let kernel = socket("10.9.0.1:7");
         v4.send_to(b"kernel", "10.9.0.1:7").unwrap();
         kernel.recv_from(&mut [0; 64]).expect("the kernel's packet");
-        // Only neighbour solicitations for the server's own address reach the ring.
+        // A neighbour solicitation for the server's own IPv6 address reaches the ring.
         let before = server.seen(0);
         let v6 = rig.client_socket("[fd09::2]:0");
         v6.send_to(b"who has it?", "[fd09::9]:7").unwrap();
@@ -171,8 +171,7 @@ fn fragments_go_to_the_kernel_or_in_own_mode_to_the_server() {
     let rig = Rig::new(1);
     let long = [0x61; 4000];
     let client = rig.client_socket("10.9.0.2:0");
-    // In shared mode the kernel gets fragments. It drops this datagram, because no kernel socket
-    // receives it.
+    // In shared mode the kernel gets all fragments, so none reach the server.
     let server = Server::start(&config("xdp:srv", &[], 1));
     client.send_to(&long, "10.9.0.1:7").unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -385,7 +384,7 @@ fn a_burst_of_a_whole_ring_loses_nothing() {
         assert_eq!(server.refused(), 0);
         let counters = server.stop()[0];
         assert_eq!(counters.tx_frames, 3 * RING as u64);
-        // Some slots are reserved for retries, so a burst does not fit into the ring at once.
+        // Some slots of the TX ring are reserved for retries, so each burst needs a second flush.
         assert_eq!(counters.tx_batches.to_string(), "128-255: 3, 256: 3");
         assert_eq!((counters.rx_lost, counters.bad_descriptors), (0, 0));
     }
@@ -469,7 +468,7 @@ fn connections_of_an_earlier_program_do_not_hold_its_port() {
     let (accepted, _) = listener.accept().unwrap();
     let mut wanted = config("xdp:srv", &[], 1);
     wanted.services = vec![(Transport::Tcp, 80)];
-    // Close the accepted connection first, so that this end enters TIME-WAIT.
+    // Close the accepted connection first, so that the server's side enters TIME-WAIT.
     drop(accepted);
     drop(client);
     drop(listener);
@@ -605,7 +604,7 @@ fn child(program: &str, arguments: &[&str], device: &str) -> (Child, BufReader<C
     spawn(&mut command)
 }
 
-/// Reads a child's output up to a line that contains `word`.
+/// Reads a child's output up to a line that contains `word`, and returns this output.
 fn read_until(output: BufReader<ChildStdout>, word: &str) -> String {
     let mut seen = String::new();
     for line in output.lines() {

@@ -13,10 +13,10 @@ use super::queue::{QueueSource, Way};
 use super::{AddressPrefix, Monitor, Offload};
 use crate::port::Wait;
 
-/// Properties of an open interface, and the descriptors that open its queues.
+/// Properties of an open interface, and the descriptors with which its queues are opened.
 ///
-/// An [`Interface`](super::Interface) in this or another process must keep the interface ready. To
-/// send the access over a Unix socket, use [`to_parts`](Self::to_parts) and
+/// While the queues are served, an [`Interface`](super::Interface) in this or another process must
+/// stay alive. To send the access over a Unix socket, use [`to_parts`](Self::to_parts) and
 /// [`from_parts`](Self::from_parts).
 #[derive(Clone, Debug)]
 pub struct QueueAccess {
@@ -27,7 +27,7 @@ pub struct QueueAccess {
     descriptors: Vec<Arc<OwnedFd>>,
 }
 
-/// The properties of an interface that can be serialized: everything except descriptors.
+/// The properties of an interface that can be sent as text: all except the descriptors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
@@ -85,10 +85,10 @@ impl QueueAccess {
     }
 
     /// Rebuilds the access from the parts that [`to_parts`](Self::to_parts) returned. `descriptors`
-    /// are the descriptors that this process has received, in the same order.
+    /// are this process's copies of the descriptors, in the same order.
     ///
     /// # Errors
-    /// Fails if the number of descriptors does not match the text.
+    /// Fails if the text is invalid, or if the number of descriptors does not match it.
     pub fn from_parts(facts: &str, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let facts: Facts = serde_json::from_str(facts)?;
         let fits = match &facts.kind {
@@ -119,8 +119,8 @@ impl QueueAccess {
 
     /// Returns the served addresses with their prefix lengths.
     ///
-    /// For `auto` and `tap`, the client is this host. In shared mode, only other hosts can be
-    /// clients, because packets that a host sends to itself bypass the interface.
+    /// For `auto` and `tap`, the clients are programs on this host. In shared mode, only other
+    /// hosts can be clients, because packets that a host sends to itself bypass the interface.
     pub fn addresses(&self) -> &[AddressPrefix] {
         &self.facts.addresses
     }
@@ -146,17 +146,18 @@ impl QueueAccess {
         &self.facts.vlans
     }
 
-    /// Describes the interface's actual settings for people, as pairs of name and value. Each port
-    /// has a separate summary, which covers its queue.
+    /// Describes the interface's actual settings for people, as pairs of name and value. The
+    /// settings of a single queue are in the summary of its port.
     pub fn summary(&self) -> &[(String, String)] {
         &self.facts.summary
     }
 
-    /// Opens a monitor that reports changes of the interface. Call this method before the thread
-    /// loses the privilege to enter the interface's network namespace.
+    /// Opens a monitor that reports changes of the interface. Call this method before privileges
+    /// are dropped, because it may have to enter the interface's network namespace.
     ///
     /// # Errors
-    /// Fails if the kernel refuses to report changes.
+    /// Fails if the namespace cannot be entered, or if the kernel does not report the interface's
+    /// state and its changes.
     pub fn monitor(&self) -> io::Result<Monitor> {
         match self.namespace() {
             Some(namespace) => namespace.run(|| Monitor::open(self.name()))?,

@@ -1,4 +1,4 @@
-//! Chooses addresses for both ends of a link that the server creates.
+//! Plans the addresses of both ends of a link that the server creates.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,10 +11,11 @@ use crate::sys::{self, Control, InterfaceAddress};
 /// gets a network of two hosts from this pool.
 const IPV4_POOL: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const IPV4_PREFIX: u8 = 30;
-/// A unique local IPv6 prefix (RFC 4193). Its global ID was chosen at random, but is fixed.
+/// A unique local IPv6 prefix (RFC 4193). Its global ID was chosen at random once, and is the same
+/// on every host.
 const IPV6_POOL: Ipv6Addr = Ipv6Addr::new(0xfd9a, 0x5e1d, 0x70ac, 0, 0, 0, 0, 0);
 const IPV6_PREFIX: u8 = 126;
-/// Maximum number of network pairs (IPv4 and IPv6) to try until one is free.
+/// Maximum number of pairs of networks (one IPv4, one IPv6) to try until a pair is free.
 const MAX_NETWORKS: u32 = 4096;
 
 /// The addresses of both ends of a link.
@@ -22,20 +23,22 @@ const MAX_NETWORKS: u32 = 4096;
 pub(super) struct Addressing {
     pub(super) server: Vec<AddressPrefix>,
     client: Vec<AddressPrefix>,
-    /// Whether the server chose these addresses itself. If so, the IPv6 addresses are optional.
+    /// Whether the server chose these addresses itself. If so, it can do without the IPv6
+    /// addresses.
     chosen: bool,
 }
 
 impl Addressing {
-    /// Plans the addresses of a link. Avoids addresses that this host already uses.
+    /// Plans the addresses of a link. Fails if this host already has one of the configured
+    /// addresses. If none are configured, chooses networks that this host does not use.
     pub(super) fn new(config: &InterfaceConfig) -> Result<Self, DeviceError> {
         let taken = interface_addresses()?;
         refuse_taken(&config.own_addresses, &taken)?;
         Self::plan(&config.own_addresses, &taken)
     }
 
-    /// Assigns the given addresses to the server, and to the client one free address in each of
-    /// their networks. If no addresses are given, picks a free pair of networks.
+    /// Gives the server the addresses `given`, and the client another address in each of their
+    /// networks. If `given` is empty, chooses a free pair of networks.
     fn plan(given: &[AddressPrefix], taken: &[InterfaceAddress]) -> Result<Self, DeviceError> {
         if given.is_empty() {
             return Self::choose(taken);
@@ -97,8 +100,11 @@ impl Addressing {
         })
     }
 
-    /// Assigns the client's addresses to interface `name` in this namespace, and brings the
-    /// interface up.
+    /// Assigns the client's addresses to interface `name`, which is in the calling thread's
+    /// namespace, and brings the interface up.
+    ///
+    /// If the server chose the addresses and the kernel refuses the IPv6 address, drops the IPv6
+    /// addresses of both ends.
     pub(super) fn configure(
         &mut self,
         control: &Control,
@@ -138,7 +144,7 @@ impl Addressing {
     }
 }
 
-/// Brings an interface up. This needs no capability if it is already up.
+/// Brings an interface up. If the interface is already up, no capability is needed.
 pub(super) fn bring_up(control: &Control, name: &str) -> Result<(), DeviceError> {
     if control
         .flags(name)
@@ -151,10 +157,11 @@ pub(super) fn bring_up(control: &Control, name: &str) -> Result<(), DeviceError>
         .map_err(DeviceError::set_up(format!("bring {name} up")))
 }
 
-/// Returns host addresses in the network of `own` except `own` itself, lowest first.
+/// Returns the lowest host addresses in the network of `own`, in ascending order and without `own`
+/// itself.
 fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
-    // Number of addresses to consider. The server has fewer addresses than this, so a free one is
-    // found unless the network is too small.
+    // Number of addresses to consider. The server has fewer addresses than this, so at least one
+    // is free unless the network is too small.
     const LOOK_AT: u128 = 512;
     let (bits, own_bits) = match own.address {
         IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
@@ -163,8 +170,8 @@ fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
     let host_bits = bits - u32::from(own.prefix);
     let hosts = 1u128.checked_shl(host_bits).unwrap_or(u128::MAX);
     let network = own_bits & !(hosts - 1);
-    // In larger networks the lowest address is reserved, and in IPv4 the highest is the broadcast
-    // address. Networks of two addresses reserve neither (RFC 3021).
+    // In a network of four or more addresses, the lowest is reserved. In IPv4, the highest is the
+    // broadcast address. A network of two reserves neither (RFC 3021, RFC 6164).
     let (first, end) = match (own.address.is_ipv4(), host_bits) {
         (true, 2..) => (1, hosts - 1),
         (false, 2..) => (1, hosts),

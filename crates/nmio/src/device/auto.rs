@@ -1,4 +1,4 @@
-//! Creates private links between the server and this host: veth pairs for device `auto`, and tap
+//! Opens private links between the server and this host: veth pairs for device `auto`, and tap
 //! devices.
 //!
 //! ```text
@@ -32,7 +32,7 @@ const SERVER_END: &str = "server";
 /// This is the kernel's default for network cards.
 const QUEUE_LEN: u32 = 1_000;
 
-/// Opens device `auto`.
+/// Opens device `auto`: a veth pair, or else a tap device.
 pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     // Report configuration errors before trying a veth pair, because falling back to a tap device
     // would not fix them.
@@ -155,9 +155,8 @@ fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     control.set_up(SERVER_END).map_err(up)?;
     keep_tags(&control, SERVER_END)?;
     add_queue(&control, SERVER_END)?;
-    // Allow the longest super-segments, because no other host shares this link. The error is
-    // ignored, because kernels before Linux 6.3 refuse this setting. The summary shows the limit in
-    // effect.
+    // Allow the longest super-segments, because no other host shares this link. An error is
+    // ignored, because shorter super-segments work too. The summary shows the limit in effect.
     let _ = control
         .index(SERVER_END)
         .and_then(|index| netlink::allow_supers(index, MOST_SUPER_BYTES as u32));
@@ -263,8 +262,8 @@ fn finish_tap(
     Ok(interface)
 }
 
-/// Opens one queue of a tap device. Closing the last descriptor removes the device unless it is
-/// persistent.
+/// Opens one queue of a tap device, which is created if it does not exist. Closing the device's
+/// last descriptor removes the device unless it is persistent.
 fn attach(name: &str, how: TapFlags) -> io::Result<File> {
     let tun = OpenOptions::new()
         .read(true)

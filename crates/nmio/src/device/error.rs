@@ -10,7 +10,7 @@ use crate::sys;
 
 /// Why an interface or one of its queues could not be opened.
 ///
-/// Each error message names the device or option, the problem, and the remedy.
+/// Most messages name the device or option, the problem, and a remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -47,12 +47,12 @@ pub enum DeviceError {
         /// Which capabilities the device needs, which of them this process lacks, and what to do.
         advice: String,
     },
-    /// The kernel was built without a feature, or its module is not loaded.
+    /// The kernel lacks a feature, or the feature's module is not loaded.
     #[error("this kernel has no {what} ({source}); {remedy}")]
     Kernel {
         /// The missing feature.
         what: &'static str,
-        /// What the user can do instead.
+        /// What the user can do.
         remedy: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -65,7 +65,7 @@ pub enum DeviceError {
     TagsStripped {
         /// The interface's name.
         interface: String,
-        /// The command that makes the device keep tags in the frames.
+        /// The commands that make the device keep tags in the frames.
         remedy: String,
     },
     /// `offload=on` cannot work on this interface.
@@ -76,7 +76,7 @@ pub enum DeviceError {
         /// Why the interface cannot send super-segments.
         why: String,
     },
-    /// The MTU is too large for the packet memory.
+    /// A packet of the interface's MTU does not fit in a frame of the packet memory.
     #[error(
         "interface {interface} has an MTU of {mtu} bytes, but the server supports at most {largest}; \
          lower it with: ip link set {interface} mtu {largest}"
@@ -113,7 +113,8 @@ pub enum DeviceError {
         /// Requested number of queues.
         queues: u32,
     },
-    /// The device has fewer queue pairs than were requested.
+    /// More queues were requested than the device has queue pairs, or than the steering program
+    /// supports.
     #[error(
         "cannot serve {asked} queues of {interface}, one per worker: it has {has} queues that both \
          receive and send; ask for fewer with queues=N or --workers N, or change the number of \
@@ -223,7 +224,7 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The device has no such queue.
+    /// The device has no queue with this number.
     #[error(
         "{interface} has no queue {queue} (counted from 0); ask for fewer with queues=N or \
          --workers N"
@@ -247,7 +248,7 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel refuses to allocate the packet memory.
+    /// The packet memory exceeds the available memory, or the kernel refuses to allocate it.
     #[error(
         "cannot allocate {} MiB of packet memory for one queue ({source}); raise the limit on \
          locked memory with: ulimit -l unlimited, or grant CAP_IPC_LOCK; if memory itself is \
@@ -256,7 +257,7 @@ pub enum DeviceError {
     Memory {
         /// Requested size, in bytes.
         bytes: u64,
-        /// The kernel's error.
+        /// The kernel's error, or [`io::ErrorKind::OutOfMemory`].
         source: io::Error,
     },
     /// Shared mode was requested, but the interface has no address.
@@ -313,7 +314,7 @@ pub enum DeviceError {
         /// The IP address.
         address: IpAddr,
     },
-    /// The kernel refuses to reserve the port, although no other program uses it.
+    /// The kernel refuses to reserve the port, for a reason that no other variant covers.
     #[error(
         "cannot reserve {transport} port {port} on {address}: {source}; make sure that the \
          interface still has this address, or serve another port"
@@ -364,12 +365,12 @@ pub enum DeviceError {
         /// The device's name.
         name: String,
     },
-    /// A step of setting up a device failed.
+    /// A step of setting up a device failed, for a reason that no other variant covers.
     #[error("cannot {step}: {source}")]
     SetUp {
         /// The step that failed, phrased to follow "cannot".
         step: String,
-        /// The kernel's error.
+        /// The cause, which is usually the kernel's error.
         source: io::Error,
     },
     /// Both ways to open device `auto` failed.

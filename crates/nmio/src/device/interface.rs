@@ -15,11 +15,11 @@ use crate::xdp::steer::Steering;
 /// An interface that is ready to be served. If it uses XDP, the steering program is attached, and
 /// in shared mode the served ports are reserved.
 ///
-/// Dropping the interface undoes all of this. Its [`QueueAccess`] describes the interface and opens
-/// its queues.
+/// Dropping the interface undoes all of this, and removes the devices that were created for it. An
+/// interface dereferences to its [`QueueAccess`], which describes it and opens its queues.
 pub struct Interface {
-    // Fields drop in this order: detach the steering program, release ports and multicast groups,
-    // remove the veth pair.
+    // Fields drop in this order. This detaches the steering program, then releases the ports and
+    // multicast groups, and then removes the veth pair or the tap device.
     _steering: Option<Steering>,
     _held: Vec<OwnedFd>,
     wire: Option<VethPair>,
@@ -90,7 +90,7 @@ impl Interface {
         }
     }
 
-    /// Records that the interface is one end of `pair`, in `namespace`.
+    /// Records that the interface is the server's end of `pair`, and is in `namespace`.
     pub(super) fn on_pair(mut self, pair: VethPair, namespace: &Namespace) -> Self {
         self.access.set_namespace(namespace);
         self.wire = Some(pair);
@@ -111,7 +111,8 @@ impl Interface {
     }
 }
 
-/// Returns a random, locally administered unicast address (IEEE 802-2014, 8.4.2).
+/// Returns a random Ethernet address. The lowest two bits of its first byte say that it is a
+/// locally administered unicast address (IEEE 802).
 fn random_mac() -> [u8; 6] {
     let mut mac = [0; 6];
     fastrand::Rng::new().fill(&mut mac);

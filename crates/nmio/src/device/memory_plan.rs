@@ -17,8 +17,8 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// Returns the memory layout of a port that itself needs `own` frames. Frames start `stride`
-    /// bytes apart and hold `capacity` bytes each.
+    /// Returns the memory layout of a port. The port itself needs `own` frames, for its rings and
+    /// one batch. Frames start `stride` bytes apart and hold `capacity` bytes each.
     ///
     /// # Errors
     /// [`DeviceError::Memory`] if this host does not have enough memory.
@@ -35,8 +35,8 @@ impl MemoryPlan {
             return Err(refused(u64::MAX));
         };
         let bytes = u64::from(frames) * stride as u64;
-        // The kernel would not refuse the allocation, but might later kill processes when memory
-        // runs out.
+        // Refuse too large a size here, because the kernel would allow the allocation, but might
+        // kill processes later, when memory runs out.
         if sys::available_memory().is_some_and(|available| bytes > available) {
             return Err(refused(bytes));
         }

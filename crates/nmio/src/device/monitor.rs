@@ -12,20 +12,20 @@ use crate::sys::{self, Control};
 
 /// Size in bytes of `struct ifaddrmsg`: family, prefix, flags, scope, index.
 const ADDRESS_MESSAGE: usize = 8;
-/// Maximum number of remembered addresses. An address that is not remembered is reported again each
-/// time the kernel repeats it.
+/// Maximum number of remembered addresses. When this number is reached, a new address is reported
+/// each time that the kernel announces it.
 const MAX_ADDRESSES: usize = 1024;
 
 /// A change of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The interface was brought up.
+    /// The interface was brought up, with or without a carrier.
     Up,
     /// The interface was brought down.
     Down,
-    /// The link has a carrier again.
+    /// The interface stayed up, and its link gained a carrier.
     Carrier,
-    /// The interface is up, but its link has no carrier.
+    /// The interface stayed up, but its link lost the carrier.
     NoCarrier,
     /// The interface has a new MAC address.
     Mac([u8; 6]),
@@ -33,8 +33,7 @@ pub enum Change {
     AddressAdded(IpAddr),
     /// An address was removed from the interface.
     AddressRemoved(IpAddr),
-    /// The kernel dropped messages about changes, because too many changes occurred in a short
-    /// time.
+    /// The kernel dropped messages about changes, because the monitor's receive buffer was full.
     Missed,
 }
 
@@ -55,7 +54,8 @@ struct State {
 #[derive(Debug)]
 pub struct Monitor {
     socket: File,
-    /// The last messages from the kernel. `rest` is the range of bytes not yet parsed.
+    /// The messages that were last read from the kernel. `rest` is the start and end of the bytes
+    /// that are not parsed yet.
     buffer: Box<[u8]>,
     rest: (usize, usize),
     state: State,
@@ -119,8 +119,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl State {
-    /// Updates the state from a message. Returns a change if the message concerns this interface
-    /// and changes the state.
+    /// Updates the state from a message, and returns the change that the message reports. Returns
+    /// `None` if the message concerns another interface or reports nothing new.
     fn learn(&mut self, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
         let body = message.payload();
         // RTM_NEWLINK and RTM_*ADDR messages contain the interface index at this offset.

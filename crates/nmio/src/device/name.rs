@@ -17,7 +17,7 @@ pub enum Device {
     /// A private link to this host: a veth pair with `AF_XDP`, or a tap device if that fails.
     #[default]
     Auto,
-    /// An existing interface, through `AF_XDP`.
+    /// An existing interface, served through `AF_XDP`.
     Xdp {
         /// The interface's name.
         interface: String,
@@ -75,8 +75,8 @@ pub enum Offload {
     /// Sends super-segments if the device segments TCP in hardware and `AF_XDP` copies packets
     /// anyway.
     ///
-    /// In zero-copy mode, no super-segments are sent, because frames need no copy, and mixing
-    /// frames and super-segments would reorder packets.
+    /// In zero-copy mode, no super-segments are sent. Frames then need no copy, and super-segments
+    /// could overtake them.
     #[default]
     Auto,
     /// Sends super-segments even if the kernel must segment them in software. In zero-copy mode,
@@ -86,12 +86,12 @@ pub enum Offload {
     Off,
 }
 
-/// Why a text could not be parsed as a device. Each message names the wrong word and lists the
-/// valid words.
+/// Why a text could not be parsed as a device. Each message names the wrong word or option, and
+/// says how to correct it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseDeviceError {
-    /// The word before the colon is unknown.
+    /// The text is not `auto`, and does not start with `xdp:` or `tap:`.
     #[error(
         "{0:?} is not a device; write auto, \
          xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
@@ -104,13 +104,13 @@ pub enum ParseDeviceError {
          colon"
     )]
     Name(String),
-    /// An option after the interface is unknown.
+    /// A word after the interface name is not a valid option.
     #[error(
         "{0:?} is not an option of an xdp device; the options are queues=N, partial, \
          vlan=ID[,ID], generic, partial-checksums, offload=auto|on|off"
     )]
     Option(String),
-    /// An option occurs twice.
+    /// An option or a VLAN occurs twice.
     #[error("{0} is given twice; leave one out")]
     Duplicate(String),
     /// The number of queues is invalid.
@@ -210,7 +210,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
 }
 
 fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
-    // The standard library accepts a leading plus sign; this syntax does not.
+    // Refuse a leading plus sign, which the standard library accepts.
     let number = id.parse().ok().filter(|_| !id.starts_with('+'));
     match number {
         Some(number) if vlans.contains(&number) => {
@@ -345,8 +345,8 @@ impl AddressPrefix {
         Ok(parsed)
     }
 
-    /// Refuses an IPv4 network address or broadcast address. Networks of two addresses have neither
-    /// (RFC 3021).
+    /// Refuses an IPv4 network address or broadcast address. A network of one or two addresses has
+    /// neither (RFC 3021).
     fn check_host(&self) -> Result<(), &'static str> {
         let IpAddr::V4(address) = self.address else {
             return Ok(());

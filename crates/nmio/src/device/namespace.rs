@@ -8,10 +8,11 @@ use std::thread;
 
 use crate::sys;
 
-/// A network namespace. It exists while this handle, or a socket in the namespace, is open.
+/// A network namespace. It exists while a handle to it or a socket in it is open, or a thread is in
+/// it.
 ///
-/// When the process ends, the kernel removes the namespace and its interfaces. If an interface is
-/// one end of a veth pair, this also removes the other end.
+/// After that, the kernel removes the namespace and its virtual interfaces. If an interface is one
+/// end of a veth pair, the kernel also removes the other end.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace(Arc<OwnedFd>);
 

@@ -1,4 +1,4 @@
-//! Routing netlink requests (RFC 3549) that create links and read the limits of devices.
+//! Routing netlink requests (RFC 3549), which create, configure and describe interfaces.
 //!
 //! A message consists of a header, a fixed structure, and attributes, which may contain nested
 //! attributes. `netlink_packet_core` reads and writes headers and attributes. Only needed
@@ -17,13 +17,13 @@ use netlink_packet_core::{
 
 use crate::sys;
 
-/// Flags of a request that creates something new.
+/// Flags of a request that creates an object, and fails if the object already exists.
 const CREATE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 // Constants from linux/if_link.h, linux/veth.h and linux/pkt_sched.h.
 const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
 const IFLA_XDP_ATTACHED: u16 = 2;
 /// Values of [`IFLA_XDP_ATTACHED`] if neither the kernel nor the driver runs an XDP program. The
-/// value is 0 if there is no program, and 3 if the network card itself runs it.
+/// value is 0 if there is no program, and 3 if the network card itself runs the program.
 const NOT_IN_SOFTWARE: [u8; 2] = [0, 3];
 const VETH_INFO_PEER: u16 = 1;
 const TC_H_ROOT: u32 = u32::MAX;
@@ -34,10 +34,10 @@ const HEADER: usize = 16;
 pub(super) const INTERFACE_MESSAGE: usize = 16;
 /// Size in bytes of `struct tcmsg`: family, padding, interface, handle, parent, info.
 const QDISC_MESSAGE: usize = 20;
-/// Size of the receive buffer, in bytes. The kernel's description of one interface takes about 2
-/// KB, and more for a card with SR-IOV virtual functions.
+/// Size of the receive buffer, in bytes. The kernel's description of an interface is about 2 KB
+/// long. It is longer for a card with SR-IOV virtual functions.
 pub(super) const ANSWER: usize = 32 << 10;
-/// Limit on the length of super-segments, in bytes, for kernels that do not report one.
+/// Limit on the length of super-segments, in bytes, for kernels that report no limit.
 const DEFAULT_GSO_SIZE: u32 = 65_536;
 
 /// Sends a request, and waits until the kernel has executed it.
@@ -83,7 +83,7 @@ fn body(fixed: &[u8], attributes: &[DefaultNla]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the fixed structure of a message about interface number `index`.
+/// Returns the `struct ifinfomsg` of a message about interface number `index`.
 fn interface(index: u32) -> [u8; INTERFACE_MESSAGE] {
     let mut fixed = [0; INTERFACE_MESSAGE];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -100,7 +100,7 @@ fn nest(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind, body(&[], attributes))
 }
 
-/// Returns the value of the attribute `wanted`, if there is one.
+/// Returns the value of the first attribute of type `wanted`, or `None` if there is none.
 pub(super) fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     let mut attributes = NlasIterator::new(attributes).flatten();
     let found = attributes.find(|attribute| attribute.kind() == wanted)?;
@@ -108,13 +108,13 @@ pub(super) fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     found.into_inner().get(4..len)
 }
 
-/// Returns the value of the attribute `wanted` as a number.
+/// Returns the value of the first attribute of type `wanted` as a number.
 fn number(attributes: &[u8], wanted: u16) -> Option<u32> {
     let value = attribute(attributes, wanted)?.first_chunk()?;
     Some(u32::from_ne_bytes(*value))
 }
 
-/// Returns the value of the attribute `wanted` as text, without a trailing zero byte.
+/// Returns the value of the first attribute of type `wanted` as text, up to the first zero byte.
 fn text(attributes: &[u8], wanted: u16) -> Option<String> {
     let value = attribute(attributes, wanted)?;
     let end = value.iter().position(|byte| *byte == 0);
@@ -176,7 +176,8 @@ fn end(name: &str, queues: u32) -> Vec<DefaultNla> {
     ]
 }
 
-/// Creates a veth pair: `name` in this network namespace, and `peer` in `namespace`.
+/// Creates a veth pair: interface `name` in the calling thread's network namespace, and interface
+/// `peer` in `namespace`. Each end has `queues` RX queues and as many TX queues.
 pub(super) fn create_veth(
     name: &str,
     peer: &str,
@@ -204,13 +205,13 @@ pub(super) fn delete_link(index: u32) -> io::Result<()> {
 /// Returns the maximum lengths of TCP super-segments, over IPv4 and over IPv6, that interface
 /// number `index` accepts.
 ///
-/// The lengths are in bytes of the whole packet, including the link header. Kernels before Linux
-/// 6.3 use one limit for both IP versions.
+/// The lengths are in bytes, and include the link header. Kernels before Linux 6.3 use one limit
+/// for both IP versions.
 pub(crate) fn longest_supers(route: &File, index: u32) -> io::Result<[usize; 2]> {
     let attributes = link_attributes(route, index)?;
     let v6 = number(&attributes, libc::IFLA_GSO_MAX_SIZE).unwrap_or(DEFAULT_GSO_SIZE);
     let v4 = number(&attributes, IFLA_GSO_IPV4_MAX_SIZE).unwrap_or(v6.min(DEFAULT_GSO_SIZE));
-    // The kernel reports an exclusive limit.
+    // A super-segment must be shorter than the limit that the kernel reports.
     Ok([v4, v6].map(|limit| limit.saturating_sub(1) as usize))
 }
 

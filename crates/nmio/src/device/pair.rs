@@ -12,7 +12,8 @@ pub(super) struct VethPair {
 }
 
 impl VethPair {
-    /// Creates interface `name`, with its peer in `namespace`.
+    /// Creates a pair: interface `name` in the calling thread's namespace, and interface `peer` in
+    /// `namespace`.
     pub(super) fn create(
         name: String,
         peer: &str,

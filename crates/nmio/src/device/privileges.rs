@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Operations that need different sets of capabilities.
+/// An operation that needs capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// Opening device `auto`.
@@ -45,8 +45,8 @@ impl Needs {
         self.advice_with(effective())
     }
 
-    /// Returns the advice of [`Needs::advice`] for a thread with the given effective capabilities.
-    /// `None` means that the capabilities are unknown.
+    /// Returns the advice of [`Needs::advice`] for a thread whose effective capabilities are the
+    /// bit mask `effective`. `None` means that they are unknown.
     fn advice_with(self, effective: Option<u64>) -> String {
         let needed = match self {
             Self::Auto => format!("device auto needs CAP_SYS_ADMIN, {FOR_XDP}"),
@@ -77,7 +77,7 @@ impl Needs {
     }
 }
 
-/// Returns the calling thread's effective capabilities as a bit mask.
+/// Returns the calling thread's effective capabilities as a bit mask, or `None` if unknown.
 fn effective() -> Option<u64> {
     let status = fs::read_to_string("/proc/thread-self/status").ok()?;
     let line = status

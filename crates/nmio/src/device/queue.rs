@@ -35,11 +35,11 @@ pub(super) enum Way {
 impl QueueSource {
     /// Opens the queue. From then on, packets arrive.
     ///
-    /// Call this method in the thread that will serve the queue. For device `auto`, the thread
-    /// permanently enters the private network namespace of the server's end.
+    /// Call this method in the thread that will serve the queue. If device `auto` is a veth pair,
+    /// the thread permanently enters the private network namespace of the server's end.
     ///
     /// # Errors
-    /// A [`DeviceError`] that names the problem and the remedy.
+    /// A [`DeviceError`], for example if another program uses the queue.
     pub fn open(self, memory: MemoryPlan) -> Result<AnyPort, DeviceError> {
         match self.way {
             Way::Xdp {
@@ -86,8 +86,8 @@ impl QueueSource {
 ///
 /// Match on this enum once, outside the main loop, so that the compiler specializes the loop for
 /// each kind of port.
-// The size difference between the variants does not matter: each thread creates one port and moves
-// it once.
+// The size difference between the variants does not matter, because each thread creates only one
+// port.
 #[allow(clippy::large_enum_variant)]
 pub enum AnyPort {
     /// An `AF_XDP` port.

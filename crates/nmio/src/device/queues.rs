@@ -1,8 +1,8 @@
 //! Chooses how many of an interface's queues to serve.
 //!
 //! Client packets can arrive on any RX queue, so by default the server serves all of them, with one
-//! worker each. The user can ask for fewer. That is refused if the RSS indirection table may send
-//! packets to the other queues, unless the user accepts losing them (`partial`).
+//! worker each. The user can ask for fewer. The server refuses this if the RSS indirection table
+//! may direct packets to the other queues, unless the user accepts their loss (`partial`).
 
 use std::thread;
 
@@ -120,8 +120,8 @@ impl Found<'_> {
         Ok(served)
     }
 
-    /// Returns true if the RSS indirection table directs no packets to queue `first` or any later
-    /// queue.
+    /// Returns true if the RSS indirection table is known and directs no packets to queue `first`
+    /// or any later queue.
     fn are_idle_from(&self, first: u32) -> bool {
         self.flows
             .as_ref()
@@ -141,6 +141,7 @@ impl Found<'_> {
                 format!("ethtool -L {interface} combined {number}")
             }
             // Native XDP on veth requires at least as many RX queues as the peer has TX queues.
+            // Therefore the peer must reduce its TX queues first.
             Some(channels) if self.is_veth && number < channels.rx => format!(
                 "ethtool -L PEER tx {number} at the other end, then ethtool -L {interface} rx \
                  {number} tx {number}"

@@ -1,5 +1,5 @@
-//! Prepares an interface for `AF_XDP`: checks it, reserves its ports, and attaches the steering
-//! program.
+//! Prepares an interface for `AF_XDP`: checks the interface, reserves the served ports or joins
+//! multicast groups, and attaches the steering program.
 //!
 //! The interface must be in the calling thread's network namespace.
 
@@ -149,7 +149,8 @@ fn asking(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
     DeviceError::set_up(format!("read the state of interface {name}"))
 }
 
-/// Adds a summary line if the veth interface has no queue for packets that it cannot send at once.
+/// Adds a summary line if the veth interface has no queue for packets that it cannot send
+/// immediately.
 fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceError> {
     if netlink::is_without_queue(index).map_err(asking(name))? {
         lines.push((
@@ -165,8 +166,8 @@ fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceE
 
 /// Checks that no other XDP program is attached to the interface.
 ///
-/// This check comes before the TCP and UDP ports are reserved. Another server on this interface may
-/// also have reserved them, but the error must name the interface as the real obstacle.
+/// This check comes before the TCP and UDP ports are reserved. If another server on this interface
+/// has also reserved the same ports, the error must name the interface, which is the real obstacle.
 fn check_unused(name: &str, index: u32) -> Result<(), DeviceError> {
     if netlink::has_xdp(index).map_err(asking(name))? {
         let interface = name.to_owned();
@@ -313,8 +314,8 @@ fn hints(
 
 /// Makes the interface receive neighbour solicitations for the server's own IPv6 addresses.
 ///
-/// Each IPv6 address has its own multicast group. The kernel does not join it, because the address
-/// is not the kernel's (RFC 4291, section 2.7.1; RFC 2464, section 7).
+/// They go to a multicast group that ends in the last three bytes of the address (RFC 4291, section
+/// 2.7.1; RFC 2464, section 7). The kernel joins only the groups of its own addresses.
 fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, DeviceError> {
     let groups: Vec<_> = addresses
         .iter()
@@ -337,7 +338,7 @@ fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, 
     })
 }
 
-/// Reserves the served ports, so that no other program can use them.
+/// Reserves the served ports on `addresses`, so that no other program can use them.
 fn reserve(
     addresses: &[IpAddr],
     services: &[(Transport, u16)],

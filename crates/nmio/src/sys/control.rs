@@ -34,9 +34,9 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_STXCSUM: u32 = 0x17;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
-/// Flags for hardware VLAN tagging, which strips tags from received frames and adds them to sent
-/// frames.
+/// Flag: the device adds VLAN tags to sent frames.
 const ETH_FLAG_TXVLAN: u32 = 1 << 7;
+/// Flag: the device strips VLAN tags from received frames.
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 

@@ -9,7 +9,7 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 /// Identifies the string set of feature names (`ETH_SS_FEATURES`).
 const FEATURES: u32 = 4;
-/// Upper bound on the number of features of any kernel.
+/// Maximum number of features that this code can read. Current kernels have fewer than 100.
 const MOST: usize = 256;
 
 /// `struct ethtool_sset_info` for one string set.
@@ -59,13 +59,14 @@ impl Control {
     /// Returns true if the device removes 802.1Q tags from received frames, so that XDP does not
     /// see them.
     ///
-    /// Returns false if unknown, because most drivers without feature flags keep tags.
+    /// Returns false if the features cannot be read, because most drivers without feature flags
+    /// keep tags.
     pub(crate) fn strips_tags(&self, name: &str) -> bool {
         self.has_features(name, &["rx-vlan-hw-parse"])
             .unwrap_or(false)
     }
 
-    /// Returns true if the interface supports all features in `wanted` and they are enabled.
+    /// Returns true if all features in `wanted` are active on the interface.
     fn has_features(&self, name: &str, wanted: &[&str]) -> io::Result<bool> {
         let mut info = SetInfo {
             cmd: ETHTOOL_GSSET_INFO,

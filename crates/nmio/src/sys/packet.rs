@@ -27,11 +27,11 @@ const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
-/// Offset of the checksum field in the transport header, in bytes.
+// Offsets of the checksum field in the transport headers, in bytes.
 const TCP_CHECKSUM_AT: u16 = 16;
 const UDP_CHECKSUM_AT: u16 = 6;
 
-/// Header of a packet that needs neither checksumming nor segmentation.
+/// The `virtio_net_hdr` of a packet that needs neither checksumming nor segmentation.
 pub(crate) const FINISHED: [u8; VNET_HEADER] = [0; VNET_HEADER];
 
 /// Builds the `virtio_net_hdr` of a super-segment.

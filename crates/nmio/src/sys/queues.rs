@@ -49,7 +49,7 @@ struct FlowTable {
 }
 
 impl Control {
-    /// Returns the device's queues, or `None` if the driver does not report them.
+    /// Returns the device's numbers of queues, or `None` if the driver does not report them.
     pub(crate) fn channels(&self, name: &str) -> Option<Channels> {
         let mut told = EthtoolChannels {
             cmd: ETHTOOL_GCHANNELS,
@@ -65,7 +65,7 @@ impl Control {
         } else {
             told.max_rx.min(told.max_tx)
         };
-        // A tap device reports 0 queues while no program has it open.
+        // A tap device reports 0 queues while no program has it open. Treat this as unknown.
         (rx > 0).then_some(Channels {
             rx,
             tx,

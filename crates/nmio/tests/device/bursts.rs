@@ -12,10 +12,9 @@ use crate::MODES;
 use crate::rig::{Namespace, Rig, config, run};
 use crate::supers::{open, take};
 
-/// Number of frames in the fill ring outside bursts.
+/// Number of frames in the fill ring before the first burst.
 const FEW: usize = 2_048;
-/// Number of frames in a burst: more than the fill ring holds outside bursts, but fewer than its
-/// slots.
+/// Number of frames in a burst: more than [`FEW`], but fewer than the fill ring has slots.
 const BURST: usize = 4_000;
 
 fn send_burst(client: &UdpSocket) {
@@ -50,7 +49,7 @@ fn frames_that_the_driver_always_drops_are_counted() {
     for mode in MODES {
         let rig = Rig::new(1);
         let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
-        // Bring the peer down: without a carrier, the kernel drops each frame.
+        // Bring the peer down. Without a carrier, the driver drops each frame.
         rig.client.run(|| run("ip link set cli down"));
         for _ in 0..FRAMES {
             let mut frame = server.pool().take().unwrap();
@@ -65,7 +64,7 @@ fn frames_that_the_driver_always_drops_are_counted() {
     }
 }
 
-/// Flushes until the kernel has taken all packets.
+/// Flushes until no packet is left to be sent.
 fn flush(port: &mut impl Port) {
     let mut batch = Batch::new();
     while !port.flush().unwrap() {
@@ -113,7 +112,7 @@ fn frames_for_a_full_device_are_neither_lost_nor_reordered() {
         }
         let mut received = Vec::new();
         while received.len() < FRAMES as usize {
-            // The queue holds a few frames, and the next one is dropped.
+            // The tap device's queue takes up to `QUEUE` frames. The device drops the next frame.
             server.flush().unwrap();
             let some = numbers(&mut tap);
             assert!(some.len() <= QUEUE, "{mode}");

@@ -19,7 +19,7 @@ fn device_auto_is_a_link_to_this_host() {
         assert!(summary.iter().all(|(name, _)| *name != "VLANs"));
         let client = socket("0.0.0.0:0");
         assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
-        // The summary shows the length limit of super-segments, which is larger on newer kernels.
+        // The summary shows the maximum length of super-segments. Newer kernels allow longer ones.
         let said = line(&server.port_summary, "segmentation");
         assert!(said.contains("of up to 256 KB") || said.contains("of up to 64 KB"));
         // A second server must choose another interface name and other networks.

@@ -1,7 +1,7 @@
 //! A test rig: two network namespaces, a veth pair between them, and a reflector as the server.
 //!
-//! Only the test's own threads keep the namespaces alive. So the kernel removes the namespaces
-//! however the test ends.
+//! Only the test process keeps the namespaces alive. Therefore the kernel removes them however the
+//! process exits.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -79,8 +79,8 @@ fn output(command: &str) -> Output {
         .unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
-/// Locked while a child process starts. A starting child holds copies of this process's descriptors
-/// until exec closes them.
+/// Locked at least while a child process starts. Until exec closes them, a starting child holds
+/// copies of this process's descriptors.
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// Starts a process, and returns it with a reader for its standard output.
@@ -149,7 +149,7 @@ impl Rig {
     }
 }
 
-/// Opens a UDP socket with a large buffer, in the calling thread's namespace.
+/// Opens a UDP socket with a large receive buffer, in the calling thread's namespace.
 pub(crate) fn socket(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap_or_else(|error| panic!("{address}: {error}"));
     socket
@@ -341,7 +341,7 @@ impl Server {
         self.wait_for_end().unwrap()
     }
 
-    /// Waits until all workers have ended. Returns the counters of each queue, or the first error.
+    /// Waits until all workers have stopped. Returns each queue's counters, or the first error.
     pub(crate) fn wait_for_end(mut self) -> io::Result<Vec<PortCounters>> {
         let ends = self
             .workers

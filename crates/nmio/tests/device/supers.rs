@@ -106,7 +106,7 @@ fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
     (0..packet.segments()).map(frame).collect()
 }
 
-/// Receives `count` frames, or fewer if they do not arrive within a few seconds.
+/// Receives `count` frames, or fewer if they do not all arrive within 5 s.
 pub(crate) fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);
@@ -191,7 +191,7 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
                 (3 * mss - 1, Some(ACK | PSH | FIN)),
                 (10 * mss, Some(ACK)),
                 (45 * mss - 5, Some(ACK | PSH)),
-                // Over IPv4, this packet is longer than the length field can express.
+                // Over IPv4, this packet is longer than the IP length field can express.
                 (if v6 { 44 } else { 180 } * mss + 5, Some(ACK | PSH)),
                 (2 * mss, None),
                 (3 * mss - 1, None),
@@ -322,8 +322,8 @@ fn super_segments_respect_the_devices_limit() {
         port.flush().unwrap()
     };
     assert!(send(largest), "the packet leaves at once");
-    // Lower the device's limit below the length of the packet, so that the kernel segments the
-    // packet.
+    // Lower the device's limit below the length of the next packet, so that the kernel segments
+    // this packet.
     crate::rig::run("ip link set srv gso_max_size 15000");
     assert!(send(largest), "the packet still leaves");
     drop((port, interface));

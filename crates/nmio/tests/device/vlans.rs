@@ -32,7 +32,8 @@ fn datagram(vlan: Option<u16>, name: u8) -> Vec<u8> {
     frame
 }
 
-/// Returns the reply to a frame: the addresses are swapped, and the VLAN tag is unchanged.
+/// Returns the reply to a frame. The MAC and IP addresses are swapped, and the VLAN tag is
+/// unchanged.
 fn turned_round(frame: &[u8]) -> Vec<u8> {
     let (link, packet) = frame.split_at(frame.len() - DATAGRAM);
     let tag = &link[12..];
