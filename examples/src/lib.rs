@@ -1,12 +1,12 @@
 //! Example servers to start from. Each server is a single file in `src/bin`, which a test in
 //! `tests` runs.
 
-/// Includes the README, so that a doc test compiles its code.
+/// Includes `README.md`, so that a doc test compiles its code.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// Includes the guide, so that a doc test compiles its code.
+/// Includes the guide `docs/extending.md`, so that a doc test compiles its code.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/extending.md")]
 struct Guide;

@@ -57,7 +57,7 @@ fn tcp_line_echo() {
 }
 
 /// Runs `curl` with `arguments`, and passes its output to `read`. Fails if the server sends nothing
-/// for several seconds.
+/// for 10 s.
 fn curl<R>(arguments: &[&str], read: impl FnOnce(ChildStdout) -> R) -> R {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "-g", "--connect-timeout", "10"]);
@@ -219,8 +219,8 @@ fn memcached() {
     let address = example.addresses[0];
     let folder = tempfile::tempdir().unwrap();
     example.beside(|| {
-        // `memccp` and `memccat` belong to a widely used client library. They use file names as
-        // keys.
+        // `memccp`, `memccat` and `memcrm` belong to the client library libmemcached. They use file
+        // names as keys.
         for (key, len) in [("empty", 0), ("small", 7), ("large", 1 << 20)] {
             let path = folder.path().join(key);
             let value: Vec<u8> = (0..len).map(|at: usize| (at % 251) as u8).collect();
@@ -242,7 +242,7 @@ fn memcached() {
         let answer = example.beside(|| talk(connect(address, 11_211), &[&bytes]));
         String::from_utf8(answer).unwrap()
     };
-    // The answers must be the same whichever workers serve the connection and keep the key.
+    // The answers must not depend on which worker serves the connection and which keeps the key.
     for number in 0..20 {
         let asked = format!(
             "get k{number}\r\nset k{number} 5 0 3\r\nabc\r\nget k{number}\r\n\
@@ -295,7 +295,7 @@ fn memcached_under_200_clients() {
                     let head = format!("VALUE k{number} 0 {}\r\n", value.len());
                     expected.extend([head.as_bytes(), &value, b"\r\nEND\r\n"].concat());
                 }
-                // The requests are split in two at an arbitrary point, and the answers are read
+                // Send the requests in two parts, with a pause in between, and read the answers
                 // slowly.
                 let (first, second) = asked.split_at(asked.len() / 2);
                 stream.write_all(first).unwrap();
@@ -350,7 +350,7 @@ fn events_for_a_thousand_clients() {
                     .collect()
             })
             .collect();
-        // Each client receives three consecutive events.
+        // The first three events of each client have consecutive numbers.
         for events in &events {
             let numbers: Vec<u64> = events
                 .iter()

@@ -61,12 +61,12 @@ fn counter() {
     example.stop();
 }
 
-/// Sends requests as one of many clients. Returns the numbers in the answers to `/counter`.
+/// Sends requests for `/counter` and `/` in turn. Returns the numbers in the answers to `/counter`.
 fn count_and_read(mut stream: TcpStream, number: u64) -> Vec<u64> {
     const TIMES: usize = 10;
     let one = "GET /counter HTTP/1.1\r\nHost: storm.test\r\n\r\nGET / HTTP/1.1\r\nHost: storm.test\r\n\r\n";
     let asked = one.repeat(TIMES);
-    // The requests are split in two at an arbitrary point, and the answers are read slowly.
+    // Send the requests in two parts, with a pause in between, and read the answers slowly.
     let (first, second) = asked.split_at(asked.len() / 3 + 1);
     stream.write_all(first.as_bytes()).unwrap();
     std::thread::sleep(Duration::from_millis(number));
@@ -118,7 +118,7 @@ fn counter_under_200_clients() {
         })
         .collect();
     let counts: Vec<Vec<u64>> = clients.into_iter().map(|one| one.join().unwrap()).collect();
-    // Each request was counted once, and the counts of each connection are in order.
+    // Each request for `/counter` was counted once, and the counts of each connection are in order.
     assert!(counts.iter().all(|counts| counts.is_sorted()));
     let mut all = counts.concat();
     all.sort_unstable();

@@ -74,7 +74,7 @@ struct Serve {
     dns: PortArgs<Dns>,
 }
 
-/// Marker type for the DNS server. Its name becomes part of the option for the DNS port.
+/// Marker type for the DNS server. Its `NAME` is the first part of the option `--dns-port`.
 struct Dns;
 
 impl Named for Dns {
@@ -82,7 +82,7 @@ impl Named for Dns {
     const PORT: u16 = 53;
 }
 
-/// Marker type for the whole program, which consists of both servers.
+/// Marker type for the whole program, which consists of the web server and the DNS server.
 struct Storm;
 
 impl Named for Storm {
@@ -99,7 +99,8 @@ impl Serve {
     /// Loads the folder and the zones.
     fn load<C: CongestionControl>(&self) -> Result<impl Program + use<C>, StartError> {
         let web = self.site.load(&self.web, &self.connections)?;
-        // Prints errors in zone files to standard error. A failure to print them is ignored.
+        // Prints errors in zone files to standard error. If printing fails, there is no better
+        // place to report them.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?

@@ -5,7 +5,7 @@
 //! # dig @198.18.0.2 clock.test TXT
 //! ```
 //!
-//! All other names of the zone are still served from prepared packets.
+//! All other names of the zone are served from prepared packets.
 
 use std::process::ExitCode;
 use std::time::SystemTime;

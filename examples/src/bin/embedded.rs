@@ -5,8 +5,9 @@
 //! # nc 198.18.0.2 7          (the address that it prints)
 //! ```
 //!
-//! Once a second, the program prints its counters. A client ends the program by sending `quit`. The
-//! only argument selects the device; by default the server creates its own link to this host.
+//! Once a second, the program prints its counters. A client ends the program by sending the line
+//! `quit`. An optional argument selects the device. By default, the server creates its own link to
+//! this host.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl Application for Echo {
             conn.close();
             return data.len();
         }
-        // If the send stream is full, no bytes are consumed, and the stack offers them again later.
+        // If the send stream is full, consume nothing. The stack offers the same bytes again later.
         conn.write_bytes(data).map_or(0, |()| data.len())
     }
 }

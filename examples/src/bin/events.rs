@@ -1,12 +1,12 @@
-//! Server-sent events: once a second, all clients receive the same event.
+//! Server-sent events: once a second, all clients of a worker receive the same event.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin events
 //! # curl -N http://198.18.0.2:8081/
 //! ```
 //!
-//! Each event is created and segmented only once for all clients. A client that is too slow misses
-//! events, which it notices by a gap in their numbers.
+//! A worker creates and segments each event only once for all its clients. A client that is too
+//! slow misses events, and sees a gap in their numbers.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Application for Events {
         if *conn.state() {
             return data.len();
         }
-        // Every request, whatever its path, subscribes to the events. The answer starts when the
+        // Every request subscribes to the events, whatever its path. The answer starts when the
         // request's head is complete.
         if !data.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
             if data.len() >= MAX_HEAD {

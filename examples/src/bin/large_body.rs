@@ -6,7 +6,7 @@
 //! # curl -r 4294967290-4294967301 http://198.18.0.2:8080/
 //! ```
 //!
-//! The body repeats a piece of 1 MB, so it is never held in memory as a whole. A response is
+//! The body repeats a piece of about 1 MB, so it is never held in memory as a whole. A response is
 //! written slice by slice whenever the send stream has room, so its size is not limited. Without
 //! `--device`, the server creates its own link to this host. Press Ctrl-C to stop the server.
 
@@ -84,8 +84,8 @@ impl LargeBody {
     }
 }
 
-/// Parses the requested range. Returns `None` if the request has none, or if the range does not
-/// name its first byte.
+/// Parses the requested range. Returns `None` if the request has no range, or one that is neither
+/// `FIRST-` nor `FIRST-LAST`.
 fn asked_for(head: &str) -> Option<Range<u64>> {
     let field = head
         .lines()

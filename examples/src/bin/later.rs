@@ -1,12 +1,13 @@
-//! Answers that another thread computes later, as if it waited for a disk or a back end.
+//! Answers that another thread computes later. The thread sleeps, as if it waited for a disk or a
+//! back end.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin later
 //! # printf 'storm\n' | nc 198.18.0.2 7001
 //! ```
 //!
-//! One thread receives each line, works for 5 ms, and returns the line in capitals. While it works,
-//! the workers serve other clients. If the thread's queue is full, the answer is `BUSY`.
+//! A single thread receives all lines. It takes 5 ms for a line, and returns the line in capitals.
+//! Meanwhile, the workers serve other clients. If the thread's queue is full, the answer is `BUSY`.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -71,7 +72,7 @@ impl control::Named for Later {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// Runs on the separate thread, which may block, unlike a worker.
+/// Answers questions on a separate thread. Unlike a worker, this thread may block.
 fn work(questions: &Receiver<Question>) {
     for Question(id, line, answers) in questions {
         thread::sleep(WORK);

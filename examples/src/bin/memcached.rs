@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The store is divided among the workers. The hash of a key selects the worker that keeps its
-//! value. Any other worker forwards the request to that worker's mailbox. It parks the client's
-//! connection until the answer arrives. A value stays in the stack's receive buffer until it is
-//! complete, and is then segmented once.
+//! value. Any other worker forwards a request for the key to that worker's mailbox, and parks the
+//! client's connection until the answer arrives. A value stays in the stack's receive buffer until
+//! it is complete, and is then segmented once.
 //!
 //! If a client sends a value that is too long, the connection is reset.
 //!
@@ -24,7 +24,7 @@ use tcpip::{ContentId, Contents};
 
 const MAX_LINE: usize = 1_024;
 const MAX_VALUE: usize = 1 << 20;
-/// Maximum number of bytes that one worker stores.
+/// A worker that stores more than this number of bytes refuses further values.
 const MAX_STORED: u64 = 1 << 30;
 /// Maximum number of connections of one worker. Each connection has at most one request in
 /// progress, so the mailboxes never overflow.

@@ -19,8 +19,9 @@ const ETHERTYPE: usize = 12;
 const IPV4: [usize; 3] = [23, 26, 34];
 const IPV6: [usize; 3] = [20, 22, 54];
 
-/// Intercepts UDP packets before the host parses them. The host handles all other frames, such as
-/// ARP and neighbour discovery, without which clients could not reach the program.
+/// Intercepts UDP packets before the IP layer (`ip::Host`) parses them. The IP layer handles all
+/// other frames, such as ARP and neighbour discovery, without which clients could not reach the
+/// program.
 struct Reflect;
 
 #[inline(always)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// seconds on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The lines of the output, until it ends. Panics if a line does not arrive in time.
+/// Iterates over the lines of a process's output. Panics if a line does not arrive in time.
 pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
