@@ -51,15 +51,15 @@ impl Rig {
         self.syn(Some(1472));
     }
 
-    /// Opens a connection for a client with this port, and sets `iss`. Returns whether the
-    /// handshake succeeded.
+    /// Opens a connection for a client with this port, and sets `iss` to our initial sequence
+    /// number. Returns true if the handshake succeeds.
     pub(super) fn join(&mut self, port: u16) -> bool {
         self.send_syn(port);
         if self.port.sent.is_empty() {
             return false;
         }
         while let Some(packet) = self.port.sent.front() {
-            // Skip the reset of the evicted connection.
+            // Skip the reset that evicts another client's connection.
             if peer_port_of(packet) != port {
                 self.port.sent.pop_front();
                 continue;
@@ -140,7 +140,7 @@ fn of_a_thousand_connections_the_longest_idle_gives_way() {
     for n in 0..ALL {
         assert!(rig.join(1_000 + n));
     }
-    // The clients send their requests in another order than that of their TCBs.
+    // The clients send their requests in an order that differs from the order of the TCBs.
     let mut eldest_first: VecDeque<u16> = (0..ALL).map(|n| 1_000 + n * 7 % ALL).collect();
     for port in eldest_first.iter().copied() {
         rig.route.src.port = port;
@@ -196,8 +196,9 @@ fn a_connection_in_time_wait_gives_way_first_and_silently() {
     assert_eq!(rig.state_of(1000), Some(State::Established));
 }
 
-/// Opens three connections, and calls `act` to bring each into the state under test. At first none
-/// of them gives way. After a second without progress, the oldest connection gives way.
+/// Opens three connections, and calls `act` to bring each into the state under test. At first, no
+/// connection gives way. After more than a second without progress, the oldest connection gives
+/// way.
 fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
     let mut rig = Rig::new(&three());
     rig.load(&[7; 3000], None);
@@ -350,8 +351,8 @@ fn two_each() -> Config {
     }
 }
 
-/// Opens a connection for a client with this `route` and `port`. Returns whether the handshake
-/// succeeded.
+/// Opens a connection for a client with this `route` and `port`. Returns true if the handshake
+/// succeeds.
 fn joins(rig: &mut Rig, route: Route, port: u16) -> bool {
     rig.route = route;
     (rig.route.src.port, rig.iss) = (port, 0);
@@ -464,7 +465,8 @@ fn time_wait_does_not_count() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// After each step, the rig checks that the counts agree with the TCBs.
+    /// After each step, the rig checks that the counts of connections per address agree with the
+    /// TCBs.
     #[test]
     fn shares_are_counted_correctly_in_any_sequence(
         steps in prop::collection::vec((0u8..6, 0u8..4, 1000u16..1006, 0u64..4_000), 1..150),

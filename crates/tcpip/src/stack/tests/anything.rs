@@ -21,7 +21,7 @@ enum Step {
         client: u8,
         control: &'static str,
         seq: i32,
-        /// Whether `ack` is an offset from `snd_una`. If not, `ack` is an offset from `snd_nxt`.
+        /// Whether `ack` is an offset from `snd_una`, rather than from `snd_nxt`.
         again: bool,
         ack: i32,
         len: usize,
@@ -29,7 +29,7 @@ enum Step {
     },
     /// This client sends a request. If it has no connection, it first performs a handshake.
     Open(u8),
-    /// This client sends duplicate ACKs. The second value is their number.
+    /// This client sends duplicate ACKs. The second value is the number of ACKs.
     Duplicates(u8, usize),
     Pass(u64),
     Room(usize),
@@ -124,7 +124,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Settings with small limits, so that random events reach all of them.
+/// Settings with small limits, so that random events often reach a limit.
 fn config(mode: SendMode) -> Config {
     Config {
         mode,
@@ -290,7 +290,8 @@ impl World {
             return;
         };
         self.rig.reach(id, |app, conn| match act {
-            // The write fails if the stream is full or our side is closed.
+            // The write fails if the stream is full or our side is closed. Random steps may cause
+            // both, so the result is ignored.
             Act::Write => drop(conn.write(app.content.unwrap(), 0)),
             Act::OfferAgain => conn.offer_again(),
             Act::Park => conn.park(),
@@ -381,8 +382,8 @@ proptest! {
     ) {
         let mut rig = Rig::established(&Config::default());
         if bytes.len() >= 20 && valid {
-            // Use valid ports, sequence numbers and header length, so that the segment reaches the
-            // stack's later checks.
+            // Use valid ports and sequence numbers, and a header length of at least 20 bytes, so
+            // that the segment reaches the stack's later checks.
             bytes[..2].copy_from_slice(&rig.route.src.port.to_be_bytes());
             bytes[2..4].copy_from_slice(&rig.route.dst.port.to_be_bytes());
             bytes[4..8].copy_from_slice(&rig.irs.wrapping_add(1).to_be_bytes());

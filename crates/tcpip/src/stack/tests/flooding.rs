@@ -49,7 +49,8 @@ impl Rig {
         self.raw(self.irs, 0, bits, &offer.options(), b"");
     }
 
-    /// Completes the handshake: passes the final ACK for `syn_ack` to the stack, with `data`.
+    /// Completes the handshake with the final ACK for `syn_ack`, which carries `data`. If the
+    /// SYN-ACK has timestamps, the ACK's TSval is `value`.
     pub(super) fn complete(&mut self, syn_ack: &Segment, value: u32, data: &[u8]) {
         let options = stamps(value, syn_ack.timestamps());
         let (seq, ack) = (self.irs.wrapping_add(1), syn_ack.seq.wrapping_add(1));
@@ -64,7 +65,8 @@ impl Rig {
     }
 }
 
-/// Returns the client's timestamps option, if the server's SYN-ACK has one.
+/// Returns a timestamps option with the TSval `value` that echoes the TSval in `told`, the
+/// SYN-ACK's timestamps. Returns no option if the SYN-ACK has no timestamps.
 fn stamps(value: u32, told: Option<(u32, u32)>) -> Vec<Opt> {
     let echo = told.map(|(echo, _)| echo);
     echo.map(|echo| Opt::Timestamps(value, echo))
@@ -118,7 +120,8 @@ fn cookies_that_follow_one_another_within_a_millisecond_are_a_flood() {
     assert_eq!(bake(2), [false; 3], "the flood is over");
 }
 
-/// Opens one connection by a cookie and one normally, and checks that both have the same state.
+/// Opens one connection with a SYN cookie and one without, and compares their states. A cookie
+/// keeps the other options only if the client offers timestamps. It always rounds the MSS down.
 fn compare(offer: &Offer, v6: bool) {
     let open = |config: &Config| {
         let mut rig = Rig::new(config);
@@ -267,8 +270,7 @@ fn an_ack_without_a_valid_cookie_is_reset() {
         try_it(&mut rig, seq, ack.wrapping_add(other), &good);
         try_it(&mut rig, seq.wrapping_add(other), ack, &good);
     }
-    // A cookie is invalid if the echoed timestamp contains other terms, or if there is no
-    // timestamp.
+    // A cookie is invalid if the TSecr encodes other options, or if there is no timestamps option.
     for bit in 0..6 {
         try_it(&mut rig, seq, ack, &[Opt::Timestamps(778, echo ^ 1 << bit)]);
     }
@@ -317,8 +319,8 @@ fn a_cookie_is_valid_for_at_least_one_and_at_most_two_minutes() {
             rig.syn(Some(1472));
             rig.sent_one();
             rig.pass_ms(wait);
-            // The stack checks segments for cookies only for a while after it sent the last one. So
-            // send another client a cookie.
+            // The stack checks ACKs for cookies only for a while after it has sent the last cookie.
+            // Therefore send another client a cookie.
             rig.route.src.port += 1;
             let iss = rig.iss;
             rig.syn(Some(1472));
@@ -368,7 +370,7 @@ fn a_replayed_third_segment_opens_no_second_connection() {
 
 #[test]
 fn a_million_random_acks_open_no_connection() {
-    // Only 16 of the 2^32 possible numbers are valid cookies.
+    // At any time, only 16 of the 2^32 possible acknowledgement numbers contain a valid cookie.
     let mut rig = Rig::new(&full());
     rig.syn(Some(1472));
     let good = rig.reply().seq.wrapping_add(1);
@@ -449,7 +451,7 @@ fn a_connection_in_time_wait_is_reopened_by_a_cookie_where_both_have_timestamps(
         rig.raw(seq, ack, ACK | FIN, &options(703), b"");
         assert_eq!(rig.tcb().unwrap().state, State::TimeWait);
         rig.port.sent.clear();
-        // Another client's half-open connection reaches the limit.
+        // Another client's half-open connection uses up the limit of one.
         rig.route.src.port += 1;
         rig.offer(&offer);
         rig.port.sent.clear();

@@ -1,7 +1,7 @@
-//! Misbehaving receivers, which acknowledge data before it arrives, each byte separately, or the
-//! same data repeatedly. With such ACKs they try to get more than their share of bandwidth (Savage
-//! et al., "TCP Congestion Control with a Misbehaving Receiver"). The congestion window must still
-//! grow by the rules, and limit the data in flight.
+//! Tests with misbehaving receivers. They acknowledge data before it arrives, acknowledge each byte
+//! separately, or acknowledge the same data repeatedly. With these ACKs, a receiver tries to get
+//! more than its share of bandwidth (Savage et al., "TCP Congestion Control with a Misbehaving
+//! Receiver"). The congestion window must still grow by the rules, and limit the data in flight.
 
 use proptest::prelude::*;
 use testkit::{ACK, Opt};
@@ -12,10 +12,10 @@ use crate::stack::testing::{Rig, noise};
 use crate::stack::tests::flooding::Offer;
 use crate::wire::Seq;
 
-/// Bytes of data in a full segment.
+/// Number of data bytes in a full segment.
 const SEGMENT: u32 = 1460;
-/// Maximum number of segments that one ACK may add to the congestion window in slow start. It is L
-/// = 8 of RFC 9406, section 4.2.
+/// Maximum number of segments that one ACK may add to the congestion window in slow start. RFC
+/// 9406, section 4.3, calls this limit L.
 const MOST_GROWTH: u32 = 8;
 
 /// Makes a server whose client uses SACK and has just requested more data than the congestion
@@ -102,9 +102,9 @@ fn one_ack_of_many_segments_adds_at_most_eight() {
 
 #[test]
 fn early_acks_gain_no_more_than_the_window_allows() {
-    // In each round the client acknowledges all data sent so far, before the data can have arrived.
-    // The congestion window grows as it would for a nearby client, and the data in flight never
-    // exceeds it.
+    // In each round, the client acknowledges all data sent so far, before the data can have
+    // arrived. The congestion window grows as it would for a nearby client, and the data in flight
+    // never exceeds the congestion window.
     let mut rig = serving_much(16 << 20);
     let mut window = cwnd(&rig);
     for _ in 0..100 {
@@ -155,8 +155,9 @@ fn a_duplicate_ack_releases_one_segment_and_grows_no_window() {
     assert!(cwnd(&rig) <= 10 * SEGMENT);
 }
 
-/// Checks how much the window of a congestion control grows when the receiver acknowledges
-/// everything immediately.
+/// Passes a hundred ACKs to a congestion control. Each is for `acked` bytes, but at most for the
+/// whole window. Checks that an ACK adds no more bytes to the window than it acknowledges, and at
+/// most [`MOST_GROWTH`] segments.
 fn growth<C: CongestionControl>(acked: u32) {
     let mut congestion = C::new(SEGMENT);
     let mut una = 0u32;
@@ -192,7 +193,8 @@ proptest! {
         growth::<Cubic>(acked);
     }
 
-    /// The data in flight stays within the windows, no matter what a client acknowledges.
+    /// No matter what a client acknowledges, the congestion window and the data sent per ACK stay
+    /// limited.
     #[test]
     fn the_windows_hold_whatever_is_acknowledged(
         claims in prop::collection::vec((0u32..40, 0u32..40, 0u32..40, any::<bool>()), 1..100),
@@ -209,7 +211,8 @@ proptest! {
             let blocks: &[_] = if len > 0 { &[block] } else { &[] };
             ack_and_sack(&mut rig, una, blocks);
             una = una.min(sent_to(&rig) - flight(&rig));
-            // A reduction that is undone must not raise the window above its previous maximum.
+            // Undoing a reduction must not raise the window above its previous maximum plus the
+            // growth by this ACK.
             prop_assert!(cwnd(&rig) <= most + MOST_GROWTH * SEGMENT);
             most = most.max(cwnd(&rig));
             let released = sent_to(&rig) - sent;

@@ -1,5 +1,5 @@
-//! Access to connections by id outside their own callbacks, and content items that are added in
-//! callbacks.
+//! Tests of access to connections by id outside their own callbacks, of messages and timers, and of
+//! content items that are added in callbacks.
 
 use std::time::Duration;
 
@@ -132,8 +132,8 @@ fn unconsumed_data_is_offered_again_at_once_on_request() {
     rig.recv(6, 1, "PA", b"f");
     assert_eq!(rig.take_log(), "receive(1)");
     rig.sent(1, 7, "A", b"");
-    // Data in a receive buffer, too, is offered again only if the application has consumed some of
-    // it.
+    // Data in a receive buffer is also offered again immediately, because the application has
+    // consumed some of it.
     rig.app().habit = Habit::SipOn;
     rig.recv(7, 1, "PA", b"gh");
     assert_eq!(rig.take_log(), "receive(3) receive(1)");
@@ -191,7 +191,6 @@ fn no_later_connection_has_the_same_name() {
 fn a_connection_is_reached_from_its_acceptance_to_its_end() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let id = rig.id();
-    // Both sides have closed, and the application cannot access a connection in TIME-WAIT.
     assert!(rig.reach(id, |_, conn| conn.close()));
     rig.sent(1, 1, "FA", b"");
     assert!(rig.reach(id, |_, conn| {
@@ -200,6 +199,7 @@ fn a_connection_is_reached_from_its_acceptance_to_its_end() {
     }));
     rig.recv(1, 2, "FA", b"");
     rig.sent(2, 2, "A", b"");
+    // Both sides have closed, and the application cannot access a connection in TIME-WAIT.
     assert!(!rig.reach(id, |_, _| panic!("it is over")));
     // The application cannot access a half-open connection either.
     rig.route.src.port += 1;
@@ -285,8 +285,8 @@ fn a_message_reaches_any_connections() {
     let Rig {
         stack, port, now, ..
     } = &mut rig;
-    // A callback may look up a connection several times. The stack sends everything that the
-    // callback has written together.
+    // A callback may look up a connection several times. The stack sends only after the callback
+    // has returned, so both pieces of plain bytes leave in one segment.
     let written = stack.reach(port, *now, |_, connections| {
         for (id, bytes) in [
             (first, &b""[..]),

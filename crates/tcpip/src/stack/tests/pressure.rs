@@ -1,5 +1,5 @@
-//! Tests of pools that run short: slots go to connections that make progress, each address is
-//! limited to its share, and unused memory is freed.
+//! Tests of pools without free slots: slots go to connections that make progress, and each address
+//! is limited to its share. Unused memory is freed.
 
 use std::time::Duration;
 
@@ -268,7 +268,8 @@ fn claiming_to_consume_more_than_offered_gains_no_progress() {
         let mut rig = Rig::established(&Config::default());
         rig.app().habit = habit;
         rig.pass_ms(10_000);
-        // The second half of the data arrives early and is stored in a receive buffer.
+        // The second half of the data arrives before the first half and is stored in a receive
+        // buffer.
         rig.recv(4, 1, "PA", b"def");
         rig.recv(1, 1, "PA", b"abc");
         format!("{:?}", rig.stack.housekeeping)
@@ -294,8 +295,8 @@ fn a_connection_with_progress_keeps_its_write_buffer() {
     assert_eq!(rig.stack.counters().write_buffers_taken, 0);
 }
 
-/// Opens a connection that loses every second segment of a window. The losses overflow the smallest
-/// scoreboard.
+/// Opens a connection that loses every second segment of a window. The scoreboard needs more
+/// entries for the losses than its smallest size has.
 fn loser(rig: &mut Rig, route: Route, port: u16) -> Client {
     rig.route = route;
     rig.route.src.port = port;
@@ -346,7 +347,8 @@ fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
     assert_eq!(holders(&rig), [Some(2), Some(1)]);
     assert_eq!(rig.stack.counters().scoreboards_taken, 1);
     assert_eq!(rig.stack.counters().evicted, 0);
-    // The first client receives the retransmissions of all lost data.
+    // The first client has lost its scoreboard's slot, but still receives all lost data by
+    // retransmission.
     rig.be(first);
     rig.port.sent.clear();
     let mut at = 1;
@@ -389,7 +391,7 @@ fn an_address_beyond_its_share_gives_way_first() {
     assert!(others.iter().all(|client| rig.lives(*client)));
     let left = many.iter().filter(|client| rig.lives(**client)).count();
     assert_eq!(left, 2);
-    // When the address holds only its share, the connections that have been idle for longest give
+    // When the address holds only its share, the longest idle connections of all addresses give
     // way.
     rig.client(from_v4(50), 3050);
     assert!(many.iter().any(|client| rig.lives(*client)));

@@ -34,7 +34,7 @@ fn fast_reading_gives_twenty_seconds_of_credit() {
     housekeeping.advance(u32::MAX, Pace::of(16_000), at(0));
     assert_eq!(housekeeping.lag(at(20_000)), 0);
     assert_eq!(housekeeping.lag(at(20_001)), 1);
-    // Answering a request does not set a clock back that is ahead of the real time.
+    // A renewal sets the virtual clock to the real time, but never sets it back if it is ahead.
     housekeeping.renew(at(5_000));
     assert_eq!(housekeeping.lag(at(20_001)), 1);
     housekeeping.renew(at(30_000));

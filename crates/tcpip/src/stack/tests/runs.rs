@@ -1,4 +1,5 @@
-//! Tests of super-segments: the client gets the same segments, but the stack sends fewer packets.
+//! Tests of super-segments: the client gets the same segments as without super-segments, but the
+//! stack sends fewer packets.
 
 use nmio::super_segment::MAX_OVER_V6;
 
@@ -6,8 +7,8 @@ use crate::negotiated::Negotiated;
 use crate::stack::testing::{Out, Rig, noise};
 use crate::{Config, Slot};
 
-/// Number of data bytes in a full segment. `HEADERS` is the length of a super-segment's headers in
-/// bytes.
+/// Number of data bytes in a full segment. `HEADERS` is the length in bytes of a super-segment's
+/// IPv4 and TCP headers, including 12 bytes reserved for timestamps.
 const MSS: usize = 1460;
 const HEADERS: usize = 20 + 32;
 
@@ -41,7 +42,7 @@ fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (
 
 #[test]
 fn every_size_leaves_as_the_same_segments() {
-    // Limit runs to three segments, and to the length of an IP packet.
+    // Limit super-segments to three segments, and then to the maximum length of an IPv4 packet.
     for most in [3 * MSS + HEADERS, 65_535] {
         for segments in [1, 2, 3, 4, 6, 7, 44, 45, 90] {
             for len in [segments * MSS - 1, segments * MSS, segments * MSS + 1] {
@@ -58,7 +59,7 @@ fn every_size_leaves_as_the_same_segments() {
 
 #[test]
 fn a_super_segment_is_as_large_as_the_port_allows() {
-    // If the port's limit is one byte smaller, each super-segment contains one segment less.
+    // If the port's limit is one byte smaller, each super-segment contains one segment fewer.
     for (most, runs) in [(3 * MSS + HEADERS, 2), (3 * MSS + HEADERS - 1, 3)] {
         assert_eq!(fetch(6 * MSS, None, false, most).1, runs);
     }
@@ -101,8 +102,8 @@ fn a_run_is_limited_by_the_windows() {
     assert_eq!(rig.sent_all().len(), 4);
     rig.window = 65_535;
     rig.recv(2, 1 + 4 * MSS as u32, "A", b"");
-    // The congestion window limits the super-segment. The window has not grown, because it was not
-    // fully used.
+    // The congestion window limits the super-segment. The congestion window has not grown, because
+    // it was not fully used.
     assert_eq!(rig.sent_all().len(), 10);
     assert_eq!(rig.stack.counters().segments_sent, 1 + 4 + 10);
     assert_eq!(rig.stack.counters().sent_runs, 2);

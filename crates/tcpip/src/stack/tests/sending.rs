@@ -17,7 +17,7 @@ fn in_mode(mode: SendMode) -> Config {
     }
 }
 
-/// Acknowledges all segments until no more are sent, and returns them.
+/// Acknowledges segments until no more are sent, and returns all sent segments.
 pub(super) fn fetch(rig: &mut Rig) -> Vec<Out> {
     let mut all = Vec::new();
     loop {
@@ -278,7 +278,7 @@ fn connections_that_wait_for_the_ring_are_served_in_order() {
         (rig.route.src.port, rig.iss) = (port, isses[usize::from(port) - 1000]);
         rig.recv(1, 1, "PA", b"g");
     }
-    // One of the waiting connections ends before its turn.
+    // The client of one waiting connection resets the connection before its turn.
     (rig.route.src.port, rig.iss) = (1002, isses[2]);
     rig.recv(2, 1, "R", b"");
     for port in [1000, 1001, 1003] {
@@ -409,7 +409,8 @@ pub(super) fn too_big(rig: &Rig, mtu: u32, sequence: u32) -> IcmpError {
     }
 }
 
-/// The stack must not send a window probe when pacing delays new data after the window opens.
+/// Pacing delays new data after the window opens. Meanwhile, the stack must not send a window
+/// probe.
 #[test]
 fn pacing_after_the_window_opens_causes_no_probe() {
     let config = Config {
@@ -444,8 +445,9 @@ fn pacing_after_the_window_opens_causes_no_probe() {
     assert!(sent.len() <= 1, "{sent:?}");
 }
 
-/// The override timeout of silly window avoidance is 0.1 to 1 s (RFC 9293, section 3.8.6.2.1). All
-/// data sent is acknowledged, so the stack must not increase the timeout exponentially.
+/// The override timeout of silly window syndrome avoidance is 0.1 to 1 s (RFC 9293, section
+/// 3.8.6.2.1). All data sent is acknowledged, so the stack must not increase the timeout
+/// exponentially.
 #[test]
 fn a_window_that_stays_small_is_used_at_least_once_a_second() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);

@@ -1,4 +1,4 @@
-//! Tests of closing connections: RFC 9293, sections 3.6 and 3.10.7.4, and RFC 5961.
+//! Tests of closing connections (RFC 9293, sections 3.6 and 3.10.7.4), and of the stack's shutdown.
 
 use crate::Config;
 use crate::stack::testing::{Habit, MSS, Rig};
@@ -13,7 +13,7 @@ fn closed_by_us() -> Rig {
     rig
 }
 
-/// The connection waits `fin_wait` (30 s) for the peer's FIN, even if the last write failed.
+/// After our FIN, the connection waits for the peer's FIN, even if the last write has failed.
 #[test]
 fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
     let config = Config {
@@ -75,7 +75,7 @@ fn shutdown_resets_peers_with_unacknowledged_data() {
     assert_eq!((rig.take_log().as_str(), rig.stack.connections()), ("", 0));
 
     // If the peer's window is still zero after a probe, the reset must have the sequence number
-    // that the peer expects.
+    // that the peer expects (RFC 5961, section 3.2).
     let mut rig = Rig::serving(&Config::default(), b"all of it", None);
     rig.window = 0;
     rig.recv(1, 1, "PA", b"g");

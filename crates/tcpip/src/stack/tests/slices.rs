@@ -1,5 +1,5 @@
-//! Tests of slices of contents: the client gets the same bytes, no matter how they are segmented,
-//! lost or retransmitted.
+//! Tests of slices of content items: the client gets the expected bytes, no matter how the bytes
+//! are segmented, lost or retransmitted.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::{Config, ContentId, STREAM_ENTRIES, SendMode, Slot, WriteError};
 
 const MSS: usize = 1460;
 
-/// Makes a rig whose application answers the first byte with its `parts`.
+/// Makes a rig whose application answers the first received byte with its `parts`.
 fn answering(config: &Config, segmentation: usize) -> Rig {
     let mut rig = Rig::new(config);
     rig.port.segmentation = segmentation;
@@ -214,7 +214,7 @@ fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
 
 /// Generates the parts of a response. A part has a content index (`None` for plain bytes), and a
 /// start and an end in thousandths of the content. The flag tells whether the part starts where the
-/// previous part ends.
+/// previous slice ends.
 fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
     let part = (
         prop::option::weighted(0.9, 0usize..4),
@@ -227,8 +227,8 @@ fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// Sends random slices as single segments and super-segments, with losses and a decreasing path
-    /// MTU. The client must receive the expected bytes.
+    /// Sends random slices and plain bytes as single segments and super-segments, with losses and a
+    /// decreasing path MTU. The client must receive the expected bytes.
     #[test]
     fn any_slices_arrive_unchanged(
         setting in setting(),

@@ -1,4 +1,4 @@
-//! Path MTU discovery with our own probes (RFC 4821, RFC 8899).
+//! Tests of path MTU discovery with the stack's own probes (RFC 4821, RFC 8899).
 
 use super::sending::too_big;
 use crate::Config;
@@ -28,8 +28,8 @@ fn narrowed() -> Rig {
 }
 
 /// Simulates a path that drops segments with more than `width` bytes of data. Smaller segments are
-/// acknowledged after `millis` milliseconds. Runs until all data has arrived, for at most `rounds`
-/// rounds. Returns the number of data bytes in each segment sent.
+/// acknowledged after `millis` milliseconds. All data must arrive within `rounds` rounds of this
+/// length. Returns the number of data bytes in each segment sent.
 fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
     let mut got = vec![false; LEN];
     let mut lens = Vec::new();
@@ -59,7 +59,7 @@ fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
 
 #[test]
 fn a_larger_path_mtu_is_found_by_probes() {
-    // RFC 8899, section 5.3: the probes carry data that must be sent anyway.
+    // The probes carry data that must be sent anyway (RFC 8899, section 4.1).
     let mut rig = sending();
     let mut sent = 0;
     // At first the path drops all segments.
@@ -108,7 +108,8 @@ fn a_probe_lost_for_another_reason_is_repeated() {
         for segment in rig.sent_all() {
             let len = segment.data.len();
             if len > BASE && lost < 2 {
-                // Drop the probe, and also the segment after it, whose SACK would reveal the loss.
+                // Drop the first two large segments, as if they were lost for another reason than
+                // their size.
                 lost += 1;
             } else if segment.seq == ack {
                 largest = largest.max(len);
