@@ -25,21 +25,21 @@ pub const MAX_SLOT_LEN: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendMode {
     /// Stores whole packets in the port's memory, patches their headers and sends them in place. If
-    /// a packet is still in the TX ring, the stack makes another copy of it and keeps both. When
-    /// the port has no more memory for resident packets, the stack sends as in
-    /// [`SendMode::MemCopy`].
+    /// a packet is still in the TX ring, the stack makes another copy of it and keeps both. The
+    /// stack sends as in [`SendMode::MemCopy`] on VLANs, and when the port has no more memory for
+    /// resident packets.
     PreCopy,
     /// Copies the payload to a new frame for each send.
     #[default]
     MemCopy,
 }
 
-/// A range of a content that differs between responses, for example a date. The content's own bytes
-/// in this range are ignored. When the stack sends a segment that overlaps the range,
+/// A range of a content item that differs between responses, for example a date. The item's own
+/// bytes in this range are ignored. When the stack sends a segment that overlaps the range,
 /// [`Application::render`](crate::Application::render) writes the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Offset from the content's start, in bytes.
+    /// Offset from the start of the content item, in bytes.
     pub offset: u32,
     /// Length in bytes: 1 to [`MAX_SLOT_LEN`].
     pub len: u32,
@@ -73,7 +73,8 @@ impl Family {
         }
     }
 
-    /// Returns a path of this family with all addresses zero, for the headers of prepared packets.
+    /// Returns a path of this family whose addresses are all zero, for the headers of resident
+    /// packets. Each send overwrites the addresses.
     const fn blank_path(self) -> Path {
         Path {
             link: Link {
@@ -122,8 +123,8 @@ impl Class {
         }
     }
 
-    /// Writes the complete packet for segment number `segment` of `bytes` to `packet`. Header
-    /// fields that differ between connections are left zero.
+    /// Writes the packet for the segment with index `segment` of `bytes` to `packet`. Header fields
+    /// that differ between connections are left zero, because each send overwrites them.
     #[cold]
     fn write_packet<'a>(&self, packet: &'a mut Vec<u8>, bytes: &[u8], segment: u32) -> &'a [u8] {
         let start = segment as usize * usize::from(self.mss);
@@ -146,9 +147,9 @@ const UNKNOWN: u16 = 0;
 #[derive(Debug, Default)]
 struct Segments {
     sums: Box<[u16]>,
-    /// Resident packets of each segment, parallel to `sums`. Empty in memcopy mode.
+    /// Copies of each segment's resident packet, parallel to `sums`. Empty in memcopy mode.
     copies: Box<[Copies]>,
-    /// Index of the content in `Class::contents`.
+    /// Position of the content item in `Class::contents`.
     place: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Builds and sends segments. This is the hot path.
 //!
 //! A [`Plan`] describes the next packet: its header fields, and a range of new or retransmitted
-//! data in the send stream. If the range is a whole prepared segment, the payload checksum is
-//! already known. The payload of such a segment is copied ([`SendMode::MemCopy`]) or sent in place
-//! ([`SendMode::PreCopy`]).
+//! data in the send stream. If the range is a whole prepared segment, its payload checksum is
+//! computed only once and stored. The payload of a prepared segment is copied to a frame
+//! ([`SendMode::MemCopy`]) or sent in place ([`SendMode::PreCopy`]).
 
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::{Port, SendError, SuperSegment, super_segment};
@@ -25,7 +25,7 @@ pub(crate) trait Render {
     fn render(&mut self, params: u64, slot: &mut [u8]);
 }
 
-/// The TX ring is full or the frame pool is empty. The caller must retry later.
+/// Error: the segment was not sent, because the TX ring is full or the frame pool is empty.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
@@ -38,8 +38,8 @@ pub(crate) struct Emitter<'a, R> {
 }
 
 /// Returns the checksum of a segment of `tcb`. `options_len` is the length of the options that
-/// follow `header`, and `len` is the length of the data. `rest` is the checksum over those options
-/// and the data.
+/// follow `header`, and `len` is the length of the data. `rest` is the sum of the options and the
+/// data.
 #[inline(always)]
 fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Sum) -> u16 {
     Sum::from_folded(tcb.sum)
@@ -50,7 +50,7 @@ fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Su
 }
 
 /// Renders the part of the slot that overlaps `payload`, and returns the checksum of the rendered
-/// bytes. The first byte of `payload` is at offset `start` of the content.
+/// bytes. The first byte of `payload` is at offset `start` of the content item.
 #[inline(always)]
 fn render<R: Render>(
     app: &mut R,
@@ -76,7 +76,7 @@ fn join_params([upper, lower]: [u32; 2]) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
 }
 
-/// Renders the part of a slot that starts at offset `from` of the content.
+/// Renders the part of a slot that starts at offset `from` of the content item.
 #[inline(always)]
 fn render_at<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     if part.len() == slot.len as usize {
@@ -167,7 +167,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         Ok(())
     }
 
-    /// Sends a run of segments as one super-segment, without reading or copying the payload.
+    /// Sends a run of segments as one super-segment, without copying the content item's bytes.
     #[inline(never)]
     fn send_run<P: Port>(
         self,
@@ -201,7 +201,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
         counters.sent_runs += 1;
-        // `send` counts the run as one segment, so add the others here.
+        // `send` counts the run as one segment, so this function counts the other segments.
         counters.segments_sent += segments - 1;
         Ok(())
     }

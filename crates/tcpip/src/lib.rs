@@ -125,7 +125,7 @@
 //! # Standards
 //!
 //! - RFC 9293 for a server: passive open, all later states, half-close, simultaneous close, resets,
-//!   zero windows, silly window syndrome avoidance, a user timeout, and optional keep-alive.
+//!   zero windows, silly window syndrome avoidance, a user timeout, and keep-alive.
 //! - TIME-WAIT, which a new SYN can end early (RFC 6191).
 //! - Options: MSS, window scale in both directions, timestamps with PAWS (RFC 7323), SACK (RFC
 //!   2018) with duplicate SACKs (RFC 2883).

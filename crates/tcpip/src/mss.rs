@@ -3,8 +3,8 @@
 use crate::content::Family;
 use crate::wire::TIMESTAMPS_LEN;
 
-/// Minimum MSS that we use, even if a peer advertises a smaller one. The minimum includes 12 bytes
-/// for timestamps.
+/// Minimum MSS that we use, even if a peer advertises a smaller one. The MSS includes 12 bytes for
+/// timestamps.
 ///
 /// Smaller segments would let a peer cause more work per byte. RFC 9293, section 3.7.1, defines no
 /// minimum.
@@ -52,10 +52,10 @@ impl OwnMss {
     }
 
     /// Returns the maximum number of data bytes in a segment to a peer. Returns `None` if the
-    /// port's frames are too small for any segment.
+    /// port's frames are too small for [`MIN_MSS`].
     ///
     /// Space for timestamps is always reserved, so that peers with and without timestamps share the
-    /// same segments of a content. (RFC 6691 subtracts this space only if timestamps are used.)
+    /// same prepared segments. (RFC 6691 subtracts this space only if timestamps are used.)
     pub(crate) fn effective(
         self,
         family: Family,

@@ -32,32 +32,32 @@ impl Negotiated {
         )
     }
 
-    /// Returns whether both sides use selective acknowledgements (RFC 2018).
+    /// Returns true if both sides use selective acknowledgements (RFC 2018).
     #[inline(always)]
     pub const fn sack(self) -> bool {
         self.0 & Self::SACK != 0
     }
 
-    /// Returns whether both sides send timestamps (RFC 7323).
+    /// Returns true if both sides send timestamps (RFC 7323).
     #[inline(always)]
     pub const fn timestamps(self) -> bool {
         self.0 & Self::TIMESTAMPS != 0
     }
 
-    /// Returns whether both sides scale windows (RFC 7323).
+    /// Returns true if both sides scale windows (RFC 7323).
     #[inline(always)]
     pub const fn scaled(self) -> bool {
         self.0 & Self::SCALED != 0
     }
 
-    /// Returns whether both sides use explicit congestion notification (RFC 3168).
+    /// Returns true if both sides use explicit congestion notification (RFC 3168).
     #[inline(always)]
     pub const fn ecn(self) -> bool {
         self.0 & Self::ECN != 0
     }
 
-    /// Returns the shift count of the peer's window field, 0 to 14 (RFC 7323). Without window
-    /// scaling the shift count is 0.
+    /// Returns the shift count of the peer's window field (RFC 7323): 0 to 14, or 0 without window
+    /// scaling.
     #[inline(always)]
     pub const fn peer_scale(self) -> u8 {
         self.0 & 0x0f

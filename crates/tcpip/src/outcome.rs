@@ -1,4 +1,4 @@
-//! Results of a connection's methods, which tell the stack what to do next.
+//! What the methods of a connection return, and the stack then carries out.
 
 use crate::connection::Plan;
 use crate::wire::Segment;
@@ -17,7 +17,7 @@ pub(crate) enum Verdict {
     SynAck,
     /// Answer with a reset, as if the connection did not exist.
     Reset,
-    /// Replace the connection by a new one that the segment opens.
+    /// Replace the connection, which is in TIME-WAIT, by a new one that the segment opens.
     Reopen,
     /// Forget the connection without a callback. The application does not know the connection yet,
     /// or knows that it has ended.
@@ -40,7 +40,8 @@ pub(crate) enum AfterFin {
 /// What the stack does with a segment's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
-    /// Drop the data, because the application no longer reads it.
+    /// Drop the data, because the application has aborted the connection, or because the peer's FIN
+    /// came before the data.
     Dropped,
     /// Offer the data to the application, because the data is next in order.
     Offered,
@@ -66,11 +67,12 @@ pub(crate) enum Expiry {
     KeepAlive,
     /// Offer data again to an application whose last write found no room.
     OfferAgain,
-    /// Close our side: the connection was idle for too long.
+    /// Our side is now closed, because the connection was idle for too long. Send the FIN.
     CloseIdle,
-    /// Give up the connection, because the peer does not answer.
+    /// Give up the connection without a reset, because the peer does not answer or does not close
+    /// its side.
     TimeOut,
-    /// Give up the connection and send a reset.
+    /// Give up the connection and send a reset, because the peer does not answer probes.
     Reset,
     /// Forget the connection without a callback. The application does not know the connection yet,
     /// or knows that it has ended.

@@ -8,14 +8,14 @@ use crate::table::Table;
 /// Marks the absence of an index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A kind of bounded pool, whose slots are held by connections.
+/// Identifies a bounded pool whose slots connections hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pool {
     /// Places in the connection table.
     Connections,
     /// Receive buffers.
     RecvBuffers,
-    /// Buffers for written bytes that belong to no content.
+    /// Buffers for written bytes that belong to no content item.
     WriteBuffers,
     /// Lists of stream entries.
     EntryLists,
@@ -50,8 +50,8 @@ pub(crate) struct Peers {
     free: Vec<u32>,
     /// Total number of slots of each pool.
     sizes: [u32; Pool::COUNT],
-    /// The holder of each slot, by pool. The list of [`Pool::Connections`] is unused, because its
-    /// slots are the connections themselves.
+    /// The holder of each slot, by pool. The vector for [`Pool::Connections`] stays empty, because
+    /// the slots of that pool are the connections themselves.
     owners: [Vec<Owner>; Pool::COUNT],
 }
 
@@ -62,7 +62,7 @@ impl Peers {
         Table::bytes(connections) + connections as usize * each
     }
 
-    /// Creates an empty collection for pools of these sizes. Physical memory is used only as
+    /// Creates an empty collection for pools of these sizes. Physical memory is used only when
     /// entries are added.
     pub(crate) fn new(sizes: [u32; Pool::COUNT]) -> Self {
         let connections = sizes[Pool::Connections as usize];
@@ -81,8 +81,8 @@ impl Peers {
         self.table.find(hash as u32, is_it)
     }
 
-    /// Adds a connection of the peer with this hash, and returns the peer's index. A free entry
-    /// always exists, because peers never outnumber connections.
+    /// Counts a connection of the peer with this hash, and returns the peer's index. There is
+    /// always room for a new peer, because peers never outnumber connections.
     pub(crate) fn join(&mut self, hash: u64) -> u32 {
         let index = self.find(hash).unwrap_or_else(|| self.add(hash));
         self.count(index, Pool::Connections);
@@ -102,7 +102,8 @@ impl Peers {
         index
     }
 
-    /// Removes a connection of the peer. The connection must have released all its other slots.
+    /// Stops counting a connection of the peer. The connection must have released all its other
+    /// slots. Removes the peer after its last connection.
     pub(crate) fn leave(&mut self, index: u32) {
         self.discount(index, Pool::Connections);
         if self.held(index, Pool::Connections) == 0 {
@@ -141,7 +142,7 @@ impl Peers {
         self.sizes[pool as usize]
     }
 
-    /// Returns the number of slots of a pool that have been used so far.
+    /// Returns the number of slots of a pool that were ever taken.
     pub(crate) fn slots(&self, pool: Pool) -> usize {
         self.owners[pool as usize].len()
     }
@@ -195,7 +196,7 @@ pub(crate) struct Owner {
     pub(crate) peer: u32,
 }
 
-/// Minimum number of slots in each pool that keep their memory.
+/// Number of slots in each pool whose memory is never freed.
 const MIN_KEPT: usize = 64;
 
 /// A resource that a [`LendingPool`] can lend.
@@ -206,8 +207,8 @@ pub(crate) trait Lendable: Default {
 
 /// A bounded pool that lends its slots to connections.
 ///
-/// A released slot keeps its memory until [`trim`](Self::trim), so that a steady state needs no
-/// allocations.
+/// A released slot keeps its memory until [`trim`](Self::trim) frees that memory, so a steady state
+/// needs no allocations.
 #[derive(Debug)]
 pub(crate) struct LendingPool<T> {
     list: Vec<T>,
@@ -265,19 +266,20 @@ impl<T: Lendable> LendingPool<T> {
         self.free.push(index);
     }
 
-    /// Returns whether [`take`](Self::take) would succeed.
+    /// Returns true if [`take`](Self::take) would succeed.
     pub(crate) fn has_free(&self) -> bool {
         !self.free.is_empty() || self.list.len() < self.limit as usize
     }
 
-    /// Returns whether it is worthwhile to call [`trim`](Self::trim) regularly.
+    /// Returns true if more than [`MIN_KEPT`] free slots hold memory, so that [`trim`](Self::trim)
+    /// may free some of it.
     #[inline]
     pub(crate) fn has_surplus(&self) -> bool {
         self.free.has_surplus()
     }
 
-    /// Frees the memory of one slot that was not needed since the last
-    /// [`reset_peak`](Self::reset_peak). Returns whether there was such a slot.
+    /// Frees the memory of one free slot if that memory was not needed since the last
+    /// [`reset_peak`](Self::reset_peak). Returns true if memory was freed.
     pub(crate) fn trim(&mut self) -> bool {
         let slot = self.free.next_surplus();
         if let Some(slot) = slot {
@@ -297,16 +299,16 @@ impl<T: Lendable> LendingPool<T> {
         self.free.in_use()
     }
 
-    /// Returns all slots that have been used so far.
+    /// Returns all slots that were ever taken.
     #[cfg(test)]
     pub(crate) fn all(&self) -> &[T] {
         &self.list
     }
 }
 
-/// The free slots of a pool. The slot released last is reused first.
+/// The free slots of a pool, in the order of their release. The slot released last is reused first.
 ///
-/// Memory is freed at the front of the list, where the slots have been free for longest.
+/// Memory is freed from the front of `slots`, because those slots have been free for longest.
 #[derive(Debug, Default)]
 struct FreeList {
     slots: Vec<u32>,
@@ -326,7 +328,7 @@ impl FreeList {
         Some(slot)
     }
 
-    /// Counts a new slot as in use.
+    /// Counts one more slot as in use.
     fn has_taken(&mut self) {
         self.in_use += 1;
         self.peak = self.peak.max(self.in_use);
@@ -349,14 +351,14 @@ impl FreeList {
         self.in_use
     }
 
-    /// Returns whether more than [`MIN_KEPT`] free slots hold memory.
+    /// Returns true if more than [`MIN_KEPT`] free slots hold memory.
     #[inline]
     fn has_surplus(&self) -> bool {
         self.slots.len() > self.without_memory + MIN_KEPT
     }
 
-    /// Returns a free slot whose memory can be freed. This memory was not needed even at the peak
-    /// since the last [`reset_peak`](Self::reset_peak).
+    /// Returns a free slot whose memory was not needed since the last
+    /// [`reset_peak`](Self::reset_peak), even at the peak. The caller must free that memory.
     fn next_surplus(&mut self) -> Option<u32> {
         let with_memory = self.in_use + self.slots.len() - self.without_memory;
         if with_memory <= self.peak.max(MIN_KEPT) {

@@ -2,11 +2,12 @@
 
 /// Retransmission timeout before the first RTT sample (RFC 6298, section 2.1), in milliseconds.
 pub const INITIAL_RTO_MS: u32 = 1_000;
-/// Initial timeout after a retransmitted SYN-ACK (RFC 6298, section 5.7), in milliseconds.
+/// Retransmission timeout before the first RTT sample if the SYN-ACK was retransmitted (RFC 6298,
+/// section 5.7), in milliseconds.
 pub const INITIAL_RTO_AFTER_LOSS_MS: u32 = 3_000;
-/// Default minimum timeout in milliseconds, which is also that of Linux.
+/// Default minimum timeout in milliseconds, the same as in Linux.
 ///
-/// RFC 6298, section 2.4, recommends one second because clocks were coarse. Current systems use
+/// RFC 6298, section 2.4, recommends one second, because clocks were coarse. Current systems use
 /// less.
 pub const MIN_RTO_MS: u32 = 200;
 /// Maximum timeout (RFC 6298, section 2.5), in milliseconds.
@@ -76,10 +77,11 @@ impl Rtt {
         self.timeout = micros.div_ceil(1000).min(MAX_RTO_MS) as u16;
     }
 
-    /// Returns the timeout in milliseconds: at least `min_rto_ms`, then doubled `backoff` times, at
-    /// most [`MAX_RTO_MS`].
+    /// Returns the timeout in milliseconds: the measured timeout or `min_rto_ms`, whichever is
+    /// larger, doubled `backoff` times. The result is at most [`MAX_RTO_MS`].
     ///
-    /// `after_loss` is set if the SYN-ACK was retransmitted.
+    /// `after_loss` is set if the SYN-ACK was retransmitted. It matters only before the first
+    /// sample.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
         let base = match self.timeout {

@@ -37,20 +37,21 @@ use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::writes::Writes;
 
-/// Maximum number of candidates that a sampler keeps. The candidates are the slots whose holders
-/// had the largest lag.
+/// Maximum number of candidates for eviction that a [`Sampler`] keeps from one search to the next.
 const CANDIDATES: usize = 16;
 
-/// State of the search for connections to evict, for one pool: where the next sample starts, and
-/// the results of earlier searches.
+/// State of the search for connections to evict, for one pool.
 #[derive(Clone, Debug, Default)]
 struct Sampler {
+    /// Slot at which the next search of the pool continues.
     hand: usize,
+    /// Slots whose holders are next in line for eviction, from earlier searches.
     candidates: ArrayVec<u32, CANDIDATES>,
+    /// The last asker, if the search for it failed.
     refused: Option<Refused>,
 }
 
-/// The last asker for which no connection could be evicted. For the rest of the millisecond, askers
+/// An [`Asker`] for which no connection could be evicted. For the rest of the millisecond, askers
 /// of the same address with at least the same lag are refused without a search. This saves time
 /// when thousands of connections ask in the same millisecond.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +68,12 @@ struct Asker {
     lag: u32,
 }
 
-/// How far a fast reader's virtual clock may run ahead of the real time, in milliseconds.
+/// Maximum time in milliseconds by which a connection's virtual clock may be ahead of the real
+/// time: see [`Housekeeping`].
 const CREDIT_MS: u32 = 20_000;
 
-/// 15 days in milliseconds: longer than any deadline (7 days). The sum of both is less than half of
-/// the 32-bit clock's range (24 days), so such times can still be compared.
+/// 15 days in milliseconds, which is longer than the time to any deadline (at most 7 days). The sum
+/// of both is less than half the range of 32-bit times (24 days), so the times can be compared.
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
 /// State that the stack keeps for each connection in addition to the TCB. It includes the
@@ -79,13 +81,15 @@ const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 ///
 /// A connection's *progress* is a virtual clock, which starts at the real time when the connection
 /// opens. Each byte that the peer acknowledges or the application consumes moves the clock forward
-/// by 1/[`min_rate`](crate::Config::min_rate). The clock is never more than [`CREDIT_MS`] ahead of
-/// the real time. When the application answers a request while the send stream is empty, a clock
-/// that is behind catches up. A connection's *lag* is how far its clock is behind the real time.
+/// by 1/[`min_rate`](crate::Config::min_rate) seconds. The clock is never more than [`CREDIT_MS`]
+/// ahead of the real time. When the application answers a request while the send stream is empty, a
+/// clock that is behind catches up with the real time. A connection's *lag* is how far its clock is
+/// behind the real time.
 ///
-/// A client that reads at the minimum rate or faster does not lag. For idle connections, requests
-/// that arrive byte by byte, zero windows and much slower readers, the lag grows nearly in real
-/// time. When a pool runs short, the connection with the largest lag gives way (see `pressure.rs`).
+/// A client that reads at the minimum rate or faster does not lag. The lag grows nearly in real
+/// time if the client is idle, sends a request byte by byte, closes its window, or reads slowly.
+/// When a pool runs short, the connection with the largest lag usually gives way (see
+/// `pressure.rs`).
 #[derive(Clone, Copy, Debug)]
 struct Housekeeping {
     /// The virtual clock in milliseconds, comparable to [`Moment::millis`]. The clock wraps, so a
@@ -94,10 +98,10 @@ struct Housekeeping {
     /// Index of the client in [`Peers`], or [`NONE`] if the connection is not counted for its
     /// address.
     peer: u32,
-    /// Time at which the connection's entry in the timer wheel expires, in milliseconds. It is no
-    /// later than the deadlines of the connection and the application.
+    /// Time at which the connection's entry in the timer wheel expires, in milliseconds. If this
+    /// time is later than the TCB's `deadline`, `Stack::keep_time` moves the entry.
     scheduled: u32,
-    /// The application's deadline for the connection. `due_for` is the purpose of that deadline.
+    /// The application's deadline for the connection. Its purpose is `due_for`.
     alarm: Alarm,
     due_for: Deadline,
     /// Whether the connection is in the queue of connections that wait for room in the TX ring.
@@ -128,8 +132,8 @@ const _: () = assert!(size_of::<Housekeeping>() == 32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Alarm {
     Off,
-    /// The current callback has set the deadline. The value is the time from the callback's end to
-    /// the deadline.
+    /// A callback has set the deadline, but `Stack::schedule` has not started it yet. The value is
+    /// the delay until the deadline.
     New(u32),
     /// The deadline is running. The value is its time, comparable to [`Moment::millis`].
     At(u32),
@@ -154,7 +158,7 @@ impl Housekeeping {
         }
     }
 
-    /// Advances the virtual clock by the time for `bytes` bytes that were acknowledged or consumed.
+    /// Advances the virtual clock because `bytes` bytes were acknowledged or consumed.
     #[inline(always)]
     fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
         let most = now
@@ -165,8 +169,8 @@ impl Housekeeping {
         self.progress = self.progress.wrapping_add(gained);
     }
 
-    /// Advances the virtual clock to `now`, unless it is ahead. Called when the application has
-    /// answered a request while the send stream was empty.
+    /// Advances the virtual clock to `now`, unless it is ahead. Called when the handshake is
+    /// complete, and when the application has written to an empty send stream.
     #[inline(always)]
     fn renew(&mut self, now: Moment) {
         if now.millis.wrapping_sub(self.progress).cast_signed() > 0 {
@@ -182,11 +186,12 @@ impl Housekeeping {
     }
 }
 
-/// What the current callback requests from the stack.
+/// What the application's callbacks request from the stack.
 #[derive(Debug, Default)]
 struct Asked {
     /// The pool that had no free slot when the current callback wrote data.
     refused: Option<Pool>,
+    /// The application's own timers.
     timers: Timers<{ Timer::COUNT }>,
 }
 
@@ -195,14 +200,15 @@ struct Asked {
 struct Flood {
     /// Time when the last cookie was sent, in microseconds.
     baked_at: Option<u64>,
-    /// Whether the last two cookies were sent in quick succession.
+    /// Whether the last two cookies were sent within `FLOOD_GAP_MICROS`.
     floods: bool,
 }
 
-/// The callbacks of a server, as in the paper's Table 1 (`tcp_accept()`, `tcp_recv()`,
-/// `tcp_sent()`). The callbacks are methods of one trait, so that the compiler can inline them.
+/// A server's callbacks. They correspond to `tcp_accept()`, `tcp_recv()` and `tcp_sent()` of the
+/// paper (see the [crate's documentation](crate)). The callbacks are methods of one trait, so that
+/// the compiler can inline them.
 ///
-/// Writes only queue data. When the callback returns, the stack sends as much of the data as the
+/// A write only queues data. When the callback returns, the stack sends as much of the data as the
 /// windows and the TX ring allow.
 pub trait Application {
     /// The application's state for each connection. It starts as the default, and is dropped when
@@ -219,7 +225,8 @@ pub trait Application {
     }
 
     /// A connection has opened: the final ACK of the handshake has proved the peer's address.
-    /// Return `false` to refuse the connection with a reset, without [`on_close`](Self::on_close).
+    /// Return `false` to refuse the connection. The stack then resets the connection, and does not
+    /// call [`on_close`](Self::on_close).
     fn on_accept(&mut self, conn: &mut Connection<'_, Self::State>) -> bool {
         let _ = conn;
         true
@@ -232,8 +239,8 @@ pub trait Application {
     /// to the peer shrinks. The stack offers the data again when more data arrives, and, after a
     /// [`WriteError::Full`], when the stream has room.
     ///
-    /// Not called after [`Connection::close`] or [`Connection::abort`]: later data is acknowledged
-    /// and discarded.
+    /// Not called after [`Connection::close`] or [`Connection::abort`]. After `close`, the stack
+    /// acknowledges and discards received data.
     fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize;
 
     /// All written data has been acknowledged, or the stream has room again after a
@@ -279,8 +286,8 @@ pub trait Application {
         let _ = (connections, message);
     }
 
-    /// The connection with this [id](Connection::id) has ended. Called once for each connection
-    /// that [`on_accept`](Self::on_accept) accepted.
+    /// The connection with this [id](Connection::id) has ended. Called exactly once for each
+    /// connection that [`on_accept`](Self::on_accept) has accepted.
     fn on_close(&mut self, id: ConnectionId, state: &mut Self::State, reason: CloseReason) {
         let _ = (id, state, reason);
     }
@@ -306,8 +313,8 @@ pub struct ConnectionId {
     serial: u64,
 }
 
-/// Access to all connections of an application, as passed to [`Application::on_message`] and
-/// [`Application::on_timer`].
+/// Access to all connections of an application, as passed to [`Application::on_start`],
+/// [`Application::on_message`] and [`Application::on_timer`].
 pub struct Connections<'a, S, C> {
     states: &'a mut [S],
     housekeeping: &'a mut [Housekeeping],
@@ -335,8 +342,8 @@ pub struct Connection<'a, S> {
     send_info: SendInfo,
 }
 
-/// All TCP connections of one port. The stack does no I/O itself, but only places packets in the TX
-/// ring.
+/// All TCP connections of one network port. The stack does no I/O itself, but only places packets
+/// in the [`Port`]'s TX ring.
 ///
 /// # Calling contract
 ///
@@ -381,7 +388,7 @@ pub struct Stack<A: Application, C = Cubic> {
     shut_down_records: usize,
     /// Time of the next check of the pools for unused memory.
     trim_at: Instant,
-    /// The `now` of the last call.
+    /// The value of `now` in the last call.
     now: Instant,
     #[cfg(any(test, fuzzing))]
     flights: Vec<invariants::Flight>,
@@ -422,7 +429,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.forget(id);
     }
 
-    /// Tells the application that a connection has ended, and drops the application's state.
+    /// Tells the application that a connection has ended. Releases all resources of the connection
+    /// except its TCB.
     fn finish(&mut self, id: u32, reason: CloseReason) {
         let counter = match reason {
             CloseReason::Finished => &mut self.cx.counters.finished,
@@ -503,7 +511,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Assigns a connection to the class for its segment size.
+    /// Assigns a connection to the class for its IP family and segment size.
     fn find_class(&mut self, id: u32) {
         let tcb = &mut self.records[id as usize].tcb;
         let family = Family::of(&tcb.path.addresses);
@@ -541,8 +549,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.wheel.schedule(id, now.instant(housekeeping.scheduled));
     }
 
-    /// Appends a connection to the queue of those that wait for room in the TX ring. If the TCB is
-    /// freed before its turn, the queue entry is skipped.
+    /// Appends a connection to the queue of those that wait for room in the TX ring. If its TCB is
+    /// free when the queue entry is processed, that entry is skipped.
     #[cold]
     fn block(&mut self, id: u32) {
         let is_blocked = &mut self.housekeeping[id as usize].is_blocked;
@@ -608,7 +616,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sends a planned segment other than new data: a retransmission or a probe.
+    /// Sends a planned retransmission or probe.
     #[cold]
     #[inline(never)]
     fn send<P: Port>(
@@ -627,7 +635,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Answers a received packet with a segment without data. The answer reuses the received frame.
+    /// Answers a received packet with an ACK or SYN-ACK, which reuses the received frame. If the
+    /// answer cannot be sent now, it is sent later.
     #[inline(always)]
     fn answer<P: Port>(
         &mut self,
@@ -648,7 +657,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             conn.tcb.flags |= Flags::ACK_PENDING;
             self.block(id);
         } else {
-            // The retransmission timer will send this segment.
+            // The handshake's retransmission timer will send this SYN-ACK.
             self.cx.counters.blocked += 1;
         }
     }

@@ -9,25 +9,26 @@ use crate::wire::Seq;
 
 /// Maximum number of entries in a connection's send stream: its unacknowledged writes.
 ///
-/// With 66 entries a response can have 32 parts: two entries for each part, plus one for the head
-/// and one for the end.
+/// With 66 entries, a multipart response can have 32 parts: two entries for each part, plus one for
+/// the head and one for the end.
 pub const STREAM_ENTRIES: usize = OWN_ENTRIES + LIST_ENTRIES;
-/// Number of entries stored inside every connection.
+/// Number of entries stored inside every TCB.
 const OWN_ENTRIES: usize = 2;
-/// Number of entries in the list that a connection borrows when it needs more than its own.
+/// Number of entries in the list that a connection borrows when the entries in its TCB are used.
 const LIST_ENTRIES: usize = 64;
 
-/// The source of a stream entry's bytes: the index of a content or a write buffer, with flag bits.
+/// The source of a stream entry's bytes: the index of a content item or write buffer, with flag
+/// bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Source(u32);
 
 impl Source {
     const BUFFER: u32 = 1 << 31;
-    /// Flag of an entry that ends before the end of its content.
+    /// Flag of an entry that ends before the end of its content item.
     const SHORT: u32 = 1 << 30;
 
     /// Makes the source of a slice of a content item. `is_short` is set if the slice ends before
-    /// the content does.
+    /// the content item does.
     #[inline(always)]
     pub(crate) const fn content(index: u32, is_short: bool) -> Self {
         Self(if is_short { index | Self::SHORT } else { index })
@@ -37,7 +38,7 @@ impl Source {
         Self(index | Self::BUFFER)
     }
 
-    /// Returns the index of the write buffer, or `None` for a content.
+    /// Returns the index of the write buffer, or `None` if the source is a content item.
     #[inline(always)]
     pub(crate) const fn buffer(self) -> Option<u32> {
         if self.0 & Self::BUFFER == 0 {
@@ -47,13 +48,13 @@ impl Source {
         }
     }
 
-    /// Returns the index of the content. The source must not be a write buffer.
+    /// Returns the index of the content item. The source must not be a write buffer.
     #[inline(always)]
     pub(crate) const fn content_index(self) -> u32 {
         self.0 & !Self::SHORT
     }
 
-    /// Returns whether the entry ends at the end of its content.
+    /// Returns true if the entry ends at the end of its content item.
     #[inline(always)]
     pub(crate) const fn ends_content(self) -> bool {
         self.0 & (Self::BUFFER | Self::SHORT) == 0
@@ -62,28 +63,28 @@ impl Source {
 
 const _: () = assert!(crate::content::MAX_CONTENTS <= 1 << 30);
 
-/// A range of bytes in a content or write buffer.
+/// A range of bytes in a content item or write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Slice {
     pub(crate) source: Source,
     /// Offset of the range in the source, in bytes.
     pub(crate) from: u32,
-    /// Length of the range in bytes. It is 0 only in a segment without data.
+    /// Length of the range in bytes. It is 0 only in the plan of a segment without data.
     pub(crate) len: u32,
     /// Parameters of the response, for [`Application::render`](crate::Application::render).
     pub(crate) params: Params,
 }
 
-/// A response's 64-bit parameters, as upper and lower half. Two 32-bit words avoid padding in
+/// A response's 64-bit parameters, as the upper and the lower half. A `u64` would cause padding in
 /// [`Entry`].
 type Params = [u32; 2];
 
 /// One entry of the send stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Sequence number after the entry's last byte. `until` is the offset after that byte in the
-    /// source.
+    /// Sequence number after the entry's last byte.
     end: Seq,
+    /// Offset after the entry's last byte in `source`.
     until: u32,
     source: Source,
     params: Params,
@@ -98,7 +99,7 @@ impl Entry {
         params: [0; 2],
     };
 
-    /// Returns the slice from `seq` to the end of the entry.
+    /// Returns the slice from `seq` to the end of the entry. The entry must contain `seq`.
     #[inline(always)]
     fn rest(&self, seq: Seq) -> Slice {
         let len = self.end.since(seq);
@@ -168,7 +169,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether the stream still spans less than 4 GiB after a write of `len` bytes.
+    /// Returns true if the stream would still span less than 4 GiB after a write of `len` bytes.
     #[inline(always)]
     fn has_span(&self, len: u32) -> bool {
         // One sequence number is reserved for the FIN.
@@ -178,7 +179,7 @@ impl Stream {
             .is_some_and(|span| span < u32::MAX)
     }
 
-    /// Returns whether another entry fits in the TCB, without a list.
+    /// Returns true if another entry fits in the TCB.
     #[inline(always)]
     fn has_own_place(&self) -> bool {
         self.is_empty() || self.own[0].end == self.end
@@ -189,8 +190,9 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Fails if the stream is full or would span 4 GiB. The stream is then unchanged. If no list
-    /// was free, the error contains the pool of lists.
+    /// Fails if the stream is full or would span 4 GiB, or if the stream needs a list and none is
+    /// free. Only in the last case, the error contains the pool of lists. After an error, the
+    /// stream is unchanged.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -236,7 +238,7 @@ impl Stream {
         }
     }
 
-    /// Extends the last entry by `len` bytes if that entry is a write buffer that `fits` accepts.
+    /// Extends the last entry by `len` bytes if its source is a write buffer that `fits` accepts.
     /// Returns the buffer's index, or `None` if the entry was not extended.
     pub(crate) fn extend(
         &mut self,
@@ -262,8 +264,8 @@ impl Stream {
         self.end = end;
     }
 
-    /// Merges a slice into the last entry if the slice continues where that entry ends. Returns
-    /// whether the slice was merged.
+    /// Merges a slice into the last entry if the slice has the same content item and parameters,
+    /// and continues where that entry ends. Returns true if the slice was merged.
     pub(crate) fn merge(&mut self, slice: Slice, lists: &mut Lists) -> bool {
         let has_span = self.has_span(slice.len);
         let Some(last) = self.last(lists) else {
@@ -280,7 +282,7 @@ impl Stream {
         goes_on
     }
 
-    /// Returns the number of write buffers to which the stream refers.
+    /// Returns the number of write buffers in the stream.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn write_buffers(&self, lists: &Lists) -> usize {
         let entries = self.entries(lists);
@@ -329,7 +331,7 @@ impl Stream {
     }
 
     /// Removes the first entry if it ends at or before `una`, that is, if it is acknowledged.
-    /// Returns its source.
+    /// Returns the source of a removed entry.
     #[inline(always)]
     pub(crate) fn retire(
         &mut self,
@@ -379,8 +381,8 @@ fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>>
     Ok(())
 }
 
-/// Returns the slice from `seq` to the end of its entry in a list of consecutive entries. One entry
-/// must contain `seq`.
+/// Returns the slice from `seq` to the end of its entry in a list of consecutive entries. One of
+/// them must contain `seq`. `start` is the start of the stream.
 #[cold]
 fn locate_in(list: &VecDeque<Entry>, start: Seq, seq: Seq) -> Slice {
     let at = seq.since(start);

@@ -198,8 +198,8 @@ proptest! {
         let mut rig = Rig::new(start, max_lists);
         let mut una = Seq(start);
         let mut list: Vec<(u32, u32)> = Vec::new();
-        // The model's entries: the content and length of each. `last` describes the end of the last
-        // slice.
+        // The model's entries: the content item and length of each. `last` is the content item and
+        // end of the last slice, unless that slice ends with its content item.
         let mut entries: VecDeque<(u32, usize)> = VecDeque::new();
         let mut last = None;
         for (number, step) in steps.into_iter().enumerate() {

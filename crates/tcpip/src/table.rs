@@ -1,4 +1,5 @@
-//! The connection table: finds a TCB by a keyed hash of addresses and ports.
+//! The connection table, which finds a TCB by a keyed hash of addresses and ports. A second table
+//! finds client addresses (see [`Peers`](crate::pools::Peers)).
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
@@ -21,8 +22,8 @@ impl Keys {
         let [a, b, c, d] = secret;
         Self {
             table: RandomState::with_seeds(a, b, c, d),
-            // The two hashes have separate keys, so that a leak through one hash does not help to
-            // attack the other.
+            // The table's hash and the sequence numbers' hash have different keys, so that a leak
+            // through one hash does not help to attack the other.
             sequence: (a ^ c.rotate_left(17), b ^ d.rotate_left(43)),
         }
     }
@@ -52,8 +53,8 @@ impl Keys {
     }
 
     /// Returns two secret offsets of a connection, one for its initial sequence number and one for
-    /// its timestamps (RFC 7323, section 5.4). So timestamps do not reveal our uptime, but still
-    /// increase between successive connections of the same addresses and ports.
+    /// its timestamps (RFC 7323, section 5.4). So timestamps do not reveal our uptime. But they
+    /// still increase from one connection to the next with the same addresses and ports.
     pub(crate) fn offsets(
         &self,
         addresses: &Addresses,
@@ -98,13 +99,12 @@ impl Keys {
     }
 }
 
-/// An open-addressed hash table of TCBs, at most half full, with linear probing. Removal moves
-/// later entries back instead of leaving tombstones. So an old table is as fast as a new one, and
-/// is never rebuilt.
+/// An open-addressed hash table of TCBs (or client addresses), at most half full, with linear
+/// probing. Removal moves later entries back instead of leaving tombstones. So an old table is as
+/// fast as a new one, and is never rebuilt.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Each place holds a hash, and a TCB index plus one. [`FREE`] in place of the index marks a
-    /// free place.
+    /// Each place holds a hash and a TCB index plus one, or [`FREE`] instead of the index.
     places: Box<[(u32, u32)]>,
     mask: usize,
     len: u32,
@@ -125,7 +125,8 @@ impl Table {
         places(capacity) * size_of::<(u32, u32)>()
     }
 
-    /// Creates a table for `capacity` TCBs. Physical memory is used only as places are filled.
+    /// Creates a table for `capacity` TCBs. A page of physical memory is used only when one of its
+    /// places is filled.
     pub(crate) fn new(capacity: u32) -> Self {
         let places = places(capacity);
         Self {

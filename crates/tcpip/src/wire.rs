@@ -1,9 +1,9 @@
 //! The TCP header and its options in packets (RFC 9293, section 3.1; RFC 2018; RFC 7323).
 //!
-//! [`Segment::parse`] parses a received header. For any input it returns `None` or a segment whose
-//! data lies within the packet. It also reads timestamps at their usual position. [`Options::read`]
-//! reads all other options, which are rare. [`Header`] and [`Written`] encode the headers and
-//! options that we send.
+//! [`Segment::parse`] parses a received header. For any input, this function returns `None` or a
+//! segment whose data lies within the packet. It also reads timestamps if they are the only option.
+//! Other options are rare, and [`Options::read`] reads them all. [`Header`] and [`Written`] encode
+//! the headers and options that we send.
 //!
 //! ```
 //! use tcpip::wire::{Control, Header, Options, Segment, Seq, Written};

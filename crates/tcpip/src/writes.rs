@@ -1,9 +1,10 @@
-//! Write buffers: bytes written for a single response, which do not belong to a content.
+//! Write buffers, which hold bytes that an application writes for a single response, and that
+//! belong to no content item.
 
 use crate::pools::{Lendable, LendingPool};
 
-/// Maximum length of one [`write_bytes`](crate::Connection::write_bytes), in bytes. The largest DNS
-/// message over TCP fits, including its length field.
+/// Maximum number of bytes in one call of [`write_bytes`](crate::Connection::write_bytes). The
+/// largest DNS message over TCP fits, including its length field.
 pub const MAX_WRITE_LEN: usize = 2 + 65_535;
 
 /// The pool of write buffers.

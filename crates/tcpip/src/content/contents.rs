@@ -7,22 +7,23 @@ use nmio::{Pool, Resident};
 use super::{Class, Family, MAX_SLOT_LEN, Segments, SendMode, Slot};
 
 /// Maximum length of a content item in bytes. Offsets in a send stream have 32 bits. The limit
-/// leaves 1 MiB for data written before the content.
+/// leaves 1 MiB for other data in the same stream, for example the response's header.
 pub const MAX_CONTENT_LEN: usize = (u32::MAX - (1 << 20)) as usize;
 /// Maximum number of content items in one stack. The index of a content item has 30 bits.
 pub const MAX_CONTENTS: usize = 1 << 30;
-/// Maximum number of classes that exist at the same time. A class is an IP family and a maximum
-/// segment size. Segments for connections without a class are assembled when they are sent.
+/// Maximum number of classes that exist at the same time. A class is all connections with the same
+/// IP family and maximum segment size. If no class is free, segments are assembled when they are
+/// sent.
 pub const MAX_CLASSES: usize = 32;
 /// Class index of a connection that belongs to no class.
 pub(crate) const NO_CLASS: u8 = u8::MAX;
-/// Number of permanent classes: one for IPv4 and one for IPv6, both with our own MSS.
+/// Number of permanent classes: one for IPv4 and one for IPv6, each with our own MSS.
 const PINNED_CLASSES: usize = 2;
 
 const _: () = assert!(MAX_CLASSES < NO_CLASS as usize);
 
-/// Identifies a content item within one [`Contents`] collection, which never reuses an id. Two
-/// collections may assign the same id.
+/// Identifies a content item within one [`Contents`] collection. A collection never reuses an id,
+/// but two collections may assign the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentId {
     index: u32,
@@ -66,15 +67,15 @@ pub struct Totals {
     pub packets: u64,
     /// Number of resident packets in the port's memory.
     pub residents: u64,
-    /// Memory for checksums and bookkeeping of packets, in bytes. Excludes the content bytes
-    /// themselves, and resident packets in the port's memory.
+    /// Memory for the checksums and bookkeeping of segments, in bytes. Excludes the bytes of the
+    /// content items, and resident packets in the port's memory.
     pub memory: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Live,
-    /// The content was removed, but send streams still refer to it.
+    /// The content item was removed, but send streams still contain slices of it.
     Leaving,
     Free,
 }
@@ -84,10 +85,10 @@ enum Life {
 struct Content {
     bytes: Arc<[u8]>,
     slot: Option<Slot>,
-    /// Segments of the content, indexed by class. The vector ends with the highest class that has
-    /// used the content.
+    /// Segments of the content item, indexed by class. The vector ends with the highest class for
+    /// which the item was ever cut into segments.
     segments: Vec<Segments>,
-    /// Number of stream entries that refer to the content.
+    /// Number of stream entries that hold a slice of the content item.
     refs: u32,
     generation: u32,
     life: Life,
@@ -95,8 +96,8 @@ struct Content {
 
 /// All contents of one [`Stack`](crate::Stack), with their segments.
 ///
-/// The stacks of several cores share the contents' bytes ([`Arc`]). Each stack has its own
-/// checksums, and its own resident packets in its port's memory.
+/// The stacks of several cores can share the bytes of content items ([`Arc`]). Each stack has its
+/// own checksums, and its own resident packets in its port's memory.
 #[derive(Debug)]
 pub struct Contents {
     mode: SendMode,
@@ -116,8 +117,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Creates an empty collection. `mss_v4` and `mss_v6` are our own maximum segment sizes.
-    /// `budget` limits the memory for classes with other segment sizes, in bytes.
+    /// Creates an empty collection. `mss_v4` and `mss_v6` are the payload lengths of our own full
+    /// segments. `budget` limits the memory for segments of other lengths, in bytes.
     pub(crate) fn new(mode: SendMode, mss_v4: u16, mss_v6: u16, budget: usize) -> Self {
         Self {
             mode,
@@ -135,8 +136,8 @@ impl Contents {
         }
     }
 
-    /// Adds a content item. It is cut into segments by [`prepare`](Self::prepare), or when it is
-    /// first sent.
+    /// Adds a content item. For each class, the item is cut into segments by
+    /// [`prepare`](Self::prepare), or else when it is first sent.
     ///
     /// # Errors
     ///
@@ -181,9 +182,9 @@ impl Contents {
     }
 
     /// Cuts a content item into segments in advance, for clients of one IP family, so that the
-    /// first client need not wait. Computes the checksum of every segment. In [`SendMode::PreCopy`]
-    /// also makes a resident packet of each segment, as long as the port has memory for resident
-    /// packets. Returns the number of resident packets made.
+    /// first client need not wait. Computes the checksum of every segment. In
+    /// [`SendMode::PreCopy`], also makes a resident packet of each segment, until the port has no
+    /// more memory for resident packets. Returns the number of resident packets made.
     ///
     /// The segments have our own maximum segment size, which nearly all clients accept. Segments
     /// for the remaining clients are prepared when they are first sent.
@@ -220,7 +221,7 @@ impl Contents {
     }
 
     /// Removes a content item, so that it can no longer be written to a stream. Its memory is freed
-    /// when no stream refers to it. Returns `false` if the item was already removed.
+    /// when no stream contains a slice of it. Returns `false` if the item was already removed.
     pub fn remove(&mut self, id: ContentId) -> bool {
         let Some((index, _)) = self.lookup(id) else {
             return false;
@@ -233,7 +234,7 @@ impl Contents {
         true
     }
 
-    /// Returns the number and size of the loaded contents.
+    /// Returns the number and size of the content items.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -252,21 +253,21 @@ impl Contents {
         live.then_some((id.index, content.bytes.len() as u32))
     }
 
-    /// Returns the bytes and the slot of a content item to which a stream refers.
+    /// Returns the bytes and the slot of the content item at this index.
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> (&Arc<[u8]>, Option<Slot>) {
         let content = &self.list[index as usize];
         (&content.bytes, content.slot)
     }
 
-    /// Counts a stream entry that refers to the content.
+    /// Counts a new stream entry that holds a slice of the content item.
     #[inline(always)]
     pub(crate) fn acquire(&mut self, index: u32) {
         self.list[index as usize].refs += 1;
     }
 
-    /// Drops a stream entry's reference to the content. Frees a removed content item when its last
-    /// reference is dropped.
+    /// Counts a stream entry as gone. If the content item was removed and this was its last stream
+    /// entry, frees the item.
     #[inline(always)]
     pub(crate) fn release(&mut self, index: u32) {
         let content = &mut self.list[index as usize];
@@ -299,9 +300,9 @@ impl Contents {
         }
     }
 
-    /// Adds a connection to the class of `family` and `mss`. If that class does not exist, it is
-    /// created in an unused place or replaces a class without connections. Returns [`NO_CLASS`] if
-    /// neither is possible.
+    /// Adds a connection to the class of `family` and `mss`, and returns the class. If the class
+    /// does not exist, creates it in an unused place, or else in place of a class without
+    /// connections. Returns [`NO_CLASS`] if neither is possible.
     pub(crate) fn acquire_class(&mut self, family: Family, mss: u16) -> u8 {
         self.uses += 1;
         let known = self
@@ -369,7 +370,7 @@ impl Contents {
         true
     }
 
-    /// Removes the content at index `place` from the list of an on-demand class.
+    /// Removes the entry at index `place` from an on-demand class's list of content items.
     fn unlist(&mut self, class: usize, place: usize) {
         let list = &mut self.classes[class].contents;
         list.swap_remove(place);
@@ -378,8 +379,9 @@ impl Contents {
         }
     }
 
-    /// Allocates the segments of a content item in a class, without computing checksums. Returns
-    /// `false` for [`NO_CLASS`], or if the segments would exceed the memory budget.
+    /// Allocates the segments of a content item in a class, without computing checksums. To stay
+    /// within the memory budget, frees the segments of classes without connections. Returns `false`
+    /// for [`NO_CLASS`], or if the budget does not suffice.
     #[cold]
     fn ensure_segments(&mut self, index: u32, class: u8) -> bool {
         if class == NO_CLASS {
@@ -449,10 +451,10 @@ impl Contents {
         content.segments[usize::from(class)].add_sum(&content.bytes, content.slot, mss, segment)
     }
 
-    /// Returns a resident packet of a segment, and the content's slot. The packet is not in the TX
-    /// ring, so the caller can patch and send it. If all packets of the segment are in the TX ring,
-    /// makes another one. Returns `None` if the port has no memory for another packet. The segment
-    /// must already be allocated.
+    /// Returns a resident packet of a segment, and the content item's slot. The packet is not in
+    /// the TX ring, so the caller can patch and send it. If all packets of the segment are in the
+    /// TX ring, makes another one. Returns `None` if the port has no memory for another packet. The
+    /// segment must already be allocated.
     #[inline(always)]
     pub(crate) fn resident(
         &mut self,

@@ -23,15 +23,15 @@ const TIMESTAMPS_WORD: u32 = 0x0101_080a;
 /// The timestamps option (RFC 7323, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Timestamps {
-    /// The sender's clock (`TSval`).
+    /// The sender's timestamp (`TSval`).
     pub value: u32,
-    /// The last timestamp that the sender has received from the other side (`TSecr`).
+    /// The most recent TSval that the sender has accepted from the other side (`TSecr`).
     pub echo: u32,
 }
 
 impl Timestamps {
-    /// Reads timestamps at the start of the options, in the layout that RFC 7323 recommends.
-    /// Returns `None` for any other layout.
+    /// Reads timestamps at the start of the options, in the layout that RFC 7323, appendix A,
+    /// recommends. Returns `None` for any other layout.
     #[inline(always)]
     fn read_aligned(options: &[u8]) -> Option<Self> {
         let option: &[u8; TIMESTAMPS_LEN] = options.first_chunk()?;
@@ -60,14 +60,14 @@ impl Control {
     pub const PSH: Self = Self(8);
     /// The acknowledgement number is valid.
     pub const ACK: Self = Self(16);
-    /// The receiver echoes a congestion mark (RFC 3168, section 6.1).
+    /// The sender has received a packet with a congestion mark (RFC 3168, section 6.1).
     pub const ECE: Self = Self(64);
     /// The sender has reduced its congestion window (RFC 3168, section 6.1).
     pub const CWR: Self = Self(128);
     /// FIN, SYN, RST and ACK: the bits that determine how a segment is processed.
     pub const KIND: Self = Self(Self::FIN.0 | Self::SYN.0 | Self::RST.0 | Self::ACK.0);
 
-    /// Returns whether any of `bits` is set.
+    /// Returns true if any of `bits` is set.
     #[inline(always)]
     pub const fn has(self, bits: Self) -> bool {
         self.0 & bits.0 != 0
@@ -111,8 +111,8 @@ pub struct Segment {
     pub data_at: u16,
     /// Length of the data in bytes.
     pub len: u16,
-    /// The timestamps option, if it is the only option and has the recommended layout. In all other
-    /// cases use [`Options::read`](super::Options::read).
+    /// The timestamps option, if it is the only option and has the layout of RFC 7323, appendix A.
+    /// In all other cases, call [`Options::read`](super::Options::read).
     pub timestamps: Option<Timestamps>,
 }
 
@@ -150,7 +150,7 @@ impl Segment {
         })
     }
 
-    /// Returns whether the header contains options that [`parse`](Self::parse) has not read.
+    /// Returns true if the header contains options that [`parse`](Self::parse) has not read.
     #[inline(always)]
     pub fn has_more_options(&self) -> bool {
         usize::from(self.data_at) > HEADER_LEN && self.timestamps.is_none()

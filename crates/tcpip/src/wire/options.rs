@@ -1,6 +1,6 @@
 //! TCP options: decodes a peer's options and encodes ours.
 //!
-//! Timestamps at their usual position are read and written together with the header.
+//! Our timestamps are written together with the header, and so are not encoded here.
 
 use arrayvec::ArrayVec;
 
@@ -19,11 +19,11 @@ const TIMESTAMPS: u8 = 8;
 const MAX_WINDOW_SCALE: u8 = 14;
 /// Maximum number of SACK blocks in one header (RFC 2018, section 3).
 pub const MAX_SACK_BLOCKS: usize = 4;
-/// Maximum length of the options in one header, in bytes. The whole header has at most 60 bytes.
+/// Maximum length of the options in one header, in bytes. The whole header is at most 60 bytes
+/// long.
 const MAX_OPTIONS_LEN: usize = 40;
 
-/// A SACK block: a range of received data, from its first sequence number to the one after its
-/// last.
+/// A SACK block: a range of received data, as its first sequence number and the one after its last.
 pub type Block = (Seq, Seq);
 
 /// The options of a received segment.
@@ -110,8 +110,8 @@ impl Written {
         Self(bytes)
     }
 
-    /// Encodes the SACK option with the first of `blocks`, as many as fit. `timestamps` tells
-    /// whether the header also carries timestamps.
+    /// Encodes a SACK option with as many of `blocks` as fit, beginning with the first one.
+    /// `timestamps` tells whether the header also carries timestamps.
     pub fn sack(blocks: &[Block], timestamps: bool) -> Self {
         let mut bytes = ArrayVec::new();
         let most = MAX_SACK_BLOCKS - usize::from(timestamps);

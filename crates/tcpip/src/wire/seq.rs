@@ -14,13 +14,13 @@ impl Seq {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Returns whether `self` comes before `other`.
+    /// Returns true if `self` comes before `other`.
     #[inline(always)]
     pub const fn before(self, other: Self) -> bool {
         self.0.wrapping_sub(other.0).cast_signed() < 0
     }
 
-    /// Returns whether `self` comes after `other`.
+    /// Returns true if `self` comes after `other`.
     #[inline(always)]
     pub const fn after(self, other: Self) -> bool {
         other.before(self)
