@@ -1,9 +1,9 @@
 //! Congestion control: algorithms that limit the data in flight, behind one small trait.
 //!
-//! An algorithm is a pure state machine of a few machine words, without a clock, a timer or
-//! allocation. From ACKs, losses and ECN marks it computes how much data may be in flight. The
-//! stack detects losses, reduces the data in flight during recovery (RFC 6937), and undoes a
-//! spurious reduction by restoring a copy of the algorithm.
+//! An algorithm is a small, pure state machine, which needs no clock, timer or allocation. It
+//! computes from ACKs, losses and ECN marks how much data may be in flight. The stack detects
+//! losses, reduces the data in flight during recovery (RFC 6937), and undoes a spurious reduction
+//! by restoring a copy of the algorithm.
 
 mod bbr;
 mod loss_based;
@@ -19,7 +19,7 @@ pub use loss_based::{Cubic, NewReno, Reno};
 pub struct Event {
     /// Current time in microseconds. The clock wraps around.
     pub now: u32,
-    /// Bytes in flight before the event: sent, but neither acknowledged (cumulatively or
+    /// Number of bytes in flight before the event: sent, but neither acknowledged (cumulatively or
     /// selectively) nor lost.
     pub in_flight: u32,
     /// Maximum payload of a segment in bytes, at most 65,535.
@@ -30,7 +30,7 @@ pub struct Event {
     pub rtt: u32,
     /// SND.UNA after the event.
     pub una: u32,
-    /// SND.NXT.
+    /// SND.NXT before the event.
     pub nxt: u32,
 }
 
@@ -45,7 +45,8 @@ impl Event {
 /// Signal of congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// A segment was lost (RFC 5681, section 3.2), and recovery begins.
+    /// A segment was lost (RFC 5681, section 3.2). Fast recovery begins, unless a tail loss probe
+    /// has already repaired the loss.
     Loss,
     /// The peer has sent ECE (RFC 3168, section 6.1.2).
     Ecn,
@@ -78,8 +79,8 @@ pub trait CongestionControl: Copy {
     /// 6937).
     fn window(&self) -> u32;
 
-    /// The slow-start threshold in bytes, or `u32::MAX` before the first loss. Statistics report
-    /// the threshold, and the pacing gain depends on it.
+    /// The slow-start threshold in bytes, or `u32::MAX` while none is set. Statistics report the
+    /// threshold, and the pacing gain depends on it.
     fn ssthresh(&self) -> u32;
 
     /// The pacing rate that the algorithm requires, in bytes per second. If the rate is `None` and
@@ -94,23 +95,26 @@ pub trait CongestionControl: Copy {
         let _ = (bytes, event);
     }
 
-    /// Called when `acked` bytes were newly acknowledged outside recovery.
+    /// Called when `acked` bytes were newly acknowledged outside fast recovery. On a path that
+    /// reorders segments, SACKed bytes count as acknowledged.
     fn on_ack(&mut self, acked: u32, event: &Event);
 
-    /// Called on congestion, at most once per window: when recovery begins ([`Congestion::Loss`])
-    /// or on ECE ([`Congestion::Ecn`]).
+    /// Called when fast recovery begins or a tail loss probe has repaired a loss
+    /// ([`Congestion::Loss`]). Also called on ECE, at most once per window of data
+    /// ([`Congestion::Ecn`]).
     fn on_congestion(&mut self, cause: Congestion, event: &Event);
 
-    /// Called for an ACK during recovery: `delivered` bytes were newly acknowledged, cumulatively
-    /// or selectively, and `lost` bytes newly count as lost.
+    /// Called for an ACK during fast recovery: `delivered` bytes were newly acknowledged,
+    /// cumulatively or selectively, and `lost` bytes newly count as lost.
     fn on_recovery_ack(&mut self, delivered: u32, lost: u32, event: &Event) {
         let _ = (delivered, lost, event);
     }
 
-    /// Called when recovery has ended with an ACK of `delivered` bytes, for which
+    /// Called when fast recovery has ended with an ACK of `delivered` bytes, for which
     /// [`on_ack`](Self::on_ack) is not called.
     ///
-    /// When the recovery after a timeout ends, `on_ack` is called too, and `delivered` is 0.
+    /// Also called when the recovery after a timeout ends. In this case `on_ack` is called too, and
+    /// `delivered` is 0.
     fn on_recovered(&mut self, delivered: u32, event: &Event) {
         let _ = (delivered, event);
     }
@@ -119,8 +123,8 @@ pub trait CongestionControl: Copy {
     /// already expired for the same data.
     fn on_timeout(&mut self, is_repeated: bool, event: &Event);
 
-    /// Called when there is data to send after an idle period longer than the retransmission
-    /// timeout.
+    /// Called when the peer sends data after an idle period longer than the retransmission timeout,
+    /// because we are likely to send a response.
     fn on_idle(&mut self, event: &Event);
 }
 

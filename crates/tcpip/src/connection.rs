@@ -40,7 +40,7 @@ pub enum State {
     Established,
     /// The peer has closed its side.
     CloseWait,
-    /// We have closed our side.
+    /// We have closed our side, but our FIN is not acknowledged yet.
     FinWait1,
     /// We have closed our side, and the peer has acknowledged our FIN.
     FinWait2,
@@ -54,13 +54,13 @@ pub enum State {
 }
 
 impl State {
-    /// Whether the peer may still send data.
+    /// Returns true if the peer may still send data.
     #[inline(always)]
     const fn receives(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
-    /// Whether we may still transmit or retransmit.
+    /// Returns true if we may still transmit or retransmit.
     #[inline(always)]
     const fn sends(self) -> bool {
         matches!(
@@ -69,7 +69,7 @@ impl State {
         )
     }
 
-    /// Whether our FIN has been sent.
+    /// Returns true if our FIN has been sent.
     #[inline(always)]
     const fn fin_sent(self) -> bool {
         matches!(
@@ -83,7 +83,7 @@ bitflags! {
     /// Flags of a connection, for conditions that its [`State`] does not express.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub(crate) struct Flags: u32 {
-        /// Whether the application has closed its side, so that a FIN follows the written data.
+        /// Whether the application has closed its side, so a FIN follows the written data.
         const CLOSE = 1;
         /// Whether the application has aborted the connection.
         const ABORT = 1 << 1;
@@ -93,8 +93,8 @@ bitflags! {
         const HALF_CLOSE = 1 << 3;
         /// Whether an ACK is pending.
         const ACK_PENDING = 1 << 4;
-        /// Whether the round trip of a segment is being measured, so that `rtt_seq` and `rtt_at`
-        /// are valid.
+        /// Whether the round trip of a segment is being measured, so `rtt_seq` and `rtt_at` are
+        /// valid.
         const TIMING = 1 << 6;
         /// Whether the SYN-ACK was retransmitted.
         const SYN_ACK_RETRANSMITTED = 1 << 7;
@@ -106,12 +106,13 @@ bitflags! {
         /// Whether the next segment with new data carries CWR, because the congestion window was
         /// reduced.
         const SEND_CWR = 1 << 10;
-        /// Whether `cwr_high` is valid, so that ECE has no effect until an ACK exceeds `cwr_high`.
+        /// Whether ECE has reduced the congestion window. Until an ACK exceeds `cwr_high`, ECE then
+        /// has no further effect.
         const IN_CWR = 1 << 11;
         /// Whether the path has reordered segments (RFC 8985, section 6.2).
         const REORDERING = 1 << 12;
-        /// Whether the path MTU keeps segments smaller than both ends accept, so that larger
-        /// segments may be probed.
+        /// Whether the path MTU keeps segments smaller than both sides accept, so larger segments
+        /// may be probed.
         const REDUCED_MTU = 1 << 13;
         /// Whether new segments are paced, because the congestion window has opened suddenly.
         const SPREAD_BURST = 1 << 14;
@@ -139,7 +140,7 @@ enum DeadlineKind {
     Pacing,
     /// Probe of a peer's window that is zero or too small (RFC 9293, section 3.8.6.1).
     ZeroWindow,
-    /// An event while nothing is in flight: a keep-alive, the idle timeout, or another call of an
+    /// An event while nothing is in flight: a keep-alive, the idle timeout, or another call to an
     /// application that waits for room.
     Idle,
     /// Like `Idle`, but after the first keep-alive interval. `backoff` counts keep-alive intervals,
@@ -154,7 +155,7 @@ enum DeadlineKind {
 /// Number of recoveries after which a widened reordering window returns to its initial size (RFC
 /// 8985, section 6.2: `RACK.reo_wnd_persist`).
 const PERSIST: u8 = 15;
-/// Maximum size of the reordering window, in quarters of the minimum RTT. The window is stored in
+/// Maximum size of the reordering window, in quarters of the minimum RTT. The size is stored in
 /// four bits.
 const MAX_QUARTERS: u8 = 15;
 
@@ -183,9 +184,10 @@ impl ReorderingWindow {
     /// Widens the window after a spurious retransmission, which shows that segments are delayed for
     /// longer than assumed.
     ///
-    /// RFC 8985 does not set `RACK.reordering_seen` after a spurious retransmission, and thus uses
-    /// no window during recovery. The RFC's rule causes far more spurious retransmissions if
-    /// segments are late by more than a round trip.
+    /// The caller also sets [`Flags::REORDERING`]. RFC 8985 does not set the equivalent
+    /// `RACK.reordering_seen` after a spurious retransmission, and thus uses no window during
+    /// recovery. The RFC's rule causes far more spurious retransmissions if segments are late by
+    /// more than a round trip.
     fn widen(&mut self) {
         let quarters = (self.0 & 0x0f).saturating_add(1).min(MAX_QUARTERS);
         self.0 = PERSIST << 4 | quarters;
@@ -210,17 +212,16 @@ const MIN_PROBE_MS: u32 = 10;
 /// section 7.2: `TLP.max_ack_delay`).
 const MAX_ACK_DELAY_MS: u32 = 200;
 
-/// Maximum age of a timestamp echo, in milliseconds. An older echo cannot belong to a segment in
-/// flight.
+/// Maximum age of a TSecr in milliseconds. An older TSecr cannot belong to a segment in flight.
 const MAX_ECHO_MS: u32 = 600_000;
 
 /// Granularity of pacing in microseconds: one timer tick.
 const PACING_TICK: u32 = 1_000;
-/// Maximum time in microseconds by which one segment delays the next, even at the lowest rate.
+/// Maximum time in microseconds for which pacing delays the next segment, even at the lowest rate.
 const MAX_PACING_DEBT: u32 = 1_000_000;
 
-/// Transmission control block: see [the module](self). Fields are named as in RFC 9293, section
-/// 3.3.1.
+/// Transmission control block: see [the module](self). The variables of RFC 9293, section 3.3.1,
+/// have the same names here.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcb {
     pub(crate) path: Path,
@@ -234,7 +235,8 @@ pub(crate) struct Tcb {
     pub(crate) class: u8,
     pub(crate) state: State,
     pub(crate) flags: Flags,
-    /// Number of timeouts since the peer last acknowledged new data.
+    /// Number of timeouts since the peer last acknowledged new data. During zero-window probing:
+    /// the number of probes that the peer has not answered.
     retries: u8,
     /// Number of times that the RTO was doubled (RFC 6298, 5.5) since the last RTT sample.
     backoff: u8,
@@ -242,21 +244,22 @@ pub(crate) struct Tcb {
     /// What happens at `deadline`.
     deadline_kind: DeadlineKind,
     reo_wnd: ReorderingWindow,
-    /// Largest value of `mss` that both ends accept.
+    /// Largest value of `mss` that both sides accept.
     mss_max: u16,
     /// Smallest value of `mss` that is known to be too large for the path, or 0 if none is known.
     mss_too_big: u16,
     /// Earliest time of a probe for a larger path MTU, in seconds.
     raise_at: u16,
-    /// Time of the last challenge ACK, in ticks of 32 ms. The clock wraps around after 35 minutes.
+    /// Time of the last challenge ACK in ticks of 32 ms, or 0 if there was none. The clock wraps
+    /// around after 35 minutes.
     challenged_at: u16,
     snd_una: Seq,
     /// Next sequence number of new data. Retransmissions do not change this number.
     snd_nxt: Seq,
     /// The peer's window, in bytes from `snd_una`.
     snd_wnd: u32,
-    /// Largest window that the peer has ever advertised (`MAX.SND.WND` of RFC 5961), scaled as in
-    /// the header.
+    /// Largest window that the peer has ever advertised (`MAX.SND.WND` of RFC 5961), in the units
+    /// of the header's window field.
     max_snd_wnd: u16,
     /// Sequence number of the segment that last updated `snd_wnd`.
     snd_wl1: Seq,
@@ -275,12 +278,12 @@ pub(crate) struct Tcb {
     pub(crate) stream: Stream,
     /// Index of the receive buffer in its pool, or [`NONE`].
     buffer: u32,
-    /// Index of the loss recovery state in its pool, or [`NONE`] while nothing is lost or out of
-    /// order.
+    /// Index of the loss recovery state in its pool, or [`NONE`] if the connection has no such
+    /// state.
     recovery: u32,
-    /// The peer's latest timestamp (RFC 7323's `TS.Recent`).
+    /// The peer's latest TSval (`TS.Recent` of RFC 7323).
     ts_recent: u32,
-    /// Offset of our timestamps from the clock's milliseconds.
+    /// Number that is added to the current time in milliseconds to compute our TSval.
     ts_offset: u32,
     /// SND.NXT at the last window reduction because of ECE. Until an ACK exceeds this number, ECE
     /// has no effect.
@@ -320,7 +323,7 @@ impl Tcb {
         self.deadline = now.millis.wrapping_add(after);
     }
 
-    /// Whether zero-window probing is active.
+    /// Returns true if zero-window probing is active.
     #[inline(always)]
     fn probes_window(&self) -> bool {
         self.deadline_kind == DeadlineKind::ZeroWindow
@@ -360,7 +363,7 @@ impl Tcb {
         })
     }
 
-    /// Our timestamp clock, in milliseconds (RFC 7323, section 5.4).
+    /// TSval of a segment that is sent now, in milliseconds (RFC 7323, section 5.4).
     #[inline(always)]
     fn ts_clock(&self, now: Moment) -> u32 {
         now.millis.wrapping_add(self.ts_offset)
@@ -455,7 +458,7 @@ impl Tcb {
             return self.snd_una;
         };
         let ahead = slice.from % u32::from(self.mss);
-        // A slice may begin within a segment of its content.
+        // A slice may begin in the middle of one of its content's segments.
         let ahead = ahead.min(last.since(self.stream.entry_start(last, lists)));
         Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
     }
@@ -467,7 +470,7 @@ impl Tcb {
         if self.flags.intersects(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
             return self.end_timing(now);
         }
-        // An echo has only millisecond resolution, so it updates the RTT only while no segment is
+        // A TSecr has only millisecond resolution, so it updates the RTT only while no segment is
         // timed.
         match segment.timestamps {
             Some(timestamps) if self.negotiated.timestamps() => {
@@ -477,8 +480,8 @@ impl Tcb {
         }
     }
 
-    /// Measures the round trip with SACK blocks, because a timestamp echo is not valid for SACKed
-    /// data.
+    /// Measures the round trip with SACK blocks, because the TSecr does not belong to the SACKed
+    /// data. Returns microseconds, or 0 if the blocks yield no sample.
     fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
         let timed = self.rtt_seq;
         let mut blocks = sack.iter();
@@ -490,10 +493,10 @@ impl Tcb {
         0
     }
 
-    /// Measures the round trip with a timestamp echo. Returns microseconds, or 0 if the echo yields
-    /// no sample.
+    /// Measures the round trip with the TSecr `echo`. Returns microseconds, or 0 if the TSecr
+    /// yields no sample.
     ///
-    /// A single result is up to a millisecond too long, but the minimum of several results is
+    /// The returned value is up to a millisecond too long, but the minimum of several values is
     /// nearly exact.
     #[inline]
     fn measure_echo(&mut self, echo: u32, now: Moment) -> u32 {
@@ -508,7 +511,7 @@ impl Tcb {
         millis * 1000 + now.micros.wrapping_sub(now.millis.wrapping_mul(1000))
     }
 
-    /// Whether an ACK without new data is a duplicate (RFC 5681, section 2).
+    /// Returns true if an ACK without new data is a duplicate (RFC 5681, section 2).
     #[inline(always)]
     fn is_duplicate(&self, segment: Segment) -> bool {
         segment.len == 0
@@ -625,7 +628,7 @@ impl StreamSegment {
     }
 
     /// Length in bytes of the run of segments that begins with this segment. The length is at most
-    /// `usable`, and at most `max_len`, the limit of one packet.
+    /// `usable`, and at most `max_len`, the maximum payload of one packet.
     ///
     /// Returns 0 if the run would consist of only one segment, or would not match the prepared
     /// segments.

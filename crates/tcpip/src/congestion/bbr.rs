@@ -31,7 +31,7 @@ const MAX_SPAN: u32 = 1 << 26;
 const HALF: u8 = 5;
 
 /// BBR version 3 (draft-ietf-ccwg-bbr), driven by the events of
-/// [`CongestionControl`](super::CongestionControl). The stack must obey [`pacing_rate`]; otherwise
+/// [`CongestionControl`](super::CongestionControl). The stack must obey [`pacing_rate`]. Otherwise
 /// it sends bursts of a whole window.
 ///
 /// In 70 of the 150 networks of `benches/LOSS.md` BBR's goodput is at least 1.1 times that of
@@ -48,7 +48,8 @@ const HALF: u8 = 5;
 ///   the limits would sink with every round. Data sent in Drain or Down lowers the limits only if
 ///   too much of that data is lost.
 /// - A round is *application-limited* if it did not use up the window, and sent less than seven
-///   eighths of what the pacing rate allows.
+///   eighths of what the pacing rate allows. Rounds in Drain, Down and `ProbeRTT` count as
+///   application-limited, too.
 /// - `RS.tx_in_flight` is the maximum number of bytes in flight during the previous round. Too much
 ///   loss sets the long-term limit to this maximum minus the lost bytes.
 /// - Startup counts the ACKs that reported a loss, whereas the draft counts the lost *ranges*.
@@ -73,7 +74,8 @@ pub struct Bbr {
     inflight_shortterm: u32,
     /// Long-term limit of bytes in flight, or [`NONE`].
     inflight_longterm: u32,
-    /// Bandwidth against which growth is measured, to find out whether the pipe is full.
+    /// Bandwidth with which each round is compared to find out whether the pipe is full, in units
+    /// of [`RATE_UNIT`].
     full_bw: u32,
     pacing_rate: u32,
     /// Minimum round-trip time of the last ten seconds in microseconds, or [`NONE`].
@@ -187,13 +189,13 @@ enum State {
 }
 
 impl State {
-    /// Whether this is a state of `ProbeBW`, the bandwidth probing cycle.
+    /// Returns true if this is a state of `ProbeBW`, the bandwidth probing cycle.
     const fn probes_bw(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// Whether the state increases the data in flight to probe for more bandwidth. Loss in such a
-    /// state does not lower the short-term limits.
+    /// Returns true if the state increases the data in flight to probe for more bandwidth. Loss in
+    /// these states does not lower the short-term limits.
     const fn accelerates(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
@@ -238,9 +240,9 @@ bitflags! {
         const LOSS = 1 << 6;
         /// Whether the connection is in recovery.
         const RECOVERY = 1 << 7;
-        /// Whether the connection has been in recovery for a whole round.
+        /// Whether a round has ended during the current recovery.
         const RECOVERY_ROUND = 1 << 8;
-        /// Whether the connection restarts after an idle time.
+        /// Whether the connection was idle, and no ACK has arrived since then.
         const IDLE = 1 << 9;
         /// Whether the end of `ProbeRTT` is scheduled, because few enough bytes are in flight.
         const PROBE_RTT_TIMED = 1 << 10;
@@ -274,11 +276,11 @@ struct Sample {
 /// No state is kept for each segment. All bytes in flight at the beginning must be delivered or
 /// lost before the first segment of the round can be acknowledged. So the round ends, even in
 /// recovery, with the first byte delivered after these bytes. The round's delivery rate is the
-/// draft's sample of its first segment. It is the number of delivered bytes, divided by the
+/// draft's sample of its first segment. This rate is the number of delivered bytes, divided by the
 /// duration of the current or the previous round, whichever is longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Round {
-    /// Bytes that have been in flight since the beginning of the round.
+    /// Number of bytes that were in flight at the beginning of the round, and still are.
     left: u32,
     /// Bytes delivered in this round.
     delivered: u32,
@@ -333,7 +335,8 @@ impl Aggregation {
         self.extra[0] = self.extra[0].max(extra);
     }
 
-    /// Records that a round has ended. During Startup (`short`) the filter covers only one round.
+    /// Records that a round has ended. During Startup, `short` is set, and each half of the filter
+    /// covers only one round.
     fn on_round(&mut self, short: bool) {
         self.rounds += 1;
         if short || self.rounds >= HALF {
@@ -364,7 +367,7 @@ fn percent(value: u32, percent: u32) -> u32 {
     part.min(u64::from(u32::MAX - 1)) as u32
 }
 
-/// Whether the loss exceeds [`LOSS_THRESH`] percent of the bytes in flight.
+/// Returns true if `lost` bytes are more than [`LOSS_THRESH`] percent of `in_flight` bytes.
 fn loses_much(lost: u32, in_flight: u32) -> bool {
     u64::from(lost) * 100 > u64::from(in_flight) * u64::from(LOSS_THRESH)
 }
@@ -464,7 +467,7 @@ impl Round {
         self.flags |= LIMITED;
     }
 
-    /// Whether the window was used up in the current or in the previous round.
+    /// Returns true if the window was used up in the current or in the previous round.
     const fn window_is_used(&self) -> bool {
         self.flags & (FULL | WAS_FULL) != 0
     }
@@ -478,7 +481,8 @@ impl Round {
         }
     }
 
-    /// Whether this round has lost more than [`LOSS_THRESH`] percent of the bytes in flight.
+    /// Returns true if this round has lost more than [`LOSS_THRESH`] percent of the bytes in
+    /// flight.
     fn loses_much(&self) -> bool {
         loses_much(self.lost, self.tx_in_flight())
     }

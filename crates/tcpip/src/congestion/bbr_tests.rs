@@ -42,7 +42,7 @@ fn rates_keep_their_precision() {
     assert_eq!(bytes_at(12_500_000 / 8, 40_000), 500_000);
     assert_eq!(rate_of(u32::MAX, 1), u32::MAX - 1);
     assert_eq!(percent(1_000, 277), 2_770);
-    // Rates of 100 Gb/s and 10 kb/s.
+    // These rates are 100 Gb/s and 10 kb/s.
     assert_eq!(rate_of(12_500_000, 1_000), 1_562_500_000);
     assert_eq!(rate_of(1_250, 1_000_000), 156);
 }

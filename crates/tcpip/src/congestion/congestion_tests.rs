@@ -256,8 +256,8 @@ fn cubic_does_not_starve_reno_on_small_paths() {
 
 #[test]
 fn cubic_is_faster_where_reno_is_too_slow() {
-    // The loss rate, 5 in 10^5 segments, and the RTT of 100 ms are from RFC 9438, section 5.2.
-    // CUBIC's mean window is 316 segments, Reno's at most 185.
+    // The loss rate is 5 in 10^5 segments, and the RTT is 100 ms. CUBIC's mean window is then 316
+    // segments (RFC 9438, section 5.1), and Reno's is at most 185.
     let share = |flow: Either| {
         let of_seed = |seed| {
             let link = Link {

@@ -1,7 +1,7 @@
 //! A simulated bottleneck: flows of any algorithm share one link with a drop-tail queue.
 //!
-//! Each flow always has data to send, and each segment is acknowledged separately. A segment is
-//! lost when the third segment sent after it is delivered.
+//! Each flow always has data to send, and each segment is acknowledged separately. A segment counts
+//! as lost when the third segment sent after it, or a later one, is delivered.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,7 +10,8 @@ use super::{Congestion, CongestionControl, Event};
 
 pub(super) const MSS: u32 = 1_448;
 const NANOS: u64 = 1_000_000_000;
-/// Number of later segments that must be delivered to detect a loss.
+/// Minimum distance, in segments, from a missing segment to the delivered segment that reveals its
+/// loss.
 const REORDERING: u64 = 3;
 
 /// Parameters of the link.
@@ -82,7 +83,8 @@ struct Run<C> {
 }
 
 impl Link {
-    /// A link whose queue holds `tenths` of its bandwidth-delay product.
+    /// Creates a link of `mbits` Mb/s whose queue holds `tenths` tenths of the bandwidth-delay
+    /// product.
     pub(super) const fn new(mbits: u64, rtt_millis: u64, tenths: u64) -> Self {
         let rate = mbits * 125_000;
         Self {

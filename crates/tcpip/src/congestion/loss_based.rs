@@ -14,8 +14,8 @@ use super::{Event, MAX_WINDOW, MIN_SEGMENTS};
 /// Shift that converts microseconds to ticks of the clock in [`Validation`]. A tick is 1.024 ms, so
 /// the 16-bit clock wraps around after 67 s.
 ///
-/// A wrap-around is harmless. Only an idle period can last that long, and an idle period longer
-/// than the retransmission timeout restarts the window anyway.
+/// A wrap-around is harmless. Between two ACKs, only an idle period can last for 67 s, and an idle
+/// period longer than the retransmission timeout restarts the window anyway.
 const TICK_SHIFT: u32 = 10;
 /// Minimum duration of half a sampling period: half a second, in ticks. A whole period lasts for
 /// max (3 RTT, 1 s) (RFC 7661, section 4.3).
@@ -57,8 +57,8 @@ struct Validation {
     phase: u16,
 }
 
-/// Whether a window of `cwnd` bytes is validated, which requires that `used` is at least half of it
-/// (RFC 7661, section 4.4).
+/// Returns true if a window of `cwnd` bytes is validated, which requires that `used` is at least
+/// half of it (RFC 7661, section 4.4).
 #[inline(always)]
 const fn is_validated(cwnd: u32, used: u32) -> bool {
     cwnd / 2 <= used
@@ -125,13 +125,14 @@ impl Validation {
         self.pipe_ack.max(self.earlier)
     }
 
-    /// Whether slow start may increase a window of `cwnd` bytes: only a validated window may grow.
+    /// Returns true if slow start may increase a window of `cwnd` bytes: only a validated window
+    /// may grow.
     #[inline(always)]
     fn allows_slow_start(&self, cwnd: u32) -> bool {
         is_validated(cwnd, self.pipe_ack) || is_validated(cwnd, self.earlier)
     }
 
-    /// Whether congestion avoidance may increase a window of `cwnd` bytes.
+    /// Returns true if congestion avoidance may increase a window of `cwnd` bytes.
     ///
     /// Three quarters of the window must be used, which is stricter than RFC 7661. A window that is
     /// not used up need not grow, and would be even less valid when it is finally used. A remainder
@@ -186,7 +187,8 @@ impl Validation {
         was.then_some(carried)
     }
 
-    /// Discards the measurement and starts a new one, because the path may have changed.
+    /// Discards the measurement and starts a new one. Called when the earlier measurement says
+    /// nothing about the new window.
     fn restart(&mut self, event: &Event) {
         *self = Self {
             since: Self::clock(event.now),

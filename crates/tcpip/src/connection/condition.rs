@@ -10,6 +10,7 @@ pub enum Condition {
     Disorder,
     /// Fast recovery: a segment was lost, and the congestion window is being reduced.
     Recovery,
-    /// Recovery after a timeout: all unacknowledged data is retransmitted in slow start.
+    /// All data that is not SACKed is being retransmitted, for example after a timeout or a
+    /// reduction of the path MTU.
     Loss,
 }

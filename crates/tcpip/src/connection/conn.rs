@@ -53,12 +53,13 @@ struct Settings {
     time_wait_ms: u32,
     fin_wait_ms: u32,
     idle_ms: u32,
-    /// The user timeout; `u32::MAX` disables it.
+    /// User timeout. The value `u32::MAX` disables the timeout.
     user_timeout_ms: u32,
     /// Maximum interval between zero-window probes, chosen so that several probes fit into the user
     /// timeout.
     max_probe_interval_ms: u32,
-    /// Idle time until the first action: a keep-alive, or closing of our side.
+    /// Idle time until the first action: a keep-alive if keep-alives are configured, or else the
+    /// close of our side.
     first_idle_ms: u32,
     min_rto_ms: u32,
 }
@@ -78,8 +79,8 @@ pub(crate) struct Context<C> {
     /// its window.
     buffer_len: usize,
     recoveries: Recoveries<C>,
-    /// Shift by which connections scale our windows if they use window scaling (RFC 7323, section
-    /// 2.3).
+    /// Shift by which our windows are scaled on connections that use window scaling (RFC 7323,
+    /// section 2.3).
     window_scale: u8,
     /// Range of duplicate bytes in the current segment. The ACK of that segment reports this range
     /// (DSACK, RFC 2883).
@@ -100,7 +101,8 @@ impl Tcb {
         }
     }
 
-    /// Free space in the receive buffer, in bytes.
+    /// Free space in bytes in the receive buffer, or in an empty one if the connection has no
+    /// buffer.
     #[inline(always)]
     fn space<C>(&self, cx: &Context<C>) -> usize {
         if self.buffer == NONE {
@@ -168,7 +170,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// The loss recovery state, if data is, or recently was, lost or out of order.
+    /// The loss recovery state, or `None` if the connection has none.
     #[inline(always)]
     fn recovery(&self) -> Option<&Recovery<C>> {
         match self.tcb.recovery {
@@ -235,7 +237,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     }
 
     /// Returns a segment of at most `max_len` bytes that begins at `seq`, or the FIN if `seq` is
-    /// the end of the data. The segment's timestamp lies `backdating` milliseconds in the past.
+    /// the end of the data. The segment's TSval lies `backdating` milliseconds in the past.
     fn plan(
         &self,
         kind: SegmentKind,
@@ -280,8 +282,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Records that a segment with this window field was sent. The segment acknowledges all
-    /// received data, so no ACK is pending any more.
+    /// Records that a segment with `window` in its window field was sent. The segment acknowledges
+    /// all received data, so no ACK is pending any more.
     #[inline(always)]
     fn has_advertised(&mut self, window: u16) {
         let window = u32::from(window) << self.tcb.own_scale(self.cx);

@@ -1,5 +1,5 @@
-//! The model of the path, and the state machine that sets the window and the pacing rate. ACKs and
-//! losses update the model.
+//! BBR's model of the path, and the state machine that sets the window and the pacing rate. ACKs
+//! and losses update the model.
 
 use super::{
     Aggregation, Bbr, Flags, LOSS_THRESH, NONE, RATE_UNIT, Round, Sample, State, TICK_SHIFT,
@@ -493,8 +493,8 @@ impl CongestionControl for Bbr {
     }
 
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        // This function is called only outside recovery. The end of recovery is not reported if a
-        // tail loss probe has repaired the loss.
+        // The flags are cleared here too, because this function is called only outside recovery. If
+        // a tail loss probe has repaired the loss, the end of recovery is not reported.
         self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }
@@ -543,8 +543,8 @@ impl CongestionControl for Bbr {
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
     }
 
-    /// Keeps the window, and paces at the estimated bandwidth: `HandleRestartFromIdle` of the
-    /// draft.
+    /// Keeps the window. In `ProbeBW`, paces at the estimated bandwidth: `HandleRestartFromIdle` of
+    /// the draft.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.flags.insert(Flags::IDLE);

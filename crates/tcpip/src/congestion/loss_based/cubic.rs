@@ -7,9 +7,9 @@ use super::{Validation, is_validated, reduced, three_quarters};
 use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 use bitflags::bitflags;
 
-/// Window after a loss, in percent of the window before (RFC 9438, section 4.6).
+/// Window after a loss, in percent of the window before the loss (RFC 9438, section 4.6).
 const BETA_LOSS: u32 = 70;
-/// Window after an ECN mark, in percent of the window before (RFC 8511, section 3).
+/// Window after an ECN mark, in percent of the window before the mark (RFC 8511, section 3).
 const BETA_ECN: u32 = 85;
 /// Maximum number of segments by which an ACK opens the window after a timeout. The limit prevents
 /// bursts, because an ACK after a timeout may cover data that arrived long before (RFC 3465,
@@ -20,7 +20,7 @@ const LIMIT_AFTER_TIMEOUT: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LossState {
     Open,
-    /// Recovery that [`Congestion::Loss`] has begun.
+    /// Fast recovery, which began with [`Congestion::Loss`].
     Recovery,
     /// After a timeout, while the outstanding data is retransmitted.
     Loss,
@@ -41,8 +41,8 @@ enum Phase {
 /// (RFC 7661), and the milder reduction after ECN marks (RFC 8511).
 ///
 /// All arithmetic is on integers: times in milliseconds and windows in bytes. The curve is
-/// evaluated once per millisecond or per window of ACKs, whichever is sooner. The result is the
-/// window's growth per acknowledged byte until the next evaluation, so that most ACKs cost one
+/// evaluated at most once per millisecond, or once per window of ACKs if that is sooner. The result
+/// is the window's growth per acknowledged byte until the next evaluation, so most ACKs cost one
 /// multiplication.
 ///
 /// Choices that the RFC leaves open:
@@ -187,8 +187,8 @@ impl Curve {
         (now >> TICK_SHIFT) as u8
     }
 
-    /// Whether [`update`](Self::update) must evaluate the curve after an ACK of `acked` bytes, with
-    /// a window of `cwnd` and a running clock.
+    /// Returns true if [`update`](Self::update) must evaluate the curve after an ACK of `acked`
+    /// bytes. The window is `cwnd` bytes, and the clock must be running.
     #[inline(always)]
     fn needs_update(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
         let acked = self.acked.wrapping_add(acked);
@@ -200,9 +200,9 @@ impl Curve {
     /// runs.
     #[inline(always)]
     fn grow(&mut self, cwnd: u32, acked: u32) -> u32 {
-        // This cannot overflow: `gain` adds at most 2^31 bytes to a window of 2^30. The growth is
-        // rounded up, because a window that is one byte too small for a segment wastes that
-        // segment.
+        // The window cannot overflow: `gain` adds at most 2^31 bytes to a window of 2^30. The
+        // growth is rounded up, because a window that is one byte too small for a segment wastes
+        // that segment.
         let grown = u64::from(acked) * u64::from(self.gain) + u64::from(u16::MAX);
         let grown = (grown >> 16) + u64::from(self.credit);
         self.credit = grown as u16;
@@ -212,8 +212,8 @@ impl Curve {
 }
 
 impl Cubic {
-    /// Ends a half period of window validation when it is over. Halves a window that was not
-    /// validated for five minutes (RFC 7661, section 4.4.2).
+    /// Ends a half period of window validation when its time has passed. Halves a window that was
+    /// not validated for five minutes (RFC 7661, section 4.4.2).
     #[inline]
     fn turn(&mut self, event: &Event) {
         if self.validation.may_end_half_period(event)
@@ -314,7 +314,8 @@ impl Cubic {
                 LossState::Open | LossState::Recovery => HyStart::slow_start(acked, &event),
             };
             let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
-            // Slow start ends at the threshold; above it, the curve determines the window.
+            // Slow start ends at the threshold. Above the threshold, the curve determines the
+            // window.
             self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
             if self.cwnd >= self.ssthresh {
                 curve.pause = Pause::Fresh;
@@ -442,9 +443,9 @@ impl CongestionControl for Cubic {
         self.phase = Phase::Avoidance(Curve::after_slow_start(0));
     }
 
-    /// Restarts the window (RFC 5681, section 4.1). RFC 7661 allows keeping the window over an idle
-    /// period. Without pacing, that window would cause a burst. Therefore only the threshold and
-    /// the curve remember the window.
+    /// Reduces the window to the initial window (RFC 5681, section 4.1). RFC 7661 allows keeping
+    /// the window over an idle period. Without pacing, the kept window would cause a burst.
+    /// Therefore only the threshold and the curve remember the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.validation.restart(event);

@@ -23,7 +23,8 @@ const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reno {
     cwnd: u32,
-    /// The slow-start threshold in bytes: slow start below it, congestion avoidance above.
+    /// The slow-start threshold in bytes. A smaller window grows by slow start, and any other
+    /// window by congestion avoidance.
     ssthresh: u32,
     validation: Validation,
     /// Number of bytes acknowledged in congestion avoidance since the window last grew. It is
@@ -38,8 +39,8 @@ pub struct Reno {
 const _: () = assert!(size_of::<Reno>() <= 48);
 
 impl Reno {
-    /// Ends a half period of window validation when it is over. Halves a window that was not
-    /// validated for five minutes (RFC 7661, section 4.4.2).
+    /// Ends a half period of window validation when its time has passed. Halves a window that was
+    /// not validated for five minutes (RFC 7661, section 4.4.2).
     #[cold]
     fn turn(&mut self, event: &Event) {
         if self.validation.end_half_period(self.cwnd, event) {
@@ -51,7 +52,8 @@ impl Reno {
     }
 
     /// Raises the threshold to three quarters of the current window, so that slow start can return
-    /// there. In the first slow start this has no effect, because the threshold is still unlimited.
+    /// to that size. In the first slow start the call has no effect, because the threshold is still
+    /// unlimited.
     fn remember(&mut self) {
         self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
     }
@@ -168,9 +170,9 @@ impl CongestionControl for Reno {
         self.after_timeout = true;
     }
 
-    /// Restarts the window (RFC 5681, section 4.1). RFC 7661 allows keeping the window over an idle
-    /// period. Without pacing, that window would cause a burst. Therefore only the threshold
-    /// remembers the window.
+    /// Reduces the window to the initial window (RFC 5681, section 4.1). RFC 7661 allows keeping
+    /// the window over an idle period. Without pacing, the kept window would cause a burst.
+    /// Therefore only the threshold remembers the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         let restart = initial_window(event.mss);

@@ -11,7 +11,8 @@ use crate::stream::Source;
 use crate::wire::{Block, Control, Segment};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes a segment that has passed the checks, except for its data and FIN.
+    /// Processes the header of a segment that has passed the checks. The segment's data and FIN are
+    /// processed separately.
     ///
     /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn`
     /// returns the packet's ECN mark, and is called only if both sides use ECN.
@@ -48,8 +49,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             return;
         }
         self.cx.counters.echoed += 1;
-        // The congestion window is reduced once per window of data. ECE does not reduce it again if
-        // a loss has already done so.
+        // ECE reduces the congestion window at most once per window of data, and never during loss
+        // recovery.
         let (condition, ..) = self.recovery().map_or_else(Default::default, |recovery| {
             recovery.summary(self.congestion)
         });
@@ -169,7 +170,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Removes the first entry of the stream if all its bytes are acknowledged.
+    /// Removes the first entry of the stream if all its bytes are acknowledged, and returns the
+    /// entry's source.
     #[inline(always)]
     pub(crate) fn retire(&mut self) -> Option<Source> {
         let Context { lists, peers, .. } = self.cx;
@@ -178,18 +180,17 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Whether the peer's window would allow the segment at SND.UNA if nothing were in flight. The
-    /// rule is that of [`bytes_to_send`](Self::bytes_to_send).
+    /// Returns true if the peer's window would allow the segment at SND.UNA if nothing were in
+    /// flight. The rule is that of [`bytes_to_send`](Self::bytes_to_send).
     fn fits_window(&self, segment: &StreamSegment) -> bool {
         segment.len <= self.snd_wnd || !self.flags.intersects(Flags::LARGE_WINDOW)
     }
 }
 
-/// Updates the link address of the peer, and its latest timestamp.
+/// Updates the peer's link address and its latest TSval.
 ///
 /// The link address changes if another router takes over. A segment that begins after RCV.NXT does
-/// not update the timestamp, because the data before the segment is missing (RFC 7323, section
-/// 4.3).
+/// not update the TSval, because the data before the segment is missing (RFC 7323, section 4.3).
 #[inline(always)]
 fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
     // Our own link address never changes, so it is not compared.

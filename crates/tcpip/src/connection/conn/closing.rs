@@ -6,7 +6,7 @@ use crate::congestion::CongestionControl;
 use crate::outcome::AfterFin;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes the peer's FIN, which must be in order. Returns whether TIME-WAIT begins.
+    /// Processes the peer's FIN, which must be in order. Returns true if TIME-WAIT begins.
     #[inline(always)]
     pub(crate) fn on_fin(&mut self, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
@@ -51,8 +51,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Returns whether the application must now be told that the peer has closed. The application
-    /// must first receive all data before the FIN.
+    /// Returns true if the application must now be told that the peer has closed. An application
+    /// that waits for room is told later, because it may not have consumed all data before the FIN.
     pub(crate) fn takes_half_close(&mut self) -> bool {
         let flags = &mut self.tcb.flags;
         if !flags.intersects(Flags::HALF_CLOSE) || flags.intersects(Flags::WANTS_ROOM) {

@@ -10,7 +10,7 @@ use crate::pools::{LendingPool, Peers, Pool};
 use crate::rto::MAX_RTO_MS;
 use crate::stream::Lists;
 
-/// Minimum number of zero-window probes within a user timeout.
+/// Number of zero-window probes within a user timeout at the longest interval between probes.
 const PROBES_IN_USER_TIMEOUT: u32 = 4;
 
 /// Returns the smallest shift with which a window of `window` bytes fits into the header field (RFC
@@ -44,7 +44,8 @@ impl Settings {
 }
 
 impl<C> Context<C> {
-    /// Size in bytes of the tables that [`new`](Self::new) reserves for `connections` connections.
+    /// Number of bytes that [`new`](Self::new) reserves for the recoveries and the client addresses
+    /// of `connections` connections.
     pub(crate) fn reserved_bytes(connections: u32) -> usize {
         // Each connection can have a recovery. The list of free recoveries must have room for the
         // recovery's index (a `u32`).

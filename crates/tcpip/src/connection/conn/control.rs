@@ -85,8 +85,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.snd_una.before(tcb.stream.end()) || tcb.flags.intersects(Flags::WANTS_ROOM)
     }
 
-    /// Returns the last segment to send when the stack shuts down: a FIN if the peer has
-    /// acknowledged all data, otherwise a RST. Returns `None` if the peer has acknowledged our FIN.
+    /// Returns the last segment to send when the stack shuts down. This is a FIN if the peer has
+    /// acknowledged all data and the application does not wait to write more, or else a RST.
+    /// Returns `None` if the peer has acknowledged our FIN.
     pub(crate) fn closing_segment(&self) -> Option<ControlSegment> {
         let tcb = &*self.tcb;
         let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
@@ -130,8 +131,7 @@ impl Tcb {
         }
     }
 
-    /// Returns the SYN-ACK of a half-open connection, with our MSS and the options that the SYN
-    /// offered.
+    /// Returns the SYN-ACK of a half-open connection, with our MSS and the negotiated options.
     pub(crate) fn syn_ack<C>(&self, cx: &Context<C>, now: Moment) -> (Header, Written) {
         let family = Family::of(&self.path.addresses);
         let mut control = Control::SYN | Control::ACK;

@@ -10,7 +10,8 @@ use crate::outcome::Expiry;
 /// Initial delay in milliseconds until an application that waits for room is called again.
 ///
 /// The delay applies if nothing is in flight, because otherwise the next ACK triggers the call.
-/// Each later delay equals the time waited so far, so that many waiting applications cost little.
+/// Each later delay equals the time waited so far, up to [`MAX_ROOM_RETRY_MS`], so that many
+/// waiting applications cost little.
 const ROOM_RETRY_MS: u32 = 20;
 /// Maximum delay in milliseconds until an application that waits for room is called again.
 const MAX_ROOM_RETRY_MS: u32 = 1_000;
@@ -79,8 +80,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::ProbeWindow(self.probe_window(now))
     }
 
-    /// Returns a probe with all the data that fits into the peer's window, or with one byte or the
-    /// FIN if the window is zero.
+    /// Returns a window probe: as much of the next segment as fits into the peer's window, but at
+    /// least one byte or the FIN.
     fn probe_window(&self, now: Moment) -> Plan {
         let max_len = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
         self.plan(SegmentKind::WindowProbe, self.tcb.snd_una, max_len, 0, now)
@@ -111,7 +112,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 
-    /// Time in milliseconds until the user timeout ends a connection whose peer has a zero window.
+    /// Time in milliseconds until the user timeout ends a connection whose peer has a zero window,
+    /// or `u32::MAX` if there is no user timeout.
     fn persist_time_left(&self, now: Moment) -> u32 {
         let user_timeout = self.cx.settings.user_timeout_ms;
         if user_timeout == u32::MAX {
@@ -152,7 +154,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Returns a keep-alive to send (RFC 1122, section 4.2.3.6), or `None` if the idle timeout has
-    /// passed. If the peer has not answered the previous keep-alives, returns a reset.
+    /// passed. Returns a reset if the peer has not answered the configured number of keep-alives.
     fn keep_alive(&mut self, now: Moment) -> Option<Expiry> {
         let settings = &self.cx.settings;
         let tcb = &mut *self.tcb;
@@ -203,7 +205,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Whether the application waits for room while nothing is in flight.
+    /// Returns true if the application waits for room while nothing is in flight.
     #[inline(always)]
     fn waits_for_room(&self) -> bool {
         self.flags.intersects(Flags::WANTS_ROOM) && self.flight() == 0

@@ -28,7 +28,7 @@ pub struct Info {
     pub mss: u16,
     /// Congestion window, in bytes.
     pub cwnd: u32,
-    /// Slow-start threshold in bytes, or `u32::MAX` before the first loss.
+    /// Slow-start threshold in bytes, or `u32::MAX` while none is set.
     pub ssthresh: u32,
     /// Number of bytes sent but not yet acknowledged cumulatively.
     pub unacked: u32,

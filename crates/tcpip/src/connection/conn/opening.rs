@@ -17,7 +17,7 @@ use crate::stream::Stream;
 use crate::wire::{Control, Segment, Seq, Timestamps};
 
 /// Distance from the old connection's SND.NXT to the initial sequence number of a reopened
-/// connection. The distance exceeds any window that we can have in flight.
+/// connection. Any positive distance satisfies RFC 9293, section 3.6.1 (MAY-2).
 const REOPEN_DISTANCE: u32 = 1 << 17;
 
 impl<C: CongestionControl> Default for Record<C> {
@@ -96,7 +96,8 @@ impl Default for Tcb {
 }
 
 impl Tcb {
-    /// Folded sum of the addresses, ports and protocol, with which every TCP checksum starts.
+    /// Returns the folded sum of the addresses, ports and protocol, with which every TCP checksum
+    /// starts.
     fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
         Sum::ZERO
             .add(path.addresses.sum())
@@ -106,7 +107,8 @@ impl Tcb {
             .fold()
     }
 
-    /// Whether a received segment with these addresses and ports belongs to this connection.
+    /// Returns true if a received segment with these addresses and ports belongs to this
+    /// connection.
     #[inline(always)]
     pub(crate) fn matches(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
         if self.peer_port != src_port || self.own_port != dst_port {
@@ -131,11 +133,12 @@ impl Tcb {
         }
     }
 
-    /// Returns a new connection in SYN-RECEIVED, which is not in the table yet.
+    /// Returns the TCB of a new connection in SYN-RECEIVED, which is not in the connection table
+    /// yet.
     ///
     /// `segment` is a SYN, or the third segment of a handshake with a SYN cookie. `timestamps` are
     /// those of `segment`. `mss` is the maximum payload of a segment. `iss` is our initial sequence
-    /// number, and `ts_offset` the offset of our timestamps from the clock's milliseconds.
+    /// number. `ts_offset` is added to the time in milliseconds to compute our TSval.
     #[inline(always)]
     pub(crate) fn half_open(
         path: Path,
@@ -147,8 +150,8 @@ impl Tcb {
         now: Moment,
     ) -> Self {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
-        // The round trip of the SYN-ACK is measured. This is impossible if the connection starts
-        // from a cookie, because the send time of the SYN-ACK is not known.
+        // The round trip of the SYN-ACK is measured, unless the connection starts from a cookie:
+        // the send time of that SYN-ACK is not known.
         let (irs, flags) = if segment.control.has(Control::SYN) {
             (segment.seq, Flags::TIMING)
         } else {
@@ -182,8 +185,8 @@ impl Tcb {
         }
     }
 
-    /// Returns the initial sequence number of a connection that replaces this one in TIME-WAIT.
-    /// That number lies beyond any window of this connection.
+    /// Returns the initial sequence number of a connection that replaces this one in TIME-WAIT. The
+    /// number is larger than any that this connection has used (RFC 9293, section 3.6.1).
     ///
     /// Also returns whether this connection and the SYN `segment` both use timestamps.
     pub(crate) fn reopens(&self, segment: Segment) -> (Seq, bool) {

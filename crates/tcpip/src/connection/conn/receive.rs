@@ -20,13 +20,14 @@ pub const MAX_RANGES: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
-    /// Number of bytes that are in order and not consumed. These are the bytes `bytes[..ready]`.
+    /// Number of bytes that are in order and not consumed, stored as `bytes[..ready]`.
     ready: usize,
     /// Ranges of `bytes` that were received after a gap. They are ascending, disjoint and not
     /// adjacent.
     ranges: ArrayVec<(usize, usize), MAX_RANGES>,
     /// For each range, the value of `changes` when that range last changed.
     changed: ArrayVec<u32, MAX_RANGES>,
+    /// Number of changes to `ranges` so far. The number wraps around.
     changes: u32,
     /// Offset of the peer's FIN in the buffer, if it has arrived.
     fin: Option<usize>,
@@ -46,7 +47,7 @@ impl Buffer {
         &self.bytes[..self.ready]
     }
 
-    /// Whether the buffer holds neither data nor a FIN.
+    /// Returns true if the buffer holds neither data nor a FIN.
     fn is_empty(&self) -> bool {
         self.ready == 0 && self.ranges.is_empty() && self.fin.is_none()
     }
@@ -104,8 +105,8 @@ impl Buffer {
         order.into_iter().map(from_gap).collect()
     }
 
-    /// Whether the `len` bytes that begin `ahead` bytes after the bytes in order have already been
-    /// received.
+    /// Returns true if the `len` bytes that begin `ahead` bytes after the bytes in order have
+    /// already been received.
     fn has(&self, ahead: usize, len: usize) -> bool {
         let (start, end) = (self.ready + ahead, self.ready + ahead + len);
         let covers = |range: &(usize, usize)| range.0 <= start && end <= range.1;
@@ -122,7 +123,7 @@ impl Buffer {
         }
     }
 
-    /// Removes the FIN if everything before it has arrived. Returns whether the FIN was removed.
+    /// Removes the FIN if everything before it has arrived. Returns true if the FIN was removed.
     fn take_fin(&mut self) -> bool {
         let due = self.fin == Some(self.ready);
         if due {
@@ -131,7 +132,7 @@ impl Buffer {
         due
     }
 
-    /// Distance from the end of the bytes in order to the FIN. No data can follow the FIN.
+    /// Distance in bytes from the end of the bytes in order to the FIN. No data can follow the FIN.
     fn fin_ahead(&self) -> Option<usize> {
         self.fin.map(|at| at - self.ready)
     }

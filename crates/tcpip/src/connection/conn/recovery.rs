@@ -1,13 +1,14 @@
 //! Loss recovery: state and actions while segments are lost, late or out of order.
 //!
 //! Most connections never need this state, so it is stored in a pool, outside the TCBs. A
-//! [`Recovery`] is taken from the pool at the first sign of disorder, and released when everything
-//! is in order again.
+//! connection takes a [`Recovery`] from the pool when it first needs one: at a sign of disorder, a
+//! timeout, or a probe. It releases the recovery when everything is in order again and no window
+//! reduction can be undone.
 //!
 //! - If the peer uses SACK, RACK detects losses (RFC 8985). Otherwise duplicate ACKs reveal losses
 //!   (RFC 5681, RFC 6582). The retransmission timeout covers all other losses.
 //! - Proportional rate reduction decides how much may be sent during fast recovery (RFC 6937).
-//! - Spurious retransmissions are undone (RFC 3522, RFC 5682, RFC 3708).
+//! - Window reductions that prove spurious are undone (RFC 3522, RFC 5682, RFC 3708).
 
 mod disorder;
 mod path_mtu;
@@ -27,34 +28,35 @@ use crate::connection::{Flags, Tcb};
 use crate::counters::Counters;
 use crate::wire::{Block, Seq};
 
-/// Capacities of the three sizes of scoreboards, in ranges.
+/// Capacities of the three scoreboard sizes, in ranges.
 ///
-/// SACK blocks that do not fit are ignored. The peer repeats them, or the data is retransmitted.
-/// The largest size is needed when a queue overflows in slow start and drops every second segment
-/// of a window.
+/// A SACK block that does not fit is ignored. If the peer does not repeat the block, its data is
+/// retransmitted. The largest size is needed when a queue overflows in slow start and drops every
+/// second segment of a window.
 const SIZES: [usize; 3] = [16, 128, 8_192];
-/// Maximum number of ranges in a scoreboard that SACK blocks cannot use, because they are reserved
-/// for losses. The reserve is a quarter of the capacity, up to this limit.
+/// Maximum number of ranges in a scoreboard that are reserved for losses and retransmissions, so
+/// that SACK blocks cannot fill the scoreboard. The reserve is a quarter of the capacity, up to
+/// this limit.
 const MAX_RESERVE: usize = 32;
 
-/// Number of partial ACKs in one recovery that may restart the retransmission timer. If there are
-/// more gaps, a timeout repairs them faster.
+/// Maximum number of partial ACKs in one recovery that restart the retransmission timer if the peer
+/// does not use SACK. If there are more gaps, a timeout repairs them faster.
 const MAX_PARTIAL_ACKS: u32 = 100;
 
-/// State of a range of sequence numbers.
+/// State of a range of sequence numbers. Times are in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mark {
     /// The peer has SACKed the range.
     Sacked,
-    /// A later segment was delivered, as an ACK at time `at` has shown. The range may be reordered
-    /// rather than lost.
+    /// The ACK that first showed the delivery of a later segment arrived at time `at`. The range
+    /// may be reordered rather than lost.
     Late { at: u32 },
     /// The range counts as lost, and was not yet retransmitted.
     Lost,
     /// The range was retransmitted at time `at`, when SND.NXT was `fence`.
     Retransmitted { at: u32, fence: Seq },
-    /// The range was retransmitted, and a segment sent later was delivered, as an ACK at time `at`
-    /// has shown.
+    /// The range was retransmitted. The ACK that first showed the delivery of a segment sent after
+    /// the retransmission arrived at time `at`.
     LateRetransmit { at: u32 },
 }
 
@@ -87,13 +89,14 @@ impl Piece {
     }
 }
 
-/// Marked ranges: ascending, disjoint, and merged with neighbours of the same mark. All ranges lie
-/// within half of the sequence space.
+/// Marked ranges of the data in flight. They are disjoint and in ascending order, and neighbours
+/// with the same mark are merged. All ranges lie within half of the sequence space, so their
+/// sequence numbers can be compared.
 #[derive(Clone, Debug)]
 struct Scoreboard {
     /// The ranges in order. They are stored in a ring because most changes happen near its ends:
-    /// acknowledgement and retransmission at the front, SACK blocks at the back. The ring never
-    /// grows.
+    /// acknowledgement and retransmission at the front, SACK blocks at the back. The ring's memory
+    /// is allocated once and never grows.
     ranges: VecDeque<Range>,
     /// Maximum number of ranges.
     limit: usize,
@@ -111,7 +114,8 @@ impl Scoreboard {
         Self::numbered(limit, 0)
     }
 
-    /// Creates an empty scoreboard with index `slot` in the pool for its size.
+    /// Creates an empty scoreboard for up to `limit` ranges. Its index in the pool for its size is
+    /// `slot`.
     fn numbered(limit: usize, slot: u32) -> Self {
         Self {
             ranges: VecDeque::with_capacity(limit),
@@ -147,7 +151,7 @@ impl Scoreboard {
         self.ranges.len()
     }
 
-    /// Whether a retransmission is still in flight.
+    /// Returns true if a retransmission is still in flight.
     fn any_retransmitted(&self) -> bool {
         let mut ranges = self.ranges.iter();
         ranges.any(|range| {
@@ -179,12 +183,13 @@ impl Scoreboard {
     }
 
     /// Returns true if the capacity may be too small for an ACK with `blocks` SACK blocks. Each
-    /// block may divide a range, each gap may count as lost, and RACK may divide one range.
+    /// block may add two ranges, RACK may divide one range, and each gap may become a lost range.
     fn is_short_of_space(&self, blocks: usize) -> bool {
         2 * (self.ranges.len() + 2 * blocks + 1) > self.open()
     }
 
-    /// Moves all ranges to a larger scoreboard, and returns the old one.
+    /// Moves all ranges to `larger`, which replaces this scoreboard. Returns the old scoreboard,
+    /// which is then empty.
     fn move_to(&mut self, mut larger: Self) -> Self {
         larger.ranges.extend(self.ranges.drain(..));
         (larger.sacked, larger.lost) = (self.sacked, self.lost);
@@ -192,7 +197,8 @@ impl Scoreboard {
         std::mem::replace(self, larger)
     }
 
-    /// The first range to retransmit.
+    /// The lost range with the lowest sequence numbers, as `(start, end)`, or `None` if nothing is
+    /// lost.
     fn first_lost(&self) -> Option<(Seq, Seq)> {
         if self.lost == 0 {
             return None;
@@ -228,14 +234,15 @@ impl Scoreboard {
 struct Delivery {
     /// Number of newly delivered bytes.
     delivered: u32,
-    /// Whether some delivered bytes counted as lost although their first transmission has arrived.
+    /// Whether some delivered bytes had counted as lost although their first transmission has
+    /// arrived.
     spurious_loss: bool,
     /// Whether the first transmission of some delivered bytes arrived after later data.
     reordered: bool,
-    /// Range of duplicate bytes that the peer reports.
+    /// Range of bytes that the peer reports as duplicates (DSACK).
     dsack: Option<Block>,
-    /// Number of delivered bytes whose retransmission cannot have arrived yet, so that the original
-    /// must have arrived.
+    /// Number of delivered bytes whose retransmission cannot have arrived yet, so the original must
+    /// have arrived.
     early_bytes: u32,
     /// Whether a SACK block did not fit into the scoreboard.
     board_full: bool,
@@ -248,24 +255,24 @@ struct Losses {
     lost: u32,
     /// Whether some of these bytes were retransmissions.
     lost_retransmission: bool,
-    /// Time in microseconds until the next check, or `None` if nothing is late.
+    /// Time in microseconds until the next check, or `None` if no segment is late.
     recheck_in: Option<u32>,
 }
 
 /// State of RACK (RFC 8985): which of the delivered segments were sent most recently.
 #[derive(Clone, Copy, Debug)]
 struct Rack {
-    /// Sequence number before which all first transmissions were overtaken by a delivered segment.
+    /// Sequence number below which all data was first sent before some delivered segment.
     overtaken: Seq,
-    /// End of the data with the highest sequence numbers whose first transmission was delivered.
+    /// End of the highest range of sequence numbers whose first transmission was delivered.
     fack: Seq,
-    /// Send time and end of the latest retransmission that was delivered.
+    /// Send time and end of the delivered retransmission that was sent last.
     latest_retransmit: Option<(u32, Seq)>,
     /// Value of `overtaken` at the last check for losses.
     checked: Seq,
-    /// Lowest fence of the retransmissions in flight, and send time and end of the earliest one.
-    /// The values may be outdated, because a retransmission may have been delivered since the last
-    /// check.
+    /// Lowest fence (see [`Mark::Retransmitted`]) of the retransmissions in flight, and the send
+    /// time and end of the one that was sent first. The values may be outdated, because a
+    /// retransmission may have been delivered since the last check.
     earliest_retransmit: Option<(Seq, u32, Seq)>,
     /// Whether any range is marked as late.
     late: bool,
@@ -289,7 +296,7 @@ impl Rack {
         self.latest_retransmit = None;
     }
 
-    /// Forces a check of the whole scoreboard after it was rebuilt.
+    /// Forces the next check to examine the scoreboard, because the scoreboard was rebuilt.
     fn recheck(&mut self, una: Seq) {
         self.checked = una;
         self.earliest_retransmit = Some((una, self.latest_retransmit.map_or(0, |(at, _)| at), una));
@@ -314,9 +321,9 @@ struct Flight {
     min_rtt: u32,
     /// How long an overtaken segment is still presumed to be in flight, in microseconds.
     reordering_window: u32,
-    /// Current value of our timestamp clock.
+    /// TSval of a segment sent now.
     ts_clock: u32,
-    /// Time in milliseconds by which timestamps of retransmissions are backdated.
+    /// Time in milliseconds by which the TSvals of retransmissions are backdated.
     backdating: u32,
     /// Current time in microseconds.
     now: u32,
@@ -331,13 +338,13 @@ impl Flight {
 }
 
 impl Tcb {
-    /// Returns the time in milliseconds by which to backdate timestamps of retransmissions.
+    /// Returns the time in milliseconds by which to backdate the TSvals of retransmissions.
     ///
-    /// After a retransmission has filled a gap, the receiver discards segments with older
-    /// timestamps, including late originals (PAWS: RFC 7323, section 5). The retransmission's
-    /// timestamp is therefore as old as the oldest segment that may still be in flight, but at most
-    /// one minimum RTT old. A timestamp older than that of the original would make the receiver
-    /// discard the retransmission.
+    /// After a retransmission has filled a gap, the receiver discards segments with older TSvals,
+    /// including late originals (PAWS: RFC 7323, section 5). On a path that reorders segments, the
+    /// TSval is therefore backdated by the reordering window, in which originals may still arrive.
+    /// The limit is one minimum RTT. If the TSval were older than the original's, the receiver
+    /// could discard the retransmission.
     fn backdating(&self) -> u32 {
         if self.flags.intersects(Flags::REORDERING) {
             let least = self.rtt.min() / 1_000;
@@ -363,7 +370,8 @@ impl Prr {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// Number of bytes that may be sent after an ACK of `delivered` bytes.
+    /// Returns the number of bytes that may be sent now that `delivered` bytes were newly
+    /// delivered.
     ///
     /// `pipe` bytes are in flight, and the window shrinks to `target`. `progress` tells whether the
     /// ACK acknowledged new data and revealed no further loss.
@@ -407,16 +415,18 @@ enum Phase {
     Disorder,
     /// Fast recovery: a segment was lost, and the window shrinks by proportional rate reduction.
     Recovery,
-    /// All unacknowledged data is retransmitted in slow start, after a timeout or a change of the
-    /// path or window.
+    /// All data that is not SACKed is retransmitted, for example after a timeout or a reduction of
+    /// the path MTU.
     Loss,
 }
 
-/// Step of F-RTO, which detects a spurious timeout by the ACKs that follow it (RFC 5682).
+/// Step of F-RTO, which uses the ACKs after a timeout to find out whether the timeout was spurious
+/// (RFC 5682).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frto {
     Off,
-    /// F-RTO waits for the first ACK after the timeout.
+    /// F-RTO waits for the first ACK after the timeout. If the peer uses SACK, this step continues
+    /// with every later ACK.
     First,
     /// The first ACK acknowledged new data, so new data was sent. If the second ACK also
     /// acknowledges new data, the timeout was spurious.
@@ -426,11 +436,12 @@ enum Frto {
 /// Evidence that a reduction of the congestion window was spurious.
 #[derive(Clone, Copy, Debug)]
 enum Proof {
-    /// A timestamp echo of the original transmission (Eifel, RFC 3522).
+    /// A TSecr that belongs to the original transmission (Eifel, RFC 3522).
     Eifel,
-    /// DSACKs for all retransmitted data (RFC 3708).
+    /// All retransmitted data was reported as duplicate (DSACK, RFC 3708), or delivered before its
+    /// retransmission could arrive.
     Dsack,
-    /// Delivery of data that was not retransmitted after a timeout (F-RTO, RFC 5682).
+    /// After a timeout, the delivery of data that was not retransmitted (F-RTO, RFC 5682).
     Frto,
 }
 
@@ -466,9 +477,11 @@ struct MtuProbe {
 pub(crate) struct Recovery<C> {
     board: Scoreboard,
     phase: Phase,
-    /// SND.NXT at the start of the phase. An ACK of this number ends the phase.
+    /// SND.NXT when the last fast recovery or loss phase began or ended. An ACK of all data before
+    /// this number ends such a phase.
     high_seq: Seq,
-    /// Number of duplicate ACKs from a peer without SACK.
+    /// Number of segments that duplicate ACKs have reported as delivered, if the peer does not use
+    /// SACK.
     dup_acks: u32,
     prr: Prr,
     /// The congestion window during [`Phase::Recovery`], in bytes.
@@ -476,14 +489,15 @@ pub(crate) struct Recovery<C> {
     rack: Rack,
     /// Copy of the congestion control state from before a reduction that may be spurious.
     prior: Option<C>,
-    /// Value of our timestamp clock at the first retransmission.
+    /// TSval of the first retransmission.
     first_retransmit_ts: Option<u32>,
-    /// Number of retransmitted bytes that no DSACK has reported as duplicate.
+    /// Number of retransmitted bytes that have not proved spurious.
     undo_retrans: u32,
     /// Range of sequence numbers that contains the bytes counted in `undo_retrans`.
     retransmitted: Block,
     frto: Frto,
-    /// Number of new segments sent in [`Frto::Second`] that are not delivered yet.
+    /// Number of new segments of [`Frto::Second`] that no duplicate ACK has reported as delivered
+    /// yet.
     new_sent: u32,
     /// Send time of the segment that timed out, in milliseconds.
     stalled_at: u32,
@@ -537,7 +551,7 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// The next range to retransmit.
+    /// The next range to retransmit, or `None` if nothing is lost or new data goes first.
     fn next_lost(&self) -> Option<(Seq, Seq)> {
         if self.lost_goes_first() {
             self.board.first_lost()
@@ -546,8 +560,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Whether retransmissions are sent before new data. In the second step of F-RTO, new data is
-    /// sent first.
+    /// Returns true if data is lost and must be retransmitted before new data is sent. In the
+    /// second step of F-RTO, new data goes first.
     fn lost_goes_first(&self) -> bool {
         self.board.lost() > 0 && self.frto != Frto::Second
     }
@@ -557,7 +571,7 @@ impl<C: CongestionControl> Recovery<C> {
         self.prr.has_sent(bytes);
     }
 
-    /// Whether partial ACKs no longer restart the retransmission timer (RFC 6582, section
+    /// Returns true if partial ACKs no longer restart the retransmission timer (RFC 6582, section
     /// 4: the impatient variant).
     ///
     /// Without SACK, recovery repairs one gap per partial ACK. If there are many gaps, a timeout
@@ -569,8 +583,8 @@ impl<C: CongestionControl> Recovery<C> {
     /// Saves the state that an undo restores.
     fn remember(&mut self, congestion: &C) {
         self.prior = Some(*congestion);
-        // The values below are kept while a retransmission is in flight, because the
-        // retransmission's echo or DSACK may still arrive.
+        // The values below are kept while a retransmission is in flight, because a TSecr or a DSACK
+        // for the retransmission may still arrive.
         if !self.board.any_retransmitted() {
             self.first_retransmit_ts = None;
             self.undo_retrans = 0;
@@ -592,8 +606,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Returns the phase, the congestion window, the SACKed bytes, and the lost bytes that were not
-    /// yet retransmitted.
+    /// Returns the phase, the congestion window, the number of SACKed bytes, and the number of lost
+    /// bytes that were not yet retransmitted.
     #[cold]
     pub(super) fn summary(&self, congestion: &C) -> (Condition, u32, u32, u32) {
         let condition = match self.phase {
@@ -616,15 +630,15 @@ impl<C: CongestionControl> Recovery<C> {
     }
 }
 
-/// The pool of recoveries, at most one for each connection.
+/// Pool of loss recovery states. Each connection holds at most one.
 #[derive(Debug)]
 pub(crate) struct Recoveries<C> {
     /// All recoveries that were ever used. The capacity is reserved at the start. Each recovery
-    /// allocates a scoreboard on first use, and keeps it.
+    /// allocates a scoreboard of the smallest size on first use.
     list: Vec<Recovery<C>>,
     free: Vec<u32>,
-    /// Free scoreboards by size. A scoreboard of the smallest size is free while its recovery uses
-    /// a larger one.
+    /// Free scoreboards by size. A recovery that borrows a larger scoreboard leaves its smallest
+    /// one here.
     boards: [Vec<Scoreboard>; SIZES.len()],
 }
 

@@ -16,17 +16,16 @@ use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timest
 /// Minimum interval between challenge ACKs, in ticks of 32 ms: half a second, and one tick for
 /// rounding (RFC 5961, section 7).
 ///
-/// The same limit applies to ACKs that answer segments without data outside the window. Each
-/// connection has its own limit, because a global counter would be a side channel between
-/// connections.
+/// The same limit applies to ACKs that answer out-of-window segments without data. Each connection
+/// has its own limit, because a global counter would be a side channel between connections.
 const CHALLENGE_TICKS: u16 = 17;
 
 /// The SACK blocks of a segment.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Reads all options of a segment. The fast path reads timestamps in their usual place without
-    /// this function.
+    /// Returns a segment's timestamps and SACK blocks. The fast path reads timestamps in their
+    /// usual place without this function.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_options(&self, header: &[u8]) -> (Option<Timestamps>, Sacked) {
@@ -181,8 +180,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             let time_wait = self.cx.settings.time_wait_ms;
             self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
         }
-        // The rate of answers to segments without data is limited. Otherwise two ends that disagree
-        // would answer each other forever. A sender of data needs every answer.
+        // The rate of answers to segments without data is limited. Otherwise two sides that
+        // disagree would answer each other forever. A sender of data needs every answer.
         if segment.len == 0 && !segment.control.has(Control::FIN) && !self.may_challenge(now) {
             return Verdict::Drop;
         }
@@ -199,8 +198,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     ///
     /// Section 5.3, R1, requires an ACK for every old segment, so that a half-open connection is
     /// detected. As an exception, we do not answer a pure ACK that a later segment has overtaken.
-    /// Such an ACK is in order and acknowledges nothing new, so both ends agree. An answer to every
-    /// reordered ACK would only add traffic.
+    /// Such an ACK is in order and acknowledges nothing new, so both sides agree. An answer to
+    /// every reordered ACK would only add traffic.
     ///
     /// The overtaken ACK is still dropped, because SACK blocks from before a wrap of the sequence
     /// numbers would look valid.
@@ -244,8 +243,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 }
 
-/// Whether a segment's timestamp is at least as recent as the last one received (RFC 7323, section
-/// 5: PAWS).
+/// Returns true if a segment's TSval is not older than `TS.Recent`, or if the connection does not
+/// use timestamps (PAWS: RFC 7323, section 5).
 #[inline(always)]
 fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
     if !tcb.negotiated.timestamps() {
@@ -257,12 +256,12 @@ fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
     })
 }
 
-/// Whether a SYN in TIME-WAIT opens a new connection (RFC 9293, section 3.6.1, MAY-2; RFC
+/// Returns true if a SYN in TIME-WAIT opens a new connection (RFC 9293, section 3.6.1, MAY-2; RFC
 /// 6191, section 2).
 ///
-/// If both connections use timestamps, the SYN's timestamp decides. If only the new connection uses
-/// timestamps, the SYN is new. If the new connection does not use timestamps, the SYN's sequence
-/// number decides.
+/// If both connections use timestamps, the SYN's TSval decides, or else its sequence number if the
+/// TSval has not changed. If only the new connection uses timestamps, the SYN is new. If the new
+/// connection does not use timestamps, the SYN's sequence number decides.
 fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
     let by_number = !segment.seq.before(tcb.rcv_nxt);
     match segment.timestamps {
@@ -275,7 +274,7 @@ fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
     }
 }
 
-/// Whether a segment is acceptable by RFC 9293, section 3.10.7.4, table 6.
+/// Returns true if a segment is acceptable by RFC 9293, section 3.10.7.4, table 6.
 fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
     let first = segment.seq.since(rcv_nxt);
     match segment.sequence_len() {
@@ -287,7 +286,7 @@ fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
     }
 }
 
-/// Removes data that was already received, and data beyond the window.
+/// Removes data that was already received, and data and a FIN beyond the window.
 fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
     let before = rcv_nxt.since(segment.seq);
     if segment.seq.before(rcv_nxt) {
@@ -306,8 +305,8 @@ fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
 }
 
 impl Tcb {
-    /// Whether an ACK below SND.UNA is merely old: the distance to SND.UNA is at most the peer's
-    /// largest window (RFC 5961, section 5.2).
+    /// Returns true if an ACK below SND.UNA is merely old: the distance to SND.UNA is at most the
+    /// peer's largest window (RFC 5961, section 5.2).
     fn is_old_ack(&self, ack: Seq) -> bool {
         self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
     }

@@ -1,5 +1,5 @@
 //! A test bench for one connection, without a port or an application. The bench does what the stack
-//! does between the calls of a [`Conn`].
+//! does between the calls to a [`Conn`].
 //!
 //! As in packet analysers, sequence numbers are relative: a side's SYN is 0, and its first byte of
 //! data is 1. A sent segment is shown as `"1:1001 A retransmitted"`: sequence numbers, control
@@ -35,7 +35,7 @@ const IRS: Seq = Seq(u32::MAX - 2);
 pub(super) const RTT_MS: u64 = 100;
 /// Time at which a connection opens, in milliseconds.
 const START_MS: u64 = 1_000_000;
-/// Number of free slots in the TX ring at the start of each pass.
+/// Number of free slots in the TX ring when [`Bench::send`] or [`Bench::plans`] is called.
 const ROOM: usize = 64;
 const PORTS: (u16, u16) = (80, 40_000);
 const NOBODY: Owner = Owner {
@@ -190,7 +190,7 @@ impl Bench {
         &mut self.record.tcb
     }
 
-    /// The congestion window.
+    /// The congestion window that applies outside recovery, in bytes.
     pub(super) fn cwnd(&self) -> u32 {
         self.record.congestion.window()
     }
@@ -397,7 +397,8 @@ impl Bench {
         }
     }
 
-    /// Receives a router's report that the segment at `seq` exceeds `mtu`.
+    /// Receives a router's report that the segment at `seq` exceeds `mtu`. Returns true if the
+    /// report is accepted.
     pub(super) fn too_big(&mut self, mtu: u32, seq: u32) -> bool {
         let now = self.moment();
         let believed = self.conn().on_too_big(mtu, (ISS + seq).0, now);
@@ -405,12 +406,12 @@ impl Bench {
         believed
     }
 
-    /// Sends the segments of one pass, and returns them as strings.
+    /// Sends all segments that may be sent now, and returns them as strings.
     pub(super) fn send(&mut self) -> Vec<String> {
         self.plans().iter().map(Plan::shown).collect()
     }
 
-    /// Sends the segments of one pass, and returns their plans.
+    /// Sends all segments that may be sent now, and returns their plans.
     pub(super) fn plans(&mut self) -> Vec<Plan> {
         let now = self.moment();
         let (mut room, segmentation) = (ROOM, self.segmentation);

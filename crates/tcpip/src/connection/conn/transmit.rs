@@ -9,9 +9,9 @@ use crate::congestion::CongestionControl;
 use crate::connection::{MAX_PACING_DEBT, PACING_TICK};
 use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
 
-/// State of a pass that sends new data.
+/// State of a burst: new data that is sent between [`Conn::begin_burst`] and [`Conn::end_burst`].
 pub(crate) struct Burst {
-    /// SND.NXT before the pass.
+    /// SND.NXT before the burst.
     first: Seq,
     /// Next sequence number to send.
     seq: Seq,
@@ -31,14 +31,14 @@ pub(crate) struct Burst {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Whether there is new data or a FIN to send.
+    /// Returns true if there is new data or a FIN to send.
     #[inline(always)]
     pub(crate) fn has_new(&self) -> bool {
         self.tcb.snd_nxt != self.tcb.limit()
     }
 
-    /// Begins a pass that sends new data. `segmentation` is the maximum size in bytes of a
-    /// super-segment over IPv4 that the port accepts, or 0 if the port accepts none.
+    /// Begins a burst of new data. `segmentation` is the maximum size in bytes of a super-segment
+    /// over IPv4 that the port accepts, or 0 if the port accepts none.
     #[inline(always)]
     pub(crate) fn begin_burst(&self, segmentation: usize, now: Moment) -> Burst {
         let tcb = &*self.tcb;
@@ -75,7 +75,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Returns the next segment, or run of segments, of new data. Returns `None` if no more may be
-    /// sent, or if the TX ring has no `room`.
+    /// sent, or if `room`, the number of free slots in the TX ring, is 0.
     #[inline(always)]
     pub(crate) fn next_segment(
         &mut self,
@@ -148,8 +148,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         burst.seq = end;
     }
 
-    /// Ends a pass that sends new data. Returns whether the pass must continue when the TX ring has
-    /// room again.
+    /// Ends a burst. Returns true if the TX ring was full, so the connection must send more when
+    /// the ring has room again.
     ///
     /// `is_refused` tells whether the port has refused the last planned segment.
     #[inline(always)]
@@ -191,7 +191,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         if is_held_back {
             if tcb.probes_window() {
-                // Pacing now delays the data, instead of the peer's window.
+                // Pacing, and no longer the peer's window, now delays the data.
                 tcb.stop_probing();
             }
             let kind = match tcb.deadline_kind {
@@ -251,8 +251,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, rto, now);
     }
 
-    /// Whether the round trip of a segment may be measured. A gap delays the cumulative ACK, so
-    /// during recovery only a SACK block yields a valid measurement.
+    /// Returns true if the next segment may be timed. During recovery a gap delays the cumulative
+    /// ACK, so only SACK blocks and TSecrs yield exact measurements. A connection that uses neither
+    /// SACK nor timestamps times segments anyway.
     #[inline(always)]
     fn may_time(&self) -> bool {
         let tcb = &*self.tcb;
@@ -272,8 +273,8 @@ impl Tcb {
         }
     }
 
-    /// Returns the CWR bit for the next segment with new data after a window reduction (RFC 3168,
-    /// section 6.1.2).
+    /// If the connection uses ECN, returns the CWR bit for the next segment with new data after a
+    /// window reduction (RFC 3168, section 6.1.2).
     #[cold]
     fn take_cwr(&mut self) -> Control {
         self.flags -= Flags::SEND_CWR;
@@ -284,12 +285,13 @@ impl Tcb {
         }
     }
 
-    /// Whether the peer's window is only a few segments large, and a segment that ends `end` bytes
-    /// after SND.UNA fills it.
+    /// Returns true if the peer's window is only a few segments large, and a segment that ends
+    /// `end` bytes after SND.UNA fills the window.
     ///
-    /// Such a segment gets PSH, so that a Linux peer acknowledges it as soon as the application
-    /// reads it. Without PSH, Linux delays the ACK to wait for another segment, which the full
-    /// window forbids. For larger windows, PSH has no benefit and would cost an ACK per segment.
+    /// A segment that fills the window gets PSH, so that a Linux peer acknowledges the segment as
+    /// soon as the application reads it. Without PSH, Linux delays the ACK to wait for another
+    /// segment, which the full window forbids. For larger windows, PSH has no benefit and would
+    /// cost an ACK per segment.
     #[inline(always)]
     fn fills_window(&self, end: u32) -> bool {
         const FEW: u32 = 16;
@@ -345,8 +347,8 @@ fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) ->
     }
 }
 
-/// Returns the rate of two windows per round trip in slow start, and of 1.2 windows later. With
-/// this margin, pacing does not limit the throughput.
+/// Returns the rate of two windows per round trip in slow start or for a sudden opening of the
+/// window, and of 1.2 windows otherwise. With this margin, pacing does not limit the throughput.
 #[cold]
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
@@ -363,8 +365,8 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
 /// Number of bytes that may be sent now at `rate` bytes per second. The budget is the bytes of one
 /// timer tick, minus the bytes already sent ahead of the rate.
 ///
-/// The budget is at least one segment. It is 0 if the bytes of a whole tick were already sent ahead
-/// of the rate.
+/// The budget is 0 if the bytes of a whole tick were already sent ahead of the rate. Otherwise it
+/// is at least one segment.
 #[cold]
 fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
     let Some(time) = PACING_TICK

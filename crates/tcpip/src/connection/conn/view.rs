@@ -89,7 +89,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.recoveries.in_use()
     }
 
-    /// Whether we have advertised more than a receive buffer can hold.
+    /// Returns true if we have advertised more than a receive buffer can hold.
     fn has_advertised_too_much(&self) -> bool {
         let advertised = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
         advertised > self.cx.buffer_len as u32

@@ -3,7 +3,9 @@
 use super::{Curve, EpochFlags, Pause};
 use crate::congestion::{Event, MAX_WINDOW};
 
-/// Time in milliseconds in which every curve rises from its plateau to [`MAX_WINDOW`].
+/// Maximum distance in milliseconds from the plateau at which the curve is evaluated, so that
+/// products fit into 64 bits. In this time, a curve for segments of 536 bytes rises from its
+/// plateau to [`MAX_WINDOW`].
 const MAX_DISTANCE_MS: i64 = 200_000;
 /// Maximum time since the plateau: 18 minutes, in microseconds. After that time, the plateau moves
 /// along with the current time, so that the difference never wraps around.
@@ -20,7 +22,7 @@ const MIN_STEP: u32 = 64;
 
 impl Curve {
     /// Evaluates the curve if `due` is set, grows the window, and stops the clock if nothing is in
-    /// flight.
+    /// flight. Returns the new window.
     #[inline]
     pub(super) fn update(
         &mut self,
@@ -42,7 +44,8 @@ impl Curve {
         cwnd
     }
 
-    /// Processes an ACK that arrives while the clock is stopped, or that stops the clock.
+    /// Processes an ACK that arrives while the clock is stopped, or that stops the clock. Returns
+    /// the new window. `used` tells whether enough of the window is used for it to grow.
     pub(super) fn on_ack_paused(
         &mut self,
         cwnd: u32,

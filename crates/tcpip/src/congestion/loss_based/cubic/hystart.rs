@@ -15,8 +15,8 @@ const MIN_RTT_DIVISOR: u32 = 8;
 /// Shift that reduces the growth during conservative slow start to a quarter of that in slow start.
 ///
 /// In the round in which conservative slow start begins, the window does not grow further. The
-/// first eight ACKs of that round have already opened it. RFC 9406 lets the window grow at a
-/// quarter of the rate in that round too. Several connections that detect a queue simultaneously
+/// first eight ACKs of that round have already opened the window. RFC 9406 lets the window grow at
+/// a quarter of the rate in that round too. Several connections that detect a queue simultaneously
 /// could then fill the queue before they leave slow start.
 const CSS_GROWTH_SHIFT: u8 = 2;
 /// Number of rounds of conservative slow start, including the one in which it begins.
@@ -33,7 +33,7 @@ const AGGREGATE_LIMIT: u32 = 45;
 
 /// Returns the growth in bytes for an ACK of more than [`LIMIT`] segments. The ACK may also cover
 /// data that arrived out of order long before. Therefore only bytes that were still in flight
-/// before the ACK may raise the growth above that limit.
+/// before the ACK may raise the growth above [`LIMIT`].
 #[cold]
 fn aggregated_growth(acked: u32, event: Event) -> u32 {
     let left = event.nxt.wrapping_sub(event.una);
@@ -92,8 +92,8 @@ impl HyStart {
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
         let mut round_over = false;
-        // The round is over, because this ACK covers data sent in response to the ACK that began
-        // the round.
+        // The round is over if this ACK covers data sent in response to the ACK that began the
+        // round.
         if event.una.wrapping_sub(self.round_end).cast_signed() > 0 && self.last_min != 0 {
             exit = self.begin_round(*event);
             round_over = true;
@@ -123,16 +123,16 @@ impl HyStart {
         }
     }
 
-    /// Whether ACKs have been arriving for more than half a round trip with no long gap between
-    /// them.
+    /// Returns true if ACKs have been arriving for more than half a round trip with no long gap
+    /// between them.
     ///
     /// Such a train means that the bottleneck was busy for half a round trip. Doubling the window
-    /// once more would fill the path and its queue. RFC 9406 omits this test. Its predecessor (Ha
-    /// and Rhee, "Taming the elephants", 2011) and Linux have it, because it detects the limit
+    /// once more would fill the path and its queue. RFC 9406 omits this test. `HyStart` (Ha and
+    /// Rhee, "Taming the elephants", 2011) and Linux include the test, because it detects the limit
     /// before a queue grows.
     ///
-    /// That predecessor and Linux leave slow start immediately, with a window of little more than
-    /// the path's capacity. The first loss then leaves a third of the capacity unused. This code
+    /// `HyStart` and Linux leave slow start immediately, with a window of little more than the
+    /// path's capacity. The first loss then leaves a third of the capacity unused. This code
     /// instead lets the window grow at a quarter of the rate until the round ends.
     #[inline]
     fn is_long_train(&mut self, event: &Event) -> bool {
@@ -171,7 +171,7 @@ impl HyStart {
         self.train_end = self.round_start;
     }
 
-    /// Ends a round and begins the next. Returns whether the ended round was the last one of
+    /// Ends a round and begins the next. Returns true if the ended round was the last one of
     /// conservative slow start.
     #[cold]
     fn begin_round(&mut self, event: Event) -> bool {
@@ -188,8 +188,8 @@ impl HyStart {
     }
 
     /// Evaluates eight RTT samples. Slow start evaluates only the first eight of each round.
-    /// Conservative slow start evaluates all samples, eight at a time. Returns whether slow start
-    /// is over.
+    /// Conservative slow start evaluates all samples, eight at a time. Returns true if slow start
+    /// must end immediately.
     ///
     /// The first samples of a round reveal a queue best, because the queue drains during the rest
     /// of the burst.

@@ -51,11 +51,11 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.buffer != NONE
     }
 
-    /// Releases the receive buffer if it holds only data that is not acknowledged. Returns whether
+    /// Releases the receive buffer if it holds only data that is not acknowledged. Returns true if
     /// the buffer was released.
     ///
-    /// The peer must keep data until it is acknowledged, and therefore retransmits the released
-    /// data (RFC 2018, section 8).
+    /// The peer must keep data until a cumulative ACK covers the data, and therefore retransmits
+    /// the released data (RFC 2018, section 8).
     pub(crate) fn give_up_buffer(&mut self) -> bool {
         let is_unread = !self.cx.buffers[self.tcb.buffer].ready().is_empty();
         if !is_unread {
@@ -65,7 +65,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Stores `rest`, the part of the offered data that the application has not consumed. Returns
-    /// `false` if there is no buffer, so that the peer must retransmit the data.
+    /// `false` if there is no buffer, so the peer must retransmit the data.
     pub(crate) fn keep(&mut self, rest: &[u8]) -> bool {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {

@@ -1,10 +1,10 @@
 //! Path MTU discovery: by ICMP (RFC 1191, RFC 8201), and by probes (PLPMTUD: RFC 4821, RFC
 //! 8899).
 //!
-//! Probes find the path MTU where routers do not report it, and raise it when the path changes.
-//! Each segment size has its own class of prepared segments. A probe carries data that has to be
-//! sent anyway, in a segment that is larger than the others. If only the probe is lost, the path
-//! MTU is the cause, not congestion.
+//! Once the segment size was reduced, probes look for a larger size, because the path may change
+//! and routers may not report its MTU. A probe carries data that has to be sent anyway, in a
+//! segment that is larger than the others. If only the probe is lost, the path MTU is the cause,
+//! not congestion.
 
 use ip::Ecn;
 
@@ -17,7 +17,7 @@ use crate::mss::OwnMss;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
 /// Common path MTUs, ascending: the IPv6 minimum, several tunnels, Ethernet, and larger frames.
-/// After a black hole, probes try these sizes.
+/// After a reduction of the segment size, probes try these MTUs.
 const COMMON_MTUS: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980];
 /// MTU to try first after a black hole (RFC 8899, section 5.1.2). If segments of this size vanish
 /// too, the minimum that every host accepts is used.
@@ -30,7 +30,8 @@ const BLACK_HOLE_TIMEOUTS: [u8; 2] = [3, 5];
 const RAISE_AFTER_S: u16 = 600;
 /// Time in seconds until a larger MTU is probed after a black hole.
 const PROBE_AFTER_S: u16 = 1;
-/// Number of segments that must follow a probe, so that its loss is detected.
+/// Number of segments that must be ready to follow a probe, so that their ACKs reveal a loss of the
+/// probe.
 const SEGMENTS_BEHIND: u32 = 4;
 
 /// Current time in seconds, on a clock that wraps around after 18 hours.
@@ -51,7 +52,7 @@ fn min_payload(family: Family) -> u16 {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes a router's report that the segment at `sequence` exceeded `mtu`. Returns whether
+    /// Processes a router's report that the segment at `sequence` exceeded `mtu`. Returns true if
     /// the report is plausible.
     ///
     /// A plausible report concerns data in flight and reduces the segment size (RFC 5927).
@@ -69,8 +70,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         true
     }
 
-    /// Checks for a path MTU black hole after a timeout: large segments vanish without an
-    /// ICMP report.
+    /// After a timeout, reduces the segment size if large segments seem to vanish without an ICMP
+    /// report (a path MTU black hole).
     pub(super) fn suspect_black_hole(&mut self, now: Moment) {
         let tcb = &*self.tcb;
         if !BLACK_HOLE_TIMEOUTS.contains(&tcb.retries) {
@@ -109,8 +110,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.old_class.get_or_insert(class);
     }
 
-    /// Returns a path MTU probe if the segment size was reduced, and the time for a probe has come.
-    /// Nothing may be lost or out of order.
+    /// Returns a path MTU probe if the segment size was reduced, the time for a probe has come, and
+    /// enough data follows. Returns `None` while data is lost or out of order.
     #[inline(always)]
     pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
         if self.tcb.flags.intersects(Flags::REDUCED_MTU) {
@@ -197,7 +198,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         next
     }
 
-    /// Records the outcome of a probe of `size` bytes. Congestion can also lose a probe, so a size
+    /// Records the outcome of a probe of `size` bytes. Congestion can also cause a loss, so a size
     /// counts as too large only after the third lost probe (RFC 8899, section 5.1.2, `MAX_PROBES`).
     #[cold]
     pub(super) fn end_mtu_probe(&mut self, size: u16, arrived: bool) {

@@ -1,4 +1,4 @@
-//! The pool of recoveries.
+//! The pool of loss recovery states.
 
 mod space;
 
@@ -37,12 +37,13 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    /// Number of larger scoreboards for `connections` connections, by size.
+    /// Number of scoreboards of the second and of the third size in a pool for `connections`
+    /// connections.
     pub(crate) fn larger_boards(connections: u32) -> [u32; SIZES.len() - 1] {
         BOARDS.map(|boards| boards.min(connections as usize) as u32)
     }
 
-    /// Releases memory that a recovery no longer needs after an ACK. Returns whether the whole
+    /// Releases memory that a recovery no longer needs after an ACK. Returns true if the whole
     /// recovery was released.
     fn release_unused(&mut self, index: u32, peers: &mut Peers) -> bool {
         let recovery = &mut self[index];
@@ -77,8 +78,8 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    /// Whether the scoreboard may be too small for an ACK with `blocks` SACK blocks, and a larger
-    /// size exists. Without a larger scoreboard, some blocks are ignored or forgotten.
+    /// Returns true if the scoreboard may be too small for an ACK with `blocks` SACK blocks, and a
+    /// larger size exists. Without a larger scoreboard, some blocks may be ignored or forgotten.
     #[inline]
     fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
         let board = &self.list[index as usize].board;

@@ -1,12 +1,13 @@
-//! Loss detection with RACK (RFC 8985): a segment counts as lost if a later one was delivered.
+//! Loss detection with RACK (RFC 8985): a segment may count as lost if a segment sent later was
+//! delivered.
 //!
 //! The RFC compares send times. Here first transmissions are ordered by sequence number, and
 //! retransmissions by send time, which is equivalent (see [`scoreboard`](super::scoreboard)).
 //!
 //! An *overtaken* segment was sent before a delivered one. If the path has not reordered segments,
-//! the overtaken segment counts as lost immediately. Otherwise it counts as lost after a reordering
-//! window. This window starts with the ACK that reveals the overtaking, whereas the RFC's window
-//! starts up to one flight earlier.
+//! the overtaken segment counts as lost as soon as three segments were SACKed or recovery has
+//! begun. Otherwise it counts as lost after a reordering window. This window starts when an ACK
+//! reveals the overtaking. The RFC's window starts one RTT after the overtaken segment was sent.
 
 use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard};
 use crate::wire::{Block, Seq};
@@ -17,8 +18,8 @@ const SPARE_RANGES: usize = 16;
 const MAX_DSACK_AGE: u32 = 1 << 24;
 
 impl Rack {
-    /// Processes the delivery of a piece. `fack` is `self.fack` before this ACK, and `echo`
-    /// the timestamp echo for the piece.
+    /// Processes the delivery of a piece. `fack` is `self.fack` before this ACK, and `echo` is the
+    /// ACK's TSecr if it belongs to the piece.
     fn deliver(
         &mut self,
         piece: Piece,
@@ -30,9 +31,10 @@ impl Rack {
         match piece.mark {
             Some(Mark::Sacked) => return,
             Some(Mark::Retransmitted { at, fence }) => {
-                // If an echo is older than the retransmission, the original was delivered. The same
-                // is true if the ACK arrives after less than a round trip (RFC 8985, section 6.2,
-                // step 2). The margin allows for delayed ACKs, which lengthen the measured RTT.
+                // If the TSecr is older than the retransmission, the original was delivered. The
+                // same is true if the ACK arrives after less than a round trip (RFC 8985, section
+                // 6.2, step 2). The margin of a quarter allows for delayed ACKs, which lengthen the
+                // measured RTT.
                 let min_rtt = flight.min_rtt - flight.min_rtt / 4;
                 let after = flight.now.wrapping_sub(at);
                 let ago = after.div_ceil(1_000) + flight.backdating;
@@ -59,8 +61,8 @@ impl Rack {
         delivery.delivered += piece.len();
     }
 
-    /// Whether a delivered retransmission was sent after the one that was sent at `at` and ends at
-    /// `end`.
+    /// Returns true if a delivered retransmission was sent after the one that was sent at time `at`
+    /// and ends at `end`.
     fn is_later(&self, at: u32, end: Seq) -> bool {
         self.latest_retransmit.is_some_and(|(latest, latest_end)| {
             let after = latest.wrapping_sub(at).cast_signed();
@@ -68,7 +70,7 @@ impl Rack {
         })
     }
 
-    /// Whether a check of the scoreboard could find a loss.
+    /// Returns true if a check of the scoreboard could find a late or lost segment.
     fn may_find(&self) -> bool {
         self.late
             || self.checked.before(self.overtaken)
@@ -79,8 +81,7 @@ impl Rack {
 
     /// Processes an ACK that moves SND.UNA from `una` to `flight.una`.
     ///
-    /// `echo` is the ACK's timestamp echo, which belongs to the segment at `una` (RFC 7323, section
-    /// 4.3).
+    /// `echo` is the ACK's TSecr, which belongs to the segment at `una` (RFC 7323, section 4.3).
     pub(super) fn process_ack(
         &mut self,
         board: &mut Scoreboard,
@@ -139,7 +140,7 @@ impl Rack {
         }
         let mut window = if at_once { 0 } else { flight.reordering_window };
         if flight.all_sent {
-            // All data was sent, so waiting would delay the end of the response. A spurious
+            // All data was sent, so a long wait would delay the end of the response. A spurious
             // retransmission costs little.
             window = window.min(flight.min_rtt / 4);
         }
@@ -211,8 +212,8 @@ impl Rack {
     }
 }
 
-/// The first SACK block, if it is a DSACK (RFC 2883, section 4): below the cumulative ACK,
-/// or inside the second block.
+/// Returns the first SACK block if it is a DSACK. A DSACK lies below the cumulative ACK or inside
+/// the second block (RFC 2883, section 4).
 fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
     let (start, end) = *sack.first()?;
     if !start.before(end) {
@@ -226,7 +227,8 @@ fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
 }
 
 /// Number of ranges up to which a scoreboard accepts SACK blocks. The limit suffices for honest
-/// peers, which report whole segments. An attacker could report single bytes to exhaust memory.
+/// peers, which report whole segments. Without this limit, an attacker could report single bytes to
+/// exhaust memory.
 fn room(flight: &Flight) -> usize {
     2 * (flight.len() / flight.mss) as usize + SPARE_RANGES
 }

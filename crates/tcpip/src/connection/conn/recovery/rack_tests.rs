@@ -3,7 +3,7 @@ use crate::connection::conn::recovery::SIZES;
 
 const MSS: u32 = 1_000;
 
-/// A connection with `segments` segments in flight.
+/// Snapshot of a connection with `segments` segments in flight.
 fn in_flight(segments: u32) -> Flight {
     Flight {
         una: Seq(0),

@@ -1,13 +1,13 @@
 //! Scoreboard of the bytes in flight after a loss or reordering (RFC 6675), with the times that
 //! RACK needs (RFC 8985).
 //!
-//! Bytes without a mark are in flight and were sent once. No send time is stored for them. First
-//! transmissions are sent in the order of their sequence numbers, so "sent later" means "higher
-//! number".
+//! Bytes without a mark count as in flight and as sent only once. No send time is stored for them.
+//! First transmissions are sent in the order of their sequence numbers, so "sent later" means
+//! "higher number".
 //!
-//! Retransmissions break this order. Their mark holds the send time and the *fence*, which is
-//! SND.NXT at that time. Data before the fence was first sent before the retransmission, and data
-//! after the fence was first sent later.
+//! Retransmissions break this order. The mark of a retransmission holds its send time and its
+//! *fence*, the value of SND.NXT at that time. Data below the fence was first sent before the
+//! retransmission, and all other data was first sent later.
 
 use std::collections::vec_deque;
 
@@ -15,7 +15,7 @@ use super::{Mark, Piece, Range, Scoreboard};
 use crate::wire::Seq;
 
 impl Scoreboard {
-    /// The pieces of `start..end`, in order.
+    /// Divides `start..end` into pieces with the same mark, in order.
     pub(super) fn pieces(&self, start: Seq, end: Seq) -> impl Iterator<Item = Piece> {
         let first = self.first_after(start);
         Pieces {
@@ -30,7 +30,7 @@ impl Scoreboard {
         self.ranges.partition_point(|range| !range.end.after(seq))
     }
 
-    /// Removes all ranges before `una`, because their data is acknowledged.
+    /// Removes all marks of data before `una`, because that data is acknowledged.
     pub(super) fn advance(&mut self, una: Seq) {
         let gone = self.first_after(una);
         for range in self.ranges.drain(..gone) {
@@ -55,9 +55,9 @@ impl Scoreboard {
 
     /// Marks `start..end`, or removes its marks if `mark` is `None`.
     ///
-    /// Returns `false`, and changes nothing, if there is no room for another range. Losses and
-    /// retransmissions always fit. To make room for them, the SACKed or retransmitted ranges with
-    /// the highest sequence numbers are forgotten.
+    /// Returns `false`, and changes nothing, if `mark` is [`Mark::Sacked`] and there is no room for
+    /// another range. For all other marks, room is made by removing ranges with high sequence
+    /// numbers.
     pub(super) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
@@ -114,8 +114,8 @@ impl Scoreboard {
         true
     }
 
-    /// Removes two ranges, those with the highest sequence numbers first. A lost range is removed
-    /// only if there are no others, and a SACKed range is removed before all others.
+    /// Removes two ranges. SACKed ranges are removed first, and lost ranges last. Among ranges of
+    /// the same kind, the one with the highest sequence numbers is removed first.
     #[cold]
     fn forget_furthest(&mut self) {
         for _ in 0..2 {
@@ -161,7 +161,7 @@ impl Scoreboard {
         let listed = self.ranges.len();
         (self.sacked, self.lost) = (0, 0);
         if new_mark(None).is_some() && self.pieces(una, nxt).count() > self.limit {
-            // The gaps between the SACK blocks would become ranges too, and exceed the capacity.
+            // The gaps between the ranges would become ranges too, which would exceed the capacity.
             // Therefore all data becomes one range.
             self.ranges.clear();
             self.append(una, nxt, new_mark(None));
@@ -181,7 +181,7 @@ impl Scoreboard {
         self.append(at, nxt, new_mark(None));
     }
 
-    /// Appends `start..end` as the last range.
+    /// Appends `start..end` as the last range, unless `start..end` is empty or `mark` is `None`.
     fn append(&mut self, start: Seq, end: Seq, mark: Option<Mark>) {
         let Some(mark) = mark.filter(|_| start.before(end)) else {
             return;

@@ -239,7 +239,7 @@ fn the_blocks_of_an_ack_fit() {
     }
 }
 
-/// A scoreboard with the maximum number of SACK blocks that it accepts.
+/// Returns a scoreboard with as many SACKed ranges as it accepts, and their number.
 fn full(size: usize) -> (Scoreboard, u32) {
     let mut board = Scoreboard::new(SIZES[size]);
     let mut count = 0;

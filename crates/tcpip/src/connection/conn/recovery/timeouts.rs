@@ -42,8 +42,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::Transmit
     }
 
-    /// Time in milliseconds since the first unacknowledged segment was sent. Called when the timer
-    /// of that segment expires.
+    /// Time in milliseconds for which the first unacknowledged segment has waited for an ACK.
+    /// Called when the retransmission timer expires.
     fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
@@ -67,8 +67,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Marks all data in flight as lost after a timeout (RFC 6298, 5.4 to 5.6; RFC 5681, section
-    /// 3.1).
+    /// Enters the loss phase after a timeout. All data in flight that is not SACKed counts as lost,
+    /// and the congestion window shrinks (RFC 6298, 5.4 to 5.6; RFC 5681, section 3.1).
     fn enter_loss_on_timeout(&mut self, now: Moment) {
         let index = self.begin_recovery();
         let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
@@ -103,8 +103,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Retransmits all data that has not arrived, without a window reduction. Called when the cause
-    /// is not congestion but, for example, a zero window or a smaller path MTU.
+    /// Marks all data in flight that is not SACKed for retransmission, without a window reduction.
+    /// Called when the cause is not congestion but, for example, a zero window or a smaller path
+    /// MTU.
     pub(crate) fn retransmit_all(&mut self) {
         let index = self.begin_recovery();
         let recovery = &mut self.cx.recoveries[index];
@@ -145,7 +146,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         )
     }
 
-    /// Sets the deadline to a retransmission, or to a probe during zero-window probing.
+    /// Sets the deadline to `after` milliseconds from now: for a window probe during zero-window
+    /// probing, and otherwise for a retransmission.
     fn arm_timeout(&mut self, after: u32, now: Moment) {
         let kind = match self.tcb.deadline_kind {
             DeadlineKind::ZeroWindow => DeadlineKind::ZeroWindow,
@@ -168,23 +170,23 @@ impl<C: CongestionControl> Conn<'_, C> {
             return None;
         }
         if start.since(tcb.snd_una) >= tcb.snd_wnd {
-            // The peer's window has shrunk and no longer covers the segment. When the timer
-            // expires, a probe is sent.
+            // The peer's window has shrunk and no longer covers the segment, so the segment must
+            // wait until the window opens or the retransmission timer expires.
             return None;
         }
         let backdating = recovery.backdating(tcb);
         Some(self.plan(SegmentKind::Retransmission, start, max_len, backdating, now))
     }
 
-    /// Number of bytes from SND.UNA that the congestion window allows during disorder, for new
-    /// data. Bytes that have left the network do not count against the window.
+    /// Number of bytes from SND.UNA up to which the congestion window allows new data during
+    /// disorder. Bytes that have left the network do not count against the window.
     #[cold]
     pub(crate) fn reach_in_disorder(&self) -> u32 {
         let tcb = &*self.tcb;
         let recovery = &self.cx.recoveries[tcb.recovery];
         if recovery.lost_goes_first() {
-            // Retransmissions are sent first. The next one does not fit into the window, so no new
-            // data is allowed.
+            // Retransmissions are sent first. The next retransmission has to wait, so no new data
+            // is allowed.
             return tcb.flight();
         }
         recovery
@@ -192,7 +194,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             .saturating_add(recovery.left_network(tcb.flight(), tcb.mss))
     }
 
-    /// Counts `bytes` as sent if the connection is in disorder.
+    /// Counts `bytes` as sent if the connection has loss recovery state.
     pub(crate) fn has_sent_in_disorder(self, bytes: u32) {
         if self.tcb.recovery != NONE {
             self.cx.recoveries[self.tcb.recovery].has_sent(bytes);
@@ -261,11 +263,11 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C: CongestionControl> Recovery<C> {
-    /// Time in milliseconds by which the timestamp of a retransmission lies in the past.
+    /// Returns the time in milliseconds by which to backdate the TSval of a retransmission.
     ///
-    /// Only timestamps in fast recovery are backdated. After a timeout, or for a tail loss probe,
-    /// the original may have been sent just before. A backdated timestamp could then be older than
-    /// that of the original.
+    /// TSvals are backdated only in fast recovery. After a timeout, or for a tail loss probe, the
+    /// original may have been sent only recently. A backdated TSval could then be older than the
+    /// original's.
     fn backdating(&self, tcb: &Tcb) -> u32 {
         match self.phase {
             Phase::Recovery => tcb.backdating(),

@@ -1,4 +1,4 @@
-//! Undo of spurious reductions: Eifel (RFC 3522, RFC 4015), F-RTO (RFC 5682) and DSACK (RFC
+//! Undo of spurious window reductions: Eifel (RFC 3522, RFC 4015), F-RTO (RFC 5682) and DSACK (RFC
 //! 3708).
 
 use super::{Delivery, Frto, Phase, Proof, Recovery};
@@ -10,7 +10,8 @@ use crate::wire::Seq;
 const FRTO_SEGMENTS: u32 = 2;
 
 impl<C: CongestionControl> Recovery<C> {
-    /// Undoes a reduction if an ACK proves that nothing was lost, and returns the proof.
+    /// Undoes the last window reduction if an ACK proves it spurious, and returns the proof. Also
+    /// advances F-RTO.
     pub(super) fn undo_if_spurious(
         &mut self,
         echo: Option<u32>,
@@ -28,7 +29,7 @@ impl<C: CongestionControl> Recovery<C> {
         proof
     }
 
-    /// Undoes a spurious reduction (RFC 3522; RFC 4015).
+    /// Undoes a spurious window reduction (RFC 3522; RFC 4015).
     fn undo(&mut self, tcb: &mut Tcb, congestion: &mut C) {
         if self.phase == Phase::Recovery {
             tcb.flags |= Flags::REORDERING;
@@ -54,7 +55,7 @@ impl<C: CongestionControl> Recovery<C> {
         tcb.backoff = 0;
     }
 
-    /// Returns the proof that nothing was lost if the ACK provides one.
+    /// If the ACK proves the last window reduction spurious, returns the proof.
     fn find_proof(
         &mut self,
         echo: Option<u32>,
@@ -73,7 +74,7 @@ impl<C: CongestionControl> Recovery<C> {
         let all_twice = (undo_retrans > 0 && self.undo_retrans == 0).then_some(Proof::Dsack);
         match self.phase {
             Phase::Disorder => return all_twice,
-            // One echo does not prove that all retransmissions were spurious.
+            // One TSecr does not prove that all retransmissions were spurious.
             Phase::Recovery if self.board.any_retransmitted() || self.board.lost() > 0 => {
                 return all_twice;
             }

@@ -44,7 +44,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C> Recovery<C> {
-    /// Whether the segment that ends at `nxt` was a tail loss probe.
+    /// Returns true if a tail loss probe is in flight that ends at `nxt`.
     fn probes_tail(&self, nxt: Seq) -> bool {
         self.tail_probe.is_some_and(|probe| probe.end == nxt)
     }

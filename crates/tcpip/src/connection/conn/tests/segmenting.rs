@@ -6,7 +6,8 @@ use crate::connection::{DeadlineKind, Plan};
 /// Size in bytes of the IPv4 header and of the TCP header with timestamps.
 const HEADERS: usize = 52;
 
-/// Offset, length and prepared segment of each segment that one pass sends.
+/// Sends all segments that may be sent now. Returns each segment's offset in its content item, its
+/// length, and the index of its prepared segment.
 fn segments(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
     let plans = bench.plans();
     let from = |plan: &Plan| plan.slice.from;

@@ -16,8 +16,8 @@ fn deadlines_survive_the_wrap_of_milliseconds() {
     assert_eq!(later.instant(deadline), Instant::from_millis(wrap + 500));
 }
 
-/// First sequence number of the last segment sent, with segments of 1,000 bytes. The connection has
-/// sent everything before `snd_nxt` of slices with these offsets and lengths.
+/// First sequence number of the last segment sent, with segments of 1,000 bytes. The stream
+/// consists of `slices`, each given by its offset and length. Everything before `snd_nxt` was sent.
 fn last_segment(snd_nxt: u32, slices: &[(u32, u32)]) -> u32 {
     let mut lists = Lists::new(Pool::EntryLists, 0);
     let mut tcb = Tcb {

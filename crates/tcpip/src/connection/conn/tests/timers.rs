@@ -54,7 +54,7 @@ fn unanswered(config: Config) -> Bench {
 
 #[test]
 fn an_echo_measures_a_retransmission() {
-    // The echoed timestamp tells which transmission was received (RFC 7323, section 4).
+    // The TSecr tells which transmission was received (RFC 7323, section 4).
     let mut bench = Offer::stamped().open();
     bench.write(1_000);
     bench.send();

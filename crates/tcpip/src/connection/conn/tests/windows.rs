@@ -28,7 +28,7 @@ fn a_segment_that_overlaps_the_window_is_acceptable() {
     assert_eq!(bench.counters().out_of_window, 4);
 }
 
-/// A connection that has received the timestamp `recent`.
+/// A connection whose peer has sent the TSval `recent`.
 fn stamped(recent: u32) -> Bench {
     let mut bench = Offer::stamped().open();
     bench.tcb_mut().ts_recent = recent;

@@ -6,7 +6,8 @@ use crate::pools::{NONE, Owner, Pool};
 use crate::wire::{Block, Segment, Seq};
 
 impl Tcb {
-    /// Whether data is, or recently was, lost, late or out of order.
+    /// Returns true if the connection has loss recovery state, because data is, or recently was,
+    /// lost, late or out of order.
     #[inline(always)]
     pub(crate) fn is_recovering(&self) -> bool {
         self.recovery != NONE
@@ -14,8 +15,8 @@ impl Tcb {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Whether the scoreboard may be too small for the ACK `ack`, and a larger size exists. Called
-    /// before the ACK is processed. `ack` is `None` if no ACK is processed.
+    /// Returns true if the scoreboard may be too small for the next change, and a larger size
+    /// exists. Called before the ACK `ack` is processed, or with `None` before a retransmission.
     #[cold]
     pub(crate) fn needs_larger_board(&mut self, ack: Option<(Segment, &[Block])>) -> bool {
         let useful = ack.map_or(Some(0), |(segment, sack)| self.useful_blocks(segment, sack));
@@ -29,8 +30,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         index != NONE && self.cx.recoveries.is_short_of_space(index, blocks)
     }
 
-    /// Number of SACK blocks that concern data in flight, or `None` if the ACK is too old to
-    /// matter.
+    /// Number of SACK blocks that concern data in flight, or `None` if loss recovery ignores the
+    /// ACK.
     fn useful_blocks(&self, segment: Segment, sack: &[Block]) -> Option<usize> {
         let tcb = &*self.tcb;
         let acked = segment.ack.since(tcb.snd_una).cast_signed();
