@@ -139,8 +139,8 @@ fn wait_for_end(mut servers: [&mut Server; 2]) -> Result<()> {
     while !interrupt::seen() {
         std::thread::sleep(Duration::from_millis(50));
         for server in &mut servers {
-            // On a terminal, the servers receive Ctrl-C too, perhaps before this process. Therefore
-            // check for Ctrl-C again before the server's exit is an error.
+            // On a terminal, the servers receive Ctrl-C too, perhaps before this process. A
+            // server's exit is therefore an error only if no Ctrl-C follows within 50 ms.
             let ended = server.expect_running();
             std::thread::sleep(Duration::from_millis(50));
             if !interrupt::seen() {

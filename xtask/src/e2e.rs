@@ -145,7 +145,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs this command as root in a separate process, without a build. Returns how many checks passed
+/// Runs `xtask e2e` as root in a separate process, without a build. Returns how many checks passed
 /// and failed.
 pub(crate) fn run_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["e2e", "--built"];
@@ -219,9 +219,9 @@ pub(crate) struct Env {
     site: PathBuf,
     /// Values of `--zone`. One zone has its origin in the file, and the other on the command line.
     zones: [String; 2],
-    /// Correct answers for the zones.
+    /// Correct answers for the zones, from the file `storm.test.expected`.
     table: Vec<dns::Message>,
-    /// File with the table's questions, one per line, for `dig -f`.
+    /// File with the questions of `table`, one per line, for `dig -f`.
     questions: PathBuf,
 }
 
@@ -306,7 +306,7 @@ fn run_scenario(
         rig.expect_links(&before)
     });
 
-    // The next server must start despite what a killed server leaves behind.
+    // A killed server cannot clean up. The kernel must do so, and the next server must start.
     let killed = start()?.0.stop(Signal::KILL);
     checks.check("kill -9 leaves nothing attached", || {
         killed?;

@@ -31,7 +31,8 @@ pub(crate) fn check() -> Result<()> {
 /// Interval between two polls of [`wait_for`].
 const TICK: Duration = Duration::from_millis(10);
 
-/// Polls `found` until it returns a value. Returns `None` after `limit`, and an error after Ctrl-C.
+/// Polls `found` until it returns a value. Returns `None` after `limit`, and an error after Ctrl-C,
+/// SIGTERM or SIGHUP.
 pub(crate) fn wait_for<T>(
     limit: Duration,
     mut found: impl FnMut() -> Result<Option<T>>,

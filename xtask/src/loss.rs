@@ -1,8 +1,8 @@
 //! `xtask loss`: compares our TCP with the kernel's on impaired networks.
 //!
 //! A Linux client fetches the same files from nginx on the kernel's TCP and from Sandstorm. A
-//! forwarder between them drops, delays and reorders frames. A seed decides which frames, so that
-//! both servers meet the same impairments. The client compares every byte.
+//! forwarder between client and server drops, delays and reorders frames. A seed decides which
+//! frames, so that all servers meet the same impairments. The client compares every byte.
 
 mod cells;
 mod clients;

@@ -5,7 +5,8 @@ use std::process::Command;
 use crate::shell;
 use anyhow::{Result, ensure};
 
-/// Packages, each with the modules whose system calls Miri supports. No modules: all of them.
+/// Packages, each with the modules whose system calls Miri supports. An empty list means all
+/// modules.
 const TESTS: [(&str, &[&str]); 2] = [
     (
         "nmio",

@@ -184,7 +184,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns the command after the first complete `try:` line's label, if there is such a line.
+/// Returns the command in the first complete `try:` line, if there is such a line.
 fn try_line(output: &str) -> Option<String> {
     // The last line may still be incomplete, so ignore text after the last newline.
     let whole = &output[..=output.rfind('\n')?];

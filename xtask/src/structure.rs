@@ -34,7 +34,7 @@ const CIRCLES: &[(&str, &str)] = &[
 const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 245)];
 /// Folder of the product's crates.
 const CRATES: &str = "crates";
-/// Documents in the top folder whose sentences are checked. Documents that tools write are not.
+/// Documents in the top folder whose sentences are checked.
 const DOCUMENTS: [&str; 4] = [
     "README.md",
     "ARCHITECTURE.md",

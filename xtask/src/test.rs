@@ -19,7 +19,7 @@ const FULL_SILENCE: Duration = Duration::from_mins(90);
 const TICK: Duration = Duration::from_millis(50);
 /// Time between SIGTERM and SIGKILL when a step is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// The words by which a test program of cargo reports a slow test.
+/// The words by which a Rust test program reports a slow test.
 const SLOW: &str = " has been running for over ";
 
 #[derive(clap::Args)]

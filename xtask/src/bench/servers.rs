@@ -16,8 +16,8 @@ use anyhow::{Context as _, Result, bail};
 /// Time limit for a server to start. It is long enough to load a million names.
 const START_LIMIT: Duration = Duration::from_mins(2);
 
-/// Number of files that a process may open in addition to those of clients' connections. An example
-/// is a listening socket.
+/// Number of files that a process may open in addition to the clients' connections, such as
+/// listening sockets.
 const SPARE_FILES: u32 = 512;
 
 /// A server program in one of its modes.
@@ -27,7 +27,7 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     /// Debian package of another project's server. Empty for our own programs.
     pub(crate) package: &'static str,
-    /// Program and arguments. `{config}` stands for the path of the configuration file.
+    /// Program and arguments. [`Spec::words`] returns the values of the placeholders in braces.
     command: &'static str,
     config: &'static str,
     /// Number of files that one process opens per connection. 0 if several workers share the
@@ -99,9 +99,9 @@ pub(crate) const DNS_SERVERS: &[&Program] = &[
 pub(crate) enum Serves {
     /// Nothing: the reflector sends every datagram back.
     Echo,
-    /// A zone with this number of names. `None`: the figure's variable is the number.
+    /// A zone with this number of names. `None` stands for the value of the figure's variable.
     Zone(Option<u32>),
-    /// The files that runs request singly.
+    /// Files of fixed sizes. Each run requests only one of them.
     Files,
     /// Files of many sizes, which runs request in a mix.
     Mix,

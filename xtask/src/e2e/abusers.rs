@@ -15,11 +15,11 @@ use super::dns;
 /// a connection.
 const ROUND: Duration = Duration::from_secs(3);
 /// Number of connections that a thread drives between two pauses. Pauses spread the packets,
-/// because the load is the number of connections and not their packet rate.
+/// because the tests are about the number of connections and not about their packet rate.
 const AT_ONCE: usize = 32;
-/// Number of rounds between two reads of a [`Sip`](Abuse::Sip) client. [`SIP`] is the number of
-/// bytes of each read.
+/// Number of rounds from one read of a [`Sip`](Abuse::Sip) client to the next.
 const SIP_ROUNDS: u32 = 3;
+/// Number of bytes that a [`Sip`](Abuse::Sip) client reads at a time.
 const SIP: usize = 500;
 /// Receive buffer of a [`Holes`](Abuse::Holes) client, in bytes. It has room for the 64 KB in which
 /// [`holes`] drops segments.
@@ -46,8 +46,9 @@ pub(super) enum Abuse {
     HalfQuestion,
 }
 
-/// Opens one connection from address `from` for each of `wanted`, and then calls `opened`. Keeps
-/// the connections busy until `over` is true. Reopens connections that the server closes.
+/// Acts as one abusive client for each entry of `wanted`. Opens all their connections from address
+/// `from`, and then calls `opened`. Until `over` is true, does in each round what the clients do.
+/// If the server closes a connection, the client opens another one.
 pub(super) fn run(
     from: SocketAddr,
     to: SocketAddr,
@@ -71,7 +72,7 @@ pub(super) fn run(
             }
             for (abuse, stream) in some {
                 if !abuse.goes_on(stream, round) {
-                    // If the server refuses the connection, it stays closed.
+                    // If the server refuses the new connection, the client may stay without one.
                     if let Ok(again) = abuse.open(from, to) {
                         *stream = again;
                     }
@@ -120,7 +121,7 @@ impl Abuse {
                 let questions = (0..QUERIES).map(|id| dns::framed(&dns::question(id)));
                 questions.flatten().collect()
             }
-            // This is a length prefix of 65,535 bytes without a message.
+            // This length prefix announces a message of 65,535 bytes, which does not follow.
             Self::HalfQuestion => vec![0xff, 0xff],
         }
     }
@@ -140,13 +141,13 @@ impl Abuse {
     }
 }
 
-/// Returns a socket filter that drops segments in one of every four 64 KB stretches. In this
-/// stretch it drops about every second segment. Retransmissions are dropped too, so the holes
+/// Returns a socket filter that makes holes in the received data. In one of every four stretches of
+/// 64 KB, it drops about every second segment. Retransmissions are dropped too, so the holes
 /// remain.
 fn holes() -> [SockFilter; 5] {
     /// Offset of the sequence number in the TCP header.
     const SEQ: u32 = 4;
-    /// These bits of the sequence number are zero in the stretch of 64 KB.
+    /// These bits of the sequence number are zero in the stretches with holes.
     const STRETCH: u32 = 0x3_0000;
     /// This bit differs between most neighbouring segments.
     const CHANGING: u32 = 0x400;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::interrupt;
 use anyhow::Result;
 
-/// Number of attempts at a timing check, which can fail because the machine is busy.
+/// Number of attempts at a timing check. An attempt can fail because other work slows the machine.
 const TRIES: u32 = 3;
 
 /// Results of a set of checks.

@@ -20,7 +20,8 @@ const NAME_SERVERS: [&str; 4] = [
     "2.0.192.in-addr.arpa. 86400 ns ns1.storm.test.",
     "2.0.192.in-addr.arpa. 86400 ns ns2.storm.test.",
 ];
-/// Transports over which all questions of the table are asked, each with the options for dig.
+/// Transports over which all questions in the file `storm.test.expected` are asked. Columns: the
+/// transport, and its options for dig.
 const TRANSPORTS: [(&str, &str); 3] = [
     ("UDP", "+noedns +ignore"),
     ("UDP with EDNS", "+edns"),
@@ -38,8 +39,9 @@ const SIZES: [(&str, usize, bool); 6] = [
     // A client's size of less than 512 bytes counts as 512 (RFC 6891, section 6.2.3).
     ("www.storm.test A +bufsize=100 +ignore", 512, false),
 ];
-/// Columns: the check, the question, and text that dig must print, or must not print after `!`. An
-/// unknown EDNS version must be answered with BADVERS (RFC 6891, section 6.1.3).
+/// Columns: the check, the question, and text that dig must print. A leading `!` means that dig
+/// must not print the text. An unknown EDNS version must be answered with BADVERS (RFC 6891,
+/// section 6.1.3).
 const REPLIES: &str = "\
     EDNS is answered with EDNS | www.storm.test A +bufsize=1400 +nocookie | EDNS: version: 0
     no EDNS is answered without | www.storm.test A +noedns | !EDNS:
@@ -52,7 +54,7 @@ const REPLIES: &str = "\
     the question is echoed as it came | NoWhere.storm.test. A | ;NoWhere.storm.test.
     the question is echoed as it came | X.wIlD.storm.test. A | ;X.wIlD.storm.test.";
 
-/// A reply that dig printed, or an entry in the table of correct answers.
+/// A reply that dig printed, or a correct reply from the file `storm.test.expected`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
     /// The question, as `NAME IN TYPE`.
@@ -60,14 +62,15 @@ pub(crate) struct Message {
     rcode: String,
     /// Header flags as dig prints them, such as `qr aa`.
     flags: String,
-    /// Records of the answer, authority and additional sections. They have no class, and single
-    /// spaces.
+    /// Records of the answer, authority and additional sections. They lack the class, and single
+    /// spaces separate their fields.
     sections: [Vec<String>; 3],
-    /// What dig printed for this reply, from `;; Got answer:` on; empty in an entry of the table.
+    /// What dig printed for this reply after `;; Got answer:`; empty in an expected reply.
     text: String,
 }
 
-/// Parses the table of correct answers. The comment at the top of the table describes its format.
+/// Parses the correct replies in `text`, the contents of `storm.test.expected`. The comment at the
+/// top of that file describes the format.
 pub(crate) fn expected(text: &str) -> Result<Vec<Message>> {
     let mut entries: Vec<Message> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -162,8 +165,8 @@ impl Message {
     }
 }
 
-/// Returns records as a set, with names in lower case. A server may write a name as the zone does,
-/// or as the question does by a compression pointer.
+/// Returns records as a set, with names in lower case. The case of names does not matter, because a
+/// server may take a name from the zone or let it point to the question.
 fn set(records: &[String]) -> BTreeSet<String> {
     const DATA_IS_NAMES: [&str; 6] = ["NS", "CNAME", "SOA", "PTR", "MX", "SRV"];
     let lower = |record: &String| match record.splitn(4, ' ').collect::<Vec<_>>()[..] {
@@ -239,7 +242,7 @@ struct Client {
 }
 
 impl Client {
-    /// Asks all questions of the table with one run of dig, and checks each reply.
+    /// Asks all questions of `storm.test.expected` with one run of dig, and checks each reply.
     fn table(&self, address: IpAddr, transport: &str, options: &str, checks: &mut Checks) {
         let line = format!("{options} -f {}", self.env.questions.display());
         let replies = match dig(&self.place, address, &line) {
@@ -340,7 +343,7 @@ impl Client {
     }
 
     /// A question name may end in a pointer that points backwards (RFC 1035, section 4.1.4). In a
-    /// message's first name, such a pointer can only point into the header. Here it points at a
+    /// message's first name, such a pointer can only point into the header. Here it points to a
     /// zero byte of the header.
     fn compressed_question(&self) -> Result<()> {
         let mut message = question(9);
@@ -533,8 +536,8 @@ ns1.storm.test.\t\t3600\tIN\tA\t192.0.2.53
         assert_eq!(lower("A.test. 60 TXT \"Text\""), "a.test. 60 TXT \"Text\"");
     }
 
-    /// The table asks for every name and type of the sample zones. The zones have one record per
-    /// line, so this test needs no zone parser.
+    /// The file `storm.test.expected` asks for every name and type of the sample zones. The zones
+    /// have one record per line, so this test needs no zone parser.
     #[test]
     fn the_table_asks_for_every_record_of_the_zones() {
         let zones = shell::repository().join("xtask/sample/zones");

@@ -107,7 +107,8 @@ fn give_core(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Runs `work` on a thread that stays off the server's core, as do the processes it starts.
+/// Runs `work` on a thread that stays off the server's core. The processes that `work` starts stay
+/// off this core too.
 fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| keep_away().and_then(|()| work()));

@@ -28,10 +28,11 @@ const BUFFER: &str = "net.ipv4.tcp_rmem=4096 32768 32768";
 /// Maximum growth of the server's memory per slow reader, in bytes.
 const MOST_EACH: u64 = 1_024;
 
-/// Number of idle connections, of connections per client address, and of active connections. A
-/// client address has too few ports for all connections.
+/// Number of idle connections.
 const IDLE: u32 = 1_000_000;
+/// Number of connections per client address. One address has too few ports for all connections.
 const OF_ADDRESS: u32 = 50_000;
+/// Number of connections that send requests.
 const ASKING: u32 = 16;
 /// Maximum resident memory of the server with all idle connections, in bytes.
 const MOST_MEMORY: u64 = 1 << 30;

@@ -25,8 +25,9 @@ const XDP: [[&str; 2]; 4] = [
 /// Choices of packet loss, which applies to both directions.
 const LOSS: [&str; 2] = ["no-loss", "1%-loss"];
 
-/// Index of a scenario's device. [`KINDS`] is the number of kinds of choice.
+/// Index of the device in a [`Scenario`]. With `AF_XDP`, the choices of [`XDP`] begin here.
 const DEVICE: usize = 4;
+/// Number of kinds of choice in a [`Scenario`].
 const KINDS: usize = 9;
 /// Indices of the modes, the device and the loss. The sample has every combination of these.
 const MAIN: [usize; 4] = [1, 2, DEVICE, KINDS - 1];

@@ -62,8 +62,8 @@ pub(crate) fn check(place: &Place, scenario: &Scenario, checks: &mut Checks) {
         // Number of data bytes in an echo request that fills a packet of 1,500 bytes.
         let whole = if address.is_ipv4() { 1_472 } else { 1_452 };
         for (name, size) in [("small", 56), ("large", whole)] {
-            // On a lossy path, wait up to 8 s: the kernel repeats a lost ARP request only after 1
-            // s.
+            // On a lossy path, wait up to 8 s. The kernel repeats a lost ARP request only after a
+            // second.
             let tries = if place.loss {
                 "-c 3 -i 0.1 -w 8"
             } else {

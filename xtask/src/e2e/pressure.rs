@@ -2,10 +2,10 @@
 //! client at another address notices.
 //!
 //! Each case exhausts one resource: receive buffers, the connection table, scoreboards, or write
-//! buffers. When the server closes an abusive client's connection, the client soon opens it again.
+//! buffers. When the server closes an abusive client's connection, the client soon opens another.
 //!
-//! The server must answer each request of the other client within a second. The median time of its
-//! small requests may be three times that with an idle server. Afterwards the server's memory may
+//! The server must answer each request of the other client within a second. The median small
+//! request may take three times as long as with an idle server. Afterwards the server's memory may
 //! be one and a half times its initial size.
 
 use std::net::{IpAddr, SocketAddr};
@@ -42,10 +42,11 @@ const COOKIES: usize = 4_096;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Number of frames that can queue on the clients' side of the link.
 const QUEUE: usize = 100_000;
-/// Limits: the other client's longest wait, its median wait relative to that with an idle server,
-/// and the server's memory relative to its initial size.
+/// Limit for the other client's longest wait.
 const MOST_WAIT: Duration = Duration::from_secs(1);
+/// Limit for the other client's median wait, relative to the median with an idle server.
 const MOST_MEDIAN: f64 = 3.0;
+/// Limit for the server's memory, relative to its initial size.
 const MOST_MEMORY: f64 = 1.5;
 
 #[derive(Clone, Copy)]
@@ -58,7 +59,8 @@ struct Case {
     shortage: &'static str,
     /// Number of requests by the other client.
     requests: usize,
-    /// Time from the abusers' last action to the measurement of memory. `None`: no measurement.
+    /// Time from the abusers' last action to the measurement of memory. `None` means that memory is
+    /// not measured.
     memory_after: Option<Duration>,
 }
 

@@ -15,8 +15,9 @@ use crate::interrupt;
 use crate::server::Server;
 use crate::shell;
 
-/// A capability set in `/proc` that is empty. [`NET_ADMIN`] has only `CAP_NET_ADMIN`.
+/// An empty capability set, as `/proc` shows it.
 const NOTHING: &str = "0000000000000000";
+/// A capability set with only `CAP_NET_ADMIN`.
 const NET_ADMIN: &str = "0000000000001000";
 
 /// Expected fields of `/proc/PID/task/TID/status` for a thread without privileges.
@@ -140,7 +141,8 @@ fn expect_no_privileges(server: &Server) -> Result<()> {
     statuses.try_for_each(|status| expect_status(status, NOTHING))
 }
 
-/// Returns an error if a thread has any privileges, except that its capabilities may be `kept`.
+/// Returns an error unless the thread has exactly the capabilities `kept` and no other privileges.
+/// `path` is the thread's status file in `/proc`.
 fn expect_status(path: &Path, kept: &str) -> Result<()> {
     let status = shell::read(path)?;
     for (name, expected) in EXPECTED {

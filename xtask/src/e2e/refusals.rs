@@ -21,9 +21,13 @@ const REFUSAL_LIMIT: Duration = Duration::from_secs(20);
 /// Command that runs a program as a user without privileges.
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 
-/// Wrong content. Columns: what is wrong, the command line, the maximum number of message lines,
-/// and words that the message must contain. SITE and ZONE are the sample's. BAD is the folder that
-/// [`make_files`] fills.
+/// Command lines with wrong content or without the necessary privileges. Columns: what is wrong,
+/// the command line, the maximum number of message lines, and words that the message must contain.
+/// Semicolons separate the words.
+///
+/// SITE stands for the folder of the sample site, and ZONE for the file of the sample zone. BAD
+/// stands for the folder that [`make_files`] fills. TAP stands for the option that selects a tap
+/// device. NOBODY stands for the command [`NOBODY`].
 const CONTENT: &str = "\
     a folder that is not there | sandstorm serve /nowhere/site TAP | 1 | /nowhere/site
     an empty folder | sandstorm serve BAD/empty TAP | 1 | BAD/empty
@@ -42,7 +46,7 @@ const CONTENT: &str = "\
     no privileges, auto | NOBODY sandstorm serve SITE --device auto | 1 | permission";
 
 /// Wrong options for both servers. Columns: what is wrong, the options, and words that the message
-/// must contain.
+/// must contain. Semicolons separate the words.
 const OPTIONS: &str = "\
     an unknown interface | --device xdp:nope0 | nope0
     an interface that is down | --device xdp:down0 | down0; down
@@ -63,7 +67,8 @@ const OPTIONS: &str = "\
     a mode that is none | --mode quick | quick
     a capture that cannot be written | --device xdp:srv0 --pcap /nowhere/x.pcap | /nowhere/x.pcap";
 
-/// Faulty zones: the name, the faulty line, and the line number that the message must contain.
+/// Faulty zones. Columns: the name, the faulty line, and the line number that the message must
+/// contain. The last two zones lack something, so they have no faulty line.
 const ZONES: [(&str, &str, &str); 7] = [
     ("bad-address", "www IN A 192.0.2.256", ":6"),
     ("bad-type", "www IN NOTATYPE x", ":6"),

@@ -183,13 +183,13 @@ fn join_by_veth(server: &Namespace, client: &Namespace, scenario: &Scenario) -> 
     if !scenario.has("own") {
         add(server, SERVER_LINK, SERVER)?;
     }
-    // Both choices turn TSO off, so that no request exceeds a frame.
+    // Turning off `tx` also turns off TSO. Without TSO, no request exceeds a frame.
     let offload = if scenario.has("partial") { "tso" } else { "tx" };
     client.set_features(CLIENT_LINK, &[offload], false)?;
     server.ip(&format!("link set {SERVER_LINK} up"))?;
     client.ip(&format!("link set {CLIENT_LINK} up"))?;
-    // After a retransmission Linux moves a flow to another TX queue, and veth delivers it to the
-    // peer's queue of that number. Prevent this, because a network card's hash keeps a flow on its
+    // After a retransmission, Linux may move a flow to another TX queue, and veth then delivers the
+    // flow to another RX queue. Prevent this, because a network card's hash keeps a flow on one
     // queue.
     client.run("sysctl -q -w net.core.txrehash=0").map(drop)
 }

@@ -1,5 +1,5 @@
-//! Compares the initial sequence numbers of two server starts. They depend on the clock and on a
-//! secret that each start draws anew.
+//! Compares the initial sequence numbers of two server starts. These numbers depend on the clock
+//! and on a random secret, which is different at each start.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,8 +23,8 @@ const PORTS: Range<u16> = 41_000..41_006;
 /// Growth of initial sequence numbers in a minute. Their clock adds 1 every 4 µs (RFC 9293, section
 /// 3.4.1). Two starts are less than a minute apart.
 const OF_CLOCK: u32 = 60 * 250_000;
-/// Maximum number of ports whose two numbers may be close by chance. The probability is 1 % per
-/// port.
+/// Maximum number of ports whose two numbers may be close by chance. The probability is less than
+/// 1 % per port.
 const BY_CHANCE: usize = 2;
 
 /// Initial sequence numbers by the client's port.

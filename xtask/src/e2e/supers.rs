@@ -1,5 +1,5 @@
-//! Responses that the server sends as super-segments. Every byte must arrive, whether the device or
-//! the kernel cuts them, and whether or not the client joins the segments.
+//! Responses that the server sends as super-segments. Either the device or the kernel cuts the
+//! super-segments, and the client joins the segments or not. Every byte must arrive in each case.
 
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
@@ -22,14 +22,14 @@ const SEGMENT: usize = 1_448;
 /// Lengths of responses in segments. They are around one segment, one super-segment of 64 KB, two
 /// such super-segments, and one of 256 KB.
 const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
-/// Offsets in bytes to add to each of these lengths, counted from 3 bytes below it. They cover the
-/// lengths from 3 bytes below to 3 bytes above.
+/// Offsets in bytes, counted from 3 bytes below each of these lengths. The responses are therefore
+/// from 3 bytes shorter to 3 bytes longer than these lengths.
 const AROUND: RangeInclusive<usize> = 0..=6;
 /// Size of the largest body in bytes. It is more than a client can buffer.
 const LARGEST: usize = SIZES[SIZES.len() - 1];
-/// Words that the server logs when the device stops segmenting. They must appear within
-/// [`LOG_LIMIT`].
+/// Words that the server logs when the device stops segmenting.
 const CEASED: &str = "no longer segments TCP";
+/// Time limit for these words to appear in the log.
 const LOG_LIMIT: Duration = Duration::from_secs(5);
 /// A file whose response has a typical head length.
 const EXAMPLE: &str = "/size-65536.bin";
@@ -155,7 +155,7 @@ pub(crate) fn head_len(to: SocketAddr, path: &str) -> Result<usize> {
 }
 
 /// Returns sizes of bodies whose responses end at or near the given numbers of segments. A segment
-/// has `segment` bytes. Actual heads may be a byte or two longer or shorter than `head`.
+/// is `segment` bytes long. Actual heads may be a byte or two longer or shorter than `head`.
 pub(crate) fn edges(segments: &[usize], segment: usize, head: usize) -> Vec<usize> {
     let at = |count: usize| (count * segment - head).saturating_sub(3);
     let around = |count: &usize| AROUND.map(|more| more + at(*count)).collect::<Vec<_>>();
@@ -179,8 +179,9 @@ pub(crate) fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<
 
 /// Size in bytes of the piece that the 1 GB file repeats a thousand times.
 const PIECE: usize = 1_000_000;
-/// Number of fetches per address, and the minimum of their median speed in Gb/s.
+/// Number of fetches per address.
 const REPEATS: usize = 3;
+/// Minimum of the fetches' median speed, in Gb/s.
 const LEAST: f64 = 10.0;
 
 /// Fetches 1 GB with curl over the devices that the server makes: a veth pair and a tap device.

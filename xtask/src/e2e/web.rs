@@ -49,8 +49,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the same bytes in each run. They come from a linear congruential generator, so no two
-/// segments are alike.
+/// Returns `size` pseudo-random bytes, so no two segments are alike. Every call with the same size
+/// returns the same bytes.
 pub(crate) fn body(size: usize) -> Vec<u8> {
     let mut state = size as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let mut bytes = Vec::with_capacity(size + 8);

@@ -3,8 +3,9 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Number of payload bytes in a full segment, and length of its frame in bytes.
+/// Number of payload bytes in a full segment.
 const SEGMENT: f64 = 1_448.0;
+/// Length in bytes of the frame of a full segment.
 const FRAME: u64 = 1_514;
 
 /// Sizes of the served files in bytes.
@@ -40,8 +41,9 @@ pub(crate) struct Cell {
     pub(crate) group: String,
     /// Name within the group.
     pub(crate) name: String,
-    /// Arguments of `forward`: the path `down` from the server to the client, and the path `up`.
+    /// Argument of `forward` for the path from the server to the client.
     pub(crate) down: Value,
+    /// Argument of `forward` for the path from the client to the server.
     pub(crate) up: Value,
     pub(crate) rtt_ms: u64,
     /// Rate in Mb/s. 0 means unlimited.
@@ -141,7 +143,7 @@ impl Cell {
         self.down.get("mark").is_some()
     }
 
-    /// Returns true if the servers must restart before each run, because they remember a path MTU.
+    /// Returns true if the servers must restart before each seed, because they remember a path MTU.
     pub(crate) fn restarts(&self) -> bool {
         self.down.get("mtu").is_some()
     }

@@ -42,19 +42,21 @@ const SAMPLE: [&str; 15] = [
     "cubic, no timestamps, IPv6, GRO, black hole 1280, super-segments",
 ];
 
-/// Size of the file that one client fetches. [`AT_ONCE`] clients simultaneously fetch the smaller
-/// file of [`MEDIUM`] bytes.
+/// Size in bytes of the file that is fetched on a single connection.
 const LARGE: usize = 512 << 10;
+/// Size in bytes of the file that is fetched on several connections, and by the slow reader.
 const MEDIUM: usize = 128 << 10;
+/// Number of simultaneous connections.
 const AT_ONCE: usize = 6;
 /// A file whose response has a typical head length.
 const EXAMPLE: usize = SIZES[1];
 /// Lengths of responses in segments: around one segment, and around a super-segment of 64 KB.
 const EDGES: [usize; 6] = [1, 2, 3, 44, 45, 46];
-/// Size of a small file. The client pipelines [`REQUESTS`] requests for it, each of [`REQUEST_LEN`]
-/// bytes.
+/// Size in bytes of the file that the client requests by pipelining.
 const TINY: usize = SIZES[0];
+/// Number of pipelined requests.
 const REQUESTS: usize = 150;
+/// Length of a pipelined request in bytes.
 const REQUEST_LEN: usize = 4_000;
 /// Pause of the slow reader before each read.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -82,8 +84,8 @@ impl Client {
         words.find_map(|one| one.strip_prefix(word)?.trim_start().parse().ok())
     }
 
-    /// Returns the kind of server, and whether it sends super-segments. Clients with the same kind
-    /// share a server.
+    /// Returns the kind of server, and whether it sends super-segments. Clients for which both are
+    /// equal share a server.
     fn server(&self) -> (Stack, bool) {
         let stack = if self.has("server with BBR") {
             Stack::Bbr
@@ -132,8 +134,8 @@ impl Client {
     }
 }
 
-/// Returns a client for every combination of congestion control and TCP options. Other settings
-/// alternate.
+/// Returns a client for every combination of congestion control, TCP options, ECN and buffer size.
+/// The other settings vary, but not in every combination.
 fn full() -> Vec<Client> {
     let mut clients = Vec::new();
     for congestion in ["cubic", "reno", "bbr"] {

@@ -13,13 +13,15 @@ use crate::server::Server;
 /// Time limit for `forward` to start.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-// A run counts as disturbed if more than this fraction of its frames is late by over 1 ms. One
-// frame later than `LATEST_US`, or a client later than `LATE_START_US`, disturbs it too.
+/// A run counts as disturbed if more than this fraction of its frames is at least 1 ms late.
 const LATE_PART: f64 = 0.01;
+/// A run counts as disturbed if a frame is late by more than this time in µs.
 const LATEST_US: u64 = 20_000;
+/// A run counts as disturbed if a client is late by more than this time in µs.
 const LATE_START_US: u64 = 5_000;
 
-/// Arguments of `forward`: the path from the server to the client, the path back, and the seed.
+/// Arguments of `forward`: the impairments from the server to the client and from the client to the
+/// server, and the seed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Paths {
     pub(crate) down: Value,
@@ -49,8 +51,8 @@ impl Forwarder {
         Server::start_when(command, START_LIMIT, is_ready).map(Self)
     }
 
-    /// Stops the forwarder and returns its counters. Fails if the forwarder itself lost frames,
-    /// because then the run is void.
+    /// Stops the forwarder and returns its counters. Fails if the kernel dropped frames before the
+    /// forwarder received them, because the run is then invalid.
     pub(crate) fn finish(self) -> Result<Counters> {
         let output = self.0.stop_well()?;
         let last = output.lines().last().unwrap_or_default();
@@ -80,8 +82,8 @@ impl Counters {
     /// Describes how other work on the machine disturbed the run, if it did. `connected` is the
     /// duration of the slowest connect, in µs.
     pub(crate) fn disturbance(&self, connected: u64) -> Result<Option<String>> {
-        // The request immediately follows the handshake. Therefore any time that only the client
-        // saw passed before its SYN.
+        // The client's first data immediately follows the handshake. If the connect took longer
+        // than the time from the SYN to this data, the client was late with its SYN.
         let start = connected.saturating_sub(self.get("up/first_data_us")?);
         if start > LATE_START_US {
             let start = start / 1_000;

@@ -62,7 +62,8 @@ pub(crate) struct Run {
     pub(crate) paths: Paths,
     /// Times of the completed fetches.
     pub(crate) fetches: Vec<Times>,
-    /// Seconds from the first connect to the last byte, without the time for comparing bytes.
+    /// Time in seconds from the first connect to the last byte, without the time for comparing
+    /// bytes.
     pub(crate) seconds: f64,
     /// Number of payload bytes that the server sent. They include `retransmitted` bytes.
     pub(crate) sent: u64,
@@ -81,7 +82,7 @@ pub(crate) struct Measured {
     pub(crate) runs: Vec<Run>,
 }
 
-/// One rig per server, and the files that they serve.
+/// One rig per server, and the files that the servers serve.
 pub(crate) struct Lab<'a> {
     // The order of these fields matters: servers must stop before their files are removed.
     rigs: Vec<Rig>,

@@ -9,10 +9,11 @@ use super::rig::Stack;
 const GOODPUT_MARK: f64 = 0.95;
 /// Maximum of Sandstorm's retransmitted bytes, as a multiple of nginx's.
 const RETRANSMITTED_MARK: f64 = 1.1;
-/// Minimum denominator of this multiple, as a fraction of the fetched bytes. Otherwise a few
-/// retransmissions could be a large multiple of almost none.
+/// Minimum for nginx's retransmitted bytes in this comparison, as a fraction of the fetched bytes.
+/// Otherwise a few retransmissions could be a large multiple of almost none.
 const RETRANSMITTED_FLOOR: f64 = 0.002;
-/// BBR is worth keeping if its goodput is this multiple of CUBIC's in a quarter of the cells.
+/// BBR meets its mark if its goodput is at least this multiple of CUBIC's in a quarter of the
+/// cells.
 const BBR_GAIN: f64 = 1.1;
 
 /// Results of one `xtask loss` command.
@@ -149,7 +150,8 @@ pub(crate) fn marks(cells: &[Measured]) -> Vec<(String, String, bool)> {
     ]
 }
 
-/// Returns the median. For an even number of values it is the mean of the middle two.
+/// Returns the median, or 0 if there are no values. For an even number of values, the median is the
+/// mean of the middle two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len();
@@ -165,7 +167,8 @@ pub(crate) mod tests {
     use crate::loss::cells;
     use crate::loss::lab::{Run, Times};
 
-    /// Makes a cell with one run per server. Each run has its seconds and its retransmitted bytes.
+    /// Makes a cell with one run per server. `runs` holds the duration in seconds and the number of
+    /// retransmitted bytes of each run.
     pub(crate) fn measured(name: &str, runs: [(f64, u64); 3]) -> Measured {
         let mut cell = cells::limit();
         name.clone_into(&mut cell.name);

@@ -40,8 +40,9 @@ pub(crate) const RECEIVE_BUFFERS: &str = "4096 131072 16777216";
 const FORWARDER_PRIORITY: u32 = 20;
 const SERVER_PRIORITY: u32 = 10;
 
-/// Time limit for nginx to start. [`PROBE_LIMIT`] limits each connect that probes it.
+/// Time limit for nginx to start.
 const START_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit for each attempt to connect to nginx while it starts.
 const PROBE_LIMIT: Duration = Duration::from_millis(200);
 
 /// A server, with its TCP and its congestion control.

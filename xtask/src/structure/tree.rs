@@ -50,7 +50,7 @@ pub(super) struct Import {
     pub(super) public: bool,
 }
 
-/// What a path refers to. Numbers are indexes in [`Tree::modules`].
+/// What a path names. Numbers are indexes in [`Tree::modules`]. An item also has its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Module(usize),
