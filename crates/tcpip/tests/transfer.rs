@@ -1,6 +1,6 @@
-//! Whole transfers to an independent peer, smoltcp's TCP client, over a simulated link that loses,
-//! reorders and duplicates packets. A failure's message contains the seed with which the failure
-//! can be reproduced.
+//! Whole transfers to an independent peer, smoltcp's TCP client, over a simulated link. In some
+//! tests, the link loses, reorders and duplicates packets. These faults depend only on a seed, so
+//! failures can be reproduced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use testkit::{Link, SERVER, SERVER_MAC};
 const PORT: u16 = 80;
 /// Size of a client's send buffer in bytes.
 const SEND_BUFFER: usize = 8192;
-/// Time limit of a transfer, measured in virtual time.
+/// Time limit of a transfer, and then of the closing of all connections, in virtual time.
 const LONGEST: Duration = Duration::from_mins(20);
 
 /// An application that answers each byte `n` with content number `n`, or echoes what it receives.
@@ -176,7 +176,8 @@ impl World {
         &self.client.connections[connection].received
     }
 
-    /// Runs until the client is done, and then until the server has no connection left.
+    /// Runs until the client is done, and then until the server has no connection left. Returns the
+    /// server's counters.
     fn run(&mut self) -> Counters {
         let (client, server) = (&mut self.client, &mut self.server);
         let done = (self.link).run(client, server, LONGEST, |client, _| client.done());
@@ -263,8 +264,8 @@ fn every_size_arrives_over_a_rough_link() {
                     ..Setup::default()
                 };
                 setup.config.mode = mode;
-                // There are fewer resident frames than packets, so that some packets must be
-                // copied.
+                // For the largest size, there are fewer resident frames than packets, so some
+                // packets must be copied.
                 setup.end.resident_frames = 512;
                 let counters = fetch(&setup, len);
                 retransmits += counters.retransmits;
@@ -320,7 +321,7 @@ fn a_narrow_bottleneck_is_found_and_shared() {
     setup.path.queue = 20;
     let counters = fetch(&setup, 3_000_000);
     assert!(counters.fast_retransmits > 0);
-    // The content has 2,055 segments, and few of them are retransmitted.
+    // The content has 2,072 segments, and few of them are retransmitted.
     assert!(counters.retransmits < 200, "{}", counters.retransmits);
 }
 
@@ -379,7 +380,7 @@ fn an_upload_comes_back_byte_for_byte() {
             seed,
             ..Setup::default()
         };
-        // The receive buffer is so small that it is often full.
+        // A receive buffer of 2,000 bytes is often full.
         setup.config.recv_buffer = if seed == 1 { 2000 } else { 16_384 };
         let app = App {
             echo: true,

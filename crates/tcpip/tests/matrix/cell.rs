@@ -12,11 +12,11 @@ use crate::router::Narrow;
 /// Size of a full frame in bytes, to convert queue lengths from frames to bytes.
 pub(crate) const FRAME: usize = 1514;
 
-/// Intended duration of a transfer, as a time and as a number of round trips. The longer of both
+/// Intended duration of a transfer, as a time and as a number of round trips. The longer of the two
 /// applies.
 const MEANT_TIME: Duration = Duration::from_secs(4);
 const MEANT_ROUNDS: u32 = 50;
-/// Minimum and maximum size of a transfer, in bytes.
+/// Minimum and maximum length of the content that [`Cell::sized`] chooses, in bytes.
 const LEAST: usize = 100_000;
 const MOST: usize = 20_000_000;
 
@@ -122,7 +122,7 @@ impl Cell {
         self
     }
 
-    /// The bandwidth-delay product: the number of bytes that fill the path without a queue.
+    /// Returns the bandwidth-delay product: the number of bytes that fill the path without a queue.
     pub(crate) fn product(&self) -> u64 {
         let round_trip = self.round_trip().as_micros();
         (u128::from(self.down.rate) * round_trip / 8_000_000) as u64
@@ -132,13 +132,13 @@ impl Cell {
         self.down.delay + self.up.delay
     }
 
-    /// Sets the probability with which data is lost.
+    /// Sets the probability that a data frame is lost.
     pub(crate) fn loss(mut self, probability: f64) -> Self {
         self.down.loss = probability;
         self
     }
 
-    /// Sets the probability with which ACKs are lost.
+    /// Sets the probability that an ACK is lost.
     pub(crate) fn ack_loss(mut self, probability: f64) -> Self {
         self.up.loss = probability;
         self
@@ -161,8 +161,8 @@ impl Cell {
         self
     }
 
-    /// Delays each data frame with this probability, by the time `by`, so that later data overtakes
-    /// it.
+    /// Delays each data frame by the time `by` with this probability, so that later data overtakes
+    /// the frame.
     pub(crate) fn reorder(mut self, probability: f64, by: Duration) -> Self {
         self.down.reorder = probability;
         self.down.reorder_delay = by;
@@ -216,8 +216,8 @@ impl Cell {
         self
     }
 
-    /// If the content's length is not set yet, sets it so that the model's transfer takes a few
-    /// seconds.
+    /// If the content's length is not set yet, chooses the length by the model in [`ideal`]. The
+    /// transfer should then take at least four seconds and 50 round trips.
     #[expect(clippy::cast_sign_loss, reason = "a model's rate is not negative")]
     pub(crate) fn sized(mut self) -> Self {
         if self.len == 0 {
@@ -228,7 +228,7 @@ impl Cell {
         self
     }
 
-    /// The cell's seed. It depends only on the cell's name.
+    /// Returns the cell's seed, which depends only on the cell's name.
     pub(crate) fn seed(&self) -> u64 {
         // The FNV-1a hash, folded to 32 bits to keep seeds short.
         let hash = (self.name.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -237,7 +237,7 @@ impl Cell {
         (hash ^ (hash >> 32)) & 0xffff_ffff
     }
 
-    /// Total number of bytes that all connections transfer.
+    /// Returns the total number of bytes that all connections transfer.
     pub(crate) fn total(&self) -> u64 {
         u64::from(self.connections) * self.times * self.len as u64
     }

@@ -20,7 +20,7 @@ const MOBILE: Route = Route(10 * M, ms(60));
 const FAR: Route = Route(100 * M, ms(200));
 const INSIDE: Route = Route(10_000 * M, ms(1));
 
-/// Probabilities of loss, with their names in the table.
+/// Probabilities of loss, with their names in the results table.
 const LOSSES: [(f64, &str); 4] = [(0.001, "0.1%"), (0.01, "1%"), (0.03, "3%"), (0.1, "10%")];
 
 const fn ms(n: u64) -> Duration {
@@ -31,7 +31,7 @@ fn name(Route(rate, round_trip): Route) -> String {
     format!("{}M-{}ms", rate / M, round_trip.as_millis())
 }
 
-/// The cells of the ordinary run.
+/// Returns the sample: the cells whose results are compared with the committed table.
 pub(crate) fn sample() -> Vec<Cell> {
     let groups = [
         delays(),
@@ -239,7 +239,7 @@ fn mtus() -> Vec<Cell> {
     cells
 }
 
-/// Combinations of TCP options that a client may use, with their names in the table.
+/// Combinations of TCP options that a client may use, with their names in the results table.
 fn dialects() -> Vec<(&'static str, Behaviour)> {
     let all = Behaviour::default;
     let none = || Behaviour {
@@ -451,7 +451,7 @@ fn readers() -> Vec<Cell> {
 }
 
 /// Short responses, either all on the same connection or each on a new connection. They test the
-/// detection of losses near the end of a response, which takes longest.
+/// detection of losses near the end of a response, because these losses take longest to detect.
 fn short() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (share, percent) in [(0.0, "0%")].into_iter().chain(LOSSES) {
@@ -537,7 +537,7 @@ fn smoltcp() -> Vec<Cell> {
     cells
 }
 
-/// The cross product of all paths and all clients.
+/// Returns the cross product of all paths and all clients.
 pub(crate) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut clients: Vec<(&str, Option<Behaviour>)> = vec![("smoltcp", None)];
@@ -565,7 +565,7 @@ pub(crate) fn all() -> Vec<Cell> {
 
 type Change = Box<dyn Fn(Cell) -> Cell>;
 
-/// Faults of a path, with their names in the table.
+/// Faults of a path, with their names in the results table.
 fn troubles() -> Vec<(String, Change)> {
     let mut all: Vec<(String, Change)> = vec![("nothing".to_owned(), Box::new(|cell| cell))];
     for ((share, percent), every) in LOSSES.into_iter().zip([1000, 100, 33, 10]) {

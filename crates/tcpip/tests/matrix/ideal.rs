@@ -1,11 +1,11 @@
 //! A model of the time that a transfer should take, to which the measured time is compared.
 //!
 //! The model counts round trips. The handshake and the request take a round trip each. In each
-//! later round trip the server sends a whole window. The first window has ten segments, and each
-//! later one is twice as large (RFC 5681, RFC 6928). The window is limited by the bottleneck and by
-//! the peer's window. After the first loss, the mean window of CUBIC or Reno is also a limit,
-//! whichever is larger (RFC 9438, section 5.1). The model is not a bound: a lucky transfer can be
-//! faster.
+//! later round trip, the server sends a whole window. The first window has ten segments, and each
+//! later window is twice as large as the previous one (RFC 5681, RFC 6928). The window is limited
+//! by the bottleneck and by the peer's window. After the first loss, the larger of the mean windows
+//! of CUBIC and Reno is also a limit (RFC 9438, section 5.1). The model is not a bound: a lucky
+//! transfer can be faster.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::peer::Reader;
 
 /// Size of the initial window in segments.
 const INITIAL_WINDOW: f64 = 10.0;
-/// Size of a frame's headers, and of a segment's timestamps option, in bytes.
+/// Size in bytes of a frame's headers with timestamps, and of the timestamps option alone.
 const HEADERS: f64 = 66.0;
 const OPTIONS: f64 = 12.0;
 
-/// Number of bytes of data in a full segment.
+/// Returns the number of data bytes in a full segment.
 fn segment(cell: &Cell) -> f64 {
     let told = match &cell.peer {
         Peer::Ours(behaviour) => behaviour.mss.unwrap_or(536),
@@ -30,7 +30,7 @@ fn segment(cell: &Cell) -> f64 {
     f64::from(told.min(narrow - 40).min(1460)) - OPTIONS
 }
 
-/// The mean congestion window in segments at the path's loss rate.
+/// Returns the mean congestion window in segments at the path's loss rate.
 fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
     let mut share = path.loss;
     if path.lose_every > 0 {
@@ -53,7 +53,7 @@ fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
     window
 }
 
-/// Number of bytes that the peer's window allows in flight.
+/// Returns the number of bytes that the peer's window allows in flight.
 fn window_of(peer: &Peer) -> f64 {
     match peer {
         Peer::Smoltcp(buffer) => *buffer as f64,
@@ -64,8 +64,8 @@ fn window_of(peer: &Peer) -> f64 {
     }
 }
 
-/// Maximum rate of a connection in bytes per second, as limited by the bottleneck and by the
-/// reader.
+/// Returns the maximum rate of a connection in bytes per second, as limited by the bottleneck and
+/// by the reader.
 fn most(cell: &Cell) -> f64 {
     let mut rate = f64::INFINITY;
     if cell.down.rate > 0 {
@@ -83,7 +83,7 @@ fn most(cell: &Cell) -> f64 {
     rate
 }
 
-/// The window that a connection reaches, in bytes.
+/// Returns the mean window of a connection after its first loss, in bytes.
 fn window(cell: &Cell) -> f64 {
     let left = window_at(&cell.down, round_trip(cell)) * segment(cell);
     window_of(&cell.peer).min(left)
@@ -93,12 +93,13 @@ fn round_trip(cell: &Cell) -> f64 {
     cell.round_trip().as_secs_f64().max(1e-6)
 }
 
-/// The steady rate of a connection in bytes per second, after slow start.
+/// Returns the steady rate of a connection after slow start, in bytes per second.
 pub(crate) fn rate(cell: &Cell) -> f64 {
     most(cell).min(window(cell) / round_trip(cell))
 }
 
-/// Number of bytes sent before the first loss, and the time until that loss.
+/// Returns the mean number of bytes sent before the first single loss, and the mean time before the
+/// first burst of losses.
 fn before_loss(cell: &Cell) -> (f64, f64) {
     let (path, mut bytes) = (&cell.down, f64::INFINITY);
     if path.loss > 0.0 {
@@ -122,7 +123,8 @@ pub(crate) fn time(cell: &Cell) -> Duration {
     let rate = most(cell);
     let (bytes_before, time_before) = before_loss(cell);
     let mut open = INITIAL_WINDOW * segment(cell);
-    // The client's last ACK of the handshake carries the request.
+    // The client sends the first request together with the last ACK of the handshake, so the
+    // handshake takes one round trip.
     let (mut time, mut sent) = (round_trip, 0.0);
     for _ in 0..cell.times {
         let mut left = cell.len as f64;

@@ -1,10 +1,10 @@
 //! The transfer matrix: the whole stack transfers data over simulated links in virtual time, with
 //! many kinds of paths and peers. Every byte is checked. Speed and retransmissions are compared
-//! with a committed table.
+//! with the committed table, `snapshot.txt`.
 //!
-//! - `cargo test -p tcpip --test matrix` runs a sample and compares it with `snapshot.txt`. The
-//!   test shows the old and the new version of each line that differs. It writes the new table to
-//!   `target/tmp/matrix/sample.txt`.
+//! - `cargo test -p tcpip --test matrix` runs a sample of the cells and compares their results with
+//!   the committed table. The test shows the old and the new version of each line that differs. It
+//!   writes the new table to `target/tmp/matrix/sample.txt`.
 //! - `MATRIX=update` replaces the committed table. Check the differences before you commit the new
 //!   one.
 //! - `MATRIX=full` also runs the cross product of paths and clients, and writes its table to
@@ -33,8 +33,8 @@ use std::{env, fs, thread};
 use cell::{Cell, End};
 use run::{Sends, run};
 
-/// Environment variable that selects a mode. Without the variable, the test compares a sample with
-/// the committed table.
+/// Environment variable that selects a mode. Without the variable, the test compares a sample of
+/// the cells with the committed table.
 const VARIABLE: &str = "MATRIX";
 
 fn snapshot() -> PathBuf {
@@ -48,8 +48,8 @@ fn target() -> PathBuf {
     folder
 }
 
-/// Runs one cell, and returns its line of the table. An error message contains the cell's name and
-/// seed.
+/// Runs one cell, and returns its line of the table. An error message tells how to run the cell
+/// again with the same seed.
 fn row(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Result<String, String> {
     let again = || format!("{VARIABLE}={}@{seed:08x} runs it again", cell.name);
     let outcome = catch_unwind(AssertUnwindSafe(|| run(cell, seed, sends, trace)));

@@ -1,4 +1,4 @@
-//! A router in front of the client, whose link to the client carries only short packets.
+//! A router in front of the client. Its link to the client carries only short packets.
 
 use nmio::sim::SimClock;
 use nmio::{Clock, Instant};
@@ -15,8 +15,8 @@ pub(crate) struct Narrow {
     pub(crate) mtu: usize,
     /// Time from which the link has this MTU.
     pub(crate) from: Instant,
-    /// Whether the router reports longer packets with ICMP errors (RFC 1191, RFC 8201). If not, it
-    /// drops these packets silently.
+    /// Whether the router sends an ICMP error about each longer packet that it drops (RFC 1191, RFC
+    /// 8201). If not, it drops these packets silently.
     pub(crate) tells: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Runs a cell.
+//! Runs a cell: transfers its content over a simulated link, and measures the result.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::tap::{Tap, Trace};
 const PORT: u16 = 80;
 /// Size of smoltcp's send buffer in bytes.
 const SEND_BUFFER: usize = 1024;
-/// Time limit of a cell on its virtual clock.
+/// Time limit of the transfer, and then of the closing of all connections, in virtual time.
 const LONGEST: Duration = Duration::from_mins(30);
 
 /// Result of a cell.
@@ -80,7 +80,7 @@ impl Application for App {
     }
 }
 
-/// The client at the end of the link: our test client or that of smoltcp.
+/// The client of a cell: our test client or that of smoltcp.
 enum Asker {
     Ours(Client),
     Smoltcp(Box<smol::Client>, Rc<[u8]>),
@@ -126,7 +126,7 @@ impl Asker {
         }
     }
 
-    /// Whether all connections are over.
+    /// Returns true if all connections are closed or reset.
     fn done(&self) -> bool {
         match self {
             Self::Ours(client) => client.done(),
@@ -134,7 +134,7 @@ impl Asker {
         }
     }
 
-    /// Whether every byte has arrived.
+    /// Returns true if every byte of all connections has arrived.
     fn complete(&self) -> bool {
         match self {
             Self::Ours(client) => client.connections.iter().all(peer::Connection::complete),
@@ -145,7 +145,7 @@ impl Asker {
         }
     }
 
-    /// The start of each connection, and what the client has observed on it.
+    /// Returns the start of each connection, and what the client has observed on it.
     fn seen(&self) -> Vec<(Instant, Observations)> {
         match self {
             Self::Ours(client) => {
@@ -201,7 +201,7 @@ struct World<C> {
 impl<C: CongestionControl> World<C> {
     fn new(cell: &Cell, seed: u64, sends: Sends, trace: Option<Rc<RefCell<Trace>>>) -> Self {
         let link = LinkConfig {
-            // The client's port is so large that it does not limit the transfer.
+            // The client's ring and pool are so large that they do not limit the transfer.
             a: EndConfig {
                 rx_ring: 8192,
                 io_frames: 16_384,
@@ -289,8 +289,8 @@ pub(crate) enum Sends {
     Frames,
     /// As single frames, always by memcopy.
     Copies,
-    /// As super-segments, which the port splits. Compare the result with that of `Copies`. The
-    /// headers are then the same, whereas resident packets always reserve space for timestamps.
+    /// As super-segments, which the port splits. The results must equal those of `Copies`. They may
+    /// differ from those of `Frames`, because resident packets always reserve space for timestamps.
     Supers,
 }
 

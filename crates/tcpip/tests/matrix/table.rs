@@ -1,4 +1,4 @@
-//! The table of results, and its comparison with the committed table.
+//! The table of results, and its comparison with the committed table, `snapshot.txt`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

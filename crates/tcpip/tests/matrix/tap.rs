@@ -1,4 +1,5 @@
-//! Counts the segments at the server's end of the link, and writes a trace on request.
+//! Watches the segments at the server's side of the link. Counts the retransmitted bytes, and
+//! writes a trace on request.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -52,8 +53,8 @@ impl Tap {
 
 impl Watch for Tap {
     fn sent(&mut self, frame: &[u8]) {
-        // Frames without a valid segment are ARP or NDP. The client, not this tap, detects invalid
-        // segments.
+        // Other frames, such as ARP replies, are not counted. The client, not this tap, detects
+        // invalid segments.
         let Ok(Received { route, segment, .. }) = read_segment(frame) else {
             return;
         };
@@ -98,7 +99,7 @@ impl Watch for Tap {
 }
 
 /// Returns the offset of `seq` in a stream that begins after the sequence number `first`. Possible
-/// offsets are 2^32 apart, so this is the one closest to `near`.
+/// offsets are 2^32 apart, so the result is the offset closest to `near`.
 fn position(seq: u32, first: u32, near: u64) -> u64 {
     let expected = first.wrapping_add(1).wrapping_add(near as u32);
     near.saturating_add_signed(i64::from(seq.wrapping_sub(expected).cast_signed()))
@@ -125,8 +126,8 @@ pub(crate) struct Trace {
     counters: Counters,
 }
 
-/// Counters that the trace omits: they change with every segment, and the listed segments show the
-/// same information.
+/// Counters that the trace omits, because they change often and the listed segments show the same
+/// information.
 const DULL: [&str; 8] = [
     "resident_fallbacks",
     "segments_received",

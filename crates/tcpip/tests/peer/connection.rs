@@ -17,11 +17,12 @@ const MIN_RTO: Duration = Duration::from_millis(200);
 const MAX_RTO: Duration = Duration::from_mins(1);
 /// Interval at which a slow reader reads.
 const READ_INTERVAL: Duration = Duration::from_millis(10);
-/// The MSS for a client that sends no MSS option, over IPv4 and IPv6 (RFC 9293, section 3.7.1).
+/// The MSS that the server must assume if the client sends no MSS option, over IPv4 and IPv6 (RFC
+/// 9293, section 3.7.1).
 const DEFAULT_MSS: [u16; 2] = [536, 1220];
 /// Maximum number of SACK blocks in a header (RFC 2018, section 3).
 const MAX_SACK_BLOCKS: usize = 4;
-/// First value of the timestamp clock, chosen so that the clock soon wraps.
+/// The TSval at time zero, chosen so that TSvals soon wrap.
 const FIRST_TIMESTAMP: u32 = u32::MAX - 1_000;
 
 /// What a client has observed on one connection.
@@ -78,7 +79,7 @@ pub(crate) struct Connection {
     resend_at: Option<Instant>,
     request_at: Option<Instant>,
 
-    /// Options that both ends agreed on.
+    /// Options that both sides use.
     window_shift: u8,
     sack: bool,
     timestamps: bool,
@@ -148,17 +149,17 @@ impl Connection {
         }
     }
 
-    /// Whether both sides have closed, or the server has reset the connection.
+    /// Returns true if both sides have closed, or the server has reset the connection.
     pub(crate) fn done(&self) -> bool {
         self.seen.reset || (self.fin_acked && self.fin_received)
     }
 
-    /// Whether every byte has arrived.
+    /// Returns true if every byte of the stream has arrived.
     pub(crate) fn complete(&self) -> bool {
         self.received.next() == self.stream_len()
     }
 
-    /// Time at which the connection was opened.
+    /// Returns the time at which the client opens the connection.
     pub(crate) fn start(&self) -> Instant {
         self.task.start
     }
@@ -167,13 +168,13 @@ impl Connection {
         self.task.content.len() as u64 * self.task.times
     }
 
-    /// The maximum size of segments from the server.
+    /// Returns the MSS that limits the server's segments, in bytes.
     fn mss(&self) -> usize {
         let default = DEFAULT_MSS[usize::from(self.route.is_v6())];
         usize::from(self.behaviour.mss.unwrap_or(default))
     }
 
-    /// Size of the receive buffer in bytes. It is limited to what the scaled window field can
+    /// Returns the size of the receive buffer in bytes, limited to what the scaled window field can
     /// express.
     fn buffer(&self) -> u64 {
         self.behaviour.buffer.min(65_535 << self.window_shift)
@@ -260,7 +261,8 @@ impl Connection {
         }
     }
 
-    /// Whether the window has opened far enough for a window update (RFC 9293, section 3.8.6.2.2).
+    /// Returns true if the window has opened far enough for a window update (RFC 9293, section
+    /// 3.8.6.2.2).
     fn window_opens(&self) -> bool {
         let step = (self.buffer() / 2).min(2 * self.mss() as u64);
         let left = self.edge.saturating_sub(self.received.next());
@@ -305,8 +307,8 @@ impl Connection {
         if let Some((value, _)) = segment.timestamps() {
             // The timestamp is checked as RFC 7323, section 5.3, R1 to R3, requires.
             if value.wrapping_sub(self.recent_timestamp).cast_signed() < 0 {
-                // Usually the segment's retransmission has overtaken it. Like current systems, the
-                // client reports the segment as a duplicate.
+                // Usually the segment's retransmission has overtaken the original. Like current
+                // systems, the client reports the segment as a duplicate.
                 if let Some(start) = u64::try_from(offset).ok().filter(|_| len > 0) {
                     self.note_duplicate(&(start..start + len), segment, now);
                 }
@@ -350,7 +352,7 @@ impl Connection {
 
     fn handle_syn_ack(&mut self, segment: &Segment, now: Instant, out: &mut VecDeque<Vec<u8>>) {
         if self.state == State::Open {
-            // The server has repeated its SYN-ACK, because our ACK of the first one was lost.
+            // The SYN-ACK has arrived again, for example because our ACK of the first one was lost.
             self.acknowledge(now, out);
             return;
         }
@@ -576,7 +578,7 @@ impl Connection {
         out.push_back(self.frame(&segment));
     }
 
-    /// The sequence number of the byte at `offset` in the server's stream.
+    /// Returns the sequence number of the byte at `offset` in the server's stream.
     fn number_of(&self, offset: u64) -> u32 {
         self.irs.wrapping_add(1).wrapping_add(offset as u32)
     }

@@ -1,10 +1,10 @@
 //! A TCP client for tests, independent of the server's code. The client's code prefers clarity to
 //! speed. Each of the client's options can be switched off, and the client can misbehave.
 //!
-//! A [`Client`] is the other end of a simulated link. It requests contents, with one byte per
-//! request, and checks every byte that arrives, in any order. The client does not store the bytes,
-//! but records which of them have arrived. It panics if the server sends wrong bytes or checksums,
-//! data beyond the window or the MSS, or options that were not negotiated.
+//! A [`Client`] is the other side of a simulated link. It requests a content item, with one byte
+//! per request, and checks every byte that arrives, in any order. The client does not store the
+//! bytes, but records which of them have arrived. It panics if the server sends wrong bytes or
+//! checksums, data beyond the window or the MSS, or options that were not negotiated.
 //!
 //! The client deliberately lacks data other than requests, congestion control, urgent data, and the
 //! rule that timestamps expire after 24 days (RFC 7323, section 5.5).
@@ -37,13 +37,13 @@ pub(crate) struct Behaviour {
     /// Size of the receive buffer in bytes.
     pub(crate) buffer: u64,
     pub(crate) reader: Reader,
-    /// Number of out-of-order segments after which the client discards all data beyond a gap. With
-    /// 0 the client never discards data.
+    /// Number of out-of-order segments after which the client discards all data beyond the first
+    /// gap. If 0, the client never discards data.
     pub(crate) renege_every: u32,
 }
 
 impl Default for Behaviour {
-    /// A client like that of current systems: all options except ECN, an ACK for every second
+    /// A client like those of current systems: all options except ECN, an ACK for every second
     /// segment, and a buffer that never limits the transfer.
     fn default() -> Self {
         Self {
@@ -107,12 +107,12 @@ pub(crate) struct Task {
     /// The byte that requests the content, and the content that must arrive.
     pub(crate) request: u8,
     pub(crate) content: Rc<[u8]>,
-    /// Number of requests. After the last response the client closes its side. If there is only one
-    /// request, the server closes first.
+    /// Number of requests. If there are several, the client closes first, after the last response.
+    /// If there is only one, the server closes first.
     pub(crate) times: u64,
     /// Time between the end of a response and the next request.
     pub(crate) think: Duration,
-    /// Time at which the connection is opened.
+    /// Time at which the client opens the connection.
     pub(crate) start: Instant,
 }
 
@@ -146,7 +146,7 @@ impl Client {
         self.connections.push(connection);
     }
 
-    /// Whether all connections are over.
+    /// Returns true if all connections are closed or reset.
     pub(crate) fn done(&self) -> bool {
         self.connections.iter().all(Connection::done)
     }

@@ -1,4 +1,4 @@
-//! Runs the lines with `>`: compares each segment that the server sends with the expected one.
+//! Runs the lines with `>`: compares each segment that the server sends with the expected segment.
 
 use std::time::Duration;
 
@@ -103,8 +103,8 @@ impl<C: CongestionControl> Runner<C> {
         Ok(())
     }
 
-    /// Accepts any timestamp of ours that is not older than `last`, and takes it as the reading of
-    /// our clock.
+    /// Accepts any TSval of ours that is not older than `last`, and takes it as the reading of our
+    /// timestamp clock.
     fn take_any(
         &mut self,
         wanted: &mut Segment,

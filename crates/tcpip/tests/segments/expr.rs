@@ -9,7 +9,7 @@ pub(crate) struct Symbols {
     pub(crate) mss: i64,
     /// Size of the IP and the TCP header in bytes, without options.
     pub(crate) headers: i64,
-    /// Size in bytes of all headers and options in a packet with a full segment.
+    /// Size in bytes of the IP and TCP headers, with options, in a packet with a full segment.
     pub(crate) room: i64,
     /// Size of the receive buffer in bytes.
     pub(crate) recv: i64,
@@ -115,7 +115,7 @@ impl Expr {
         Ok(Self(terms))
     }
 
-    /// Returns the value of the sum. It wraps at 2^32, like a sequence number.
+    /// Returns the value of the sum. The value wraps at 2^32, like a sequence number.
     pub(crate) fn value(&self, symbols: &Symbols) -> u32 {
         let value = |term: &Term| term.factor * symbols.get(term.name) / term.divisor;
         self.0.iter().map(value).sum::<i64>().cast_unsigned() as u32

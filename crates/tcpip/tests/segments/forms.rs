@@ -1,5 +1,5 @@
-//! The forms in which every case runs. A form sets the IP version, send mode, option layout and
-//! initial sequence numbers.
+//! The forms in which a case runs. A form sets the IP version, send mode, option layout, initial
+//! sequence numbers and starting time.
 
 use std::fmt;
 
@@ -19,7 +19,8 @@ pub(crate) struct Form {
     pub(crate) secret: [u64; 4],
     /// Layout of the TCP options that the peer sends.
     pub(crate) layout: Layout,
-    /// Reading of the clock in milliseconds when the case begins.
+    /// Reading of the clock in milliseconds when the case begins. If `iss` is set, the case begins
+    /// later.
     pub(crate) begin_ms: u64,
     /// The initial sequence number that the stack should choose. The stack's choice grows with
     /// time, so the case begins at most a millisecond before the stack would choose this number.
@@ -74,7 +75,7 @@ impl Form {
         Route::to_server(self.v6, peer_port, OWN_PORT)
     }
 
-    /// Size of the IP and the TCP header in bytes, without options.
+    /// Returns the size of the IP and TCP headers in bytes, without options.
     pub(crate) const fn headers(self) -> u16 {
         if self.v6 { 60 } else { 40 }
     }

@@ -6,8 +6,7 @@ use testkit::{ACK, IcmpError, LETTERS, Opt, Segment};
 
 use super::expr::{Expr, Symbols};
 
-/// One case: a rule of an RFC, and an exchange that shows whether the stack
-/// obeys it.
+/// One case: a rule of an RFC, and an exchange that shows whether the stack obeys the rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) file: String,
@@ -50,7 +49,8 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// The time range of `*`: the segment may be sent at any time within it.
+    /// The length of the time range that `*` stands for. The segment may be sent at any time in
+    /// this range.
     const ANY: Duration = Duration::from_mins(10);
 
     /// Parses a time: `0.1`, `+0.1`, `+.1~+.2` or `*`.
@@ -78,9 +78,9 @@ pub(crate) enum Command {
     In(Template),
     /// `>`: the server sends a segment.
     Out(Template),
-    /// The server receives an ICMP error.
+    /// `< icmp`: the server receives an ICMP error.
     Icmp(Icmp),
-    /// The server sends nothing.
+    /// `silence`: the server has sent no further segment.
     Silence,
     Open {
         /// Options of the SYN, if any are given.
@@ -144,7 +144,7 @@ pub(crate) enum OptionTemplate {
     Scale(Expr),
     SackPermitted,
     Timestamps(Expr, Expr),
-    /// Timestamps with any value that is not older than our last timestamp.
+    /// `TS val ? ecr N`: timestamps with any TSval that is not older than our last TSval.
     AnyTimestamp(Expr),
     /// `noTS`: no timestamps, although they were negotiated.
     NoTimestamps,
@@ -215,7 +215,7 @@ impl Template {
         }
     }
 
-    /// Returns whether the line omits timestamps. Their values then follow from earlier lines.
+    /// Returns true if the line omits timestamps. Their values then follow from earlier lines.
     pub(crate) fn leaves_timestamps(&self) -> bool {
         let says = |option: &OptionTemplate| {
             matches!(

@@ -1,5 +1,5 @@
-//! Tables of segments: which segments the server receives, and which it must send at what time.
-//! Each case tests a rule of an RFC. `README.md` in this folder describes the language of the
+//! Tables of segments: which segments the server receives, and which segments it must send at what
+//! time. Each case tests a rule of an RFC. `README.md` in this folder describes the language of the
 //! cases.
 
 mod acts;
@@ -27,7 +27,8 @@ fn load(file: &str) -> Vec<Case> {
     language::parse(file, &text).unwrap_or_else(|what| panic!("{what}"))
 }
 
-/// Runs the cases of a file.
+/// Runs the cases of a file. If the environment variable `CASE` is set, runs only the cases whose
+/// title contains its value.
 fn run_file(file: &str) {
     let wanted = std::env::var("CASE").unwrap_or_default();
     let cases = load(file);

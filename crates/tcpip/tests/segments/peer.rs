@@ -6,23 +6,23 @@ use std::time::Duration;
 use nmio::Instant;
 use testkit::{ACK, Opt, SYN, Segment};
 
-/// State of the timestamps of both ends.
+/// State of the TCP timestamps of both sides.
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
-    /// The peer's last timestamp, and the time when it was sent. The peer's clock ticks every
+    /// The peer's latest TSval, and the time when it was sent. The peer's clock ticks every
     /// millisecond.
     told: u32,
     told_at: Instant,
-    /// Our first timestamp.
+    /// Our first TSval.
     base: u32,
-    /// A known reading of our timestamp clock relative to `base`, and the time of that reading.
+    /// A known reading of our timestamp clock relative to `base`, and the time of the reading.
     reading: u32,
     read_at: Instant,
-    /// Our last timestamp, relative to `base`.
+    /// Our last TSval, relative to `base`.
     ours: u32,
-    /// The timestamp that we must echo (RFC 7323, section 4.3).
+    /// The TSecr that we must send (RFC 7323, section 4.3).
     recent: u32,
-    /// Whether both ends have sent timestamps in their SYNs.
+    /// Whether both sides have sent timestamps in their SYNs.
     agreed: bool,
 }
 
@@ -70,7 +70,8 @@ impl Peer {
         self.our_window = unscaled(self.recv);
     }
 
-    /// Completes a segment from this peer with the values that its line omits.
+    /// Completes a segment from this peer, and records its window. If `plain` is true and
+    /// timestamps are negotiated, adds timestamps.
     pub(crate) fn complete_in(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
         let clocks = self.clocks.filter(|clocks| clocks.agreed);
         if let Some(clocks) = clocks
@@ -83,7 +84,8 @@ impl Peer {
         self.window = segment.window;
     }
 
-    /// Updates the state for a segment that the peer sends, with relative numbers.
+    /// Updates the timestamps' state for a segment that the peer sends. The segment has relative
+    /// numbers.
     pub(crate) fn has_said(&mut self, segment: &Segment, now: Instant) {
         let told = segment.options.iter().find_map(|option| match option {
             Opt::Timestamps(value, _) => Some(*value),
@@ -106,8 +108,8 @@ impl Peer {
         }
         let last_ack = self.last_ack;
         if let Some(clocks) = &mut self.clocks {
-            // An older timestamp is a test of PAWS, so it is not taken as a reading of the peer's
-            // clock.
+            // A line gives an older timestamp only to test PAWS, so the timestamp is not taken as a
+            // reading of the peer's clock.
             if told.wrapping_sub(clocks.told).cast_signed() >= 0 {
                 (clocks.told, clocks.told_at) = (told, now);
             }
@@ -126,7 +128,8 @@ impl Peer {
         }
     }
 
-    /// Completes an expected segment with the values that its line omits.
+    /// Completes an expected segment. If `plain` is true and timestamps are negotiated, adds
+    /// timestamps. Also predicts the window field of our next segment.
     pub(crate) fn complete_out(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
         if let Some(clocks) = self.clocks.filter(|clocks| clocks.agreed)
             && plain
@@ -218,12 +221,12 @@ impl Peer {
         out
     }
 
-    /// Our last timestamp, relative to our first.
+    /// Returns our last TSval, relative to our first TSval.
     pub(crate) fn last_timestamp(&self) -> u32 {
         self.clocks.map_or(0, |clocks| clocks.ours)
     }
 
-    /// Sets the reading of our clock to `value`, relative to our first timestamp.
+    /// Sets the reading of our timestamp clock to `value`, relative to our first TSval.
     pub(crate) fn set_clock(&mut self, value: u32, at: Instant) {
         if let Some(clocks) = &mut self.clocks {
             (clocks.reading, clocks.read_at) = (value, at);
@@ -235,7 +238,7 @@ impl Peer {
     }
 }
 
-/// The window field of a segment whose window is not scaled.
+/// Returns the window field for a window of `recv` bytes that is not scaled.
 fn unscaled(recv: u32) -> u16 {
     recv.min(u32::from(u16::MAX)) as u16
 }

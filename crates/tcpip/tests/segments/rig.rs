@@ -51,8 +51,8 @@ pub(crate) struct App {
     pub(crate) log: String,
     /// Data of each connection, keyed by the peer's port.
     pub(crate) said: HashMap<u16, Said>,
-    /// Description of the fault if a callback received bytes that differ from those that the peer
-    /// sent.
+    /// Description of the first wrong byte, if a callback received bytes that differ from those
+    /// that the peer sent.
     pub(crate) fault: Option<String>,
 }
 

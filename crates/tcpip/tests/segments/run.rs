@@ -1,5 +1,5 @@
 //! Runs a case. The server receives the segments of the `<` lines, and must send the segments of
-//! the `>` lines. Each sent segment must be exact to the bit and to the millisecond.
+//! the `>` lines. Each sent segment must match its line in every bit and in its time.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -25,16 +25,16 @@ use super::settings;
 
 /// Our port.
 pub(crate) const OWN_PORT: u16 = 80;
-/// Number of bytes of the peer's MSS that a full segment leaves free for timestamps, whether they
-/// are sent or not.
+/// Number of bytes of the peer's MSS that a full segment leaves free for timestamps, even if it has
+/// no timestamps.
 const RESERVED: u16 = 12;
 /// Interval in which our initial sequence numbers grow by one, in microseconds (RFC 6528, section
 /// 3).
 const ISN_TICK_MICROS: u64 = 4;
 /// Minimum MSS that the stack uses. A smaller MSS of a peer is raised to this minimum.
 const MIN_MSS: u16 = 88;
-/// Maximum number of timer passes that the stack may request at the same time. More passes mean
-/// that the stack would never sleep.
+/// Maximum number of times that the stack may ask for its timers at the same virtual time. A stack
+/// that asks more often would never sleep.
 const MOST_TURNS: u32 = 10_000;
 
 /// Runs a case in all its forms.
@@ -137,7 +137,7 @@ pub(crate) struct Runner<C> {
     /// Packets that the server has sent and that no line has expected yet, with their times.
     pub(crate) pending: VecDeque<(Instant, Vec<u8>)>,
     pub(crate) trace: Vec<String>,
-    /// Number of timer passes at the current time.
+    /// Number of times that the timers have run at the current virtual time.
     turns: u32,
     pub(crate) frames: u32,
     /// Size of the receive buffer in bytes.
@@ -316,7 +316,8 @@ impl<C: CongestionControl> Runner<C> {
         self.turn()
     }
 
-    /// Does the work of an event loop after each batch.
+    /// Does the event loop's work after a batch: runs the timers. Then collects the sent packets,
+    /// and checks the stack's invariants.
     fn turn(&mut self) -> Result<(), String> {
         Handler::<Outbox>::handle_timers(&mut self.server, &mut self.port, self.now);
         while let Some(packet) = self.port.sent.pop_front() {
@@ -329,7 +330,7 @@ impl<C: CongestionControl> Runner<C> {
         check("free frames", &self.frames, &self.port.pool().available())
     }
 
-    /// Advances the time to `to`, and runs the timers that expire until then.
+    /// Advances the time to `to`, and runs the timers that expire by then.
     pub(crate) fn advance(&mut self, to: Instant) -> Result<(), String> {
         while self.run_timer(to)? {}
         self.now = to;
