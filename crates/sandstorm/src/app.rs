@@ -15,8 +15,8 @@ pub const BODY_LIMIT: usize = 64 << 10;
 /// An application in a web server. It answers requests in addition to the site, or instead of it.
 /// Each worker runs its own instance.
 ///
-/// Callbacks must not block, because all clients of the worker would wait. If a response must wait
-/// for room in the send stream, its callback is not called again.
+/// Callbacks must not block, because all clients of the worker would wait. If the send stream has
+/// no room for a response, the server stores the response and does not call the callback again.
 pub trait App {
     /// The application's state for one connection. It starts as the default value.
     type State: Default;
@@ -37,7 +37,8 @@ pub trait App {
         let _ = clients;
     }
 
-    /// Called when a request is complete, including its body. Decides how to answer it.
+    /// Called when a request and its body have arrived completely. Decides how to answer the
+    /// request.
     fn on_request(
         &mut self,
         request: &Request<'_>,
@@ -63,16 +64,17 @@ pub trait App {
         None
     }
 
-    /// Called when the send stream has room for the next piece of a [streamed](Verdict::Stream)
-    /// response. The callback writes the piece to the body of the exchange's response. That
-    /// response's status and fields have no effect, because the head has already been written. A
-    /// piece should be a few kilobytes long.
+    /// Called when the server needs the next piece of a [streamed](Verdict::Stream) response. The
+    /// callback writes the piece to the body of the exchange's response. The status and the fields
+    /// of this response have no effect, because the head has already been written. A piece should
+    /// be a few kilobytes long.
     fn on_more(&mut self, exchange: &mut Exchange<'_, Self::State>) -> More {
         let _ = exchange;
         More::Last
     }
 
-    /// Called for each message from another thread.
+    /// Called for each message that arrives in the worker's
+    /// [mailbox](crate::Http::with_mailbox).
     fn on_message(&mut self, message: Self::Message, clients: &mut impl Clients<Self::State>) {
         let _ = (message, clients);
     }
@@ -94,8 +96,8 @@ pub trait Clients<S> {
     /// arguments as [`App::on_request`]. If it returns [`Verdict::Later`], the request is deferred
     /// again with a new timeout.
     ///
-    /// Returns `false` if the request no longer waits: its client has disconnected, it has timed
-    /// out, or it was evicted to free memory.
+    /// Returns `false` if the request no longer waits. It may have been answered, timed out or
+    /// evicted, or its client may have disconnected.
     fn answer(
         &mut self,
         ticket: Ticket,
@@ -106,7 +108,7 @@ pub trait Clients<S> {
     /// current callback returns. Returns `false` if the response is no longer being sent.
     fn resume(&mut self, ticket: Ticket) -> bool;
 
-    /// Prepares replies that will be sent many times.
+    /// Gives access to the prepared replies, which can be sent many times.
     fn replies(&mut self) -> Replies<'_>;
 
     /// Calls [`App::on_timer`] once, after the duration `after`. Restarts the timer if it is

@@ -176,7 +176,8 @@ impl BodyReader {
     }
 }
 
-/// Returns true if a line may contain this byte. The tab is the only valid control character.
+/// Returns true if a chunk extension or a trailer value may contain this byte. The tab is the only
+/// valid control character.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

@@ -59,7 +59,7 @@ impl Stamp {
         self.0
     }
 
-    /// Whether the response is the connection's last one.
+    /// Returns true if the response is the connection's last one.
     pub const fn closes(self) -> bool {
         self.0 & 1 != 0
     }
@@ -69,8 +69,8 @@ impl Stamp {
     }
 }
 
-/// Writes slots. The writer caches the text of the last second, because consecutive responses
-/// usually have the same date.
+/// Writes slots. The writer caches the text of its last slot, because consecutive responses usually
+/// have the same date.
 #[derive(Clone, Debug)]
 pub struct SlotWriter {
     seconds: u64,
@@ -108,7 +108,8 @@ impl SlotWriter {
     fn write_date(&mut self, seconds: u64) {
         self.seconds = seconds;
         let at = UNIX_EPOCH + Duration::from_secs(seconds);
-        // Cannot fail: an HTTP date always has 29 bytes, and `MAX_SECONDS` keeps the time in range.
+        // Cannot fail: an HTTP date is always 29 bytes long, and `MAX_SECONDS` keeps the time in
+        // range.
         let _ = write!(&mut self.text[..DATE_LEN], "{}", HttpDate::from(at));
     }
 

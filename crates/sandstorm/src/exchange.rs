@@ -12,16 +12,16 @@ use crate::response::Response;
 use crate::status::StatusCode;
 use crate::verdict::Verdict;
 
-/// Identifies a request that will be answered later. A ticket is never reused, and any thread may
-/// hold it.
+/// Identifies a request whose answer is deferred or streamed. A ticket is never reused, and any
+/// thread may hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub(crate) connection: ConnectionId,
     pub(crate) serial: u64,
 }
 
-/// What a callback receives with a request: the client's address, the state of the connection, and
-/// an empty response. Each callback gets a new response.
+/// What a callback receives with a request, for example the client's address, the connection's
+/// state, and a response. The response is empty at the start of each callback.
 pub struct Exchange<'a, S> {
     pub(crate) ticket: Ticket,
     pub(crate) peer: SocketAddr,
@@ -33,8 +33,8 @@ pub struct Exchange<'a, S> {
 }
 
 impl<S> Exchange<'_, S> {
-    /// Makes a plain-text response. Its status is 200, unless [`set_status`](Self::set_status) was
-    /// called before.
+    /// Makes a plain-text response. Its status is 200, unless [`set_status`](Self::set_status) sets
+    /// another one.
     pub fn text(&mut self, text: Arguments<'_>) -> Verdict {
         if !self.response.fields().has("content-type") {
             // Cannot fail: the field is short and valid.
@@ -65,13 +65,13 @@ impl<S> Exchange<'_, S> {
         self.response.add_field(name, value)
     }
 
-    /// Prepares replies that will be sent many times.
+    /// Gives access to the prepared replies, which can be sent many times.
     pub fn replies(&mut self) -> Replies<'_> {
         Replies::new(self.contents, self.common)
     }
 
-    /// The request's ticket. [`Clients::answer`](crate::Clients::answer) needs it to answer a
-    /// request that was deferred with [`Verdict::Later`].
+    /// The request's ticket. [`Clients::answer`](crate::Clients::answer) needs it for a request
+    /// that was deferred, and [`Clients::resume`](crate::Clients::resume) for a streamed response.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }

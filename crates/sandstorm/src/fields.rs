@@ -56,7 +56,7 @@ pub enum FieldError {
         /// The field's name.
         name: String,
     },
-    /// The total length of the fields exceeds [`MAX_FIELDS_LEN`].
+    /// With this field, the total length would exceed [`MAX_FIELDS_LEN`].
     #[error(
         "with {name} the fields have more than {MAX_FIELDS_LEN} bytes; add fewer or shorter ones"
     )]
@@ -156,12 +156,12 @@ impl Fields {
         &self.0
     }
 
-    /// Whether there are no fields.
+    /// Returns true if there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether there is a field of this name.
+    /// Returns true if there is a field of this name, compared without regard to case.
     pub fn has(&self, name: &str) -> bool {
         self.iter()
             .any(|(other, _)| other.eq_ignore_ascii_case(name))
@@ -197,7 +197,7 @@ impl Fields {
     }
 }
 
-/// Whether a byte may occur in a token such as a field name (RFC 9110, section 5.6.2).
+/// Returns true if a token, such as a field name, may contain this byte (RFC 9110, section 5.6.2).
 pub(crate) const fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(

@@ -126,7 +126,7 @@ impl TransferCodings {
         }
     }
 
-    /// Returns whether the body is chunked. Returns an error if the end of the body is ambiguous,
+    /// Returns true if the body is chunked. Returns an error if the end of the body is ambiguous,
     /// or if a coding is not supported.
     #[inline(always)]
     fn are_chunked(&self, minor: u8, has_length: bool) -> Result<bool, Status> {

@@ -28,14 +28,14 @@ pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
     [const { MaybeUninit::uninit() }; MAX_FIELDS]
 }
 
-/// Why [`parse`] did not return a request.
+/// Why [`parse`] did not return a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRead {
     /// The request is answered with an error.
     Refused(Refusal),
-    /// The version is HTTP/1.2 or later. Such a request is read and answered as HTTP/1.1 (RFC 9110,
-    /// section 2.5). The caller must replace the version's last digit, at `digit_at`, with a 1 and
-    /// parse the request again.
+    /// The version is between HTTP/1.2 and HTTP/1.9. Such a request is read and answered as
+    /// HTTP/1.1 (RFC 9110, section 2.5). The caller must replace the version's last digit, at
+    /// `digit_at`, with a 1 and parse the request again.
     LaterMinor {
         /// Offset of the digit from the start of the head. It is less than [`HEAD_LIMIT`].
         digit_at: usize,
@@ -71,24 +71,26 @@ impl Method {
     }
 }
 
-/// A complete and valid head, reduced to what the site needs. [`Request`](crate::Request) gives
-/// access to the other fields.
+/// A complete and valid request head.
 #[derive(Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a str,
+    /// All fields, or none if the head was made by [`parse_line`].
     pub(crate) fields: &'a [Header<'a>],
     /// Whether the connection stays open after the response. The client must allow it, and no
     /// unread body may remain.
     pub(crate) keep_alive: bool,
+    /// Whether the request contains a precondition, such as `If-Match`.
     conditional: bool,
+    /// The minor version of HTTP.
     pub(crate) minor: u8,
     /// Length of the head in bytes, including the empty line.
     pub(crate) len: usize,
 }
 
-/// Parses the request head at the start of `data`. Returns `None` if the head is incomplete. The
-/// head is never incomplete if `data` holds at least [`HEAD_LIMIT`] bytes.
+/// Parses the request head at the start of `data`. Returns `None` if the head is incomplete and may
+/// still become valid. An incomplete head of [`HEAD_LIMIT`] bytes is refused.
 #[inline]
 pub(crate) fn parse<'f, 'd>(
     data: &'d [u8],
@@ -182,8 +184,8 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
 }
 
 /// Returns true if any line of a parsed head ends with a bare LF. RFC 9112, section 2.2, allows
-/// servers to accept a bare LF, but an intermediary might then see other requests than we do. Each
-/// field must follow a CRLF, and the head must end with two of them.
+/// servers to accept a bare LF, but an intermediary might see other requests than this server does.
+/// Each field must follow a CRLF, and the head must end with two CRLFs.
 fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
     let follows_crlf = |field: &Header<'_>| {
         let at = field.name.as_ptr().addr() - head.as_ptr().addr();
@@ -192,7 +194,8 @@ fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
     head.starts_with(b"\n") || !head.ends_with(b"\r\n\r\n") || !fields.iter().all(follows_crlf)
 }
 
-/// Returns the status for a request line with an unsupported version (RFC 9112, section 2.3).
+/// Returns the status for a request line whose version is neither HTTP/1.0 nor HTTP/1.1, or
+/// [`NotRead::LaterMinor`] for a later minor version.
 #[cold]
 fn other_version(head: &[u8]) -> Result<Status, NotRead> {
     const MAJOR_1: &[u8] = b"HTTP/1.";
@@ -266,8 +269,8 @@ impl<'a> Head<'a> {
     #[inline(never)]
     fn evaluate(&self, tag: ETag, modified: Option<u64>) -> Option<Status> {
         let is_unmodified = |name| {
-            // An invalid date is ignored (RFC 9110, section 13.1.3). If the field is repeated, the
-            // first value counts.
+            // An invalid date is ignored (RFC 9110, sections 13.1.3 and 13.1.4). If the field is
+            // repeated, the first value counts.
             let value = self.values(name).next()?;
             Some(modified? <= seconds(value)?)
         };
@@ -292,7 +295,7 @@ impl<'a> Head<'a> {
             .map(|field| field.value)
     }
 
-    /// Returns whether the field `name` lists `tag`, or `None` if the field is absent.
+    /// Returns `Some(true)` if a field `name` lists `tag`, or `None` if there is no such field.
     fn names_tag(&self, name: &str, tag: ETag, how: Comparison) -> Option<bool> {
         self.values(name)
             .map(|value| names_tag(value, tag, how))
@@ -311,15 +314,15 @@ fn names_tag(value: &[u8], ours: ETag, how: Comparison) -> bool {
     if value == b"*" {
         return true;
     }
-    // A tag from another server may contain a comma and be split here. Its pieces cannot match our
-    // tags, which contain no comma.
+    // A tag from another server may contain a comma and be split here. Each piece then lacks a
+    // quotation mark, so it cannot equal one of our tags.
     list(value).any(|tag| match tag.strip_prefix(b"W/") {
         Some(tag) => how == Comparison::Weak && ours.is(tag),
         None => ours.is(tag),
     })
 }
 
-/// Parses an HTTP date, as seconds since 1970.
+/// Parses an HTTP date. Returns the seconds since 1970.
 fn seconds(value: &[u8]) -> Option<u64> {
     let date = parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
     let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;

@@ -20,8 +20,8 @@ const IN_NAME: [bool; 256] = {
     table
 };
 
-/// Whether `value` is a valid `uri-host [ ":" port ]` (RFC 3986, sections 3.2.2 and 3.2.3). An
-/// empty value is valid too: clients send it for targets without an authority (RFC 9112, section
+/// Returns true if `value` is a valid `uri-host [ ":" port ]` (RFC 3986, sections 3.2.2 and 3.2.3).
+/// An empty value is valid too: clients send it for targets without an authority (RFC 9112, section
 /// 3.2).
 #[inline]
 pub(crate) fn is_host(value: &[u8]) -> bool {
@@ -40,7 +40,8 @@ fn is_other_host(value: &[u8]) -> bool {
     !name.is_empty() && is_registered_name(name) && is_port(port)
 }
 
-/// Whether `name` is a valid `reg-name` (RFC 3986, section 3.2.2). Every IPv4 address is one, too.
+/// Returns true if `name` is a valid `reg-name` (RFC 3986, section 3.2.2). Every IPv4 address is
+/// also a valid `reg-name`.
 fn is_registered_name(name: &[u8]) -> bool {
     let mut rest = name;
     while let [first, more @ ..] = rest {
@@ -57,9 +58,9 @@ fn is_registered_name(name: &[u8]) -> bool {
     true
 }
 
-/// Checks what follows the opening bracket of an `IP-literal`: the address, the closing bracket,
-/// and an optional port. A zone identifier is invalid, because clients must remove it before they
-/// send the address (RFC 6874, section 4).
+/// Returns true if `value` is valid after the opening bracket of an `IP-literal`: an address, the
+/// closing bracket, and an optional port. A zone identifier is invalid, because clients must remove
+/// it before they send the address (RFC 6874, section 4).
 #[cold]
 fn is_literal(value: &[u8]) -> bool {
     let Some(end) = value.iter().position(|b| *b == b']') else {
@@ -73,7 +74,7 @@ fn is_literal(value: &[u8]) -> bool {
     is_address && is_port(&rest[1..])
 }
 
-/// Whether `value` is an `IPvFuture` (RFC 3986, section 3.2.2) without its leading `v`.
+/// Returns true if `value` is an `IPvFuture` (RFC 3986, section 3.2.2) without its leading `v`.
 fn is_future(value: &[u8]) -> bool {
     let Some(dot) = value.iter().position(|b| *b == b'.') else {
         return false;
@@ -86,7 +87,7 @@ fn is_future(value: &[u8]) -> bool {
         && address.iter().all(is_address_byte)
 }
 
-/// Whether `value` is empty, or a colon with any number of digits.
+/// Returns true if `value` is empty, or a colon with any number of digits.
 fn is_port(value: &[u8]) -> bool {
     match value {
         [] => true,

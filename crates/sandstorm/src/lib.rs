@@ -29,7 +29,7 @@
 //! # #[allow(dead_code, clippy::needless_doctest_main)]
 //! fn main() -> std::process::ExitCode {
 //!     # return tried();
-//!     // `counter DIR`, with all options of `sandstorm serve`.
+//!     // Command line: `counter DIR`, with the options of `sandstorm serve` except `--congestion`.
 //!     sandstorm::serve(&[("Server", "counter")], |_worker, _replies| Ok(Counter(0)))
 //! }
 //! # fn tried() -> std::process::ExitCode {
@@ -81,15 +81,16 @@
 //! # }
 //! ```
 //!
-//! That is a whole server. Its application sees every request. With [`Sees::Missing`] in
-//! [`App::SEES`] it sees only requests that the site cannot serve, and files are served at full
-//! speed. A [`Verdict`] says who answers: the site with its file, a [prepared reply](Replies::add),
-//! or the application, now or later. A verdict can also refuse the request. [`Exchange`] adds
-//! fields to any of these responses, and [`serve()`] adds fields to all responses.
+//! This program is a complete server. Its application sees all valid requests except CONNECT. With
+//! [`Sees::Missing`] in [`App::SEES`], an application sees only requests that the site cannot
+//! serve, and files are served at full speed. A [`Verdict`] says who answers: the site or the
+//! application, now or later. The application can also send a [prepared reply](Replies::add), or
+//! refuse the request. [`Exchange`] adds fields to a single response, and [`serve()`] adds fields
+//! to all responses.
 //!
 //! | to | use |
 //! |---|---|
-//! | accept a body of more than [`BODY_LIMIT`], take it in pieces, or not read it | [`App::on_head`], [`App::on_body`] |
+//! | accept a body of more than [`BODY_LIMIT`] bytes, take a body in pieces, or leave it unread | [`App::on_head`], [`App::on_body`] |
 //! | answer later, when another thread has the result | [`Verdict::Later`], [`App::on_message`], [`Clients::answer`] |
 //! | stream a response of unknown length | [`Verdict::Stream`], [`App::on_more`], [`Clients::resume`] |
 //! | do something at a given time | [`App::on_start`], [`App::on_timer`], [`Clients::set_timer`] |
@@ -97,17 +98,18 @@
 //! | define your own command line | [`SiteArgs`], or [`Sandstorm`] as a [`control::Program`] |
 //!
 //! # How a body is read
-//! The server reads bodies with `Content-Length` and chunked bodies. The application gets the
-//! request when the body is complete. A body that exceeds its limit is answered with 413, and
-//! malformed chunks with 400. In both cases, the connection closes. A client that sends
-//! `Expect: 100-continue` gets `100 Continue`, unless the request is refused. Head and body
+//! The server reads bodies with `Content-Length` and chunked bodies. By default, the application
+//! gets the request when the body is complete. A body that exceeds its limit is answered with 413,
+//! and malformed chunks with 400. In both cases, the connection closes. A client that waits for
+//! `100 Continue` gets it, unless the request is refused or its body is not needed. Head and body
 //! together must arrive within [`REQUEST_TIMEOUT`]. Trailer fields are parsed and discarded.
 //!
-//! An unread body of known length is discarded as it arrives, up to [`UNREAD_LIMIT`] bytes, and the
-//! connection stays open. After any other unread body, the connection closes, and the response
-//! contains `Connection: close`. The server then acknowledges and discards what the client still
-//! sends, for [`tcpip::Config::fin_wait`]. So a client that sends its whole body first can read the
-//! response and is not reset (RFC 9112, section 9.6).
+//! If an unread body is known to be at most [`UNREAD_LIMIT`] bytes long, the server discards it as
+//! it arrives, and the connection stays open. Otherwise, the response contains
+//! `Connection: close`, and the server closes its side of the connection. For the time
+//! [`tcpip::Config::fin_wait`], it still acknowledges and discards what the client sends. So a
+//! client that first sends its whole body can read the response and is not reset (RFC 9112, section
+//! 9.6).
 //!
 //! # Answering later
 //! A deferred request waits in the server, and later requests of the same connection wait behind
@@ -117,13 +119,14 @@
 //!
 //! # When memory runs short
 //! A pending request waits for its body, for the application, or for room in the send stream. All
-//! pending requests of a worker share [`MAX_PENDING_BYTES`]. If no memory is left for a new
-//! request, the server evicts other requests or, if that is impossible, answers with 503. It can
-//! evict two kinds of requests:
+//! pending requests of a worker share [`MAX_PENDING_BYTES`]. If no memory is left for a request,
+//! the server evicts other requests or, if that is impossible, answers with 503. It can evict two
+//! kinds of requests:
 //!
-//! - requests of a client address that holds more than an eighth of the memory. They are not
-//!   evicted for another request of the same address.
-//! - requests whose body arrives, or whose response is read, at less than 16,000 bytes a second.
+//! - requests of a client address that holds more than an eighth of the memory, to make room for
+//!   other addresses.
+//! - slow requests. Either the body arrives at less than 16,000 bytes a second, or the response has
+//!   waited for room for more than a second.
 //!
 //! The client of an evicted request gets 503, at the latest when the request times out. If the
 //! response was already made, it is lost and the connection is reset. A request that waits for the
@@ -133,8 +136,8 @@
 //! A file server gives the same few responses again and again. This server makes each of them once,
 //! when the folder is [loaded](Site::load). Status line, fields and body lie in one piece of
 //! memory. Each file has three responses: to GET, to HEAD, and to a client that already has the
-//! file. The TCP stack segments these responses once. A request then costs one look-up by the bytes
-//! of its path, and its response is one entry in the connection's send stream.
+//! file. Each worker's TCP stack segments these responses once, at start. A request then costs one
+//! look-up by the bytes of its path, and its response is one entry in the connection's send stream.
 //!
 //! The date and the connection option cannot be prepared. Both lie in one *slot* of fixed length
 //! after the status line (see [`date`]). The slot is written when a packet is sent:
@@ -197,11 +200,11 @@
 //! `sandstorm` runs one worker for each queue of the device that its command line names. All
 //! workers share the site and never write to it. Each worker has its own packets.
 //!
-//! [`reply::Status`] lists how requests are answered. An ambiguous request is refused, and its
-//! connection is closed. Such a request contains, for example, bare line feeds, folded fields, more
-//! than one length or host, or a length together with a transfer coding. The site reads no body. It
-//! answers a request that has one, and then closes the connection as described above. A head must
-//! be complete within [`REQUEST_TIMEOUT`] of its first byte.
+//! [`reply::Status`] lists the statuses of the server's own answers. An ambiguous request is
+//! refused, and its connection is closed. Such a request contains, for example, bare line feeds,
+//! folded fields, more than one length or host, or a length together with a transfer coding. The
+//! site does not read bodies: it answers a request with a body, and then closes the connection. A
+//! head must be complete within [`REQUEST_TIMEOUT`] of its first byte.
 //!
 //! The server deliberately lacks TLS, ranges, compression, content negotiation, folder listings,
 //! virtual hosts, request logs, and tunnels (CONNECT).

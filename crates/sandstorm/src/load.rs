@@ -76,13 +76,13 @@ pub enum LoadError {
         /// The path that was given.
         path: PathBuf,
     },
-    /// The folder contains no file.
+    /// The folder contains no file, apart from hidden ones.
     #[error("there is no file to serve in {}; files whose name begins with a dot do not count", path.display())]
     Empty {
         /// The folder.
         path: PathBuf,
     },
-    /// Every entry was left out.
+    /// No file was loaded, and at least one entry was left out because it cannot be served.
     #[error("no file in {} can be served; entries left out, each with its reason: {skipped}", path.display())]
     AllSkipped {
         /// The folder.
@@ -225,8 +225,9 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    /// Loads one entry. `path` is its path in URLs, and `real` is its path without symbolic links.
-    /// If the entry is a folder, its entries are loaded next.
+    /// Loads one entry. `path` is its path in URLs. `real` is its path in the file system, in which
+    /// only the last component may be a symbolic link. If the entry is a folder, its entries are
+    /// loaded next.
     fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
         let mut kind = file_type(&self.root.look(&real).map_err(unreadable)?);
         if kind == FileType::Symlink {
@@ -290,8 +291,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 }
 
-/// Reads a file into `place`. Fails if the length differs or the modification time is not
-/// `modified`.
+/// Reads a file into `place`. Fails if the file's length differs from that of `place`, or its
+/// modification time from `modified`.
 fn read_exactly(file: &mut File, place: &mut [u8], modified: SystemTime) -> Result<(), Reason> {
     file.read_exact(place).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Reason::Changed,

@@ -56,10 +56,10 @@ pub(crate) fn load(
     strict: bool,
     fields: Fields,
 ) -> Result<Site, NotLoaded> {
-    let mut told = Instant::now();
+    let mut last_report = Instant::now();
     let (mut count, mut named) = (0_u64, Vec::new());
     let outcome = Site::load_with_fields(folder, limits, fields, |progress| match progress {
-        Progress::Loaded(totals) => report_progress(totals, &mut told),
+        Progress::Loaded(totals) => report_progress(totals, &mut last_report),
         Progress::Skipped(skipped) => {
             count += 1;
             match (count <= MAX_NAMED, strict) {
@@ -79,10 +79,10 @@ pub(crate) fn load(
     Ok(outcome?)
 }
 
-/// Prints a progress message if the last one is old enough.
-fn report_progress(totals: &Totals, told: &mut Instant) {
-    if told.elapsed() >= PROGRESS_INTERVAL {
-        *told = Instant::now();
+/// Prints a progress message if at least [`PROGRESS_INTERVAL`] has passed since `last_report`.
+fn report_progress(totals: &Totals, last_report: &mut Instant) {
+    if last_report.elapsed() >= PROGRESS_INTERVAL {
+        *last_report = Instant::now();
         eprintln!(
             "loading: {} files, {} so far",
             report::count(totals.files),

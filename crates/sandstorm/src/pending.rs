@@ -14,18 +14,19 @@ use crate::body::BodyReader;
 use crate::date::Stamp;
 
 /// Maximum memory for the pending requests of one worker, in bytes. It covers their entries, heads
-/// and collected bodies.
+/// and collected bodies, and responses that wait for room in the send stream.
 pub const MAX_PENDING_BYTES: usize = 64 << 20;
 /// Maximum size of the buffer that a free place keeps for its next request, in bytes.
 const KEPT_BYTES: usize = 2_048;
 
-/// Number of places to examine when memory runs short. The next search continues where this one
-/// stopped.
+/// Maximum number of places that one search for memory examines. The next search continues where
+/// this one stopped.
 const SAMPLE: usize = 128;
 type Sample = ArrayVec<Place, SAMPLE>;
 /// One client address may hold 1/`SHARE` of the memory while other addresses need memory.
 const SHARE: usize = 8;
-/// Minimum lag for which a request is evicted, unless its address holds more than its share.
+/// A request is evicted only if its virtual clock lags by more than this time, unless its address
+/// holds more than its share.
 const MIN_LAG: Duration = Duration::from_secs(1);
 /// Time by which each received body byte advances the request's virtual clock. At 16,000 bytes a
 /// second, the virtual clock keeps up with real time.
@@ -59,7 +60,7 @@ pub(crate) enum Phase {
     /// Waits for the application's answer. `serial` is the serial number of the request.
     Answer {
         serial: u64,
-        /// Whether the connection closes after the answer, because the body is not read.
+        /// Whether the connection closes after the answer.
         close: bool,
     },
     /// Waits for room in the connection's send stream.
@@ -86,13 +87,14 @@ pub(crate) struct Body {
     pub(crate) left: u64,
     /// Whether the application receives the body in pieces.
     pub(crate) in_pieces: bool,
-    /// Whether the client has sent `Expect: 100-continue` and still waits for the interim response.
+    /// Whether `100 Continue` must still be sent, because the send stream had no room for it.
     pub(crate) owes_continue: bool,
 }
 
 /// The part of a response that follows the bytes in the output buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
+    /// A range of bytes of a content item, unless the output buffer holds the whole response.
     pub(crate) content: Option<(ContentId, Range<u32>)>,
     pub(crate) stamp: Stamp,
     /// If present, the response continues with more pieces.
@@ -124,7 +126,7 @@ pub(crate) struct Stream {
     pub(crate) chunked: bool,
     /// Whether the connection closes after the response.
     pub(crate) close: bool,
-    /// Whether the application has no data at the moment.
+    /// Whether the next piece must wait for a call of [`Clients::resume`](crate::Clients::resume).
     pub(crate) waits: bool,
 }
 
@@ -134,7 +136,7 @@ struct Entry {
     /// `None` if the place is free.
     phase: Option<Phase>,
     /// A virtual clock. Each received body byte advances the clock by [`PROGRESS_OF_BYTE`]. If the
-    /// client sends too slowly, the clock falls behind `now`.
+    /// client sends too slowly, the clock lags behind real time.
     progress: Instant,
     client: IpAddr,
     /// The head and the body bytes collected so far, or the response bytes to send.
@@ -157,7 +159,7 @@ pub(crate) struct Pending {
 pub(crate) struct Exhausted;
 
 impl Pending {
-    /// Allocates a place for a request of `peer`, and stores `bytes` there.
+    /// Allocates a place for a request from `peer`, and stores `bytes` there.
     pub(crate) fn take(
         &mut self,
         phase: Phase,
@@ -190,7 +192,7 @@ impl Pending {
         self.entries.len() - self.free.len()
     }
 
-    /// Returns what a request waits for, or `None` for [`Place::NONE`].
+    /// Returns what a request waits for, or `None` for a free place or [`Place::NONE`].
     #[inline]
     pub(crate) fn phase(&mut self, place: Place) -> Option<&mut Phase> {
         let entry = self.entries.get_mut(place.0 as usize)?;
@@ -222,13 +224,13 @@ impl Pending {
         Ok(())
     }
 
-    /// Frees `needed` bytes for the request at `asker`. It first takes the buffers of free places,
-    /// and then evicts requests.
+    /// Frees at least `needed` bytes for the request at `asker`. Examines a [`SAMPLE`] of the
+    /// places: first takes the buffers of free places, and then evicts requests.
     ///
-    /// The TCP stack uses the same order. Requests of an address that holds more than its [`SHARE`]
-    /// are evicted first. Then follow the requests with the largest lag, whose clients send or read
-    /// too slowly. A request that waits for the application does not lag. If the asker's address
-    /// already holds its share, no other address loses a request.
+    /// Requests of an address that holds more than its [`SHARE`] are evicted first. Next are the
+    /// requests with the largest lag, whose clients send or read too slowly. The TCP stack evicts
+    /// connections in the same order. A request that waits for the application does not lag. If the
+    /// asker's address holds more than its share, no other address loses a request.
     #[cold]
     fn make_way(&mut self, asker: Place, needed: usize, now: Instant) -> Result<(), Exhausted> {
         let sample = self.sample();
@@ -259,7 +261,8 @@ impl Pending {
             let each = places.iter().map(|place| entry(place).bytes.capacity());
             each.sum()
         };
-        // The share is based on the sample's memory, or on that of an average sample if it is more.
+        // The share is a part of the sample's memory, or of an average sample's memory if that is
+        // more.
         let average = self.memory / self.entries.len() * sample.len();
         let share = memory(&sample).max(average) / SHARE;
         let client = entry(&asker).client;
@@ -324,11 +327,11 @@ impl Pending {
         self.entry(place).bytes = bytes;
     }
 
-    /// Records that `came` more bytes of a request's body have arrived.
-    pub(crate) fn update_body(&mut self, place: Place, body: Body, came: usize, now: Instant) {
+    /// Records that `len` more bytes of a request's body have arrived, and stores the state `body`.
+    pub(crate) fn update_body(&mut self, place: Place, body: Body, len: usize, now: Instant) {
         let entry = self.entry(place);
         entry.phase = Some(Phase::Body(body));
-        let gained = PROGRESS_OF_BYTE.saturating_mul(came as u32);
+        let gained = PROGRESS_OF_BYTE.saturating_mul(len as u32);
         entry.progress = (entry.progress + gained).min(now + CREDIT);
     }
 
@@ -339,7 +342,7 @@ impl Pending {
         entry.progress = now;
     }
 
-    /// Removes a finished request.
+    /// Removes a request, and makes its place free.
     pub(crate) fn release(&mut self, place: Place) {
         let Some(entry) = self.entries.get_mut(place.0 as usize) else {
             return;
@@ -351,8 +354,8 @@ impl Pending {
         self.tidy(place);
     }
 
-    /// Puts back bytes that were [removed](Self::take_bytes) to make an answer. The bytes are
-    /// dropped if the request no longer waits for an answer.
+    /// Puts back bytes that were [removed](Self::take_bytes) to make an answer. If the request no
+    /// longer waits for an answer, the bytes are discarded.
     pub(crate) fn keep(&mut self, place: Place, bytes: Vec<u8>) {
         match self.entry(place).phase {
             Some(Phase::Answer { .. }) => self.put_bytes(place, bytes),

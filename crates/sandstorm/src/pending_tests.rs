@@ -24,7 +24,7 @@ const BODY: Body = Body {
     owes_continue: false,
 };
 
-/// Whether the request at `place` was evicted.
+/// Returns true if the request at `place` was evicted.
 fn was_evicted(pending: &mut Pending, place: Place) -> bool {
     matches!(pending.phase(place), Some(Phase::Evicted(_)))
 }
@@ -142,7 +142,7 @@ fn a_request_with_a_slow_body_is_evicted() {
     let places = fill(&mut pending, &|| Phase::Body(BODY), 100);
     let bytes = vec![b'x'; 256 << 10];
     let at = |millis| NOW + Duration::from_millis(millis);
-    // At this point, no request is more than 900 ms behind its minimum rate.
+    // After 900 ms, no request lags by more than `MIN_LAG`, so none can be evicted.
     assert!(pending.take(answer(), &bytes, peer(200), at(900)).is_err());
     // One body arrives just fast enough, and all other bodies arrive too slowly.
     for second in 1..=4 {

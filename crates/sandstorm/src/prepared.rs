@@ -8,7 +8,8 @@ use crate::reply::ETag;
 use crate::response::Response;
 use crate::status::{Status, StatusCode};
 
-/// Identifies a [prepared](Replies::add) reply. It is sent from prepared packets, like a file.
+/// Identifies a [prepared](Replies::add) reply. The reply is sent from prepared packets, like a
+/// file.
 #[derive(Clone, Copy, Debug)]
 pub struct PreparedId {
     pub(crate) content: ContentId,

@@ -91,7 +91,7 @@ impl ETag {
         Self(xxh3_64(content))
     }
 
-    /// Whether `text`, including its quotes, equals this tag.
+    /// Returns true if `text`, including its quotes, equals this tag.
     pub(crate) fn is(self, text: &[u8]) -> bool {
         let [b'"', digits @ .., b'"'] = text else {
             return false;
@@ -120,7 +120,8 @@ struct Head {
 
 impl Head {
     /// Starts a head with the status line, the fields of the slot, and the fields of all responses.
-    /// The version is the server's, not the client's (RFC 9110, section 2.5).
+    /// The status line contains the server's HTTP version, not the client's (RFC 9110, section
+    /// 2.5).
     fn new(status: Status, common: &Fields) -> Self {
         let mut text = format!("HTTP/1.1 {status}\r\n{SLOT_FIELD}");
         let slot_at = text.len() as u32;

@@ -67,8 +67,8 @@ impl<'a> Request<'a> {
         fields.map(|field| (field.name, field.value))
     }
 
-    /// The body. It is empty if the request has none, if it has not been read yet, or if the
-    /// application receives it in [pieces](crate::Intake::Pieces).
+    /// The body. It is empty if the request has no body, if the body has not been read, or if the
+    /// application receives the body in [pieces](crate::Intake::Pieces).
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
@@ -86,7 +86,7 @@ impl<'a> Request<'a> {
         self.body_len
     }
 
-    /// Whether the client waits for `100 Continue` before sending the body.
+    /// Returns true if the client waits for `100 Continue` before sending the body.
     pub(crate) fn waits_to_go_on(&self) -> bool {
         self.waits_to_go_on
     }
@@ -99,7 +99,7 @@ impl<'a> Request<'a> {
         matches!(self.head.method, Method::Get | Method::Head)
     }
 
-    /// Whether the connection stays open after the response.
+    /// Returns true if the connection stays open after the response.
     pub(crate) fn keep_alive(&self) -> bool {
         self.head.keep_alive
     }
@@ -114,23 +114,24 @@ impl<'a> Request<'a> {
         self.head.len
     }
 
-    /// Adds the body. `is_read` says whether the entire body was read. Only then is the start of
-    /// the next request known, so that the connection can stay open.
+    /// Adds the body. `is_read` says whether the entire body was read or will be discarded. Only in
+    /// this case is the start of the next request known, so the connection can stay open.
     pub(crate) fn with_body(mut self, body: &'a [u8], is_read: bool) -> Self {
         self.body = body;
         self.head.keep_alive = self.persistent && is_read;
         self
     }
 
-    /// Records that the body was discarded. The connection can then stay open, because the start of
-    /// the next request is known.
+    /// Records that the body will be discarded. The start of the next request is therefore known,
+    /// and the connection can stay open.
     pub(crate) fn with_body_discarded(mut self) -> Self {
         self.head.keep_alive = self.persistent;
         self
     }
 
-    /// Whether an application may answer the request. Its target must name a path or, for OPTIONS,
-    /// the whole server (RFC 9112, section 3.2.4). CONNECT is never passed to the application.
+    /// Returns true if the application may answer the request. The target must contain a path or,
+    /// for OPTIONS, may be `*` (RFC 9112, section 3.2.4). CONNECT is never passed to the
+    /// application.
     pub(crate) fn is_for_application(&self) -> bool {
         let of_all = self.head.target == "*" && self.method == "OPTIONS";
         self.method != "CONNECT" && (of_all || self.head.page().is_some())

@@ -106,8 +106,8 @@ impl Response {
         }
     }
 
-    /// Writes the head, with the fields of all responses in `common` and the lines `more`.
-    /// `Content-Length` is written only if the body `is_whole`.
+    /// Writes the head. `common` contains the fields of all responses, and `more` contains further
+    /// complete lines. `is_whole` says whether the body is complete, so that its length is known.
     pub(crate) fn write_head(
         &self,
         common: &Fields,
@@ -151,8 +151,8 @@ impl Response {
         }
     }
 
-    /// Returns the fields for a 304 response: those that do not describe the body (RFC 9110,
-    /// section 15.4.5).
+    /// Returns the fields for a 304 response (RFC 9110, section 15.4.5). Omits all fields whose
+    /// names begin with `Content-`, because they usually describe the body.
     pub(crate) fn lines_without_body(&self) -> Fields {
         let mut kept = String::new();
         for (name, line) in self.fields.iter() {
@@ -178,8 +178,8 @@ pub(crate) struct Head {
     pub(crate) len: usize,
 }
 
-/// Writes the complete `head`, whose slot is at offset `slot_at`. The fields `extra` replace fields
-/// of the same name.
+/// Writes `head` with `stamp` in its slot, which begins at offset `slot_at`. Adds the fields
+/// `extra`, which replace fields of the same name in `head`.
 pub(crate) fn write_head_with(
     head: &[u8],
     slot_at: usize,

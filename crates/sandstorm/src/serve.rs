@@ -56,7 +56,7 @@ pub struct SiteArgs {
     network: ServeArgs,
 }
 
-/// The options for loading a folder and sending its packets, for use with `#[command(flatten)]`.
+/// The options for loading a folder and sending its files, for use with `#[command(flatten)]`.
 #[derive(Args, Debug)]
 pub struct SiteOptions {
     /// How packets are sent.

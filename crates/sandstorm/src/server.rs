@@ -26,8 +26,8 @@ pub type Server<A = SiteOnly, C = Cubic> = ip::Server<Http<A, C>>;
 
 /// The HTTP service of a host, over TCP.
 ///
-/// The wall clock is read at most once per second: with the first packet, message or timer of a new
-/// second. The `Date` field shows this second.
+/// The wall clock is read at most once per second, when the first segment, message or timer of a
+/// new second is handled. The field `Date` shows the second that was read last.
 pub struct Http<A: App = SiteOnly, C = Cubic> {
     stack: Stack<Web<A>, C>,
     packets: PacketTotals,
@@ -240,8 +240,9 @@ pub struct PacketTotals {
     pub bytes: u64,
 }
 
-/// Counts the packets of all replies of `site`, for clients of `addresses` over links with this
-/// `mtu`. To serve all replies in place, the port needs as many resident packets.
+/// Counts the packets of all replies of `site` at this `mtu`, once for each IP version in
+/// `addresses`. In [`tcpip::SendMode::PreCopy`], the port needs this number of resident packets to
+/// send all replies without copying.
 pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> PacketTotals {
     let mut packets = PacketTotals::default();
     for family in families(addresses) {

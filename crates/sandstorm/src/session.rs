@@ -57,8 +57,8 @@ pub struct Session {
 const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
 impl Session {
-    /// Returns true if no unconsumed bytes were passed before. Then the next step depends only on
-    /// the site and the bytes passed, so a cache can be used.
+    /// Returns true if no unconsumed bytes were passed before. In this case, the next step depends
+    /// only on the site and the bytes passed, so a cache can be used.
     #[inline(always)]
     pub(crate) fn is_fresh(self) -> bool {
         self.searched == 0
@@ -103,8 +103,8 @@ impl Session {
         let mut fields = field_buffer();
         match self.find(data, &mut fields) {
             Found::Head { head, skipped } => {
-                // The cache takes everything after the first line for fields. If the first line
-                // were empty, the request line would be among them.
+                // The cache treats everything after the first line as fields. After an empty first
+                // line, the request line would be treated as a field.
                 if skipped == 0 {
                     learn(&head);
                 }
@@ -174,7 +174,7 @@ pub(crate) enum Found<'f> {
     LaterMinor { skipped: usize, digit_at: usize },
 }
 
-/// Copies the head at the start of `data`, and replaces the version digit at `digit_at` by a 1.
+/// Copies the head at the start of `data`, and replaces the version digit at `digit_at` with a 1.
 #[cold]
 pub(crate) fn as_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIMIT> {
     let head = data.iter().copied().take(HEAD_LIMIT);
@@ -258,14 +258,14 @@ fn query_from_end(len: usize, query: &str, data: &[u8]) -> u16 {
 }
 
 impl Answer {
-    /// Returns the prepared reply. If it is a redirect, the request's query must be added before
-    /// sending.
+    /// Returns the prepared reply. In a redirect, it lacks the request's query, which
+    /// [`write`](Self::write) adds.
     pub fn of<'s>(&self, site: &'s Site) -> &'s Reply {
         site.reply(self.reply)
     }
 
-    /// Whether the reply is a redirect that must keep the request's query. If so, the prepared
-    /// reply cannot be sent unchanged.
+    /// Returns true if the reply is a redirect that must keep the request's query. If so, the
+    /// prepared reply cannot be sent unchanged.
     #[inline(always)]
     pub(crate) fn keeps_query(&self) -> bool {
         self.query_from_end != 0

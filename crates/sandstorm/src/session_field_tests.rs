@@ -47,8 +47,8 @@ fn an_invalid_host_is_refused() {
     assert_eq!(of_fields(1, "Host:\r\nHost:\r\n"), Some((400, true)));
 }
 
-/// The names of these fields are as long as the name of a field that the server evaluates. With
-/// these values, the evaluated field would be refused or close the connection.
+/// Each field in this test has a name as long as that of a field that the server evaluates. With
+/// the same value, the evaluated field would be refused or would close the connection.
 #[test]
 fn a_field_with_a_name_of_the_same_length_is_not_confused() {
     for field in [

@@ -514,7 +514,7 @@ fn unconsumed_bytes_get_the_same_answer_again() {
 }
 
 /// Parses responses and checks each as a client would. `methods` contains one letter per request: H
-/// for HEAD, another for any other method. Returns status and body of each response.
+/// for HEAD, and any other letter for another method. Returns each response's status and body.
 fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
     let mut methods = methods.chars();
     let mut responses = Vec::new();
@@ -534,8 +534,7 @@ fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
         assert!(["close", "keep-alive"].contains(&value("Connection").unwrap()));
         let length = value("Content-Length").map(|n| n.parse::<usize>().unwrap());
         assert_eq!(length.is_none(), code == 304);
-        // Responses beyond the end of `methods` are answers to invalid requests, which are not
-        // HEAD.
+        // A response beyond the end of `methods` is not an answer to HEAD.
         let is_head = methods.next() == Some('H');
         let len = if is_head { 0 } else { length.unwrap_or(0) };
         responses.push((code, bytes[head..head + len].to_vec()));

@@ -92,8 +92,8 @@ pub struct Totals {
 
 /// All prepared replies of a server. A site is immutable and shared by all workers.
 ///
-/// A request's path must match the path of a file exactly. Requests never access the file system,
-/// so no path can escape the loaded folder.
+/// The decoded path of a request must match a path in the site exactly. Requests never access the
+/// file system, so no path can escape the loaded folder.
 #[derive(Debug)]
 pub struct Site {
     /// The key is the decoded path.
@@ -252,7 +252,7 @@ impl Builder {
     /// application. They are written once into each prepared reply, so they cost nothing per
     /// request.
     pub fn with_fields(now: SystemTime, fields: Fields) -> Self {
-        // The standard library's hasher has random keys, from which the hasher here gets its keys.
+        // The keys are derived from the standard library's hasher, whose own keys are random.
         let random = std::hash::RandomState::new();
         let key = |n: usize| {
             let mut hasher = random.build_hasher();
@@ -289,8 +289,8 @@ impl Builder {
     }
 
     /// Adds a file that was last modified at `modified`. `path` is its decoded path, with a leading
-    /// slash. It replaces an earlier file at this path. An `index.html` is also the page of its
-    /// folder.
+    /// slash. The new file replaces an earlier file at this path. An `index.html` is also the page
+    /// of its folder.
     #[must_use]
     pub fn file(mut self, path: &[u8], modified: SystemTime, content: &[u8]) -> Self {
         let copy = |place: &mut [u8]| {
@@ -385,7 +385,7 @@ const LAST_HTTP_SECOND: u64 = 253_402_300_799;
 
 struct MediaType {
     name: String,
-    /// The name without a charset, for a text type that may contain other encodings than UTF-8.
+    /// The name without a charset, for text types. It is used if the file is not valid UTF-8.
     without_charset: Option<&'static str>,
 }
 

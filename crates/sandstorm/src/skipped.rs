@@ -100,7 +100,7 @@ pub enum Reason {
 /// Maps an error from opening or reading a listed entry to a reason.
 pub(crate) fn unreadable(error: io::Error) -> Reason {
     match Errno::from_io_error(&error) {
-        // The entry or a folder in its path was removed or replaced by a link.
+        // The entry or a folder in its path was removed, or replaced by a link or a file.
         Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Reason::Changed,
         _ => Reason::Unreadable(error),
     }

@@ -32,11 +32,11 @@ pub enum Status {
     InternalServerError,
     /// The method or a transfer coding is unknown.
     NotImplemented,
-    /// The server has no memory for another pending request.
+    /// The server has no memory for the request, or has evicted the request to free memory.
     ServiceUnavailable,
     /// The application has not answered in time.
     GatewayTimeout,
-    /// The version is not HTTP/1.
+    /// The major version of HTTP is not 1.
     VersionNotSupported,
 }
 

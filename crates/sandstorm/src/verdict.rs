@@ -7,8 +7,9 @@ use crate::status::StatusCode;
 /// How a request is answered.
 #[derive(Clone, Copy, Debug)]
 pub enum Verdict {
-    /// The site answers, either with a file or with an error. The fields of the exchange's response
-    /// are added, and replace fields of the same name. The response's status and body are ignored.
+    /// The site answers, for example with a file or with 404. The fields of the exchange's response
+    /// are added, and replace the site's fields of the same name. The status and the body of the
+    /// exchange's response are ignored.
     Site,
     /// A prepared reply is sent, with the fields of the exchange's response added.
     Prepared(PreparedId),
@@ -35,23 +36,26 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug)]
 pub enum Intake {
     /// The server collects the body, and the application receives the request when the body is
-    /// complete. A body with more than this number of bytes is refused.
+    /// complete. The value is the maximum length in bytes. A longer body is refused with 413.
     Whole(usize),
-    /// The body is passed to [`on_body`](crate::App::on_body) in pieces, as they arrive. A body
-    /// with more than this number of bytes is refused. After the last piece, the application
-    /// receives the request, with an empty body.
+    /// The body is passed to [`on_body`](crate::App::on_body) in pieces, as they arrive. The value
+    /// is the maximum length in bytes. A longer body is refused with 413. After the last piece, the
+    /// application receives the request, with an empty body.
     Pieces(u64),
-    /// The body is not needed, and the request is answered by this verdict. If the body is known to
-    /// have at most [`UNREAD_LIMIT`](crate::UNREAD_LIMIT) bytes, it is discarded and the connection
-    /// stays open. Otherwise, the connection is closed.
+    /// The body is not needed, and the request is answered according to this verdict. If the body
+    /// is known to be at most [`UNREAD_LIMIT`](crate::UNREAD_LIMIT) bytes long, it is discarded and
+    /// the connection stays open. Otherwise, the connection is closed.
     Unread(Verdict),
 }
 
 /// What follows after a piece of a [streamed](Verdict::Stream) response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// The server asks for the next piece as soon as the client has acknowledged this piece and a
-    /// few earlier ones. After an empty piece, this is the same as [`Wait`](Self::Wait).
+    /// The server asks for the next piece without waiting for [`Clients::resume`]. After a few
+    /// pieces in a row, it first waits until the client has acknowledged them. After an empty
+    /// piece, `Next` is the same as [`Wait`](Self::Wait).
+    ///
+    /// [`Clients::resume`]: crate::Clients::resume
     Next,
     /// The server asks for the next piece after a call of
     /// [`Clients::resume`](crate::Clients::resume). If the client sends nothing for
@@ -70,6 +74,6 @@ pub enum Sees {
     /// is unknown (501) or not supported for files (405). All other requests are served without
     /// calling the application, which is faster.
     Missing,
-    /// All valid requests.
+    /// All valid requests except CONNECT.
     Everything,
 }

@@ -1,4 +1,4 @@
-//! The application for the TCP stack. It joins a site and an HTTP application.
+//! The TCP application that serves a site and an HTTP application.
 
 mod conversation;
 mod core;
@@ -31,8 +31,8 @@ use crate::session::{Answer, Session, Step};
 use crate::site::Site;
 use crate::verdict::Sees;
 
-/// The application for the TCP stack. It parses HTTP requests, and sends the replies of the site
-/// and the responses of the application `A`.
+/// The TCP application of the web server. It parses HTTP requests, and sends the site's replies and
+/// the responses of the HTTP application `A`.
 #[derive(Debug)]
 pub struct Web<A = SiteOnly> {
     app: A,
@@ -44,8 +44,8 @@ pub struct Web<A = SiteOnly> {
 }
 
 impl<A: App> Web<A> {
-    /// Builds a `Web` that serves `site` and the application that `make` creates. Adds the site's
-    /// replies to the stack's `contents`.
+    /// Builds a `Web` that serves `site` and the HTTP application that `make` creates. Adds the
+    /// site's replies to the TCP stack's `contents`.
     ///
     /// # Errors
     /// [`ContentError`] if a reply is longer than the stack accepts, or if there are too many
@@ -82,7 +82,7 @@ impl<A: App> Web<A> {
         self.core.answer_timeout = timeout;
     }
 
-    /// The site's replies in the TCP stack, in the order of [`Site::replies`].
+    /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`].
     pub(crate) fn prepared(&self) -> &[self::core::PreparedReply] {
         &self.core.prepared
     }
@@ -152,7 +152,7 @@ impl<A: App> Web<A> {
         self.core.pending.len()
     }
 
-    /// Number of answers by status.
+    /// Number of answered requests, in total and by status.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }

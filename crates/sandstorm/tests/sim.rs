@@ -39,8 +39,8 @@ fn path(len: usize) -> String {
     format!("/{len}.bin")
 }
 
-/// Builds a site with a file of each size. For each size there is also a file `exactly-…`. Its
-/// complete response, including the head, has this size.
+/// Builds a site with a file of each size. For each size that is large enough, there is also a file
+/// `exactly-…`. Its complete response, including the head, is exactly this long.
 fn site(sizes: &[usize]) -> Arc<Site> {
     let modified = wall_clock() - Duration::from_secs(1000);
     let add = |site: Builder, path: &str, body: &[u8]| site.file(path.as_bytes(), modified, body);
@@ -160,7 +160,7 @@ struct World {
     client_mtu: usize,
     path: PathConfig,
     seed: u64,
-    /// Number of frames that the port lacks for its resident packets.
+    /// Number of resident frames that the port lacks.
     residents_missing: u32,
 }
 
@@ -285,8 +285,8 @@ fn a_connection_is_kept_alive() {
             .copied()
             .map(Exchange::of)
             .collect();
-        // Each piece is one request, so each request is sent after the previous one has been
-        // acknowledged.
+        // Each piece is as long as the first request, and is sent after the previous piece has been
+        // acknowledged. The requests therefore arrive one after another.
         let piece = exchanges[0].request.len();
         World::new(mode).exchange(&site, &exchanges, piece);
     }

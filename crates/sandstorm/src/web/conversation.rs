@@ -14,10 +14,11 @@ pub struct Conversation<S> {
     pub(super) session: Session,
     /// The place of the pending request, if there is one.
     pub(super) place: Place,
-    /// Whether the client has closed its sending side.
+    /// Whether the client closed its sending side while its request waited for the application or
+    /// was evicted.
     pub(super) has_ended: bool,
     /// Number of body bytes to discard as they arrive. They belong to a request that is answered
-    /// without reading its body.
+    /// without reading the rest of its body.
     pub(super) unread: u32,
     /// Whether a request was left unconsumed because the send stream has no room for its answer.
     pub(super) wants_room: bool,

@@ -31,16 +31,16 @@ const _: () = assert!(2 * 3 * HEAD_LIMIT + MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_L
 /// The answer to `Expect: 100-continue` (RFC 9110, section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Default maximum time for receiving a request. To change this time, use
-/// [`Server::with_request_timeout`](crate::Http::with_request_timeout).
+/// Default maximum time for receiving a request and its body, counted from the first byte. To
+/// change this time, use [`Http::with_request_timeout`](crate::Http::with_request_timeout).
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum length of an unread body that is received and discarded to keep the connection open, in
 /// bytes. If the body is longer, the connection is closed.
 pub const UNREAD_LIMIT: u64 = 64 << 10;
 
-/// Default maximum time within which a deferred answer must be given. To change this time, use
-/// [`Server::with_answer_timeout`](crate::Http::with_answer_timeout).
+/// Default maximum time that the application may take for a deferred answer. To change this time,
+/// use [`Http::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One of the site's prepared replies, stored in the TCP stack as a content item.
@@ -67,7 +67,7 @@ pub(super) enum After {
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) site: Arc<Site>,
-    /// The site's replies in the TCP stack, in the order of [`Site::replies`].
+    /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`].
     pub(super) prepared: Box<[PreparedReply]>,
     pub(super) slots: SlotWriter,
     /// The buffer in which an answer is assembled.
@@ -77,9 +77,10 @@ pub(super) struct Core {
     pub(super) pending: Pending,
     /// Number of new exchanges so far. It is also the serial number of the newest exchange.
     exchanges: u64,
+    /// Serial number of the exchange that was last passed to the application.
     pub(super) serial: u64,
-    /// Connections whose streamed responses were resumed from a callback for another connection, a
-    /// message or a timer.
+    /// Connections whose streamed responses were begun or resumed in the current message or timer
+    /// callback. When the callback has returned, the application is asked for the next pieces.
     pub(super) resumed: Vec<ConnectionId>,
     pub(super) request_timeout: Duration,
     pub(super) answer_timeout: Duration,
@@ -164,9 +165,9 @@ impl Core {
         conn.write_bytes(&self.out)
     }
 
-    /// Whether the status of an answer means that the site cannot serve the request, so that the
-    /// application may answer it. Invalid requests can cause the same statuses, so the caller must
-    /// exclude them.
+    /// Returns true if the answer's status is 404, 405 or 501: the site cannot serve the request,
+    /// so the application may answer it. Invalid requests can cause the same statuses, so the
+    /// caller must exclude them.
     #[inline]
     pub(super) fn may_be_for_application(&self, answer: &Answer) -> bool {
         let reply = self.prepared.get(answer.reply.index());
@@ -178,7 +179,8 @@ impl Core {
         })
     }
 
-    /// Calls `ask` with a new exchange for a request of `conn`, which gets the next serial number.
+    /// Calls `ask` with a new exchange for a request of `conn`. The exchange gets the next serial
+    /// number.
     pub(super) fn exchange<S: Default, R>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -188,7 +190,8 @@ impl Core {
         self.exchange_of(conn, self.exchanges, ask)
     }
 
-    /// Same as [`exchange`](Self::exchange), for a request that already has a serial number.
+    /// Same as [`exchange`](Self::exchange), but for a request that already has a serial number:
+    /// `serial`.
     pub(super) fn exchange_of<S: Default, R>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -197,8 +200,8 @@ impl Core {
     ) -> R {
         self.serial = serial;
         self.response.clear();
-        // The state is moved out temporarily, because the exchange also borrows the connection
-        // mutably for its contents.
+        // The state is moved out temporarily, because the exchange also borrows the stack's content
+        // items, and both borrows go through the connection.
         let mut state = std::mem::take(&mut conn.state().state);
         let connection = conn.id();
         let result = ask(&mut Exchange {
@@ -260,7 +263,7 @@ impl Core {
         self.answer_made(conn, request.is_head(), !request.keep_alive())
     }
 
-    /// Fills the response with the server's own page about a status.
+    /// Fills the response with the server's own page about a status, and counts the answer.
     fn set_page(&mut self, status: Status) {
         self.out.clear();
         self.response.clear();
@@ -268,7 +271,7 @@ impl Core {
         self.count_ours(status);
     }
 
-    /// Sends the response that has been filled in.
+    /// Sends the response in `self.response`.
     fn answer_made<S>(&mut self, conn: &mut Conn<'_, S>, head_only: bool, close: bool) -> After {
         let stamp = Stamp::new(self.second, close);
         let (response, out) = (&self.response, &mut self.out);
@@ -386,8 +389,9 @@ impl Core {
         After::Waits
     }
 
-    /// Sends the bytes of `out` and the content of `outgoing`. If the send stream has no room,
-    /// stores them, so that the application need not be called again for the same answer.
+    /// Sends the bytes in `out`, and then the part of a content item that `outgoing` names, if any.
+    /// If the send stream has no room, stores the answer, so that the application need not be
+    /// called again.
     pub(super) fn deliver<S>(&mut self, conn: &mut Conn<'_, S>, outgoing: Outgoing) -> After {
         conn.clear_deadline();
         let place = conn.state().place;
@@ -446,14 +450,14 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the connection's request was evicted.
+    /// Returns true if the connection's request was evicted.
     pub(super) fn was_evicted<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         matches!(self.pending.phase(place), Some(Phase::Evicted(_)))
     }
 
-    /// Whether the connection waits for the application, either for a deferred answer or for more
-    /// of a stream.
+    /// Returns true if the connection waits for the application, either for a deferred answer or
+    /// for more of a streamed response.
     pub(super) fn waits_for_application<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         let phase = self.pending.phase(place);
@@ -461,7 +465,7 @@ impl Core {
     }
 
     /// Answers the pending request at `place` by calling `answer` with the stored request.
-    /// `is_read` says whether the entire body was read.
+    /// `is_read` says whether the entire body was read or will be discarded.
     pub(super) fn answer_pending<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -484,8 +488,8 @@ impl Core {
         after
     }
 
-    /// If the connection's request was evicted, answers with 503. If its response is already lost,
-    /// aborts the connection. Returns `None` if the request was not evicted.
+    /// If the connection's request was evicted, answers with 503, or aborts the connection if a
+    /// finished response was lost. Returns `None` if the request was not evicted.
     pub(super) fn turn_away<S>(&mut self, conn: &mut Conn<'_, S>) -> Option<After> {
         let place = conn.state().place;
         let Some(Phase::Evicted(busy)) = self.pending.phase(place) else {
@@ -499,8 +503,8 @@ impl Core {
         Some(self.answer_made(conn, head_only, close))
     }
 
-    /// Answers a request whose deferred answer is overdue (504), or which was evicted (503).
-    /// Returns `false` if there is no such request.
+    /// Answers the connection's request with 504 if its answer is deferred. If the request was
+    /// evicted, answers with 503 or aborts the connection. Returns `false` in all other cases.
     pub(super) fn give_up<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         let after = if let Some(Phase::Answer { close, .. }) = self.pending.phase(place) {
@@ -519,7 +523,8 @@ impl Core {
         true
     }
 
-    /// Continues to send what waits for room. Called when the send stream has room again.
+    /// Continues to send what waits for room. Called when the send stream has room again, or when
+    /// the client has acknowledged all data.
     pub(super) fn go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
@@ -548,8 +553,8 @@ impl Core {
         }
     }
 
-    /// Marks the `left` remaining bytes of a body for discarding. Returns `false` if there are too
-    /// many of them, or their number is unknown.
+    /// Marks the `left` remaining bytes of a body for discarding. Returns `false` if there are more
+    /// than [`UNREAD_LIMIT`], or if their number is unknown.
     pub(super) fn discard<S>(conn: &mut Conn<'_, S>, left: Option<u64>) -> bool {
         let left = left.filter(|left| *left <= UNREAD_LIMIT);
         conn.state().unread = left.unwrap_or(0) as u32;
@@ -584,21 +589,21 @@ impl Core {
 /// fit one content item of the TCP stack.
 const MAX_BODY: usize = tcpip::MAX_CONTENT_LEN - 2 * MAX_FIELDS_LEN;
 
-/// Writes `made` and then the outgoing range of a content item. On an error, writes neither of
-/// them.
+/// Writes `bytes`, and then the part of a content item that `outgoing` names, if any. If there is
+/// no room for both, writes neither.
 fn write<S>(
     conn: &mut Connection<'_, S>,
-    made: &[u8],
+    bytes: &[u8],
     outgoing: &Outgoing,
 ) -> Result<(), WriteError> {
     let content = outgoing.content.clone();
     let content = content.filter(|(_, range)| !range.is_empty());
-    let entries = usize::from(!made.is_empty()) + usize::from(content.is_some());
+    let entries = usize::from(!bytes.is_empty()) + usize::from(content.is_some());
     conn.ensure_room(entries)?;
-    if made.len() <= MAX_WRITE_LEN {
-        conn.write_bytes(made)?;
+    if bytes.len() <= MAX_WRITE_LEN {
+        conn.write_bytes(bytes)?;
     } else {
-        conn.write_once(made.into())?;
+        conn.write_once(bytes.into())?;
     }
     let params = outgoing.stamp.as_u64();
     content.map_or(Ok(()), |(content, Range { start, end })| {

@@ -27,7 +27,7 @@ enum Progress {
 }
 
 impl Progress {
-    /// Returns the progress after an answer to a request of `len` bytes.
+    /// Returns the progress after an answer. `len` is the number of consumed bytes.
     fn after(after: After, len: usize) -> Self {
         match after {
             After::GoesOn | After::Streams => Self::On(len),
@@ -83,7 +83,7 @@ impl<A: App> Web<A> {
         at
     }
 
-    /// Reads the head of a request at the start of `data`.
+    /// Reads the request head at the start of `data`, and decides who answers the request.
     fn read_head(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> Progress {
         if A::SEES == Sees::Missing {
             match self.next(&mut conn.state().session, data) {
@@ -116,8 +116,8 @@ impl<A: App> Web<A> {
                 let data = &data[skipped..];
                 match self.take(conn, Request::new(head, data), data) {
                     Progress::On(len) => Progress::On(skipped + len),
-                    // If the send stream had no room for the answer, the request is read again,
-                    // including the empty lines.
+                    // The send stream had no room for the answer. The request and the empty lines
+                    // before it will be read again.
                     Progress::Stop(0) => Progress::Stop(0),
                     Progress::Stop(len) => Progress::Stop(skipped + len),
                     Progress::Ends => Progress::Ends,
@@ -212,7 +212,7 @@ impl<A: App> Web<A> {
         data: &[u8],
     ) -> Progress {
         let Self { app, core, .. } = self;
-        // The client has sent body bytes without waiting for `100 Continue`.
+        // The client has begun to send the body, so it no longer waits for `100 Continue`.
         body.owes_continue = false;
         let mut rest = data;
         let failure = loop {

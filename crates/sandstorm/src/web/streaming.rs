@@ -14,8 +14,8 @@ use crate::request::Request;
 use crate::response::Head;
 use crate::verdict::More;
 
-/// Number of pieces to request from the application at a time. More are requested when the client
-/// has acknowledged them.
+/// Maximum number of pieces to request from the application in a row. More are requested when the
+/// client has acknowledged these pieces.
 const PIECES_AT_A_TIME: usize = 4;
 
 impl<A: App> Web<A> {
@@ -42,7 +42,7 @@ impl<A: App> Web<A> {
         after
     }
 
-    /// Continues the streamed responses for which the application has more data.
+    /// Continues the streamed responses that a message or timer callback has begun or resumed.
     pub(super) fn resume<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Conversation<A::State>, C>,
@@ -97,7 +97,7 @@ impl Core {
     ) -> After {
         self.out.clear();
         self.append_piece(stream.chunked);
-        // After an empty piece no acknowledgement would arrive to trigger the next one.
+        // An empty piece causes no acknowledgement, which would trigger the next piece.
         stream.waits = more == More::Wait || self.out.is_empty();
         if more == More::Last && stream.chunked {
             self.out.extend_from_slice(b"0\r\n\r\n");

@@ -41,7 +41,7 @@ pub(crate) struct Probe<const FIRST: bool> {
     sender: Sender<Ticket>,
     /// Tickets of the requests that are answered when the timer `TICK` expires.
     waiting: Vec<Ticket>,
-    /// Ticket of a request that times out before the other requests are answered.
+    /// Ticket of a request that the application tries to answer only after it has timed out.
     too_late: Option<Ticket>,
     /// Tickets of requests with large bodies. They are answered when `TICK` expires.
     huge: Vec<Ticket>,
