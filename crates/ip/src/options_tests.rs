@@ -101,7 +101,7 @@ fn inconsistent_ipv4_options_are_malformed() {
     short[14] = 0x44;
     short[17] = 16;
     assert_eq!(outcome(&short).1.malformed, 1);
-    // The header ends within the frame, but after the total length.
+    // The header ends within the frame, but beyond the packet's total length.
     let mut bytes = with_options(bytes, &[NO_OPERATION; 8]);
     bytes[17] = 24;
     fix_header(&mut bytes);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use nmio::sim::{self, LinkConfig, SimClock, SimPort};
 use nmio::{Batch, Clock, Handler, LoopConfig, MAX_BATCH, Port};
 
-/// The two ports of a link, and its clock. Either port may be wrapped in another port.
+/// The two ports of a simulated link, and the link's clock. Either port may be wrapped in another
+/// port.
 pub struct Link<C = SimPort, S = SimPort> {
     /// Side `a` of the link.
     pub client: C,

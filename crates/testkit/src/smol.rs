@@ -324,7 +324,7 @@ impl Client {
         });
     }
 
-    /// Returns true if all connections are closed.
+    /// Returns true if all connections are closed or in TIME-WAIT.
     pub fn done(&self) -> bool {
         self.connections.iter().all(|connection| connection.done)
     }

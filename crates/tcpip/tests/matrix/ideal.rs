@@ -1,4 +1,5 @@
-//! A model of the time that a transfer should take, to which the measured time is compared.
+//! A model of the time that a transfer should take. The measured time is compared with the model's
+//! time.
 //!
 //! The model counts round trips. The handshake and the request take a round trip each. In each
 //! later round trip, the server sends a whole window. The first window has ten segments, and each
@@ -117,7 +118,7 @@ fn before_loss(cell: &Cell) -> (f64, f64) {
     (bytes, time)
 }
 
-/// Returns the time that one connection of a cell takes in the model.
+/// Returns the model's time from a connection's SYN to its last byte.
 pub(crate) fn time(cell: &Cell) -> Duration {
     let round_trip = round_trip(cell);
     let rate = most(cell);

@@ -654,7 +654,7 @@ impl Connection {
         } else {
             self.edge
         };
-        // The window is rounded up, so that its right edge does not move back.
+        // The window is rounded up: rounding down could move its right edge back.
         let window = edge.saturating_sub(self.told).div_ceil(unit);
         self.edge = self.edge.max(self.told + window * unit);
         self.resumed = false;

@@ -61,7 +61,7 @@ pub(crate) fn peers_byte(at: usize) -> u8 {
     (at * 7 + at / 251 + at / 65_521) as u8
 }
 
-/// Returns `len` bytes for a content item. Their pattern does not repeat within a segment, so that
+/// Returns `len` bytes for a content item. The bytes' pattern does not repeat within a segment, so
 /// misplaced data is detected.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     let byte = |at: usize| (at * 13 + at / 241 + at / 65_521 + 5) as u8;

@@ -377,7 +377,7 @@ fn an_address_is_limited_to_its_share() {
         joins(&mut rig, from_v4(6), 1002),
         "other addresses have their own share"
     );
-    // When one connection has ended, the address may open another.
+    // When one connection is closed, the address may open another.
     rig.route = from_v4(5);
     rig.route.src.port = 1000;
     rig.recv(1, 1, "R", b"");

@@ -1,5 +1,5 @@
 //! Tests with random sequences of segments, delays and calls. They check that the invariants hold
-//! (`check_invariants`), no frame leaks, every connection ends, and the data sent is the data
+//! (`check_invariants`), no frame leaks, every connection closes, and the data sent is the data
 //! written.
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ enum Step {
     },
     Reload,
     /// The application accesses the last accepted connection outside its callbacks, even if the
-    /// connection has ended.
+    /// connection is already closed.
     Reach(Act),
 }
 
@@ -346,7 +346,7 @@ fn run(mode: SendMode, steps: Vec<Step>) {
     for step in steps {
         world.take(step);
     }
-    // Now all clients are silent, so every connection must end.
+    // Now all clients are silent, so every connection must close.
     world.take(Step::Room(1 << 20));
     world.take(Step::Pass(400_000));
     assert_eq!(world.rig.stack.connections(), 0, "every connection ends");
