@@ -195,7 +195,7 @@ impl nmreq_header {
 pub struct nmreq_register {
     /// Out: offset of the [`netmap_if`] in the mapped region, in bytes.
     pub nr_offset: u64,
-    /// Out: size of the region in bytes.
+    /// Out: size of the mapped region, in bytes.
     pub nr_memsize: u64,
     /// Number of slots in each TX ring.
     pub nr_tx_slots: u32,

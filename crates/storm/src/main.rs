@@ -52,8 +52,9 @@ struct Serve {
     #[arg(long, value_name = "DIR")]
     web: PathBuf,
 
-    /// Zone file to serve. Without ORIGIN the zone's name is the file's first $ORIGIN, the owner of
-    /// its SOA record, or the file's own name. Repeat the option for more zones.
+    /// Zone file to serve. Without ORIGIN, the zone's name is the first of these that exists: an
+    /// $ORIGIN before the first record, the owner of the SOA record, the file's own name. Repeat the
+    /// option for more zones.
     #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 

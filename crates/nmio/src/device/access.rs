@@ -22,8 +22,7 @@ use crate::port::Wait;
 pub struct QueueAccess {
     facts: Facts,
     /// For `AF_XDP`: the steering program's map from queues to sockets, followed by the interface's
-    /// network namespace if it differs from the caller's. For a tap device: one descriptor per
-    /// queue.
+    /// private network namespace if it has one. For a tap device: one descriptor per queue.
     descriptors: Vec<Arc<OwnedFd>>,
 }
 
@@ -60,7 +59,7 @@ impl QueueAccess {
         Self { facts, descriptors }
     }
 
-    /// Records that an `AF_XDP` interface is in the network namespace `namespace`.
+    /// Records that an `AF_XDP` interface is in the private network namespace `namespace`.
     pub(super) fn set_namespace(&mut self, namespace: &Namespace) {
         self.descriptors.push(namespace.handle());
     }
@@ -153,7 +152,7 @@ impl QueueAccess {
     }
 
     /// Opens a monitor that reports changes of the interface. Call this method before privileges
-    /// are dropped, because it may have to enter the interface's network namespace.
+    /// are dropped, because entering the interface's network namespace needs them.
     ///
     /// # Errors
     /// Fails if the namespace cannot be entered, or if the kernel does not report the interface's
@@ -165,7 +164,7 @@ impl QueueAccess {
         }
     }
 
-    /// Returns the interface's network namespace if it differs from the caller's.
+    /// Returns the interface's private network namespace if it has one.
     fn namespace(&self) -> Option<Namespace> {
         match &self.facts.kind {
             Kind::Xdp { .. } => self.descriptors.get(1).cloned().map(Namespace::from_handle),

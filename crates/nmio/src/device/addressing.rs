@@ -188,7 +188,7 @@ fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
         })
 }
 
-/// Returns the addresses of all interfaces of this host.
+/// Returns the addresses of all interfaces in the calling thread's network namespace.
 pub(super) fn interface_addresses() -> Result<Vec<InterfaceAddress>, DeviceError> {
     let (_, addresses) = sys::interfaces().map_err(DeviceError::set_up("list addresses"))?;
     Ok(addresses)

@@ -10,8 +10,8 @@ pub struct InterfaceConfig {
     pub device: Device,
     /// The server's own addresses. An existing tap device needs at least one.
     ///
-    /// If there are none, device `xdp` is served in shared mode. A link that the server creates
-    /// then gets addresses that this host does not use.
+    /// Without own addresses, device `xdp` is served in shared mode, and a link that the server
+    /// creates gets addresses that this host does not use.
     pub own_addresses: Vec<AddressPrefix>,
     /// The TCP and UDP ports to serve.
     pub services: Vec<(Transport, u16)>,

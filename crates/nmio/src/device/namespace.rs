@@ -11,8 +11,8 @@ use crate::sys;
 /// A network namespace. It exists while a handle to it or a socket in it is open, or a thread is in
 /// it.
 ///
-/// After that, the kernel removes the namespace and its virtual interfaces. If an interface is one
-/// end of a veth pair, the kernel also removes the other end.
+/// When none of these is left, the kernel removes the namespace and its virtual interfaces. If an
+/// interface is one end of a veth pair, the kernel also removes the other end.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace(Arc<OwnedFd>);
 

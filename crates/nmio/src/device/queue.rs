@@ -33,7 +33,7 @@ pub(super) enum Way {
 }
 
 impl QueueSource {
-    /// Opens the queue. From then on, packets arrive.
+    /// Opens the queue, and returns a port that receives its packets.
     ///
     /// Call this method in the thread that will serve the queue. If device `auto` is a veth pair,
     /// the thread permanently enters the private network namespace of the server's end.

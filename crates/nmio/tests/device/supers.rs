@@ -157,7 +157,7 @@ fn the_kernel_segments_if_the_device_stops() {
 
 /// Sends super-segments over `device` and compares the received frames with the expected ones.
 /// Before the comparison, `normal` changes each frame, for example to clear a field that may
-/// differ.
+/// differ. The summary's line `segmentation` must contain the text `said`.
 fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
     assert!(line(&port.summary(), "segmentation").contains(said));
