@@ -2,8 +2,9 @@
 //!
 //! There are two hash tables. The entries of each table lie in an arena, which is one contiguous
 //! buffer. The first table holds the answers, keyed by type and name. Key and answer are adjacent
-//! in memory, so comparing the key loads the answer into the cache. The second table holds the
-//! names. It determines how to answer a query for which the first table has no answer.
+//! in memory, so comparing the key also loads the start of the answer into the cache. The second
+//! table holds the names. It determines how to answer a query for which the first table has no
+//! answer.
 
 use ahash::RandomState;
 use ip::Sum;
@@ -23,7 +24,8 @@ pub enum Kind {
     /// A name in one of our zones that is none of the kinds below. Queries for types that the name
     /// does not have get NODATA.
     Plain,
-    /// A CNAME owner: queries for other types are answered with the target's records.
+    /// A CNAME owner. Queries for types that the owner does not have are answered with the target's
+    /// records.
     Alias,
     /// A zone cut, or a name between a cut and one of our zones below that cut. Queries for this
     /// name and for names below it get a referral.
@@ -55,10 +57,11 @@ pub struct Node {
     /// Whether a hook answers for the name, or for names below it. If a hook answers for any of
     /// them, `negative` is set.
     pub(crate) hooked: Hooked,
-    /// Position of the negative answer (NODATA and NXDOMAIN), which holds the zone's SOA record.
+    /// Position of the answer for NODATA and NXDOMAIN, which holds the zone's SOA record. It is
+    /// [`NONE`] if the node needs no such answer.
     pub negative: At,
-    /// Position of the answer to ANY, which holds all RRsets of the name, or [`NONE`] if the name
-    /// has no records.
+    /// Position of the answer to ANY, which holds the RRsets of the name. It is [`NONE`] if the
+    /// name has no records or is a zone cut.
     pub any: At,
     /// Position of an answer that depends on the node's kind, or [`NONE`] if the kind has no such
     /// answer:
@@ -102,7 +105,7 @@ pub(crate) struct Meta {
 }
 
 /// The part of a tail that a reply with records always includes. The additional records after this
-/// part are left out if the message would be too long.
+/// part are left out if the message would be too long with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Required {
     /// Length of this part of the tail, in bytes.
@@ -171,7 +174,7 @@ impl<'a> Answer<'a> {
         self.header()[3] & RCODE
     }
 
-    /// Whether the AA flag is set.
+    /// Returns true if the AA flag is set.
     #[inline(always)]
     pub fn is_authoritative(&self) -> bool {
         self.header()[3] & AUTHORITATIVE != 0
@@ -201,7 +204,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Returns the 16-bit word at `index`, counted from the end of the tail.
+    /// Returns the 16-bit word at `index` among the words that follow the tail.
     fn word_behind(&self, index: usize) -> u16 {
         let at = self.tail_at() + usize::from(self.word(4)) + 2 * index;
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
@@ -224,8 +227,8 @@ impl<'a> Answer<'a> {
         (tail, self.word_behind(2))
     }
 
-    /// Returns the offsets in the tail of the fixups. These compression pointers must be adjusted
-    /// if the qname is longer than the name for which the answer was prepared.
+    /// Returns the offsets of the fixups in the tail. A fixup is a compression pointer that must be
+    /// adjusted if the qname is longer than the name for which the answer was prepared.
     pub fn fixups(&self) -> impl Iterator<Item = usize> + use<'a> {
         let flags = self.header()[3];
         let first = if flags & OPTIONAL == 0 { 0 } else { 3 };
@@ -244,7 +247,7 @@ impl<'a> Answer<'a> {
 pub struct Size {
     /// Number of zones.
     pub zones: usize,
-    /// Number of names in the zones, including empty non-terminals.
+    /// Number of names in the index that belong to the zones, including empty non-terminals.
     pub names: usize,
     /// Number of records in the zones.
     pub records: usize,
@@ -411,7 +414,7 @@ impl Answers {
         &self.size
     }
 
-    /// Whether a hook answers for at least one name.
+    /// Returns true if a hook answers for at least one name.
     pub(crate) fn has_hooked(&self) -> bool {
         self.has_hooked
     }
@@ -496,8 +499,8 @@ impl Answers {
     }
 }
 
-/// Converts a hash to the one under which the answer is stored if a hook answers for its name.
-/// Normal lookups thus miss the answer, and the hook is asked first.
+/// Converts the hash of a type and name to the hash under which the answer is stored if a hook
+/// answers for the name. A normal lookup thus misses the answer, so the hook is asked first.
 const fn behind_hook(hash: u64) -> u64 {
     !hash
 }

@@ -1,5 +1,5 @@
-//! Answers queries for whose type and name no answer was prepared: assembles the reply from
-//! prepared pieces, or asks the hook.
+//! Answers the queries for which no answer was prepared under their type and name. Assembles the
+//! reply from prepared pieces, or asks the hook.
 
 use std::net::SocketAddr;
 
@@ -57,8 +57,8 @@ impl Assembler {
         Some(self.compose(answers, (name, qtype), key, found))
     }
 
-    /// Asks the hook and returns its answer. `soa` is the zone's negative answer, for the verdicts
-    /// that need it.
+    /// Asks the hook and returns the answer, or `None` if the hook chooses not to reply. `soa` is
+    /// the zone's negative answer, for the verdicts that need it.
     #[inline(never)]
     fn ask<'a, H: Hook>(
         &'a mut self,

@@ -49,7 +49,8 @@ impl<'a> Body<'a> {
     }
 
     /// Creates a body from an answer that was prepared for a name that is `shift` bytes shorter
-    /// than the qname. Copies the answer to `scratch` and adjusts the compression pointers there.
+    /// than the qname. Unless `shift` is 0, copies the answer to `scratch` and adjusts the
+    /// compression pointers in the copy.
     pub(crate) fn shifted(answer: &Answer<'a>, shift: usize, scratch: &'a mut [u8]) -> Self {
         let body = Self::prepared(answer);
         if shift == 0 {

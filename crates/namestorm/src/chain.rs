@@ -1,9 +1,9 @@
 //! Alias chains that begin at a DNAME.
 //!
 //! A DNAME covers every name below its owner, so the answers for these names cannot be prepared.
-//! The chain is followed for each query (RFC 1034, section 4.3.2, as updated by RFC 6672, section
-//! 3.2). A step at a DNAME copies the prepared DNAME record and writes the CNAME that is
-//! synthesized from it. A step at a CNAME writes the prepared record again, with the chain's
+//! The server therefore follows the chain for each query (RFC 1034, section 4.3.2, as updated by
+//! RFC 6672, section 3.2). A step at a DNAME copies the prepared DNAME record and writes the CNAME
+//! that is synthesized from it. A step at a CNAME writes the prepared record with the chain's
 //! current name as its owner. The prepared answer for the chain's last name is also copied, with
 //! its compression pointers adjusted to the new offset.
 //!
@@ -61,9 +61,9 @@ pub(crate) fn follow<'a>(
             Resolution::NxDomain(answer) => {
                 return chain.finish(answers, &answer, rcode::NXDOMAIN);
             }
-            // The target is outside our zones, in a zone that could not be loaded, or a hook
-            // answers for it. The client must query the target separately, perhaps at another
-            // server.
+            // The target is outside our zones or in a zone that could not be loaded, or a hook
+            // answers for the target. The client must query the target separately, perhaps at
+            // another server.
             Resolution::Refused | Resolution::Broken | Resolution::Hooked(_) => {
                 return chain.body(rcode::NOERROR);
             }
@@ -73,8 +73,8 @@ pub(crate) fn follow<'a>(
             Err(Stop::Open) => return chain.body(rcode::NOERROR),
             Err(Stop::NameTooLong) => return chain.body(rcode::YXDOMAIN),
         }
-        // A query for CNAME asks for the synthesized record, so the alias is not followed (RFC
-        // 1034, section 3.6.2).
+        // The synthesized CNAME record answers a query for CNAME or ANY, so the alias is not
+        // followed (RFC 1034, section 3.6.2).
         if qtype == CNAME || qtype == ANY {
             return chain.body(rcode::NOERROR);
         }
@@ -86,8 +86,8 @@ pub(crate) fn follow<'a>(
     }
 }
 
-/// Whether `answer` starts with a CNAME, which must be followed. The answer must not be one to a
-/// query for CNAME or ANY, because such queries do not follow aliases.
+/// Returns true if `answer` starts with a CNAME record that must be followed. `answer` must not be
+/// the answer to a query for CNAME or ANY, because such a query does not follow aliases.
 fn is_alias(answer: &Answer<'_>) -> bool {
     let tail = answer.tail().bytes;
     tail.get(POINTER..POINTER + 2) == Some(&CNAME.to_be_bytes())
@@ -102,7 +102,8 @@ struct Chain<'a, 'q> {
     /// are valid.
     names: [u16; MAX_CHAIN + 1],
     steps: usize,
-    /// The DNAME records written so far, without duplicates.
+    /// The position of each prepared DNAME record in the answer, at the index of the step that
+    /// wrote the record.
     dnames: [Option<At>; MAX_CHAIN],
     /// Number of records in the answer, authority and additional sections.
     counts: [u16; 3],
@@ -152,7 +153,7 @@ impl<'a, 'q> Chain<'a, 'q> {
             self.dnames[self.steps] = Some(dname.at());
         }
         let record = dname.tail().bytes;
-        // The owner was compressed to a pointer to the qname, unless the owner is the root.
+        // The record's owner is a pointer, unless the owner is the root, which is never compressed.
         let fields_at = if record[0] == 0 { 1 } else { POINTER };
         let (fields, to) = record[fields_at..].split_at(FIELDS);
         let prefix_len = self.name.bytes().len() - answers.name_len(dname);
@@ -164,13 +165,13 @@ impl<'a, 'q> Chain<'a, 'q> {
         self.step(fields)
     }
 
-    /// Whether the answer already holds the DNAME whose owner has this key.
+    /// Returns true if the answer already holds the DNAME record whose owner has this key.
     fn has_dname_of(&self, answers: &Answers, key: &Key) -> bool {
         let node = answers.node(key.bytes());
         node.is_some_and(|node| self.dnames.contains(&Some(node.default)))
     }
 
-    /// Writes the CNAME of an alias and makes its target the chain's last name.
+    /// Writes the CNAME record of an alias, and makes the record's target the chain's last name.
     fn take_alias(&mut self, answers: &Answers, alias: &Answer<'_>) -> Result<(), Stop> {
         if self.steps == MAX_CHAIN {
             return Err(Stop::Open);
@@ -180,8 +181,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         let len = usize::from(u16::from_be_bytes([fields[8], fields[9]]));
         let from = self.name.clone();
         match split_name(&data[..len]) {
-            // In the prepared answer, the qname is the only name before the first record, so a
-            // pointer in this record leads into the qname.
+            // The CNAME is the first record of the prepared answer, so only the qname precedes it.
+            // A pointer in its data thus leads into the qname.
             (literal, Some(to)) => {
                 let to = usize::from(to) - QUESTION_AT + longer;
                 self.name.set(&[literal, &from.bytes()[to..]]);
@@ -211,8 +212,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         if seen { Err(Stop::Open) } else { Ok(()) }
     }
 
-    /// Returns the first `len` bytes of one of the chain's names, or fewer bytes if the written
-    /// part of the answer ends earlier.
+    /// Returns the first `len` bytes of the name that the chain had reached after `step` steps.
+    /// Returns fewer bytes if the qname or the written part of the answer ends earlier.
     fn name_at(&self, step: usize, len: usize) -> &[u8] {
         let bytes = match usize::from(self.names[step]).checked_sub(self.tail_at()) {
             Some(at) => &self.tail[at..self.len],
@@ -221,8 +222,9 @@ impl<'a, 'q> Chain<'a, 'q> {
         &bytes[..len.min(bytes.len())]
     }
 
-    /// Copies the records of a prepared answer for the chain's last name or for one of its
-    /// ancestors. Returns `false` if the message has no room for them.
+    /// Copies the records of a prepared answer and adjusts their compression pointers. The answer
+    /// was prepared for the chain's last name, for one of its ancestors, or for a wildcard that
+    /// matches it. Returns `false` if the message has no room for the records.
     fn append(&mut self, answers: &Answers, answer: &Answer<'_>) -> bool {
         let bytes = answer.tail().bytes;
         let tail_at = self.tail_at() + self.len;

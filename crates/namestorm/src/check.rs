@@ -14,7 +14,7 @@ use crate::rtype::{
 };
 use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
 
-/// Size of a message around its qname and one RRset, in bytes: the header, and the type and class
+/// Size in bytes of a message without its qname and its records: the header, and the type and class
 /// of the question.
 const AROUND: usize = 12 + 4;
 /// Size of a record without its data, in bytes: compressed owner, type, class, TTL and data length.
@@ -60,8 +60,8 @@ fn check_apex(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// Warns of a signed zone. The server does not send signatures with its answers, so validating
-/// resolvers reject the answers.
+/// Warns of a signed zone. The server does not send signatures with its answers. Validating
+/// resolvers therefore reject the answers as long as the parent zone has DS records for the zone.
 fn check_signed(zone: &Zone, report: &mut Report) {
     let apex = zone.apex_name();
     let signs = [RRSIG, DNSKEY, NSEC, NSEC3PARAM];
@@ -214,7 +214,8 @@ enum Fault {
     NoAddress,
 }
 
-/// Checks the targets of NS, MX and SRV records (RFC 2181, section 10.3; RFC 1912, section 2.8).
+/// Warns if a target of an NS, MX or SRV record is an alias in this zone (RFC 2181, section 10.3;
+/// RFC 2782). Also warns if the target of an NS record is in this zone but has no address.
 fn check_targets<'z>(
     name: NameRef<'z>,
     rrset: RrsetRef<'z>,
@@ -264,14 +265,14 @@ fn fault_of(zone: &Zone, target: &[u8]) -> Option<Fault> {
         return (!has_address).then_some(Fault::NoAddress);
     }
     // A wildcard may supply the target's address.
-    let covered = ancestors(zone, target).any(|ancestor| {
-        matches!(ancestor.standing(), NameStatus::BelowCut) || name::is_wildcard(ancestor.owner())
+    let covered = wildcards_above(zone, target).any(|wildcard| {
+        matches!(wildcard.standing(), NameStatus::BelowCut) || name::is_wildcard(wildcard.owner())
     });
     (!covered).then_some(Fault::NoAddress)
 }
 
-/// Returns the wildcards directly below the ancestors of `target`.
-fn ancestors<'z>(zone: &'z Zone, target: &[u8]) -> impl Iterator<Item = NameRef<'z>> {
+/// Returns the wildcard owners that lie directly below an ancestor of `target`.
+fn wildcards_above<'z>(zone: &'z Zone, target: &[u8]) -> impl Iterator<Item = NameRef<'z>> {
     let mut key = Vec::new();
     let starts: Vec<_> = name::label_starts(target).skip(1).collect();
     starts.into_iter().filter_map(move |start| {

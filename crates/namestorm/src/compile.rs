@@ -3,16 +3,16 @@
 //!
 //! An answer has the following sections:
 //!
-//! - Answer section: the RRset asked for, preceded by the aliases that lead to it through all our
-//!   zones (RFC 1034, section 4.3.2, step 3a).
+//! - Answer section: the RRset asked for, preceded by the aliases that lead to it through any of
+//!   our zones (RFC 1034, section 4.3.2, step 3a).
 //! - Authority section: the SOA in a negative answer (RFC 2308), and the name servers in a
 //!   referral. A positive answer omits the zone's name servers, because resolvers do not need them
 //!   and the answer stays small.
 //! - Additional section: addresses of name servers, mail exchanges and services in our zones, if
 //!   they fit a UDP answer. In-domain glue is never left out (RFC 9471).
 //!
-//! An answer to ANY holds all RRsets of the name. RFC 8482 allows fewer RRsets, but all of them are
-//! available, and long answers use TCP.
+//! An answer to ANY holds all RRsets of the name that fit one message. RFC 8482 allows fewer
+//! RRsets, but all of them are available, and long answers use TCP.
 
 mod alias;
 
@@ -80,7 +80,8 @@ struct Compiler<'z> {
     zones: &'z Zones,
     out: AnswersBuilder,
     writer: TailWriter,
-    /// Names without records in our zones, in lower case, for which nodes have already been added.
+    /// Names without records in our zones, in lower case, that need no further node. Their nodes
+    /// have already been added, except those of broken zones' apexes, which are added separately.
     fillers: HashSet<Vec<u8>>,
 }
 
@@ -93,7 +94,7 @@ struct Pass<'c, 'z> {
     wildcard_parents: HashSet<&'z [u8]>,
     /// Sort keys of the apexes of our zones directly below this zone, in ascending order.
     children: Vec<Vec<u8>>,
-    /// Sort key of the previous name. All ancestors of that name are already in the index.
+    /// Sort key of the previous name. Its ancestors in this zone are already in the index.
     last_key: &'z [u8],
 }
 
@@ -176,8 +177,8 @@ impl<'c, 'z> Pass<'c, 'z> {
             .filter(|(_, byte)| **byte == 0)
             .map(|(at, _)| at + 1)
             .collect();
-        // The end at `limit` belongs to the name itself or to a child zone's apex. The earlier ends
-        // belong to ancestors.
+        // Each end is the length of a sort key. The end at `limit` belongs to the name itself or to
+        // a child zone's apex, the earlier ends to ancestors.
         for end in ends.into_iter().filter(|end| *end < limit) {
             let ancestor = &key[..end];
             if self.last_key.starts_with(ancestor) || self.zone.find(ancestor).is_ok() {
@@ -272,8 +273,8 @@ impl<'z> Compiler<'z> {
         self.writer.start(owner, base);
     }
 
-    /// Writes all records of an RRset with the given owner, and returns their number. Writes none
-    /// of them if they do not all fit.
+    /// Writes all records of an RRset with the given owner, and returns their number. If they do
+    /// not all fit, writes none of them and returns an error.
     fn rrset(&mut self, owner: &[u8], rrset: RrsetRef<'_>) -> Result<u16, TooLong> {
         let mark = self.writer.mark();
         let mut count = 0u16;
@@ -328,7 +329,7 @@ impl<'z> Compiler<'z> {
     }
 
     /// Describes the required part of a tail: the first `len` bytes. `additional` is the number of
-    /// optional records after this part. Returns `None` if there are none.
+    /// optional records after this part. Returns `None` if there are no optional records.
     fn required(len: usize, additional: u16) -> Option<Required> {
         (additional > 0).then_some(Required { len, additional: 0 })
     }
@@ -345,8 +346,9 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// Adds an answer for each RRset of a name, and the answer to ANY with all RRsets. Returns the
-    /// position of the answer to ANY.
+    /// Adds an answer for each RRset of a name, and an answer to ANY. If the name has only one
+    /// RRset, the RRset's answer is also the answer to ANY. Returns the position of the answer to
+    /// ANY.
     fn own_answers(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         let mut last = NONE;
         for rrset in name.rrsets() {
@@ -364,8 +366,8 @@ impl<'z> Compiler<'z> {
         self.answer_behind(0, name.owner(), name.owner(), rrset)
     }
 
-    /// Adds the answer to a question for `qname`. The answer ends with `rrset`, which belongs to
-    /// `owner`. `links` is the number of alias records that the writer already holds.
+    /// Adds the answer to a question for `qname`. The answer section ends with `rrset`, which
+    /// belongs to `owner`. `links` is the number of alias records that the writer already holds.
     fn answer_behind(
         &mut self,
         links: u16,
@@ -471,8 +473,8 @@ impl<'z> Compiler<'z> {
         ([0, authority, glue_count + further], required)
     }
 
-    /// Adds nodes for `name` and its ancestors, as far as the zone has none. A hook answers for
-    /// `name` or for all names below it.
+    /// Adds nodes for `name` and its ancestors, up to the first that exists in the zone or already
+    /// has a node. A hook answers for `name` or for all names below it.
     fn hooked(&mut self, name: &'z [u8]) -> Result<(), ArenaFull> {
         let Some(zone) = self.zones.zone_of(name) else {
             return Ok(());
@@ -511,8 +513,8 @@ impl<'z> Compiler<'z> {
         self.out.add_answer(zone.apex(), meta, &[], None, &[])
     }
 
-    /// Adds nodes for the ancestors of a zone's apex, because the search for the closest encloser
-    /// requires that all ancestors are in the index.
+    /// Adds nodes for the ancestors of a zone's apex. The search for the closest encloser requires
+    /// all ancestors of an indexed name to be in the index.
     fn fill_above(&mut self, apex: &'z [u8]) -> Result<(), ArenaFull> {
         let mut above = apex;
         while let Some(parent) = name::parent(above) {

@@ -7,19 +7,20 @@ use crate::rcode;
 pub struct Counters {
     /// Messages received, including those that are not queries.
     pub queries: u64,
-    /// Number of replies for each response code. The index is the code (0 to 16), including the
-    /// extended codes of EDNS.
+    /// Number of replies for each response code. The index is the code, from NOERROR (0) to BADVERS
+    /// (16), an extended code of EDNS.
     pub replies: [u64; 17],
     /// Replies with the TC flag.
     pub truncated: u64,
     /// Replies assembled after a lookup of the name, for example wildcard matches, referrals and
     /// negative answers.
     pub assembled: u64,
-    /// Replies from the hook, including those with SERVFAIL because the hook returned an error.
+    /// Replies that the hook decided, including those with SERVFAIL because the hook returned an
+    /// error.
     pub hooked: u64,
     /// Replies with SERVFAIL because the hook returned an error.
     pub hook_errors: u64,
-    /// Queries with an OPT record (EDNS).
+    /// Answered queries with a valid OPT record (EDNS).
     pub edns: u64,
     /// Messages dropped because they are shorter than a DNS header.
     pub too_short: u64,

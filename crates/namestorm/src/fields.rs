@@ -59,8 +59,8 @@ const FIELDS: [(Rtype, &str); 35] = [
     (Rtype::CAA, "FLAGS TAG \"VALUE\""),
 ];
 
-/// Returns the data fields of a type. `rtype` is a mnemonic or `TYPEn`. Returns an empty text for a
-/// type whose data can only be written in the generic form of RFC 3597.
+/// Returns the data fields of a type. `rtype` is a mnemonic or `TYPEn`. Returns an empty text for
+/// an unknown type, and for a type whose data can only be written in the generic form of RFC 3597.
 pub(crate) fn of(rtype: &str) -> &'static str {
     let Ok(rtype) = Rtype::from_str(rtype) else {
         return "";
@@ -69,7 +69,7 @@ pub(crate) fn of(rtype: &str) -> &'static str {
     found.map_or("", |(_, fields)| fields)
 }
 
-/// Whether the field at `index`, counted from 0, is a domain name.
+/// Returns true if the field at `index` in `fields` is a domain name. The first field has index 0.
 pub(crate) fn is_name(fields: &str, index: usize) -> bool {
     let field = fields.split(' ').nth(index);
     field.is_some_and(|field| field.ends_with("NAME"))

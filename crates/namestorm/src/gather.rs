@@ -70,14 +70,15 @@ impl fmt::Display for Lost {
 }
 
 impl Lost {
-    /// Whether the same zone is served from another file.
+    /// Returns true if the same zone is served from another file.
     pub(crate) fn is_given_twice(&self) -> bool {
         matches!(self.why, Why::Twice { .. })
     }
 }
 
 impl Gatherer {
-    /// Reads one zone. Passes progress messages and findings to `say`.
+    /// Reads one zone. Passes progress messages and findings to `say`, but not the warnings about a
+    /// zone that is given twice.
     pub(crate) fn read(&mut self, spec: &ZoneSpec, say: &mut dyn FnMut(String)) -> Outcome {
         let mut progress = |records| {
             say(format!("{spec}: {} records read", count(records as u64)));
@@ -142,7 +143,7 @@ pub(crate) struct Gathered {
     pub(crate) lost: Vec<Lost>,
 }
 
-/// Reads the zones of `specs`. Passes progress messages and findings to `say`, line by line.
+/// Reads the zones of `specs`. Passes progress messages and findings to `say`.
 pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathered {
     let mut gatherer = Gatherer::default();
     let (mut good, mut broken, mut lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -153,8 +154,8 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
             Outcome::Twice(twice) => lost.push(twice),
         }
     }
-    // The reasons are determined only now, because a good zone may follow a broken zone of the same
-    // name.
+    // The reasons why broken zones are not served are determined only now, because a good zone may
+    // follow a broken zone of the same name.
     let broken = broken.into_iter();
     lost.extend(broken.map(|(file, apex)| gatherer.broken(file, apex)));
     let apexes = lost.iter().filter_map(|lost| match &lost.why {

@@ -28,8 +28,8 @@ impl HashedQuestion {
         }
     }
 
-    /// Parses the question of `message` and computes the hash. A compressed name is decompressed
-    /// into `expanded`.
+    /// Parses the question of `message`, and computes its key and hash. A compressed name is
+    /// decompressed into `expanded`.
     ///
     /// # Errors
     ///

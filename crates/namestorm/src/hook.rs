@@ -25,14 +25,14 @@ pub trait Hook {
     /// Answers a question: adds records to `records` and returns [`Verdict::Records`], or returns
     /// another verdict. Any other verdict discards the added records.
     ///
-    /// `now` is the worker's monotonic clock; use [`SystemTime`](std::time::SystemTime) for the
-    /// time of day. If a TCP connection's send buffer has no room for the reply, the hook receives
-    /// the same query again later.
+    /// `now` is the current time of the worker's monotonic clock. For the time of day, use
+    /// [`SystemTime`](std::time::SystemTime). If a TCP connection's send buffer has no room for the
+    /// reply, the hook receives the same query again later.
     ///
     /// # Errors
     ///
     /// Returns an error if a record is refused. The client then gets SERVFAIL. The log and the
-    /// summary report the number of these errors.
+    /// server's final summary report the number of these errors.
     fn answer(
         &mut self,
         question: &Question<'_>,
@@ -47,7 +47,7 @@ pub trait Hook {
     }
 
     /// Returns the time at which the worker must call [`on_timer`](Self::on_timer), or `None` (the
-    /// default) if no timer is set. The worker calls this method once per batch.
+    /// default) if no timer is set. The worker calls this method in every pass of its event loop.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
@@ -129,7 +129,7 @@ impl<'q> Question<'q> {
         name::labels(self.name)
     }
 
-    /// Whether the question is for this name, ignoring case (RFC 4343).
+    /// Returns true if the question is for this name, ignoring case (RFC 4343).
     pub fn is_for(&self, name: &Name) -> bool {
         name::eq(self.name, name.as_wire())
     }
@@ -145,7 +145,8 @@ impl<'q> Question<'q> {
         self.peer
     }
 
-    /// Whether the query came over TCP. Over TCP, the handshake has verified the client's address.
+    /// Returns true if the query came over TCP. In this case, the TCP handshake has verified the
+    /// client's address.
     pub fn is_over_tcp(&self) -> bool {
         self.over_tcp
     }

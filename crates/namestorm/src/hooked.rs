@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use crate::name;
 
-/// Two flags of a name in the index: whether a hook answers for the name, and whether for names
-/// below it.
+/// Two flags of a name: whether a hook answers for the name, and whether it answers for all names
+/// below the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hooked(pub u8);
 
@@ -15,14 +15,14 @@ impl Hooked {
     const ITSELF: u8 = 1;
     const BELOW: u8 = 2;
 
-    /// Whether a hook answers for the name.
+    /// Returns true if a hook answers for the name.
     #[inline(always)]
     pub(crate) const fn itself(self) -> bool {
         self.0 & Self::ITSELF != 0
     }
 
-    /// Whether a hook answers for the names below this name. This flag counts only for names that
-    /// are not in the index, because names in the index have their own flags.
+    /// Returns true if a hook answers for all names below this name. The flag counts only for names
+    /// that are not in the index, because names in the index have their own flags.
     #[inline(always)]
     pub(crate) const fn below(self) -> bool {
         self.0 & Self::BELOW != 0
@@ -48,7 +48,7 @@ impl HookedNames {
         self.above.insert(apex.to_ascii_lowercase());
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.above.is_empty()
     }

@@ -3,10 +3,10 @@
 /// One slot: a tag, which is the upper half of a hash, and the position of the entry.
 type Slot = (u32, u32);
 
-/// A slot that holds no entry.
+/// The value of a slot that holds no entry.
 const EMPTY: Slot = (0, u32::MAX);
 
-/// The position of an entry: its offset in units of [`UNIT`] bytes.
+/// The position of an entry: its offset in the arena, in units of [`UNIT`] bytes.
 pub(crate) type At = u32;
 
 /// Alignment of entries, in bytes.
@@ -16,8 +16,7 @@ pub(crate) const UNIT: usize = 8;
 const CACHE_LINE: usize = 64;
 
 /// An immutable hash table with open addressing. Eight slots share a cache line, and at most two
-/// thirds of the slots are in use. Nearly every lookup thus touches one cache line of the table and
-/// one of the entry.
+/// thirds of the slots are in use. Most lookups thus touch only one cache line of the table.
 #[derive(Debug)]
 pub(crate) struct Table {
     slots: Box<[Slot]>,
@@ -146,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_found_and_nothing_else() {
-        // Many of these hashes have the same slot and the same tag.
+        // Many of these hashes have the same first slot and the same tag.
         let hashes: Vec<u64> = (0..1000).map(|i: u64| (i % 7) | ((i % 3) << 32)).collect();
         let entries: Vec<_> = hashes.iter().zip(0..).map(|(h, at)| (*h, at)).collect();
         let table = Table::new(&entries);

@@ -11,12 +11,11 @@ use crate::name::{MAX_NAME, WILDCARD};
 /// The form in which the index stores names (section 2.3 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Wire format, as in the query. A query's name only needs conversion to lower case. A
-    /// compressed name takes a slower path.
+    /// Wire format, as in the query. The name in a query only needs conversion to lower case.
     #[default]
     Wire,
-    /// The decompressed, fully qualified name as text: `www.example.org.`. The conversion makes
-    /// every lookup slightly slower.
+    /// The fully qualified name as text: `www.example.org.`. The conversion to text makes every
+    /// lookup slightly slower.
     Fqdn,
 }
 
@@ -45,7 +44,7 @@ impl fmt::Display for Form {
 /// never stands for a letter, and different names have different keys.
 const INNER_DOT: u8 = b'D';
 
-/// The key in the index for one name.
+/// The index key of one name.
 ///
 /// In both forms, the key of an ancestor is a suffix of the name's key, starting at the ancestor's
 /// offset in wire format. An ancestor's key thus needs no conversion.
@@ -64,7 +63,7 @@ impl Key {
         }
     }
 
-    /// Sets this to the key of `name`, which must be uncompressed and at most 255 bytes long.
+    /// Sets `self` to the key of `name`, which must be uncompressed and at most 255 bytes long.
     #[inline(always)]
     pub fn set(&mut self, form: Form, name: &[u8]) {
         match form {
@@ -98,7 +97,7 @@ impl Key {
         }
     }
 
-    /// Sets this to the key of the wildcard directly below an ancestor of a name. `of` is that
+    /// Sets `self` to the key of the wildcard directly below an ancestor of a name. `of` is the
     /// name's key, and `start` is the ancestor's offset in the name's wire format.
     pub fn set_wildcard(&mut self, form: Form, of: &Self, start: usize) {
         let prefix: &[u8] = match form {
@@ -125,7 +124,7 @@ impl Key {
     }
 }
 
-/// Replaces dots inside labels by [`INNER_DOT`].
+/// Replaces each dot in the label by [`INNER_DOT`].
 #[cold]
 fn hide_dots(label: &mut [u8]) {
     for byte in label {
@@ -150,8 +149,7 @@ pub(crate) const fn wire_len(form: Form, key_len: usize) -> usize {
     }
 }
 
-/// Returns the keyed hash of a type and a name's key. Type 0 is used for the name's node in the
-/// table of names.
+/// Returns the keyed hash of a type and a name's key. In the table of names, `qtype` is 0.
 #[inline(always)]
 pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
     let mut hasher = state.build_hasher();
@@ -162,8 +160,9 @@ pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
 
 /// Copies `from` to `to` in lower case (RFC 4343). Both slices must have the same length.
 ///
-/// Copies eight bytes at a time. If the length is not a multiple of eight, the last eight bytes are
-/// copied again as one overlapping word.
+/// Copies eight bytes at a time. If the length is not a multiple of eight, one more word copies the
+/// last eight bytes and overlaps the word before it. Slices shorter than eight bytes are copied
+/// byte by byte.
 #[inline(always)]
 fn lower(from: &[u8], to: &mut [u8]) {
     let (words, _) = from.as_chunks::<8>();

@@ -78,10 +78,10 @@
 //! # }
 //! ```
 //!
-//! When a zone is loaded, [`compile()`] prepares an answer for every name and type in it: the part
-//! of a message after the question. A query finds its answer by one lookup in a hash table
-//! ([`Answers`]), and only the header remains to be written. The names that a hook answers for are
-//! not in that table, so other queries are as fast as without a hook.
+//! When a zone is loaded, [`compile()`] prepares an answer for every name and type in the zone: the
+//! part of a message after the question. One lookup in a hash table ([`Answers`]) finds the
+//! prepared answer. Only the header and the OPT record are written for each query. The lookup does
+//! not find names that a hook answers for, so hooks do not slow down other queries.
 //!
 //! Each layer can be used alone. [`Responder`] answers DNS messages without a network:
 //!
@@ -103,8 +103,8 @@
 //! ```
 //!
 //! The following features are deliberately absent: recursion, zone transfers, dynamic update,
-//! NOTIFY, TSIG, DNSSEC proofs and rotation of records. A zone's DNSSEC records are served as plain
-//! data.
+//! NOTIFY, TSIG, DNSSEC proofs, and rotation of the records in an RRset. A zone's DNSSEC records
+//! are served as plain data.
 
 mod answers;
 mod assemble;
@@ -163,12 +163,12 @@ pub use zone::Zone;
 pub use zones::{HookNameError, Zones};
 
 /// Prepares the answers of one zone given as text, for tests, benchmarks and examples. The text
-/// must set the origin. The hash keys are fixed, not random, so a server must use [`compile()`]
-/// instead.
+/// should set the origin, which is otherwise `zone.`. The hash keys are fixed, not random, so a
+/// server must use [`compile()`] instead.
 ///
 /// # Errors
 ///
-/// Returns a report with at least one error, or an empty report if the answers are too large.
+/// Returns a report with at least one error, or an empty report if the answers exceed 32 GiB.
 pub fn prepare_text(zone: &str, form: Form) -> Result<Answers, Report> {
     let loaded = load_text("zone", None, zone)?;
     let zones = Zones::new(vec![loaded.zone]).unwrap_or_else(|_| unreachable!("one zone"));

@@ -1,7 +1,8 @@
 //! Reads zones from master files (RFC 1035, section 5).
 //!
-//! A zone is loaded completely or not at all. The errors in all its files are reported in one run,
-//! each with file and line. Errors that follow from an earlier error may be missing.
+//! A zone is loaded completely or not at all. One run reports the errors in all its files, at most
+//! 50, each with file and line. The zone is checked for consistency only if there are no such
+//! errors.
 
 mod entry;
 mod origin;
@@ -61,7 +62,8 @@ pub fn load(spec: &ZoneSpec, progress: &mut dyn FnMut(usize)) -> Result<Loaded, 
     loader.finish()
 }
 
-/// Loads a zone from a text, as if the text were the content of `file`.
+/// Loads a zone from a text, as if the text were the content of `file`. `origin` is the zone's
+/// name, if it is known.
 ///
 /// # Errors
 ///
@@ -74,12 +76,14 @@ pub fn load_text(file: &str, origin: Option<&str>, text: &str) -> Result<Loaded,
     loader.finish().map_err(|broken| broken.report)
 }
 
-/// The zone's name, as far as it is known before the first record is read.
+/// What is known about the zone's name so far.
 #[derive(Clone)]
 enum Apex {
-    /// The name is certain: the caller gave it, or an `$ORIGIN` before the first record set it.
+    /// The name is certain: it was given by the caller, by an `$ORIGIN` before the first record, or
+    /// by an SOA record that came first.
     Known(Vec<u8>),
-    /// The name is a guess. If the first record is an SOA record, its owner is the zone's name.
+    /// The name is a guess, or unknown. If the first record is an SOA record, its owner becomes the
+    /// zone's name.
     Guessed(Option<Vec<u8>>),
 }
 
@@ -122,7 +126,8 @@ impl<'p> Loader<'p> {
         }
     }
 
-    /// Determines the zone's name, then reads its text.
+    /// Determines the zone's name, as far as this is possible before the first record, and reads
+    /// the zone's text.
     fn read_zone(&mut self, path: &Path, given: Option<Vec<u8>>, text: &str) {
         let first = leading_origin(text);
         let mut skip_line = None;
@@ -240,8 +245,8 @@ impl<'p> Loader<'p> {
                 }
                 let apex = match &self.apex {
                     Apex::Known(apex) | Apex::Guessed(Some(apex)) => apex,
-                    // Without an origin, only absolute names are accepted, so the owner can stand
-                    // in for the zone's name.
+                    // The record's owner stands in for the zone's name, so that reading can
+                    // continue and find further errors.
                     Apex::Guessed(None) => {
                         self.report.error(
                             place,
@@ -323,7 +328,7 @@ impl<'p> Loader<'p> {
             }),
             _ => Err(Broken {
                 apex: match self.apex {
-                    // Files of any zone may begin with `$ORIGIN .`, so the root is not a useful
+                    // A file of any zone may begin with `$ORIGIN .`, so the root is not a useful
                     // guess.
                     Apex::Guessed(Some(apex)) if apex == name::ROOT => None,
                     apex => apex.into_name(),

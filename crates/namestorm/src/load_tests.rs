@@ -14,8 +14,7 @@ use crate::zones::Zones;
 
 const START: &str = "@ 60 IN SOA ns host 1 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
 
-/// Returns the errors and warnings for `text` appended to a valid zone. The first line of `text` is
-/// line 4.
+/// Appends `text` to a valid zone of three lines. Returns the zone's errors and warnings.
 fn findings(text: &str) -> Vec<String> {
     let text = format!("{START}{text}");
     let report = match load_text("f", Some("example.org"), &text) {

@@ -1,5 +1,5 @@
-//! Resolves queries for whose type and name no answer was prepared. The node of the name, or of its
-//! closest encloser, determines the answer (RFC 1034, section 4.3.2; RFC 4592).
+//! Resolves queries for which no answer was prepared under their type and name. The node of the
+//! name, or of its closest encloser, determines the answer (RFC 1034, section 4.3.2; RFC 4592).
 
 use crate::answers::{Answer, Answers, Kind, NONE, Node};
 use crate::index::At;
@@ -148,9 +148,9 @@ impl Answers {
         encloser: &Node,
     ) -> Resolution<'_> {
         let hash = self.hash(qtype, wildcard.bytes());
-        // `hooks` is false only for a hooked name. If a hooked name is not in the index, the hook
-        // covers all names below its ancestor, including the wildcard. The wildcard's answers are
-        // then stored as those of a hooked name.
+        // `hooks` is false only for a hooked name. If that name is not in the index, the hook
+        // covers all names below the closest encloser, including the wildcard. The wildcard's
+        // answers are therefore stored as those of a hooked name.
         let found = if hooks {
             self.find_hashed(hash, qtype, wildcard.bytes())
         } else {

@@ -7,7 +7,8 @@ use clap::{Parser, Subcommand};
 use control::{ConnectionArgs, ServeArgs};
 use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneSpec};
 
-/// Namestorm is an authoritative DNS server that answers from packets that it prepares at start.
+/// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
+/// starts.
 ///
 /// It has its own network stack. It takes only the packets for its port from the interface and
 /// leaves all others to the kernel.
@@ -29,8 +30,9 @@ enum Command {
     /// Check zone files and print their size. The exit status is 1 if a zone has an error or is
     /// given twice.
     Check {
-        /// Zone files to check. Without ORIGIN the zone's name is the file's first $ORIGIN, the
-        /// owner of its SOA record, or the file's own name.
+        /// Zone files to check. Without ORIGIN, the zone's name is taken from an $ORIGIN before the
+        /// first record, or else from the owner of a leading SOA record, or else from the file's
+        /// name.
         #[arg(required = true, value_name = "[ORIGIN=]FILE")]
         zones: Vec<ZoneSpec>,
     },
@@ -38,13 +40,15 @@ enum Command {
 
 #[derive(Parser)]
 struct Serve {
-    /// Zone file to serve. Without ORIGIN the zone's name is the file's first $ORIGIN, the owner of
-    /// its SOA record, or the file's own name. Repeat the option for more zones.
+    /// Zone file to serve. Without ORIGIN, the zone's name is taken from an $ORIGIN before the
+    /// first record, or else from the owner of a leading SOA record, or else from the file's name.
+    /// Repeat the option for more zones.
     #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
-    /// Refuse to start if a zone cannot be loaded. Without this option the other zones are served,
-    /// and queries for the broken zone get SERVFAIL. In both cases at least one zone must load.
+    /// Refuse to start if a zone cannot be loaded or is given twice. Without this option, the other
+    /// zones are served, and queries for a broken zone get SERVFAIL. At least one zone must load in
+    /// any case.
     #[arg(long)]
     strict: bool,
 

@@ -13,7 +13,7 @@ use crate::fields;
 /// The largest TTL, in seconds (RFC 2181, section 8).
 pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
 
-/// One entry: the text of one line, or of several lines inside parentheses.
+/// One entry: the text of one line, or of several lines that parentheses join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
     /// The number of the line on which the entry starts, from 1.
@@ -22,7 +22,7 @@ pub(crate) struct Entry<'a> {
     pub text: &'a str,
 }
 
-/// Why the text cannot be split into entries.
+/// Why an entry of the text is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unclosed {
     /// A quoted string is not closed on its line.
@@ -319,8 +319,8 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     }
 }
 
-/// Whether a token is probably meant as a time. Such a token consists of digits and letters and
-/// starts with a digit, perhaps after a minus sign. No class or type starts with a digit.
+/// Returns true if a token is probably meant as a time. Such a token consists of digits and letters
+/// and starts with a digit, perhaps after a minus sign. No class or type starts with a digit.
 fn is_like_time(token: &str) -> bool {
     let digits = token.strip_prefix('-').unwrap_or(token);
     digits.starts_with(|first: char| first.is_ascii_digit())

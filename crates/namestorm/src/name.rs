@@ -19,7 +19,7 @@ pub(crate) const ROOT: &[u8] = &[0];
 /// The label `*` with its length byte.
 pub(crate) const WILDCARD: &[u8] = b"\x01*";
 
-/// Whether `bytes` is exactly one uncompressed name.
+/// Returns true if `bytes` is exactly one uncompressed name.
 pub(crate) fn is_name(bytes: &[u8]) -> bool {
     prefix_len(bytes) == Some(bytes.len())
 }
@@ -62,12 +62,12 @@ pub(crate) fn labels(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     label_starts(name).map(move |at| &name[at + 1..][..usize::from(name[at])])
 }
 
-/// Whether two names are equal, ignoring case (RFC 4343).
+/// Returns true if two names are equal, ignoring case (RFC 4343).
 pub(crate) fn eq(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
-/// Whether `name` is `apex` or below it.
+/// Returns true if `name` is `apex` or below it.
 pub(crate) fn is_within(name: &[u8], apex: &[u8]) -> bool {
     let Some(cut) = name.len().checked_sub(apex.len()) else {
         return false;
@@ -76,7 +76,7 @@ pub(crate) fn is_within(name: &[u8], apex: &[u8]) -> bool {
     at_boundary && eq(&name[cut..], apex)
 }
 
-/// Whether the first label is `*` (RFC 4592, section 2.1.1).
+/// Returns true if the first label is `*` (RFC 4592, section 2.1.1).
 pub(crate) fn is_wildcard(name: &[u8]) -> bool {
     name.starts_with(WILDCARD)
 }

@@ -3,10 +3,11 @@
 //! With many names, a lookup causes two cache misses: one for the slot of the index, one for the
 //! answer. These misses cost more than all other work on a query. In a batch, the misses of
 //! different queries overlap: first all slots are prefetched, then all answers. When the queries
-//! are handled, slots and answers are in the cache.
+//! are handled, the slots and answers are already in the cache.
 //!
 //! Prefetching never affects the replies. For a datagram that is not a query, the lookup is merely
-//! wasted. Questions parsed here are not parsed again when their queries are handled.
+//! wasted. The parsed questions are kept, so that they need not be parsed again when their queries
+//! are handled.
 
 use ip::Input;
 use nmio::MAX_BATCH;
@@ -15,8 +16,8 @@ use crate::answers::Answers;
 use crate::hashed_question::HashedQuestion;
 use crate::query::NameBuf;
 
-/// Minimum size in bytes of answers and index for which prefetching pays off. Smaller data stays in
-/// the core's private caches.
+/// Minimum total size in bytes of the answers and their index for which prefetching pays off.
+/// Smaller data stays in the core's private caches.
 const MIN_PREFETCHED: usize = 2 << 20;
 
 /// The prefetcher of one worker, with the questions of the current batch.
@@ -50,7 +51,7 @@ impl Prefetcher {
         }
     }
 
-    /// Whether prefetching pays off for a batch of `len` frames.
+    /// Returns true if prefetching pays off for a batch of `len` frames.
     #[inline(always)]
     pub(crate) fn is_worth(&self, len: usize) -> bool {
         self.worth && len > 1
@@ -86,8 +87,9 @@ impl Prefetcher {
     }
 }
 
-/// Returns the part of a UDP packet that may be a DNS message. The datagram's length field has not
-/// been checked. Returns `None` for other packets.
+/// Returns the bytes after the UDP header, which may be a DNS message. They may extend beyond the
+/// datagram's end, because the UDP length field has not been checked. Returns `None` for other
+/// packets.
 #[inline(always)]
 fn message(input: &Input) -> Option<&[u8]> {
     match input {

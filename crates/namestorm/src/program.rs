@@ -89,8 +89,8 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
 
 impl Namestorm {
     /// Reads the zones of `specs` and prepares their answers. Passes progress messages, warnings
-    /// and errors to `say`, line by line. Queries for zones that cannot be loaded get SERVFAIL. At
-    /// least one zone must load. If `strict` is set, all zones must load.
+    /// and errors to `say`. Queries for zones that cannot be loaded get SERVFAIL. At least one zone
+    /// must load. If `strict` is set, all zones must load.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ impl Header {
         })
     }
 
-    /// Whether the message is a response.
+    /// Returns true if the message is a response.
     #[inline(always)]
     pub(crate) fn is_response(&self) -> bool {
         self.flags & QR != 0
@@ -187,7 +187,7 @@ fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
 /// Decompresses the name at `start` into `out`, and returns the offset of its end in the message.
 ///
 /// Each pointer must lead to "a prior occurrence" (RFC 1035, section 4.1.4): to an offset before
-/// the first of the labels that precede the pointer. This rule makes loops impossible.
+/// the run of labels that the pointer ends. This rule makes loops impossible.
 #[cold]
 fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malformed> {
     out.len = 0;

@@ -128,8 +128,8 @@ fn a_truncated_question_is_refused() {
 proptest! {
     #[test]
     fn both_forms_parse_alike(mut message in prop::collection::vec(any::<u8>(), 12..80)) {
-        // All bytes get small values, so that they can serve as the length bytes of short labels.
-        // Names then have many labels.
+        // All bytes after the header get small values, so that they can serve as the length bytes
+        // of short labels. Names then have many labels.
         for byte in &mut message[12..] {
             *byte %= 24;
         }

@@ -4,8 +4,8 @@ use domain::base::rdata::{ComposeRecordData, ParseRecordData};
 use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 
-/// Whether `data` is valid, uncompressed data of type `rtype`. To find out, parses the data and
-/// composes it again, which must reproduce `data`. `again` is a scratch buffer.
+/// Returns true if `data` is valid, uncompressed data of type `rtype`. Parses the data and composes
+/// it again, which must reproduce `data`. `again` is a scratch buffer.
 pub(crate) fn is_data_of(rtype: u16, data: &[u8], again: &mut Vec<u8>) -> bool {
     again.clear();
     let mut parser = Parser::from_ref(data);

@@ -12,7 +12,8 @@ use crate::rdata::is_data_of;
 use crate::rtype;
 use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, TailWriter};
 
-/// Maximum length of a message with a hook's records, in bytes. An OPT record may be appended.
+/// Maximum length of a message with a hook's records, in bytes. It leaves room for an OPT record
+/// over TCP.
 const MAX_MESSAGE: usize = MAX_TCP_MESSAGE - OPT_LEN;
 /// Maximum length of a record's data, in bytes.
 const MAX_DATA: usize = 65_535;
@@ -130,8 +131,8 @@ impl Rrset {
     }
 }
 
-/// Counting the records of a message in a `u16` cannot overflow: a message has room for fewer
-/// records.
+/// Counting the records of a message in a `u16` cannot overflow: a message has room for fewer than
+/// 65,535 records.
 const _: () = assert!(MAX_MESSAGE / (POINTER + FIELDS) < u16::MAX as usize);
 
 /// Checks the type, TTL and data of a record.
@@ -217,8 +218,9 @@ impl Composer {
         }
     }
 
-    /// Calls `write`, which writes `count` records to a section. If the records do not fit, none of
-    /// them is kept.
+    /// Calls `write`, which writes `count` records to a section and returns `false` if they do not
+    /// fit. If the records do not fit, or a later section already has records, none of them is
+    /// kept.
     fn write(
         &mut self,
         section: Section,
@@ -246,8 +248,8 @@ impl Composer {
 ///
 /// Each record is checked and composed when it is added. Names are compressed if the record type
 /// allows it. If the answer exceeds the client's UDP limit even without additional records, the
-/// client receives a truncated reply without records. It then asks again over TCP. A record that
-/// exceeds the maximum length over TCP is refused with a [`RecordError`].
+/// client receives a truncated reply without records. The client then asks again over TCP. A record
+/// that would make the answer too long for TCP is refused with a [`RecordError`].
 #[derive(Debug)]
 pub struct Records<'r> {
     composer: &'r mut Composer,
@@ -294,8 +296,8 @@ impl Records<'_> {
     }
 
     /// Adds a TXT record with the qname as its owner to the answer section. The record holds a
-    /// single string, `text`, of at most 255 bytes. For longer texts, pass several strings to
-    /// [`add`](Self::add).
+    /// single string, `text`, of at most 255 bytes. For a longer text, call [`add`](Self::add) with
+    /// several strings in `data`.
     ///
     /// # Errors
     ///

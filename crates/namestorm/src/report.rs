@@ -1,4 +1,4 @@
-//! The report of all errors and warnings about a zone, one line per finding.
+//! The report about a zone: its errors and warnings, one line each.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ impl Report {
         self.errors
     }
 
-    /// Whether there are more errors than the report lists, so that reading can stop.
+    /// Returns true if there are more errors than the report lists. Reading the zone can then stop.
     pub fn is_full(&self) -> bool {
         self.errors > MAX_ERRORS
     }

@@ -53,7 +53,7 @@ pub struct Reply<'a> {
     pub rewritten: Option<&'a [u8]>,
     /// The answer, authority and additional records, except the OPT record.
     pub tail: Tail<'a>,
-    /// The OPT record. It is empty if the query has no OPT record.
+    /// The OPT record. It is empty if the reply has no OPT record.
     pub trail: &'a [u8],
     /// The position of the prepared answer, if its tail is sent unchanged. Replies with the same
     /// position have equal tails, and heads of the same length, so they can reuse the same resident
@@ -233,8 +233,9 @@ impl Responder {
 /// The header fields after the ID: flags and counts.
 type Fields = [u8; HEADER_LEN - 2];
 
-/// Whether the message is a standard query with one question, whose type is `qtype`. The answer and
-/// authority sections must be empty, except for the SOA in the authority section of an IXFR query.
+/// Returns true if the message is a standard query with one question. `qtype` is the question's
+/// type. The answer and authority sections must be empty, except for the SOA in the authority
+/// section of an IXFR query.
 #[inline(always)]
 fn is_query(header: &Header, qtype: u16) -> bool {
     let [qd, an, ns, _] = header.counts;
@@ -256,8 +257,8 @@ fn read_rest(
     let edns = if additional == 0 {
         Ok(None)
     } else {
-        // The authority section, which holds an SOA in an IXFR query, precedes the additional
-        // section, so its records are parsed too.
+        // The authority section precedes the additional section, so its records are parsed too.
+        // Only an IXFR query has such records.
         edns::parse(message, question.end, additional.saturating_add(ns))
     };
     let limit = match (transport, &edns) {
@@ -275,7 +276,7 @@ fn read_rest(
     (query, is_malformed)
 }
 
-/// Writes the question. `whole` is its decompressed name.
+/// Writes the question to `out`. `whole` is the decompressed qname.
 fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
     let (name, rest) = out.split_at_mut(question.name_len);
     name.copy_from_slice(whole);
@@ -321,7 +322,7 @@ fn fit<'a>(
     let [a, b, c, d, e, f] = body.counts;
     let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);
     let mut flags = QR | query.flags & RD | body.rcode & 15;
-    // An answer for class ANY is never authoritative (RFC 1034, section 6.2.2).
+    // An answer for class ANY is never authoritative (RFC 1035, section 6.2).
     if body.authoritative && query.question.qclass == CLASS_IN {
         flags |= AA;
     }
@@ -332,8 +333,8 @@ fn fit<'a>(
                 reply.tail = tail;
                 counts[2] = additional;
             }
-            // A truncated reply carries no records, because part of an RRset would be useless (RFC
-            // 2181, section 9).
+            // A truncated reply carries no records, because the client should ignore it and ask
+            // again over TCP (RFC 2181, section 9).
             _ => {
                 reply.tail = Tail::EMPTY;
                 counts = [0; 3];

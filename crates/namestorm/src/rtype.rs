@@ -25,7 +25,7 @@ pub const SRV: u16 = 33;
 pub const DNAME: u16 = 39;
 /// The EDNS pseudo-record (RFC 6891). It is never part of a zone.
 pub(crate) const OPT: u16 = 41;
-/// A delegation signer (RFC 4035). It belongs to the parent zone of a zone cut.
+/// A delegation signer (RFC 4034). At a zone cut, it belongs to the parent zone.
 pub const DS: u16 = 43;
 /// A DNSSEC signature (RFC 4034).
 pub(crate) const RRSIG: u16 = 46;
@@ -73,9 +73,10 @@ pub(crate) const fn layout(rtype: u16) -> Layout {
     Layout { fixed, names }
 }
 
-/// Returns the target name in a record's data. The target's addresses belong in the additional
-/// section (RFC 1034, section 4.3.2, step 6; RFC 2782; RFC 9460, section 4.1). The root is not a
-/// target.
+/// Returns the target: the name in a record's data whose addresses belong in the additional
+/// section. Returns `None` if the type has no target, or if the target is the root.
+///
+/// See RFC 1034, section 4.3.2, step 6; RFC 2782; and RFC 9460, section 4.1.
 pub(crate) fn target(rtype: u16, data: &[u8]) -> Option<&[u8]> {
     let start = match rtype {
         NS => 0,
@@ -88,7 +89,7 @@ pub(crate) fn target(rtype: u16, data: &[u8]) -> Option<&[u8]> {
     (target != name::ROOT).then_some(target)
 }
 
-/// Whether a zone may hold records of this type.
+/// Returns true if a zone may hold records of this type.
 pub(crate) const fn is_data(rtype: u16) -> bool {
     rtype != 0 && rtype != OPT && !(rtype >= FIRST_META && rtype <= LAST_META)
 }

@@ -25,8 +25,8 @@ enum ServeError {
 /// `zone` is the text of the zone's master file. The hook answers for `names` (see
 /// [`Zones::hook`]). The command line has the options of [`control::ServeArgs`].
 ///
-/// `make` is called for each worker, before the process drops its privileges. `make` may [open a
-/// mailbox](NewWorker::open_mailbox), through which other threads reach the hook. Use
+/// `make` is called once for each worker, before the process drops its privileges. `make` may [open
+/// a mailbox](NewWorker::open_mailbox), through which other threads reach the hook. Use
 /// [`Namestorm::with_hook`] for several zones, zones in files, or other options.
 pub fn serve<H: Hook + Named>(
     zone: &str,

@@ -133,7 +133,7 @@ impl<H: Hook> Service for OneQuery<'_, H> {
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant) {
         // The prefetcher parses questions before the datagram's length is checked, so a question
-        // may extend beyond the datagram's end.
+        // may extend beyond the datagram's end. Such a question is not used.
         let len = datagram.payload().len();
         let known = self.known.take().filter(|known| known.question.end <= len);
         self.dns.answer(datagram, known, self.hook, now);

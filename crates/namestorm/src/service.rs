@@ -20,7 +20,8 @@ use crate::respond::{Responder, Transport};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
     /// Sends a resident packet, which remains in the port's packet memory. The prepared answer in
-    /// it need not be copied again.
+    /// it need not be copied again. Replies without a resident packet are sent as with
+    /// [`MemCopy`](Self::MemCopy).
     PreCopy,
     /// Copies the whole reply into a free frame.
     MemCopy,

@@ -33,14 +33,14 @@ const CLASS_IN: u16 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// How the owner of a prepared record relates to the qname.
+/// How the name that a tail is written for relates to the qname of a query that the tail answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// The owner is the qname.
+    /// The name is the qname.
     Exact,
-    /// The owner is the qname or an ancestor of it: an apex, a cut or a DNAME owner.
+    /// The name is the qname or an ancestor of the qname: an apex, a cut or a DNAME owner.
     Above,
-    /// The owner is a wildcard. The qname is a name that the wildcard matches, or the wildcard
+    /// The name is a wildcard. The qname is a name that the wildcard matches, or the wildcard
     /// itself.
     Wildcard,
 }
@@ -57,18 +57,19 @@ pub(crate) struct Mark {
 /// A writer for the part of a message after its question.
 ///
 /// Names are compressed against the qname that the tail is written for, and against each other. A
-/// tail whose base is not [`Base::Exact`] is also used for longer qnames. The targets of most
-/// pointers then move by the difference in length; [`TailWriter::fixups`] lists these pointers. A
-/// pointer to the whole qname keeps its target.
+/// tail whose base is not [`Base::Exact`] is also used for longer qnames. The targets of its
+/// pointers then move by the difference in length, and [`TailWriter::fixups`] lists these pointers.
+/// The exception is an owner that is the whole wildcard of [`Base::Wildcard`]: its pointer always
+/// leads to the start of the qname.
 #[derive(Debug)]
 pub(crate) struct TailWriter {
     qname: Vec<u8>,
     base: Base,
     bytes: Vec<u8>,
     fixups: Vec<u16>,
-    /// Names written so far, to which pointers can lead. Each entry holds the offset in the tail,
-    /// the start in `known_bytes`, and the length in bytes of the labels that were written
-    /// literally.
+    /// Names written so far, to which pointers can lead. Each entry holds the name's offset in the
+    /// tail and the start of its uncompressed copy in `known_bytes`. The last field is the length
+    /// in bytes of the labels that were written literally.
     known: Vec<(u16, u32, u8)>,
     known_bytes: Vec<u8>,
 }
@@ -86,7 +87,8 @@ impl TailWriter {
         }
     }
 
-    /// Reserves the memory that the longest answer needs, so that writing records never allocates.
+    /// Reserves the memory that the longest tail needs, so that writing a tail with [`Base::Exact`]
+    /// never allocates. Such a tail has no fixups, so no memory is reserved for them.
     pub(crate) fn reserve(&mut self) {
         self.qname.reserve(name::MAX_NAME);
         // A record is written before its length is checked, so the buffer may hold one record too
@@ -250,11 +252,12 @@ impl TailWriter {
         }
     }
 
-    /// Returns the offset in the message of an earlier copy of `suffix`.
+    /// Returns the offset in the message of an earlier copy of `suffix` to which a pointer can
+    /// lead.
     fn find(&self, suffix: &[u8]) -> Option<usize> {
         if let Some(cut) = self.qname.len().checked_sub(suffix.len())
-            // A pointer must not lead to the whole wildcard, because a qname that matches has a
-            // different first label.
+            // A pointer must not lead to the whole wildcard, because a qname that the wildcard
+            // matches has a different first label.
             && !(cut == 0 && self.base == Base::Wildcard)
             && name::is_within(&self.qname, suffix)
         {

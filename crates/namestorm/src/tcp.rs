@@ -3,7 +3,7 @@
 //! A client may pipeline queries: send many of them before it reads a reply. Queries are answered
 //! in order. An incomplete query stays in the connection's receive buffer. By default, the stack
 //! closes a connection that is idle for [`IDLE_TIMEOUT`]. It also closes a connection if a query is
-//! still incomplete this long after its first byte.
+//! still incomplete [`IDLE_TIMEOUT`] after its first byte.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const LENGTH: usize = 2;
 /// Settings for DNS over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// Settings of the TCP stack. The server replaces the ports in these settings by its own port.
+    /// Settings of the TCP stack. The server replaces the ports in this `Config` by its own port.
     pub stack: Config,
     /// The time within which a query must be complete after its first byte. If it is not, the
     /// connection is closed.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::name;
 use crate::rtype;
 
-/// One record. All offsets refer to the zone's `bytes`.
+/// One record. All offsets are positions in the zone's `bytes`.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     /// Offset and length of the owner name.
@@ -310,7 +310,7 @@ impl<'z> NameRef<'z> {
         &self.zone.nodes[self.index]
     }
 
-    /// Whether `self` and `other` are the same owner name of the same zone.
+    /// Returns true if `self` and `other` are the same owner name of the same zone.
     pub fn is(self, other: Self) -> bool {
         std::ptr::eq(self.zone, other.zone) && self.index == other.index
     }

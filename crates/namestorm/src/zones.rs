@@ -32,7 +32,7 @@ pub enum Found<'z> {
 /// What the server stores for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// The zone was loaded. The payload is the zone's index in the list of zones.
+    /// The zone was loaded. The payload is the zone's index in [`Zones::list`].
     Whole(usize),
     /// The zone could not be loaded; only its name is known.
     Broken,
@@ -127,9 +127,9 @@ impl Zones {
     /// name; `*.dyn.example.org` registers all names below `dyn.example.org`.
     ///
     /// A registered name exists even if the zone has no records for the name. Wildcards therefore
-    /// do not match it. Aliases that lead to a registered name are not followed: the client must
-    /// query that name separately. Queries for names in a zone that could not be loaded never reach
-    /// the hook.
+    /// do not match the name. Aliases are not followed to a registered name: the client must query
+    /// that name separately. Queries for names in a zone that could not be loaded never reach the
+    /// hook.
     ///
     /// # Errors
     ///

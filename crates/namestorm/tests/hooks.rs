@@ -45,10 +45,13 @@ const SOA_DATA: &[u8] =
 #[derive(Default)]
 struct PresetHook {
     verdict: Option<Verdict>,
+    /// The records to add: section, owner (`None` for the qname), type and data.
     made: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
+    /// An RRset to add if the question asks for its type.
     prepared: Option<Rrset>,
     /// Whether the hook ignores the error if a record is refused, instead of returning the error.
     is_forgiving: bool,
+    /// For each question: the qname and the type.
     asked: Vec<(Vec<u8>, u16)>,
     /// For each question: the client's address, and whether the question came over TCP.
     asked_by: Vec<(SocketAddr, bool)>,
@@ -220,7 +223,7 @@ fn each_verdict_gives_its_answer_over_udp_and_tcp() {
         let zone = b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\x0c\x0bof the zone";
         let zone = [&head(&query, AA, [1, 0, 0])[..], zone].concat();
         assert_eq!(reply(Verdict::Zone).unwrap(), zone);
-        // All other verdicts discard the added records.
+        // A verdict other than `Records` discards the added records.
         let mut hook = with_text(b"hello");
         hook.verdict = Some(Verdict::NoData);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), nothing(AA));
@@ -413,7 +416,7 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     );
     let mut query = query("hook.example.org", rtype::TXT);
     let head_len = head(&query, 0, [0; 3]).len();
-    // With two records, the message has exactly 512 bytes. This is the maximum without EDNS.
+    // With two records, the message is exactly 512 bytes long, the maximum without EDNS.
     let last = 512 - head_len - (12 + 1 + 200) - (12 + 1);
     let mut hook = PresetHook {
         made: vec![text(200), text(last as u8)],
@@ -451,7 +454,7 @@ fn a_hook_gets_any_queries_but_no_other_classes_or_transfers() {
     };
     let all = ask(&mut hook, &query("hook.example.org", rtype::ANY), UDP).unwrap();
     assert_eq!((all[7], hook.asked.len()), (1, 2));
-    // An answer for class ANY is not authoritative (RFC 1034, section 6.2.2).
+    // An answer for class ANY is not authoritative (RFC 1035, section 6.2).
     let mut any_class = query("hook.example.org", rtype::TXT);
     any_class.qclass = 255;
     let reply = ask(&mut hook, &any_class, UDP).unwrap();

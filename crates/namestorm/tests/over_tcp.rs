@@ -1,5 +1,5 @@
-//! Tests DNS over TCP through the whole stack. Clients pipeline many queries without acknowledging
-//! replies.
+//! Tests DNS over TCP through the whole stack, with pipelined and incomplete queries, and with a
+//! hook.
 
 mod harness;
 
@@ -12,7 +12,7 @@ use testkit::{ACK, CLIENT, FIN, Layout, Opt, RST, Route, SYN, Segment, read_segm
 
 const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
 
-/// The client's end of a connection.
+/// The client's side of a connection.
 struct Connection {
     /// The next sequence number to send.
     seq: u32,
@@ -78,8 +78,8 @@ fn framed(message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// After a malformed message the server closes the connection (RFC 7766, section 6.2.3). A reset
-/// could destroy replies that the client has not read yet.
+/// After a malformed message, the server closes the connection with a FIN. A reset could destroy
+/// replies that the client has not read yet.
 #[test]
 fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
     let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);

@@ -115,7 +115,7 @@ impl Records {
                 }
                 return Some(reply);
             }
-            // Walk down from the apex to a cut or a DNAME (step 3b, and RFC 6672).
+            // Walk down from the apex to a zone cut (step 3b).
             for above in &path[1..] {
                 if self.has(above, "NS") {
                     // DS belongs to the parent side of the cut. This zone has no DS records, so the
@@ -300,7 +300,7 @@ proptest! {
     }
 }
 
-/// Generates nearly valid queries: valid queries that are truncated or have some changed bytes.
+/// Generates nearly valid queries: some are truncated, and up to three bytes are changed.
 fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     (

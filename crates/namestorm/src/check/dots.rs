@@ -58,7 +58,7 @@ fn is_suspect(zone: &Zone, rtype: u16, target: &[u8]) -> bool {
     !zone.exists(&key)
 }
 
-/// Whether the zone's name occurs twice at the end of `name`.
+/// Returns true if the zone's name occurs twice at the end of `name`.
 fn repeats(zone: &Zone, name: &[u8]) -> bool {
     name::is_within(&without_apex(zone, name), zone.apex())
 }

@@ -12,12 +12,13 @@ use crate::fields;
 use crate::master::{self, MAX_TTL};
 use crate::name;
 
-/// The TTL of records for which the file states no TTL.
+/// The TTL that the `domain` crate gives to records before the first stated TTL, in seconds.
 const DEFAULT_TTL: u32 = 3600;
 /// Maximum number of characters that an error message quotes from an entry.
 const EXCERPT: usize = 60;
 
-/// The state with which a new parser starts, either after an error or for an included file.
+/// The state with which a parser starts: at the zone's file, at an included file, or after an
+/// error.
 pub(super) struct State {
     /// The origin in wire format.
     pub(super) origin: Option<Vec<u8>>,
@@ -148,8 +149,8 @@ impl EntryParser {
     }
 }
 
-/// Converts the parser's error to a message that says how to correct the entry. `rtype` is the
-/// entry's type.
+/// Converts the parser's error to a message that says how to correct the entry. `text` is the
+/// entry, and `rtype` is its type.
 fn explain(error: &inplace::Error, text: &str, rtype: Option<&str>) -> String {
     let shown = error.to_string();
     // The message starts with the parser's own line and column numbers, which do not apply to the
@@ -184,7 +185,7 @@ fn explain(error: &inplace::Error, text: &str, rtype: Option<&str>) -> String {
     format!("{meaning}: \"{}\"", excerpt(text))
 }
 
-/// Appends a hint that lists the data fields of this record type, if they are known.
+/// Appends a hint to `meaning` that lists the data fields of this record type, if they are known.
 fn with_fields(meaning: &str, rtype: Option<&str>) -> String {
     let rtype = rtype.unwrap_or_default();
     match fields::of(rtype) {

@@ -1,5 +1,5 @@
-//! Determines the name of a file's zone. The sources are the command line, an `$ORIGIN` in the
-//! file, and the file's name.
+//! Reads a zone's name from the command line, from an `$ORIGIN` before the first record, or from
+//! the file's name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,8 @@ impl fmt::Display for ZoneSpec {
     }
 }
 
-/// Returns the line number and the value of an `$ORIGIN` that precedes the first record.
+/// Returns the line number and the value of the first `$ORIGIN` that precedes all records and
+/// `$INCLUDE`s, if there is one.
 pub(super) fn leading_origin(text: &str) -> Option<(u32, Vec<u8>)> {
     for entry in Entries::new(text) {
         let entry = entry.ok()?;

@@ -52,7 +52,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("it is larger than 4 GiB".into());
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    // The size was checked, but the file may grow while it is read.
+    // The file may grow after its size was checked, so the number of bytes read is limited too.
     let mut file = file.take(MAX_FILE + 1);
     match file.read_to_end(&mut bytes).map_err(shown)? as u64 {
         len if len > MAX_FILE => Err("it is larger than 4 GiB".into()),

@@ -57,7 +57,8 @@ pub(crate) fn prepare_hooked(
     Arc::new(compile(&zones, form, [1, 2, 3, 4], &mut |_| {}).unwrap())
 }
 
-/// A test client, the server under test, and the port to which the server sends its frames.
+/// A test client, with the server under test and the network port to which the server sends its
+/// frames.
 pub(crate) struct Client<H: Hook = NoHook> {
     pub(crate) server: Server<H>,
     pub(crate) sink: Sink,
