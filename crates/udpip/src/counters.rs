@@ -7,8 +7,8 @@ pub struct Counters {
     pub received: u64,
     /// Answers queued for sending.
     pub answered: u64,
-    /// Datagrams dropped because the UDP length field is smaller than the header or exceeds the
-    /// packet.
+    /// Datagrams dropped because they are shorter than a UDP header, or because the UDP length
+    /// field is smaller than the header or exceeds the packet.
     pub malformed: u64,
     /// Datagrams dropped because the checksum is wrong, or because it is missing and the datagram
     /// came over IPv6, which requires a checksum.

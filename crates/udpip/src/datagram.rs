@@ -91,7 +91,8 @@ impl<'p, P: Port> Datagram<'p, P> {
         &self.packet.payload()[HEADER_LEN..]
     }
 
-    /// Returns the received payload. The service overwrites its start with the answer's head.
+    /// Returns the received payload, so that the service can overwrite its start with the answer's
+    /// head.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.packet.payload_mut()[HEADER_LEN..]
@@ -134,8 +135,8 @@ impl<'p, P: Port> Datagram<'p, P> {
     }
 
     /// Extends the payload to `len` bytes, to make room for a head that is longer than the received
-    /// payload. The caller must write the new bytes. Does nothing if the payload already has `len`
-    /// bytes or more.
+    /// payload. The caller must write the new bytes. Does nothing if the payload is already at
+    /// least `len` bytes long.
     ///
     /// # Panics
     ///
@@ -183,7 +184,8 @@ impl<'p, P: Port> Datagram<'p, P> {
         count(self.counters, self.port.send(frame))
     }
 
-    /// Like [`Datagram::turn_around`], but sends the answer in a scratch frame.
+    /// Like [`Datagram::turn_around`], but sends the answer in a scratch frame. Also fails if no
+    /// frame is free.
     #[inline(always)]
     pub fn send_copy(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -206,11 +208,11 @@ impl<'p, P: Port> Datagram<'p, P> {
     }
 
     /// Sends the answer in a resident packet of `copies`, which holds `tail` after a head of
-    /// `head_len` bytes. Creates another resident packet if all of them are in flight.
+    /// `head_len` bytes. Creates another resident packet if all packets of `copies` are in flight.
     ///
     /// Resident packets have no VLAN tag, so the answer is copied as in [`Datagram::send_copy`] if
-    /// the request has a tag. The answer is also copied, and counted, if the port has no memory for
-    /// another resident packet.
+    /// the request has a tag. If the port has no memory for another resident packet, the answer is
+    /// also copied, and [`Counters::residents_exhausted`] is incremented.
     ///
     /// All calls with the same `copies` must pass the same tail and head length.
     #[inline(always)]
@@ -343,7 +345,7 @@ pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     }
 }
 
-/// Why a datagram is invalid and dropped.
+/// Why a datagram is dropped as invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Length,

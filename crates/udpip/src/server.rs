@@ -22,7 +22,7 @@ pub trait Service {
     }
 
     /// Returns the time at which the worker must call [`on_timer`](Self::on_timer), or `None` (the
-    /// default) if no timer is set. The worker calls this method once per batch.
+    /// default) if no timer is set. The worker calls this method in every pass of its event loop.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None

@@ -226,13 +226,14 @@ fn residents_serve_all_peers_over_ipv4_and_ipv6() {
             );
         }
     }
-    // Each reply completes immediately, so one resident packet per IP version is enough.
+    // The sink completes each transmission immediately, so one resident packet per IP version is
+    // enough.
     assert_eq!(server.transports.service().copies.packets(), 2);
     assert_eq!(count(&server).residents_exhausted, 0);
 }
 
-/// Packets to another port or of another protocol are answered with ICMP errors, which quote the
-/// request.
+/// Datagrams to another port and packets of another protocol are answered with ICMP errors that
+/// quote the request.
 #[test]
 fn unserved_packets_are_refused() {
     let closed = Peer::V4.datagram(b"hello");
@@ -252,7 +253,7 @@ fn unserved_packets_are_refused() {
     }
 }
 
-/// Lets a server answer an IPv4 datagram with a tail of `len` bytes, without head and trail.
+/// Lets a server answer an IPv4 datagram with a tail of `len` bytes and an empty head and trail.
 /// Returns the reply, if any, and the counters.
 fn answer_of(way: Way, len: usize, sink: &mut Sink) -> (Option<Vec<u8>>, Counters) {
     let mut server = server(way, 0, &vec![7; len], b"");
