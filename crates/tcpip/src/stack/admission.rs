@@ -1,4 +1,4 @@
-//! Admission of new connections: SYN cookies, and the limit of connections per address.
+//! Admission of new connections: SYN cookies, and the limits on connections.
 
 mod cookies;
 mod opening;
@@ -30,7 +30,7 @@ const GOOD_PERIODS: u32 = 2;
 /// Maximum lifetime of a cookie, in microseconds.
 const LIFE_MICROS: u64 = GOOD_PERIODS as u64 * PERIOD_MICROS;
 
-/// Maximum time between two cookies that counts as a flood, in microseconds.
+/// Two cookies that were sent within this time, in microseconds, indicate a SYN flood.
 const FLOOD_GAP_MICROS: u64 = 1_000;
 
 /// How to handle a SYN.
@@ -51,13 +51,14 @@ impl Flood {
         self.baked_at = Some(now.whole_micros);
     }
 
-    /// Returns whether a peer may still return a valid cookie.
+    /// Returns true if a peer may still return a valid cookie.
     #[inline]
     fn awaits_cookies(&self, now: Moment) -> bool {
         self.baked_within(LIFE_MICROS, now)
     }
 
-    /// Returns whether more than a thousand cookies per second are being sent.
+    /// Returns true if the last two cookies were sent within a millisecond, the last one at most a
+    /// millisecond ago.
     #[inline]
     fn is_on(&self, now: Moment) -> bool {
         self.floods && self.baked_within(FLOOD_GAP_MICROS, now)
@@ -71,8 +72,8 @@ impl Flood {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Takes a free TCB. If none is free, creates one, up to the maximum number of connections.
-    /// Returns `None` if all TCBs are in use.
+    /// Takes a free TCB. If none is free, creates a TCB, up to the maximum number of connections.
+    /// Returns `None` if this maximum is reached.
     fn take_tcb(&mut self) -> Option<u32> {
         if let Some(id) = self.free.pop() {
             return Some(id);
@@ -87,7 +88,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Some(self.records.len() as u32 - 1)
     }
 
-    /// Returns whether SYN cookies are enabled.
+    /// Returns true if SYN cookies are enabled.
     fn bakes_cookies(&self) -> bool {
         self.config.syn_cookies != SynCookies::Never
     }
@@ -147,14 +148,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.take_tcb()
     }
 
-    /// Returns whether a peer may still return a valid cookie.
+    /// Returns true if a peer may still return a valid cookie.
     #[inline]
     fn awaits_cookies(&self, now: Moment) -> bool {
         self.flood.awaits_cookies(now)
     }
 
-    /// Returns whether a SYN flood is in progress: more than a thousand cookies per second are
-    /// being sent.
+    /// Returns true if a SYN flood is in progress: the stack sends SYN cookies at intervals of at
+    /// most a millisecond.
     pub fn is_flooded(&self, now: Instant) -> bool {
         self.flood.is_on(Moment::from(now))
     }
@@ -164,7 +165,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keys.hash_peer(peer, self.config.ipv6_prefix)
     }
 
-    /// Returns whether the address has reached the limit of connections per address.
+    /// Returns true if the address has reached the limit on connections per address.
     #[inline]
     fn has_too_many(&self, peer: IpAddr) -> bool {
         let Some(most) = self.config.max_per_address else {
@@ -186,7 +187,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
         self.conn(id).open(tcb, now);
-        // The TCB's previous connection may have left the TCB in the queue for the TX ring.
+        // The TCB may still be in the queue for the TX ring, because of its previous connection.
         let is_blocked = self.housekeeping[id as usize].is_blocked;
         self.opened += 1;
         self.housekeeping[id as usize] = Housekeeping {
@@ -199,7 +200,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Returns the options that the SYN offers and our configuration enables.
+    /// Returns the features (options and ECN) that the SYN offers and our configuration enables.
     fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
         let config = &self.config;
         let scale = options.window_scale.filter(|_| config.window_scaling);

@@ -66,8 +66,8 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
     }
 
     /// Answers a [parked](Connection::park) connection: writes `bytes` with
-    /// [`Connection::write_once`] and [resumes](Connection::resume) the connection. Resets the
-    /// connection if its stream has no room for `bytes`. Does nothing if the connection has ended.
+    /// [`Connection::write_once`] and [resumes](Connection::resume) the connection. If the write
+    /// fails, resets the connection. Does nothing if the connection has ended.
     pub fn answer(&mut self, id: ConnectionId, bytes: Arc<[u8]>) {
         if let Some(mut conn) = self.get(id) {
             conn.write_once(bytes).unwrap_or_else(|_| conn.abort());
@@ -82,7 +82,8 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
     }
 
     /// Starts a timer: [`Application::on_timer`](crate::Application::on_timer) is called once, when
-    /// the time `after` has passed. A timer that is already running is restarted.
+    /// the time `after` has passed. If the timer is already running, the new time replaces the old
+    /// one.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
         self.asked.timers.set(timer.number(), self.now + after);
     }
@@ -92,7 +93,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         self.asked.timers.clear(timer.number());
     }
 
-    /// Returns the time at which the current message or timer is handled.
+    /// Returns the time of the current callback.
     pub fn now(&self) -> Instant {
         self.now
     }

@@ -12,21 +12,21 @@ use crate::connection::{CloseReason, Flags, Plan, State};
 use crate::outcome::{ControlSegment, Expiry};
 use crate::stack::Application;
 
-/// How often a sleeping event loop retries while the TX ring is full. A 10 Gb/s port sends about a
-/// hundred full-sized packets in this time.
+/// Maximum time until the event loop retries to send while connections wait for the TX ring. A
+/// 10 Gb/s port sends about a hundred full-sized packets in this time.
 const BLOCKED_RETRY: Duration = Duration::from_micros(125);
 
-/// Interval in which unused memory is detected. A buffer's memory is freed when it has been unused
-/// for one to two intervals.
+/// Interval over which the use of the pools is measured. Memory that was not needed for one to two
+/// intervals is freed.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
-/// Maximum number of buffers per pool that one call frees.
+/// Maximum number of slots per pool whose memory one call frees, so that the call is short.
 const TRIM_STEP: usize = 32;
-/// Pause before the next call frees more buffers.
+/// Pause after such a call, before the next call frees more memory.
 const TRIM_PAUSE: Duration = Duration::from_millis(10);
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Returns the time by which [`handle_timers`](Self::handle_timers) must be called next, or
-    /// `None` if nothing is scheduled.
+    /// Returns the time by which [`handle_timers`](Self::handle_timers) must be called next.
+    /// Returns `None` if there is nothing to wait for.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if !self.blocked.is_empty() {
@@ -60,8 +60,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Calls `on_timer` for each expired timer of the application. Timers set in these callbacks
-    /// are handled by the next call.
+    /// Calls `on_timer` for each expired timer of the application. A timer that is set in one of
+    /// these callbacks is not handled before the next call.
     #[cold]
     fn handle_timer<P: Port>(&mut self, port: &mut P, now: Instant) {
         for timer in self.asked.timers.take_passed(now) {
@@ -71,12 +71,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Calls `act` with the application and all of its connections. Afterwards sends data and
-    /// closes connections as `act` requested. An application can thus answer later, for example
-    /// when a back-end or another connection delivers the answer.
+    /// Calls `act` with the application and all of its connections. Afterwards, sends data and
+    /// closes connections as `act` has requested. An application can thus answer a request later,
+    /// for example when a back-end delivers the answer.
     ///
-    /// Call this method between two segments, with the same port as all other calls, and a `now`
-    /// that does not decrease.
+    /// Pass the same port as in all other calls, and a `now` that does not decrease.
     pub fn reach<P: Port, R>(
         &mut self,
         port: &mut P,
@@ -115,8 +114,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Passes a message from another thread to the application. The parameters are those of
-    /// [`reach`](Self::reach).
+    /// Passes a message from another thread to the application. The conditions of
+    /// [`reach`](Self::reach) apply.
     pub fn handle_message<P: Port>(&mut self, port: &mut P, message: A::Message, now: Instant) {
         self.reach(port, now, |app, connections| {
             app.on_message(connections, message);
@@ -131,7 +130,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Frees a limited amount of pool memory that has been unused for a while.
+    /// Frees a limited amount of pool memory that was not needed since the last measurement began:
+    /// see [`TRIM_INTERVAL`].
     #[cold]
     fn trim(&mut self, now: Instant) {
         for _ in 0..TRIM_STEP {
@@ -150,8 +150,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     #[cold]
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        // The connection's entry in the timer wheel has expired, so `schedule` below sets a new
-        // one.
+        // The connection's entry in the timer wheel has expired, so the call of `schedule` below
+        // adds a new one.
         if let Alarm::At(due) = self.housekeeping[id as usize].alarm
             && has_passed(due, now)
         {
@@ -172,7 +172,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.act(port, id, expiry, now);
     }
 
-    /// Carries out the action for an expired deadline.
+    /// Carries out what `expiry` says, then sends everything that may be sent.
     fn act<P: Port>(&mut self, port: &mut P, id: u32, expiry: Expiry, now: Moment) {
         match expiry {
             Expiry::Wait => return,
@@ -194,14 +194,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 let next = self.conn(id).has_offered_again(now);
                 return self.act(port, id, next, now);
             }
-            // Our side is now closed, so this is the application's last chance to consume received
-            // data.
+            // Our side is now closed, so this call discards data that the application has not
+            // consumed.
             Expiry::CloseIdle => self.offer_rest(port, id, now),
         }
         self.go_on(port, id, now);
     }
 
-    /// Completes a callback or an expired timer. If the application has aborted the connection,
+    /// Completes a callback or an expired deadline. If the application has aborted the connection,
     /// sends a reset. Otherwise sends everything that may be sent.
     fn go_on<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -215,7 +215,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Calls the application because the deadline that it set has passed.
+    /// Calls the application because the deadline that it had set for the connection has passed.
     fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.housekeeping[id as usize].alarm = Alarm::Off;
         if self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
@@ -232,7 +232,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Carries out the requests of a callback that was not caused by a segment.
     fn finish_callback<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let is_closed = self.records[id as usize].tcb.flags.intersects(Flags::CLOSE);
-        // When our side is closed, the application gets a last chance to consume received data.
+        // If our side is closed, `offer_rest` discards data that the application has not consumed.
         if is_closed || self.housekeeping[id as usize].offers_again {
             self.offer_rest(port, id, now);
         }
@@ -271,7 +271,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).arm_window_probe(sent.is_ok(), now);
     }
 
-    /// Sends the data and the acknowledgement that could not be sent because the TX ring was full.
+    /// Sends the data that may be sent now, and a pending acknowledgement. If the TX ring is full,
+    /// the connection waits for room.
     fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.transmit(port, id, now);
         let is_owed = self.records[id as usize]
@@ -288,7 +289,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// Returns whether a deadline in milliseconds has passed.
+/// Returns true if a deadline in milliseconds has passed.
 const fn has_passed(deadline: u32, now: Moment) -> bool {
     deadline.wrapping_sub(now.millis).cast_signed() <= 0
 }

@@ -19,19 +19,19 @@ use crate::writes::MAX_WRITE_LEN;
 /// Why a write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The stream has no room: [`room`](Connection::room) is 0, or the stream would hold 4 GiB.
+    /// The stream has too few free entries ([`room`](Connection::room)), or would hold 4 GiB.
     /// [`write_bytes`](Connection::write_bytes) also fails if no write buffer is free
     /// ([`Config::max_write_buffers`](crate::Config::max_write_buffers)), regardless of `room`.
     /// Leave the request unconsumed: the stack offers it again when there is room.
     #[error("the connection's stream is full; write again after on_sent")]
     Full,
-    /// The connection has been closed or aborted.
+    /// The application has already closed or aborted the connection.
     #[error("the connection's sending side was closed before")]
     Closed,
-    /// The content has been removed.
+    /// The content item has been removed.
     #[error("the content has been removed; look it up again")]
     NoSuchContent,
-    /// The range is not within the content, or ends before it begins.
+    /// The range is not within the content item, or ends before it begins.
     #[error("bytes {from} to {end} are not within the content's {len} bytes")]
     OutsideContent {
         /// Start of the requested range, in bytes.
@@ -49,16 +49,16 @@ pub enum WriteError {
         /// Number of entries requested.
         entries: usize,
     },
-    /// The bytes could not be added as a content.
+    /// The bytes could not be added as a content item.
     #[error(transparent)]
     NoContent(#[from] ContentError),
-    /// One write cannot take that many bytes: the limit is [`MAX_WRITE_LEN`].
+    /// The bytes are more than one write accepts: the limit is [`MAX_WRITE_LEN`].
     #[error(
         "{len} bytes are more than the {} of one write; write less, or add them as a content",
         MAX_WRITE_LEN
     )]
     TooLong {
-        /// Number of bytes requested.
+        /// Length of the rejected write in bytes.
         len: usize,
     },
 }
@@ -83,7 +83,7 @@ impl<S> Connection<'_, S> {
         }
     }
 
-    /// Returns the time of the event that caused this callback: a segment, a timer or a message.
+    /// Returns the time of the current callback.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -109,10 +109,10 @@ impl<S> Connection<'_, S> {
 
     /// Requests another call of [`on_receive`](crate::Application::on_receive) with the unconsumed
     /// data when the current callback has returned. An application that cannot answer yet leaves
-    /// the request unconsumed, and calls this method when it can answer.
+    /// the client's request unconsumed, and calls this method when it can answer.
     ///
-    /// A request made in `on_receive` itself is honoured only if that call consumed some bytes, so
-    /// that the calls cannot repeat forever.
+    /// If `on_receive` itself calls this method, it must also consume some bytes. Otherwise the
+    /// call has no effect, so that `on_receive` is not called forever.
     pub fn offer_again(&mut self) {
         self.housekeeping.offers_again = true;
     }
@@ -127,8 +127,8 @@ impl<S> Connection<'_, S> {
         self.housekeeping.is_parked = true;
     }
 
-    /// Ends the effect of [`park`](Self::park). Data that has arrived in the meantime is offered
-    /// when the current callback has returned.
+    /// Ends the effect of [`park`](Self::park). Unconsumed data is offered when the current
+    /// callback has returned.
     pub fn resume(&mut self) {
         self.housekeeping.is_parked = false;
         self.offer_again();
@@ -140,10 +140,10 @@ impl<S> Connection<'_, S> {
     }
 
     /// Returns the number of free stream entries, 0 to [`STREAM_ENTRIES`]. Each write occupies an
-    /// entry until the peer has acknowledged it, unless it can extend the last entry. An empty
-    /// write occupies no entry. More than two entries need a list from a bounded pool
+    /// entry until the peer has acknowledged the data, unless the write can extend the last entry.
+    /// An empty write occupies no entry. More than two entries need a list from a bounded pool
     /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)). Returns 0 after
-    /// [`close`](Self::close) and [`abort`](Self::abort).
+    /// [`close`](Self::close) or [`abort`](Self::abort).
     pub fn room(&self) -> usize {
         if self.ensure_open().is_err() {
             return 0;
@@ -152,7 +152,7 @@ impl<S> Connection<'_, S> {
     }
 
     /// Checks that the stream has room for `entries` more entries, so that a response is written
-    /// either completely or not at all. The room remains available until the callback returns.
+    /// either completely or not at all. Until the callback returns, only writes use up this room.
     /// [`write_bytes`](Self::write_bytes) also needs a write buffer, which this method does not
     /// reserve. So call `write_bytes` before any other write of the response.
     ///
@@ -172,9 +172,9 @@ impl<S> Connection<'_, S> {
         Err(self.is_full(no_list.then_some(Pool::EntryLists)))
     }
 
-    /// Writes a content item to the stream: the paper's `tcp_write()`. If the content has a slot,
-    /// `params` are passed to [`Application::render`](crate::Application::render). Without a slot,
-    /// `params` are ignored.
+    /// Writes a content item to the stream: the paper's `tcp_write()`. If the content item has a
+    /// slot, `params` are passed to [`Application::render`](crate::Application::render). Without a
+    /// slot, `params` are ignored.
     ///
     /// # Errors
     ///
@@ -201,8 +201,8 @@ impl<S> Connection<'_, S> {
     /// [`write`](Self::write).
     ///
     /// The slice is sent in prepared segments, but its first and last segment may have to be
-    /// assembled. If the slice continues the previously written one, with the same content and
-    /// parameters, both slices share one stream entry.
+    /// assembled. If the slice continues the slice that was written last, with the same content
+    /// item and parameters, the two slices share one stream entry.
     ///
     /// # Errors
     ///
@@ -279,9 +279,9 @@ impl<S> Connection<'_, S> {
         pushed
     }
 
-    /// Writes `bytes` as a temporary content item, which is removed when the peer has acknowledged
-    /// all of `bytes`. Use this for bytes in an [`Arc`], and for more bytes than
-    /// [`write_bytes`](Self::write_bytes) accepts.
+    /// Writes `bytes` as a temporary content item, whose memory is freed when the peer has
+    /// acknowledged all of `bytes`. Use this method for bytes in an [`Arc`], and for more bytes
+    /// than [`write_bytes`](Self::write_bytes) accepts.
     ///
     /// # Errors
     ///
@@ -328,7 +328,8 @@ impl<S> Connection<'_, S> {
         Owner { id: self.id, peer }
     }
 
-    /// Records that a write found no room, and the `pool` that had no free slot, if any.
+    /// Records that a write found no room, and the `pool` that had no free slot, if any. Returns
+    /// the error.
     #[cold]
     fn is_full(&mut self, pool: Option<Pool>) -> WriteError {
         self.tcb.flags |= Flags::WANTS_ROOM;
@@ -336,10 +337,10 @@ impl<S> Connection<'_, S> {
         WriteError::Full
     }
 
-    /// Sets the connection's only deadline, replacing an earlier one. When the time `after` has
-    /// passed (at most [`Config::MAX_TIME`](crate::Config::MAX_TIME)), the stack calls
-    /// [`Application::on_deadline`](crate::Application::on_deadline). There is no call if the
-    /// deadline is cleared or the connection is closed earlier.
+    /// Sets the connection's only deadline, which replaces an earlier one. When the time `after`
+    /// has passed (at most [`Config::MAX_TIME`](crate::Config::MAX_TIME)), the stack calls
+    /// [`Application::on_deadline`](crate::Application::on_deadline). The stack does not call it if
+    /// the deadline is cleared, or our side is closed, before that time.
     pub fn set_deadline(&mut self, deadline: Deadline, after: Duration) {
         if self.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return;
@@ -360,14 +361,14 @@ impl<S> Connection<'_, S> {
     }
 
     /// Starts one of the application's timers: see
-    /// [`Connections::set_timer`](crate::Connections::set_timer). The timer continues to run when
-    /// this connection ends.
+    /// [`Connections::set_timer`](crate::Connections::set_timer). The timer belongs to the
+    /// application, so it continues to run when this connection ends.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
         self.asked.timers.set(timer.number(), self.now + after);
     }
 
     /// Closes our side after all written data: the paper's `tcp_close()`. The peer may continue to
-    /// send until it closes its side too. Its data is then acknowledged and discarded.
+    /// send until it closes its side too. The stack acknowledges and discards such data.
     #[inline(always)]
     pub fn close(&mut self) {
         self.tcb.flags |= Flags::CLOSE;
@@ -375,7 +376,8 @@ impl<S> Connection<'_, S> {
         self.housekeeping.alarm = Alarm::Off;
     }
 
-    /// Ends the connection immediately with a reset. Unacknowledged data is lost.
+    /// Ends the connection with a reset when the current callback returns. Unacknowledged data may
+    /// be lost.
     #[cold]
     pub fn abort(&mut self) {
         self.tcb.flags |= Flags::ABORT;
@@ -383,8 +385,8 @@ impl<S> Connection<'_, S> {
 }
 
 impl Housekeeping {
-    /// Sets the application's deadline. Moves `scheduled` beyond the connection's own `deadline`,
-    /// so that the stack reschedules the timer wheel's entry after the callback.
+    /// Sets the application's deadline, `after` milliseconds from now. Moves `scheduled` beyond the
+    /// TCB's `deadline`, so that the stack reschedules the timer wheel's entry after the callback.
     fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {
         self.alarm = Alarm::New(after);
         self.due_for = due_for;

@@ -52,8 +52,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles a segment of an existing connection. The fast path handles expected segments that
-    /// have no options or only timestamps. Nearly all segments are of this kind.
+    /// Handles a segment of an existing connection. This is the fast path, for expected segments
+    /// that have no options or only timestamps. Nearly all segments are of this kind. Passes any
+    /// other segment to [`handle_other`](Self::handle_other).
     #[inline(always)]
     fn handle_known<P: Port>(
         &mut self,
@@ -100,8 +101,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Checks an unexpected segment. If the segment must be processed, returns the packet, and the
-    /// segment trimmed to the window. Otherwise the segment has already been answered or dropped.
+    /// Checks an unexpected segment. If the segment is acceptable, returns the packet, and the
+    /// segment trimmed to the window. Otherwise, answers or drops the segment.
     #[inline(always)]
     fn admit<P: Port>(
         &mut self,
@@ -177,8 +178,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Does rarely needed work after a segment: limits the number of connections in TIME-WAIT, or
-    /// waits for room in the stream.
+    /// Does rarely needed work after a segment. In TIME-WAIT, forgets a connection that exceeds the
+    /// limit. In other states, sets a deadline to call an application that waits for room.
     #[cold]
     fn settle(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -192,8 +193,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
-    /// Handles `acked` newly acknowledged bytes. If a whole stream entry is now acknowledged, calls
-    /// [`report_sent`](Self::report_sent).
+    /// Handles `acked` newly acknowledged bytes, which may include our FIN. If a whole stream entry
+    /// is now acknowledged, calls [`report_sent`](Self::report_sent).
     #[inline(always)]
     fn handle_acked<P: Port>(
         &mut self,
@@ -217,7 +218,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         after
     }
 
-    /// Removes acknowledged entries from the stream. Returns whether any entry was removed.
+    /// Removes acknowledged entries from the stream. Returns true if any entry was removed.
     #[inline(always)]
     fn retire(&mut self, id: u32) -> bool {
         let Some(first) = self.conn(id).retire() else {
@@ -276,9 +277,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         consumed
     }
 
-    /// Returns whether to offer the unconsumed data again immediately, after `taken` bytes were
-    /// consumed. This is the case if the application has requested it, or if another connection was
-    /// evicted to free a pool slot.
+    /// Returns true if the unconsumed data must be offered again immediately, after `taken` bytes
+    /// were consumed. There are two reasons: the application has requested another offer, or
+    /// another connection was evicted to free a pool slot.
     #[cold]
     fn goes_on<P: Port>(&mut self, port: &mut P, id: u32, taken: usize, now: Moment) -> bool {
         let housekeeping = &self.housekeeping[id as usize];
@@ -311,7 +312,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Counts data that the application will never read, and returns its whole length as consumed.
+    /// Counts a segment whose data the application will never read, and returns the length of that
+    /// data as the number of bytes consumed.
     #[cold]
     fn discard(&mut self, data: &[u8]) -> usize {
         self.cx.counters.after_close += u64::from(!data.is_empty());
@@ -319,7 +321,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Stores unconsumed data in a receive buffer. Returns `false` if no buffer is available, so
-    /// that the peer must retransmit the data.
+    /// the peer must retransmit the data.
     #[cold]
     fn keep<P: Port>(&mut self, port: &mut P, id: u32, rest: &[u8], now: Moment) -> bool {
         self.take_buffer(port, id, now);
@@ -327,6 +329,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Stores data that is out of order, or that follows unconsumed data, in the receive buffer.
+    /// Then offers the data that is in order.
     #[cold]
     fn receive_buffered<P: Port>(
         &mut self,
@@ -346,7 +349,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Tells the application that the stream has room again, or that all data has been
+    /// Calls the application if an earlier write found no room, or if all data has been
     /// acknowledged.
     #[inline(always)]
     fn report_sent<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
@@ -378,13 +381,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.offer_rest(port, id, now);
     }
 
-    /// Offers all unconsumed in-order data. Then reports the peer's FIN, if it follows that data.
+    /// Offers all unconsumed in-order data, or discards that data if our side is closed. Then
+    /// reports the peer's FIN, if it has arrived.
     pub(super) fn offer_rest<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.offer_buffered(port, id, now);
         self.report_half_close(port, id, now);
     }
 
-    /// Offers all unconsumed in-order data from the receive buffer, like [`offer`](Self::offer).
+    /// Offers the unconsumed in-order data in the receive buffer, repeatedly if
+    /// [`goes_on`](Self::goes_on) returns true.
     fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let mut taken = self.offer_buffered_once(id, now);
         while self.goes_on(port, id, taken, now) {
@@ -425,7 +430,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Tells the application that the peer has closed its side, once all data has been offered.
+    /// Tells the application that the peer has closed its side, if the peer's FIN has arrived and
+    /// the application does not know yet. Waits while the connection is parked.
     fn report_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if !self.housekeeping[id as usize].is_parked && self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
@@ -438,8 +444,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Handles an ICMP error about one of our segments. The only error that has an effect is a
     /// smaller path MTU, provided that the segment is in flight. All other errors are ignored (RFC
-    /// 5927). The next call of [`handle_timers`](Self::handle_timers) retransmits segments that
-    /// were too large.
+    /// 5927). The next call of [`handle_timers`](Self::handle_timers) retransmits the data in
+    /// flight in smaller segments.
     #[cold]
     pub fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) {
         self.now = now;

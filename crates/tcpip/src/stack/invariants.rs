@@ -10,7 +10,7 @@ use crate::wire::Seq;
 /// Number of segments that limited transmit may send beyond the congestion window (RFC 3042).
 const BEYOND: u32 = 2;
 
-/// The range of a connection's data that was in flight at the last check.
+/// The range of sequence numbers that was in flight on a connection at the last check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     una: Seq,
@@ -78,7 +78,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Checks that the congestion window allowed all data sent since the last check.
+    /// If new data was sent since the last check, checks that the data in flight does not exceed
+    /// the congestion window.
     fn check_flight(&mut self, id: usize) {
         let conn = self.conn(id as u32);
         let (pipe_and_window, state) = (conn.pipe_and_window(), conn.tcb.state);
@@ -93,8 +94,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         };
         let before = std::mem::replace(before, now);
-        // If `una` has left the earlier range, the TCB now belongs to another connection, so skip
-        // the check.
+        // If `una` is outside the earlier range, the TCB may belong to another connection now, so
+        // skip the check.
         let is_same = now.una.since(before.una) <= before.nxt.since(before.una);
         if state == State::Closed || !is_same || !now.nxt.after(before.nxt) {
             return;

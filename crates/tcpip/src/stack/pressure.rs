@@ -1,5 +1,6 @@
 //! Eviction: the choice of the connection that gives way when a pool of connections, buffers, lists
-//! or scoreboards runs short. The connection with the largest lag gives way (see `Housekeeping`).
+//! or scoreboards runs short. Usually this is the connection with the largest lag (see
+//! `Housekeeping`).
 
 use std::cmp::Reverse;
 
@@ -13,18 +14,19 @@ use crate::connection::{CloseReason, Flags, State};
 use crate::pools::{NONE, Owner, Pool};
 use crate::stack::Application;
 
-/// Number of slots of a pool that one decision examines. The next decision continues with the
-/// following slots.
+/// Number of slots of a pool that one decision examines, in addition to the candidates from earlier
+/// decisions. The next decision continues with the following slots.
 const SAMPLE: usize = 64;
-/// While other clients ask for slots, one client address may hold 1/`SHARE` of a pool.
+/// An address that holds more than 1/`SHARE` of a pool gives way to addresses that hold less than
+/// this share.
 const SHARE: u32 = 8;
 /// Minimum lag of a connection that gives way, in milliseconds. This minimum keeps active
-/// connections from evicting each other. It does not protect connections of an address that holds
-/// more than its share.
+/// connections from evicting each other. It does not protect connections in TIME-WAIT. Nor does it
+/// protect an address that holds more than its share (1/[`SHARE`]) from other addresses.
 const MIN_LAG_MS: u32 = 1_000;
 
 impl Sampler {
-    /// Returns whether an earlier refusal in the same millisecond applies to `asker`.
+    /// Returns true if an earlier refusal in the same millisecond applies to `asker`.
     fn has_refused(&self, asker: Asker, now: Moment) -> bool {
         self.refused.is_some_and(|refused| {
             refused.at == now.millis && refused.peer == asker.owner.peer && refused.lag <= asker.lag
@@ -36,12 +38,12 @@ impl Sampler {
 /// variants are in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
-    /// Neither of the reasons below applies, so only the lag counts. The value is the lag in
-    /// milliseconds.
+    /// Neither `BeyondShare` nor `Closed` applies. The value is the lag in milliseconds.
     Lag(u32),
-    /// The client's address holds more than its share. The value is the lag in milliseconds.
+    /// The client's address holds more than its share of the pool. The value is the lag in
+    /// milliseconds.
     BeyondShare(u32),
-    /// Both sides have closed the connection. The value is the lag in milliseconds.
+    /// The connection is in TIME-WAIT. The value is the lag in milliseconds.
     Closed(u32),
 }
 
@@ -61,7 +63,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Owner { id, peer }
     }
 
-    /// Identifies a connection that asks for a slot, with its current lag.
+    /// Describes a connection that asks for a slot, with its current lag.
     fn asker(&self, id: u32, now: Moment) -> Asker {
         Asker {
             owner: self.owner(id),
@@ -73,8 +75,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// none of the examined connections may be evicted.
     ///
     /// Connections in TIME-WAIT give way first, then those of an address beyond its share, then the
-    /// one with the largest lag. If the asker's own address has reached its share, connections of
-    /// other addresses give way only in TIME-WAIT.
+    /// one with the largest lag. If the asker's own address has reached its share, a connection of
+    /// another address gives way only in TIME-WAIT.
     #[cold]
     fn find_victim(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
         if self.samplers[pool as usize].has_refused(asker, now) {
@@ -132,7 +134,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         slots
     }
 
-    /// Returns the number of slots of a pool that have been used so far.
+    /// Returns the number of slots of a pool that were ever taken.
     fn slots(&self, pool: Pool) -> usize {
         match pool {
             Pool::Connections => self.records.len(),
@@ -151,7 +153,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Returns how many slots of a pool one address may hold while other clients ask for slots.
+    /// Returns the number of slots that is one address's share of a pool: see [`SHARE`].
     fn share(&self, pool: Pool) -> u32 {
         (self.cx.peers.size(pool) / SHARE).max(1)
     }
@@ -171,7 +173,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Evicts a connection to make room in the table for the client whose address has this `hash`.
-    /// Returns whether a connection was evicted.
+    /// Returns true if a connection was evicted.
     pub(super) fn make_way<P: Port>(&mut self, port: &mut P, hash: u64, now: Moment) -> bool {
         let peer = self.cx.peers.find(hash).unwrap_or(NONE);
         let asker = Asker {
@@ -185,8 +187,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         victim.is_some()
     }
 
-    /// Lends a receive buffer to connection `id`. If no buffer is free, tries to take the buffer of
-    /// another connection.
+    /// Lends a receive buffer to connection `id`, unless it already has one. If no buffer is free,
+    /// tries to take the buffer of another connection.
     pub(super) fn take_buffer<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let owner = self.owner(id);
         if self.conn(id).take_buffer(owner) {
@@ -204,8 +206,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).take_buffer(owner);
     }
 
-    /// Evicts a connection if a write on connection `id` failed because a pool was exhausted.
-    /// Returns whether the application may try the write again.
+    /// If a write on connection `id` failed because a pool was exhausted, tries to evict another
+    /// connection. Returns true if the application may try the write again.
     #[inline(always)]
     pub(super) fn free_what_was_refused<P: Port>(
         &mut self,

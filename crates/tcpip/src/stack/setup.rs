@@ -23,10 +23,10 @@ const TIMER_LEN: usize = 16;
 
 impl<A: Application, C> Stack<A, C> {
     /// Returns the size in bytes of the tables that [`new`](Self::new) reserves for
-    /// [`Config::max_connections`]. Physical memory is used only as connections are opened.
+    /// [`Config::max_connections`]. Physical memory is used only when connections are opened.
     pub fn reserved_bytes(config: &Config) -> usize {
         let most = config.clamped().max_connections;
-        // `free` and `blocked` hold one index each per connection.
+        // `free` and `blocked` each have room for one index per connection.
         let indices = 2 * size_of::<u32>();
         let records = size_of::<A::State>() + size_of::<Housekeeping>() + size_of::<Record<C>>();
         let each = records + TIMER_LEN + indices;
@@ -39,8 +39,8 @@ impl<A: Application> Stack<A> {
     /// the stack's port. `secret` is the key for the connection table's hash and the initial
     /// sequence numbers, so it must be random and secret.
     ///
-    /// If the system refuses [`reserved_bytes`](Stack::reserved_bytes) of memory, the process
-    /// aborts, as for any failed allocation.
+    /// If the system refuses [`reserved_bytes`](Stack::reserved_bytes) bytes of memory, the process
+    /// aborts, as after any failed allocation.
     pub fn new(
         config: &Config,
         app: A,
@@ -136,8 +136,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         })
     }
 
-    /// Passes each message from `mailbox` to [`Application::on_message`]. The event loop must be
-    /// given the mailbox's [bell](ip::Server::with_bell), so that messages wake it up.
+    /// Sets the mailbox whose messages the stack passes to [`Application::on_message`]. Also pass
+    /// the mailbox's bell to [`with_bell`](ip::Server::with_bell), so that messages wake the event
+    /// loop.
     pub fn set_mailbox(&mut self, mailbox: Mailbox<A::Message>) {
         self.mailbox = Some(mailbox);
     }
@@ -178,12 +179,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         (self.records.len() - self.free.len()) as u32
     }
 
-    /// Returns the number of current connections, without half-open ones and those in TIME-WAIT.
+    /// Returns the current number of connections, excluding half-open ones and those in TIME-WAIT.
     pub fn open_connections(&self) -> u32 {
         self.connections() - self.half_open - self.time_waits
     }
 
-    /// Returns whether the stack accepts connections on `port`.
+    /// Returns true if the stack accepts connections on `port`.
     #[inline]
     pub fn serves(&self, port: u16) -> bool {
         self.config.ports.contains(&port)

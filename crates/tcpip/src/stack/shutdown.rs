@@ -12,9 +12,10 @@ use crate::outcome::ControlSegment;
 use crate::stack::Application;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Ends all connections before the server exits. A peer that has acknowledged all written data
-    /// gets a FIN, any other peer a reset. Each segment is sent only once. Returns `false` if the
-    /// TX ring was full: flush it and call again.
+    /// Ends all connections before the server exits. A peer that has acknowledged all data gets a
+    /// FIN, unless it has acknowledged our FIN already. Any other peer gets a reset. These segments
+    /// are never retransmitted. Returns `false` if the TX ring was full: flush the ring, and call
+    /// this method again.
     pub fn shut_down<P: Port>(&mut self, port: &mut P, now: Instant) -> bool {
         self.now = now;
         while self.shut_down_records < self.records.len() {
@@ -40,7 +41,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.send_control(port, id, segment, now)?;
         }
         if matches!(state, State::SynReceived | State::TimeWait) {
-            // The application has not seen this connection yet, or was already told of its end.
+            // The application does not know this connection yet, or was already told of its end.
             self.forget(id);
         } else if closing_segment == Some(ControlSegment::Reset) {
             self.close(id, CloseReason::Aborted);

@@ -44,9 +44,9 @@ pub(crate) enum Habit {
     Lazy,
     /// Writes back the data it receives.
     Echo,
-    /// Answers each received byte with the content.
+    /// Answers each received byte with the content item [`App::content`].
     Serve,
-    /// Answers the first received byte with the content, and closes our side.
+    /// Answers the first received byte with the content item, and closes our side.
     ServeOnce,
     /// Aborts the connection.
     Abort,
@@ -64,7 +64,7 @@ pub(crate) enum Habit {
     Store,
     /// Writes back the data it receives, and closes our side even if the write fails.
     EchoAndClose,
-    /// Writes the queued parts, and consumes everything when all parts are written.
+    /// Writes [`App::parts`], and consumes everything when all parts are written.
     Parts,
 }
 
@@ -84,22 +84,21 @@ pub(crate) struct App {
     /// Whether the application closes our side when the peer's FIN arrives.
     pub(crate) close_back: bool,
     pub(crate) content: Option<ContentId>,
-    /// Data to write at the next deadline, or when all earlier data has been acknowledged.
+    /// Data to write at the next deadline or call of `on_sent`, whichever comes first.
     pub(crate) later: Option<&'static [u8]>,
     pub(crate) log: String,
     pub(crate) accepted: Option<(ConnectionId, Instant)>,
     pub(crate) params: u64,
     /// Parts of the response that are still to be written.
     pub(crate) parts: VecDeque<Part>,
-    /// Number of parts for which the application ensures that there is room before it writes any of
-    /// them.
+    /// Number of parts that the application writes together, after it has checked that there is
+    /// room for all of them.
     pub(crate) at_once: usize,
-    /// Deadline that the application sets when data arrives, if this value has changed since the
-    /// last time. `None` clears the deadline.
+    /// Deadline that the application sets when data arrives, if this value has changed since data
+    /// last arrived. `None` clears the deadline.
     pub(crate) deadline: Option<Duration>,
     deadline_before: Option<Duration>,
-    /// Time after which a restarted timer expires. If this is set, the application restarts each
-    /// expired timer.
+    /// If set, the application restarts each expired timer to expire after this time.
     pub(crate) timer_again: Option<Duration>,
 }
 
@@ -302,7 +301,7 @@ pub(crate) struct Rig {
     pub(crate) window: u16,
     /// The window scale option of the peer's SYN.
     pub(crate) window_scale: Option<u8>,
-    /// Our initial sequence number. It is known once a SYN-ACK has been sent.
+    /// Our initial sequence number, from the last SYN-ACK that the test has read.
     pub(crate) iss: u32,
     /// The peer's initial sequence number.
     pub(crate) irs: u32,
@@ -415,7 +414,7 @@ impl Rig {
         self.stack.app().accepted.unwrap().0
     }
 
-    /// Calls `act` with a connection while none of its callbacks runs. Returns whether the
+    /// Calls `act` with a connection while none of its callbacks runs. Returns true if the
     /// connection exists.
     pub(crate) fn reach(
         &mut self,
@@ -433,7 +432,7 @@ impl Rig {
         is_there
     }
 
-    /// Returns the statistics of the first connection.
+    /// Returns the statistics of the connection in the first TCB.
     pub(crate) fn info(&mut self) -> Info {
         self.stack.connection(0).1.info()
     }
@@ -538,7 +537,8 @@ impl Rig {
         self.timers();
     }
 
-    /// Lets time pass, and calls the stack's timers when they are due, as an event loop does.
+    /// Lets time pass. Like an event loop, calls `handle_timers` by each time that `poll_timeout`
+    /// returns.
     pub(crate) fn pass_ms(&mut self, millis: u64) {
         let end = self.now + Duration::from_millis(millis);
         while let Some(due) = self.stack.poll_timeout().filter(|due| *due <= end) {

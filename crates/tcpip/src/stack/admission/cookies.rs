@@ -1,4 +1,5 @@
-//! SYN cookies (RFC 4987, section 3.6): the peer keeps the state of the half-open connection.
+//! SYN cookies (RFC 4987, section 3.6): the peer, instead of the stack, keeps the state of the
+//! half-open connection.
 //!
 //! Instead of creating a TCB, the stack sends a SYN-ACK whose initial sequence number is a cookie
 //! with these fields:
@@ -11,11 +12,11 @@
 //!
 //! A keyed hash of addresses and ports is added to the cookie. This hash hides the fields, but lets
 //! the sequence numbers of the same addresses and ports grow over time. Two periods and eight MSS
-//! classes are valid at any time. So a blind attacker who guesses a 32-bit number succeeds once in
-//! 2^28 attempts.
+//! classes are valid at any time. So 16 of the 2^32 cookies are valid, and a blind attacker's guess
+//! succeeds once in 2^28 attempts.
 //!
-//! The terms (window scale, SACK and ECN) are stored in the low bits of our timestamp, which the
-//! peer echoes. A peer without timestamps gets a connection without these options.
+//! The terms (window scale, SACK and ECN) are stored in the low bits of our TSval, which the peer
+//! echoes. A peer without timestamps gets a connection without these features.
 
 mod answers;
 
@@ -46,7 +47,7 @@ const OWN_CLASS: u32 = CLASSES - 1;
 /// Number of timestamp bits that hold the terms.
 const TERMS_BITS: u32 = 6;
 const TERMS: u32 = (1 << TERMS_BITS) - 1;
-/// Value of the window scale bits if window scaling is not used.
+/// Value of the low four bits of the terms, the window scale, if window scaling is not used.
 const NO_SCALE: u32 = 0x0f;
 const TERM_SACK: u32 = 1 << 4;
 const TERM_ECN: u32 = 1 << 5;
@@ -54,13 +55,14 @@ const TERM_ECN: u32 = 1 << 5;
 /// invalid in a segment without timestamps.
 const TERM_TIMESTAMPS: u32 = 1 << TERMS_BITS;
 
-/// The terms of a connection opened by a cookie: the negotiated options. The terms are stored in
-/// our timestamp, so they are empty if timestamps are not used.
+/// The terms of a connection opened by a cookie: the negotiated features. The terms are stored in
+/// our TSval, so they are empty if timestamps are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 struct Terms(Negotiated);
 
 impl Terms {
-    /// Returns the negotiated options that can be stored with a cookie.
+    /// Returns the negotiated features that can be stored with a cookie: all of them if timestamps
+    /// are used, otherwise none.
     fn new(negotiated: Negotiated) -> Self {
         if negotiated.timestamps() {
             Self(negotiated)
@@ -69,8 +71,8 @@ impl Terms {
         }
     }
 
-    /// Returns the terms stored in the timestamp that the peer echoes. Without timestamps the terms
-    /// are empty.
+    /// Returns the terms stored in the TSecr of the peer's `timestamps`. Without timestamps, the
+    /// terms are empty.
     fn of_echo(timestamps: Option<Timestamps>) -> Self {
         let Some(Timestamps { echo, .. }) = timestamps else {
             return Self::default();
@@ -101,8 +103,8 @@ impl Terms {
             | bit(negotiated.ecn(), TERM_ECN)
     }
 
-    /// Stores the terms in the low bits of our timestamp `value`. The result is never newer than
-    /// `value`, because later timestamps must not be smaller (RFC 7323, section 5.3).
+    /// Stores the terms in the low bits of our TSval `value`. The result is never newer than
+    /// `value`, because our later TSvals must not be smaller (RFC 7323, section 5.3).
     fn stamp(self, value: u32) -> u32 {
         let stamped = value & !TERMS | self.bits() & TERMS;
         if stamped.wrapping_sub(value).cast_signed() > 0 {

@@ -53,7 +53,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Answers a segment that belongs to no connection with a reset.
+    /// Sends a reset in reply to a segment, as if the segment belonged to no connection.
     #[cold]
     pub(in crate::stack) fn reset_unknown<P: Port>(
         &mut self,
@@ -88,8 +88,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles a SYN that opens a new connection. `isn` is our initial sequence number if the
-    /// caller prescribes one.
+    /// Handles a SYN that opens a new connection. `isn` is our initial sequence number if the SYN
+    /// reopens a connection. Otherwise this method chooses the number.
     fn open<P: Port>(
         &mut self,
         port: &mut P,
@@ -129,10 +129,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.answer(port, id, packet, ControlSegment::SynAck, now);
     }
 
-    /// Handles a SYN that reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1). If the
-    /// half-open limit is reached, the answer must be a cookie, and the stack cannot choose its
-    /// sequence number. So a cookie is sent only if both connections use timestamps, by which the
-    /// peer recognizes old segments. Otherwise the SYN is dropped, and the old connection stays.
+    /// Handles a SYN that reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1).
+    ///
+    /// If the half-open limit is reached, the answer must be a cookie, which may be a sequence
+    /// number of the old connection. So a cookie is sent only if both connections use timestamps,
+    /// by which the peer recognizes old segments. Otherwise the SYN is dropped, and the old
+    /// connection stays.
     pub(in crate::stack) fn reopen<P: Port>(
         &mut self,
         port: &mut P,
@@ -153,8 +155,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.open(port, packet, segment, hash, Some(isn), now);
     }
 
-    /// Completes the handshake after its final ACK, and asks the application whether it accepts the
-    /// connection.
+    /// Completes the handshake after its final ACK. Returns the packet if the connection
+    /// [may stay](Self::admits). Otherwise resets the connection.
     pub(in crate::stack) fn establish<P: Port>(
         &mut self,
         port: &mut P,
@@ -176,7 +178,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Some(packet)
     }
 
-    /// Returns whether the newly established connection `id` from `peer` may stay. Checks the limit
+    /// Returns true if the newly established connection `id` from `peer` may stay. Checks the limit
     /// per address, then asks the application.
     fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
         // Half-open connections do not count towards the limit per address. So the address may have
@@ -194,8 +196,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// Returns the initial sequence number of a connection (RFC 9293, section 3.4.1; RFC 6528):
-/// `offset` from `Keys::offsets` plus a clock that ticks every 4 µs.
+/// Returns the initial sequence number of a connection (RFC 9293, section 3.4.1; RFC 6528): the sum
+/// of `offset`, from `Keys::offsets`, and a clock that ticks every 4 µs.
 fn initial_sequence(offset: Seq, now_micros: u64) -> Seq {
     offset + (now_micros / 4) as u32
 }

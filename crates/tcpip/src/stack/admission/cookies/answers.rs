@@ -58,7 +58,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Checks a segment for a valid cookie. If the cookie is valid, opens a connection and
-    /// processes the segment as the final ACK of its handshake. Otherwise returns the packet.
+    /// processes the segment as the final ACK of its handshake. Returns the packet if the cookie is
+    /// invalid, or if the address has reached its limit.
     #[inline(never)]
     pub(in crate::stack::admission) fn redeem<P: Port>(
         &mut self,
@@ -91,7 +92,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Some(packet);
         }
         let Some(id) = self.take_tcb_or_evict(port, addresses.src(), now) else {
-            // The client will retransmit its data, and a TCB may be free by then.
+            // No reset is sent: the client will retransmit its data, and a TCB may be free by then.
             self.cx.counters.connections_full += 1;
             return None;
         };
