@@ -6,13 +6,13 @@
 /// 1071, section 2B), so only the folded sum is converted.
 ///
 /// A packet's sum is the sum of its parts' sums, if each part starts at an even offset in the
-/// packet. [`Sum::add_at`] adds a part that starts at an odd offset.
+/// packet. For a part that starts at an odd offset, use [`Sum::add_at`].
 ///
 /// A prepared packet stores the sum of its constant bytes. Each time the packet is sent, only the
 /// sum of the variable bytes is added. This is equation 3 of RFC 1624 with old field values of
 /// zero.
 ///
-/// At least 2^30 values can be added before a carry is lost.
+/// At least 2^30 values can be added before the sum overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -53,7 +53,8 @@ impl Sum {
         if let [last] = *tail {
             end += u64::from(u16::from_ne_bytes([last, 0]));
         }
-        // 2^32 and 2^64 are both congruent to 1 modulo 0xffff, so each carry is added as 1.
+        // 2^32 and 2^64 are both congruent to 1 modulo 0xffff. So the higher parts of the sum are
+        // added to its lowest 32 bits.
         let (carries, sum) = ((sum >> 64) as u64, sum as u64);
         Self((sum >> 32) + u64::from(sum as u32) + carries + end)
     }
@@ -133,7 +134,7 @@ fn word(bytes: &[u8; 8]) -> u128 {
     u128::from(u64::from_ne_bytes(*bytes))
 }
 
-/// Number of bytes summed per iteration.
+/// Number of bytes that [`sum_of_blocks`] sums per iteration.
 const BLOCK: usize = 64;
 
 /// Sums 64-bit words and counts their carries.

@@ -83,7 +83,8 @@ mod tests {
         })
     }
 
-    /// Sends a free copy, if there is one. Dropping the returned value completes the packet.
+    /// Sends a free copy or a new one. Returns `None` if the pool has no memory for a new copy.
+    /// Dropping the returned value completes the packet.
     fn send(copies: &mut Copies, pool: &Pool) -> Option<Sending> {
         copies.free(|| pool.make_resident(b"packet"))?.send(pool)
     }

@@ -1,11 +1,11 @@
-//! The event loop: the paper's Figure 3.
+//! The event loop, after Figure 3 of the paper that the [crate's documentation](crate) cites.
 //!
-//! Each pass receives a batch and handles each packet to completion. It flushes the TX ring if the
-//! flush interval δt has passed or the RX ring is empty. Then it runs timers, and waits if it
-//! received no packets.
+//! Each pass receives a batch, handles each packet to completion, and runs timers. It then flushes
+//! the TX ring if the batch was not full or the flush interval δt has passed. If the pass received
+//! no packets, the loop waits before the next pass.
 //!
-//! Under load the RX ring is rarely empty, so packets accumulate in the TX ring until δt has
-//! passed. A busier server therefore makes fewer system calls.
+//! Under load most batches are full, so packets accumulate in the TX ring until δt has passed. A
+//! busier server therefore makes fewer system calls per packet.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +21,7 @@ use crate::time::{Clock, Instant};
 /// A server's callbacks for frames, timers and messages. They correspond to the paper's
 /// `netmap_input_set_cb()`, but a trait lets the compiler inline them.
 pub trait Handler<P: Port> {
-    /// Handles one received frame to completion. When this returns, all packets sent in response
-    /// are in the TX ring.
+    /// Handles one received frame to completion, and queues the packets sent in response.
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant);
 
     /// Handles and empties a batch, oldest frame first.
@@ -46,8 +45,8 @@ pub trait Handler<P: Port> {
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// Returns the bell that wakes the loop when a mailbox of the handler receives a message. By
-    /// default there is none.
+    /// Returns the bell that wakes the loop when a mailbox of the handler receives a message. The
+    /// default is `None`.
     #[inline(always)]
     fn bell(&self) -> Option<&Bell> {
         None
@@ -66,7 +65,8 @@ pub trait Handler<P: Port> {
 
     /// Closes open connections when the loop stops. Returns true if all connections are closed.
     ///
-    /// While connections remain open, the loop flushes and calls this again, for at most a second.
+    /// The loop flushes and calls this method again until all connections are closed and all
+    /// packets are flushed, for at most a second. During this time it receives no packets.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
@@ -75,7 +75,7 @@ pub trait Handler<P: Port> {
 /// Settings of the event loop.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopConfig {
-    /// Maximum time between two flushes while packets keep arriving (δt). The default is the
+    /// Time after which the loop flushes even if it received a full batch (δt). The default is the
     /// paper's 80 µs.
     pub flush_interval: Duration,
     /// Maximum number of frames handled between two readings of the clock: 1 to [`MAX_BATCH`], by
@@ -101,7 +101,8 @@ impl Default for LoopConfig {
 /// Maximum time to wait for connections to close when the loop stops.
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
-/// Runs the event loop until `stop` is set. This is the paper's `netmap_input()`.
+/// Runs the event loop until `stop` is set, and then closes open connections. This is the paper's
+/// `netmap_input()`.
 ///
 /// # Errors
 /// If the port is gone.
@@ -122,12 +123,12 @@ pub fn run<P: Port, H: Handler<P>>(
     let last = clock.now() + SHUTDOWN;
     loop {
         let now = clock.now();
-        let is_said = handler.handle_stop(port, now);
-        let is_sent = port.flush()?;
-        if (is_said && is_sent) || now >= last {
+        let all_closed = handler.handle_stop(port, now);
+        let flushed = port.flush()?;
+        if (all_closed && flushed) || now >= last {
             return Ok(());
         }
-        if !is_sent {
+        if !flushed {
             thread::sleep(SHUTDOWN / 1_000);
         }
     }
@@ -158,8 +159,8 @@ impl LoopState {
 
     /// Performs one pass of the loop: steps 1 to 10 of the paper's Figure 3.
     ///
-    /// Returns `true` if it received packets. The loop then polls again before it waits, because
-    /// more packets may have arrived.
+    /// Returns `true` if the pass received packets. The caller should then make another pass before
+    /// it waits, because more packets may have arrived.
     ///
     /// # Errors
     /// If the port is gone.
@@ -186,11 +187,11 @@ impl LoopState {
         Ok(received > 0)
     }
 
-    /// Spins, yields or sleeps until `latest` at the latest, after a pass at `now` that received no
-    /// packets.
+    /// Waits until `latest` at the latest, after a pass at `now` that received no packets.
     ///
-    /// [`LoopConfig::wait`], [`Port::hints`] and the handler decide which of these it does. The
-    /// loop sleeps nowhere else.
+    /// Depending on [`LoopConfig::wait`], [`Port::hints`] and the handler, this method sleeps,
+    /// polls the device, yields the CPU, or returns immediately. Except during shutdown, the loop
+    /// sleeps nowhere else.
     ///
     /// # Errors
     /// If the port is gone.

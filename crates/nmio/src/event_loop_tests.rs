@@ -116,7 +116,7 @@ struct Counting {
     flooded_until: Option<Instant>,
     /// Number of `handle_stop` calls after which all connections are closed.
     stops: usize,
-    /// Number of flushes that still leave packets queued after all connections have closed.
+    /// Number of flushes that leave packets queued after all connections are closed.
     late: usize,
 }
 

@@ -1,8 +1,9 @@
 //! A port that deliberately drops, duplicates, reorders and corrupts frames.
 //!
-//! [`Fault`] wraps any port. It simulates a bad network to the layers above, even on ports where
-//! the kernel cannot emulate a bad network. A seed determines the faults that affect each frame.
-//! The rates can be given as text:
+//! [`Fault`] wraps any port. To the layers above, the wrapped port behaves as if it were on a bad
+//! network. This works even on ports where the kernel cannot emulate a bad network.
+//!
+//! A seed makes the faults reproducible. The whole configuration can be given as text:
 //!
 //! ```
 //! use nmio::FaultConfig;
@@ -16,12 +17,12 @@
 //! # Ok::<(), nmio::FaultError>(())
 //! ```
 //!
-//! To the layers above, a fault looks as if it happened on the wire. A frame that is dropped while
-//! being sent still counts as sent. If a resident packet is dropped, it is not in flight.
+//! To the layers above, a fault looks as if it happened on the wire. If a sent frame is dropped,
+//! the send still succeeds. If a resident packet is dropped, it is immediately available again.
 //! Corruption and reordering affect a copy of a resident packet, never the packet itself.
 //!
-//! `Fault<Pcap<P>>` records the frames on the wire. `Pcap<Fault<P>>` records the frames that the
-//! layers above see.
+//! `Fault<Pcap<P>>` captures the frames on the wire. `Pcap<Fault<P>>` captures the frames as the
+//! layers above send and receive them.
 
 mod config;
 
@@ -39,8 +40,8 @@ pub use config::{FaultConfig, FaultError, FaultRates};
 /// Maximum number of frames held back in each direction. This is also the maximum number of
 /// duplicates of sent frames that wait for a flush.
 const MAX_HELD: usize = 32;
-/// Maximum number of received frames that are ready for the layers above. They are the rest of one
-/// batch, a second batch in which each frame is duplicated, and the released held-back frames.
+/// Maximum number of received frames that are ready for the layers above. They are the rest of an
+/// earlier batch, a new batch in which each frame is duplicated, and all held-back frames.
 const MAX_READY: usize = MAX_BATCH + 2 * MAX_BATCH + MAX_HELD;
 
 /// Counters of the faults in one direction.
@@ -60,8 +61,8 @@ pub struct FaultCounters {
 
 /// A port with faults. If no faults are configured, the wrapper costs one branch per call.
 ///
-/// The [`counters`](Port::counters) are those of the inner port.
-/// [`fault_counters`](Fault::fault_counters) returns the counts of faults.
+/// The [`counters`](Port::counters) are those of the inner port, plus the sends that this wrapper
+/// itself refused. [`fault_counters`](Fault::fault_counters) returns the counts of faults.
 #[derive(Debug)]
 pub struct Fault<P> {
     inner: P,
@@ -77,12 +78,12 @@ struct Faults {
     /// Duplicates of sent frames. They wait for a flush, because until then they could use slots
     /// that [`Port::room`] has promised to the caller. A flush sends them if slots are free.
     duplicates: Vec<Frame>,
-    /// Number of sends refused because no slot was free, apart from those reserved for held-back
-    /// frames.
+    /// Number of sends that this wrapper refused, because all free slots of the inner port were
+    /// reserved for held-back frames.
     ring_full: u64,
 }
 
-/// The state of one direction: its random generator, and the frames held back.
+/// The state of one direction, received or sent.
 #[derive(Debug)]
 struct Direction {
     rates: FaultRates,
@@ -204,7 +205,8 @@ impl<P: Port> Port for Fault<P> {
     #[inline(always)]
     fn hints(&self) -> PortHints {
         let hints = self.inner.hints();
-        // A held-back frame counts as a frame in the RX ring, so the loop must not wait.
+        // The inner port's `wait` does not notice received frames that this wrapper still holds,
+        // so the loop must not call it.
         let has_received = self.faults.as_ref().is_some_and(|f| f.has_received());
         PortHints {
             ready: hints.ready || has_received,
@@ -238,8 +240,8 @@ impl Faults {
         batch: &mut Batch,
         limit: usize,
     ) -> io::Result<()> {
-        // Because of this condition, `ready` contains less than a batch of older frames here, so it
-        // never grows above MAX_READY.
+        // Because of this condition, `ready` contains less than a batch of older frames when a new
+        // batch is added. So it never grows above MAX_READY.
         if self.ready.len() < limit.min(MAX_BATCH) {
             inner.receive(batch, limit)?;
             if batch.is_empty() {
@@ -281,8 +283,8 @@ impl Faults {
         !self.ready.is_empty() || !self.received.held.is_empty()
     }
 
-    /// Returns the number of free slots. Slots for held-back frames are not free, because these
-    /// frames already count as sent.
+    /// Returns the number of free slots. A slot stays reserved for each held-back frame, because
+    /// the send of that frame has already succeeded.
     fn room<P: Port>(&self, inner: &mut P) -> usize {
         inner.room().saturating_sub(self.sent.held.len())
     }
@@ -359,7 +361,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Stores a duplicate of a sent packet until the flush.
+    /// Stores a duplicate of a sent packet until the next flush.
     fn duplicate(&mut self, pool: &Pool, packet: &[u8]) {
         if self.duplicates.len() < MAX_HELD
             && let Some(frame) = copy(pool, packet)
@@ -377,8 +379,8 @@ impl Faults {
         });
     }
 
-    /// Sends all held-back frames, because no frame may stay held back after a flush. Duplicates
-    /// for which no slot is free are dropped.
+    /// Sends all held-back frames, because no frame may stay held back after a flush. Then sends
+    /// the duplicates, and drops those for which no slot is free.
     fn release_sent<P: Port>(&mut self, inner: &mut P) {
         for (frame, _) in self.sent.held.drain(..) {
             let _ = inner.send(frame);
@@ -402,8 +404,9 @@ impl Direction {
         }
     }
 
-    /// Draws the faults of a frame. Each call draws four random numbers, so that changing one rate
-    /// does not change the other faults.
+    /// Decides at random which faults affect a frame. Each call uses four random numbers, whatever
+    /// the rates are. So changing one rate does not change the other faults, until a frame is
+    /// corrupted.
     fn draw(&mut self) -> FrameFaults {
         let mut draw = |rate: f64| self.rng.f64() < rate;
         let faults = FrameFaults {
@@ -417,7 +420,7 @@ impl Direction {
         faults
     }
 
-    /// Flips one random bit.
+    /// Flips one random bit of a packet.
     fn corrupt(&mut self, packet: &mut [u8]) {
         if packet.is_empty() {
             return;

@@ -408,7 +408,7 @@ fn the_event_loop_works_with_all_faults_at_once() {
 
 #[test]
 fn run_works_with_faults_until_it_is_stopped() {
-    /// Echoes requests, and ends the loop when the request with the given number arrives.
+    /// Echoes requests, and stops the loop when the request with the given number arrives.
     struct Last<'a>(Echo, u32, &'a AtomicBool);
     impl<P: Port> Handler<P> for Last<'_> {
         fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {

@@ -1,7 +1,7 @@
 //! Packet memory: a [`Pool`] of frames of equal size, and the types that own them.
 //!
-//! A frame is owned by exactly one value or by the kernel, and the pool's state table records
-//! which. Every change of owner updates the table.
+//! A frame is free, owned by exactly one value, or owned by the kernel. The pool's state table
+//! records which of these applies, and every change of owner updates the table.
 //!
 //! The table ensures that no code writes a frame that the kernel owns, and that a frame is in the
 //! TX ring at most once. A descriptor that the kernel returns twice, or through the wrong ring, is
@@ -17,9 +17,9 @@
 //!                                       ◀─────────── complete
 //! ```
 //!
-//! A frame in the fill ring is OFFERED; a frame in the TX ring is SENDING. If `take_overdue` finds
-//! a frame in a SENDING state, it changes the state to OVERDUE. If the frame is still OVERDUE at
-//! the next call, that call takes the frame back.
+//! The kernel receives into OFFERED frames, and sends SENDING and RESIDENT_SENDING frames. If
+//! `take_overdue` finds a frame in one of the two sending states, it marks the frame as overdue. If
+//! the frame is still in flight at the next call of `take_overdue`, that call takes the frame back.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -102,7 +102,7 @@ impl Shared {
     }
 }
 
-/// The frames of one port. Cloning is cheap, and all clones refer to the same pool.
+/// The frames of one port. Cloning is cheap, and all clones share the same frames.
 ///
 /// A pool belongs to one thread, like everything on the data path.
 #[derive(Clone)]
@@ -146,7 +146,8 @@ impl Pool {
     /// If `capacity` is larger than `stride`.
     pub fn on_heap(layout: PoolLayout) -> Self {
         let bytes = layout.stride * layout.frames() as usize;
-        // Use a vector. Under Rust's aliasing rules, moving a boxed slice would invalidate `base`.
+        // Use a vector, because moving a boxed slice would invalidate `base` under Rust's aliasing
+        // rules.
         let mut memory = vec![0u8; bytes + ALIGN];
         let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
         let base = NonNull::from(&mut memory[start..]).cast();
@@ -163,7 +164,7 @@ impl Pool {
     /// Takes a free frame and sets its length to 0. Returns `None` if only the frames reserved for
     /// residents are left.
     ///
-    /// The frame's memory still holds the bytes of an earlier packet.
+    /// The frame's memory may still hold bytes of an earlier packet.
     #[inline(always)]
     pub fn take(&self) -> Option<Frame> {
         let shared = &*self.0;
@@ -190,7 +191,7 @@ impl Pool {
 
     /// Creates a resident packet with a copy of `packet`.
     ///
-    /// Returns `None` if all frames for residents are in use or the packet does not fit in a frame.
+    /// Returns `None` if no frame is left for residents, or if the packet does not fit in a frame.
     pub fn make_resident(&self, packet: &[u8]) -> Option<Resident> {
         let shared = &*self.0;
         let left = shared.residents_left.get().checked_sub(1)?;
@@ -221,10 +222,10 @@ impl Pool {
             .saturating_sub(self.0.residents_left.get())
     }
 
-    /// Takes back an offered frame with `len` received bytes.
+    /// Takes back an offered frame that now holds a received packet of `len` bytes.
     ///
-    /// The kernel's descriptor is not trusted: returns `None` if the frame was not offered or is
-    /// shorter than `len`.
+    /// The kernel's descriptor is not trusted: returns `None` if the frame was not offered, or if
+    /// `len` exceeds the frame's capacity.
     ///
     /// # Safety
     /// The kernel no longer writes this frame, because it has returned the descriptor or never got
@@ -243,8 +244,8 @@ impl Pool {
         })
     }
 
-    /// Takes back a sent frame. A scratch frame becomes free, and a resident packet can be sent
-    /// again.
+    /// Takes back a sent frame. The frame becomes free, except that a resident packet stays in its
+    /// frame and can be sent again.
     ///
     /// Returns `false` if the frame was not being sent.
     ///
@@ -264,8 +265,8 @@ impl Pool {
         true
     }
 
-    /// Takes back all frames that were already in flight at the previous call, as
-    /// [`Pool::complete`] does for one frame. Returns the number of frames taken back.
+    /// Takes back all frames that were in flight at the previous call and still are. Each of them
+    /// is completed as in [`Pool::complete`]. Returns the number of frames taken back.
     ///
     /// This call recovers frames that a driver never completes.
     ///
@@ -312,14 +313,14 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Returns the maximum length of a packet, in bytes.
+    /// Returns the maximum length of a packet in this frame, in bytes.
     #[inline(always)]
     pub fn capacity(&self) -> usize {
         self.pool.0.layout.capacity
     }
 
-    /// Sets the packet's length in bytes. Bytes after the old length still hold data of earlier
-    /// packets.
+    /// Sets the packet's length in bytes. If the packet becomes longer, the added bytes may hold
+    /// data of earlier packets.
     ///
     /// # Panics
     /// If `len` exceeds [`Frame::capacity`].
@@ -391,8 +392,9 @@ impl Deref for Frame {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: a Frame (state HELD) is the only owner of its index, which belongs to the pool.
-        // `len` was checked against the capacity, and the memory is initialised.
+        // SAFETY: a Frame that is accessed is HELD or RESIDENT, so it is the only owner of its
+        // index, which belongs to the pool. `len` was checked against the capacity, and the memory
+        // is initialised.
         unsafe { slice::from_raw_parts(self.pool.0.data(self.index).as_ptr(), self.len as usize) }
     }
 }
@@ -427,7 +429,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Returns the frame's index. From then on, the kernel owns the frame until [`Pool::complete`].
+    /// Returns the frame's index. From now on, the kernel owns the frame until [`Pool::complete`].
     #[inline(always)]
     pub(crate) fn into_index(self) -> u32 {
         let this = ManuallyDrop::new(self);
@@ -469,7 +471,7 @@ impl fmt::Debug for Sending {
 /// A packet that stays in the port's memory, is patched in place, and is sent many times
 /// (*pre-copy*).
 ///
-/// The bytes of a resident are inaccessible while it is in the TX ring. To send the packet during
+/// While a resident is in the TX ring, its bytes are inaccessible. To send the same packet during
 /// that time, use another copy (see [`Copies`](crate::Copies)).
 pub struct Resident {
     /// Dropped manually, because a frame in the TX ring must not return to the pool yet.
@@ -539,7 +541,7 @@ impl Resident {
 impl Drop for Resident {
     fn drop(&mut self) {
         let shared = &*self.frame.pool.0;
-        // Makes the frame available for another resident packet.
+        // One more frame is now reserved for future resident packets.
         shared.residents_left.set(shared.residents_left.get() + 1);
         if self.in_flight() {
             self.state().set(State::Sending);

@@ -1,11 +1,11 @@
 //! Decides when and how an event loop sleeps. No other code makes that decision.
 //!
-//! The port and the handler give hints, [`Idle`] decides, and the loop acts. The policy accesses
-//! neither a device nor a clock. The first matching line applies:
+//! The port and the handler give hints, [`Idle`] decides, and the loop acts. [`Idle`] accesses
+//! neither a device nor a clock. The first row whose condition holds applies:
 //!
 //! | condition | action |
 //! |---|---|
-//! | [`Wait::Spin`], available frames, or a message | spin |
+//! | [`Wait::Spin`], a [ready](PortHints::ready) port, or a message | spin |
 //! | a flood, with [`Wait::Block`] | yield: polling is cheaper than a wake-up |
 //! | an expired timer | spin |
 //! | [`Wait::BusyPoll`], and the port can poll its device | poll |
@@ -19,25 +19,25 @@ use crate::time::Instant;
 
 /// Maximum time until a blocked loop checks its stop flag.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
-/// Number of useless wake-ups in a row after which the loop lets packets accumulate. A single
-/// connection causes two or three between two requests.
+/// Number of [useless wake-ups](Idle) in a row after which the loop lets packets accumulate. A
+/// single connection causes only two or three between two requests.
 const USELESS_WAKEUPS: u32 = 4;
-/// Time for which the loop lets packets accumulate. The kernel may sleep for up to twice as long.
+/// Time for which the loop lets packets accumulate. The kernel's timer slack can double this time.
 const GATHERING: Duration = Duration::from_micros(50);
-/// Time after which the loop first flushes packets again that the device had no room for. The time
-/// doubles with each further try until the straggler time is reached.
+/// Maximum time to sleep after a flush that left packets queued, until the loop flushes again. The
+/// time doubles with each further try, up to [`LoopConfig::straggler`](crate::LoopConfig).
 const FIRST_RETRY: Duration = Duration::from_micros(50);
 
 /// The state of the handler and the last flush.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoopStatus {
-    /// Latest time for the handler's timers; `None` if there is no work until a packet arrives.
+    /// Latest time to run the handler's timers. `None`: there is no work until a packet arrives.
     pub(crate) due: Option<Instant>,
-    /// Packets arrive faster than the loop can wake up.
+    /// Whether the handler is flooded: polling is now cheaper than waking up for each packet.
     pub(crate) flooded: bool,
-    /// The last flush handed all queued packets to the kernel.
+    /// Whether the last flush handed all queued packets to the kernel.
     pub(crate) flushed: bool,
-    /// The handler's bell is rung.
+    /// Whether the handler's bell is rung.
     pub(crate) has_messages: bool,
 }
 
@@ -50,9 +50,9 @@ pub(crate) enum IdleAction {
     Yield,
     /// Lets the kernel poll the device once.
     Poll,
-    /// Sleeps until a packet arrives.
+    /// Sleeps until a packet or a message arrives.
     Block {
-        /// Time to sleep first, even if packets arrive; at most `timeout`.
+        /// Time to sleep first, whether or not packets arrive; at most `timeout`.
         gather: Duration,
         /// Maximum time to sleep; never zero.
         timeout: Duration,
@@ -76,7 +76,8 @@ pub(crate) struct Idle {
     sent: u64,
     /// Number of wake-ups in a row without a sent packet.
     useless_wakeups: u32,
-    /// Number of sleeps in a row for a device without room, without a received packet.
+    /// Number of sleeps in a row after a flush that left packets queued. A received packet resets
+    /// this number.
     retries: u32,
 }
 
@@ -144,8 +145,8 @@ impl Idle {
         due.map_or(most, |due| due.since(now).min(most))
     }
 
-    /// Returns true if enough wake-ups in a row were useless. `sent` is the number of frames sent
-    /// so far.
+    /// Updates the number of useless wake-ups in a row. Returns true if it has reached
+    /// [`USELESS_WAKEUPS`]. `sent` is the value of [`PortHints::sent`].
     fn count_useless_wakeups(&mut self, sent: u64) -> bool {
         let useless_wakeups = mem::take(&mut self.received) && sent == self.sent;
         // A higher count would have no effect.

@@ -7,8 +7,8 @@
 //! # The idea
 //! A [`Port`] is one RX/TX queue pair, owned by one thread. A port receives [`Frame`]s, and sends
 //! frames and [`Resident`]s. Each frame or resident owns a piece of the port's memory, which an
-//! `AF_XDP` port shares with the kernel. Between receiving and sending, only the caller copies
-//! packets. A server can answer in three ways:
+//! `AF_XDP` port shares with the kernel. Between receiving and sending, a packet is copied only if
+//! the caller copies it. A server can answer in three ways:
 //!
 //! - *turnaround*: rewrite the received frame and give it to [`Port::send`];
 //! - *memcopy*: fill a scratch frame from [`Pool::take`] and send it;
@@ -18,8 +18,7 @@
 //! A run of segments can be sent as one packet, a [`SuperSegment`], if the port's [`Capabilities`]
 //! allow it. See [`Port::send_super`].
 //!
-//! The TX ring is the only output queue. [`run`] is the event loop from Figure 3 of the paper. It
-//! connects a port with a [`Handler`].
+//! [`run`] is the event loop from Figure 3 of the paper. It connects a port with a [`Handler`].
 //!
 //! # Calling order
 //! ```no_run
@@ -43,7 +42,7 @@
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Once, in the main thread: attach the steering program, reserve ports.
+//! // Once, in the main thread: attach the steering program and reserve the UDP port.
 //! let interface = Interface::open(&InterfaceConfig {
 //!     device: "xdp:eth1".parse()?,
 //!     own_addresses: vec![],
@@ -55,7 +54,7 @@
 //! for (name, value) in interface.summary() {
 //!     println!("{name}: {value}");
 //! }
-//! // Then in each worker's thread: open its queue.
+//! // In each worker's thread: open the worker's queue.
 //! let port = interface.queue(0).open(MemoryPlan::default())?;
 //! let (clock, config, stop) = (TscClock::new(), LoopConfig::default(), AtomicBool::new(false));
 //! // Match once, so that the compiler specializes the loop for each kind of port.
@@ -70,9 +69,9 @@
 //! # Ports
 //! | port | description |
 //! |---|---|
-//! | [`xdp`] | `AF_XDP`: rings shared with the kernel, native or generic, zero-copy or copy |
+//! | [`xdp`] | `AF_XDP`: rings shared with the kernel; native or generic, copy or zero-copy |
 //! | [`tap`] | the portable fallback, one system call per packet or super-segment |
-//! | [`sim`] | two connected ports in one process, on virtual time |
+//! | [`sim`] | two connected ports in one process, on virtual time; and a sink for benchmarks |
 //! | [`pcap`] | wraps a port and captures its packets, for Wireshark |
 //! | [`fault`] | wraps a port and drops, duplicates, reorders or corrupts frames |
 //!
@@ -82,7 +81,7 @@
 //! | paper | this crate |
 //! |---|---|
 //! | `netmap_init()` | [`device::Interface::open`] and [`device::QueueSource::open`] |
-//! | `netmap_input_set_cb()` | [`Handler`], whose methods inline into the loop |
+//! | `netmap_input_set_cb()` | [`Handler`]; the compiler can inline its methods into the loop |
 //! | `netmap_input()` | [`run`] |
 //! | `netmap_output()` with a memory copy | [`Port::send`] |
 //! | `netmap_output()` with zero copy | [`Port::send_resident`] |
@@ -91,14 +90,15 @@
 //! # Absent on purpose
 //! - No protocol, not even Ethernet. Only the steering program in the kernel parses packets, to
 //!   find the server's packets.
-//! - No ports shared between threads. So ports need no locks or atomics, and a [`Pool`] uses `Rc`.
-//! - No queue except the TX ring, no allocation per packet, and no system call per packet. There
-//!   are two exceptions: a flush may wake the kernel with a system call, and [`tap`] makes one
-//!   system call per packet.
-//! - No packets that span several frames. So an `AF_XDP` interface whose MTU is larger than a page
-//!   is refused.
+//! - No ports shared between threads. So ports need no locks, and a [`Pool`] uses `Rc`, not `Arc`.
+//! - No output queue in front of a full TX ring. The send fails instead, and the caller decides
+//!   what to do.
+//! - No allocation and no system call per packet, except on the ports [`tap`] (one system call per
+//!   packet) and [`sim`].
+//! - No received packets that span several frames. So `AF_XDP` refuses an interface whose MTU is
+//!   too large for one page per frame.
 //! - No explicit cleanup. Everything that this crate sets up exists only while its file descriptors
-//!   are open. So the kernel removes it however the process ends.
+//!   are open. So the kernel removes it, however the process terminates.
 pub mod checksum;
 pub mod copies;
 pub mod device;

@@ -1,7 +1,8 @@
-//! Bounded mailboxes, the only way for other threads to communicate with a worker.
+//! Bounded mailboxes, through which other threads send messages to a worker.
 //!
-//! Any thread can send. The worker handles messages between two batches. A bell wakes the worker if
-//! it sleeps. Sending a message makes a system call only if the bell is silent.
+//! Any thread can send. The worker handles messages between two batches of packets. A bell (an
+//! eventfd) wakes a sleeping worker. Sending a message makes a system call only if the bell is
+//! silent.
 //!
 //! ```
 //! let (sender, mut mailbox) = nmio::mailbox(2)?;
@@ -19,9 +20,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A handler passes its bell to the event loop in [`Handler::bell`](crate::Handler::bell). If the
-//! bell was rung, the loop silences it and calls
-//! [`Handler::handle_messages`](crate::Handler::handle_messages). There the handler takes its
+//! A handler passes its bell to the event loop through [`Handler::bell`](crate::Handler::bell). If
+//! the bell was rung, the loop silences it and calls
+//! [`Handler::handle_messages`](crate::Handler::handle_messages), in which the handler takes its
 //! messages. Several mailboxes of one worker [share a bell](Bell::mailbox).
 
 use std::fmt;
@@ -50,8 +51,8 @@ pub struct Bell(Arc<Inner>);
 struct Inner {
     /// The eventfd of the bell.
     event: OwnedFd,
-    /// Whether a message was sent since the bell was last silenced. If so, senders need not ring
-    /// again.
+    /// Whether a message was sent since the bell was last silenced. If so, senders need not write
+    /// to the eventfd again.
     is_rung: AtomicBool,
 }
 
@@ -97,9 +98,9 @@ impl Bell {
     }
 
     fn ring(&self) {
-        // Release ordering: a thread that sees the bell rung also sees the message.
+        // Release ordering: the thread that silences the bell also sees the message.
         if !self.0.is_rung.swap(true, Ordering::AcqRel) {
-            // The write can fail only after 2^64 writes without a read.
+            // Ignore errors: the eventfd's counter is full only after 2^64 writes without a read.
             let _ = rustix::io::write(self.event(), &1u64.to_ne_bytes());
         }
     }
@@ -143,7 +144,7 @@ impl<M> Sender<M> {
     ///
     /// # Errors
     /// [`SendMessageError::Full`] if the mailbox is full, and [`SendMessageError::Closed`] if the
-    /// worker has ended. Both errors contain the message.
+    /// worker has dropped the mailbox. Both errors contain the message.
     pub fn send(&self, message: M) -> Result<(), SendMessageError<M>> {
         self.messages
             .try_send(message)
@@ -161,7 +162,7 @@ impl<M> Sender<M> {
 pub enum SendMessageError<M> {
     /// The mailbox is full. Send the message again later, or drop it.
     Full(M),
-    /// The worker has ended.
+    /// The worker has dropped the mailbox, for example because it has exited.
     Closed(M),
 }
 
@@ -211,10 +212,11 @@ impl<M> Mailbox<M> {
         &self.bell
     }
 
-    /// Takes all messages, oldest first, and passes them to `handle`. Messages that arrive during
-    /// the call may wait for the next call, so senders cannot starve the worker's packets.
+    /// Passes all waiting messages to `handle`, oldest first. Messages that arrive during the call
+    /// may wait for the next call, so senders cannot keep the worker from handling packets.
     pub fn take_all(&mut self, mut handle: impl FnMut(M)) {
-        // At most `capacity` messages were waiting when the bell was silenced.
+        // At most `capacity` messages were waiting when the bell was silenced, so none of these is
+        // left behind.
         for message in self.messages.try_iter().take(self.capacity) {
             handle(message);
         }

@@ -124,7 +124,7 @@ fn every_message_is_received() {
     }
 }
 
-/// Records when its messages were handled.
+/// Records each message and the time at which it was handled.
 struct Listening {
     mailbox: Mailbox<u32>,
     heard: Vec<(u32, Instant)>,

@@ -3,18 +3,18 @@
 
 use std::mem::size_of_val;
 
-/// Size in bytes of a large page on x86-64, and on aarch64 with pages of 4 KiB. On other systems,
-/// the kernel shrinks the range to whole large pages.
+/// Size in bytes of a large page on x86-64, and on aarch64 with pages of 4 KiB. Where large pages
+/// have another size, the kernel uses only those that lie completely in the given range.
 const LARGE_PAGE: usize = 2 << 20;
 /// Defined in linux/mman.h. The libc crate does not define it for every target.
 const MADV_COLLAPSE: i32 = 25;
 
-/// Asks the kernel to move `memory` to large pages. With large pages, a lookup in a table of many
-/// megabytes costs one cache miss but no page table walk.
+/// Asks the kernel to move `memory` to large pages. With large pages, random lookups in a table of
+/// many megabytes cause far fewer TLB misses.
 ///
-/// Call this function after the table has been filled, because it moves only existing pages. This
-/// takes a few milliseconds per 100 MB. The call is only a hint. It has no effect without kernel
-/// support, or if `memory` is smaller than one large page.
+/// Call this function after `memory` has been filled, because only pages that already exist are
+/// moved. Moving takes a few milliseconds per 100 MB. The call is only a hint. It has no effect if
+/// the kernel does not support it, or if `memory` contains no whole large page.
 pub fn prefer_large_pages<T>(memory: &[T]) {
     let start = memory.as_ptr() as usize;
     let first = start.next_multiple_of(LARGE_PAGE);

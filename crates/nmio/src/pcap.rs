@@ -40,15 +40,16 @@ const VERSION_MINOR: u16 = 4;
 const SNAPLEN: u32 = 262_144;
 const LINKTYPE_ETHERNET: u32 = 1;
 
-/// Size of a record header in bytes: seconds, nanoseconds, and two lengths of 4 bytes each.
+/// Size of a record header in bytes. The header consists of four 4-byte fields: seconds,
+/// nanoseconds, and two lengths.
 const RECORD_HEADER: usize = 16;
 /// Size of the write buffer, in bytes.
 const BUFFER: usize = 256 * 1024;
 /// Maximum size of a capture file, in bytes. The limit keeps a forgotten capture from filling the
 /// disk.
 pub const MAX_FILE_BYTES: u64 = 4 << 30;
-/// Maximum time between two writes to the file under continuous traffic. So it is also the maximum
-/// age of a buffered record.
+/// Time since the last write to the file after which a flush writes the buffered records. Before
+/// the port waits, it always writes them.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a capture could not start.
@@ -91,8 +92,8 @@ pub struct PcapSummary {
 
 /// A port that records all frames. With recording off, the wrapper costs one branch per call.
 ///
-/// Recording stops if writing fails or the file reaches [`MAX_FILE_BYTES`], but the port continues
-/// to work. [`finish`](Pcap::finish) returns the reason.
+/// Recording stops if writing fails or the file would exceed [`MAX_FILE_BYTES`], but the port
+/// continues to work. [`finish`](Pcap::finish) returns the reason.
 #[derive(Debug)]
 pub struct Pcap<P> {
     inner: P,
@@ -158,7 +159,7 @@ impl<P: Port> Port for Pcap<P> {
     #[inline(always)]
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
         if let Some(recorder) = &mut self.recorder {
-            // If the ring is full, the port refuses this frame, so record the frame only if there
+            // If the ring is full, the port may refuse the frame. So record the frame only if there
             // is room.
             if self.inner.room() > 0 {
                 recorder.record(&frame);
@@ -328,7 +329,7 @@ impl Recorder {
     }
 }
 
-/// Builds the file's first 24 bytes, little-endian.
+/// Builds the file header, in little-endian byte order.
 fn file_header() -> [u8; 24] {
     let mut header = [0; 24];
     header[0..4].copy_from_slice(&MAGIC_NANOSECONDS.to_le_bytes());

@@ -24,12 +24,12 @@ pub struct Capabilities {
     pub mtu: usize,
     /// Whether the device reads and writes the pool's memory directly.
     pub zero_copy: bool,
-    /// Whether a received TCP or UDP checksum may cover only the pseudo-header. Off by default,
-    /// because about one corrupted packet in 65,536 would then be accepted.
+    /// Whether to accept received TCP and UDP packets whose checksum field holds only the sum of
+    /// the pseudo-header. Off by default, because about one corrupted packet in 65,536 would pass.
     pub partial_checksums: bool,
     /// Maximum IP packet length, in bytes, of a super-segment over IPv4 that [`Port::send_super`]
-    /// accepts. 0: super-segments are not supported. Over IPv6 the limit is at most
-    /// [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
+    /// accepts. 0: super-segments are not supported. Over IPv6, the limit is the smaller of this
+    /// value and [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
     /// Number of resident packets that the port's memory can hold.
     pub resident_frames: u32,
@@ -38,9 +38,10 @@ pub struct Capabilities {
 /// Why a packet was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The TX ring is full. Retry at the next ACK, timer or completion.
+    /// There is no room for the packet. Retry in a later pass of the event loop, or drop the
+    /// packet.
     RingFull,
-    /// This resident packet is already in the ring. Send another copy.
+    /// The resident packet is already in the TX ring. Send another copy of it.
     InFlight,
 }
 
@@ -64,7 +65,7 @@ impl BatchSizes {
     /// Number of classes of the histogram.
     pub const CLASSES: usize = MAX_BATCH.ilog2() as usize + 1;
 
-    /// Counts a batch, unless it is empty.
+    /// Counts a batch of `frames` frames. Empty batches are not counted.
     #[inline(always)]
     pub fn count(&mut self, frames: usize) {
         if let Some(class) = frames.checked_ilog2() {
@@ -72,7 +73,7 @@ impl BatchSizes {
         }
     }
 
-    /// Returns the number of batches in each class, single frames first.
+    /// Returns the number of batches in each class, starting with the smallest batches.
     pub fn classes(&self) -> &[u64; Self::CLASSES] {
         &self.0
     }
@@ -102,35 +103,36 @@ impl fmt::Display for BatchSizes {
     }
 }
 
-/// What a port has counted since it was opened.
+/// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames received.
+    /// Number of frames received.
     pub rx_frames: u64,
-    /// Bytes received, link headers included.
+    /// Number of bytes received, including link headers.
     pub rx_bytes: u64,
-    /// Frames queued for sending.
+    /// Number of frames queued for sending. Each segment of a super-segment counts as a frame.
     pub tx_frames: u64,
-    /// Bytes queued for sending, link headers included.
+    /// Number of bytes queued for sending, including link headers.
     pub tx_bytes: u64,
-    /// Super-segments queued for sending. Their segments count as frames as well.
+    /// Number of super-segments queued for sending.
     pub tx_supers: u64,
-    /// Packets that could not be queued because the TX ring was full.
+    /// Number of packets that were not queued because there was no room. A tap port also counts
+    /// packets here that the kernel did not accept.
     pub tx_ring_full: u64,
-    /// Received frames that were lost before they reached the port, as far as the kernel reports
-    /// this.
+    /// Number of incoming frames that were lost before the port received them, as far as the kernel
+    /// reports such losses.
     pub rx_lost: u64,
-    /// Times that the driver dropped a sent frame because its queue was full, and the port queued
-    /// the frame again.
+    /// Number of times that the driver dropped a sent frame and the port queued the frame again.
     pub tx_retries: u64,
-    /// Sent frames that are lost: the driver dropped them, as far as the kernel reports this, or
-    /// never returned them.
+    /// Number of sent frames that are lost because the driver dropped them or never returned them.
+    /// The kernel does not report every drop.
     pub tx_lost: u64,
-    /// Descriptors that the kernel returned or refused in violation of its contract.
+    /// Number of packets and descriptors that the port or the kernel rejected. For example, a
+    /// packet was too short, or the kernel returned a frame that it did not own.
     pub bad_descriptors: u64,
-    /// System calls made for sending.
+    /// Number of system calls that send packets.
     pub tx_wakeups: u64,
-    /// System calls made for waiting.
+    /// Number of system calls that wait, poll the device, or wake the kernel to receive.
     pub waits: u64,
     /// Histogram of the sizes of received batches.
     pub rx_batches: BatchSizes,
@@ -141,17 +143,17 @@ pub struct PortCounters {
 /// How an idle loop waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
-    /// Sleep in the kernel until a packet arrives or a timer expires.
+    /// Sleep in the kernel until a packet or a message arrives, or a timer expires.
     ///
     /// While the handler [is flooded](crate::Handler::is_flooded), the loop yields the CPU instead
-    /// of sleeping. After several wake-ups in a row without a reply, a loop on `AF_XDP` first
+    /// of sleeping. After four wake-ups in a row without a sent packet, a loop on `AF_XDP` first
     /// sleeps for 50 to 100 µs, so that packets accumulate.
     #[default]
     Block,
-    /// Poll the ring without pauses.
+    /// Poll the port without pauses.
     Spin,
-    /// Let the kernel poll the device inside the waiting call, if the driver supports
-    /// it.
+    /// Make a system call in which the kernel polls the device. If the driver does not support
+    /// this, sleep in the kernel instead.
     BusyPoll,
 }
 
@@ -159,17 +161,21 @@ pub enum Wait {
 /// can only sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortHints {
-    /// Frames can be received immediately, but would not end a [`wait`](Port::wait).
+    /// Whether the port has received frames that a [`wait`](Port::wait) would not notice.
     pub ready: bool,
-    /// [`Port::poll_device`] is supported: it makes the kernel poll the device.
+    /// Whether [`Port::poll_device`] makes the kernel poll the device.
     pub can_poll: bool,
-    /// Packets accumulate in a ring while the loop sleeps without calling the port.
+    /// Whether packets accumulate in a ring while the loop sleeps without calling the port.
     pub gathers: bool,
-    /// Frames queued for sending since the port was opened; 0 unless `gathers` is set.
+    /// Number of frames queued for sending since the port was opened. Always 0 if `gathers` is not
+    /// set.
     pub sent: u64,
 }
 
 /// One RX/TX queue pair, owned by one thread.
+///
+/// In the paper's Table 1, `netmap_init()` is a port's constructor and `netmap_output()` is `send`
+/// (turnaround and memcopy) or `send_resident` (zero copy).
 ///
 /// # Calling contract
 /// [`receive`](Port::receive) a batch, and handle each frame to completion. Call
@@ -177,18 +183,14 @@ pub struct PortHints {
 /// [`flush`](Port::flush), which hands the packets to the kernel.
 ///
 /// Call [`wait`](Port::wait) or [`poll_device`](Port::poll_device) only after an empty `receive`
-/// and a `flush`. If `flush` returned `false`, keep the wait short, so that it is soon called
-/// again. [`run`](crate::run) does all this.
+/// and a `flush`. If `flush` returned `false`, keep the wait short, so that the next `flush`
+/// follows soon. The event loop [`run`](crate::run) observes this contract.
 ///
 /// A frame or resident can be sent only through the port whose [`pool`](Port::pool) it belongs to.
-/// To send a packet of another port, copy it to a frame of this one.
+/// To send a packet through a different port, copy the packet to a frame of that port.
 ///
 /// # Panics
 /// `send` and `send_resident` panic if the packet belongs to another port's pool.
-///
-/// In the paper's Table 1, `netmap_init()` is a port's constructor and
-/// `netmap_output()` is `send` (turnaround and memcopy) and `send_resident`
-/// (zero copy).
 pub trait Port {
     /// Returns the port's capabilities. They stay constant, except that
     /// [`segmentation`](Capabilities::segmentation) may decrease.
@@ -204,31 +206,31 @@ pub trait Port {
     /// If the port is gone because its interface was removed. The server must then stop.
     fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()>;
 
-    /// Queues a frame. On failure the frame is dropped, which returns it to
-    /// the pool.
+    /// Queues a frame for sending. On failure the frame is dropped, which returns it to the pool.
     ///
     /// # Errors
-    /// [`SendError::RingFull`] if the TX ring is full.
+    /// [`SendError::RingFull`] if there is no room.
     fn send(&mut self, frame: Frame) -> Result<(), SendError>;
 
-    /// Queues a resident packet in place.
+    /// Queues a resident packet for sending, normally without copying it.
     ///
     /// # Errors
-    /// [`SendError::RingFull`] if the TX ring is full, and [`SendError::InFlight`] if the packet is
-    /// already in it.
+    /// [`SendError::RingFull`] if there is no room, and [`SendError::InFlight`] if the packet is
+    /// already in the TX ring.
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError>;
 
-    /// Queues a run of segments as one packet. Packets of all kinds are sent in order.
+    /// Queues a run of segments as one packet. Frames, residents and super-segments are sent in the
+    /// order in which they were queued.
     ///
     /// # Errors
-    /// [`SendError::RingFull`] if the TX ring is full.
+    /// [`SendError::RingFull`] if there is no room.
     ///
     /// # Panics
     /// If the port accepts no super-segments (see [`Capabilities::segmentation`]).
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError>;
 
-    /// Returns the number of free slots in the TX ring, which is the number of sends that will
-    /// succeed now. The ring is the only output queue, so this is the only source of backpressure.
+    /// Returns the number of frames that can be queued now: normally the number of free slots in
+    /// the TX ring. This number is the only source of backpressure.
     fn room(&mut self) -> usize;
 
     /// Hands queued packets to the kernel. Returns `false` if some remain queued for a later flush.
@@ -247,7 +249,7 @@ pub trait Port {
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()>;
 
     /// Makes the kernel poll the device for a few microseconds. Call it only if
-    /// [`PortHints::can_poll`] is set. The default does nothing.
+    /// [`PortHints::can_poll`] is set. The default implementation does nothing.
     ///
     /// # Errors
     /// If the port is gone.

@@ -6,8 +6,8 @@
 //! Delay, rate, queue, loss, reordering and duplication are configured for each direction. Random
 //! events depend only on a seed, so a run can be reproduced exactly.
 //!
-//! [`run_until`] drives a [`Handler`] at each end and jumps from event to event. So a simulated
-//! minute takes no more real time than handling its packets.
+//! [`run_until`] drives a [`Handler`] on each side and jumps from event to event. So a simulated
+//! minute takes only as much real time as the handling of its packets.
 //!
 //! ```
 //! use std::time::Duration;
@@ -112,7 +112,7 @@ pub struct EndConfig {
 }
 
 /// How an end segments super-segments. The link does not know the protocol, so the caller provides
-/// the function.
+/// a function that writes the segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmentation {
     /// Maximum length of a super-segment, in bytes; see [`Capabilities::segmentation`].
@@ -262,11 +262,11 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 /// One end of a simulated link. Created by [`link`] or [`link_on`].
 ///
 /// A sent frame is inaccessible until it has left the TX ring. The port reclaims it at the next
-/// [`receive`](Port::receive), [`send`](Port::send) or [`room`](Port::room).
+/// call that receives or sends, and in [`room`](Port::room).
 ///
-/// [`wait`](Port::wait) advances the clock to the port's next event or to the end of the timeout.
-/// So the ordinary event loop, [`run`](crate::run), works on virtual time. With
-/// [`Wait::Spin`](crate::Wait::Spin), the loop does not work, because it never waits and so never
+/// [`wait`](Port::wait) advances the clock to the port's next event or to the end of the timeout,
+/// whichever is earlier. So the ordinary event loop, [`run`](crate::run), works on virtual time. It
+/// does not work with [`Wait::Spin`](crate::Wait::Spin): a spinning loop never waits, so it never
 /// advances the clock.
 #[derive(Debug)]
 pub struct SimPort {
@@ -306,7 +306,8 @@ impl SimPort {
         self.outbound.borrow().counters()
     }
 
-    /// Changes the path that this port sends over, from now on.
+    /// Changes the configuration of the path that this port sends over. The change affects only
+    /// frames that are flushed later.
     pub fn set_path(&mut self, config: &PathConfig) {
         self.outbound.borrow_mut().set_config(config);
     }
@@ -482,14 +483,14 @@ impl Port for SimPort {
     }
 }
 
-/// Drives a handler at each end on virtual time.
+/// Drives a handler on each side of a link, on virtual time.
 ///
 /// Returns `true` when `done` returns true, and `false` when the clock reaches `deadline`. `done`
 /// is called after each pass of both event loops.
 ///
 /// After each pass, time jumps to the next link event, handler timer or straggler flush, whichever
-/// is first. If the earliest of them is not in the future, or if a message waits in a mailbox, time
-/// advances by 1 µs.
+/// is first. Time advances by only 1 µs if the first of them is not in the future, if the pass
+/// received frames, or if a message waits in a mailbox.
 ///
 /// The ports may be wrapped, for example in a [`Pcap`](crate::Pcap).
 ///

@@ -66,7 +66,7 @@ fn trace(path: PathConfig, n: u32, seed: u64) -> (Vec<(Instant, u32)>, PathCount
 fn a_frame_takes_the_delay_and_its_serialization_time() {
     let path = PathConfig {
         line_rate: 1_000_000_000,
-        rate: 8_000_000, // one byte a microsecond
+        rate: 8_000_000, // one byte per microsecond
         delay: 10 * MILLI,
         ..PathConfig::default()
     };
@@ -350,7 +350,7 @@ fn the_event_loop_runs_on_virtual_time() {
     };
     let (mut a, mut b, clock) = link(&LinkConfig::symmetric(path), 0);
     for i in 0..100u8 {
-        send(&mut a, &[i; 125]); // takes a millisecond
+        send(&mut a, &[i; 125]); // takes 1 ms at this rate
     }
     a.flush().unwrap();
     let stop = AtomicBool::new(false);

@@ -1,12 +1,11 @@
-//! Super-segments: runs of TCP segments or UDP datagrams that are sent as one packet. The kernel or
-//! the device later splits the packet into segments (GSO, TSO).
+//! Super-segments: runs of TCP segments or UDP datagrams that are sent as one packet.
 //!
-//! Consecutive segments of a connection differ only in sequence number, length and checksum. So
-//! they can be sent as one packet with one set of headers. The network card splits this packet into
-//! segments. If the receiver is on the same host, the packet stays whole.
+//! Consecutive segments of a connection have almost the same headers, so they can be sent as one
+//! packet with one set of headers. The device (TSO) or the kernel (GSO) later splits this packet
+//! into segments. If the receiver is on the same host, the packet stays whole.
 //!
-//! A [`SuperSegment`] consists of its own headers and a range of shared payload bytes. The payload
-//! is not copied.
+//! A [`SuperSegment`] consists of headers and a range of shared payload bytes. The payload is not
+//! copied.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,8 +13,8 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-/// Maximum length of all headers, in bytes: Ethernet with a VLAN tag, IPv6, and TCP with all
-/// options.
+/// Maximum length of all headers, in bytes: an Ethernet header with a VLAN tag, an IPv6 header, and
+/// the longest TCP header.
 pub const MAX_HEADERS: usize = 18 + 40 + 60;
 /// Maximum number of payload bytes that a patch replaces.
 pub const MAX_PATCH: usize = 256;
@@ -25,7 +24,7 @@ pub const MAX_PATCH: usize = 256;
 /// hop-by-hop option (RFC 2675), and others forbid it.
 pub const MAX_OVER_V6: usize = 65_535 - 14;
 
-/// The panic message of a port that accepts no super-segments.
+/// The message of the panic when a super-segment is sent on a port that accepts none.
 pub(crate) const NO_SUPER_SEGMENTS: &str =
     "this port accepts no super-segments; check Capabilities::segmentation first";
 
@@ -46,8 +45,8 @@ pub enum GsoType {
 ///
 /// The headers are those of the first segment, except that the length fields cover the whole run.
 /// The transport checksum field holds only the sum of the run's pseudo-header, not complemented.
-/// Segmentation writes the correct lengths and checksums. It keeps the PSH and FIN bits only in the
-/// last segment.
+/// Segmentation corrects the lengths, sequence numbers and checksums. It keeps the PSH and FIN bits
+/// only in the last segment.
 ///
 /// A segment with the CWR bit (RFC 3168) must be sent as an ordinary frame, because some devices
 /// cannot segment a run with this bit.

@@ -4,14 +4,13 @@
 //! The tap port is the portable fallback. It needs no XDP and works inside a user namespace. A send
 //! completes immediately, so resident packets are never in flight, and `flush` sends nothing.
 //!
-//! Super-segments pass unsegmented in both directions, because packets travel only between the
-//! server and this host's kernel.
+//! Super-segments are sent unsegmented, because packets travel only between the server and this
+//! host's kernel. They are also received unsegmented, unless the port has residents. Receiving them
+//! requires frames of 64 KB, and residents use frames of the same size. So if there are residents,
+//! the kernel segments packets before this port receives them, which saves memory.
 //!
-//! Packets from the kernel may have partial checksums, which this port completes.
-//!
-//! Receiving super-segments requires frames of 64 KB. Resident packets use frames of the same size,
-//! so large frames would waste memory. If the port has residents, the kernel therefore segments
-//! packets before this port receives them.
+//! Packets from the kernel may have partial checksums: the checksum field holds only the sum of the
+//! pseudo-header. This port completes them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,7 +34,7 @@ const ETHERNET_HEADER: usize = 14;
 /// Value of [`Port::room`]. A tap device takes each packet immediately, so there is always room for
 /// a full batch.
 const ROOM: usize = MAX_BATCH;
-/// Maximum length of an IP packet, in bytes.
+/// Maximum length of an IP packet, in bytes, including super-segments.
 const MAX_PACKET: usize = 65_535;
 /// Alignment of frames, in bytes: one cache line.
 const CACHE_LINE: usize = 64;
@@ -80,7 +79,7 @@ impl TapPort {
         })
     }
 
-    /// Describes the port's actual settings for people, as pairs of name and value.
+    /// Returns a human-readable description of the port's settings, as pairs of name and value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
         let layout = self.pool.layout();
         let mut lines = vec![
@@ -274,8 +273,8 @@ mod tests {
 
     #[test]
     fn a_partial_checksum_is_completed() {
-        // Four bytes that the checksum does not cover, then a header. Its checksum field at offset
-        // 2 holds a partial sum.
+        // Four bytes that the checksum does not cover, then a header. The header's checksum field,
+        // at offset 2 of the header, holds a partial sum.
         let mut packet = [9, 9, 9, 9, 0x12, 0x34, 0x00, 0x07, 0x56, 0x78];
         assert!(finish_checksum(&mut packet, (4, 2)));
         // With the completed field, the sum over the header is the complement of the field's

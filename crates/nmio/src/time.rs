@@ -71,8 +71,8 @@ pub trait Clock {
 
 /// The processor's time stamp counter, scaled to nanoseconds.
 ///
-/// The `quanta` crate reads the counter. If the counter is not invariant, `quanta` falls back to
-/// the system's monotonic clock.
+/// The `quanta` crate reads the counter. If the counter's rate is not constant, `quanta` uses the
+/// system's monotonic clock instead.
 #[derive(Debug, Clone)]
 pub struct TscClock {
     clock: quanta::Clock,

@@ -1,4 +1,4 @@
-//! Timers: a hierarchical timing wheel in which every operation is O(1).
+//! Timers: a hierarchical timing wheel whose operations take amortised constant time.
 //!
 //! A server sets and clears timers far more often than a timer expires, because each ACK moves a
 //! retransmission timer. So [`TimerWheel`] keeps one timer per id, such as a connection's index, in
@@ -99,7 +99,7 @@ impl TimerWheel {
 
     /// Sets the timer of `id`, and replaces its earlier deadline if there was one.
     ///
-    /// A timer whose deadline is in the past expires at the next
+    /// If the deadline has already passed, the timer expires at the next
     /// [`pop_expired`](Self::pop_expired).
     ///
     /// # Panics
@@ -148,8 +148,8 @@ impl TimerWheel {
     /// Removes one expired timer and returns its id. A timer has expired if its deadline, rounded
     /// up to a whole tick, is `now` or earlier.
     ///
-    /// The earliest timer comes first. Within a tick, the timer scheduled first comes first. Call
-    /// this method until it returns `None`.
+    /// Timers are returned in order of their deadlines in ticks, and within a tick in the order in
+    /// which they were scheduled. Call this method until it returns `None`.
     ///
     /// This call also moves timers to lower levels once the time of their slot has begun. A timer
     /// moves at most seven times before it expires, and in a server typically two or three times.
@@ -179,12 +179,12 @@ impl TimerWheel {
     /// timer is set.
     ///
     /// The time is never later than the next deadline, rounded up to a whole tick. It equals that
-    /// deadline if the deadline lies in the current rotation of 64 ticks. Otherwise it is the time
-    /// at which the timer's slot begins. That time is less than 64 ticks early for deadlines within
-    /// 4 s, and less than 4,096 ticks early for deadlines within 4 minutes.
+    /// deadline if the timer is at level 0. Otherwise it is the time at which the timer's slot
+    /// begins, which may be earlier. It is less than 64 ticks earlier at level 1, and less than
+    /// 4,096 ticks earlier at level 2.
     ///
-    /// A caller that sleeps until this time wakes at most once per level, and finds an expired
-    /// timer only at the last wake-up.
+    /// A caller that sleeps until this time wakes at most once per level for each timer. The timer
+    /// has expired at the last of these wake-ups.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.first().map(|(_, _, start)| instant(start))

@@ -70,9 +70,9 @@ enum Step {
     /// far future.
     ScheduleAt(u32, u64),
     Cancel(u32),
-    /// Advances time by this many nanoseconds, and pops all expired timers.
+    /// Advances time by the given number of nanoseconds, and pops all expired timers.
     Advance(u64),
-    /// Advances time by this many nanoseconds, and pops at most one timer.
+    /// Advances time by the given number of nanoseconds, and pops at most one timer.
     AdvancePopOne(u64),
     /// Sleeps until `next_deadline`, and pops all expired timers.
     Sleep,

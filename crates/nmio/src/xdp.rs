@@ -13,7 +13,7 @@
 //! Packets that span several buffers (`XDP_USE_SG`) are deliberately not supported, so each frame
 //! must fit in one page. TX metadata (checksum and timestamp requests) is not used either, because
 //! the server computes all checksums when it builds packets. Queues do not share a UMEM, because
-//! workers share nothing.
+//! workers share no memory.
 
 mod config;
 mod fill_level;
@@ -42,9 +42,10 @@ use refusals::Refusals;
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
 
-/// Size of an Ethernet header. A shorter frame is invalid.
+/// Size of an Ethernet header, in bytes. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
-/// Number of packets that one wakeup sends in copy mode, unless the kernel accepts a larger budget.
+/// Maximum number of packets that one wakeup sends in copy mode, unless the kernel accepts a larger
+/// budget.
 const DEFAULT_BUDGET: u32 = 32;
 /// Maximum number of wakeups in one flush: twice as many as a full ring needs with the default
 /// budget.
@@ -52,15 +53,15 @@ const MAX_KICKS: u32 = rings::TX_RING / DEFAULT_BUDGET * 2;
 /// Limit on the kernel memory for packets in flight, in bytes. It suffices for a full TX ring,
 /// because each packet is charged at most one page.
 const SEND_BUFFER: u32 = rings::TX_RING * 4096;
-/// Number of times that a spinning port finds the RX ring empty before it checks that its interface
-/// still exists.
+/// Number of times that a port finds the RX ring empty before it checks that its interface still
+/// exists.
 const LOOKS_UNTIL_CHECK: u32 = 1 << 16;
 /// Maximum number of packets that one busy-polling call handles.
 const BUSY_POLL_BUDGET: u32 = 64;
 /// Time that one busy-polling call may spin in the kernel, in µs.
 const BUSY_POLL_TIME: u32 = 20;
-/// Number of waits after which a port stops querying its queue's NAPI id. The kernel sets the id
-/// with the first packet at the latest.
+/// Maximum number of queries for the queue's NAPI id, one after each wait that packets ended. The
+/// kernel sets the id with the first packet at the latest, so more queries would be useless.
 const BUSY_POLL_QUESTIONS: u32 = 8;
 
 // Options from linux/socket.h that libc does not define for every target.
@@ -79,33 +80,33 @@ pub enum BusyPolling {
     /// The options are set but have no effect yet, because the queue's NAPI id is unknown. Waiting
     /// blocks in `poll`.
     ///
-    /// In copy mode, the kernel learns the id from the first packets.
+    /// In copy mode, the kernel sets the id when the first packets arrive.
     Inert,
     /// Waiting polls the device's queue inside the kernel.
     Active,
 }
 
-/// One queue of an interface, through `AF_XDP`. Opened by
+/// One queue of an interface, accessed through `AF_XDP`. Opened by
 /// [`QueueSource::open`](crate::device::QueueSource::open).
 pub struct XdpPort {
     rings: Rings,
     /// How to send runs of segments.
     runs: Runs,
-    /// All packets currently go through the packet socket, to keep them in order.
+    /// Whether all packets currently go through the packet socket, to keep them in order.
     detoured: bool,
     capabilities: Capabilities,
     counters: PortCounters,
     busy_polling: BusyPolling,
     busy_poll_questions: u32,
-    /// Number of packets that one wakeup sends in copy mode.
+    /// Maximum number of packets that one wakeup sends in copy mode.
     tx_budget: u32,
-    /// How often and when frames that the driver drops are sent again.
+    /// Decides whether and when frames that the driver has dropped are sent again.
     refusals: Refusals,
-    /// Number of frames that the driver dropped and that are not sent again.
+    /// Number of frames that the driver dropped and the port did not send again.
     dropped: u64,
-    /// Some packets are staged, or are in the TX ring but not yet taken by the kernel.
+    /// Whether some packets are staged, or in the TX ring but not yet taken by the kernel.
     unflushed: bool,
-    /// Number of frames flushed so far, out of `counters.tx_frames`.
+    /// Value of `counters.tx_frames` at the last flush.
     handed_over: u64,
     empty_looks: u32,
 }
@@ -114,7 +115,8 @@ impl XdpPort {
     pub(crate) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
         let rings = Rings::open(config)?;
         let fd = rings.fd();
-        // Older kernels send 32 packets per wakeup; `flush` then wakes them repeatedly.
+        // Kernels without this option send at most 32 packets per wakeup, so `flush` wakes them
+        // repeatedly.
         let grown = sys::set_option(
             fd,
             libc::SOL_XDP,
@@ -126,8 +128,8 @@ impl XdpPort {
         } else {
             DEFAULT_BUDGET
         };
-        // The default limit allows only about 90 packets in flight. The first option needs
-        // CAP_NET_ADMIN. The kernel caps the value of the second.
+        // The default limit allows only about 90 packets in flight. `SO_SNDBUFFORCE` needs
+        // CAP_NET_ADMIN. `SO_SNDBUF` needs no capability, but the kernel limits its value.
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
         }
@@ -167,7 +169,7 @@ impl XdpPort {
         })
     }
 
-    /// Describes the port's actual settings for people, as pairs of name and value.
+    /// Returns a human-readable description of the port's settings, as pairs of name and value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
         let copying = match self.rings.copying() {
             Copying::Never => "zero-copy".to_owned(),
@@ -248,7 +250,8 @@ impl XdpPort {
                 return Ok(true);
             };
             match error.raw_os_error() {
-                // In copy mode this means that the driver has dropped the last frame it took.
+                // In copy mode, `EBUSY` means that the driver dropped the last frame that the
+                // kernel took from the ring.
                 Some(libc::EBUSY) if self.pauses_after_drop() => return Ok(false),
                 // The wakeup's budget is used up, or the device or the completion ring is full.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
@@ -269,10 +272,10 @@ impl XdpPort {
         Ok(false)
     }
 
-    /// Queues the frame again that the driver has dropped, or counts it as lost. Returns true if the
-    /// device needs a pause.
+    /// Handles `EBUSY`: queues the frame that the driver has dropped again, or counts it as lost.
+    /// Returns true if the kernel must not be woken again before a pause.
     ///
-    /// In zero-copy mode `EBUSY` means that the device is busy, and the result is false.
+    /// In zero-copy mode, `EBUSY` means that the device is busy. This method then returns false.
     #[cold]
     fn pauses_after_drop(&mut self) -> bool {
         let Some(dropped) = self.rings.dropped() else {
@@ -305,8 +308,8 @@ impl XdpPort {
         }
     }
 
-    /// Ensures that there is room for one more packet. Flushes if necessary, and fails if the ring
-    /// stays full.
+    /// Ensures that the TX ring has room for one more packet. Flushes if necessary, and fails if
+    /// the ring is still full after that.
     #[inline(always)]
     fn make_room(&mut self) -> Result<(), SendError> {
         if self.rings.room() > 0 {
@@ -316,7 +319,7 @@ impl XdpPort {
         self.flush_for(|port| port.rings.room() as usize)
     }
 
-    /// Flushes if there is no room.
+    /// Flushes if `room` returns 0. Fails if `room` still returns 0 after the flush.
     #[cold]
     fn flush_for(&mut self, room: impl Fn(&Self) -> usize) -> Result<(), SendError> {
         if room(self) == 0 {
@@ -331,7 +334,7 @@ impl XdpPort {
         Ok(())
     }
 
-    /// Returns the packet socket.
+    /// Returns the packet socket. Panics if the port has none.
     fn packets(&mut self) -> &mut PacketSocket {
         match &mut self.runs {
             Runs::Supers(packets) => packets,
@@ -339,7 +342,7 @@ impl XdpPort {
         }
     }
 
-    /// Sends a frame through the packet socket, so that it stays behind earlier super-segments.
+    /// Queues a frame for the packet socket, so that it stays behind earlier super-segments.
     #[cold]
     fn send_behind(&mut self, frame: Frame) -> Result<(), SendError> {
         frame.assert_of(self.rings.pool());
@@ -431,7 +434,7 @@ impl Port for XdpPort {
         }
         if self.rings.fill_needs_wakeup() {
             self.counters.waits += 1;
-            // If this fails, `wait` or `flush` fails too and reports it.
+            // Ignore errors: if the port is gone, a later call reports it.
             let _ = sys::kick_rx(self.rings.fd());
         }
         Ok(())
@@ -463,8 +466,7 @@ impl Port for XdpPort {
             return Ok(());
         }
         if self.detoured {
-            // The ring sends residents in place. The packet socket queues packets, so it needs a
-            // copy.
+            // The packet socket's queue can hold frames but not residents, so queue a copy.
             let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
             frame.set_len(len);
             frame.copy_from_slice(bytes);
@@ -531,8 +533,8 @@ impl Port for XdpPort {
 
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
-        // `poll` also makes the kernel send. In copy mode it would not report a frame that the
-        // driver drops, so the socket is left out.
+        // Polling the socket also makes the kernel send. In copy mode, `poll` would not report a
+        // frame that the driver drops. So the socket is not polled while packets are unflushed.
         let polled = (!self.unflushed || self.capabilities.zero_copy).then(|| self.rings.fd());
         let events = sys::poll(polled, libc::POLLIN, timeout, bell.map(Bell::event))?;
         // A removed interface causes no event, only a pending socket error.

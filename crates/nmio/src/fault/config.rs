@@ -13,9 +13,9 @@ pub struct FaultRates {
     pub drop: f64,
     /// Probability that a frame is duplicated.
     pub duplicate: f64,
-    /// Probability that a frame is held back. The frame is released when [`FaultConfig::hold`]
-    /// later frames have overtaken it, or at a pause. A pause is an empty ring when receiving, and
-    /// a flush when sending.
+    /// Probability that a frame is held back until [`FaultConfig::hold`] later frames have
+    /// overtaken it. The frame is released earlier if no more frames arrive (when receiving), or at
+    /// the next flush (when sending).
     pub reorder: f64,
     /// Probability that one bit of a frame, including its link header, is flipped.
     pub corrupt: f64,
@@ -25,8 +25,8 @@ pub struct FaultRates {
 ///
 /// The text form is a list of `word=value` items, separated by commas. `drop`, `duplicate`,
 /// `reorder` and `corrupt` set a rate in both directions. With the prefix `rx-` or `tx-`, they set
-/// the rate in one direction. `hold` (3 by default) and `seed` (0 by default) are whole numbers.
-/// Later words override earlier ones.
+/// the rate only for received or sent frames. `hold` (3 by default) and `seed` (0 by default) are
+/// whole numbers. Later items override earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultConfig {
     /// Rates of faults in received frames.
@@ -35,7 +35,8 @@ pub struct FaultConfig {
     pub sent: FaultRates,
     /// Number of later frames that overtake a held-back frame, at least 1.
     pub hold: u32,
-    /// The seed of the random generator. The same seed causes the same faults.
+    /// Seed of the random generators. With the same configuration, the same seed causes the same
+    /// faults in the same sequence of frames.
     pub seed: u64,
 }
 
@@ -53,13 +54,13 @@ impl Default for FaultConfig {
 /// Why a text could not be parsed as a [`FaultConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// The word is unknown.
+    /// This word is unknown.
     #[error(
         "unknown fault `{0}`; choose from drop, duplicate, reorder and corrupt \
          (with the prefix rx- or tx- for one direction), hold and seed"
     )]
     UnknownWord(String),
-    /// A word is not followed by `=` and a value.
+    /// This word is not followed by `=` and a value.
     #[error("fault `{0}` has no value; write {0}=VALUE")]
     NoValue(String),
     /// A rate is not a number from 0 to 1.
@@ -70,7 +71,7 @@ pub enum FaultError {
         /// The given value.
         value: String,
     },
-    /// The value of `hold` or `seed` is not a number, or is out of range.
+    /// The value of `hold` or `seed` is not a whole number, or is out of range.
     #[error("fault `{word}` is `{value}`; give a whole number from {least}")]
     NoNumber {
         /// The word whose value is wrong.
@@ -105,7 +106,8 @@ impl FaultRates {
 }
 
 impl FaultConfig {
-    /// Returns the one or two rates that `word` names.
+    /// Returns the rates that `word` names: one if it has a prefix, two if not, none if it is
+    /// unknown.
     fn rates(&mut self, word: &str) -> impl Iterator<Item = &mut f64> {
         let (received, sent) = match word.split_once('-') {
             Some(("rx", rate)) => (self.received.named(rate), None),
@@ -168,7 +170,8 @@ impl fmt::Display for FaultConfig {
         for ((word, received), (_, sent)) in
             self.received.words().into_iter().zip(self.sent.words())
         {
-            // Compare the bits, because two rates have the same text only if their bits are equal.
+            // If both directions have the same rate, write it once, without a prefix. Compare the
+            // bits, because Clippy warns about `==` on floating-point numbers.
             if received.to_bits() == sent.to_bits() {
                 if received != 0.0 {
                     write!(f, "{word}={received},")?;

@@ -122,14 +122,14 @@ pub struct PathCounters {
 
 /// State of one direction.
 ///
-/// All event times of a frame are computed when the frame is flushed, so no code runs between
+/// All event times of a frame are computed when the frame is flushed, so no code has to run between
 /// events.
 #[derive(Debug)]
 pub(super) struct Path {
     config: PathConfig,
     rng: fastrand::Rng,
     counters: PathCounters,
-    /// Time at which the sender's line can transmit the next frame.
+    /// Earliest time at which the sender's line can begin to transmit another frame.
     line_free: Instant,
     /// Flushed frames in the sender's TX ring, each with the time at which it leaves the ring.
     /// Sorted by this time.
@@ -198,8 +198,8 @@ impl Path {
             self.counters.overflowed += 1;
             return;
         };
-        // Draw the same number of random values for every frame, so that changing one probability
-        // does not affect other events.
+        // Draw the same number of random values for every frame that passes the bottleneck, so that
+        // changing one probability does not affect other events.
         let lost = self.draw(self.config.loss);
         let reordered = self.draw(self.config.reorder);
         let duplicated = self.draw(self.config.duplicate);

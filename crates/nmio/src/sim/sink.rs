@@ -53,7 +53,7 @@ impl Sink {
     /// Returns the last sent packet, or an empty slice if no packet was sent.
     ///
     /// The result is also empty if the last packet was a resident and [`Sink::copy_residents`] is
-    /// off. The sink keeps no reference to a resident, because the sender may change it.
+    /// off. The sink keeps no reference to a resident, because the sender may change its bytes.
     pub fn last(&self) -> &[u8] {
         match (&self.frame, &self.copy) {
             (Some(frame), _) => frame,

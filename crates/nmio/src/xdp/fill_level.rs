@@ -1,14 +1,14 @@
 //! Chooses the level of the fill ring: the number of frames that it should hold. The level is low
 //! while the worker keeps up, and the ring is full during bursts.
 //!
-//! The kernel uses the frames round-robin. If there are only a few, all of them stay in the
-//! processor's cache. If there are many, a burst that arrives while the worker is not running loses
-//! no packets.
+//! The kernel uses the frames in the ring round-robin. If there are few, all of them stay in the
+//! processor's cache. If there are many, even a large burst finds enough frames while the worker is
+//! not running, so no packets are lost.
 //!
 //! A burst that uses more than three quarters of the frames raises the level. After `CALM` received
-//! frames without another burst, the level falls. If the RX ring is never empty, all its frames
-//! count as a single burst, so the level falls too. In that case, more frames would only delay each
-//! packet.
+//! frames without another burst, the level falls. If the RX ring never becomes empty, all received
+//! frames count as a single burst, so the level falls too. Under such an overload, more frames
+//! would only delay each packet.
 
 /// Number of slots in the fill ring. This is also the level during bursts.
 pub(super) const FILL_RING: u32 = 8192;
@@ -46,7 +46,7 @@ impl FillLevel {
     /// Updates the level after a read of the RX ring.
     ///
     /// `received` is the number of frames that the read returned, and `left` is the number of
-    /// frames in the fill ring now. `wait` is true if frames still wait in the RX ring.
+    /// frames in the fill ring now. `wait` is true if more frames may wait in the RX ring.
     #[inline(always)]
     pub(super) fn look(&mut self, received: u32, wait: bool, left: u32) {
         self.calm = self.calm.saturating_add(received);

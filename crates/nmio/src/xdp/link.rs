@@ -1,5 +1,5 @@
-//! Attaches an XDP program in native or generic mode. The kernel detaches the program when its
-//! owner exits.
+//! Attaches an XDP program, in native or generic mode, and writes to its maps. The kernel detaches
+//! the program when the BPF link's descriptor is closed, at the latest when the process exits.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -48,7 +48,7 @@ pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()
     if sizes(map)? != (4, 4) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: the map's keys and values have 4 bytes each, like the `u32`s that the pointers refer
+    // SAFETY: the map's keys and values are 4 bytes long, like the `u32`s that the pointers point
     // to.
     let result = unsafe {
         libbpf_sys::bpf_map_update_elem(

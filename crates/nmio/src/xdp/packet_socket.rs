@@ -1,11 +1,11 @@
 //! Sends super-segments through a packet socket (`AF_PACKET`) instead of the TX ring.
 //!
 //! `AF_XDP` can send only single frames. A packet socket accepts a run of segments as one packet
-//! with a `virtio_net_hdr`. The device segments the packet. If the receiver is on this host, the
-//! packet stays whole.
+//! with a `virtio_net_hdr`. The device or the kernel segments the packet. If the receiver is on
+//! this host, the packet stays whole.
 //!
-//! A flush calls `sendmmsg` once per 64 packets. The socket only sends. Packets are always received
-//! through the rings.
+//! A flush sends up to 64 packets with each call of `sendmmsg`. The socket only sends. Packets are
+//! always received through the rings.
 //!
 //! # Order
 //!
@@ -18,9 +18,12 @@
 //! # A packet that is never accepted
 //!
 //! If the kernel has no room for a packet (`EAGAIN`, `ENOBUFS`), the packet stays at the head of
-//! the queue. A full queue creates backpressure, like a full ring. After 1,024 failed tries while
-//! the link has a carrier, the kernel segments instead of the device. After 64 more failed tries,
-//! the packet is dropped, because a firewall rule may reject it on every try.
+//! the queue. A full queue creates backpressure, like a full ring.
+//!
+//! A try that fails with `ENOBUFS` counts if the link has a carrier. After 1,024 such tries in a
+//! row, packets above 64 KB are dropped and no longer used. If the next try fails too, the kernel
+//! segments instead of the device. After 64 more failed tries, the packet is dropped, because a
+//! firewall rule may reject it on every try.
 //!
 //! # Length
 //!
@@ -34,8 +37,8 @@
 //!
 //! # When super-segments are used
 //!
-//! `offload=auto` uses super-segments if the device segments TCP over IPv4 and IPv6 and the port is
-//! in copy mode anyway.
+//! With `offload=auto`, super-segments are used if the port is in copy mode and the device segments
+//! TCP over both IPv4 and IPv6.
 //!
 //! In zero-copy mode, runs are sent as single frames, because frames need no copy. Using both paths
 //! would also reorder packets, because the device empties its ring on its own schedule.
@@ -64,11 +67,12 @@ pub(crate) const MOST_BYTES: usize = 256 << 10;
 /// Maximum length, in bytes, of an IP packet that the kernel can store even if memory is
 /// fragmented, because single pages suffice.
 const SURE_BYTES: usize = MAX_OVER_V6;
-/// Number of consecutive failed tries between two queries of the device's features. The features
-/// are also queried after the first failure.
+/// Number of consecutive failed tries between two queries of the device's features. The first query
+/// follows the first failure. While the kernel segments, a packet is dropped after as many failed
+/// tries.
 const ASK: u32 = 64;
-/// Number of consecutive failed tries after which the socket stops using long super-segments, or
-/// segmentation by the device.
+/// Number of consecutive failed tries after which the socket stops using long super-segments or, if
+/// it uses none, segmentation by the device.
 const GIVE_UP: u32 = 1_024;
 /// Maximum number of packets that wait for a flush: two calls of `sendmmsg`.
 const MOST: usize = 2 * MAX_PACKETS;
@@ -98,7 +102,7 @@ pub(super) struct PacketSocket {
     queue: VecDeque<Waiting>,
     /// Maximum IP packet length, in bytes, of a super-segment over IPv4.
     pub(super) largest: usize,
-    /// Whether the device segmented TCP when it was last queried.
+    /// Whether super-segments are left to the device to segment. If not, the kernel segments them.
     device_cuts: bool,
     /// Number of consecutive tries that failed because there was no room.
     tries: u32,
@@ -134,7 +138,7 @@ impl Runs {
         }
         if matches!(copying, Copying::Never) {
             // In zero-copy mode, frames need no copy. The device empties its ring on its own
-            // schedule, so packets that bypass the ring would be sent out of order.
+            // schedule, so packets that bypass the ring could be sent out of order.
             return refuse("zero-copy needs no copy of frames, and keeps their order".to_owned());
         }
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
@@ -258,10 +262,11 @@ impl PacketSocket {
         self.device_cuts && self.one_queue
     }
 
-    /// Queries whether the device still segments packets of the maximum length.
+    /// Queries the device. Returns true if it still segments packets of the maximum length.
     ///
     /// For example, a veth device stops segmenting when an XDP program is attached to its peer. If
-    /// the device has stopped, the kernel segments, and packets must pass the queueing discipline.
+    /// the device has stopped, this method lets the kernel segment. For that, packets must no
+    /// longer bypass the queueing discipline.
     #[cold]
     fn still_segments(&mut self) -> bool {
         self.device_cuts =
@@ -273,15 +278,15 @@ impl PacketSocket {
                  through the packet socket",
                 self.device.name
             );
-            // This option was already set when the socket was opened. So the kernel supports it,
-            // and this call cannot fail.
+            // Ignore errors: the option was already set when the socket was opened, so the kernel
+            // supports it.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
         }
         self.device_cuts
     }
 
-    /// Handles `ENOBUFS`: the device's queue is full, or the kernel has no memory for a long
-    /// packet. Returns true if sending should be retried immediately.
+    /// Handles `ENOBUFS`: for example, the device's queue is full, or the kernel has no memory for
+    /// a long packet. Returns true if sending should continue immediately.
     #[cold]
     fn finds_no_room(&mut self) -> bool {
         if !self.device.control.is_running(&self.device.name) {
@@ -307,8 +312,9 @@ impl PacketSocket {
         true
     }
 
-    /// Moves segmentation to the kernel, because the device refuses packets that it claims to
-    /// segment, such as UDP. Returns false if the kernel already segments.
+    /// Moves segmentation from the device to the kernel, because the device refuses packets that it
+    /// claims to segment, such as runs of UDP datagrams. Returns false if the kernel already
+    /// segments, or if the change fails.
     #[cold]
     fn stop_segmenting(&mut self) -> bool {
         if !self.device_cuts || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {
@@ -379,7 +385,7 @@ impl PacketSocket {
                         return Ok(false);
                     }
                     Some(libc::ENODEV | libc::ENXIO | libc::EBADF) => return Err(error),
-                    // The kernel would refuse this packet on every try.
+                    // The kernel would refuse this packet on every try, so drop it.
                     _ => {
                         self.refused += 1;
                         1

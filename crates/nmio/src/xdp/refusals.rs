@@ -1,46 +1,48 @@
 //! Decides whether a frame that the driver has dropped is sent again.
 //!
-//! A device with a full queue accepts the frame after a short time. But some drops are permanent:
-//! the device has no carrier, or the peer's MTU is too small for the frame. A frame delays all
-//! frames behind it, so it must not be retried forever.
+//! A device whose queue was full accepts the frame after a short time. But some drops are
+//! permanent: the device has no carrier, or the peer's MTU is too small for the frame. A frame that
+//! is retried delays all frames behind it, so it must not be retried forever.
 
 use std::time::{Duration, Instant};
 
-/// The state of the frame at the head of the TX ring.
+/// The state that decides about retries.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// Time of this frame's first drop, and the number of drops.
+    /// Time of the first drop of the frame at the head of the TX ring, and the frame's number of
+    /// drops. `None`: the frame was not dropped yet.
     head: Option<(Instant, u32)>,
-    /// End of the pause.
+    /// End of the current pause. `None`: there is no pause.
     retry_at: Option<Instant>,
-    /// Frames of at least this length are not retried before the given time.
+    /// Frames of at least the given length, in bytes, are not retried before the given time.
     hopeless: Option<(u32, Instant)>,
 }
 
 impl Refusals {
     /// Time between the first drop of a frame and the next try. A receiving kernel takes about 50
-    /// packets in this time. The time doubles with each further drop, up to a limit.
+    /// packets in this time. The time doubles with each further drop, at most `DOUBLINGS` times.
     const FIRST_PAUSE: Duration = Duration::from_micros(50);
     /// Maximum number of times that the pause doubles.
     const DOUBLINGS: u32 = 4;
     /// Maximum time for which a frame is retried. On a busy machine, a receiving thread may wait
     /// for a CPU for tens of milliseconds.
     const PATIENCE: Duration = Duration::from_millis(100);
-    /// Time for which frames of a given length are not retried after one of them has been lost. It
-    /// ends early when the device accepts one of them. A peer with too small an MTU therefore
-    /// delays other frames for 1 % of the time.
+    /// Time for which no frame is retried that is at least as long as a lost frame. It ends early
+    /// if the device accepts such a frame. If a peer's MTU is too small, retries therefore delay
+    /// shorter frames for only about 1 % of the time.
     const DISTRUST: Duration = Duration::from_secs(10);
     /// Upper bound on the number of tries for one frame.
     pub(super) const MAX_TRIES: u32 = Self::DOUBLINGS
         + 2
         + (Self::PATIENCE.as_micros() / (Self::FIRST_PAUSE.as_micros() << Self::DOUBLINGS)) as u32;
 
-    /// Returns true if a pause has begun, and the kernel must not be woken.
+    /// Returns true if a pause has begun that [`hold_back`](Self::hold_back) has not ended yet.
     pub(super) fn is_paused(&self) -> bool {
         self.retry_at.is_some()
     }
 
-    /// Returns true if the kernel must not be woken yet. A pause ends in this call.
+    /// Returns true if the kernel must not be woken yet. Ends a pause whose time is over. The clock
+    /// `now` is read only during a pause.
     #[inline(always)]
     pub(super) fn hold_back(&mut self, now: impl FnOnce() -> Instant) -> bool {
         let Some(at) = self.retry_at else {
@@ -56,8 +58,9 @@ impl Refusals {
     /// Records that the driver has dropped a frame of `len` bytes at `now`. `longest_accepted` is
     /// the length of the longest frame that the driver has accepted since the last drop.
     ///
-    /// Returns true if the frame is to be sent again after a pause. If the device accepts no frames
-    /// at all, a lost frame causes a pause, too, so that few frames are lost before it recovers.
+    /// Returns true if the frame is to be sent again after a pause. A frame that is too long to be
+    /// retried also causes a pause if the device has accepted no frame since the last drop. So few
+    /// frames are lost before the device recovers.
     pub(super) fn retry(&mut self, len: u32, longest_accepted: Option<u32>, now: Instant) -> bool {
         if let Some(longest) = longest_accepted {
             self.head = None;

@@ -38,8 +38,8 @@ use crate::sys;
 pub(super) const RX_RING: u32 = FILL_RING;
 /// Number of slots in the TX ring.
 pub(super) const TX_RING: u32 = 2048;
-/// Maximum number of frames in flight: staged, in the TX ring, or not completed yet. Each time that
-/// a dropped frame is put back, the ring may need another slot.
+/// Maximum number of frames in flight: staged, in the TX ring, or not completed yet. The remaining
+/// slots are spare, because a dropped frame takes another slot each time it is put back.
 pub(super) const MAX_IN_FLIGHT: u32 = TX_RING - Refusals::MAX_TRIES.next_multiple_of(64);
 /// Number of slots in the completion ring, which must hold all frames in flight.
 const COMPLETION_RING: u32 = TX_RING;
@@ -47,9 +47,10 @@ const COMPLETION_RING: u32 = TX_RING;
 const RESERVE: u32 = 256;
 /// Number of frames that the port itself needs.
 const OWN_FRAMES: u32 = RX_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
-/// Maximum number of descriptors moved to or from a ring at once.
+/// Maximum number of descriptors moved in one step into the fill or TX ring, or out of the
+/// completion ring.
 const MOVE: usize = 64;
-/// Size in bytes of a chunk that holds a frame of the common MTU.
+/// Size in bytes of a chunk for small MTUs, for example 1,500 bytes.
 const SMALL_CHUNK: u32 = 2048;
 /// Size in bytes of a chunk for larger MTUs. The kernel allows at most a page.
 const LARGE_CHUNK: u32 = 4096;
@@ -75,7 +76,7 @@ pub(super) struct Rings {
     chunks: Box<[FrameDesc]>,
     chunk_shift: u32,
     tx: TxQueue,
-    /// The TX ring's slots, in copy mode.
+    /// The TX ring's slots. `None` in zero-copy mode.
     tx_slots: Option<TxSlots>,
     rx: RxQueue,
     fill: FillQueue,
@@ -96,8 +97,8 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Registers the memory and binds the socket to its queue. Prefers zero-copy, and falls back to
-    /// copy mode.
+    /// Registers the memory and binds the socket to its queue. Uses zero-copy if the driver accepts
+    /// it and generic mode was not requested, and otherwise copy mode.
     pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
         let chunk = chunk_size(config.mtu);
         let umem_config = UmemConfig::builder()
@@ -168,7 +169,7 @@ impl Rings {
         &self.copying
     }
 
-    /// Returns the number of invalid descriptors so far.
+    /// Returns the number of invalid frames and descriptors so far.
     pub(super) fn bad(&self) -> u64 {
         self.bad
     }
@@ -182,9 +183,9 @@ impl Rings {
         unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
     }
 
-    /// Returns the kernel's own counts of lost frames and of invalid descriptors.
+    /// Returns the kernel's own counts of received frames that it lost, and of invalid descriptors.
     ///
-    /// Frames are lost if the fill ring is empty, if the RX ring is full, or for other reasons.
+    /// The main causes of loss are an empty fill ring and a full RX ring.
     pub(super) fn kernel_counts(&self) -> (u64, u64) {
         self.rx.fd().xdp_statistics().map_or((0, 0), |s| {
             // In copy mode, `rx_dropped` already counts each packet lost because the fill ring was
@@ -231,8 +232,8 @@ impl Rings {
         }
     }
 
-    /// Refills the fill ring, which holds `left` frames, to the chosen level, or until the pool is
-    /// empty.
+    /// Refills the fill ring, which still holds `left` frames, to the level that `fill_level`
+    /// gives. Stops early if the pool is empty or `RX_RING` frames are offered.
     #[inline(always)]
     fn refill(&mut self, left: u32) {
         let lacking = self.fill_level.frames().saturating_sub(left);
@@ -343,8 +344,8 @@ impl Rings {
         self.tx_slots.as_mut().map(TxSlots::dropped)
     }
 
-    /// Puts a dropped frame back at the head of the TX ring. Returns false if that is impossible;
-    /// then the frame is lost.
+    /// Puts a dropped frame back at the head of the TX ring. If the ring is full, or the kernel has
+    /// not completed the frame, the frame is lost and the result is false.
     #[cold]
     pub(super) fn put_back(&mut self, dropped: Slot) -> bool {
         if self.tx.nb_free_exact() == 0 || !self.withdraw_completion(dropped.addr) {
@@ -365,8 +366,8 @@ impl Rings {
         unsafe { self.tx.produce_one(&desc) == 1 }
     }
 
-    /// Takes completed packets back from the kernel, except the dropped frame at `addr`. Returns
-    /// true if the kernel has completed that frame.
+    /// Takes completed packets back from the kernel, except the dropped frame at `addr`, which will
+    /// be sent again. Returns true if the kernel has completed the dropped frame.
     fn withdraw_completion(&mut self, addr: u64) -> bool {
         let mut found = false;
         loop {
@@ -409,8 +410,8 @@ impl Rings {
     #[inline(always)]
     fn complete(&mut self, addr: usize) {
         let index = (addr >> self.chunk_shift) as u32;
-        // SAFETY: this socket's completion ring has returned the packet, and `stage` turns each
-        // packet into its index.
+        // SAFETY: this socket's completion ring has returned the packet. No `Sending` owns it,
+        // because `stage` turns each packet into its index.
         if unsafe { self.pool.complete(index) } {
             self.in_flight = self.in_flight.saturating_sub(1);
         } else {
@@ -421,9 +422,10 @@ impl Rings {
     /// Reclaims frames that the kernel never completed.
     #[cold]
     fn take_overdue(&mut self) {
-        // SAFETY: the kernel completes packets nearly in the order of sending. These have stayed
-        // incomplete for `Overdue::AFTER` completions and for `Overdue::PATIENCE`, so the kernel no
-        // longer uses them. `stage` turns each packet into its index.
+        // SAFETY: the kernel completes packets nearly in the order of sending. The overdue packets
+        // have stayed incomplete for `Overdue::AFTER` completions and for `Overdue::PATIENCE`, so
+        // the kernel no longer uses them. No `Sending` owns them, because `stage` turns each packet
+        // into its index.
         let lost = unsafe { self.pool.take_overdue() };
         if lost == 0 {
             return;
@@ -463,9 +465,9 @@ fn data_of_first(umem: &Umem, chunks: &[FrameDesc]) -> NonNull<u8> {
 /// A frame is reclaimed only if two consecutive searches find it still in flight.
 #[derive(Debug, Default)]
 struct Overdue {
-    /// Number of completions since the last search.
+    /// Number of completions since `looked` was last checked.
     completed: usize,
-    /// Time of the last search.
+    /// Time of the last search. `None`: there was none yet.
     looked: Option<Instant>,
 }
 
@@ -500,7 +502,7 @@ fn ring_size(slots: u32) -> QueueSize {
 
 /// Returns the largest MTU whose frames fit in a chunk of `chunk` bytes.
 const fn largest_mtu(chunk: u32) -> usize {
-    // The kernel reserves this headroom in each chunk for XDP programs.
+    // The kernel reserves this many bytes at the start of each chunk for XDP programs.
     const HEADROOM: usize = 256;
     chunk as usize - HEADROOM - LINK_HEADER
 }

@@ -13,9 +13,9 @@ use super::retry::Retry;
 use crate::device::{DeviceError, Needs, Transport};
 use crate::sys;
 
-/// Maximum number of served addresses; equals `MAX_ADDRESSES` in the program.
+/// Maximum number of served addresses. Must equal `MAX_ADDRESSES` in `bpf/steer.bpf.c`.
 pub(crate) const MAX_ADDRESSES: usize = 256;
-/// Maximum number of served ports; equals `MAX_SERVICES` in the program.
+/// Maximum number of served ports. Must equal `MAX_SERVICES` in `bpf/steer.bpf.c`.
 pub(crate) const MAX_SERVICES: usize = 256;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
@@ -35,7 +35,7 @@ pub(crate) struct Rules<'a> {
 }
 
 /// The attached program. Dropping this value detaches the program. The kernel also detaches it when
-/// the process ends.
+/// the process exits.
 pub(crate) struct Steering {
     _link: OwnedFd,
     xsks: Arc<OwnedFd>,
@@ -82,8 +82,8 @@ impl Steering {
     }
 }
 
-/// Makes `socket` receive the packets of `queue`. When the socket is closed, the kernel removes it
-/// from the map.
+/// Makes `socket` receive the server's packets that arrive on `queue`. When the socket is closed,
+/// the kernel removes it from the map.
 pub(crate) fn join(xsks: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     link::update(xsks, queue, socket.as_raw_fd().cast_unsigned())
 }

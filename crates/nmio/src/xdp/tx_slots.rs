@@ -1,21 +1,21 @@
-//! Puts frames back into the TX ring that the driver has dropped.
+//! Puts frames that the driver has dropped back into the TX ring.
 //!
 //! In copy mode a driver may drop a frame instead of refusing it. For example, a veth without a
 //! queueing discipline does so while its peer's queue is full. The wakeup then fails with `EBUSY`,
 //! and the frame that the kernel took last is the dropped one. The frames behind it are still in
 //! the ring.
 //!
-//! [`TxSlots`] maps the ring a second time and moves the dropped frame to its head again, so a full
-//! device causes neither loss nor reordering.
+//! [`TxSlots`] maps the ring a second time and puts the dropped frame back at the ring's head. So a
+//! device that is full for a short time causes neither loss nor reordering.
 //!
-//! The ring's contract leaves these slots to the kernel. But in copy mode the kernel reads a slot
-//! only while it sends that slot's frame, inside a system call of this thread. Between two system
-//! calls the remaining slots can therefore be rewritten.
+//! By the ring's contract, the slots of submitted frames belong to the kernel. But in copy mode the
+//! kernel reads a slot only while it sends that slot's frame, inside a system call of this thread.
+//! Between two system calls, the slots of frames not yet taken can therefore be rewritten.
 //!
 //! # Position of the kernel
 //! The kernel publishes its position when it has sent a frame, or when it has taken all frames that
-//! it knew of. If the first frame of a wakeup is dropped, the kernel publishes nothing. `taken`
-//! therefore follows the kernel's real position.
+//! it knew of. If the first frame of a wakeup is dropped, the kernel publishes nothing, although it
+//! has taken the frame. The field `taken` counts that frame too.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -49,7 +49,7 @@ pub(super) struct TxSlots {
     offsets: libc::xdp_ring_offset,
     /// Number of slots minus one.
     mask: u32,
-    /// Number of frames that the kernel has taken so far, which wraps.
+    /// Number of frames that the kernel has taken so far, modulo 2^32.
     taken: u32,
     /// Value of `taken` after the last drop.
     last_drop: u32,
@@ -90,7 +90,9 @@ impl TxSlots {
         self.index(self.offsets.producer).wrapping_sub(self.taken)
     }
 
-    /// Follows the position that the kernel has published. Must be called before each wakeup.
+    /// Advances `taken` to the position that the kernel has published. Returns true if this changes
+    /// `taken`. Must be called before each wakeup, so that [`dropped`](Self::dropped) can tell
+    /// whether the kernel has published a position since.
     pub(super) fn follow(&mut self) -> bool {
         let published = self.index(self.offsets.consumer);
         let is_ahead = published.wrapping_sub(self.taken).cast_signed() > 0;
@@ -108,7 +110,8 @@ impl TxSlots {
             self.taken = self.taken.wrapping_add(1);
         }
         let dropped = self.taken.wrapping_sub(1);
-        // The ring still has the last frames, if not all.
+        // The ring still holds the descriptors of the last `mask` frames. Older ones may have been
+        // overwritten.
         let accepted = dropped.wrapping_sub(self.last_drop).min(self.mask);
         let lengths = (1..=accepted).map(|back| self.read(dropped.wrapping_sub(back)).len);
         let longest_accepted = lengths.max();
@@ -119,8 +122,8 @@ impl TxSlots {
         }
     }
 
-    /// Puts the dropped frame before the frames that the kernel has not taken. Returns the frame
-    /// that no longer has a slot, and must be appended to the ring.
+    /// Puts the dropped frame before the frames that the kernel has not taken, and moves each of
+    /// these back by one slot. Returns the last of them, which the caller must append to the ring.
     pub(super) fn put_back(&mut self, dropped: Slot) -> Slot {
         let end = self.index(self.offsets.producer);
         let mut carried = dropped;
@@ -149,8 +152,8 @@ impl TxSlots {
     }
 
     fn read(&self, position: u32) -> Slot {
-        // SAFETY: the descriptor is mapped and aligned. Nothing writes it meanwhile: the kernel
-        // only reads the TX ring, and libxdp writes it only on this thread.
+        // SAFETY: the descriptor is mapped and aligned. Nothing writes it during the read: the
+        // kernel only reads the TX ring, and libxdp writes it only on this thread.
         let desc = unsafe { self.desc(position).read() };
         Slot {
             addr: desc.addr,
@@ -172,7 +175,7 @@ impl TxSlots {
 
 impl Drop for TxSlots {
     fn drop(&mut self) {
-        // SAFETY: the mapping was created by `map`, and nothing else refers to it.
+        // SAFETY: the mapping was created by `map`, and no pointer into it outlives this value.
         unsafe { libc::munmap(self.map.as_ptr().cast(), self.len) };
     }
 }
