@@ -52,9 +52,8 @@ struct Serve {
     #[arg(long, value_name = "DIR")]
     web: PathBuf,
 
-    /// Zone file to serve. Without ORIGIN, the zone's name is the first of these that exists: an
-    /// $ORIGIN before the first record, the owner of the SOA record, the file's own name. Repeat the
-    /// option for more zones.
+    /// Zone file to serve. Without ORIGIN, the zone's name is a leading $ORIGIN, or else the owner
+    /// of the SOA record, or else the file's own name. Repeat the option for more zones.
     #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
