@@ -341,13 +341,13 @@ impl Tcb {
         (self.own_port, self.peer_port)
     }
 
-    /// The peer's window in bytes, from the header field of one of its segments.
+    /// Converts `field`, the window field of one of the peer's segments, to bytes.
     #[inline(always)]
     fn peer_window(&self, field: u16) -> u32 {
         u32::from(field) << self.negotiated.peer_scale()
     }
 
-    /// Updates the peer's window from a segment's header field.
+    /// Updates the peer's window from the window field of a segment.
     #[inline(always)]
     fn set_peer_window(&mut self, field: u16) {
         self.snd_wnd = self.peer_window(field);
@@ -413,7 +413,7 @@ impl Tcb {
         (DeadlineKind::TailProbe, probe.min(rto))
     }
 
-    /// Returns the event that is passed to the congestion control algorithm.
+    /// Returns the [`Event`] that describes the connection to the congestion control algorithm.
     #[inline(always)]
     fn event(&self, in_flight: u32, rtt: u32, now: Moment) -> Event {
         Event {
@@ -595,8 +595,8 @@ impl Plan {
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamSegment {
     slice: Slice,
-    /// Number of bytes up to the next segment boundary of the class, or up to the end of the stream
-    /// entry.
+    /// Number of bytes up to the next segment boundary of the content item, or up to the end of the
+    /// stream entry if nearer.
     len: u32,
     /// Index of the prepared segment with this data, if there is one.
     prepared: Option<u32>,

@@ -12,7 +12,7 @@ use bitflags::bitflags;
 const HEADROOM: u32 = 15;
 /// Maximum loss per round that BBR tolerates, in percent of the bytes in flight.
 const LOSS_THRESH: u32 = 2;
-/// Minimum number of segments in flight, so that ACKs keep arriving even if the peer delays them.
+/// Minimum window in segments, so that ACKs keep arriving even if the peer delays them.
 const MIN_PIPE: u32 = 4;
 /// Upper bound of the send quantum in bytes.
 const MAX_QUANTUM: u32 = 65_536;
@@ -227,11 +227,11 @@ bitflags! {
         const FULL_BW_REACHED = 1;
         /// Whether the current probe has found the pipe full.
         const FULL_BW_NOW = 1 << 1;
-        /// Whether the current samples measure data of a bandwidth probe.
+        /// Whether the current samples measure data that was sent in a bandwidth probe.
         const PROBE_SAMPLE = 1 << 2;
-        /// Whether a probe has ended, but its samples still arrive until this round ends.
+        /// Whether a bandwidth probe has ended, but its samples still arrive until this round ends.
         const PROBE_STOPPING = 1 << 3;
-        /// Whether the last probe lost too much.
+        /// Whether the last bandwidth probe caused too much loss.
         const TOO_HIGH = 1 << 4;
         /// Whether the last probe stopped early at the long-term limit, because an earlier probe
         /// lost too much.

@@ -467,7 +467,7 @@ impl CongestionControl for Bbr {
         self.cwnd
     }
 
-    /// The long-term limit of bytes in flight, or `u32::MAX` before a loss has set it.
+    /// The long-term limit of bytes in flight, or `u32::MAX` while none is set.
     #[inline(always)]
     fn ssthresh(&self) -> u32 {
         self.inflight_longterm

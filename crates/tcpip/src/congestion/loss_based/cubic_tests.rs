@@ -244,7 +244,7 @@ fn below_the_plateau_the_window_grows_in_whole_segments() {
     path.ack();
     path.run(300 * MS);
     assert!((9.0..9.5).contains(&path.segments()), "{}", path.segments());
-    // The value of the curve is 9.9 segments now, and 10 at 1.96 s.
+    // The value of the curve is 9.9 segments now. It reaches 10 segments at 1.96 s.
     path.run(1_000 * MS);
     assert!(
         (10.0..10.5).contains(&path.segments()),

@@ -93,8 +93,8 @@ impl Buffer {
         Some(0)
     }
 
-    /// Out-of-order ranges as distances from the first missing byte, most recently changed
-    /// first (RFC 2018, section 4).
+    /// Out-of-order ranges as distances in bytes from the first missing byte. The most recently
+    /// changed range comes first (RFC 2018, section 4).
     pub(super) fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
         let mut order: ArrayVec<usize, MAX_RANGES> = (0..self.ranges.len()).collect();
         order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed[*at]));
@@ -113,8 +113,8 @@ impl Buffer {
         self.ranges.iter().any(covers)
     }
 
-    /// Records the peer's FIN, which is `ahead` bytes after the bytes in order. A FIN that
-    /// contradicts received data or an earlier FIN is ignored.
+    /// Records the peer's FIN, which is `ahead` bytes after the bytes in order. A FIN is ignored if
+    /// it lies beyond the buffer or before received data, or if a FIN was already recorded.
     fn set_fin(&mut self, ahead: usize) {
         let at = self.ready + ahead;
         let last = self.ranges.last().map_or(self.ready, |range| range.1);

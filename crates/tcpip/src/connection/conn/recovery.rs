@@ -438,8 +438,8 @@ enum Frto {
 enum Proof {
     /// A TSecr that belongs to the original transmission (Eifel, RFC 3522).
     Eifel,
-    /// All retransmitted data was reported as duplicate (DSACK, RFC 3708), or delivered before its
-    /// retransmission could arrive.
+    /// All retransmitted bytes were reported as duplicates (DSACK, RFC 3708), or were delivered
+    /// before their retransmission could arrive.
     Dsack,
     /// After a timeout, the delivery of data that was not retransmitted (F-RTO, RFC 5682).
     Frto,

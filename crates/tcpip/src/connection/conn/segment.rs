@@ -175,8 +175,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Verdict::Drop;
         }
         if self.tcb.state == State::TimeWait && segment.control.has(Control::FIN) {
-            // The peer repeats its FIN because it has not received our last ACK, so TIME-WAIT
-            // starts again.
+            // The peer has sent its FIN again, so our last ACK was probably lost. Therefore
+            // TIME-WAIT starts again.
             let time_wait = self.cx.settings.time_wait_ms;
             self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
         }

@@ -1,5 +1,5 @@
-//! Tests of a single connection, without a port or an application. Each test is named after the
-//! rule that it checks.
+//! Tests of a single connection, without a port or an application. The name of each test states the
+//! rule that the test checks.
 
 mod congestion;
 mod path_mtu;

@@ -1,4 +1,4 @@
-//! The window as a function of time since the last congestion event.
+//! CUBIC's window as a function of the time since the last congestion event.
 
 use super::{Curve, EpochFlags, Pause};
 use crate::congestion::{Event, MAX_WINDOW};
@@ -113,7 +113,8 @@ impl Curve {
         self.acked = event.now;
     }
 
-    /// Restarts the clock (RFC 9438, section 5.8).
+    /// Restarts the clock, and postpones the plateau by the time for which the clock was stopped
+    /// (RFC 9438, section 5.8).
     #[cold]
     fn resume(&mut self, now: u32) {
         self.pause = Pause::None;

@@ -196,7 +196,7 @@ impl HyStart {
     #[cold]
     fn check_delay(&mut self, event: Event) -> bool {
         if self.last_min == 0 {
-            // The first round has not begun.
+            // The first round has not begun yet, so it begins with this ACK.
             self.last_min = u32::MAX;
             self.mark_round(&event);
             self.samples = 1;
@@ -204,8 +204,8 @@ impl HyStart {
         }
         if self.min < self.baseline() {
             // The delay is below the baseline again, so its increase was jitter. Slow start
-            // continues, unless the next check finds that the delay is still above that of earlier
-            // rounds.
+            // continues, unless the check below finds that the delay is still too far above that of
+            // earlier rounds.
             self.css_baseline = 0;
             self.css_rounds = 0;
         }

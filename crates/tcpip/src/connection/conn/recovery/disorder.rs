@@ -76,8 +76,8 @@ impl<C: CongestionControl> Conn<'_, C> {
                 && delivery.dsack.is_none()
                 && recovery.phase == Phase::Disorder
             {
-                // The probe has repaired a loss, which still is a sign of congestion (RFC 8985,
-                // section 7.4.2).
+                // The probe has repaired a loss. Like any loss, it is a sign of congestion (RFC
+                // 8985, section 7.4.2).
                 self.congestion.on_congestion(Congestion::Loss, &event);
                 tcb.flags |= Flags::SEND_CWR;
                 self.cx.counters.tail_losses += 1;
@@ -327,8 +327,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
         let lost = match self.phase {
             Phase::Disorder => self.dup_acks >= DUP_THRESH,
-            // All data from the start of recovery is acknowledged, so a loss must be in newer data
-            // (RFC 6582, section 3.2, step 3).
+            // All data that was in flight when recovery began is acknowledged, so a loss must be in
+            // newer data (RFC 6582, section 3.2, step 3).
             Phase::Recovery if tcb.snd_una == self.high_seq => self.dup_acks >= DUP_THRESH,
             // A partial ACK reveals the next gap.
             Phase::Recovery => advanced,

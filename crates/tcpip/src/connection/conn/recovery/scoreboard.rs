@@ -198,7 +198,7 @@ impl Scoreboard {
     }
 }
 
-/// Iterator of [`Scoreboard::pieces`].
+/// Iterator that [`Scoreboard::pieces`] returns.
 #[derive(Clone, Debug)]
 struct Pieces<'a> {
     ranges: vec_deque::Iter<'a, Range>,

@@ -44,7 +44,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C> Recovery<C> {
-    /// Returns true if a tail loss probe is in flight that ends at `nxt`.
+    /// Returns true if a tail loss probe that ends at `nxt` is in flight.
     fn probes_tail(&self, nxt: Seq) -> bool {
         self.tail_probe.is_some_and(|probe| probe.end == nxt)
     }

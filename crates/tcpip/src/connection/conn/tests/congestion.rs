@@ -1,4 +1,4 @@
-//! Explicit congestion notification (RFC 3168), and pacing.
+//! Tests of explicit congestion notification (RFC 3168) and of pacing.
 
 use crate::Config;
 use crate::connection::DeadlineKind;

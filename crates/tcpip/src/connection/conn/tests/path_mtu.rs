@@ -1,4 +1,4 @@
-//! Path MTU discovery: RFC 1191, RFC 4821, RFC 5927 and RFC 8899.
+//! Tests of path MTU discovery (RFC 1191, RFC 4821, RFC 5927, RFC 8899).
 
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::connection::{DeadlineKind, Flags};

@@ -1,4 +1,4 @@
-//! Boundaries of segments and runs, and the places of PSH and FIN.
+//! Tests of the boundaries of segments and runs, and of the segments that carry PSH or FIN.
 
 use crate::connection::conn::testing::{Bench, Offer};
 use crate::connection::{DeadlineKind, Plan};

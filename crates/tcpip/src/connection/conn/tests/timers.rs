@@ -1,5 +1,4 @@
-//! Deadlines and their bounds: RFC 6298, RFC 8985, section 7, and RFC 9293, section
-//! 3.8.6.1.
+//! Tests of deadlines and their bounds (RFC 6298; RFC 8985, section 7; RFC 9293, section 3.8.6.1).
 
 use std::time::Duration;
 

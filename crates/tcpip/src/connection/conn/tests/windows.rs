@@ -1,4 +1,4 @@
-//! Windows of both sides, and the range of acceptable sequence numbers and timestamps.
+//! Tests of both sides' windows, and of the range of acceptable sequence numbers and timestamps.
 
 use crate::Config;
 use crate::connection::Flags;

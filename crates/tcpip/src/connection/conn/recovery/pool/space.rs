@@ -1,4 +1,4 @@
-//! Use of the pool of recoveries by a connection.
+//! How a connection uses the pool of loss recovery states.
 
 use crate::congestion::CongestionControl;
 use crate::connection::{Conn, Context, Tcb};
@@ -43,6 +43,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Moves the ranges to a larger free scoreboard, which `owner` then holds.
     ///
     /// # Errors
+    ///
     /// All larger scoreboards are in use. The error lists their pools.
     pub(crate) fn grow_board(&mut self, owner: Owner) -> Result<(), &'static [Pool]> {
         let Context {
