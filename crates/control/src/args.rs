@@ -12,12 +12,12 @@ use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
 use crate::privileges::{Sandbox, UserSpec};
 
-/// Maximum number of workers per process. Each worker serves one queue, so it equals the maximum
-/// number of queues.
+/// Maximum number of workers per server. Each worker serves one queue, so this limit equals the
+/// maximum number of queues.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
-/// Default of `--flush-interval-us`, in microseconds. It is called δt in the paper that this design
-/// follows (SIGCOMM 2014).
+/// Default of `--flush-interval-us`, in microseconds. *Network Stack Specialization for
+/// Performance* (SIGCOMM 2014), which this design follows, calls this interval δt.
 const FLUSH_INTERVAL_US: u32 = 80;
 /// Default of `--batch`: the number of frames handled between two readings of the clock.
 const BATCH: u16 = 64;
@@ -51,7 +51,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: Device,
 
-    /// Address of the server's own, as IP/PREFIX (IPv4 or IPv6). Repeat the option for more
+    /// Address that only the server uses, as IP/PREFIX (IPv4 or IPv6). Repeat the option for more
     /// addresses. Without this option the server shares the interface's addresses with the kernel.
     #[arg(long = "address", value_name = "IP/PREFIX")]
     pub addresses: Vec<AddressPrefix>,
@@ -132,7 +132,8 @@ where
     }
 }
 
-/// Parses the path of `--pcap`, which must not be `-` for standard output.
+/// Parses the path of `--pcap`. Refuses `-`, because a capture cannot be written to standard
+/// output.
 fn parse_capture(text: &str) -> Result<PathBuf, &'static str> {
     if text == "-" {
         return Err("a capture cannot be written to standard output; give the path of a file");
@@ -270,8 +271,8 @@ pub fn network_args(name: &'static str) -> ServeArgs {
     cli.network
 }
 
-/// Sets the usage of a command that has only options. Otherwise, the usage line of an error message
-/// would list the given options as if they were required.
+/// Sets the usage line of a command that has only options. Without it, the usage line in an error
+/// message would list the given options as if they were required.
 pub(crate) fn with_usage(command: Command) -> Command {
     let usage = format!("{} [OPTIONS]", command.get_name());
     command.override_usage(usage)

@@ -98,7 +98,7 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
         }
     }
 
-    /// Returns the worker's context for the second program, which has another port.
+    /// Returns the worker's context for the second program, with that program's port.
     fn second_context(&self, context: &WorkerContext) -> WorkerContext {
         WorkerContext {
             port: self.second_port,
@@ -108,8 +108,8 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
 }
 
 impl<N: Named, A: Program, B: Program> Both<N, A, B> {
-    /// Serves until Ctrl-C. The command line has the options of [`ServeArgs`], and `--NAME-port` for
-    /// the second program's port, where `NAME` is that program's name.
+    /// Serves until Ctrl-C. The command line has the options of [`ServeArgs`], and `--NAME-port`
+    /// for the second program's port, where `NAME` is that program's name.
     ///
     /// A program that loads files calls [`serve`](crate::serve()) instead, and loads the files in
     /// the function `load` that it passes.

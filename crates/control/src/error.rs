@@ -11,10 +11,10 @@ use crate::program::StartError;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation that needs no special privileges.
+    /// An operation of the operating system failed, for example starting a thread.
     #[error("{what}: {source}{}", remedy(source))]
     System {
-        /// The refused operation.
+        /// The failed operation.
         what: &'static str,
         /// The system's error.
         source: io::Error,
@@ -40,7 +40,7 @@ pub enum Error {
         /// The option that sets the port.
         option: String,
     },
-    /// No user or group has this name.
+    /// The user or group that `--user` names does not exist.
     #[error(
         "there is no {kind} {name:?} on this system; name one that exists; --user NAME[:GROUP] takes no numbers"
     )]
@@ -70,7 +70,8 @@ pub enum Error {
     /// The rules of the sandbox could not be created.
     #[error("the sandbox cannot be set up: {0}; --no-sandbox starts without it")]
     Limits(String),
-    /// The helper process cannot open the device.
+    /// The helper process cannot open the device or drop its privileges. The text is its error
+    /// message.
     #[error("{0}")]
     Refused(String),
     /// The helper process, which keeps the interface ready, has ended.
@@ -88,7 +89,7 @@ pub enum Error {
     /// The program could not prepare a worker.
     #[error("{0}")]
     Start(StartError),
-    /// A port failed while it was served.
+    /// A worker's port failed while the worker served.
     #[error(
         "worker {worker}: the port on interface {interface} is gone: {source} (was it removed?)"
     )]
@@ -112,7 +113,8 @@ pub enum Error {
     },
 }
 
-/// Returns advice to append to a system error's message, or an empty string if there is none.
+/// Returns advice to append to a system error's message. Returns an empty string if there is no
+/// advice.
 fn remedy(source: &io::Error) -> &'static str {
     if source.raw_os_error() == Some(libc::EMFILE) {
         "; raise the limit on open files with: ulimit -n 1024, or serve fewer queues"

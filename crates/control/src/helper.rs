@@ -15,9 +15,9 @@
 //!   end ── close the socket ──────────▶ detaches, removes, ends
 //! ```
 //!
-//! When the server ends for any reason, its end of the socket closes, and the helper cleans up.
-//! When the helper ends for any reason, a second socket (the lifeline) closes, and the server ends,
-//! too.
+//! When the server exits for any reason, its side of the socket closes, and the helper cleans up.
+//! When the helper exits for any reason, a second socket (the lifeline) closes, and the server
+//! exits, too.
 
 mod message;
 mod process;
@@ -59,7 +59,7 @@ enum Answer {
 /// created, and waits until the helper has done so.
 pub(crate) struct Helper {
     socket: OwnedFd,
-    /// A socket that carries no data, and closes when the helper ends.
+    /// A socket that carries no data. Its other side closes when the helper exits.
     lifeline: UnixStream,
 }
 
@@ -115,7 +115,7 @@ impl Helper {
         }
     }
 
-    /// Returns a [`Life`], which waits for the end of the helper process on the current runtime.
+    /// Returns a [`Life`], which waits on the current runtime until the helper process exits.
     pub(crate) fn life(&self) -> io::Result<Life> {
         let lifeline = self.lifeline.try_clone()?;
         lifeline.set_nonblocking(true)?;
@@ -123,11 +123,11 @@ impl Helper {
     }
 }
 
-/// Notices the end of the helper process: see [`Helper::life`].
+/// Notices when the helper process exits. [`Helper::life`] creates this value.
 pub(crate) struct Life(tokio::net::UnixStream);
 
 impl Life {
-    /// Waits for the end of the helper process.
+    /// Waits until the helper process exits. Returns the error to report.
     pub(crate) async fn end(&self) -> Error {
         let why = match self.0.readable().await {
             Ok(()) => "it has ended".to_owned(),
@@ -139,8 +139,8 @@ impl Life {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // If `shutdown` fails, the helper has already ended. Otherwise, `drain` waits until the
-        // helper closes its end of the socket, and discards any unread answer.
+        // If `shutdown` fails, the helper has already exited. Otherwise, `drain` waits until the
+        // helper closes its side of the socket, and discards any unread answer.
         if shutdown(&self.socket, Shutdown::Write).is_ok() {
             message::drain(self.socket.as_fd());
         }
@@ -158,7 +158,7 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Runs the helper process until the server's end of the socket closes.
+/// Runs the helper process until the server's side of the socket closes.
 fn assist(
     socket: BorrowedFd<'_>,
     args: &ServeArgs,

@@ -33,15 +33,16 @@
 //! | several applications or services | the same, with [`Both`]: one process on one interface |
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
-//! Packets do not pass through this crate. A worker runs `nmio`'s loop, which is generic over the
-//! port and the server. Ten times a second, the worker publishes its counts through this crate.
-//! Only this crate uses `tokio`.
+//! This crate does not process packets. A worker runs `nmio`'s loop, which is generic over the port
+//! and the server. About ten times a second, the worker publishes its counts through this crate. No
+//! other crate of the stack uses `tokio`.
 //!
 //! # What a callback may do in the sandbox
 //!
-//! Before the first packet every thread of [`serve`], and every worker of [`embed()`], becomes the
-//! server's user, loses all capabilities and enters the sandbox ([`Sandbox`]). [`Program`] lists
-//! which of its hooks run in the sandbox. All callbacks of applications and services do.
+//! Before the first packet, all threads of [`serve`] and all workers of [`embed()`] drop their
+//! privileges. They become the server's user, lose all capabilities, and enter the sandbox
+//! ([`Sandbox`]). All callbacks of applications and services run in the sandbox. [`Program`] says
+//! which of its hooks also run there.
 //!
 //! In the sandbox, code may allocate memory, take locks, read the clock, sleep, and ask for random
 //! bytes. It may also write to the log, to standard output and to standard error. It must not
@@ -67,8 +68,8 @@
 //!
 //! A callback must not wait, so slow work belongs on other threads. A callback passes work to such
 //! a thread through a bounded channel, without waiting for room in the channel. The thread answers
-//! through the worker's mailbox. A new thread inherits the privileges of the thread that starts it,
-//! because this crate confines only its own threads.
+//! through the worker's mailbox. This crate confines only its own threads. Any other thread keeps
+//! the privileges that it inherits from the thread that starts it.
 //!
 //! | program | start threads in | privileges of these threads |
 //! |---|---|---|
@@ -76,8 +77,8 @@
 //! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | the privileges as started; on device `auto` the server's private network namespace, without this host's network |
 //! | [`embed()`] | any place, at any time; a runtime's tasks work as well | unchanged |
 //!
-//! These threads end with the process, or when their channel is closed. The [`Program`] holds the
-//! sending end of the channel, and is dropped when the workers have ended.
+//! Such a thread should exit when its channel is closed. The [`Program`] holds the sending end of
+//! the channel, and is dropped when the workers have ended.
 
 pub mod args;
 mod both;

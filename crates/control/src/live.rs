@@ -18,8 +18,8 @@ pub struct WorkerSnapshot {
 
 impl WorkerSnapshot {
     /// Time since the worker published this snapshot. It is less than 250 ms while the worker
-    /// serves and gets its CPU time. `None` until the worker is ready to serve, when all counts are
-    /// still 0.
+    /// serves and gets its CPU time. The result is `None`, and all counts are 0, until the worker
+    /// is ready to serve.
     pub fn age(&self) -> Option<Duration> {
         self.published.map(|at| at.elapsed())
     }

@@ -12,8 +12,8 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Returns freed memory to the kernel at regular intervals, while the future is polled.
 ///
 /// Without these calls, glibc returns only the free end of a heap. A single buffer in use near the
-/// end of the heap keeps all freed memory below it. A worker that allocates during a call must
-/// wait, but workers do not allocate in a steady state.
+/// end of the heap keeps all freed memory below it. A worker that allocates while its heap is being
+/// trimmed must wait, but workers do not allocate in a steady state.
 pub(crate) async fn give_back() -> Infallible {
     let mut period = interval(PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Skip);

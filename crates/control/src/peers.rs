@@ -22,8 +22,9 @@ impl<M> Default for Mailboxes<M> {
 }
 
 impl<M: Send> Mailboxes<M> {
-    /// Opens a worker's mailbox, with room for `capacity` messages from each worker. Returns a
-    /// handle that sends to all workers. The application receives the messages in `on_message`.
+    /// Opens a worker's mailbox, with room for `capacity` messages times the number of workers.
+    /// Returns a handle that sends to all workers. The application receives the messages in
+    /// `on_message`.
     pub fn open(&self, worker: &mut NewWorker<M>, capacity: usize) -> Peers<M> {
         let capacity = capacity.saturating_mul(worker.workers() as usize);
         let none = || (0..worker.workers()).map(|_| OnceLock::new()).collect();

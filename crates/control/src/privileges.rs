@@ -34,7 +34,8 @@ pub enum Sandbox {
     Auto,
     /// Refuse to start if any part of the sandbox is missing.
     Required,
-    /// Do not limit files and system calls. User and capabilities are dropped anyway.
+    /// Do not limit files and system calls. Each thread still changes its user and drops its
+    /// capabilities.
     Off,
 }
 
@@ -46,10 +47,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Looks up the user that `args` names.
+    /// Looks up the user that the threads become: the one in `args`, or else the default.
     ///
     /// # Errors
-    /// If a user or group does not exist.
+    /// If the user or group in `args` does not exist, or if the system cannot look it up.
     pub(crate) fn new(args: &ServeArgs, program: &str) -> Result<Self, Error> {
         Ok(Self {
             user: NewUser::find(args.user.as_ref(), program)?,
@@ -57,8 +58,8 @@ impl Plan {
         })
     }
 
-    /// Prepares the drop of privileges by threads of this process. `table` lists what they may
-    /// still do.
+    /// Prepares everything that the threads of this process need to drop their privileges. `table`
+    /// lists what they may do afterwards.
     ///
     /// # Errors
     /// If the rules for files or system calls cannot be created, which is a bug.
@@ -82,7 +83,7 @@ impl Plan {
     }
 }
 
-/// The privileges that every thread of this process drops.
+/// Everything that the threads of this process need to drop their privileges.
 #[derive(Debug)]
 pub(crate) struct Privileges {
     plan: Plan,
@@ -175,8 +176,8 @@ impl Privileges {
         let keep = self.table.keeps(kind);
         let mut missing = Vec::new();
         set_keep_capabilities(!keep.is_empty()).map_err(failed)?;
-        // Emptying the bounding set needs CAP_SETPCAP, so it comes before capabilities are given
-        // up.
+        // Emptying the bounding set needs CAP_SETPCAP, so this step comes before the thread drops
+        // that capability.
         if let Err(errno) = capabilities::empty_bounding_set() {
             missing.push(format!(
                 "an empty bounding set ({}; it needs CAP_SETPCAP)",
@@ -239,8 +240,8 @@ impl Privileges {
         dropped.lines(sandbox)
     }
 
-    /// Like `lines`, but for an embedded server, where only the workers have dropped their
-    /// privileges.
+    /// Same as [`lines`](Self::lines), but for an embedded server, where only the workers have
+    /// dropped their privileges.
     pub(crate) fn lines_of_workers(&self, dropped: Dropped) -> Vec<(&'static str, String)> {
         let sandbox = match &self.limits {
             None => "off by option; no worker has a capability".to_owned(),
@@ -260,7 +261,7 @@ fn keep_symbols() {
     drop(Backtrace::capture().to_string());
 }
 
-/// Returns the system's text for an error, without its number.
+/// Returns a short description of an error, without the error number.
 fn text(errno: Errno) -> String {
     std::io::Error::from(errno).kind().to_string()
 }

@@ -386,7 +386,7 @@ fn the_new_user_cannot_read_files_of_root() {
     .unwrap();
 }
 
-/// Whether the kernel supports Landlock. If not, creating a mandatory ruleset fails.
+/// Returns true if the kernel supports Landlock. If not, creating a mandatory ruleset fails.
 fn kernel_has_landlock() -> bool {
     let required = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     required

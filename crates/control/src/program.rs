@@ -69,8 +69,8 @@ pub trait Program: Sync {
         }]
     }
 
-    /// Returns the packet memory that one worker needs. By default this is memory for receiving and
-    /// for scratch frames, without resident packets. Called before privileges are dropped.
+    /// Returns the numbers of resident packets and scratch frames that one worker needs, both 0 by
+    /// default. The port adds the frames for its rings. Called before privileges are dropped.
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
         let _ = context;
         MemoryPlan::default()
@@ -101,14 +101,15 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// Returns the files that the content was read from. A warning at start names those that are
-    /// served although the server's user cannot read them. Called before privileges are dropped.
+    /// Returns the files that the content was read from. A warning at start says which of them the
+    /// server's user cannot read, because they are served anyway. Called before privileges are
+    /// dropped.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Returns lines about the loaded content for the start block, each a label and a value. Called
-    /// after privileges are dropped.
+    /// Returns lines about the loaded content for the start block. Each line is a label and a
+    /// value. Called after privileges are dropped.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -120,16 +121,17 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// Returns the counts that the log reports. Called up to ten times a second while a worker
-    /// serves, after privileges are dropped.
+    /// Returns the counts that the log reports. Called together with [`tally`](Self::tally), after
+    /// privileges are dropped.
     fn counted<P: Port>(&self, transports: &Self::Transports<P>) -> Counted {
         let _ = transports;
         Counted::default()
     }
 
-    /// Adds the counts of a worker's transports to `tally`. Called after privileges are dropped: up
-    /// to ten times a second for [live counters](crate::Snapshot), and at the worker's end. A call
-    /// delays the next batch of packets, so the implementation should only copy numbers.
+    /// Adds the counts of a worker's transports to `tally`. Called after privileges are dropped:
+    /// when the worker is ready, then up to ten times a second for [live
+    /// counters](crate::Snapshot), and when the worker ends. A call delays the next batch of
+    /// packets, so the implementation should only copy numbers.
     fn tally<P: Port>(&self, transports: &Self::Transports<P>, tally: &mut Tally) {
         let _ = (transports, tally);
     }

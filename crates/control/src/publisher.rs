@@ -92,7 +92,7 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
         self.server.bell()
     }
 
-    // An idle loop calls this method ten times a second.
+    // Even an idle loop calls this method at least ten times a second, so its counts stay fresh.
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
         self.server.handle_timers(port, now);

@@ -119,7 +119,8 @@ impl Start<'_> {
         } = self;
         let privileges =
             &plan.privileges(Table::for_server(program.read_paths(), program.files()))?;
-        // From here on, the process cleans up before it ends, unless SIGKILL ends it.
+        // From here on, the first SIGINT or SIGTERM causes a graceful stop instead of killing the
+        // process.
         let signals = Signals::catch_all(runtime, harmless).map_err(Error::system(WATCHING))?;
         let inside = runtime.enter();
         let helper_life = helper
@@ -139,7 +140,7 @@ impl Start<'_> {
             published: &published,
             stop: &stop,
         };
-        // Each worker reports two events, so the channel never fills up.
+        // Each worker reports at most two events, so the channel never fills up.
         let (events_in, events) = mpsc::channel(2 * published.len());
         let outcome = thread::scope(|scope| {
             let tell = move |event| drop(events_in.try_send(event));
@@ -187,8 +188,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Watches the workers from their start to their end. The workers begin to serve when all are
-    /// ready and `begin` has composed the start block.
+    /// Watches the workers until they have ended. The workers begin to serve when all are ready and
+    /// `begin` has returned the start block.
     async fn until_end(
         &mut self,
         workers: &mut Workers<'_>,

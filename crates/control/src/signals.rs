@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Signals that would kill the process by default, but must not. SIGPIPE needs no handler, because
-/// every Rust program ignores it.
+/// Rust's runtime makes the process ignore it.
 pub(crate) struct Harmless {
     hangup: Signal,
     user1: Signal,
@@ -88,8 +88,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Also catches SIGINT and SIGTERM. From now on, only SIGKILL can end the process before it has
-    /// cleaned up.
+    /// Also catches SIGINT and SIGTERM. From now on, these signals do not kill the process, but are
+    /// returned by [`next`](Self::next) as stop requests.
     pub(crate) fn catch_all(runtime: &Runtime, harmless: Harmless) -> io::Result<Self> {
         let _inside = runtime.enter();
         Ok(Self {

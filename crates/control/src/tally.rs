@@ -78,9 +78,9 @@ impl Tally {
         add(&mut self.drops, self.program, reason, count);
     }
 
-    /// Labels all counts that the function `count` adds with the program's name.
-    /// [`Both`](crate::Both) calls this method for each of its programs. With nested labels, the
-    /// innermost one applies.
+    /// Calls `count`, and labels all counts that it adds with the name `program`.
+    /// [`Both`](crate::Both) calls this method for each of its programs. In nested calls, the
+    /// innermost label applies.
     pub fn for_program(&mut self, program: &'static str, count: impl FnOnce(&mut Self)) {
         let outer = self.program.replace(program);
         count(self);

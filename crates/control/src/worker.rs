@@ -61,7 +61,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Returns a report with the counts of `last`.
+    /// Returns a report with the counts in `last`, the worker's last snapshot.
     pub(crate) fn of(last: &WorkerSnapshot) -> Self {
         Self {
             counters: *last.port(),
@@ -72,8 +72,8 @@ impl Ended {
 }
 
 impl<P: Program> Worker<'_, P> {
-    /// Opens the port, prepares the transports, and calls `ready`. If `ready` returns true, serves
-    /// until `stop` is set.
+    /// Opens the port, prepares the transports, drops the thread's privileges, and calls `ready`.
+    /// If `ready` returns true, serves until `stop` is set.
     pub(crate) fn work(
         self,
         ready: impl FnOnce(Ready) -> bool,
@@ -101,7 +101,7 @@ impl<P: Program> Worker<'_, P> {
     }
 }
 
-/// What a worker needs, apart from its port, after the port has been opened.
+/// What a worker needs after it has opened its port, apart from the port itself.
 struct Stage<'a, P> {
     program: &'a P,
     interface: &'a str,
@@ -127,8 +127,8 @@ impl<P: Program> Stage<'_, P> {
             return self.serve(&mut port, ready);
         }
         if self.fault.is_some() {
-            // Faults act on single frames, so super-segments are off. The line `faults` in the
-            // start block says so, so the line `segmentation` is removed.
+            // Faults act on single frames, so super-segments are off. The start block's line
+            // `faults` mentions this, and the line `segmentation` would contradict it.
             self.summary.retain(|(name, _)| *name != "segmentation");
         }
         let faulty = Fault::new(port, self.fault.as_ref());

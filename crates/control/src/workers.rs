@@ -18,8 +18,9 @@ pub(crate) enum Event {
     Ended(Box<Ended>, Option<Error>),
 }
 
-/// Runs on a worker's thread and reports two events: that the worker is ready, and that it has
-/// ended. The worker serves when its gate opens, and ends when the gate is dropped.
+/// Runs a worker on the calling thread. Reports when the worker is ready, and when it has ended. A
+/// worker that cannot start reports only its end. A ready worker serves when its gate opens, and
+/// ends without serving if the gate is dropped instead.
 pub(crate) fn work<P: Program>(
     worker: Worker<'_, P>,
     gate: &mpsc::Receiver<()>,
@@ -31,7 +32,7 @@ pub(crate) fn work<P: Program>(
         report(Event::Ready(index, ready));
         gate.recv().is_ok()
     };
-    // If panics unwind, a panic is reported like any other end of the worker.
+    // If panics unwind, a panic is reported as an error with which the worker has ended.
     let outcome = catch_unwind(AssertUnwindSafe(|| worker.work(ready, stop)))
         .unwrap_or(Err(Error::Panicked { worker: index }));
     let (ended, error) = match outcome {
@@ -52,8 +53,8 @@ pub(crate) struct Workers<'a> {
     ended: Vec<Ended>,
     /// Number of workers that have not ended yet.
     running: usize,
-    /// One gate for each worker. A worker serves when its gate opens, and ends when the gate is
-    /// dropped.
+    /// The gates of all workers. A message opens a gate. A worker whose gate is dropped before it
+    /// opens ends without serving.
     gates: Vec<mpsc::Sender<()>>,
     started: Option<Instant>,
     failed: Option<Error>,
@@ -131,7 +132,7 @@ impl<'a> Workers<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether all workers have ended.
+    /// Returns true if all workers have ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.running == 0
     }
@@ -149,7 +150,7 @@ impl<'a> Workers<'a> {
 /// The result of all workers.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// The counts, or `None` if the workers never served.
+    /// The counts of all workers, or `None` if the workers never served.
     pub(crate) summary: Option<Summary>,
     /// The first error.
     pub(crate) error: Option<Error>,

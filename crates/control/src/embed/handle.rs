@@ -62,7 +62,7 @@ impl Stopper {
     }
 }
 
-/// Stops a server when its future is dropped.
+/// Stops a server when this value, which is a part of the server's future, is dropped.
 #[derive(Debug)]
 pub(super) struct StopOnDrop(Option<Stopper>);
 

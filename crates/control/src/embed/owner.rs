@@ -73,8 +73,8 @@ impl<P: Program> Owner<P> {
     pub(super) fn run(self) {
         let Self { started, .. } = self;
         let (end, ended) = oneshot::channel();
-        // The caller may have dropped its future. Sending to it then fails, and the error is
-        // ignored.
+        // If the caller has dropped its future, sending to the future fails. The error is ignored,
+        // because nobody waits for the result.
         let mut futures = Some((started, ended));
         let outcome = serve(
             &self.args,

@@ -13,8 +13,7 @@ use crate::program::Listening;
 use crate::report::Block;
 use crate::summary::Summary;
 
-/// A server that is starting. The future completes when the server is ready to serve, or with an
-/// error.
+/// A server that is starting. The future completes when the server serves, or with an error.
 ///
 /// Dropping the future stops the server, without waiting for its end.
 #[derive(Debug)]
@@ -104,7 +103,7 @@ impl Server {
 
     /// Returns the start block: version, content, device, driver mode, copy or zero-copy,
     /// addresses, privileges, and commands to try. You should print or log the block, because it
-    /// also names everything that the system refused.
+    /// also names the parts of the sandbox that the system lacks.
     pub fn facts(&self) -> &Block {
         &self.facts
     }

@@ -85,8 +85,7 @@ impl Program for Probe {
     }
 }
 
-/// Returns fields of the status of a thread: user IDs, capabilities, seccomp mode and blocked
-/// signals.
+/// Returns a thread's user IDs, effective capabilities, seccomp mode and blocked signals.
 fn status(thread: i32) -> [String; 4] {
     let path = format!("/proc/self/task/{thread}/status");
     let text = std::fs::read_to_string(path).unwrap();
@@ -107,12 +106,12 @@ fn start(device: &str, fault: Fault) -> Starting {
     embed(ServeArgs::on(device.parse().unwrap()), probe(fault))
 }
 
-/// Moves this thread into a new network namespace. Returns `false` if it has no right to do so.
+/// Moves this thread into a new network namespace. Returns `false` if the thread may not do so.
 fn enter_namespace() -> bool {
     geteuid().is_root() && unshare(CloneFlags::CLONE_NEWNET).is_ok()
 }
 
-/// Whether the interface exists in this thread's network namespace.
+/// Returns true if the interface exists in this thread's network namespace.
 fn exists(name: &str) -> bool {
     let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let mut names = devices.lines().filter_map(|line| line.split_once(':'));

@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 
 /// Maximum number of descriptors in one message. The kernel allows 253.
 const MOST_DESCRIPTORS: usize = 64;
-/// Maximum size of one message in bytes. A start block with a few hundred addresses needs only a
-/// tenth of this size.
+/// Maximum size of one message in bytes. The facts about an interface with a few hundred addresses
+/// need only a tenth of this size.
 const MOST_BYTES: usize = 128 << 10;
 
 /// Sends `message` as text, without descriptors.
@@ -23,7 +23,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, message: &impl Serialize) -> io::Resu
     send_with(socket, &serde_json::to_vec(message)?, &[])
 }
 
-/// Receives a message that [`send`] has sent. Returns `None` if the other end is closed.
+/// Receives a message that [`send`] has sent. Returns `None` if the other side is closed.
 pub(super) fn receive<M: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<M>> {
     let mut bytes = vec![0; MOST_BYTES];
     let len = receive_with(socket, &mut bytes, &mut Vec::new())?;
@@ -59,13 +59,13 @@ pub(super) fn receive_descriptors(
     Ok(descriptors)
 }
 
-/// Receives and discards everything until the other end is closed.
+/// Receives and discards everything until the other side is closed, or until an error occurs.
 pub(super) fn drain(socket: BorrowedFd<'_>) {
     loop {
         match receive_with(socket, &mut [0], &mut Vec::new()) {
             Ok(0) => return,
-            // The kernel drops descriptors above the process's limit (EMFILE). All of them are
-            // discarded here, so that does not matter.
+            // With EMFILE, the kernel has dropped descriptors above the process's limit. This does
+            // not matter, because all descriptors are discarded anyway.
             Err(error) if error.raw_os_error() != Some(libc::EMFILE) => return,
             _ => {}
         }
@@ -106,8 +106,8 @@ fn receive_with(
             descriptors.extend(come);
         }
     }
-    // The kernel has closed descriptors above the process's limit, so they cannot be received
-    // again.
+    // The kernel has closed the descriptors that did not fit or that exceeded the process's limit.
+    // They cannot be received again.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(Errno::MFILE.into());
     }
@@ -153,8 +153,8 @@ mod tests {
         assert!(receive::<String>(there.as_fd()).unwrap().is_none());
     }
 
-    /// Creates two connected sockets with a receive timeout of 2 s at the second one. Sends the
-    /// second one a message with too many descriptors.
+    /// Creates two connected sockets. The second socket has a receive timeout of 2 s, and the first
+    /// one sends it a message with too many descriptors.
     fn too_many_on_their_way() -> (OwnedFd, OwnedFd) {
         const SENT: usize = 2 * MOST_DESCRIPTORS;
         let (here, there) = socket_pair().unwrap();

@@ -26,8 +26,8 @@ pub(super) fn split() -> io::Result<Side> {
     }
 }
 
-/// Blocks all signals. A terminal or a supervisor sends signals to all processes, and the helper
-/// must not end before the server.
+/// Blocks all signals. A terminal or a supervisor also sends its signals to the helper, which must
+/// not exit before the server.
 pub(super) fn block_signals() -> io::Result<()> {
     Ok(SigSet::all().thread_block()?)
 }

@@ -1,9 +1,9 @@
-//! Files and system calls that each kind of thread may still use after it has dropped its
-//! privileges. All of them are listed in this module.
+//! The complete list of files and system calls that each kind of thread may still use after it has
+//! dropped its privileges.
 //!
-//! Descriptors that are already open need no entry here, such as those of queues, captures and
-//! standard error. A feature that opens files or sockets while the server runs must add its paths
-//! to [`Table::for_server`] and its calls to [`system_calls`].
+//! Descriptors that are already open, such as those of queues, captures and standard error, need no
+//! entry here. A feature that opens files or sockets while the server runs must add its paths to
+//! [`Table::for_server`] and its calls to [`system_calls`].
 
 use std::path::PathBuf;
 
@@ -15,13 +15,14 @@ use rustix::thread::CapabilitySet;
 pub(crate) enum Kind {
     /// A thread that handles packets from the network.
     Worker,
-    /// The thread that handles signals and the helper's messages.
+    /// The thread that handles signals, and watches the workers and the helper.
     Control,
     /// The only thread of the helper process.
     Helper,
 }
 
-/// The permissions that depend on the configuration.
+/// What threads may still do after they have dropped their privileges, as far as it depends on the
+/// configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     /// Paths below which the control thread may read. No other thread may open a file.
@@ -174,8 +175,8 @@ const EVERYWHERE: &[Call] = &[
 /// Calls that fail with `EACCES` instead of killing the process.
 ///
 /// When the C library returns memory of an arena to the kernel, it tries to open
-/// `/proc/sys/vm/overcommit_memory`. With `RUST_BACKTRACE`, a panic asks for the current folder and
-/// the program's path. The C library and the panic continue if these calls fail.
+/// `/proc/sys/vm/overcommit_memory`. With `RUST_BACKTRACE`, the panic handler asks for the current
+/// folder and the program's path. The C library and the panic handler tolerate these errors.
 pub(super) const REFUSED: &[Call] = &[
     only(
         libc::SYS_openat,
@@ -191,8 +192,8 @@ pub(super) const REFUSED: &[Call] = &[
     any(libc::SYS_readlinkat),
 ];
 
-/// Calls that a port makes: for waiting, TAP devices and super-segments. It also asks whether its
-/// device still segments super-segments.
+/// Calls that a port makes to wait, to use a TAP device, and to send super-segments. A port also
+/// checks whether its device can still cut super-segments.
 const WORKER: &[Call] = &[
     any(libc::SYS_ppoll),
     any(libc::SYS_readv),
@@ -208,7 +209,7 @@ const WORKER: &[Call] = &[
     ),
 ];
 
-/// Calls to wait for events and for the end of the helper.
+/// Calls to wait for events, and at the end for the helper's exit.
 const CONTROL: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
     any(libc::SYS_epoll_wait),
@@ -218,7 +219,7 @@ const CONTROL: &[Call] = &[
     any(libc::SYS_shutdown),
 ];
 
-/// Calls to wait for the end of the server, and to remove an interface.
+/// Calls to wait until the server exits, and to remove an interface.
 const HELPER: &[Call] = &[
     any(libc::SYS_recvmsg),
     any(libc::SYS_sendmsg),
