@@ -3,8 +3,9 @@
 //!
 //! Every bench runs over [`nmio::sim::Sink`], a port that completes each send immediately. The
 //! measured time includes taking a frame from the pool and copying the request into it. On a real
-//! port, the kernel does this work. The `reflect` bench does this work and only sends the frame
-//! back. Therefore a comparison with its time shows the server's own work.
+//! port, the kernel does this work. The server of the `reflect` bench only sends the frame back. The
+//! time of `reflect` therefore shows approximately how much of another bench's time is not the
+//! server's own work.
 
 pub mod load;
 pub mod workload;

@@ -22,7 +22,7 @@ const PORT: u16 = 80;
 const FORBIDDEN: StatusCode = StatusCode::new(403).unwrap();
 const TICK: Timer = Timer::new(0);
 const PERIOD: Duration = Duration::from_millis(10);
-/// A small limit for the length of request bodies, in bytes.
+/// A small limit on the length of a request body, in bytes.
 const FEW: u64 = 5;
 /// Lengths in bytes of the pieces of a streamed response, last piece first.
 const PIECES: [usize; 6] = [1, 20, 300, 7, 2_000, 1];

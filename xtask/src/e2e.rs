@@ -50,7 +50,7 @@ pub(crate) struct Options {
     /// Print only the names of the matrix's scenarios.
     #[arg(long)]
     list: bool,
-    /// Seed of the packet loss in the matrix's first scenario. Later ones add their index.
+    /// Seed of the packet loss in the matrix's first scenario. Later scenarios add their index.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     seed: u64,
     /// Test the sandstorm and namestorm in DIR instead of building them.

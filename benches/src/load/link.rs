@@ -89,7 +89,7 @@ impl Options {
         self.rate.map(|rate| Pace::new(rate, self.burst))
     }
 
-    /// Creates a meter with the lengths of the phases in the options.
+    /// Creates a meter for the warm-up and the measured phase that the options set.
     pub fn meter(&self) -> Meter {
         Meter::new(
             Duration::from_secs_f64(self.warmup),

@@ -127,7 +127,7 @@ pub(super) struct Client {
     pub(super) route: Route,
     /// The server's last SYN-ACK. Before the first SYN-ACK, this segment has no control bits.
     syn_ack: Segment,
-    /// The server's last acknowledgement number.
+    /// The server's last acknowledgement number, which is the client's next sequence number.
     pub(super) snd_nxt: u32,
     /// Ranges of the server's stream that have arrived.
     pub(super) received: Ranges,
@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    /// Returns the options that the handshake has negotiated.
+    /// Returns the negotiated options with their current values: timestamps and SACK blocks.
     fn agreed(&self) -> Vec<Opt> {
         let mut options = Vec::new();
         if self.syn_ack.timestamps().is_some() {

@@ -57,8 +57,7 @@ impl Content {
     }
 
     /// Returns the path of a file with a question for each name in the zone. Each line has a name
-    /// and a type, as third-party generators expect. Neighbours in the file are far apart in the
-    /// zone.
+    /// and a type, as third-party generators expect. The names are in the order of [`scattered`].
     pub(crate) fn questions(&self, names: u32) -> Result<PathBuf> {
         let lines = scattered(names).map(|name| format!("host{name}.{ORIGIN} A\n"));
         self.text(&format!("{names}.questions"), &lines.collect::<String>())
@@ -130,7 +129,7 @@ fn zone(names: u32) -> String {
     zone
 }
 
-/// Returns each number below `count` once, in an order in which neighbours are far apart.
+/// Returns each number below `count` once. The order is scattered for most counts.
 fn scattered(count: u32) -> impl Iterator<Item = u32> {
     // The stride is prime, so it is coprime to every smaller count.
     const STRIDE: u64 = 4_294_967_291;

@@ -114,8 +114,8 @@ impl Sample {
     /// Returns the cost of each of `completed` requests between `self` and `last`.
     pub(crate) fn cost_until(&self, last: &Self, completed: u64) -> Cost {
         let wall_us = (last.at.duration_since(self.at).as_secs_f64() * 1e6).max(1.0);
-        // The kernel measures idle and stolen time, but only samples busy time at each tick.
-        // Therefore busy time is what remains.
+        // The kernel measures idle and stolen time, but only samples busy time at each tick. The
+        // remaining time therefore counts as busy.
         let parts = |core: usize| {
             let ms = |n: usize| last.cores[core][n].saturating_sub(self.cores[core][n]);
             let [idle, stolen] = [0, 1].map(|n| (ms(n) as f64 * 1e3 / wall_us).min(1.0));

@@ -46,9 +46,9 @@ pub(super) enum Abuse {
     HalfQuestion,
 }
 
-/// Acts as one abusive client for each entry of `wanted`. Opens all their connections from address
-/// `from`, and then calls `opened`. Until `over` is true, does in each round what the clients do.
-/// If the server closes a connection, the client opens another one.
+/// Opens one connection from address `from` for each entry of `wanted`, and then calls `opened`.
+/// The entry says what the client does on its connection in each round. The rounds continue until
+/// `over` is true. If the server closes a connection, the client opens another one.
 pub(super) fn run(
     from: SocketAddr,
     to: SocketAddr,

@@ -29,7 +29,8 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 const THREADS: usize = 4;
 /// Number of files that this process opens in addition to the connections.
 const FILES: u64 = 200;
-/// Time between the opening of the last abusive connection and the other client's first request.
+/// Time between the opening of the last abusive connection and the other client's first request
+/// under pressure.
 const SETTLED: Duration = Duration::from_secs(3);
 /// Addresses of the abusers. Both are in one IPv6 network, so the server counts them as one client.
 /// Together they have enough ports to fill the server's connection table.

@@ -1,4 +1,4 @@
-//! Records what one side of a connection has sent, before any loss.
+//! Records what one side of a connection has sent, including segments that are then lost.
 
 use nmio::Instant;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use testkit::{Ranges, SYN};
 
 use crate::segment::Segment;
 
-/// Sums and maxima over all senders of one direction.
+/// What all connections have sent in one direction: sums and maxima.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Sent {
     /// Number of payload bytes, including retransmissions.
@@ -37,9 +37,9 @@ pub(crate) struct Place {
 pub(crate) struct Ledger {
     /// Sequence number of offset 0, once it is known.
     base: Option<u32>,
-    /// Offset after the last sent byte.
+    /// Offset after the highest sent byte.
     high: u64,
-    /// Offset after the last acknowledged byte.
+    /// Offset after the highest acknowledged byte.
     acked: u64,
     began: Instant,
     /// Time of the last data segment.
@@ -113,7 +113,7 @@ impl Ledger {
     }
 
     /// Returns the stream offset of a sequence number. Sequence numbers wrap, so the offset nearest
-    /// to the last sent byte is chosen. Returns 0 before the first segment.
+    /// to the highest sent byte is chosen. Returns 0 before the first segment.
     pub(crate) fn offset(&self, seq: u32) -> u64 {
         let Some(base) = self.base else { return 0 };
         let ahead = seq.wrapping_sub(base).wrapping_sub(self.high as u32);

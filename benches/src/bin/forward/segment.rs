@@ -8,7 +8,7 @@ use testkit::{ACK, End, FIN, RST, Route, SYN};
 pub(crate) struct Segment {
     /// Source and destination of the segment.
     pub(crate) route: Route,
-    /// The control bits [`SYN`], [`FIN`], [`RST`] and [`ACK`].
+    /// Control bits. Bits other than [`SYN`], [`FIN`], [`RST`] and [`ACK`] are 0.
     pub(crate) bits: u16,
     /// Sequence number of the first byte or of the SYN.
     pub(crate) seq: u32,

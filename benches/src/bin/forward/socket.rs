@@ -65,7 +65,7 @@ impl PacketSocket {
         })
     }
 
-    /// Receives a frame without waiting for one.
+    /// Receives a frame. Returns `None` if no frame has arrived yet.
     pub(crate) fn receive(&mut self) -> io::Result<Option<&[u8]>> {
         match self.socket.read(&mut self.buffer) {
             Ok(len) if len > MAX_FRAME => Err(io::Error::other(

@@ -265,7 +265,7 @@ impl Client {
         true
     }
 
-    /// Updates the state after a segment with an ACK was sent.
+    /// Updates the state after a segment was sent that acknowledges all received data.
     #[inline(always)]
     fn acknowledged(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];

@@ -66,7 +66,7 @@ bitflags::bitflags! {
         const BAD_LENGTH = 1 << 13;
         /// The current request is the last on the connection.
         const LAST = 1 << 14;
-        /// The server is expected to close.
+        /// The server is expected to close the connection after the current response.
         const EXPECT_FIN = 1 << 15;
         /// The client's FIN has a sequence number: `snd_nxt` counts it.
         const FIN_SENT = 1 << 16;

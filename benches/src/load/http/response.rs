@@ -102,7 +102,7 @@ impl Client {
         self.begin_slowly(port, id, data)
     }
 
-    /// Parses a head that differs from the remembered one.
+    /// Parses a head that is incomplete or differs from the remembered one.
     #[inline(never)]
     fn begin_slowly<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
         let connection = &mut self.connections[id as usize];
