@@ -31,7 +31,7 @@ pub enum WhenFull {
     Evict,
 }
 
-/// When a stack answers a SYN with a cookie, so that it need not keep state for the SYN.
+/// When a stack answers a SYN with a cookie, which saves keeping state for the SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum SynCookies {
     /// When [`Config::max_half_open`] is reached. With [`WhenFull::Evict`] also when the table is

@@ -107,8 +107,8 @@ struct Class {
     connections: u32,
     /// Value of `Contents::uses` when a connection last joined or left the class.
     used: u64,
-    /// Indices of the contents segmented for this class. The list is empty for the two permanent
-    /// classes, because their segments are never evicted.
+    /// Indices of the content items that are cut into segments for this class. The list stays empty
+    /// for the two permanent classes, because their segments are never evicted.
     contents: Vec<u32>,
 }
 
@@ -139,8 +139,8 @@ impl Class {
     }
 }
 
-/// Marks a checksum that is not computed yet. A computed sum of zero is stored as all ones, which
-/// is the same number in one's complement.
+/// Marks a checksum that is not computed yet. A computed checksum of zero is stored as all ones,
+/// which is the same number in one's complement.
 const UNKNOWN: u16 = 0;
 
 /// The segments of one content item in one class. Empty until a segment is first needed.
@@ -222,7 +222,8 @@ pub(crate) fn payload_sum(bytes: &[u8], slot: Option<Slot>, start: usize, end: u
 }
 
 impl Slot {
-    /// Returns the overlap of the slot with the content's bytes `start..end`, if there is any.
+    /// Returns the overlap of the slot with bytes `start..end` of the content item, or `None` if
+    /// there is no overlap.
     #[inline(always)]
     pub(crate) fn within(self, start: usize, end: usize) -> Option<(usize, usize)> {
         let from = (self.offset as usize).max(start);

@@ -103,8 +103,8 @@
 //!
 //! ACKs clock the transmission, unless the connection is paced. The TX ring is the only output
 //! queue. If the port supports super-segments ([`nmio::Capabilities::segmentation`]), a run of new
-//! segments is sent as one packet. This packet consists of one set of headers and the content's own
-//! bytes.
+//! segments is sent as one packet. This packet consists of one set of headers and a slice of the
+//! content item.
 //!
 //! # The paper's Table 1
 //!
@@ -120,7 +120,7 @@
 //! The paper's calls work on a connection at any time. Here a connection is usable only inside a
 //! callback. [`Application::on_message`] (another thread has sent a message) and
 //! [`Application::on_timer`] can access any connection by its id ([`Connection::id`]). A connection
-//! may be [parked](Connection::park) until its answer is available.
+//! can be [parked](Connection::park) until its answer is available.
 //!
 //! # Standards
 //!

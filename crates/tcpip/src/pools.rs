@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 
 use crate::table::Table;
 
-/// Marks the absence of an index.
+/// Takes the place of an index if there is none.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Identifies a bounded pool whose slots connections hold.
@@ -187,7 +187,7 @@ impl Peers {
     }
 }
 
-/// A connection that holds or requests a slot of a pool.
+/// A connection that holds or needs a slot of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
     /// Index of the connection's TCB, or [`NONE`].

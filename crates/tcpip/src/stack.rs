@@ -72,12 +72,13 @@ struct Asker {
 /// time: see [`Housekeeping`].
 const CREDIT_MS: u32 = 20_000;
 
-/// 15 days in milliseconds, which is longer than the time to any deadline (at most 7 days). The sum
-/// of both is less than half the range of 32-bit times (24 days), so the times can be compared.
+/// A time in milliseconds that is further ahead than any deadline: 15 days, where a deadline is at
+/// most 7 days ahead. The sum of both is less than half the range of 32-bit times (24 days), so
+/// such times can be compared.
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
 /// State that the stack keeps for each connection in addition to the TCB. It includes the
-/// connection's progress, which decides which connection is evicted.
+/// connection's progress, by which the stack chooses the connection to evict.
 ///
 /// A connection's *progress* is a virtual clock, which starts at the real time when the connection
 /// opens. Each byte that the peer acknowledges or the application consumes moves the clock forward
@@ -87,7 +88,7 @@ const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 /// behind the real time.
 ///
 /// A client that reads at the minimum rate or faster does not lag. The lag grows nearly in real
-/// time if the client is idle, sends a request byte by byte, closes its window, or reads slowly.
+/// time if the client is idle, sends a request byte by byte, or hardly reads its response.
 /// When a pool runs short, the connection with the largest lag usually gives way (see
 /// `pressure.rs`).
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +136,8 @@ enum Alarm {
     /// A callback has set the deadline, but `Stack::schedule` has not started it yet. The value is
     /// the delay until the deadline.
     New(u32),
-    /// The deadline is running. The value is its time, comparable to [`Moment::millis`].
+    /// The deadline is running. The value is the time at which it expires, comparable to
+    /// [`Moment::millis`].
     At(u32),
 }
 
@@ -232,7 +234,7 @@ pub trait Application {
         true
     }
 
-    /// Data has arrived: `data` is everything received in order and not yet consumed. Returns the
+    /// Data has arrived: `data` is everything received in order and not yet consumed. Return the
     /// number of bytes consumed, 0 to `data.len()` (a larger number means `data.len()`).
     ///
     /// Unconsumed data stays in the connection's bounded receive buffer, so the window advertised
@@ -292,8 +294,9 @@ pub trait Application {
         let _ = (id, state, reason);
     }
 
-    /// Writes the bytes of a content's [slot](crate::Slot). `params` are the parameters given to
-    /// [`Connection::write`] or [`Connection::write_slice`].
+    /// Writes the bytes of a content item's [slot](crate::Slot). `params` are the parameters given
+    /// to [`Connection::write`] or [`Connection::write_slice`]. Fills the slot with spaces by
+    /// default.
     ///
     /// The same parameters must always produce the same bytes during a connection, because segments
     /// may be retransmitted. `slot` contains arbitrary bytes at first, so this method must write
@@ -304,8 +307,8 @@ pub trait Application {
     }
 }
 
-/// Identifies a connection. The stack never reuses an id, so an application can keep it as long as
-/// it likes.
+/// Identifies a connection. The stack never reuses an id, so an application can keep the id even
+/// after the connection has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId {
     index: u32,
@@ -467,7 +470,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.states[id as usize] = A::State::default();
     }
 
-    /// Releases the content or write buffer of a stream entry that was removed.
+    /// Releases the content item or write buffer of a stream entry that was removed.
     #[inline(always)]
     fn release_source(&mut self, source: Source) {
         match source.buffer() {

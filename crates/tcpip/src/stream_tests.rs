@@ -188,7 +188,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Compares the stream with a simple model: a list with the content and offset of each byte.
+    /// Compares the stream with a simple model: a list with the content item and offset of each
+    /// byte.
     #[test]
     fn the_stream_agrees_with_a_list(
         start: u32,

@@ -10,7 +10,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::wire::Seq;
 
-/// The secret keys with which connections are hashed.
+/// The secret keys for hashing connections and client addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     table: RandomState,
@@ -67,8 +67,9 @@ impl Keys {
         (Seq(secret as u32), (secret >> 32) as u32)
     }
 
-    /// Returns a keyed hash of a connection and of `about`. [`offsets`](Self::offsets) hashes a
-    /// shorter input with the same key, so neither result reveals the other.
+    /// Returns a keyed hash of a connection and of the two numbers in `about`.
+    /// [`offsets`](Self::offsets) hashes a shorter input with the same key, so neither result
+    /// reveals the other.
     pub(crate) fn mac(
         &self,
         addresses: &Addresses,

@@ -39,7 +39,7 @@ pub enum ContentError {
         /// Length of the rejected content in bytes.
         len: usize,
     },
-    /// The slot is empty, longer than [`MAX_SLOT_LEN`], or not inside the content.
+    /// The slot is empty, longer than [`MAX_SLOT_LEN`], or not within the content item.
     #[error(
         "the slot of {} bytes at {} is empty, longer than {MAX_SLOT_LEN}, or not within the content's {len} bytes",
         slot.len, slot.offset
@@ -47,7 +47,7 @@ pub enum ContentError {
     BadSlot {
         /// The rejected slot.
         slot: Slot,
-        /// Length of the content in bytes.
+        /// Length of the content item in bytes.
         len: usize,
     },
     /// There are already [`MAX_CONTENTS`] content items.
@@ -55,7 +55,7 @@ pub enum ContentError {
     TooMany,
 }
 
-/// Number and size of the loaded contents, for reports.
+/// Number and size of all content items, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Number of content items.
@@ -211,7 +211,7 @@ impl Contents {
         (self.totals.residents - before) as u32
     }
 
-    /// [Prepares](Self::prepare) all contents for clients of one IP family.
+    /// [Prepares](Self::prepare) all content items for clients of one IP family.
     pub fn prepare_all(&mut self, pool: &Pool, family: Family) {
         for index in 0..self.list.len() as u32 {
             let generation = self.list[index as usize].generation;

@@ -75,8 +75,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         }
     }
 
-    /// Gives mutable access to the contents, so that the application can add or remove content
-    /// items.
+    /// Returns the contents mutably, so that the application can add or remove content items.
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents
     }

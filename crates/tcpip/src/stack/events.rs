@@ -42,7 +42,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         due
     }
 
-    /// Handles deadlines and timers due at `now`. Resumes connections that wait for the TX ring.
+    /// Handles deadlines and timers that have expired at `now`. Resumes connections that wait for
+    /// the TX ring.
     #[inline]
     pub fn handle_timers<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.now = now;

@@ -38,7 +38,7 @@ pub enum WriteError {
         from: u32,
         /// End of the requested range in bytes, exclusive.
         end: u32,
-        /// Length of the content in bytes.
+        /// Length of the content item in bytes.
         len: u32,
     },
     /// The requested number of entries is larger than [`STREAM_ENTRIES`].
@@ -94,14 +94,14 @@ impl<S> Connection<'_, S> {
         self.state
     }
 
-    /// Gives access to the contents.
+    /// Returns the contents.
     #[inline(always)]
     pub fn contents(&self) -> &Contents {
         self.contents
     }
 
-    /// Gives mutable access to the contents, so that the application can add or remove content
-    /// items. Data already written to a stream stays unchanged.
+    /// Returns the contents mutably, so that the application can add or remove content items. Data
+    /// already written to a stream stays unchanged.
     #[inline(always)]
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents
