@@ -3,8 +3,8 @@
 //!
 //! Every bench runs over [`nmio::sim::Sink`], a port that completes each send immediately. The
 //! measured time includes taking a frame from the pool and copying the request into it. On a real
-//! port, the kernel does this work. The server of the `reflect` bench only sends the frame back. The
-//! time of `reflect` therefore shows approximately how much of another bench's time is not the
+//! port, the kernel does this work. The server of the `reflect` bench only sends the frame back.
+//! The time of `reflect` therefore shows approximately how much of another bench's time is not the
 //! server's own work.
 
 pub mod load;
