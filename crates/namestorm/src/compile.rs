@@ -28,7 +28,7 @@ use crate::tail::{Base, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zones::{Found, Zones, glue};
 
-/// Number of names between two calls of the progress function.
+/// Number of names between two calls of [`compile`]'s `progress` function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
 const NOERROR: u8 = 0;

@@ -1,5 +1,5 @@
-//! Reads all zones given on the command line. Reports all problems, and collects the zones without
-//! errors, which can be served.
+//! Reads all zones given on the command line. Reports their errors and warnings, and collects the
+//! zones without errors, which can be served.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! An authoritative DNS server that answers from prepared packets: the Namestorm of the paper.
+//! An authoritative DNS server that answers from prepared packets: the Namestorm of the
+//! [paper](https://doi.org/10.1145/2619239.2626311).
 //!
 //! To write your own server, combine a zone with a [`Hook`], which answers queries for some of the
 //! zone's names itself. A [`Question`] holds the name and type asked for, and the client's address.

@@ -29,7 +29,7 @@ use crate::zone::{Builder, Place, Refused, Zone};
 pub(crate) const MAX_INCLUDE_DEPTH: usize = 8;
 /// Maximum number of files of one zone. A file that is included twice counts twice.
 pub(crate) const MAX_FILES: usize = 1024;
-/// Number of records between two calls of the progress function.
+/// Number of records between two calls of [`load`]'s `progress` function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
 /// A zone that was loaded without errors.

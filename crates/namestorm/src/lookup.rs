@@ -148,8 +148,8 @@ impl Answers {
         encloser: &Node,
     ) -> Resolution<'_> {
         let hash = self.hash(qtype, wildcard.bytes());
-        // `hooks` is false only for a hooked name. If that name is not in the index, the hook
-        // covers all names below the closest encloser, including the wildcard. The wildcard's
+        // `hooks` is false only for a hooked name, and here the name is not in the index. The hook
+        // thus covers all names below the closest encloser, including the wildcard. The wildcard's
         // answers are therefore stored as those of a hooked name.
         let found = if hooks {
             self.find_hashed(hash, qtype, wildcard.bytes())

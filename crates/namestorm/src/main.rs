@@ -30,8 +30,8 @@ enum Command {
     /// Check zone files and print their size. The exit status is 1 if a zone has an error or is
     /// given twice.
     Check {
-        /// Zone files to check. Without ORIGIN, the zone's name is taken from an $ORIGIN before the
-        /// first record, or else from the owner of a leading SOA record, or else from the file's
+        /// Zone files to check. Without ORIGIN, the zone's name is the first of these that exists:
+        /// an $ORIGIN before the first record, the owner of a leading SOA record, the file's own
         /// name.
         #[arg(required = true, value_name = "[ORIGIN=]FILE")]
         zones: Vec<ZoneSpec>,
@@ -40,8 +40,8 @@ enum Command {
 
 #[derive(Parser)]
 struct Serve {
-    /// Zone file to serve. Without ORIGIN, the zone's name is taken from an $ORIGIN before the
-    /// first record, or else from the owner of a leading SOA record, or else from the file's name.
+    /// Zone file to serve. Without ORIGIN, the zone's name is the first of these that exists: an
+    /// $ORIGIN before the first record, the owner of a leading SOA record, the file's own name.
     /// Repeat the option for more zones.
     #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,

@@ -4,7 +4,7 @@
 pub const NOERROR: u16 = 0;
 /// The query is malformed.
 pub const FORMERR: u16 = 1;
-/// The zone could not be loaded, or the hook failed.
+/// The zone could not be loaded, or the hook returned an error.
 pub const SERVFAIL: u16 = 2;
 /// The name does not exist.
 pub const NXDOMAIN: u16 = 3;

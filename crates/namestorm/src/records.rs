@@ -54,8 +54,8 @@ pub enum Section {
     Answer,
     /// Records about the authoritative zone: its SOA record or its name servers.
     Authority,
-    /// Records that the client may need next, such as addresses. These records are left out if they
-    /// do not fit the message.
+    /// Records that the client may need next, such as addresses. All of them are left out if the
+    /// message would be too long with them.
     Additional,
 }
 

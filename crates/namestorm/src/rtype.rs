@@ -19,7 +19,7 @@ pub const MX: u16 = 15;
 pub const TXT: u16 = 16;
 /// An IPv6 address.
 pub const AAAA: u16 = 28;
-/// A service (RFC 2782).
+/// The location of a service (RFC 2782).
 pub const SRV: u16 = 33;
 /// An alias for all names below a name (RFC 6672).
 pub const DNAME: u16 = 39;

@@ -7,7 +7,8 @@ use crate::rtype::layout;
 pub(crate) const QUESTION_AT: usize = 12;
 /// Size of the fields after the name in a question, in bytes: type and class.
 pub(crate) const QUESTION_REST: usize = 4;
-/// Maximum number of aliases followed in one answer. The resolver continues from the last target.
+/// Maximum number of aliases followed in one answer. If a chain is longer, the resolver continues
+/// from the last target.
 pub(crate) const MAX_CHAIN: usize = 16;
 /// Length of a compression pointer, in bytes.
 pub(crate) const POINTER: usize = 2;

@@ -19,8 +19,9 @@ use crate::hook::{Asking, Hook, NoHook};
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
 
-/// The default time after which a connection without queries is closed. RFC 7766, section 6.2.3,
-/// suggests "on the order of a few seconds".
+/// The default time after which an idle connection is closed. A query must also be complete within
+/// this time by default. RFC 7766, section 6.2.3, suggests an idle period "on the order of a few
+/// seconds".
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default maximum number of concurrent connections per worker.
 pub const MAX_CONNECTIONS: u32 = 16_384;
@@ -34,7 +35,7 @@ const LENGTH: usize = 2;
 /// Settings for DNS over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// Settings of the TCP stack. The server replaces the ports in this `Config` by its own port.
+    /// Settings of the TCP stack. The server replaces the ports in these settings by its own port.
     pub stack: Config,
     /// The time within which a query must be complete after its first byte. If it is not, the
     /// connection is closed.

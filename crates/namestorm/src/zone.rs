@@ -386,7 +386,7 @@ impl<'z> RrsetRef<'z> {
             .map(move |r| &zone.bytes[r.data.0 as usize..][..usize::from(r.data.1)])
     }
 
-    /// Returns the place of the first record in the zone's files.
+    /// Returns the place in the zone's files of the RRset's first record.
     pub fn place(self) -> Place {
         self.stored()[0].place
     }

@@ -424,7 +424,7 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     };
     let full = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!((full.len(), full[2] & 2, full[7]), (512, 0, 2));
-    // The additional record is optional, so it is left out, because the message is full.
+    // The message is full, so the additional record, which is optional, is left out.
     hook.made.push(additional);
     assert_eq!(ask(&mut hook, &query, UDP).unwrap(), full);
     let whole = ask(&mut hook, &query, Transport::Tcp).unwrap();

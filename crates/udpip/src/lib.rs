@@ -1,4 +1,4 @@
-//! Pre-packetized UDP: the paper's `libudpip`.
+//! Pre-packetized UDP: `libudpip` from the [paper](https://doi.org/10.1145/2619239.2626311).
 //!
 //! A [`Service`] gets each datagram for its port and answers it immediately. Most of each answer,
 //! the [`Tail`], is prepared when the content is loaded, so its checksum is known in advance. Only

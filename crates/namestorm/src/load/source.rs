@@ -6,7 +6,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
-/// Maximum size of a master file, in bytes (4 GiB). The records of a zone have the same limit.
+/// Maximum size of a master file, in bytes (4 GiB). The records of a zone together have the same
+/// limit.
 const MAX_FILE: u64 = u32::MAX as u64;
 /// The byte order mark that some editors write at the start of UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
