@@ -160,7 +160,8 @@ impl Housekeeping {
         }
     }
 
-    /// Advances the virtual clock because `bytes` bytes were acknowledged or consumed.
+    /// Advances the virtual clock by the time that `bytes` bytes take at the rate `pace`. Called
+    /// when that many bytes were acknowledged or consumed.
     #[inline(always)]
     fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
         let most = now
@@ -288,8 +289,8 @@ pub trait Application {
         let _ = (connections, message);
     }
 
-    /// The connection with this [id](Connection::id) has ended. Called exactly once for each
-    /// connection that [`on_accept`](Self::on_accept) has accepted.
+    /// The connection with this [id](Connection::id) has ended. Called once for each connection
+    /// that [`on_accept`](Self::on_accept) has accepted.
     fn on_close(&mut self, id: ConnectionId, state: &mut Self::State, reason: CloseReason) {
         let _ = (id, state, reason);
     }

@@ -131,10 +131,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Handles a SYN that reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1).
     ///
-    /// If the half-open limit is reached, the answer must be a cookie, which may be a sequence
-    /// number of the old connection. So a cookie is sent only if both connections use timestamps,
-    /// by which the peer recognizes old segments. Otherwise the SYN is dropped, and the old
-    /// connection stays.
+    /// If the half-open limit is reached, the answer must be a cookie. The cookie is our initial
+    /// sequence number, which may then lie among the old connection's sequence numbers. So a cookie
+    /// is sent only if both connections use timestamps, by which the peer recognizes old segments.
+    /// Otherwise the SYN is dropped, and the old connection stays.
     pub(in crate::stack) fn reopen<P: Port>(
         &mut self,
         port: &mut P,
