@@ -39,8 +39,8 @@ fn ask(text: &str, qname: &str, qtype: u16) -> (usize, Vec<String>) {
 
 #[test]
 fn pointers_of_a_long_answer_are_adjusted() {
-    // The names are compressed against each other, up to the maximum offset that a pointer can
-    // hold.
+    // The answer is longer than the largest offset that a pointer can hold (0x3fff), so pointers
+    // lead only to names near its start.
     let mut text = String::new();
     for i in 0..900 {
         writeln!(text, "big.new MX {i} m{i}.in{}.far.net.", i / 3).unwrap();

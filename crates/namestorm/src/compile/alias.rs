@@ -229,9 +229,9 @@ impl<'z> Chain<'z> {
         Ok(())
     }
 
-    /// Adds a DNAME record, unless the chain already holds the record (RFC 2181, section 5).
-    /// Returns the record's TTL and target. The synthesized CNAME takes over the TTL (RFC 6672,
-    /// section 3.1).
+    /// Adds a DNAME record, unless the chain already holds it. An answer must not repeat a record
+    /// (RFC 2181, section 5). Returns the record's TTL and target. The synthesized CNAME takes over
+    /// the TTL (RFC 6672, section 3.1).
     fn dname(&mut self, dname: NameRef<'z>) -> (u32, &'z [u8]) {
         let (ttl, to) = only_record(dname, DNAME);
         if !self.has_dname(dname.owner()) {
