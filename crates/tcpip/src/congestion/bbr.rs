@@ -335,11 +335,11 @@ impl Aggregation {
         self.extra[0] = self.extra[0].max(extra);
     }
 
-    /// Records that a round has ended. During Startup, `short` is set, and each half of the filter
+    /// Records that a round has ended. During Startup (`is_startup`), each half of the filter
     /// covers only one round.
-    fn on_round(&mut self, short: bool) {
+    fn on_round(&mut self, is_startup: bool) {
         self.rounds += 1;
-        if short || self.rounds >= HALF {
+        if is_startup || self.rounds >= HALF {
             self.rounds = 0;
             self.extra = [0, self.extra[0]];
         }

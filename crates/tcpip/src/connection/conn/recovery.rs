@@ -173,7 +173,7 @@ impl Scoreboard {
     }
 
     /// Number of ranges up to which this scoreboard accepts SACK blocks.
-    fn open(&self) -> usize {
+    fn sack_limit(&self) -> usize {
         self.limit - (self.limit / 4).min(MAX_RESERVE)
     }
 
@@ -185,7 +185,7 @@ impl Scoreboard {
     /// Returns true if the capacity may be too small for an ACK with `blocks` SACK blocks. Each
     /// block may add two ranges, RACK may divide one range, and each gap may become a lost range.
     fn is_short_of_space(&self, blocks: usize) -> bool {
-        2 * (self.ranges.len() + 2 * blocks + 1) > self.open()
+        2 * (self.ranges.len() + 2 * blocks + 1) > self.sack_limit()
     }
 
     /// Moves all ranges to `larger`, which replaces this scoreboard. Returns the old scoreboard,

@@ -124,7 +124,7 @@ pub(super) struct Bench {
     /// none.
     pub(super) segmentation: usize,
     /// Whether the application leaves arriving data unread.
-    pub(super) leaves: bool,
+    pub(super) leaves_unread: bool,
     now: Instant,
 }
 
@@ -141,7 +141,7 @@ impl Bench {
             window: offer.window,
             stamps: stamps.then(Timestamps::default),
             segmentation: 0,
-            leaves: false,
+            leaves_unread: false,
             now: Instant::from_millis(START_MS),
         };
         let now = bench.moment();
@@ -361,7 +361,7 @@ impl Bench {
         let is_fin_next = match conn.on_data(segment, now) {
             Route::Dropped => false,
             Route::Offered => {
-                if self.leaves {
+                if self.leaves_unread {
                     let mut conn = self.conn();
                     assert!(conn.take_buffer(NOBODY) && conn.keep(&data));
                 }
@@ -370,7 +370,7 @@ impl Bench {
             Route::Buffered => {
                 conn.take_buffer(NOBODY);
                 let (has_more, is_fin_next) = conn.store(&data, segment);
-                if has_more && !self.leaves {
+                if has_more && !self.leaves_unread {
                     self.consume(usize::MAX);
                 }
                 is_fin_next

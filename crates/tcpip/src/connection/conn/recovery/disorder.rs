@@ -320,10 +320,10 @@ impl<C: CongestionControl> Recovery<C> {
         let mss = u32::from(tcb.mss);
         if tcb.negotiated.sack() {
             let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
-            let at_once = !tcb.flags.intersects(Flags::REORDERING)
+            let skip_window = !tcb.flags.intersects(Flags::REORDERING)
                 && (self.phase != Phase::Disorder || enough);
             let flight = Flight::of(tcb, now);
-            return self.rack.find_lost(&mut self.board, &flight, at_once);
+            return self.rack.find_lost(&mut self.board, &flight, skip_window);
         }
         let lost = match self.phase {
             Phase::Disorder => self.dup_acks >= DUP_THRESH,

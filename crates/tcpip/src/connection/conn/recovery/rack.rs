@@ -125,20 +125,24 @@ impl Rack {
 
     /// Marks segments that are now late or lost.
     ///
-    /// `at_once` tells whether to skip the reordering window. The caller skips the window if the
-    /// path has not reordered segments so far, and recovery has begun or enough later data was
+    /// `skip_window` tells whether to skip the reordering window. The caller skips the window if
+    /// the path has not reordered segments so far, and recovery has begun or enough later data was
     /// delivered.
     pub(super) fn find_lost(
         &mut self,
         board: &mut Scoreboard,
         flight: &Flight,
-        at_once: bool,
+        skip_window: bool,
     ) -> Losses {
         let mut losses = Losses::default();
         if !self.may_find() {
             return losses;
         }
-        let mut window = if at_once { 0 } else { flight.reordering_window };
+        let mut window = if skip_window {
+            0
+        } else {
+            flight.reordering_window
+        };
         if flight.all_sent {
             // All data was sent, so a long wait would delay the end of the response. A spurious
             // retransmission costs little.

@@ -63,7 +63,7 @@ impl Scoreboard {
             return true;
         }
         // The new range may also divide an existing range, so up to two ranges are added.
-        if self.ranges.len() + 2 > self.open() {
+        if self.ranges.len() + 2 > self.sack_limit() {
             if mark == Some(Mark::Sacked) {
                 return false;
             }

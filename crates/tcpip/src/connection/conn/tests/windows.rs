@@ -73,7 +73,7 @@ fn receiving(len: usize) -> Bench {
         ..Offer::default()
     }
     .open();
-    bench.leaves = true;
+    bench.leaves_unread = true;
     bench
 }
 
@@ -122,7 +122,7 @@ fn a_segment_that_fills_a_small_window_is_pushed() {
 #[test]
 fn a_window_that_has_opened_makes_an_ack_pending() {
     let mut bench = Offer::default().open();
-    bench.leaves = true;
+    bench.leaves_unread = true;
     bench.data(16_384);
     assert_eq!(bench.acknowledge().0.window, 0);
     for (consumed, is_pending) in [(999, false), (1, true)] {
