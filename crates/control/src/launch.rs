@@ -103,8 +103,8 @@ impl<'a, P: Program> Launch<'a, P> {
         Listening::new(addresses.collect(), self.port())
     }
 
-    /// Composes the start block, when all workers are `ready`. `privileges` are the lines about the
-    /// privileges that were dropped.
+    /// Composes the start block from the reports in `ready`, one for each worker. `privileges` are
+    /// the lines about the dropped privileges.
     pub(crate) fn start_block(&self, privileges: Lines, ready: &[Ready]) -> Block {
         let mut block = Block::default();
         block.line(P::NAME, P::VERSION);

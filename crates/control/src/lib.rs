@@ -51,9 +51,9 @@
 //! | attempt | outcome |
 //! |---|---|
 //! | opening a file for reading, also below [`Program::read_paths`] | an error: permission denied |
-//! | opening a file for writing, or making, renaming or removing one | the process ends by SIGSYS |
-//! | asking whether a file exists, or for its size | the process ends by SIGSYS |
-//! | a new socket, thread or process | the process ends by SIGSYS |
+//! | opening a file for writing, or creating, renaming or removing a file | SIGSYS kills the process |
+//! | asking whether a file exists, or for its size | SIGSYS kills the process |
+//! | creating a socket, thread or process | SIGSYS kills the process |
 //!
 //! A program must therefore open its files before it enters the sandbox, for example in the `load`
 //! of [`serve`].
@@ -73,8 +73,8 @@
 //!
 //! | program | start threads in | privileges of these threads |
 //! |---|---|---|
-//! | [`serve`] | `load`, which passes the sending end of their channel to the [`Program`]; `serve` refuses to start if threads already exist | the privileges as started |
-//! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | the privileges as started; on device `auto` the server's private network namespace, without this host's network |
+//! | [`serve`] | `load`, which passes the sending end of their channel to the [`Program`]; `serve` refuses to start if threads already exist | those with which the server was started |
+//! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | those with which the server was started; on device `auto`, the threads are in the server's network namespace and cannot use this host's network |
 //! | [`embed()`] | any place, at any time; a runtime's tasks work as well | unchanged |
 //!
 //! Such a thread should exit when its channel is closed. The [`Program`] holds the sending end of

@@ -15,8 +15,8 @@ pub fn init(level: LogLevel) {
         .with_ansi(stderr().is_terminal())
         .with_target(false)
         .finish();
-    // An error means that the process already has a subscriber, for example in a test, which then
-    // stays in use.
+    // An error means that the process already has a subscriber, for example in a test. The existing
+    // subscriber stays in use.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 

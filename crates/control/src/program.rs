@@ -164,8 +164,8 @@ pub struct WorkerContext {
     pub addresses: Vec<AddressPrefix>,
     /// VLANs whose frames are served, in addition to untagged frames.
     pub vlans: Vec<u16>,
-    /// Whether the addresses are the server's own. The server then answers ARP, NDP and echo;
-    /// otherwise the kernel does.
+    /// Whether only the server uses the addresses. If so, the server answers ARP, NDP and echo
+    /// requests. Otherwise, the kernel does.
     pub own: bool,
     /// Maximum size of an IP packet, in bytes.
     pub mtu: usize,

@@ -42,14 +42,18 @@ pub(crate) enum Part<'d> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyReader {
     state: State,
+    /// Total length of the chunk extensions so far, in bytes.
     extensions: u32,
+    /// Total length of the trailer fields so far, in bytes.
     trailers: u32,
 }
 
+/// The parser's position in the body. `size` is the current chunk's size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Inside a body of known length. The value is the number of bytes still to come.
     Known(u64),
+    /// Inside a chunk's size, of which `digits` digits have been read.
     Size {
         digits: u8,
         size: u64,
@@ -61,6 +65,7 @@ enum State {
     SizeEnd {
         size: u64,
     },
+    /// Inside a chunk's data. `left` is the number of bytes still to come.
     Data {
         left: u64,
     },

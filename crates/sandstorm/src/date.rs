@@ -16,8 +16,9 @@ const DATE_LEN: usize = 29;
 const BETWEEN: &[u8] = b"\r\nConnection: ";
 /// The connection option of a response after which the connection stays open.
 const KEEP_ALIVE: &[u8; OPTION_LEN] = b"keep-alive";
-/// The connection option of a connection's last response. The spaces pad it to the length of the
-/// slot. White space after a field's value is not part of the value (RFC 9110, section 5.5).
+/// The connection option of a connection's last response. The spaces pad it to the length of
+/// `keep-alive`. White space after a field's value is not part of the value (RFC 9110, section
+/// 5.5).
 const CLOSE: &[u8; OPTION_LEN] = b"close     ";
 const OPTION_LEN: usize = 10;
 const OPTION_AT: usize = DATE_LEN + BETWEEN.len();

@@ -11,7 +11,7 @@ use crate::load::{Limits, LoadError, Progress};
 use crate::site::{Site, Totals};
 use crate::skipped::Skipped;
 
-/// Interval between progress messages.
+/// Minimum interval between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of entries that warnings or an error name. Further entries are only counted.
 const MAX_NAMED: u64 = 100;

@@ -26,10 +26,10 @@ enum Command {
     /// A request for `/` or `/sub/` gets the index.html of that folder. A request for `/sub` is
     /// redirected to `/sub/`.
     ///
-    /// Files and folders whose names begin with a dot are left out, except `.well-known`. Symbolic
-    /// links are followed inside the folder. The server leaves out other entries that it cannot
-    /// serve, with a warning: links out of the folder, broken links, pipes, devices and unreadable
-    /// files. Started as root, it also serves files that only root can read.
+    /// Files and folders whose names begin with a dot are left out, except `.well-known`. A
+    /// symbolic link is followed if its target is inside the folder. The server leaves out other
+    /// entries that it cannot serve, with a warning: links out of the folder, broken links, pipes,
+    /// devices and unreadable files. Started as root, it also serves files that only root can read.
     #[command(
         after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
                             (standard error says which), 2 if the command line is wrong."

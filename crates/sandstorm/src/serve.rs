@@ -80,8 +80,8 @@ pub struct SiteOptions {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum ModeArg {
-    /// Keep every packet in the port's memory, and patch and send it there. This takes one frame of
-    /// memory per packet of the site.
+    /// Keep the site's packets in the port's memory, and patch them there before they are sent.
+    /// This takes one frame of memory per packet.
     PreCopy,
     /// Copy each packet into a free frame to send it.
     #[value(name = "memcopy")]

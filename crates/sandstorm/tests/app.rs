@@ -1,5 +1,5 @@
 //! Tests a complete server with an application. The client is an independent TCP implementation on
-//! a simulated link. The tests compare every byte of each kind of answer.
+//! a simulated link. Most tests compare complete responses byte by byte.
 
 #[path = "app/probe.rs"]
 mod probe;

@@ -17,7 +17,7 @@ use testkit::{Link, SERVER, SERVER_MAC};
 
 const MODES: [SendMode; 2] = [SendMode::PreCopy, SendMode::MemCopy];
 const PORT: u16 = 80;
-/// Maximum duration of each test, in simulated time.
+/// Maximum simulated time of one run of the clients and the server.
 const LONGEST: Duration = Duration::from_mins(2);
 /// Body sizes in bytes: empty, one byte, close to the size of a segment, and several segments.
 const SIZES: [usize; 6] = [0, 1, 1459, 1460, 1461, 65_536];

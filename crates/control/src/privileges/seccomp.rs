@@ -15,8 +15,8 @@ use super::table::{Argument, Call, Kind, REFUSED, system_calls};
 pub(super) struct Filter {
     /// Makes the calls of [`REFUSED`] fail and allows all other calls.
     refusing: BpfProgram,
-    /// Kills the process on a call that is on neither list. The kernel applies both filters, and
-    /// the stricter result takes effect.
+    /// Kills the process on a call that is neither allowed nor listed in [`REFUSED`]. The kernel
+    /// applies both filters, and the stricter result takes effect.
     killing: BpfProgram,
     calls: usize,
 }

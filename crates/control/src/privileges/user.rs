@@ -62,7 +62,7 @@ pub(crate) enum NewUser {
     Account { account: Account, asked: bool },
     /// No change: an ordinary user started the server.
     Same,
-    /// Root stays the user, because none of the possible users exists.
+    /// The threads stay root, because neither the program's own user nor `nobody` exists.
     NoneFound,
 }
 

@@ -14,7 +14,7 @@ use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC};
 
 pub(crate) const PORT: u16 = 80;
-/// Maximum duration of each test, in simulated time.
+/// Maximum simulated time of one run of the clients and the server.
 pub(crate) const LONGEST: Duration = Duration::from_mins(3);
 
 /// Returns the tests' time of day: Sat, 21 Nov 2026 08:29:37.5 GMT.
