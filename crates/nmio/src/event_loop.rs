@@ -75,8 +75,8 @@ pub trait Handler<P: Port> {
 /// Settings of the event loop.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopConfig {
-    /// Time after which the loop flushes even if it received a full batch (δt). The default is the
-    /// paper's 80 µs.
+    /// Time since the last flush after which a pass flushes even if its batch was full (δt). The
+    /// default is the paper's 80 µs.
     pub flush_interval: Duration,
     /// Maximum number of frames handled between two readings of the clock: 1 to [`MAX_BATCH`], by
     /// default 64.

@@ -1,4 +1,4 @@
-//! Decides when and how an event loop sleeps. No other code makes that decision.
+//! Decides when and how a running event loop sleeps. No other code makes this decision.
 //!
 //! The port and the handler give hints, [`Idle`] decides, and the loop acts. [`Idle`] accesses
 //! neither a device nor a clock. The first row whose condition holds applies:
@@ -62,10 +62,12 @@ pub(crate) enum IdleAction {
 /// Decides how a loop waits after a pass without packets.
 ///
 /// # Useless wake-ups
+/// A wake-up is useless if a packet causes it but the server then sends nothing.
+///
 /// A client that reads a long response acknowledges each piece, and sends its next request only
-/// after the last one. Each such ACK wakes a server that has nothing to send, and a wake-up costs
-/// as much as a response. So after four wake-ups in a row without a sent packet, packets accumulate
-/// for 50 to 100 µs before the next wake-up.
+/// after the last piece. Most of these ACKs wake a server that has nothing left to send, and each
+/// wake-up costs as much CPU time as a response. So after four useless wake-ups in a row, packets
+/// accumulate for 50 to 100 µs before the next wake-up.
 #[derive(Debug)]
 pub(crate) struct Idle {
     wait: Wait,
@@ -74,7 +76,7 @@ pub(crate) struct Idle {
     received: bool,
     /// Value of [`PortHints::sent`] before the last sleep.
     sent: u64,
-    /// Number of wake-ups in a row without a sent packet.
+    /// Number of useless wake-ups in a row, at most [`USELESS_WAKEUPS`].
     useless_wakeups: u32,
     /// Number of sleeps in a row after a flush that left packets queued. A received packet resets
     /// this number.

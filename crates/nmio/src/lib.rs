@@ -95,8 +95,8 @@
 //!   what to do.
 //! - No allocation and no system call per packet, except on the ports [`tap`] (one system call per
 //!   packet) and [`sim`].
-//! - No received packets that span several frames. So `AF_XDP` refuses an interface whose MTU is
-//!   too large for one page per frame.
+//! - No received packets that span several frames. So an interface cannot be opened with `AF_XDP`
+//!   if its MTU is too large for frames of one page.
 //! - No explicit cleanup. Everything that this crate sets up exists only while its file descriptors
 //!   are open. So the kernel removes it, however the process terminates.
 pub mod checksum;

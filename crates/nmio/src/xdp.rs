@@ -250,8 +250,8 @@ impl XdpPort {
                 return Ok(true);
             };
             match error.raw_os_error() {
-                // In copy mode, `EBUSY` means that the driver dropped the last frame that the
-                // kernel took from the ring.
+                // In copy mode, `EBUSY` means that the driver dropped the frame that the kernel
+                // took from the ring last.
                 Some(libc::EBUSY) if self.pauses_after_drop() => return Ok(false),
                 // The wakeup's budget is used up, or the device or the completion ring is full.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
@@ -272,8 +272,8 @@ impl XdpPort {
         Ok(false)
     }
 
-    /// Handles `EBUSY`: queues the frame that the driver has dropped again, or counts it as lost.
-    /// Returns true if the kernel must not be woken again before a pause.
+    /// Handles `EBUSY`: puts the frame that the driver has dropped back into the TX ring, or counts
+    /// it as lost. Returns true if the kernel must not be woken until a pause is over.
     ///
     /// In zero-copy mode, `EBUSY` means that the device is busy. This method then returns false.
     #[cold]

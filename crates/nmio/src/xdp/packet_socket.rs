@@ -20,8 +20,8 @@
 //! If the kernel has no room for a packet (`EAGAIN`, `ENOBUFS`), the packet stays at the head of
 //! the queue. A full queue creates backpressure, like a full ring.
 //!
-//! A try that fails with `ENOBUFS` counts if the link has a carrier. After 1,024 such tries in a
-//! row, packets above 64 KB are dropped and no longer used. If the next try fails too, the kernel
+//! A try that fails with `ENOBUFS` counts only if the link has a carrier. After 1,024 such tries in
+//! a row, packets above 64 KB are dropped and no longer used. If the next try fails too, the kernel
 //! segments instead of the device. After 64 more failed tries, the packet is dropped, because a
 //! firewall rule may reject it on every try.
 //!
@@ -31,9 +31,9 @@
 //! IPv4). The default is 64 KB. Since Linux 6.3 the IPv4 limit can be raised, and this port uses up
 //! to 256 KB. If an IPv4 packet is longer than 65,535 bytes, its length field is 0.
 //!
-//! Packet sockets accept more than 64 KB since Linux 6.6. They store a packet in 16 pieces of at
-//! most 32 KB, so they may refuse a long packet if kernel memory is fragmented. If this happens,
-//! the packet is dropped, the limit falls to 64 KB, and a warning is logged.
+//! Packet sockets accept more than 64 KB since Linux 6.6. They store a packet in at most 16 pieces
+//! of up to 32 KB each, so they may refuse a long packet if kernel memory is fragmented. If this
+//! happens repeatedly, long packets are dropped, the limit falls to 64 KB, and a warning is logged.
 //!
 //! # When super-segments are used
 //!
@@ -41,7 +41,7 @@
 //! TCP over both IPv4 and IPv6.
 //!
 //! In zero-copy mode, runs are sent as single frames, because frames need no copy. Using both paths
-//! would also reorder packets, because the device empties its ring on its own schedule.
+//! could also reorder packets, because the device empties its ring on its own schedule.
 //!
 //! A device may stop segmenting while the server runs. For example, veth stops when an XDP program
 //! is attached to its peer. When the device refuses super-segments for this reason, the kernel

@@ -217,7 +217,7 @@ impl Rings {
                     self.bad += 1;
                 }
                 None => {
-                    // The packet is too long, or its frame was never offered. The frame of a packet
+                    // The packet is too long, or its frame was not offered. The frame of a packet
                     // that is too long returns to the pool here. SAFETY: as above.
                     drop(unsafe { self.pool.claim(index, 0) });
                     self.bad += 1;

@@ -24,7 +24,8 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"))
 pub(crate) struct Rules<'a> {
     /// Whether the server is in own mode, where it gets all packets to its addresses.
     pub(crate) own: bool,
-    /// The interface's MAC address. Frames to other MAC addresses are passed to the kernel.
+    /// The interface's MAC address. The server gets only frames to this address. In own mode it
+    /// also gets ARP packets and neighbour solicitations that are sent to a multicast address.
     pub(crate) mac: [u8; 6],
     /// VLANs whose frames go to the server, in addition to untagged frames.
     pub(crate) vlans: &'a [u16],
