@@ -129,7 +129,7 @@ impl<P: Port> Fault<P> {
         &mut self.inner
     }
 
-    /// Returns the fault counters for received frames and for sent frames.
+    /// Returns the fault counters for received frames and for sent frames, in this order.
     pub fn fault_counters(&self) -> (FaultCounters, FaultCounters) {
         self.faults
             .as_ref()

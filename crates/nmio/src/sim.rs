@@ -1,7 +1,7 @@
 //! Ports that do not use the kernel: a simulated link on virtual time, and a sink for benchmarks.
 //!
 //! [`link`] creates two ports in one process, joined by a simulated wire. Time passes only when the
-//! caller advances the [`SimClock`].
+//! [`SimClock`] is advanced, for example by [`run_until`].
 //!
 //! Delay, rate, queue, loss, reordering and duplication are configured for each direction. Random
 //! events depend only on a seed, so a run can be reproduced exactly.
@@ -204,7 +204,8 @@ pub fn link_on(clock: &SimClock, config: &LinkConfig, seed: u64) -> (SimPort, Si
     )
 }
 
-/// A virtual clock that advances only on request. All clones show the same time.
+/// A virtual clock that advances only when [`advance`](Self::advance) or
+/// [`advance_to`](Self::advance_to) is called. All clones show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock(Rc<ClockState>);
 
@@ -489,8 +490,8 @@ impl Port for SimPort {
 /// is called after each pass of both event loops.
 ///
 /// After each pass, time jumps to the next link event, handler timer or straggler flush, whichever
-/// is first. Time advances by only 1 µs if the first of them is not in the future, if the pass
-/// received frames, or if a message waits in a mailbox.
+/// is first. Time advances by only 1 µs if the first of them is not in the future. The same is true
+/// if the pass received frames, or if a message waits in a mailbox.
 ///
 /// The ports may be wrapped, for example in a [`Pcap`](crate::Pcap).
 ///

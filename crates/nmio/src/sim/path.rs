@@ -90,7 +90,7 @@ pub struct Bursts {
 
 /// Active queue management that marks frames instead of dropping them.
 ///
-/// The link does not know the protocol, so the caller provides the function.
+/// The link does not know the protocol, so the caller provides the function that marks a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     /// A frame is marked if it has waited in the queue for longer than this.

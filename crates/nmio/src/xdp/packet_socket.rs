@@ -32,7 +32,7 @@
 //! to 256 KB. If an IPv4 packet is longer than 65,535 bytes, its length field is 0.
 //!
 //! Packet sockets accept more than 64 KB since Linux 6.6. They store a packet in at most 16 pieces
-//! of up to 32 KB each, so they may refuse a long packet if kernel memory is fragmented. If this
+//! of up to 32 KB each. So they may refuse a long packet if kernel memory is fragmented. If this
 //! happens repeatedly, long packets are dropped, the limit falls to 64 KB, and a warning is logged.
 //!
 //! # When super-segments are used
