@@ -574,9 +574,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Sends lost and new data, as far as the congestion window, the peer's window and the TX ring
-    /// allow.
+    /// allow. If other connections already wait for the ring, this one waits for its turn.
     #[inline(always)]
     fn transmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        if self.blocked.is_empty() {
+            self.transmit_at_most(port, id, usize::MAX, now);
+        } else if self.records[id as usize].tcb.is_recovering() || self.conn(id).has_new() {
+            self.block(id);
+        }
+    }
+
+    /// Like [`transmit`](Self::transmit), but sends at most `limit` packets with new data, and does
+    /// not wait for other connections.
+    #[inline(always)]
+    fn transmit_at_most<P: Port>(&mut self, port: &mut P, id: u32, limit: usize, now: Moment) {
         if self.records[id as usize].tcb.is_recovering() {
             self.retransmit(port, id, now);
         }
@@ -588,7 +599,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let _ = self.send(port, id, &plan, now);
         }
         let segmentation = port.capabilities().segmentation;
-        let mut room = port.room();
+        let mut room = port.room().min(limit);
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
         let mut burst = conn.begin_burst(segmentation, now);
         let mut is_refused = false;

@@ -16,6 +16,10 @@ use crate::stack::Application;
 /// 10 Gb/s port sends about a hundred full-sized packets in this time.
 const BLOCKED_RETRY: Duration = Duration::from_micros(125);
 
+/// Maximum number of packets with new data that a connection sends while others wait for the TX
+/// ring. Then it waits for its next turn. The value covers a response of 64 KB.
+const FAIR_SHARE: usize = 64;
+
 /// Interval over which the use of the pools is measured. Memory that was not needed for one to two
 /// intervals is freed.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
@@ -275,7 +279,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends the data that may be sent now, and a pending acknowledgement. If the TX ring is full,
     /// the connection waits for room.
     fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        self.transmit(port, id, now);
+        let limit = if self.blocked.is_empty() {
+            usize::MAX
+        } else {
+            FAIR_SHARE
+        };
+        self.transmit_at_most(port, id, limit, now);
         let is_owed = self.records[id as usize]
             .tcb
             .flags

@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::sync::Arc;
 
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
+use testkit::read_segment;
 
 use crate::stack::testing::{Habit, MSS, Out, Rig, noise};
 use crate::{Condition, Config, Family, MAX_WRITE_LEN, Negotiated, STREAM_ENTRIES, SendMode, Slot};
@@ -288,6 +289,53 @@ fn connections_that_wait_for_the_ring_are_served_in_order() {
         rig.sent(1, 2, "PA", b"content");
         rig.sent_nothing();
     }
+}
+
+#[test]
+fn long_responses_share_a_full_ring() {
+    const LEN: usize = 200 * 100;
+    let mut rig = Rig::new(&Config::default());
+    rig.load(&noise(LEN), None);
+    let mut isses = [0; 2];
+    for (port, iss) in (1000..).zip(&mut isses) {
+        (rig.route.src.port, rig.iss) = (port, 0);
+        rig.open(Some(100));
+        *iss = rig.iss;
+        // A first response opens the congestion window.
+        rig.recv(1, 1, "PA", b"g");
+        let mut ack = 1;
+        while ack <= LEN as u32 {
+            ack += rig.sent_one().data.len() as u32;
+            rig.recv(2, ack, "A", b"");
+        }
+    }
+    let acked = LEN as u32 + 1;
+    rig.port.room = 0;
+    for (port, iss) in (1000..).zip(isses) {
+        (rig.route.src.port, rig.iss) = (port, iss);
+        rig.recv(2, acked, "PA", b"g");
+    }
+    let mut visit = |room, expected: &[(u16, usize)]| {
+        rig.port.room = room;
+        // An ACK does not let a connection overtake those that wait.
+        rig.recv(3, acked, "A", b"");
+        rig.timers();
+        let to_port = |frame: Vec<u8>| {
+            read_segment(&frame)
+                .expect("a valid segment")
+                .route
+                .dst
+                .port
+        };
+        let ports: Vec<_> = rig.port.sent.drain(..).map(to_port).collect();
+        let runs = ports.chunk_by(|a, b| a == b);
+        let counts: Vec<_> = runs.map(|run| (run[0], run.len())).collect();
+        assert_eq!(counts, expected);
+    };
+    // The first packet is an ACK for the request.
+    visit(100, &[(1001, 1), (1000, 64), (1001, 35)]);
+    visit(100, &[(1000, 64), (1001, 36)]);
+    visit(1_000, &[(1000, 64), (1001, 64)]);
 }
 
 #[test]
