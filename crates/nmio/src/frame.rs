@@ -17,7 +17,7 @@
 //!                                       ◀─────────── complete
 //! ```
 //!
-//! The kernel receives into OFFERED frames, and sends SENDING and RESIDENT_SENDING frames. If
+//! The kernel receives into `OFFERED` frames, and sends `SENDING` and `RESIDENT_SENDING` frames. If
 //! `take_overdue` finds a frame in one of the two sending states, it marks the frame as overdue. If
 //! the frame is still in flight at the next call of `take_overdue`, that call takes the frame back.
 #![allow(unsafe_code)]

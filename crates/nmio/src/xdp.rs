@@ -113,21 +113,24 @@ pub struct XdpPort {
 
 impl XdpPort {
     pub(crate) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
-        let rings = Rings::open(config)?;
-        let fd = rings.fd();
+        let mut rings = Rings::open(config)?;
         // Kernels without this option send at most 32 packets per wakeup, so `flush` wakes them
         // repeatedly.
         let grown = sys::set_option(
-            fd,
+            rings.fd(),
             libc::SOL_XDP,
             sys::XDP_MAX_TX_SKB_BUDGET,
             rings::TX_RING,
         );
         let tx_budget = if grown.is_ok() {
+            // Linux 6.17 added this option. Since the same version, the kernel publishes its
+            // position in the TX ring after each wakeup.
+            rings.track_drops()?;
             rings::TX_RING
         } else {
             DEFAULT_BUDGET
         };
+        let fd = rings.fd();
         // The default limit allows only about 90 packets in flight. `SO_SNDBUFFORCE` needs
         // CAP_NET_ADMIN. `SO_SNDBUF` needs no capability, but the kernel limits its value.
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
@@ -275,10 +278,12 @@ impl XdpPort {
     /// Handles `EBUSY`: puts the frame that the driver has dropped back into the TX ring, or counts
     /// it as lost. Returns true if the kernel must not be woken until a pause is over.
     ///
-    /// In zero-copy mode, `EBUSY` means that the device is busy. This method then returns false.
+    /// In zero-copy mode, `EBUSY` means that the device is busy, and nothing is lost. This method
+    /// then returns false.
     #[cold]
     fn pauses_after_drop(&mut self) -> bool {
         let Some(dropped) = self.rings.dropped() else {
+            self.dropped += u64::from(!self.capabilities.zero_copy);
             return false;
         };
         let (slot, now) = (dropped.slot, Instant::now());

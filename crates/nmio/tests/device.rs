@@ -4,6 +4,8 @@
 
 #[path = "device/bursts.rs"]
 mod bursts;
+#[path = "device/contract.rs"]
+mod contract;
 #[path = "device/made.rs"]
 mod made;
 #[path = "device/mailbox.rs"]

@@ -156,8 +156,9 @@ fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceE
         lines.push((
             "TX queue",
             format!(
-                "{name} drops packets while its peer's ring is full; the server queues its own again, \
-                 and to make all senders wait, run: tc qdisc add dev {name} root pfifo limit 1000"
+                "{name} drops packets while its peer's ring is full; Linux 6.17 or later lets the \
+                 server queue them again; to make all senders wait instead, run: tc qdisc add dev \
+                 {name} root pfifo limit 1000"
             ),
         ));
     }

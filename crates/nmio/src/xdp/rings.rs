@@ -76,7 +76,7 @@ pub(super) struct Rings {
     chunks: Box<[FrameDesc]>,
     chunk_shift: u32,
     tx: TxQueue,
-    /// The TX ring's slots. `None` in zero-copy mode.
+    /// The TX ring's slots. `None` if drops are not [tracked](Self::track_drops).
     tx_slots: Option<TxSlots>,
     rx: RxQueue,
     fill: FillQueue,
@@ -152,12 +152,18 @@ impl Rings {
         if options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0) {
             rings.copying = Copying::Never;
         }
-        if !matches!(rings.copying, Copying::Never) {
-            let slots = TxSlots::map(rings.fd(), TX_RING);
-            rings.tx_slots = Some(slots.map_err(DeviceError::set_up("map the TX ring"))?);
-        }
         rings.refill(0);
         Ok(rings)
+    }
+
+    /// In copy mode, prepares for frames that the driver drops. Requires a kernel that publishes
+    /// its position in the TX ring after each wakeup.
+    pub(super) fn track_drops(&mut self) -> Result<(), DeviceError> {
+        if !matches!(self.copying, Copying::Never) {
+            let slots = TxSlots::map(self.fd(), TX_RING);
+            self.tx_slots = Some(slots.map_err(DeviceError::set_up("map the TX ring"))?);
+        }
+        Ok(())
     }
 
     pub(super) fn pool(&self) -> &Pool {
@@ -338,7 +344,7 @@ impl Rings {
     }
 
     /// Returns the frame that the driver dropped in the last wakeup, which failed with `EBUSY`.
-    /// `None`: the port is in zero-copy mode, where `EBUSY` has another meaning.
+    /// `None`: the frame is unknown, because drops are not [tracked](Self::track_drops).
     #[cold]
     pub(super) fn dropped(&mut self) -> Option<Dropped> {
         self.tx_slots.as_mut().map(TxSlots::dropped)

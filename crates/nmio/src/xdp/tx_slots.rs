@@ -138,10 +138,13 @@ impl TxSlots {
     }
 
     fn index(&self, offset: u64) -> u32 {
+        self.index_cell(offset).load(Ordering::Acquire)
+    }
+
+    fn index_cell(&self, offset: u64) -> &AtomicU32 {
         // SAFETY: the kernel places an aligned u32 at this offset in the mapping. The kernel and
         // libxdp access it atomically, too.
-        let index = unsafe { self.map.add(offset as usize).cast::<AtomicU32>().as_ref() };
-        index.load(Ordering::Acquire)
+        unsafe { self.map.add(offset as usize).cast::<AtomicU32>().as_ref() }
     }
 
     fn desc(&self, position: u32) -> NonNull<libc::xdp_desc> {
@@ -200,3 +203,7 @@ fn offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_ring_offset> {
     }
     Ok(offsets.tx)
 }
+
+#[cfg(test)]
+#[path = "tx_slots_tests.rs"]
+mod tests;

@@ -6,8 +6,9 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::mem;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -155,6 +156,12 @@ pub(crate) fn socket(address: &str) -> UdpSocket {
     socket
         .set_read_timeout(Some(Duration::from_secs(2)))
         .unwrap();
+    grow_receive_buffer(&socket);
+    socket
+}
+
+/// Gives a socket a receive buffer of 64 MB.
+fn grow_receive_buffer(socket: &impl AsRawFd) {
     let size: i32 = 64 << 20;
     // SAFETY: the pointer and the length describe a live i32.
     let result = unsafe {
@@ -167,7 +174,55 @@ pub(crate) fn socket(address: &str) -> UdpSocket {
         )
     };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
-    socket
+}
+
+/// A packet socket, which sends and receives whole frames.
+pub(crate) struct RawSocket(OwnedFd);
+
+impl RawSocket {
+    /// Opens a socket on an interface of the calling thread's namespace.
+    pub(crate) fn open(interface: &str) -> Self {
+        let protocol = i32::from((libc::ETH_P_ALL as u16).to_be());
+        let flags = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: the call accesses no memory.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, flags, 0) };
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: the descriptor is new, and nothing else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        grow_receive_buffer(&fd);
+        let link = run(&format!("ip -oneline link show dev {interface}"));
+        let (index, _) = link.split_once(':').unwrap();
+        // SAFETY: the address consists of integers, for which zero is valid.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol as u16;
+        address.sll_ifindex = index.parse().unwrap();
+        let len = mem::size_of_val(&address) as u32;
+        // SAFETY: the pointer and the length describe a live address.
+        let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        Self(fd)
+    }
+
+    pub(crate) fn send(&self, frame: &[u8]) {
+        // SAFETY: the pointer and the length describe live bytes.
+        let sent = unsafe { libc::write(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len()) };
+        assert_eq!(
+            sent.cast_unsigned(),
+            frame.len(),
+            "{}",
+            io::Error::last_os_error()
+        );
+    }
+
+    /// Returns the next received frame, if there is one.
+    pub(crate) fn receive(&self) -> Option<Vec<u8>> {
+        let mut frame = vec![0; 1 << 16];
+        // SAFETY: the pointer and the length describe live, writable bytes.
+        let len = unsafe { libc::read(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len()) };
+        frame.truncate(usize::try_from(len).ok()?);
+        Some(frame)
+    }
 }
 
 /// Returns an interface configuration for UDP on [`PORT`].

@@ -19,7 +19,7 @@ use crate::rig::{Namespace, Rig, config};
 
 /// Number of data bytes per segment. With this size, a segment fits in an MTU of 1,500 bytes over
 /// IPv6 too.
-const MSS: u16 = 1428;
+pub(crate) const MSS: u16 = 1428;
 const TCP: usize = 32;
 const UDP: usize = 8;
 /// Maximum IP packet length, in bytes, of a super-segment that every device accepts.
@@ -27,7 +27,7 @@ const ORDINARY: usize = 65_535 - 14;
 /// TCP control bits.
 const FIN: u8 = 1;
 const PSH: u8 = 8;
-const ACK: u8 = 16;
+pub(crate) const ACK: u8 = 16;
 
 pub(crate) fn open(device: &str, own: &[&str]) -> (Interface, XdpPort) {
     let interface = Interface::open(&config(device, own, 1)).unwrap();
@@ -37,7 +37,7 @@ pub(crate) fn open(device: &str, own: &[&str]) -> (Interface, XdpPort) {
     (interface, port)
 }
 
-fn path(v6: bool) -> Path {
+pub(crate) fn path(v6: bool) -> Path {
     let addresses = if v6 {
         Addresses::V6 {
             src: "fd09::9".parse().unwrap(),
@@ -59,7 +59,7 @@ fn path(v6: bool) -> Path {
 
 /// Builds a super-segment for `path`. It carries TCP with the control bits `control`, or UDP if
 /// `control` is `None`.
-fn run(path: &Path, bytes: &Arc<[u8]>, len: usize, control: Option<u8>) -> SuperSegment {
+pub(crate) fn run(path: &Path, bytes: &Arc<[u8]>, len: usize, control: Option<u8>) -> SuperSegment {
     run_of(MSS, path, bytes, len, control)
 }
 
@@ -97,7 +97,7 @@ fn run_of(
 }
 
 /// Returns the frames into which the super-segment is segmented.
-fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
+pub(crate) fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
     let frame = |index| {
         let mut frame = Vec::new();
         ip::write_segment(packet, index, &mut frame);

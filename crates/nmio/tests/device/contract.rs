@@ -1,0 +1,416 @@
+//! The contract that each kind of port keeps, checked on all of them by the same test.
+//!
+//! | property | check |
+//! |---|---|
+//! | nothing is lost, doubled or reordered | the other side gets the bytes that were sent, in order |
+//! | frames, residents and super-segments leave in order | the test sends them in random order |
+//! | a full ring pushes back | while [`Port::room`] is not zero, each send succeeds |
+//! | a packet is never in flight twice | a resident that was just sent is refused |
+//! | every frame comes back | four times as many frames are sent as the pool has |
+//! | every ring wraps | so many frames are sent and received |
+//! | stop and start | the port works after it was closed and opened again |
+//! | a removed device is an error | the port reports it within two seconds |
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nmio::device::{AnyPort, Interface, MemoryPlan};
+use nmio::sim::{self, EndConfig, LinkConfig, Segmentation, SimClock, SimPort};
+use nmio::{Batch, Frame, Port, Resident, SendError, SuperSegment};
+
+use crate::rig::{Namespace, RawSocket, Rig, config, run, settle};
+use crate::supers;
+
+/// Source MAC address of the frames of this test. Other frames on the link are ignored.
+const SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 9];
+/// Source MAC address of the frames for the port.
+const PEER: [u8; 6] = [2, 0, 0, 0, 0, 0xbb];
+const RESIDENTS: u32 = 3;
+/// Maximum number of frames sent to the port and not yet received.
+const MAX_DELIVERED: usize = 32;
+
+/// A port and the other side of its link.
+trait Link {
+    type Port: Port;
+
+    fn port(&mut self) -> &mut Self::Port;
+
+    /// Sends a frame to the port.
+    fn deliver(&mut self, frame: &[u8]);
+
+    /// Returns the next frame that the port has sent, if there is one.
+    fn next(&mut self) -> Option<Vec<u8>>;
+
+    /// Returns the frames as which a super-segment arrives.
+    fn frames(&self, packet: &SuperSegment) -> Vec<Vec<u8>> {
+        supers::frames(packet)
+    }
+}
+
+/// A simulated link.
+struct Simulated {
+    near: SimPort,
+    far: SimPort,
+    clock: SimClock,
+}
+
+impl Simulated {
+    fn new() -> Self {
+        let mut link = LinkConfig::default();
+        link.a = EndConfig {
+            tx_ring: 64,
+            io_frames: 128,
+            resident_frames: RESIDENTS,
+            segmentation: Some(Segmentation {
+                largest: 65_000,
+                write_segment: ip::write_segment,
+            }),
+            ..link.a
+        };
+        let (near, far, clock) = sim::link(&link, 1);
+        Self { near, far, clock }
+    }
+}
+
+impl Link for Simulated {
+    type Port = SimPort;
+
+    fn port(&mut self) -> &mut SimPort {
+        &mut self.near
+    }
+
+    fn deliver(&mut self, frame: &[u8]) {
+        let mut copy = self.far.pool().take().unwrap();
+        copy.set_len(frame.len());
+        copy.copy_from_slice(frame);
+        self.far.send(copy).unwrap();
+        self.far.flush().unwrap();
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.clock.advance(Duration::from_millis(1));
+        let mut batch = Batch::new();
+        self.far.receive(&mut batch, 1).unwrap();
+        batch.pop().map(|frame| frame.to_vec())
+    }
+}
+
+/// A real device, with a packet socket on the other side.
+struct Real<P> {
+    port: P,
+    socket: RawSocket,
+    /// Whether super-segments arrive whole, with their partial checksums.
+    whole: bool,
+}
+
+impl<P: Port> Link for Real<P> {
+    type Port = P;
+
+    fn port(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    fn deliver(&mut self, frame: &[u8]) {
+        self.socket.send(frame);
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        while let Some(frame) = self.socket.receive() {
+            if frame[6..12] == SOURCE && frame[12..14] == [8, 0] {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
+    fn frames(&self, packet: &SuperSegment) -> Vec<Vec<u8>> {
+        if self.whole {
+            vec![packet.gather().concat()]
+        } else {
+            supers::frames(packet)
+        }
+    }
+}
+
+/// Returns an IPv4 packet of an experimental protocol, with a number and the given frame length.
+fn packet(source: [u8; 6], number: u32, len: usize) -> Vec<u8> {
+    let mut frame = vec![number as u8; len];
+    frame[..6].copy_from_slice(if source == SOURCE { &PEER } else { &SOURCE });
+    frame[6..12].copy_from_slice(&source);
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..34].copy_from_slice(&[
+        0x45, 0, 0, 0, 0, 0, 0, 0, 64, 253, 0, 0, 10, 9, 0, 8, 10, 9, 0, 9,
+    ]);
+    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
+    frame[34..38].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// Random calls of a port, with the frames that must arrive at either side.
+struct Caller {
+    rng: fastrand::Rng,
+    next: u32,
+    /// Frames that the other side must still get.
+    sent: VecDeque<Vec<u8>>,
+    /// Frames that the port must still get.
+    delivered: VecDeque<Vec<u8>>,
+    /// Frames that the port has received, to be turned round.
+    received: Vec<Frame>,
+    residents: Vec<Resident>,
+    bytes: Arc<[u8]>,
+}
+
+impl Caller {
+    fn new<L: Link>(link: &mut L, seed: u64) -> Self {
+        let packets = (0..RESIDENTS).map(|n| packet(SOURCE, n, 500));
+        let pool = link.port().pool();
+        Self {
+            rng: fastrand::Rng::with_seed(seed),
+            next: 0,
+            sent: VecDeque::new(),
+            delivered: VecDeque::new(),
+            received: Vec::new(),
+            residents: packets.map(|p| pool.make_resident(&p).unwrap()).collect(),
+            bytes: (0..40_000u32).map(|n| (n * 31) as u8).collect(),
+        }
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Makes one call.
+    fn call<L: Link>(&mut self, link: &mut L) {
+        match self.rng.u8(..16) {
+            0..=5 => self.send(link.port()),
+            6..=8 => self.send_resident(link.port()),
+            9 => self.turn_around(link.port()),
+            10 if link.port().capabilities().segmentation > 0 => self.send_super(link),
+            10 | 11 => {
+                link.port().flush().unwrap();
+            }
+            12..=13 if self.delivered.len() < MAX_DELIVERED => {
+                let frame = packet(PEER, self.number(), self.rng.usize(60..1514));
+                link.deliver(&frame);
+                self.delivered.push_back(frame);
+            }
+            _ => self.receive(link.port()),
+        }
+        self.compare(link);
+    }
+
+    /// Records the result of a send. `had_room` says whether the port promised to accept it.
+    fn note(&mut self, result: Result<(), SendError>, had_room: bool, frames: Vec<Vec<u8>>) {
+        match result {
+            Ok(()) => self.sent.extend(frames),
+            Err(error) => {
+                assert_eq!(error, SendError::RingFull);
+                assert!(!had_room, "the port has promised room");
+            }
+        }
+    }
+
+    fn send<P: Port>(&mut self, port: &mut P) {
+        let bytes = packet(SOURCE, self.number(), self.rng.usize(60..=1514));
+        let Some(mut frame) = port.pool().take() else {
+            port.flush().unwrap();
+            return;
+        };
+        frame.set_len(bytes.len());
+        frame.copy_from_slice(&bytes);
+        let had_room = port.room() > 0;
+        let result = port.send(frame);
+        self.note(result, had_room, vec![bytes]);
+    }
+
+    fn send_resident<P: Port>(&mut self, port: &mut P) {
+        let index = self.rng.usize(..self.residents.len());
+        let number = self.number();
+        let had_room = port.room() > 0;
+        let resident = &mut self.residents[index];
+        let Some(bytes) = resident.bytes_mut() else {
+            assert_eq!(port.send_resident(resident), Err(SendError::InFlight));
+            return;
+        };
+        bytes[34..38].copy_from_slice(&number.to_be_bytes());
+        let bytes = bytes.to_vec();
+        let result = port.send_resident(resident);
+        let again = result.and_then(|()| port.send_resident(resident));
+        self.note(result, had_room, vec![bytes.clone()]);
+        if again != Err(SendError::InFlight) {
+            // The port has copied the packet.
+            self.note(again, false, vec![bytes]);
+        }
+    }
+
+    fn send_super<L: Link>(&mut self, link: &mut L) {
+        let len = self.rng.usize(usize::from(supers::MSS) + 1..20_000);
+        let packet = supers::run(&supers::path(false), &self.bytes, len, Some(supers::ACK));
+        let frames = link.frames(&packet);
+        let result = link.port().send_super(packet);
+        // A super-segment may need several slots.
+        self.note(result, false, frames);
+    }
+
+    /// Sends a received frame back.
+    fn turn_around<P: Port>(&mut self, port: &mut P) {
+        let Some(mut frame) = self.received.pop() else {
+            return;
+        };
+        frame[..6].copy_from_slice(&PEER);
+        frame[6..12].copy_from_slice(&SOURCE);
+        let bytes = frame.to_vec();
+        let had_room = port.room() > 0;
+        let result = port.send(frame);
+        self.note(result, had_room, vec![bytes]);
+    }
+
+    fn receive<P: Port>(&mut self, port: &mut P) {
+        let limit = self.rng.usize(1..20);
+        let mut batch = Batch::new();
+        port.receive(&mut batch, limit).unwrap();
+        assert!(batch.len() <= limit);
+        for frame in batch {
+            if frame[6..12] == PEER {
+                let expected = self.delivered.pop_front().expect("no frame twice");
+                assert!(frame[..] == expected[..], "the frames arrive in order");
+                self.received.push(frame);
+            }
+        }
+        self.received.truncate(8);
+    }
+
+    /// Compares the frames that have left the port with those that were sent.
+    fn compare<L: Link>(&mut self, link: &mut L) {
+        while let Some(frame) = link.next() {
+            let expected = self.sent.pop_front().expect("no frame twice");
+            assert!(frame == expected, "the frames leave in order");
+        }
+    }
+
+    /// Waits until all frames have arrived.
+    fn finish<L: Link>(&mut self, link: &mut L) {
+        let end = Instant::now() + Duration::from_secs(5);
+        while !(self.sent.is_empty() && self.delivered.is_empty()) {
+            assert!(
+                Instant::now() < end,
+                "{} sent and {} delivered frames are missing",
+                self.sent.len(),
+                self.delivered.len()
+            );
+            link.port().flush().unwrap();
+            self.receive(link.port());
+            self.compare(link);
+        }
+        let counters = link.port().counters();
+        let lost = (counters.rx_lost, counters.tx_lost, counters.bad_descriptors);
+        assert_eq!(lost, (0, 0, 0));
+    }
+}
+
+/// Checks the properties that need only one port.
+fn keeps_its_contract<L: Link>(link: &mut L, seed: u64) {
+    let frames = link.port().pool().layout().io_frames;
+    let mut caller = Caller::new(link, seed);
+    while caller.next < 4 * frames {
+        caller.call(link);
+    }
+    caller.finish(link);
+}
+
+fn opened(device: &str, own: &[&str]) -> (Interface, AnyPort) {
+    settle();
+    let interface = Interface::open(&config(device, own, 1)).unwrap();
+    let memory = MemoryPlan {
+        resident_frames: RESIDENTS,
+        scratch_frames: 0,
+    };
+    let port = interface.queue(0).open(memory).unwrap();
+    (interface, port)
+}
+
+/// Checks the properties that every real device has.
+fn device_keeps_the_contract(
+    device: &str,
+    own: &[&str],
+    remove: &str,
+    socket: impl Fn() -> RawSocket,
+) {
+    for seed in 1..=2 {
+        let (_interface, port) = opened(device, own);
+        let socket = socket();
+        match port {
+            AnyPort::Xdp(port) => {
+                let whole = false;
+                keeps_its_contract(
+                    &mut Real {
+                        port,
+                        socket,
+                        whole,
+                    },
+                    seed,
+                );
+            }
+            AnyPort::Tap(port) => {
+                let whole = true;
+                keeps_its_contract(
+                    &mut Real {
+                        port,
+                        socket,
+                        whole,
+                    },
+                    seed,
+                );
+            }
+        }
+    }
+    let (_interface, port) = opened(device, own);
+    run(remove);
+    match port {
+        AnyPort::Xdp(port) => reports_that_it_is_gone(port),
+        AnyPort::Tap(port) => reports_that_it_is_gone(port),
+    }
+}
+
+fn reports_that_it_is_gone(mut port: impl Port) {
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut pass = || {
+        port.receive(&mut Batch::new(), 1)?;
+        port.flush()?;
+        port.wait(Duration::from_millis(10), None)
+    };
+    while pass().is_ok() {
+        assert!(
+            Instant::now() < end,
+            "the port must report that its device is gone"
+        );
+    }
+}
+
+#[test]
+fn a_simulated_port_keeps_the_contract() {
+    for seed in 1..20 {
+        keeps_its_contract(&mut Simulated::new(), seed);
+    }
+}
+
+#[test]
+fn an_xdp_port_keeps_the_contract() {
+    for mode in ["xdp:srv,offload=on", "xdp:srv,generic,offload=off"] {
+        let rig = Rig::new(1);
+        device_keeps_the_contract(mode, &["10.9.0.9/24"], "ip link del srv", || {
+            rig.client.run(|| RawSocket::open("cli"))
+        });
+    }
+}
+
+#[test]
+fn a_tap_port_keeps_the_contract() {
+    Namespace::unshare();
+    run("ip tuntap add dev tap9 mode tap");
+    device_keeps_the_contract("tap:tap9", &["10.9.0.9/24"], "ip link del tap9", || {
+        RawSocket::open("tap9")
+    });
+}
