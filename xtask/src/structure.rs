@@ -316,7 +316,7 @@ fn read_folder(folder: &Path, ending: &str, files: &mut Vec<(PathBuf, String)>) 
     let failed = || format!("reading {}", folder.display());
     for entry in std::fs::read_dir(folder).with_context(failed)? {
         let path = entry.with_context(failed)?.path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("target") {
             read_folder(&path, ending, files)?;
         } else if path.extension().is_some_and(|end| end == ending) {
             let name = path.strip_prefix(shell::repository()).unwrap_or(&path);

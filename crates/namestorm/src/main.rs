@@ -30,9 +30,8 @@ enum Command {
     /// Check zone files and print their size. The exit status is 1 if a zone has an error or is
     /// given twice.
     Check {
-        /// Zone files to check. Without ORIGIN, the zone's name is the first of these that exists:
-        /// an $ORIGIN before the first record, the owner of a leading SOA record, the file's own
-        /// name.
+        /// Zone files to check. Without ORIGIN, the zone's name is that of an $ORIGIN before the
+        /// first record. Otherwise it is the owner of a leading SOA record, or else the file's name.
         #[arg(required = true, value_name = "[ORIGIN=]FILE")]
         zones: Vec<ZoneSpec>,
     },
@@ -40,9 +39,9 @@ enum Command {
 
 #[derive(Parser)]
 struct Serve {
-    /// Zone file to serve. Without ORIGIN, the zone's name is the first of these that exists: an
-    /// $ORIGIN before the first record, the owner of a leading SOA record, the file's own name.
-    /// Repeat the option for more zones.
+    /// Zone file to serve. Without ORIGIN, the zone's name is that of an $ORIGIN before the first
+    /// record. Otherwise it is the owner of a leading SOA record, or else the file's name. Repeat
+    /// the option for more zones.
     #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 

@@ -52,8 +52,9 @@ struct Serve {
     #[arg(long, value_name = "DIR")]
     web: PathBuf,
 
-    /// Zone file to serve. Without ORIGIN, the zone's name is a leading $ORIGIN, or else the owner
-    /// of the SOA record, or else the file's own name. Repeat the option for more zones.
+    /// Zone file to serve. Without ORIGIN, the zone's name is that of an $ORIGIN before the first
+    /// record. Otherwise it is the owner of a leading SOA record, or else the file's name. Repeat
+    /// the option for more zones.
     #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 

@@ -245,6 +245,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
+    /// Gives each waiting connection one turn, until the TX ring is full.
     #[cold]
     fn resume_blocked<P: Port>(&mut self, port: &mut P, now: Moment) {
         // A connection that blocks again is appended to the queue, and waits for the next call.
@@ -259,7 +260,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             if self.records[id as usize].tcb.state == State::Closed {
                 continue;
             }
-            self.resume(port, id, now);
+            let is_alone = self.blocked.is_empty();
+            let limit = if is_alone { usize::MAX } else { FAIR_SHARE };
+            self.transmit_at_most(port, id, limit, now);
+            self.acknowledge(port, id, now);
             if let Some(plan) = self.conn(id).pending_probe(now) {
                 self.probe_window(port, id, &plan, now);
             }
@@ -279,22 +283,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends the data that may be sent now, and a pending acknowledgement. If the TX ring is full,
     /// the connection waits for room.
     fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let limit = if self.blocked.is_empty() {
-            usize::MAX
-        } else {
-            FAIR_SHARE
-        };
-        self.transmit_at_most(port, id, limit, now);
-        let is_owed = self.records[id as usize]
-            .tcb
-            .flags
-            .intersects(Flags::ACK_PENDING);
-        if is_owed
-            && self
-                .send_control(port, id, ControlSegment::Ack, now)
-                .is_err()
-        {
-            self.block(id);
+        self.transmit(port, id, now);
+        self.acknowledge(port, id, now);
+    }
+
+    /// Sends a pending acknowledgement.
+    fn acknowledge<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let flags = self.records[id as usize].tcb.flags;
+        if flags.intersects(Flags::ACK_PENDING) {
+            let sent = self.send_control(port, id, ControlSegment::Ack, now);
+            if sent.is_err() {
+                self.block(id);
+            }
         }
     }
 }

@@ -196,8 +196,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// Returns the initial sequence number of a connection (RFC 9293, section 3.4.1; RFC 6528): the sum
-/// of `offset`, from `Keys::offsets`, and a clock that ticks every 4 µs.
+/// Returns the initial sequence number of a connection (RFC 9293, section 3.4.1; RFC 6528). It is
+/// the sum of `offset`, from `Keys::offsets`, and a clock that ticks every 4 µs.
 fn initial_sequence(offset: Seq, now_micros: u64) -> Seq {
     offset + (now_micros / 4) as u32
 }
