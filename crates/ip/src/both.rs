@@ -15,7 +15,8 @@ use crate::{PROTOCOL_TCP, PROTOCOL_UDP};
 pub struct Both<A, B>(
     /// The first transport, which gets the packets for the ports that it serves.
     pub A,
-    /// The second transport, which gets all other packets.
+    /// The second transport, which gets all other packets. The first one gets those that the second
+    /// returns, because the first may refuse them in its own way, such as with a TCP reset.
     pub B,
 );
 
@@ -47,7 +48,8 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
         if self.0.serves(PROTOCOL_TCP, dst_port(&segment)) {
             self.0.handle_tcp(port, segment, now)
         } else {
-            self.1.handle_tcp(port, segment, now)
+            let unserved = self.1.handle_tcp(port, segment, now)?;
+            self.0.handle_tcp(port, unserved, now)
         }
     }
 
@@ -56,7 +58,8 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
         if self.0.serves(PROTOCOL_UDP, dst_port(&datagram)) {
             self.0.handle_udp(port, datagram, now)
         } else {
-            self.1.handle_udp(port, datagram, now)
+            let unserved = self.1.handle_udp(port, datagram, now)?;
+            self.0.handle_udp(port, unserved, now)
         }
     }
 
@@ -90,7 +93,8 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
         if self.0.serves(PROTOCOL_UDP, dst_port(&datagram)) {
             self.0.handle_prefetched_udp(port, datagram, index, now)
         } else {
-            self.1.handle_prefetched_udp(port, datagram, index, now)
+            let unserved = self.1.handle_prefetched_udp(port, datagram, index, now)?;
+            self.0.handle_prefetched_udp(port, unserved, index, now)
         }
     }
 

@@ -115,6 +115,10 @@ fn each_transport_gets_packets_to_its_port() {
         assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
         // The second transport gets packets for ports that neither transport serves.
         assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
+        // If the second transport does not take such a packet, the first may refuse it.
+        both.1.gives_back = true;
+        assert_eq!(received(&mut both, &to_port(protocol, 7)), [noted, noted]);
+        both.1.gives_back = false;
         // The first transport now serves the other protocol on the same port, so the second gets
         // the packet.
         both.0.protocol = PROTOCOL_TCP + PROTOCOL_UDP - protocol;
@@ -144,6 +148,7 @@ fn an_icmp_error_goes_to_the_transport_of_its_port() {
 #[test]
 fn the_host_refuses_returned_packets() {
     let mut both = Both(Noting::on(PROTOCOL_UDP, 80), Noting::on(PROTOCOL_UDP, 53));
+    both.0.gives_back = true;
     both.1.gives_back = true;
     let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
     let frame = sink.frame_from(&to_port(PROTOCOL_UDP, 7));

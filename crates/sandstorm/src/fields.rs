@@ -51,7 +51,7 @@ pub enum FieldError {
         name: String,
     },
     /// The site's own responses may contain a field of this name.
-    #[error("the responses of files have a {name} of their own; add it to single responses")]
+    #[error("the responses of files already have {name}; add it only to other responses")]
     OfFiles {
         /// The field's name.
         name: String,
@@ -274,7 +274,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .starts_with("the responses of files have a Etag")
+                .starts_with("the responses of files already have Etag")
         );
     }
 

@@ -151,18 +151,29 @@ impl Response {
         }
     }
 
-    /// Returns the fields for a 304 response (RFC 9110, section 15.4.5). Omits all fields whose
-    /// names begin with `Content-`, because they usually describe the body.
+    /// Returns the fields for a 304 response (RFC 9110, section 15.4.5). Omits fields that describe
+    /// the body.
     pub(crate) fn lines_without_body(&self) -> Fields {
         let mut kept = String::new();
         for (name, line) in self.fields.iter() {
-            let start = name.get(..8).unwrap_or_default();
-            if !start.eq_ignore_ascii_case("content-") {
+            if !describes_body(name) {
                 let _ = kept.write_str(line);
             }
         }
         Fields::of_lines(kept)
     }
+}
+
+/// Returns true if a field describes the body of its response: `Content-Type` and most other fields
+/// whose names begin with `Content-`.
+fn describes_body(name: &str) -> bool {
+    const OTHERS: [&str; 3] = [
+        "content-location",
+        "content-security-policy",
+        "content-security-policy-report-only",
+    ];
+    let name = name.to_ascii_lowercase();
+    name.starts_with("content-") && !OTHERS.contains(&&*name)
 }
 
 impl Default for Response {
@@ -210,4 +221,27 @@ pub(crate) fn write_head_with(
 pub(crate) fn head_len(response: &[u8]) -> usize {
     let end = memchr::memmem::find(response, b"\r\n\r\n");
     end.map_or(response.len(), |at| at + 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_304_response_keeps_the_fields_that_do_not_describe_the_body() {
+        let mut response = Response::new();
+        for name in [
+            "Content-Type",
+            "Content-Location",
+            "content-security-policy",
+            "Content-Language",
+            "Vary",
+        ] {
+            response.add_field(name, "x").unwrap();
+        }
+        assert_eq!(
+            response.lines_without_body().lines(),
+            "Content-Location: x\r\ncontent-security-policy: x\r\nVary: x\r\n"
+        );
+    }
 }
