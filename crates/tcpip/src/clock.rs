@@ -1,4 +1,4 @@
-//! The current time in the formats that connections use.
+//! The current time in the formats that connections use, and data rates.
 
 use nmio::Instant;
 
@@ -27,8 +27,8 @@ impl From<Instant> for Moment {
 }
 
 impl Moment {
-    /// Converts a deadline in milliseconds to an [`Instant`]. Returns the current time if the
-    /// deadline has passed.
+    /// Converts a deadline in milliseconds to an [`Instant`]. If the deadline has passed, returns
+    /// the current time in whole milliseconds.
     #[inline]
     pub(crate) fn instant(self, deadline: u32) -> Instant {
         let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);

@@ -31,7 +31,7 @@ pub enum WhenFull {
     Evict,
 }
 
-/// When a stack answers a SYN with a cookie, which saves keeping state for the SYN.
+/// When a stack answers a SYN with a cookie instead of keeping state for the SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum SynCookies {
     /// When [`Config::max_half_open`] is reached. With [`WhenFull::Evict`] also when the table is
@@ -85,11 +85,11 @@ pub struct Config {
     /// network.
     pub ipv6_prefix: u8,
     /// Minimum data rate that counts as full progress, in bytes per second, 16,000 by default. A
-    /// faster connection may get up to 20 s ahead of this rate. A slower connection stays open
-    /// until connections, receive buffers, write buffers, entry lists or scoreboards run short.
-    /// Then the connection that is furthest behind this rate gives way. A connection that was
-    /// behind catches up completely when the application answers a request while no other response
-    /// is pending. A rate of 0 is treated as 1.
+    /// faster connection may get up to 20 s ahead of this rate. When connections, receive buffers,
+    /// write buffers, entry lists or scoreboards run short, usually the connection that is furthest
+    /// behind this rate gives way. It is evicted, or loses only its receive buffer or scoreboard. A
+    /// connection that was behind catches up completely when the application answers a request
+    /// while no other response is pending. A rate of 0 is treated as 1.
     pub min_rate: u32,
     /// Maximum number of connections in TIME-WAIT, 32,768 by default. Above this limit, a closed
     /// connection is forgotten immediately. With 0 there is no TIME-WAIT.
@@ -99,23 +99,23 @@ pub struct Config {
     /// bytes. [`on_receive`](crate::Application::on_receive) is given at most this many bytes.
     pub recv_buffer: usize,
     /// Maximum number of receive buffers, 4,096 by default. Only connections with out-of-order or
-    /// unconsumed data need a buffer. When none is free, the connection with the least progress
-    /// gives way. If no connection can give way, the data is dropped, and the client retransmits
-    /// it. With 0, out-of-order and unconsumed data is always dropped. Each buffer in use occupies
-    /// [`recv_buffer`](Self::recv_buffer) bytes of memory.
+    /// unconsumed data need a buffer. When none is free, usually the connection with the least
+    /// progress gives way. If no connection can give way, the data is dropped, and the client
+    /// retransmits it. With 0, out-of-order and unconsumed data is always dropped. Each buffer in
+    /// use occupies [`recv_buffer`](Self::recv_buffer) bytes of memory.
     pub max_recv_buffers: u32,
     /// Maximum number of buffers for [`write_bytes`](crate::Connection::write_bytes), 4,096 by
     /// default. Each stream entry that is not a slice of a content item needs one buffer. When no
-    /// buffer is free, the connection with the least progress gives way. If no connection can give
-    /// way, the write fails with [`WriteError::Full`](crate::WriteError::Full). With 0, every write
-    /// of at least one byte fails. A buffer grows with its data, up to
+    /// buffer is free, usually the connection with the least progress gives way. If no connection
+    /// can give way, `write_bytes` fails with [`WriteError::Full`](crate::WriteError::Full). With
+    /// 0, it fails for any data of at least one byte. A buffer grows with its data, up to
     /// [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN) bytes.
     pub max_write_buffers: u32,
     /// Maximum number of lists of stream entries, 4,096 by default. Only connections with more than
-    /// two entries need a list. When none is free, the connection with the least progress gives
-    /// way. If no connection can give way, writes fail with
-    /// [`WriteError::Full`](crate::WriteError::Full) until one of the two entries in the TCB is
-    /// free. With 0 there are no lists. Each list in use occupies 1,280 bytes of memory.
+    /// two entries need a list. When none is free, usually the connection with the least progress
+    /// gives way. If no connection can give way, a write that needs a third entry fails with
+    /// [`WriteError::Full`](crate::WriteError::Full). With 0 there are no lists. Each list in use
+    /// occupies 1,280 bytes of memory.
     pub max_entry_lists: u32,
     /// Maximum memory for the checksums and bookkeeping of segments for clients whose maximum
     /// segment size is not our own, in bytes, 64 MiB by default. Above this limit, segments for
@@ -183,8 +183,8 @@ impl Config {
     pub const MIN_RECV_BUFFER: usize = 536;
     /// Maximum size of a receive buffer, in bytes.
     pub const MAX_RECV_BUFFER: usize = 16 << 20;
-    /// Maximum of all time settings: seven days. Longer times are reduced to this maximum, because
-    /// deadlines are 32-bit numbers of milliseconds, which wrap.
+    /// Upper limit on every time setting: seven days. Longer times are reduced to this limit,
+    /// because deadlines are 32-bit numbers of milliseconds, which wrap.
     pub const MAX_TIME: Duration = Duration::from_hours(7 * 24);
 
     /// Returns the default settings for `ports`.
@@ -195,7 +195,8 @@ impl Config {
         }
     }
 
-    /// Returns the settings with every number clamped to its range.
+    /// Returns the settings with `max_connections`, `ipv6_prefix` and `recv_buffer` clamped to
+    /// their ranges.
     pub(crate) fn clamped(&self) -> Self {
         Self {
             max_connections: self.max_connections.clamp(1, Self::MAX_CONNECTIONS),
@@ -245,7 +246,7 @@ impl Default for Config {
     }
 }
 
-/// Converts a time to milliseconds, from 1 to [`Config::MAX_TIME`].
+/// Converts a time to milliseconds, and clamps it to the range from 1 ms to [`Config::MAX_TIME`].
 pub(crate) fn millis(time: Duration) -> u32 {
     time.min(Config::MAX_TIME).as_millis().max(1) as u32
 }

@@ -1,5 +1,6 @@
 //! Contents: bytes that are sent to many clients. The stack cuts each content item into segments
-//! once per class of clients, and caches payload checksums and resident packets.
+//! for each class of clients, and stores payload checksums. In pre-copy mode, it also keeps
+//! resident packets.
 
 mod contents;
 
@@ -20,16 +21,17 @@ use crate::wire::{HEADER_LEN, TIMESTAMPED_HEADER_LEN};
 /// responses.
 pub const MAX_SLOT_LEN: usize = 256;
 
-/// How prepared segments are sent. The two modes correspond to the two stacks of the SIGCOMM 2014
-/// paper (see the crate's documentation).
+/// How single prepared segments are sent. In both modes, a run of segments is sent as a
+/// super-segment if the port supports it. The two modes correspond to the two stacks of the SIGCOMM
+/// 2014 paper (see the crate's documentation).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendMode {
-    /// Stores whole packets in the port's memory, patches their headers and sends them in place. If
-    /// a packet is still in the TX ring, the stack makes another copy of it and keeps both. The
-    /// stack sends as in [`SendMode::MemCopy`] on VLANs, and when the port has no more memory for
-    /// resident packets.
+    /// The stack stores whole packets in the port's memory, patches their headers and sends them in
+    /// place. If all copies of a packet are still in the TX ring, the stack makes and keeps another
+    /// one. The stack sends as in [`SendMode::MemCopy`] on VLANs, and when the port has no more
+    /// memory for resident packets.
     PreCopy,
-    /// Copies the payload to a new frame for each send.
+    /// For each send, the stack copies the payload to a new frame.
     #[default]
     MemCopy,
 }
@@ -143,7 +145,8 @@ impl Class {
 /// which is the same number in one's complement.
 const UNKNOWN: u16 = 0;
 
-/// The segments of one content item in one class. Empty until a segment is first needed.
+/// The segments of one content item in one class. Empty while the item is not cut into segments for
+/// the class.
 #[derive(Debug, Default)]
 struct Segments {
     sums: Box<[u16]>,
@@ -166,7 +169,7 @@ impl Segments {
         }
     }
 
-    /// Returns the memory that `count` segments need, in bytes.
+    /// Returns the memory for the checksums and bookkeeping of `count` segments, in bytes.
     fn memory_of(count: usize, mode: SendMode) -> usize {
         let each = match mode {
             SendMode::PreCopy => size_of::<u16>() + size_of::<Copies>(),

@@ -46,11 +46,11 @@ pub struct Counters {
     /// Receive buffers taken from connections without closing them, because the buffers held only
     /// out-of-order data.
     pub buffers_taken: u64,
-    /// Write buffers freed by evicting their connections.
+    /// Connections evicted because another one needed a write buffer.
     pub write_buffers_taken: u64,
-    /// Lists of stream entries freed by evicting their connections.
+    /// Connections evicted because another one needed a list of stream entries.
     pub entry_lists_taken: u64,
-    /// Scoreboards taken from connections with less progress than the connection that needed one.
+    /// Scoreboards taken from connections because others needed a larger scoreboard.
     pub scoreboards_taken: u64,
     /// Connections in TIME-WAIT dropped to make room for new ones.
     pub time_waits_evicted: u64,
@@ -64,7 +64,7 @@ pub struct Counters {
     /// Handshakes completed with a valid cookie.
     pub cookies_accepted: u64,
     /// Acknowledgements that belong to no connection and return no valid cookie. Counted only in
-    /// the two minutes after a cookie was sent.
+    /// the 128 seconds after a cookie was sent.
     pub cookies_bad: u64,
     /// Resets sent.
     pub resets_sent: u64,
@@ -72,9 +72,9 @@ pub struct Counters {
     pub challenge_acks: u64,
     /// Retransmitted segments with data or a FIN.
     pub retransmits: u64,
-    /// Retransmission timeouts after which data or a FIN was retransmitted.
+    /// Retransmission timeouts of data or a FIN that did not end the connection.
     pub timeouts: u64,
-    /// Loss recoveries started by a fast retransmit.
+    /// Fast recoveries started: losses were detected before the retransmission timeout.
     pub fast_retransmits: u64,
     /// Number of times that loss detection found a retransmission lost.
     pub lost_again: u64,
@@ -84,7 +84,7 @@ pub struct Counters {
     /// 3522).
     pub undone_by_echo: u64,
     /// Window reductions undone because the peer reported all retransmitted segments as duplicates
-    /// (RFC 3708).
+    /// (RFC 3708), or acknowledged them before the retransmissions could arrive.
     pub undone_by_duplicates: u64,
     /// Window reductions undone because ACKs after a timeout showed that original segments had
     /// arrived (F-RTO, RFC 5682).
@@ -126,7 +126,7 @@ pub struct Counters {
     /// Number of times that a connection had to send later, usually because the TX ring was full or
     /// no frame was free.
     pub blocked: u64,
-    /// Segments dropped because their header is truncated or inconsistent.
+    /// Segments dropped because their header is truncated or invalid.
     pub malformed: u64,
     /// Segments dropped because of a wrong checksum.
     pub bad_checksum: u64,
@@ -145,21 +145,21 @@ pub struct Counters {
     /// SYNs and final ACKs of handshakes refused because the limit on connections per address was
     /// reached.
     pub per_address_full: u64,
-    /// Segments whose data was dropped because they were outside the window or duplicates.
+    /// Segments dropped because they were outside the window, for example duplicates. Also counts
+    /// probes of our zero window, of which only the data is dropped.
     pub out_of_window: u64,
     /// Segments dropped because their TSval was older than the last accepted one (PAWS, RFC 7323,
     /// section 5).
     pub old_timestamps: u64,
     /// Segments dropped because they have no timestamp although the connection uses timestamps.
     pub no_timestamps: u64,
-    /// Segments dropped because they have no acknowledgement, or acknowledge data that was never
-    /// sent.
+    /// Segments dropped because they have no acknowledgement, or an unacceptable one.
     pub bad_ack: u64,
     /// Resets, SYNs and unacceptable acknowledgements dropped because they may be spoofed (RFC
     /// 5961).
     pub unproven: u64,
-    /// Segments dropped because no receive buffer was free, or the buffer could not track another
-    /// gap.
+    /// Segments whose data was dropped, in whole or in part, because no receive buffer was free, or
+    /// the buffer could not track another gap.
     pub no_buffer: u64,
     /// Segments with data after the peer's FIN. That data was dropped.
     pub behind_fin: u64,
@@ -168,7 +168,8 @@ pub struct Counters {
     /// ICMP errors ignored because they concern data that is not in flight, or do not reduce the
     /// path MTU.
     pub icmp_ignored: u64,
-    /// Resets and SYN cookies dropped because the TX ring was full. They are never queued.
+    /// Resets and SYN cookies dropped because the TX ring was full or no frame was free. They are
+    /// never queued.
     pub ring_full: u64,
 }
 

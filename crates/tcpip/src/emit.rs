@@ -3,7 +3,8 @@
 //! A [`Plan`] describes the next packet: its header fields, and a range of new or retransmitted
 //! data in the send stream. If the range is a whole prepared segment, its payload checksum is
 //! computed only once and stored. The payload of a prepared segment is copied to a frame
-//! ([`SendMode::MemCopy`]) or sent in place ([`SendMode::PreCopy`]).
+//! ([`SendMode::MemCopy`]) or sent in place ([`SendMode::PreCopy`]). A run of segments is sent as
+//! one super-segment.
 
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::{Port, SendError, SuperSegment, super_segment};

@@ -89,22 +89,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Many clients of a server get the same bytes, so the server prepares these bytes once, as a
+//! Many clients of a server get the same bytes, so the application adds these bytes once, as a
 //! *content* item ([`Contents::add`]). A *class* of clients shares an IP family and a maximum
-//! segment size. The stack cuts a content item into segments once per class, and stores the payload
+//! segment size. The stack cuts a content item into segments for each class, and stores the payload
 //! checksum of each segment. In pre-copy mode, it also keeps segments as whole packets in the
 //! port's memory.
 //!
-//! A connection's send stream is a short list of slices of content items, in the order of sequence
-//! numbers. So the stack can find the data of any segment by its offset in the stream, even for a
-//! retransmission. Therefore a content item is never copied to a retransmission buffer. To send a
-//! prepared segment, the stack writes its headers with the stored checksum. In pre-copy mode, it
-//! does not read the payload. In memcopy mode, it copies the payload to a frame.
+//! A connection's send stream is a short list of slices of content items and write buffers, in the
+//! order of sequence numbers. So the stack can find the data of any segment by its offset in the
+//! stream, even for a retransmission. Therefore a content item is never copied to a retransmission
+//! buffer. To send a prepared segment, the stack writes its headers, and derives their checksum
+//! from the stored one. In pre-copy mode, it does not read the payload. In memcopy mode, it copies
+//! the payload to a frame.
 //!
 //! ACKs clock the transmission, unless the connection is paced. The TX ring is the only output
 //! queue. If the port supports super-segments ([`nmio::Capabilities::segmentation`]), a run of new
-//! segments is sent as one packet. This packet consists of one set of headers and a slice of the
-//! content item.
+//! segments of one content item is sent as one packet. This packet consists of one set of headers
+//! and a slice of the content item.
 //!
 //! # The paper's Table 1
 //!
@@ -143,12 +144,12 @@
 //! - Protection against attacks: SYN cookies (RFC 4987), unpredictable initial sequence numbers
 //!   (RFC 6528), and challenge ACKs (RFC 5961). The number of connections is limited: in total, per
 //!   client address, in SYN-RECEIVED, and in TIME-WAIT. When connections, buffers, lists or
-//!   scoreboards run short, the connection with the least progress gives way.
+//!   scoreboards run short, usually the connection with the least progress gives way.
 //!
 //! State for loss recovery and reordering is kept outside the TCBs, in a pool that only connections
-//! with lost or reordered segments use. For other connections, recovery costs one comparison per
-//! segment. Every segment reserves space for the timestamps option, even if the client sends no
-//! timestamps. So a content item is cut in the same way for all clients of a class.
+//! with lost or reordered segments use. For other connections, recovery costs only a few
+//! comparisons per segment. Every segment reserves space for the timestamps option, even if the
+//! client sends no timestamps. So a content item is cut in the same way for all clients of a class.
 //!
 //! Deliberately absent:
 //! - Active open, urgent data, IP options and TCP Fast Open.

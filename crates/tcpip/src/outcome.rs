@@ -1,4 +1,4 @@
-//! What the methods of a connection return, and the stack then carries out.
+//! What the methods of a connection return for the stack to carry out.
 
 use crate::connection::Plan;
 use crate::wire::Segment;
@@ -29,7 +29,7 @@ pub(crate) enum Verdict {
 /// State of the connection after an acknowledgement that may cover our FIN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterFin {
-    /// The connection stays open.
+    /// The connection does not end yet.
     Open,
     /// Both sides have closed, and TIME-WAIT begins.
     TimeWait,
@@ -43,10 +43,11 @@ pub(crate) enum Route {
     /// Drop the data, because the application has aborted the connection, or because the peer's FIN
     /// came before the data.
     Dropped,
-    /// Offer the data to the application, because the data is next in order.
+    /// Offer the data to the application, because the data is next in order and the connection has
+    /// no receive buffer.
     Offered,
-    /// Store the data in the receive buffer, because it is out of order or earlier data has not
-    /// been consumed.
+    /// Store the data in the receive buffer, because the data is out of order, or the connection
+    /// already has a buffer.
     Buffered,
 }
 

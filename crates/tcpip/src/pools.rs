@@ -11,7 +11,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Identifies a bounded pool whose slots connections hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pool {
-    /// Places in the connection table.
+    /// TCBs, one for each connection.
     Connections,
     /// Receive buffers.
     RecvBuffers,
@@ -56,7 +56,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Returns the memory needed for `connections` connections, in bytes.
+    /// Returns the memory that [`new`](Self::new) reserves for `connections` connections, in bytes.
     pub(crate) fn bytes(connections: u32) -> usize {
         let each = size_of::<Peer>() + size_of::<u32>();
         Table::bytes(connections) + connections as usize * each
@@ -196,7 +196,7 @@ pub(crate) struct Owner {
     pub(crate) peer: u32,
 }
 
-/// Number of slots in each pool whose memory is never freed.
+/// Number of slots of each [`LendingPool`] that keep their memory even if it is not needed.
 const MIN_KEPT: usize = 64;
 
 /// A resource that a [`LendingPool`] can lend.
@@ -243,8 +243,8 @@ impl<T: Lendable> LendingPool<T> {
         }
     }
 
-    /// Lends an empty slot to `owner`. The slot's memory may not be allocated yet. Returns `None`
-    /// if all slots are in use.
+    /// Lends an empty slot to `owner`. The slot does not always have memory yet. Returns `None` if
+    /// all slots are in use.
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -359,6 +359,7 @@ impl FreeList {
 
     /// Returns a free slot whose memory was not needed since the last
     /// [`reset_peak`](Self::reset_peak), even at the peak. The caller must free that memory.
+    /// Returns `None` if there is no such slot.
     fn next_surplus(&mut self) -> Option<u32> {
         let with_memory = self.in_use + self.slots.len() - self.without_memory;
         if with_memory <= self.peak.max(MIN_KEPT) {

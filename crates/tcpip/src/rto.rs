@@ -80,8 +80,9 @@ impl Rtt {
     /// Returns the timeout in milliseconds: the measured timeout or `min_rto_ms`, whichever is
     /// larger, doubled `backoff` times. The result is at most [`MAX_RTO_MS`].
     ///
-    /// `after_loss` is set if the SYN-ACK was retransmitted. It matters only before the first
-    /// sample.
+    /// Before the first sample, [`INITIAL_RTO_MS`] takes the place of the measured timeout and of
+    /// `min_rto_ms`. If `after_loss` is set (the SYN-ACK was retransmitted),
+    /// [`INITIAL_RTO_AFTER_LOSS_MS`] does.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
         let base = match self.timeout {

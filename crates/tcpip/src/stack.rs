@@ -41,20 +41,20 @@ use crate::writes::Writes;
 /// Maximum number of candidates for eviction that a [`Sampler`] keeps from one search to the next.
 const CANDIDATES: usize = 16;
 
-/// State of the search for connections to evict, for one pool.
+/// State of the search for connections that give way, for one pool.
 #[derive(Clone, Debug, Default)]
 struct Sampler {
     /// Slot at which the next search of the pool continues.
     hand: usize,
-    /// Slots whose holders are next in line for eviction, from earlier searches.
+    /// Slots whose holders were the next to give way in the last search.
     candidates: ArrayVec<u32, CANDIDATES>,
-    /// The last asker, if the search for it failed.
+    /// The last asker, if no connection gave way to it.
     refused: Option<Refused>,
 }
 
-/// An [`Asker`] for which no connection could be evicted. For the rest of the millisecond, askers
-/// of the same address with at least the same lag are refused without a search. This saves time
-/// when thousands of connections ask in the same millisecond.
+/// An [`Asker`] to which no connection gave way. For the rest of the millisecond, askers of the
+/// same address with at least the same lag are refused without a search. This saves time when
+/// thousands of connections ask in the same millisecond.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     at: u32,
@@ -73,13 +73,13 @@ struct Asker {
 /// time: see [`Housekeeping`].
 const CREDIT_MS: u32 = 20_000;
 
-/// A time in milliseconds that is further ahead than any deadline: 15 days, where a deadline is at
-/// most 7 days ahead. The sum of both is less than half the range of 32-bit times (24 days), so
-/// such times can be compared.
+/// A time in milliseconds that is further ahead than any deadline: 15 days. A deadline is at most 7
+/// days ahead. The sum of both is less than half the range of 32-bit times (24 days), so such times
+/// can be compared.
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
 /// State that the stack keeps for each connection in addition to the TCB. It includes the
-/// connection's progress, by which the stack chooses the connection to evict.
+/// connection's progress, by which the stack usually chooses the connection that gives way.
 ///
 /// A connection's *progress* is a virtual clock, which starts at the real time when the connection
 /// opens. Each byte that the peer acknowledges or the application consumes moves the clock forward
@@ -161,8 +161,8 @@ impl Housekeeping {
         }
     }
 
-    /// Advances the virtual clock by the time that `bytes` bytes take at the rate `pace`. Called
-    /// when that many bytes were acknowledged or consumed.
+    /// Advances the virtual clock by the time that `bytes` bytes take at the rate `pace`, but to at
+    /// most [`CREDIT_MS`] after `now`. Called when that many bytes were acknowledged or consumed.
     #[inline(always)]
     fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
         let most = now
@@ -208,9 +208,9 @@ struct Flood {
     floods: bool,
 }
 
-/// A server's callbacks. They correspond to `tcp_accept()`, `tcp_recv()` and `tcp_sent()` of the
-/// paper (see the [crate's documentation](crate)). The callbacks are methods of one trait, so that
-/// the compiler can inline them.
+/// An application's callbacks. They include the paper's `tcp_accept()`, `tcp_recv()` and
+/// `tcp_sent()` (see the [crate's documentation](crate)). The callbacks are methods of one trait,
+/// so that the compiler can inline them.
 ///
 /// A write only queues data. When the callback returns, the stack sends as much of the data as the
 /// windows and the TX ring allow.
@@ -230,7 +230,7 @@ pub trait Application {
 
     /// A connection has opened: the final ACK of the handshake has proved the peer's address.
     /// Return `false` to refuse the connection. The stack then resets the connection, and does not
-    /// call [`on_close`](Self::on_close).
+    /// call [`on_close`](Self::on_close). Accepts every connection by default.
     fn on_accept(&mut self, conn: &mut Connection<'_, Self::State>) -> bool {
         let _ = conn;
         true
@@ -240,11 +240,12 @@ pub trait Application {
     /// number of bytes consumed, 0 to `data.len()` (a larger number means `data.len()`).
     ///
     /// Unconsumed data stays in the connection's bounded receive buffer, so the window advertised
-    /// to the peer shrinks. The stack offers the data again when more data arrives, and, after a
-    /// [`WriteError::Full`], when the stream has room.
+    /// to the peer shrinks. The stack offers the data again when more data arrives, after a
+    /// [`WriteError::Full`] when the stream has room, and after [`Connection::offer_again`].
     ///
-    /// Not called after [`Connection::close`] or [`Connection::abort`]. After `close`, the stack
-    /// acknowledges and discards received data.
+    /// Not called while the connection is [parked](Connection::park), nor after
+    /// [`Connection::close`] or [`Connection::abort`]. After `close`, the stack acknowledges and
+    /// discards received data.
     fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize;
 
     /// All written data has been acknowledged, or the stream has room again after a
@@ -319,7 +320,7 @@ pub struct ConnectionId {
 }
 
 /// Access to all connections of an application, as passed to [`Application::on_start`],
-/// [`Application::on_message`] and [`Application::on_timer`].
+/// [`Application::on_message`] and [`Application::on_timer`], and by [`Stack::reach`].
 pub struct Connections<'a, S, C> {
     states: &'a mut [S],
     housekeeping: &'a mut [Housekeeping],
@@ -534,8 +535,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sets the connection's entry in the timer wheel to the earlier of the connection's and the
-    /// application's deadline.
+    /// Starts a deadline that the application has just set. Then sets the connection's entry in the
+    /// timer wheel to the earlier of the connection's and the application's deadline.
     #[inline(never)]
     fn schedule(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -593,8 +594,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Answers a received packet with an ACK or SYN-ACK, which reuses the received frame. If the
-    /// answer cannot be sent now, it is sent later.
+    /// Answers a received packet with an ACK or SYN-ACK, in the received frame. If the answer
+    /// cannot be sent now, it is sent later.
     #[inline(always)]
     fn answer<P: Port>(
         &mut self,
@@ -615,7 +616,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             conn.tcb.flags |= Flags::ACK_PENDING;
             self.block(id);
         } else {
-            // The handshake's retransmission timer will send this SYN-ACK.
+            // The handshake's next retransmission takes the place of this SYN-ACK.
             self.cx.counters.blocked += 1;
         }
     }
@@ -637,7 +638,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Sends a reset. If the TX ring is full, the reset is dropped.
+    /// Sends a reset. If the TX ring is full or no frame is free, the reset is dropped.
     #[cold]
     fn send_reset<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let sent = self.send_control(port, id, ControlSegment::Reset, now);

@@ -14,7 +14,7 @@ use crate::wire::Seq;
 pub const STREAM_ENTRIES: usize = OWN_ENTRIES + LIST_ENTRIES;
 /// Number of entries stored inside every TCB.
 const OWN_ENTRIES: usize = 2;
-/// Number of entries in the list that a connection borrows when the entries in its TCB are used.
+/// Capacity of the list that a connection borrows when both entries in its TCB are in use.
 const LIST_ENTRIES: usize = 64;
 
 /// The source of a stream entry's bytes: the index of a content item or write buffer, with flag
@@ -191,8 +191,8 @@ impl Stream {
     /// # Errors
     ///
     /// Fails if the stream is full or would span 4 GiB, or if the stream needs a list and none is
-    /// free. Only in the last case, the error contains the pool of lists. After an error, the
-    /// stream is unchanged.
+    /// free. Only in the last case, the error contains a pool, [`Pool::EntryLists`]. After an
+    /// error, the stream is unchanged.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -225,7 +225,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Returns the last entry.
+    /// Returns the last entry, or `None` if the stream is empty.
     fn last<'a>(&'a mut self, lists: &'a mut Lists) -> Option<&'a mut Entry> {
         if self.is_empty() {
             None
@@ -331,7 +331,7 @@ impl Stream {
     }
 
     /// Removes the first entry if it ends at or before `una`, that is, if it is acknowledged.
-    /// Returns the source of a removed entry.
+    /// Returns the source of the removed entry, or `None` if no entry was removed.
     #[inline(always)]
     pub(crate) fn retire(
         &mut self,

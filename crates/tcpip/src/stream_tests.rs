@@ -101,7 +101,7 @@ fn distances_in_the_stream_fit_32_bits() {
     rig.push(whole(1, 1 << 31)).unwrap();
     assert!(rig.stream.has_span((1 << 31) - 2));
     assert!(!rig.stream.has_span((1 << 31) - 1));
-    // Every byte of the longest possible entry can be located.
+    // The last byte of the longest possible entry can be located.
     let mut rig = Rig::new(0, 0);
     rig.push(whole(1, u32::MAX - 1)).unwrap();
     let place = rig.locate(u32::MAX - 2).unwrap();
@@ -200,7 +200,7 @@ proptest! {
         let mut una = Seq(start);
         let mut list: Vec<(u32, u32)> = Vec::new();
         // The model's entries: the content item and length of each. `last` is the content item and
-        // end of the last slice, unless that slice ends with its content item.
+        // end of the last slice, or `None` if that slice ends where its content item ends.
         let mut entries: VecDeque<(u32, usize)> = VecDeque::new();
         let mut last = None;
         for (number, step) in steps.into_iter().enumerate() {

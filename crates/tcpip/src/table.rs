@@ -1,5 +1,6 @@
-//! The connection table, which finds a TCB by a keyed hash of addresses and ports. A second table
-//! finds client addresses (see [`Peers`](crate::pools::Peers)).
+//! Keyed hashes of connections and clients, and a hash table. The connection table finds a TCB by
+//! the hash of its addresses and ports. A second table finds clients (see
+//! [`Peers`](crate::pools::Peers)).
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::wire::Seq;
 
-/// The secret keys for hashing connections and client addresses.
+/// The secret keys of all hashes: for the tables, and for sequence numbers, timestamps and cookies.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     table: RandomState,
@@ -22,8 +23,8 @@ impl Keys {
         let [a, b, c, d] = secret;
         Self {
             table: RandomState::with_seeds(a, b, c, d),
-            // The table's hash and the sequence numbers' hash have different keys, so that a leak
-            // through one hash does not help to attack the other.
+            // Sequence numbers have a key of their own, from which the table's seeds cannot be
+            // computed.
             sequence: (a ^ c.rotate_left(17), b ^ d.rotate_left(43)),
         }
     }
@@ -137,7 +138,7 @@ impl Table {
         }
     }
 
-    /// Returns the number of connections in the table.
+    /// Returns the number of entries in the table.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn len(&self) -> u32 {
         self.len

@@ -2,8 +2,8 @@
 //!
 //! [`Segment::parse`] parses a received header. For any input, this function returns `None` or a
 //! segment whose data lies within the packet. It also reads timestamps if they are the only option.
-//! Other options are rare, and [`Options::read`] reads them all. [`Header`] and [`Written`] encode
-//! the headers and options that we send.
+//! [`Options::read`] reads all options. [`Header`] and [`Written`] encode the headers and options
+//! that we send.
 //!
 //! ```
 //! use tcpip::wire::{Control, Header, Options, Segment, Seq, Written};

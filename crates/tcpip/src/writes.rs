@@ -1,5 +1,5 @@
-//! Write buffers, which hold bytes that an application writes for a single response, and that
-//! belong to no content item.
+//! Write buffers: they hold bytes that an application writes to one connection, and that belong to
+//! no content item.
 
 use crate::pools::{Lendable, LendingPool};
 

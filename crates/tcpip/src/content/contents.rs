@@ -12,8 +12,8 @@ pub const MAX_CONTENT_LEN: usize = (u32::MAX - (1 << 20)) as usize;
 /// Maximum number of content items in one stack. The index of a content item has 30 bits.
 pub const MAX_CONTENTS: usize = 1 << 30;
 /// Maximum number of classes that exist at the same time. A class is all connections with the same
-/// IP family and maximum segment size. If no class is free, segments are assembled when they are
-/// sent.
+/// IP family and maximum segment size. For a client that finds no class free, the stack assembles
+/// segments when it sends them.
 pub const MAX_CLASSES: usize = 32;
 /// Class index of a connection that belongs to no class.
 pub(crate) const NO_CLASS: u8 = u8::MAX;
@@ -50,17 +50,18 @@ pub enum ContentError {
         /// Length of the content item in bytes.
         len: usize,
     },
-    /// There are already [`MAX_CONTENTS`] content items.
+    /// There are already [`MAX_CONTENTS`] content items, including removed ones that send streams
+    /// still contain.
     #[error("there are {MAX_CONTENTS} contents already; remove some")]
     TooMany,
 }
 
-/// Number and size of all content items, for reports.
+/// Number and size of all content items, their segments and their resident packets, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of content items.
+    /// Number of content items, including removed ones that send streams still contain.
     pub contents: u64,
-    /// Total length of all content items in bytes. Bytes that several items share count once for
+    /// Total length of these content items in bytes. Bytes that several items share count once for
     /// each item.
     pub bytes: u64,
     /// Number of prepared segments, including those whose checksum is not yet computed.
@@ -215,7 +216,7 @@ impl Contents {
     pub fn prepare_all(&mut self, pool: &Pool, family: Family) {
         for index in 0..self.list.len() as u32 {
             let generation = self.list[index as usize].generation;
-            // `prepare` ignores the id of a removed content.
+            // `prepare` ignores the id of a removed content item.
             self.prepare(ContentId { index, generation }, pool, family);
         }
     }
@@ -234,7 +235,7 @@ impl Contents {
         true
     }
 
-    /// Returns the number and size of the content items.
+    /// Returns the totals of the collection.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -379,9 +380,9 @@ impl Contents {
         }
     }
 
-    /// Allocates the segments of a content item in a class, without computing checksums. To stay
-    /// within the memory budget, frees the segments of classes without connections. Returns `false`
-    /// for [`NO_CLASS`], or if the budget does not suffice.
+    /// Allocates the segments of a content item in a class if they do not exist yet, without
+    /// computing checksums. To stay within the memory budget, frees the segments of classes without
+    /// connections. Returns `false` for [`NO_CLASS`], or if the budget does not suffice.
     #[cold]
     fn ensure_segments(&mut self, index: u32, class: u8) -> bool {
         if class == NO_CLASS {
@@ -453,8 +454,8 @@ impl Contents {
 
     /// Returns a resident packet of a segment, and the content item's slot. The packet is not in
     /// the TX ring, so the caller can patch and send it. If all packets of the segment are in the
-    /// TX ring, makes another one. Returns `None` if the port has no memory for another packet. The
-    /// segment must already be allocated.
+    /// TX ring, makes another one. Returns `None` in memcopy mode, or if the port has no memory for
+    /// another packet. The segment must already be allocated.
     #[inline(always)]
     pub(crate) fn resident(
         &mut self,

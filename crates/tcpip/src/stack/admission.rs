@@ -57,8 +57,8 @@ impl Flood {
         self.baked_within(LIFE_MICROS, now)
     }
 
-    /// Returns true if the last two cookies were sent within a millisecond, the last one at most a
-    /// millisecond ago.
+    /// Returns true if the last two cookies were sent within a millisecond of each other, and the
+    /// last one at most a millisecond ago.
     #[inline]
     fn is_on(&self, now: Moment) -> bool {
         self.floods && self.baked_within(FLOOD_GAP_MICROS, now)
@@ -216,7 +216,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 }
 
 /// Creates the TCB of a connection in SYN-RECEIVED, opened by `segment`: see [`Tcb::half_open`].
-/// `agreed` contains the negotiated options and the maximum number of data bytes in a segment.
+/// `agreed` contains the negotiated features and the maximum number of data bytes in a segment.
 #[inline(always)]
 fn half_open(
     packet: &Packet,

@@ -12,20 +12,21 @@ use crate::connection::{CloseReason, Flags, Plan, State};
 use crate::outcome::{ControlSegment, Expiry};
 use crate::stack::Application;
 
-/// Maximum time until the event loop retries to send while connections wait for the TX ring. A
+/// Maximum time until the event loop tries again to send while connections wait for the TX ring. A
 /// 10 Gb/s port sends about a hundred full-sized packets in this time.
 const BLOCKED_RETRY: Duration = Duration::from_micros(125);
 
-/// Maximum number of packets with new data that a connection sends while others wait for the TX
-/// ring. Then it waits for its next turn. The value covers a response of 64 KB.
+/// Maximum number of packets with new data that a connection sends in one turn while others wait
+/// for the TX ring. A response of 64 KB fits in one turn.
 const FAIR_SHARE: usize = 64;
 
 /// Interval over which the use of the pools is measured. Memory that was not needed for one to two
 /// intervals is freed.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
-/// Maximum number of slots per pool whose memory one call frees, so that the call is short.
+/// Maximum number of slots per pool whose memory one call of `Stack::trim` frees, so that the call
+/// is short.
 const TRIM_STEP: usize = 32;
-/// Pause after such a call, before the next call frees more memory.
+/// Pause after a call of `Stack::trim` that may have left unneeded memory, before the next call.
 const TRIM_PAUSE: Duration = Duration::from_millis(10);
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -66,7 +67,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Calls `on_timer` for each expired timer of the application. A timer that is set in one of
-    /// these callbacks is not handled before the next call.
+    /// these callbacks is not handled before the next call of this method.
     #[cold]
     fn handle_timer<P: Port>(&mut self, port: &mut P, now: Instant) {
         for timer in self.asked.timers.take_passed(now) {
@@ -287,7 +288,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.acknowledge(port, id, now);
     }
 
-    /// Sends a pending acknowledgement.
+    /// Sends an acknowledgement if one is pending.
     fn acknowledge<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let flags = self.records[id as usize].tcb.flags;
         if flags.intersects(Flags::ACK_PENDING) {
@@ -304,7 +305,7 @@ const fn has_passed(deadline: u32, now: Moment) -> bool {
     deadline.wrapping_sub(now.millis).cast_signed() <= 0
 }
 
-/// Returns the earlier of two optional times, or the only one that is set.
+/// Returns the earlier of two optional times, the only one that is set, or `None`.
 #[inline(always)]
 fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {

@@ -1,6 +1,6 @@
-//! The receive path: from a segment to its connection, and from its data to the application.
-//! In-order data is offered directly from the received frame. All other data is stored in a receive
-//! buffer first.
+//! The receive path: finds the connection of a segment, and offers the segment's data to the
+//! application. Data that is next in order is offered directly from the received frame, unless the
+//! connection already has a receive buffer. All other data is stored in that buffer first.
 
 use arrayvec::ArrayVec;
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP, Packet};
@@ -102,7 +102,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Checks an unexpected segment. If the segment is acceptable, returns the packet, and the
-    /// segment trimmed to the window. Otherwise, answers or drops the segment.
+    /// segment trimmed to the window. Otherwise, does what the [`Verdict`] says and returns `None`.
     #[inline(always)]
     fn admit<P: Port>(
         &mut self,
@@ -178,8 +178,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Does rarely needed work after a segment. In TIME-WAIT, forgets a connection that exceeds the
-    /// limit. In other states, sets a deadline to call an application that waits for room.
+    /// Does rarely needed work after a segment. In TIME-WAIT, forgets the connection if more than
+    /// `max_time_wait` connections are in that state. In other states, sets a deadline to call an
+    /// application that waits for room.
     #[cold]
     fn settle(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -256,9 +257,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Offers in-order data to the application, and returns the number of bytes consumed. If a
-    /// write fails because a pool is exhausted, and another connection gives way, offers the data
-    /// again.
+    /// Offers in-order data to the application, and returns the number of bytes consumed. Offers
+    /// unconsumed data again as long as [`goes_on`](Self::goes_on) returns true. If our side is
+    /// closed, discards the data instead.
     #[inline(always)]
     fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
         let flags = self.records[id as usize].tcb.flags;
@@ -320,16 +321,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         data.len()
     }
 
-    /// Stores unconsumed data in a receive buffer. Returns `false` if no buffer is available, so
-    /// the peer must retransmit the data.
+    /// Stores unconsumed data in a receive buffer. Returns `false` if no buffer is available. The
+    /// peer must then retransmit the data.
     #[cold]
     fn keep<P: Port>(&mut self, port: &mut P, id: u32, rest: &[u8], now: Moment) -> bool {
         self.take_buffer(port, id, now);
         self.conn(id).keep(rest)
     }
 
-    /// Stores data that is out of order, or that follows unconsumed data, in the receive buffer.
-    /// Then offers the data that is in order.
+    /// Stores a segment's data in the receive buffer. If more data is in order now, offers it. Then
+    /// processes the peer's FIN if the FIN is in order.
     #[cold]
     fn receive_buffered<P: Port>(
         &mut self,
@@ -349,7 +350,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Calls the application if an earlier write found no room, or if all data has been
+    /// Calls the application if an earlier write found no room, or if all written data has been
     /// acknowledged.
     #[inline(always)]
     fn report_sent<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
@@ -431,7 +432,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Tells the application that the peer has closed its side, if the peer's FIN has arrived and
-    /// the application does not know yet. Waits while the connection is parked.
+    /// the application does not know yet. Does nothing while the connection is parked, or while the
+    /// application waits for room.
     fn report_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if !self.housekeeping[id as usize].is_parked && self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
@@ -444,8 +446,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Handles an ICMP error about one of our segments. The only error that has an effect is a
     /// smaller path MTU, provided that the segment is in flight. All other errors are ignored (RFC
-    /// 5927). The next call of [`handle_timers`](Self::handle_timers) retransmits the data in
-    /// flight in smaller segments.
+    /// 5927). After such an error, the next call of [`handle_timers`](Self::handle_timers)
+    /// retransmits the data in flight in smaller segments.
     #[cold]
     pub fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) {
         self.now = now;

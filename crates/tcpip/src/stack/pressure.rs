@@ -75,8 +75,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// none of the examined connections may be evicted.
     ///
     /// Connections in TIME-WAIT give way first, then those of an address beyond its share, then the
-    /// one with the largest lag. If the asker's own address has reached its share, a connection of
-    /// another address gives way only in TIME-WAIT.
+    /// one with the largest lag. That lag must be at least [`MIN_LAG_MS`] and larger than the
+    /// asker's. If the asker's own address has reached its share, a connection of another address
+    /// gives way only in TIME-WAIT.
     #[cold]
     fn find_victim(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
         if self.samplers[pool as usize].has_refused(asker, now) {

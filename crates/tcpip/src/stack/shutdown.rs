@@ -1,5 +1,5 @@
-//! Shutdown of a stack: ends all connections with a FIN or a reset, so that peers need not wait for
-//! a timeout.
+//! Shutdown of a stack: ends all connections, with a FIN or a reset if needed, so that peers need
+//! not wait for a timeout.
 
 use nmio::{Instant, Port};
 
@@ -12,10 +12,10 @@ use crate::outcome::ControlSegment;
 use crate::stack::Application;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Ends all connections before the server exits. A peer that has acknowledged all data gets a
-    /// FIN, unless it has acknowledged our FIN already. Any other peer gets a reset. These segments
-    /// are never retransmitted. Returns `false` if the TX ring was full: flush the ring, and call
-    /// this method again.
+    /// Ends all connections before the server exits. A peer that has acknowledged our FIN gets no
+    /// further segment. A peer that has acknowledged all data gets a FIN, unless the application
+    /// waits to write more. Any other peer gets a reset. These segments are never retransmitted.
+    /// Returns `false` if the TX ring was full: flush the ring, and call this method again.
     pub fn shut_down<P: Port>(&mut self, port: &mut P, now: Instant) -> bool {
         self.now = now;
         while self.shut_down_records < self.records.len() {

@@ -29,7 +29,8 @@ pub(crate) const PEER_PORT: u16 = 40_000;
 /// The peer's initial sequence number. It is so large that the peer's sequence numbers wrap at the
 /// start of most tests.
 const PEER_ISN: u32 = u32::MAX - 2;
-/// MTU of a link on which a segment carries up to 1,460 bytes of data in addition to timestamps.
+/// MTU of a link on which an IPv4 segment carries up to 1,460 bytes of data in addition to
+/// timestamps.
 pub(crate) const MTU: usize = 1512;
 /// IPv4 MSS for [`MTU`], including 12 bytes for timestamps.
 pub(crate) const MSS: u16 = 1472;
@@ -299,7 +300,7 @@ pub(crate) struct Rig {
     pub(crate) route: Route,
     /// The window field of the peer's segments.
     pub(crate) window: u16,
-    /// The window scale option of the peer's SYN.
+    /// The window scale option of the peer's SYN. A SYN without an MSS option has no scale either.
     pub(crate) window_scale: Option<u8>,
     /// Our initial sequence number, from the last SYN-ACK that the test has read.
     pub(crate) iss: u32,
@@ -378,7 +379,7 @@ impl Rig {
         rig
     }
 
-    /// Makes a rig with an established connection, whose application serves `content`.
+    /// Makes a rig with an established connection, and an application that serves `content`.
     pub(crate) fn serving(config: &Config, content: &[u8], slot: Option<Slot>) -> Self {
         let mut rig = Self::established(config);
         rig.load(content, slot);
@@ -520,7 +521,7 @@ impl Rig {
         }
     }
 
-    /// Passes a frame from the peer to the host, which passes segments to the stack.
+    /// Passes a frame from the peer through the host to the stack. The frame must hold a segment.
     pub(crate) fn input(&mut self, packet: &[u8]) {
         let frame = self.port.frame_from(packet);
         match self.host.receive(frame, self.now) {

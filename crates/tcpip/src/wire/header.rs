@@ -64,7 +64,7 @@ impl Control {
     pub const ECE: Self = Self(64);
     /// The sender has reduced its congestion window (RFC 3168, section 6.1).
     pub const CWR: Self = Self(128);
-    /// FIN, SYN, RST and ACK: the bits that determine how a segment is processed.
+    /// FIN, SYN, RST and ACK: the bits that determine the kind of a segment.
     pub const KIND: Self = Self(Self::FIN.0 | Self::SYN.0 | Self::RST.0 | Self::ACK.0);
 
     /// Returns true if any of `bits` is set.
@@ -99,7 +99,7 @@ pub struct Segment {
     pub src_port: u16,
     /// The receiver's port.
     pub dst_port: u16,
-    /// Sequence number of the first byte of data, or of the SYN.
+    /// Sequence number of the segment's first byte of data, SYN or FIN.
     pub seq: Seq,
     /// Next sequence number that the sender expects. It is valid only if [`Control::ACK`] is set.
     pub ack: Seq,
@@ -171,7 +171,7 @@ impl Segment {
 /// separately.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
-    /// Sequence number of the first byte of data, or of the SYN.
+    /// Sequence number of the segment's first byte of data, SYN or FIN.
     pub seq: Seq,
     /// Next sequence number that we expect.
     pub ack: Seq,

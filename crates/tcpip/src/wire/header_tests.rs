@@ -5,7 +5,7 @@ use super::*;
 use crate::wire::Options;
 
 #[test]
-fn a_payload_longer_than_an_ip_packet_is_refused() {
+fn data_longer_than_an_ip_packet_is_refused() {
     let mut bytes = vec![0; HEADER_LEN + usize::from(u16::MAX)];
     bytes[12] = 5 << 4;
     assert_eq!(Segment::parse(&bytes).unwrap().len, u16::MAX);

@@ -88,8 +88,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Handles a SYN that opens a new connection. `isn` is our initial sequence number if the SYN
-    /// reopens a connection. Otherwise this method chooses the number.
+    /// Handles a SYN: opens a connection, answers with a cookie, or drops the SYN. If the SYN
+    /// reopens a connection, `isn` is our initial sequence number, unless the answer is a cookie.
     fn open<P: Port>(
         &mut self,
         port: &mut P,

@@ -59,7 +59,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Checks a segment for a valid cookie. If the cookie is valid, opens a connection and
     /// processes the segment as the final ACK of its handshake. Returns the packet if the cookie is
-    /// invalid, or if the address has reached its limit.
+    /// invalid, or if the address has reached its limit. Drops the segment if no TCB is available.
     #[inline(never)]
     pub(in crate::stack::admission) fn redeem<P: Port>(
         &mut self,
