@@ -3,7 +3,7 @@
 //! netmap maps the rings and buffers of a network interface into a program's memory. FreeBSD
 //! includes netmap; Linux can load it as a module.
 //!
-//! This crate declares the structures, constants and `ioctl` numbers of the public headers
+//! This crate declares structures, constants, `ioctl` numbers and functions of the public headers
 //! `net/netmap.h` and `net/netmap_user.h`, under their original names. They suffice for a port that
 //! binds one ring pair. Current kernels require API 14 or later. In that version, one `ioctl`,
 //! [`NIOCCTRL`], carries all requests. Two more `ioctl`s synchronize the rings.
@@ -273,8 +273,8 @@ pub struct netmap_if {
     pub ni_host_rx_rings: u32,
     /// Unused.
     pub ni_spare1: [u32; 3],
-    /// Start of the rings' offsets from this structure, in bytes. Their order is: the NIC's TX
-    /// rings, the host's TX rings, the NIC's RX rings, the host's RX rings.
+    /// The offsets of the rings start here. They are in bytes, relative to this structure. Their
+    /// order is: the NIC's TX rings, the host's TX rings, the NIC's RX rings, the host's RX rings.
     pub ring_ofs: [isize; 0],
 }
 
@@ -328,8 +328,8 @@ pub struct netmap_slot {
     pub len: u16,
     /// Slot flags, any of `NS_*`.
     pub flags: u16,
-    /// With [`NS_INDIRECT`], this is the address of the packet's data. Otherwise it is the packet's
-    /// offset in its buffer.
+    /// With [`NS_INDIRECT`], this is the address of the packet's data. Otherwise, the bits selected
+    /// by [`netmap_ring::offset_mask`] are the packet's offset in its buffer.
     pub ptr: u64,
 }
 

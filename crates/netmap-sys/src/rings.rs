@@ -1,4 +1,4 @@
-//! Locates rings and buffers, and computes slot indices.
+//! Finds rings and buffers, and does arithmetic on slot indices.
 #![allow(unsafe_code)]
 
 use super::{netmap_if, netmap_ring};

@@ -1,5 +1,5 @@
-//! Checks that the structures have the layout that the kernel expects, and tests the functions that
-//! find rings and buffers.
+//! Checks that structures and `ioctl` numbers are those that the kernel expects, and tests the
+//! functions of this crate.
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
