@@ -89,7 +89,7 @@ fn is_program(name: &str) -> bool {
 }
 
 /// Returns true if the C compiler finds the header. Also returns true if there is no C compiler. In
-/// that case `make`, from the same Debian package as the compiler, is reported as missing.
+/// that case `make` is normally missing too and is reported: the same Debian package installs both.
 fn is_header(name: &str) -> bool {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut command = Command::new(compiler);

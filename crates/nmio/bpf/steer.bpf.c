@@ -7,11 +7,11 @@
  *          TCP and UDP packets to these addresses and the served ports. It also
  *          gets ICMP errors about packets that the server sent.
  * own      The addresses belong to the server alone. The ring gets every IP
- *          packet to them, and the ARP requests and neighbour solicitations for
+ *          packet to them, and the ARP packets and neighbour solicitations for
  *          them.
  *
  * In both modes the frame's destination must be the interface's MAC address. ARP
- * requests and neighbour solicitations may also go to a group address. The frame
+ * packets and neighbour solicitations may also go to a group address. The frame
  * must be untagged, or have one 802.1Q tag of a configured VLAN.
  *
  * A packet goes to the ring of the queue on which it arrived. Packets that cannot

@@ -12,7 +12,7 @@
 /// sum of the variable bytes is added. This is equation 3 of RFC 1624 with old field values of
 /// zero.
 ///
-/// At least 2^30 values can be added before the sum overflows.
+/// At least 2^30 words or results of [`Sum::of`] can be added before the sum overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -137,7 +137,7 @@ fn word(bytes: &[u8; 8]) -> u128 {
 /// Number of bytes that [`sum_of_blocks`] sums per iteration.
 const BLOCK: usize = 64;
 
-/// Sums 64-bit words and counts their carries.
+/// Sums 64-bit words. The upper half of the result counts the carries.
 ///
 /// Summing 64-bit words takes fewer instructions than summing vectors of 16-bit words, which would
 /// have to be widened first. Two independent sums hide the latency of the additions.

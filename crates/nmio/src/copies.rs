@@ -32,8 +32,8 @@ impl Copies {
 
     /// Returns a copy that is not in flight, for patching and sending.
     ///
-    /// If all copies are in flight, `make` creates another one. Returns `None` if `make` fails
-    /// because the port has no memory left.
+    /// If all copies are in flight, `make` creates another one. Returns `None` if `make` returns
+    /// `None`, which means that the port has no memory left.
     ///
     /// If the caller does not send the copy, the next call returns it again.
     #[inline(always)]
@@ -99,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_makes_no_copies() {
+    fn a_copy_that_is_not_sent_is_used_again() {
         let (pool, mut copies) = (pool(), Copies::default());
         let sending = send(&mut copies, &pool);
         assert!(sending.is_some());
         for _ in 0..10 {
-            // A copy that was not sent stays free, so no other copy is created.
+            // The second copy is never sent and stays free, so no third copy is created.
             assert!(copies.free(|| pool.make_resident(b"packet")).is_some());
         }
         assert_eq!(copies.len(), 2);

@@ -1,8 +1,8 @@
 //! The event loop, after Figure 3 of the paper that the [crate's documentation](crate) cites.
 //!
-//! Each pass receives a batch, handles each packet to completion, and runs timers. It then flushes
-//! the TX ring if the batch was not full or the flush interval δt has passed. If the pass received
-//! no packets, the loop waits before the next pass.
+//! Each pass receives a batch, handles each packet to completion, handles messages, and runs
+//! timers. It then flushes the TX ring if the batch was not full or the flush interval δt has
+//! passed. If the pass received no packets, the loop waits before the next pass.
 //!
 //! Under load most batches are full, so packets accumulate in the TX ring until δt has passed. A
 //! busier server therefore makes fewer system calls per packet.

@@ -1,4 +1,4 @@
-//! Runs the loop on a scripted port that records its calls.
+//! Tests of the event loop. Most of them run it on a scripted port that records the loop's calls.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -108,7 +108,8 @@ impl Clock for Ticking {
     }
 }
 
-/// Counts frames, and simulates connections that take time to close.
+/// A handler that counts frames. Each test sets the timer, the flood, and how long the connections
+/// take to close.
 #[derive(Default)]
 struct Counting {
     frames: usize,
@@ -116,7 +117,7 @@ struct Counting {
     flooded_until: Option<Instant>,
     /// Number of `handle_stop` calls after which all connections are closed.
     stops: usize,
-    /// Number of flushes that leave packets queued after all connections are closed.
+    /// Number of flushes after the first `handle_stop` call that leave packets queued.
     late: usize,
 }
 
@@ -154,7 +155,7 @@ const BATCH: usize = 4;
 const STEP: Duration = Duration::from_micros(30);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Runs a blocking loop to the end of the script, and returns its calls.
+/// Runs a blocking loop to the end of the script, and returns its calls of the port.
 fn calls(arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Call> {
     let script = (arrivals, flushes);
     calls_of(Wait::Block, PortHints::default(), script, handler)
@@ -284,7 +285,8 @@ fn a_loop_with_a_flooded_handler_does_not_sleep() {
             Flush
         ]
     );
-    // A loop that can poll the device keeps polling it instead of sleeping.
+    // With busy polling, the flood changes nothing: the loop polls the device, or sleeps if the
+    // port cannot poll.
     for (can_poll, rest) in [(true, Poll), (false, Waits(STOP_CHECK))] {
         let hints = PortHints {
             can_poll,

@@ -73,13 +73,14 @@ pub struct Fault<P> {
 struct Faults {
     received: Direction,
     sent: Direction,
-    /// Received frames to which faults have been applied, oldest first.
+    /// Received frames to which faults have been applied, in the order in which `receive` returns
+    /// them.
     ready: VecDeque<Frame>,
     /// Duplicates of sent frames. They wait for a flush, because until then they could use slots
     /// that [`Port::room`] has promised to the caller. A flush sends them if slots are free.
     duplicates: Vec<Frame>,
-    /// Number of sends that this wrapper refused, because all free slots of the inner port were
-    /// reserved for held-back frames.
+    /// Number of sends that this wrapper refused, because no slot of the inner port was free except
+    /// those reserved for held-back frames.
     ring_full: u64,
 }
 
@@ -283,8 +284,8 @@ impl Faults {
         !self.ready.is_empty() || !self.received.held.is_empty()
     }
 
-    /// Returns the number of free slots. A slot stays reserved for each held-back frame, because
-    /// the send of that frame has already succeeded.
+    /// Returns the number of free slots that are not reserved. One slot is reserved for each
+    /// held-back frame, because the send of that frame has already succeeded.
     fn room<P: Port>(&self, inner: &mut P) -> usize {
         inner.room().saturating_sub(self.sent.held.len())
     }
@@ -361,7 +362,8 @@ impl Faults {
         Ok(())
     }
 
-    /// Stores a duplicate of a sent packet until the next flush.
+    /// Stores a duplicate of a sent packet until the next flush, unless [`MAX_HELD`] duplicates are
+    /// already stored or no scratch frame is free.
     fn duplicate(&mut self, pool: &Pool, packet: &[u8]) {
         if self.duplicates.len() < MAX_HELD
             && let Some(frame) = copy(pool, packet)

@@ -1,5 +1,5 @@
-//! Tests of the fault rates, of their effect on frames and residents, and of the event loop with
-//! all faults combined.
+//! Tests of the fault rates, of their effect on frames and residents, and of the event loop on a
+//! port with faults.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -314,7 +314,8 @@ impl<P: Port> Handler<P> for Echo {
     }
 }
 
-/// Sends each number repeatedly until it is answered, with at most `WINDOW` requests in flight.
+/// Sends each number repeatedly until it is answered. At most `WINDOW` numbers are unanswered at
+/// the same time.
 struct Asker {
     next: u32,
     total: u32,

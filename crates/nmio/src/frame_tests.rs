@@ -1,5 +1,5 @@
-//! Tests of the pool. One compares it with a model that tracks only where each frame is and which
-//! bytes it holds.
+//! Tests of the pool. One compares it with a model that tracks where each frame is and which bytes
+//! it holds.
 #![allow(unsafe_code)]
 
 use proptest::prelude::*;
@@ -28,7 +28,8 @@ enum Step {
     Complete(u32),
     MakeResident(usize, u8),
     Patch(usize, u8),
-    Shorten(usize, usize),
+    /// Sets the length of a resident packet.
+    Resize(usize, usize),
     SendResident(usize),
     DropResident(usize),
     TakeOverdue,
@@ -48,7 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => index.prop_map(Step::Complete),
         3 => (0..LAYOUT.capacity + 3, any::<u8>()).prop_map(|(n, b)| Step::MakeResident(n, b)),
         2 => (which.clone(), any::<u8>()).prop_map(|(i, b)| Step::Patch(i, b)),
-        1 => (which.clone(), len).prop_map(|(i, n)| Step::Shorten(i, n)),
+        1 => (which.clone(), len).prop_map(|(i, n)| Step::Resize(i, n)),
         3 => which.clone().prop_map(Step::SendResident),
         1 => which.prop_map(Step::DropResident),
         1 => Just(Step::TakeOverdue),
@@ -149,7 +150,7 @@ impl World {
                     }
                 }
             }
-            Step::Shorten(i, len) => {
+            Step::Resize(i, len) => {
                 if let Some(i) = resident(i) {
                     let before = self.residents[i].frame.len;
                     self.residents[i].resize(len);

@@ -41,12 +41,12 @@ pub(crate) struct LoopStatus {
     pub(crate) has_messages: bool,
 }
 
-/// What a loop does before it polls again.
+/// What a loop does before its next pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleAction {
-    /// Polls again immediately.
+    /// Makes the next pass immediately.
     Spin,
-    /// Yields the CPU to other threads, then polls again.
+    /// Yields the CPU to other threads first.
     Yield,
     /// Lets the kernel poll the device once.
     Poll,

@@ -172,9 +172,9 @@ fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<boo
 
 #[test]
 fn packets_gather_after_useless_wakeups_until_a_packet_is_sent() {
-    let (vain, sent) = ((true, 0), (true, 3));
+    let (useless, sent) = ((true, 0), (true, 3));
     let sleeps = [
-        vain, vain, vain, sent, vain, vain, vain, vain, vain, sent, vain,
+        useless, useless, useless, sent, useless, useless, useless, useless, useless, sent, useless,
     ];
     assert_eq!(
         gatherings(GATHERS, true, &sleeps),
@@ -190,12 +190,14 @@ fn packets_gather_after_useless_wakeups_until_a_packet_is_sent() {
 
 #[test]
 fn a_long_wait_without_packets_is_no_useless_wakeup() {
-    let (vain, idle) = ((true, 0), (false, 0));
+    let (useless, idle) = ((true, 0), (false, 0));
     assert_eq!(
         gatherings(
             GATHERS,
             true,
-            &[vain, vain, vain, vain, idle, vain, idle, idle]
+            &[
+                useless, useless, useless, useless, idle, useless, idle, idle
+            ]
         ),
         [false, false, false, true, false, false, false, false]
     );

@@ -97,8 +97,9 @@
 //!   packet) and [`sim`].
 //! - No received packets that span several frames. So an interface cannot be opened with `AF_XDP`
 //!   if its MTU is too large for frames of one page.
-//! - No explicit cleanup. Everything that this crate sets up exists only while its file descriptors
-//!   are open. So the kernel removes it, however the process terminates.
+//! - No cleanup that depends on a normal exit. Everything that this crate creates or attaches
+//!   exists only while its file descriptors are open. So the kernel removes it, however the process
+//!   terminates.
 pub mod checksum;
 pub mod copies;
 pub mod device;

@@ -110,8 +110,8 @@ fn every_message_is_received() {
     let mut next = [0; 2];
     while next != [EACH; 2] {
         let bell = mailbox.bell();
-        let second = Duration::from_secs(10);
-        let events = crate::sys::poll(Some(bell.event()), libc::POLLIN, second, None).unwrap();
+        let limit = Duration::from_secs(10);
+        let events = crate::sys::poll(Some(bell.event()), libc::POLLIN, limit, None).unwrap();
         assert!(events & libc::POLLIN != 0, "a message must ring the bell");
         bell.silence();
         mailbox.take_all(|(who, number): (usize, u32)| {

@@ -1,4 +1,5 @@
-//! Tests of the capture file's bytes, of reading the file with tshark, and of errors.
+//! Tests of what the port records and when it writes the file, of the file's format (also with
+//! tshark), and of errors.
 
 use std::process::Command;
 

@@ -25,8 +25,8 @@ pub struct Capabilities {
     /// Whether the device reads and writes the pool's memory directly.
     pub zero_copy: bool,
     /// Whether to accept received TCP and UDP packets whose checksum field holds only the sum of
-    /// the pseudo-header. Off by default, because about one corrupted packet in 65,536 would then
-    /// be accepted.
+    /// the pseudo-header. Off by default: if it is on, about one corrupted packet in 65,536 is
+    /// accepted.
     pub partial_checksums: bool,
     /// Maximum IP packet length, in bytes, of a super-segment over IPv4 that [`Port::send_super`]
     /// accepts. 0: super-segments are not supported. Over IPv6, the limit is the smaller of this

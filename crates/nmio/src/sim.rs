@@ -330,7 +330,7 @@ impl SimPort {
         self.queued.push_back(packet);
     }
 
-    /// Moves arrived frames into the RX ring.
+    /// Moves arrived frames into the RX ring, and counts those without room as lost.
     fn fill(&mut self, now: Instant) {
         let mut inbound = self.inbound.borrow_mut();
         while let Some(bytes) = inbound.pop_arrived(now) {
@@ -490,8 +490,9 @@ impl Port for SimPort {
 /// is called after each pass of both event loops.
 ///
 /// After each pass, time jumps to the next link event, handler timer or straggler flush, whichever
-/// is first. Time advances by only 1 µs if the first of them is not in the future. The same is true
-/// if the pass received frames, or if a message waits in a mailbox.
+/// is first. A jump is at most 100 ms long, and ends at `deadline` at the latest. Time advances by
+/// only 1 µs if the first event is not in the future. The same is true if the pass received frames,
+/// or if a message waits in a mailbox.
 ///
 /// The ports may be wrapped, for example in a [`Pcap`](crate::Pcap).
 ///

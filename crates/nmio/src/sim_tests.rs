@@ -1,4 +1,5 @@
-//! Tests of the simulated link: times, losses, rings, and the two event loops that can drive it.
+//! Tests of the simulated link: times, losses, rings, and the two functions that can drive it,
+//! `run` and `run_until`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,7 @@ fn receive(port: &mut SimPort) -> Vec<Vec<u8>> {
 }
 
 /// Sends `n` numbered frames over `path`, one per millisecond. Returns each frame's arrival time
-/// and number.
+/// and number, and the path's counters.
 fn trace(path: PathConfig, n: u32, seed: u64) -> (Vec<(Instant, u32)>, PathCounters) {
     let (mut a, mut b, clock) = link(&LinkConfig::symmetric(path), seed);
     let mut arrived = Vec::new();
@@ -142,8 +143,8 @@ fn a_resident_packet_is_in_flight_until_it_has_left() {
     );
 }
 
-/// Checks that sending a packet from another port's pool panics, and that the packet and both pools
-/// stay unchanged.
+/// Checks that sending a frame or resident from another port's pool panics. Checks that the
+/// resident and the number of free frames in both pools are then unchanged.
 fn refuses_foreign(port: &mut impl Port, other: &impl Port) {
     let own = port.pool().available();
     let others = other.pool().available();

@@ -1,4 +1,4 @@
-//! Compares the wheel with a sorted map, which is slow but obviously correct.
+//! Tests of the wheel. One compares it with a sorted map, which is slow but obviously correct.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -80,7 +80,7 @@ enum Step {
 
 const IDS: u32 = 40;
 
-/// Time spans in nanoseconds, of every order of magnitude from less than a tick to centuries.
+/// Time spans in nanoseconds, of every order of magnitude from less than a tick to a century.
 fn span() -> impl Strategy<Value = u64> {
     (0u32..62, any::<u64>()).prop_map(|(bits, x)| x & ((2 << bits) - 1))
 }

@@ -124,7 +124,7 @@ impl XdpPort {
         );
         let tx_budget = if grown.is_ok() {
             // Linux 6.17 added this option. Since the same version, the kernel publishes its
-            // position in the TX ring after each wakeup.
+            // position in the TX ring at the end of each wakeup that has sent a frame.
             rings.track_drops()?;
             rings::TX_RING
         } else {

@@ -36,7 +36,7 @@ fn has_xdp() -> bool {
     run("ip link show srv").contains("xdp")
 }
 
-/// Waits up to 5 s until `condition` holds.
+/// Waits until `condition` holds. Panics if it does not hold within 5 s.
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
@@ -157,7 +157,7 @@ fn own_mode_takes_all_packets_to_its_address() {
 }
 
 #[test]
-fn own_mode_lets_neighbour_solicitations_in() {
+fn own_mode_joins_the_solicited_node_multicast_group() {
     let _rig = Rig::new(1);
     // A NIC would filter out frames to this solicited-node multicast group if the server had not
     // joined it.

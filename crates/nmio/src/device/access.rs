@@ -1,6 +1,7 @@
 //! Access to the queues of an interface. The access can be sent to another process.
 //!
-//! The access does not keep the interface itself alive.
+//! The access does not keep the steering program attached. For that, the interface itself must stay
+//! open.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

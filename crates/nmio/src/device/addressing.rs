@@ -1,4 +1,5 @@
-//! Plans the addresses of both ends of a link that the server creates.
+//! Plans and assigns the addresses of a link that the server creates, and checks the server's own
+//! addresses.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,8 +8,8 @@ use super::lines::{Lines, join};
 use super::{AddressPrefix, DeviceError, InterfaceConfig, netlink};
 use crate::sys::{self, Control, InterfaceAddress};
 
-/// The benchmarking network (RFC 2544, RFC 6890), which is not routed on the Internet. Each link
-/// gets a network of two hosts from this pool.
+/// The benchmarking network (RFC 2544, RFC 6890), which is not routed on the Internet. If no
+/// address is configured, a link gets a network of two hosts from this pool.
 const IPV4_POOL: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const IPV4_PREFIX: u8 = 30;
 /// A unique local IPv6 prefix (RFC 4193). Its global ID was chosen at random once, and is the same
@@ -38,7 +39,8 @@ impl Addressing {
     }
 
     /// Gives the server the addresses `given`, and the client another address in each of their
-    /// networks. If `given` is empty, chooses a free pair of networks.
+    /// networks. If `given` is empty, chooses a free pair of networks. `taken` are the addresses
+    /// that this host already has.
     fn plan(given: &[AddressPrefix], taken: &[InterfaceAddress]) -> Result<Self, DeviceError> {
         if given.is_empty() {
             return Self::choose(taken);
@@ -157,8 +159,8 @@ pub(super) fn bring_up(control: &Control, name: &str) -> Result<(), DeviceError>
         .map_err(DeviceError::set_up(format!("bring {name} up")))
 }
 
-/// Returns the lowest host addresses in the network of `own`, in ascending order and without `own`
-/// itself.
+/// Returns the lowest host addresses (at most 512) in the network of `own`, in ascending order and
+/// without `own` itself.
 fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
     // Number of addresses to consider. The server has fewer addresses than this, so at least one
     // is free unless the network is too small.

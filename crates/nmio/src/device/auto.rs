@@ -262,8 +262,9 @@ fn finish_tap(
     Ok(interface)
 }
 
-/// Opens one queue of a tap device, which is created if it does not exist. Closing the device's
-/// last descriptor removes the device unless it is persistent.
+/// Opens one queue of a tap device, which is created if it does not exist. With
+/// [`TapFlags::exclusive`], fails if it exists. Closing the device's last descriptor removes the
+/// device unless it is persistent.
 fn attach(name: &str, how: TapFlags) -> io::Result<File> {
     let tun = OpenOptions::new()
         .read(true)

@@ -21,8 +21,9 @@ pub struct InterfaceConfig {
     pub workers: Option<u32>,
     /// How the workers wait for packets.
     pub wait: Wait,
-    /// The program's name. Device `auto` uses it as the start of the interface's name. The name is
-    /// at most 12 bytes long, and all its characters are valid in an interface name.
+    /// The program's name. Device `auto` uses it as the start of the interface's name. The
+    /// program's name must be at most 12 bytes long, with characters that are valid in an interface
+    /// name.
     pub program: &'static str,
 }
 

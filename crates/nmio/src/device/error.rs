@@ -113,7 +113,7 @@ pub enum DeviceError {
         /// Requested number of queues.
         queues: u32,
     },
-    /// More queues were requested than the device has queue pairs, or than the steering program
+    /// More queues are to be served than the device has queue pairs, or than the steering program
     /// supports.
     #[error(
         "cannot serve {asked} queues of {interface}, one per worker: it has {has} queues that both \
@@ -123,7 +123,7 @@ pub enum DeviceError {
     TooManyQueues {
         /// The interface's name.
         interface: String,
-        /// Requested number of queues.
+        /// Number of queues to serve.
         asked: u32,
         /// Number of the device's queue pairs.
         has: u32,
@@ -235,7 +235,7 @@ pub enum DeviceError {
         /// Number of the queue, counted from 0.
         queue: u32,
     },
-    /// The `AF_XDP` socket could not be bound.
+    /// The `AF_XDP` socket could not be bound, for a reason that no other variant covers.
     #[error(
         "cannot bind an AF_XDP socket to queue {queue} of {interface}: {source}; the kernel log \
          (dmesg) may say why"
@@ -248,7 +248,8 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The packet memory exceeds the available memory, or the kernel refuses to allocate it.
+    /// The packet memory exceeds the available memory, or the kernel refuses to allocate or lock
+    /// it.
     #[error(
         "cannot allocate {} MiB of packet memory for one queue ({source}); raise the limit on \
          locked memory with: ulimit -l unlimited, or grant CAP_IPC_LOCK; if memory itself is \
@@ -329,12 +330,12 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// More addresses, ports or queues were requested than the steering program supports.
+    /// More addresses, ports or queues are to be served than the steering program supports.
     #[error("cannot serve {count} {what}: at most {most} are supported; ask for fewer")]
     TooMany {
         /// The kind of the items: addresses, ports or queues.
         what: &'static str,
-        /// The requested number.
+        /// The number to serve.
         count: usize,
         /// The largest supported number.
         most: usize,

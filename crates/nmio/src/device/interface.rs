@@ -15,8 +15,9 @@ use crate::xdp::steer::Steering;
 /// An interface that is ready to be served. If it uses XDP, the steering program is attached, and
 /// in shared mode the served ports are reserved.
 ///
-/// Dropping the interface undoes all of this, and removes the devices that were created for it. An
-/// interface dereferences to its [`QueueAccess`], which describes it and opens its queues.
+/// Dropping the interface undoes all of this, and removes the devices that were created for it. A
+/// tap device is removed only when its ports are dropped too. An interface dereferences to its
+/// [`QueueAccess`], which describes it and opens its queues.
 pub struct Interface {
     // Fields drop in this order. This detaches the steering program, then releases the ports and
     // multicast groups, and then removes the veth pair or the tap device.

@@ -79,8 +79,8 @@ pub enum Offload {
     /// could overtake them.
     #[default]
     Auto,
-    /// Sends super-segments even if the kernel must segment them in software. In zero-copy mode,
-    /// opening the port fails.
+    /// Sends super-segments even if the kernel must segment them in software. If the port cannot
+    /// send them, for example in zero-copy mode, opening it fails.
     On,
     /// Never sends super-segments.
     Off,

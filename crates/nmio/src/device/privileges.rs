@@ -11,7 +11,7 @@ pub(crate) enum Needs {
     Xdp,
     /// Reserving a port below 1024 for device `xdp`.
     LowPort,
-    /// Opening device `tap`.
+    /// Opening a tap device, for device `tap` or as the fallback of `auto`.
     Tap,
 }
 

@@ -10,7 +10,7 @@ use super::lines::Lines;
 use super::{DeviceError, MAX_QUEUES, Queues};
 use crate::sys::{Channels, Control};
 
-/// What the driver reports about an interface's queues.
+/// An interface's queues as its driver reports them, and this host's number of cores.
 struct Found<'a> {
     interface: &'a str,
     rx: u32,

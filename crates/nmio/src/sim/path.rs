@@ -295,7 +295,7 @@ impl Path {
         (entry.key().0 <= now).then(|| entry.remove())
     }
 
-    /// Keeps the buffer of an arrived frame for reuse.
+    /// Keeps a frame's buffer for reuse, unless [`MAX_SPARE`] buffers are kept already.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < MAX_SPARE {
             self.spare.push(buffer);

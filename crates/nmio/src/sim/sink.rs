@@ -13,7 +13,8 @@ use crate::super_segment::{self, SuperSegment};
 /// The constant result of [`Port::room`]. A sink is never full.
 const ROOM: usize = 1 << 16;
 
-/// A port that never receives a frame, and completes each sent packet immediately.
+/// A port that never receives a frame. A sent resident packet completes immediately, and a sent
+/// frame returns to the pool when the next packet is sent.
 ///
 /// So a benchmark on this port measures only the sender and the pool.
 ///
@@ -24,7 +25,7 @@ pub struct Sink {
     mtu: usize,
     /// The last sent packet, if it was a frame.
     frame: Option<Frame>,
-    /// A copy of the last sent packet, if it was a resident and copying is enabled.
+    /// A copy of the last sent resident packet. `None`: copying is disabled.
     copy: Option<Vec<u8>>,
     counters: PortCounters,
 }

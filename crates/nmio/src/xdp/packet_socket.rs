@@ -21,9 +21,9 @@
 //! the queue. A full queue creates backpressure, like a full ring.
 //!
 //! A try that fails with `ENOBUFS` counts only if the link has a carrier. After 1,024 such tries in
-//! a row, packets above 64 KB are dropped and no longer used. If the next try fails too, the kernel
-//! segments instead of the device. After 64 more failed tries, the packet is dropped, because a
-//! firewall rule may reject it on every try.
+//! a row, super-segments above 64 KB are dropped and no longer used. If the next try fails too, the
+//! kernel segments instead of the device. After 64 more failed tries, the packet is dropped,
+//! because a firewall rule may reject it on every try.
 //!
 //! # Length
 //!
@@ -61,8 +61,9 @@ use crate::sys::{self, Control, FINISHED, Gather, MAX_PACKETS};
 
 /// Size of an Ethernet header in bytes. The device's limits include this header.
 const ETHERNET_HEADER: usize = 14;
-/// Maximum length of a super-segment in bytes, even if the device accepts more. The kernel stores a
-/// packet in at most 16 pieces. For this length, pieces of 16 KB suffice.
+/// Every super-segment, including its link header, is shorter than this number of bytes, even if
+/// the device accepts longer ones. The kernel stores a packet in at most 16 pieces. For this
+/// length, pieces of 16 KB suffice.
 pub(crate) const MOST_BYTES: usize = 256 << 10;
 /// Maximum length, in bytes, of an IP packet that the kernel can store even if memory is
 /// fragmented, because single pages suffice.
@@ -369,8 +370,8 @@ impl PacketSocket {
         self.queue.push_back(Waiting::Super(packet));
     }
 
-    /// Sends queued packets until the queue is empty or the kernel has no room. Returns true if the
-    /// queue is empty.
+    /// Sends queued packets until the queue is empty or the kernel accepts no more for now. Returns
+    /// true if the queue is empty.
     pub(super) fn send(&mut self) -> io::Result<bool> {
         while !self.queue.is_empty() {
             self.calls += 1;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time of the first try. The time limit counts from this time.
+/// The time of the first try. The time limit for all tries starts at this time.
 ///
 /// After a server exits, its queue stays in use for another 20 to 40 ms. The server's steering
 /// program stays attached until the kernel has closed the last handle.
@@ -17,7 +17,8 @@ impl Retry {
         Self(Instant::now())
     }
 
-    /// Sleeps before the next try. Returns false once the time limit is reached.
+    /// Sleeps before the next try, and returns true. Once the time limit is reached, returns false
+    /// immediately.
     pub(super) fn wait(&self) -> bool {
         let more = self.0.elapsed() < Self::LIMIT;
         if more {

@@ -157,7 +157,7 @@ impl Rings {
     }
 
     /// In copy mode, prepares for frames that the driver drops. Requires a kernel that publishes
-    /// its position in the TX ring after each wakeup.
+    /// its position in the TX ring at the end of each wakeup that has sent a frame.
     pub(super) fn track_drops(&mut self) -> Result<(), DeviceError> {
         if !matches!(self.copying, Copying::Never) {
             let slots = TxSlots::map(self.fd(), TX_RING);
@@ -274,7 +274,7 @@ impl Rings {
         self.tx.needs_wakeup()
     }
 
-    /// Returns the number of packets that can still be sent.
+    /// Returns the number of packets that can be staged now.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
         MAX_IN_FLIGHT.saturating_sub(self.in_flight)
@@ -471,7 +471,9 @@ fn data_of_first(umem: &Umem, chunks: &[FrameDesc]) -> NonNull<u8> {
 /// A frame is reclaimed only if two consecutive searches find it still in flight.
 #[derive(Debug, Default)]
 struct Overdue {
-    /// Number of completions since `looked` was last checked.
+    /// Number of completions since the age of the last search was last compared with
+    /// [`PATIENCE`](Self::PATIENCE). This happens each time the number reaches
+    /// [`AFTER`](Self::AFTER).
     completed: usize,
     /// Time of the last search. `None`: there was none yet.
     looked: Option<Instant>,
@@ -481,7 +483,7 @@ impl Overdue {
     /// Minimum number of completions between two searches. A frame that is in the ring at the first
     /// search normally completes long before this number is reached.
     const AFTER: usize = 16 * TX_RING as usize;
-    /// Minimum time between two searches. No device queue delays a packet this long.
+    /// Minimum time between two searches. No device queue delays a packet by 30 seconds.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     /// Counts completions. Returns true if a search is due.

@@ -1,4 +1,5 @@
-//! Tests of the rings on a loopback interface in a private network namespace. They need root.
+//! Tests of the rings. Most of them run on a loopback interface in a private network namespace, and
+//! need root.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
@@ -64,9 +65,9 @@ fn look_for_overdue(rings: &mut Rings) {
 }
 
 /// The kernel frees a fill ring slot only some time after it returns the received frame. Until then
-/// the fill ring appears full, so the port must refill it later.
+/// the fill ring appears full, so the port must not refill it yet.
 #[test]
-fn a_fill_ring_that_is_still_full_gets_its_frame_later() {
+fn a_fill_ring_that_is_still_full_is_not_refilled() {
     on_loopback(|rings| {
         let available = rings.pool().available() + rings.offered;
         rings.fill_level.look(0, false, 0);

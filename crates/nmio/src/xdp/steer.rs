@@ -25,7 +25,8 @@ pub(crate) struct Rules<'a> {
     /// Whether the server is in own mode, where it gets all packets to its addresses.
     pub(crate) own: bool,
     /// The interface's MAC address. The server gets only frames to this address. In own mode it
-    /// also gets ARP packets and neighbour solicitations that are sent to a multicast address.
+    /// also gets ARP packets and neighbour solicitations for its addresses that are sent to a
+    /// broadcast or multicast MAC address.
     pub(crate) mac: [u8; 6],
     /// VLANs whose frames go to the server, in addition to untagged frames.
     pub(crate) vlans: &'a [u16],

@@ -1,7 +1,8 @@
 //! The ring protocol of copy mode, without a kernel.
 //!
-//! A model of the kernel decides at each frame whether the driver accepts it, drops it, or ends the
-//! wakeup before it. The test tries all sequences of decisions, with ring indices that wrap.
+//! A model of the kernel makes a decision for each frame: the driver accepts it, the driver drops
+//! it, or the wakeup ends before it. The test tries all sequences of decisions, also with ring
+//! indices that wrap.
 
 use super::*;
 
@@ -9,7 +10,8 @@ use super::*;
 const SLOTS: u32 = 8;
 /// Number of frames to send.
 const FRAMES: u64 = 5;
-/// Maximum number of refusals in one run. All frames and as many retries fit into the ring.
+/// Maximum number of decisions in one run that are not `Accept`. The ring has room for all frames
+/// and for this number of retries.
 const MAX_REFUSALS: u32 = 3;
 
 /// What the kernel does with the next frame of a wakeup.

@@ -1,4 +1,5 @@
-//! Bursts of packets that arrive while the worker is not running.
+//! Tests of bursts that arrive while the worker is not running, and of sent frames that the driver
+//! drops.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -83,7 +84,7 @@ fn numbered(port: &XdpPort, number: u32) -> Frame {
     frame
 }
 
-/// Receives all frames that wait in the tap device's queue, and returns their numbers.
+/// Receives up to [`MAX_BATCH`] frames from the tap device's queue, and returns their numbers.
 fn numbers(tap: &mut TapPort) -> Vec<u32> {
     let mut batch = Batch::new();
     tap.receive(&mut batch, MAX_BATCH).unwrap();

@@ -2,13 +2,13 @@
 //!
 //! | property | check |
 //! |---|---|
-//! | nothing is lost, doubled or reordered | the other side gets the bytes that were sent, in order |
+//! | nothing is lost, doubled or reordered | each side gets what the other sent, in order |
 //! | frames, residents and super-segments leave in order | the test sends them in random order |
-//! | a full ring pushes back | while [`Port::room`] is not zero, each send succeeds |
-//! | a packet is never in flight twice | a resident that was just sent is refused |
-//! | every frame comes back | four times as many frames are sent as the pool has |
-//! | every ring wraps | so many frames are sent and received |
-//! | stop and start | the port works after it was closed and opened again |
+//! | a full ring pushes back | while [`Port::room`] is not zero, no frame or resident is refused |
+//! | a packet is never in flight twice | a resident is refused while it is in flight |
+//! | every frame comes back | sends and deliveries number four times the frames of the pool |
+//! | the TX ring wraps | the port sends several times as many frames as its TX ring has slots |
+//! | stop and start | a real device's port works after it was closed and opened again |
 //! | a removed device is an error | the port reports it within two seconds |
 
 use std::collections::VecDeque;
@@ -22,9 +22,10 @@ use nmio::{Batch, Frame, Port, Resident, SendError, SuperSegment};
 use crate::rig::{Namespace, RawSocket, Rig, config, run, settle};
 use crate::supers;
 
-/// Source MAC address of the frames of this test. Other frames on the link are ignored.
+/// Source MAC address of the frames that the port sends. The other side ignores frames from other
+/// addresses.
 const SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 9];
-/// Source MAC address of the frames for the port.
+/// Source MAC address of the frames that are delivered to the port.
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 0xbb];
 const RESIDENTS: u32 = 3;
 /// Maximum number of frames sent to the port and not yet received.
@@ -42,7 +43,7 @@ trait Link {
     /// Returns the next frame that the port has sent, if there is one.
     fn next(&mut self) -> Option<Vec<u8>>;
 
-    /// Returns the frames as which a super-segment arrives.
+    /// Returns the frames in which a super-segment arrives at the other side.
     fn frames(&self, packet: &SuperSegment) -> Vec<Vec<u8>> {
         supers::frames(packet)
     }
@@ -133,7 +134,8 @@ impl<P: Port> Link for Real<P> {
     }
 }
 
-/// Returns an IPv4 packet of an experimental protocol, with a number and the given frame length.
+/// Returns a frame of `len` bytes from `source`. It contains an IPv4 packet of an experimental
+/// protocol that carries `number`.
 fn packet(source: [u8; 6], number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![number as u8; len];
     frame[..6].copy_from_slice(if source == SOURCE { &PEER } else { &SOURCE });
@@ -147,7 +149,7 @@ fn packet(source: [u8; 6], number: u32, len: usize) -> Vec<u8> {
     frame
 }
 
-/// Random calls of a port, with the frames that must arrive at either side.
+/// Makes random calls of a port, and keeps the frames that must still arrive at each side.
 struct Caller {
     rng: fastrand::Rng,
     next: u32,
@@ -155,7 +157,7 @@ struct Caller {
     sent: VecDeque<Vec<u8>>,
     /// Frames that the port must still get.
     delivered: VecDeque<Vec<u8>>,
-    /// Frames that the port has received, to be turned round.
+    /// Frames that the port has received. Some of them are sent back later.
     received: Vec<Frame>,
     residents: Vec<Resident>,
     bytes: Arc<[u8]>,
@@ -181,7 +183,7 @@ impl Caller {
         self.next
     }
 
-    /// Makes one call.
+    /// Makes one random call, and then checks the frames that have left the port.
     fn call<L: Link>(&mut self, link: &mut L) {
         match self.rng.u8(..16) {
             0..=5 => self.send(link.port()),
@@ -282,7 +284,7 @@ impl Caller {
         self.received.truncate(8);
     }
 
-    /// Compares the frames that have left the port with those that were sent.
+    /// Compares the frames that have arrived at the other side with those that the port sent.
     fn compare<L: Link>(&mut self, link: &mut L) {
         while let Some(frame) = link.next() {
             let expected = self.sent.pop_front().expect("no frame twice");
@@ -290,7 +292,7 @@ impl Caller {
         }
     }
 
-    /// Waits until all frames have arrived.
+    /// Waits until all frames have arrived, and checks that the port has counted no losses.
     fn finish<L: Link>(&mut self, link: &mut L) {
         let end = Instant::now() + Duration::from_secs(5);
         while !(self.sent.is_empty() && self.delivered.is_empty()) {
@@ -310,7 +312,7 @@ impl Caller {
     }
 }
 
-/// Checks the properties that need only one port.
+/// Makes random calls of the port, and checks that every sent or delivered frame arrives in order.
 fn keeps_its_contract<L: Link>(link: &mut L, seed: u64) {
     let frames = link.port().pool().layout().io_frames;
     let mut caller = Caller::new(link, seed);
@@ -331,7 +333,8 @@ fn opened(device: &str, own: &[&str]) -> (Interface, AnyPort) {
     (interface, port)
 }
 
-/// Checks the properties that every real device has.
+/// Opens a port of a real device twice, and checks the contract each time. Then removes the device
+/// with the command `remove`, and checks that the port reports this.
 fn device_keeps_the_contract(
     device: &str,
     own: &[&str],

@@ -59,7 +59,8 @@ impl Namespace {
     }
 }
 
-/// Runs a command in the calling thread's namespace.
+/// Runs a command in the calling thread's namespace, and returns its standard output. Panics if the
+/// command fails.
 pub(crate) fn run(command: &str) -> String {
     let output = output(command);
     assert!(
@@ -84,7 +85,8 @@ fn output(command: &str) -> Output {
 /// copies of this process's descriptors.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Starts a process, and returns it with a reader for its standard output.
+/// Starts a process, and waits for its first output. Returns the process and a reader for its
+/// standard output.
 pub(crate) fn spawn(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
     let _held = STARTING.lock();
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

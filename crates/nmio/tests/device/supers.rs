@@ -1,6 +1,6 @@
 //! Super-segments over a real device.
 //!
-//! The tests compare the frames on the wire, byte for byte, with the segments that
+//! Several tests compare the received frames, byte for byte, with the segments that
 //! `ip::write_segment` writes.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::rig::{Namespace, Rig, config};
 pub(crate) const MSS: u16 = 1428;
 const TCP: usize = 32;
 const UDP: usize = 8;
-/// Maximum IP packet length, in bytes, of a super-segment that every device accepts.
+/// Maximum IP packet length, in bytes, of a super-segment that a device accepts by default.
 const ORDINARY: usize = 65_535 - 14;
 /// TCP control bits.
 const FIN: u8 = 1;
@@ -106,7 +106,7 @@ pub(crate) fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
     (0..packet.segments()).map(frame).collect()
 }
 
-/// Receives `count` frames, or fewer if they do not all arrive within 5 s.
+/// Receives frames until there are at least `count`, or until 5 s have passed.
 pub(crate) fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);

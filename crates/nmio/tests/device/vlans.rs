@@ -17,7 +17,8 @@ const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 8]);
 /// Length in bytes of the IP packet in a frame from `datagram`.
 const DATAGRAM: usize = 29;
 
-/// Builds a UDP packet from the client to port 7 of the server. Its payload is the byte `name`.
+/// Builds a frame with a UDP packet from the client to port 7 of the server. The packet's payload
+/// is the byte `name`.
 fn datagram(vlan: Option<u16>, name: u8) -> Vec<u8> {
     let link = Link {
         peer: SERVER,
