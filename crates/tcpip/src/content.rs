@@ -22,8 +22,8 @@ use crate::wire::{HEADER_LEN, TIMESTAMPED_HEADER_LEN};
 pub const MAX_SLOT_LEN: usize = 256;
 
 /// How single prepared segments are sent. In both modes, a run of segments is sent as a
-/// super-segment if the port supports it. The two modes correspond to the two stacks of the SIGCOMM
-/// 2014 paper (see the crate's documentation).
+/// super-segment if the port supports super-segments. The two modes correspond to the two stacks of
+/// the SIGCOMM 2014 paper (see the crate's documentation).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendMode {
     /// The stack stores whole packets in the port's memory, patches their headers and sends them in

@@ -243,8 +243,8 @@ impl<T: Lendable> LendingPool<T> {
         }
     }
 
-    /// Lends an empty slot to `owner`. The slot does not always have memory yet. Returns `None` if
-    /// all slots are in use.
+    /// Lends an empty slot to `owner`. If the slot has no memory yet, the caller must allocate it.
+    /// Returns `None` if all slots are in use.
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,

@@ -80,9 +80,9 @@ impl Rtt {
     /// Returns the timeout in milliseconds: the measured timeout or `min_rto_ms`, whichever is
     /// larger, doubled `backoff` times. The result is at most [`MAX_RTO_MS`].
     ///
-    /// Before the first sample, [`INITIAL_RTO_MS`] takes the place of the measured timeout and of
-    /// `min_rto_ms`. If `after_loss` is set (the SYN-ACK was retransmitted),
-    /// [`INITIAL_RTO_AFTER_LOSS_MS`] does.
+    /// Before the first sample, an initial timeout is used instead, regardless of `min_rto_ms`:
+    /// [`INITIAL_RTO_MS`], or [`INITIAL_RTO_AFTER_LOSS_MS`] if `after_loss` is set. `after_loss`
+    /// tells whether the SYN-ACK was retransmitted.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
         let base = match self.timeout {

@@ -320,7 +320,8 @@ pub struct ConnectionId {
 }
 
 /// Access to all connections of an application, as passed to [`Application::on_start`],
-/// [`Application::on_message`] and [`Application::on_timer`], and by [`Stack::reach`].
+/// [`Application::on_message`] and [`Application::on_timer`], and to the closure of
+/// [`Stack::reach`].
 pub struct Connections<'a, S, C> {
     states: &'a mut [S],
     housekeeping: &'a mut [Housekeeping],

@@ -446,8 +446,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Handles an ICMP error about one of our segments. The only error that has an effect is a
     /// smaller path MTU, provided that the segment is in flight. All other errors are ignored (RFC
-    /// 5927). After such an error, the next call of [`handle_timers`](Self::handle_timers)
-    /// retransmits the data in flight in smaller segments.
+    /// 5927). After a reduction of the path MTU, the next call of
+    /// [`handle_timers`](Self::handle_timers) retransmits the data in flight in smaller segments.
     #[cold]
     pub fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) {
         self.now = now;

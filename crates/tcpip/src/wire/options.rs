@@ -43,8 +43,8 @@ pub struct Options {
 
 impl Options {
     /// Reads the options of `header`, a whole TCP header without the data. Skips options of unknown
-    /// kind, or of the wrong length for their kind (RFC 9293, section 3.2). Stops at an option
-    /// whose length is less than 2, or extends beyond the header.
+    /// kind, or of the wrong length for their kind (RFC 9293, section 3.2). Stops at the option
+    /// that marks the end, or at a length that is less than 2 or extends beyond the header.
     #[cold]
     pub fn read(header: &[u8]) -> Self {
         let mut options = Self::default();

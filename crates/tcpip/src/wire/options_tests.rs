@@ -28,7 +28,7 @@ fn options_are_found_at_any_place() {
 }
 
 #[test]
-fn an_invalid_option_ends_the_search() {
+fn options_of_invalid_length_or_after_the_end_are_not_read() {
     for bytes in [
         &[0, 2, 4, 5, 0xb4][..], // after the end of the options
         &[3, 0, 2, 4, 5, 0xb4],  // length 0

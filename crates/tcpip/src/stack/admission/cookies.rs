@@ -12,8 +12,8 @@
 //!
 //! A keyed hash of addresses and ports is added to the cookie. This hash hides the fields, but lets
 //! the sequence numbers of the same addresses and ports grow over time. Two periods and eight MSS
-//! classes are valid at any time. So 16 of the 2^32 cookies are valid, and a blind attacker's guess
-//! succeeds once in 2^28 attempts.
+//! classes are valid at any time. So for each connection, 16 of the 2^32 cookies are valid, and a
+//! blind attacker's guess succeeds once in 2^28 attempts.
 //!
 //! The terms (window scale, SACK and ECN) are stored in the low bits of our TSval, which the peer
 //! echoes. A peer without timestamps gets a connection without these features.
