@@ -23,8 +23,9 @@ pub struct Counters {
     /// Answers not sent because they did not fit one packet on the link, or because their head
     /// exceeded the payload.
     pub too_long: u64,
-    /// Answers copied to a scratch frame because the port had no memory for another resident
-    /// packet.
+    /// Answers that needed another resident packet, which could not be created because the port had
+    /// no memory for it or no free frame. They are handled as in
+    /// [`Datagram::send_copy`](crate::Datagram::send_copy) instead.
     pub residents_exhausted: u64,
 }
 

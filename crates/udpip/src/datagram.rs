@@ -85,7 +85,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         }
     }
 
-    /// Returns the received payload.
+    /// Returns the received payload, including the service's changes so far.
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         &self.packet.payload()[HEADER_LEN..]
@@ -148,8 +148,8 @@ impl<'p, P: Port> Datagram<'p, P> {
         }
     }
 
-    /// Returns the length of the answer's UDP datagram, in bytes. If the answer is too long, counts
-    /// it and returns `None`.
+    /// Returns the length of the answer's UDP datagram, in bytes. If the answer does not fit one
+    /// packet, or its head exceeds the payload, counts it as too long and returns `None`.
     #[inline(always)]
     fn fits(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
         let len = head_len + tail + trail;
@@ -162,7 +162,7 @@ impl<'p, P: Port> Datagram<'p, P> {
 
     /// Sends the answer in the received frame. The answer consists of the first `head_len` bytes of
     /// the current payload, `tail` and `trail`. Returns `false` and counts the reason if the answer
-    /// is too long or the TX ring is full.
+    /// does not fit one packet, `head_len` exceeds the payload, or the TX ring is full.
     #[inline(always)]
     pub fn turn_around(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -211,10 +211,12 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// `head_len` bytes. Creates another resident packet if all packets of `copies` are in flight.
     ///
     /// Resident packets have no VLAN tag, so the answer is copied as in [`Datagram::send_copy`] if
-    /// the request has a tag. If the port has no memory for another resident packet, the answer is
-    /// also copied, and [`Counters::residents_exhausted`] is incremented.
+    /// the request has a tag. If another resident packet is needed but cannot be created, the
+    /// answer is also copied, and [`Counters::residents_exhausted`] is incremented. Returns `false`
+    /// in the same cases as `send_copy`.
     ///
-    /// All calls with the same `copies` must pass the same tail and head length.
+    /// All calls with the same `copies` must pass the same `head_len` and a `tail` with the same
+    /// bytes.
     #[inline(always)]
     pub fn send_resident(
         mut self,
@@ -283,9 +285,8 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// Writes the UDP header to the start of `udp`, which already holds the body. To compute the
-    /// checksum, sums only the bytes of the head and the trail, because the tail's checksum is
-    /// known.
+    /// Writes the UDP header to the start of `udp`, which already holds the body. The checksum is
+    /// computed without reading the tail's bytes, because their sum is known.
     #[inline(always)]
     fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
         let len = udp.len() as u16;

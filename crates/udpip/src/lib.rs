@@ -1,10 +1,10 @@
 //! Pre-packetized UDP: `libudpip` from the [paper](https://doi.org/10.1145/2619239.2626311).
 //!
-//! A [`Service`] gets each datagram for its port and answers it immediately. Most of each answer,
-//! the [`Tail`], is prepared when the content is loaded, so its checksum is known in advance. Only
-//! the *head* differs between requests, for example the ID and question of a DNS message. The
-//! service writes the head over the start of the received payload. A short *trail* may follow the
-//! tail, for example the OPT record of a DNS message. Three methods send the answer:
+//! A [`Service`] gets each valid datagram for its port, and immediately answers or drops it. Most
+//! of an answer, the [`Tail`], can be prepared when the content is loaded, so that its checksum is
+//! known in advance. The *head* differs between requests, for example the ID and question of a DNS
+//! message. The service writes the head over the start of the received payload. A short *trail* may
+//! follow the tail, for example the OPT record of a DNS message. Three methods send the answer:
 //!
 //! | method | frame sent | cost |
 //! |---|---|---|

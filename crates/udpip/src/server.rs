@@ -1,4 +1,4 @@
-//! Passes datagrams to a service.
+//! Passes datagrams and messages to a service, and calls its timer.
 
 use ip::{PROTOCOL_UDP, Packet, Transports};
 use nmio::{Instant, Mailbox, Port};
@@ -77,13 +77,13 @@ impl<S: Service> Udp<S> {
         }
     }
 
-    /// Delivers messages from `mailbox` to [`Service::on_message`]. Pass the mailbox's bell to
+    /// Sets the mailbox whose messages go to [`Service::on_message`]. Pass the mailbox's bell to
     /// [`ip::Server::with_bell`], so that a message wakes the worker.
     pub fn set_mailbox(&mut self, mailbox: Mailbox<S::Message>) {
         self.mailbox = Some(mailbox);
     }
 
-    /// Returns the counters of received and answered datagrams.
+    /// Returns the counters of datagrams and answers.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -93,8 +93,8 @@ impl<S: Service> Udp<S> {
         &self.service
     }
 
-    /// Checks one datagram and passes it to the service that `with` returns. Returns the packet if
-    /// the datagram is for another port.
+    /// Passes one datagram to the service that `with` returns. Drops and counts the datagram if it
+    /// is invalid. Returns the packet if the datagram is for another port.
     #[inline(always)]
     pub fn handle_with<'s, P: Port, T: Service>(
         &'s mut self,

@@ -60,8 +60,8 @@ fn server(service: Recorder) -> Server<Recorder> {
     Server::new(Host::own(station), Udp::new(7, service))
 }
 
-/// Runs the server for the duration `long`. If `at` is set, calls `call` at this time after the
-/// start, as another thread would.
+/// Runs the server for the duration `long`. If `at` is set, calls `call` when that much time has
+/// passed since the start, as another thread would.
 fn run(server: &mut Server<Recorder>, long: Duration, at: Option<Duration>, call: impl FnMut()) {
     let link = LinkConfig::symmetric(PathConfig::default());
     let (mut near, mut far, clock) = sim::link(&link, 1);

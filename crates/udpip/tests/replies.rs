@@ -66,8 +66,8 @@ enum Way {
 
 const WAYS: [Way; 3] = [Way::TurnAround, Way::Copy, Way::Resident];
 
-/// Answers each request with its first `head_len` bytes, a tail, and a trail. Replaces the first
-/// byte by `!`.
+/// Replaces the first byte of each request by `!`. Answers with the first `head_len` bytes of the
+/// request, a tail, and a trail.
 struct Answerer {
     way: Way,
     head_len: usize,
@@ -139,7 +139,7 @@ fn count(server: &Server<Answerer>) -> Counters {
 }
 
 proptest! {
-    /// The parts have odd and even lengths, so that checksums start at odd and even offsets.
+    /// The parts have odd and even lengths, so that tail and trail start at odd and even offsets.
     #[test]
     fn all_ways_send_the_same_reply(
         request in prop::collection::vec(any::<u8>(), 1..60),
@@ -155,7 +155,7 @@ proptest! {
         let expected = [&changed[..head_len], &tail, &trail].concat();
         for way in WAYS {
             let (mut server, mut sink) = (server(way, head_len, &tail, &trail), sink(4));
-            // The second reply reuses the resident packet.
+            // With `Way::Resident`, the second reply reuses the packet of the first.
             for _ in 0..2 {
                 let reply = handle(&mut server, &mut sink, &peer.datagram(&request)).unwrap();
                 prop_assert_eq!(&peer.payload(&reply), &expected, "{:?}", way);
@@ -293,7 +293,7 @@ fn a_head_longer_than_the_payload_is_counted_as_too_long() {
 }
 
 #[test]
-fn a_pool_without_frames_drops_a_copy_and_counts_it() {
+fn a_copy_that_finds_no_free_frame_is_dropped_and_counted() {
     let (mut server, mut sink) = (server(Way::Copy, 0, b"tail", b""), sink(0));
     let request = sink.frame_from(&Peer::V4.datagram(b"x"));
     let all: Vec<_> = std::iter::from_fn(|| sink.pool().take()).collect();
@@ -474,7 +474,7 @@ fn a_checksum_of_zero_is_sent_as_all_ones() {
 }
 
 #[test]
-fn a_full_ring_drops_the_reply_and_is_counted() {
+fn a_reply_that_finds_the_ring_full_is_dropped_and_counted() {
     let end = EndConfig {
         tx_ring: 1,
         ..EndConfig::default()
