@@ -24,15 +24,16 @@ pub enum Kind {
     /// A name in one of our zones that is none of the kinds below. Queries for types that the name
     /// does not have get NODATA.
     Plain,
-    /// A CNAME owner. Queries for types that the owner does not have are answered with the target's
-    /// records.
+    /// A CNAME owner. Queries for types that the owner does not have are answered by following the
+    /// alias.
     Alias,
     /// A zone cut, or a name between a cut and one of our zones below that cut. Queries for this
-    /// name and for names below it get a referral.
+    /// name and for names below it get a referral. Exceptions are queries for DS at a cut, and for
+    /// names in our zones below.
     Cut,
     /// A DNAME owner: names below the owner are substituted (RFC 6672).
     Dname,
-    /// A name above our zones: queries get REFUSED.
+    /// A name above our zones that is in none of them: queries get REFUSED.
     Outside,
     /// A name in a zone that could not be loaded: queries get SERVFAIL.
     Broken,
@@ -60,8 +61,8 @@ pub struct Node {
     /// Position of the answer for NODATA and NXDOMAIN, which holds the zone's SOA record. It is
     /// [`NONE`] if the node needs no such answer.
     pub negative: At,
-    /// Position of the answer to ANY, which holds the RRsets of the name. It is [`NONE`] if the
-    /// name has no records or is a zone cut.
+    /// Position of the answer to ANY, which holds the RRsets of the name that fit one message. It
+    /// is [`NONE`] if the name has no records or is a zone cut.
     pub any: At,
     /// Position of an answer that depends on the node's kind, or [`NONE`] if the kind has no such
     /// answer:
@@ -361,7 +362,7 @@ impl AnswersBuilder {
         Ok(())
     }
 
-    /// Returns the finished tables.
+    /// Builds the hash tables and returns the finished answers.
     pub(crate) fn finish(mut self, zones: usize, records: usize) -> Answers {
         self.answers.finish();
         self.nodes.finish();
@@ -477,7 +478,7 @@ impl Answers {
         key::wire_len(self.form, answer.key_len())
     }
 
-    /// Returns the node of a name, or `None` if the name is not in the index.
+    /// Returns the node of the name with this key, or `None` if the name is not in the index.
     pub fn node(&self, key: &[u8]) -> Option<Node> {
         let hash = key::hash(&self.hasher, 0, key);
         let at = self.by_name.find(hash, |at| {

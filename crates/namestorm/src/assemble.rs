@@ -93,7 +93,7 @@ impl Assembler {
         Some(self.compose(answers, (name, qtype), key, found))
     }
 
-    /// Assembles the answer from `found`, the result of the lookup.
+    /// Assembles the answer from `found`, the result of the lookup or the hook's decision.
     #[inline(always)]
     fn compose<'a>(
         &'a mut self,

@@ -59,8 +59,8 @@ impl<'a> Body<'a> {
         let copy = &mut scratch[..body.tail.bytes.len()];
         copy.copy_from_slice(body.tail.bytes);
         let (mut tail, mut required) = (body.tail.sum, body.required);
-        // Each adjusted pointer changes the sum by `shift`. At an odd offset, the two bytes of
-        // `shift` are swapped.
+        // Each adjusted pointer changes the sum by `shift`. For a pointer at an odd offset, the two
+        // bytes of `shift` are swapped in the sum.
         let by = Sum::ZERO.word(shift as u16);
         for at in answer.fixups() {
             shift_pointer(copy, at, shift);

@@ -25,7 +25,7 @@ use crate::tail::{
     FIELDS, MAX_CHAIN, POINTER, QUESTION_AT, QUESTION_REST, map_pointers, split_name,
 };
 
-/// Why the server stops following a chain.
+/// Why the chain ends at a step, without an answer for its last name.
 enum Stop {
     /// The substituted name is too long (RFC 6672, section 2.2).
     NameTooLong,
@@ -102,8 +102,8 @@ struct Chain<'a, 'q> {
     /// are valid.
     names: [u16; MAX_CHAIN + 1],
     steps: usize,
-    /// The position of each prepared DNAME record in the answer, at the index of the step that
-    /// wrote the record.
+    /// The prepared DNAME records that the answer holds, as positions in the arena. Each is at the
+    /// index of the step that wrote the record.
     dnames: [Option<At>; MAX_CHAIN],
     /// Number of records in the answer, authority and additional sections.
     counts: [u16; 3],
@@ -181,8 +181,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         let len = usize::from(u16::from_be_bytes([fields[8], fields[9]]));
         let from = self.name.clone();
         match split_name(&data[..len]) {
-            // The CNAME is the first record of the prepared answer, so only the qname precedes it.
-            // A pointer in its data thus leads into the qname.
+            // The CNAME is the first record of the prepared answer, so the qname is the only name
+            // before it. A pointer in its data thus leads into the qname.
             (literal, Some(to)) => {
                 let to = usize::from(to) - QUESTION_AT + longer;
                 self.name.set(&[literal, &from.bytes()[to..]]);
@@ -212,8 +212,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         if seen { Err(Stop::Open) } else { Ok(()) }
     }
 
-    /// Returns the first `len` bytes of the name that the chain had reached after `step` steps.
-    /// Returns fewer bytes if the qname or the written part of the answer ends earlier.
+    /// Returns `len` bytes from the start of the name that the chain had reached after `step`
+    /// steps. Returns fewer bytes if the qname or the written part of the answer ends earlier.
     fn name_at(&self, step: usize, len: usize) -> &[u8] {
         let bytes = match usize::from(self.names[step]).checked_sub(self.tail_at()) {
             Some(at) => &self.tail[at..self.len],

@@ -16,8 +16,8 @@ use crate::{name, prepare_text};
 const START: &str = "$ORIGIN example.org.\n$TTL 60\n@ SOA ns host 1 2 3 4 60\n@ NS ns\n\
     ns A 192.0.2.1\nold DNAME new\n";
 
-/// Sends a query over TCP to a server whose zone consists of `text` and a DNAME from `old` to
-/// `new`. Returns the length of the reply in bytes, and its records.
+/// Asks a responder over TCP. Its zone consists of `text` and [`START`], which has a DNAME from
+/// `old` to `new`. Returns the length of the reply in bytes, and its records.
 fn ask(text: &str, qname: &str, qtype: u16) -> (usize, Vec<String>) {
     let answers = prepare_text(&format!("{START}{text}"), Form::Wire).unwrap();
     let mut responder = Responder::new(Arc::new(answers));

@@ -80,6 +80,7 @@ fn check_signed(zone: &Zone, report: &mut Report) {
 }
 
 /// Checks that each type at a name is allowed at this name, and that the types may exist together.
+/// Also checks that there is at most one CNAME or DNAME record.
 fn check_types(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     let wildcard = name::is_wildcard(name.owner());
@@ -137,7 +138,8 @@ fn only_one(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     }
 }
 
-/// Reports records that will never be served.
+/// Reports names below a DNAME, and records that are not served because they belong to a delegated
+/// zone.
 fn check_hidden(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     match name.standing() {

@@ -1,4 +1,4 @@
-//! Prepares an answer for every name and type of every zone: writes the part of a message after the
+//! Prepares the answers of all zones. For each answer, writes the part of a message after the
 //! question.
 //!
 //! An answer has the following sections:
@@ -9,7 +9,7 @@
 //!   referral. A positive answer omits the zone's name servers, because resolvers do not need them
 //!   and the answer stays small.
 //! - Additional section: addresses of name servers, mail exchanges and services in our zones, if
-//!   they fit a UDP answer. In-domain glue is never left out (RFC 9471).
+//!   they fit a UDP answer. In-domain glue is also written beyond this limit (RFC 9471).
 //!
 //! An answer to ANY holds all RRsets of the name that fit one message. RFC 8482 allows fewer
 //! RRsets, but all of them are available, and long answers use TCP.
@@ -39,7 +39,7 @@ const SERVFAIL: u8 = 2;
 ///
 /// # Errors
 ///
-/// Returns an error if the answers need more than 32 GiB.
+/// Returns an error if the answers or the names need more than 32 GiB.
 pub fn compile(
     zones: &Zones,
     form: Form,
@@ -168,7 +168,7 @@ impl<'c, 'z> Pass<'c, 'z> {
         self.compiler.out.add_node(name.owner(), &node)
     }
 
-    /// Adds the empty non-terminals above `name` that no earlier name has added (RFC 4592, section
+    /// Adds the empty non-terminals above `name` that are not yet in the index (RFC 4592, section
     /// 2.2.2). Considers only ancestors whose sort keys are shorter than `limit`.
     fn ancestors(&mut self, name: NameRef<'z>, limit: usize) -> Result<(), ArenaFull> {
         let key = name.key();
@@ -289,9 +289,9 @@ impl<'z> Compiler<'z> {
         Ok(count)
     }
 
-    /// Writes the addresses of `rrset`'s targets, as far as they fit a UDP message. Returns the
-    /// number of records written. `present` lists the address RRsets already in the message, so
-    /// that they are not repeated.
+    /// Writes the addresses that our zones hold for `rrset`'s targets, as far as they fit a UDP
+    /// message. Returns the number of records written. `present` lists the address RRsets already
+    /// in the message, so that they are not repeated.
     fn additional(&mut self, rrset: RrsetRef<'_>, present: &mut Vec<(Vec<u8>, u16)>) -> u16 {
         let mut count = 0;
         let rtype = rrset.rtype();
@@ -440,7 +440,7 @@ impl<'z> Compiler<'z> {
         let authority = self.rrset(cut.owner(), servers).unwrap_or(0);
         let mut present = Vec::new();
         let mut glue_count = 0;
-        // In-domain glue comes first and is never left out, because the resolver cannot find these
+        // In-domain glue comes first and is required, because the resolver cannot find these
         // addresses elsewhere (RFC 9471, section 3.1).
         for server in servers
             .data()
@@ -513,8 +513,8 @@ impl<'z> Compiler<'z> {
         self.out.add_answer(zone.apex(), meta, &[], None, &[])
     }
 
-    /// Adds nodes for the ancestors of a zone's apex. The search for the closest encloser requires
-    /// all ancestors of an indexed name to be in the index.
+    /// Adds the missing nodes for the ancestors of a zone's apex. The search for the closest
+    /// encloser requires all ancestors of an indexed name to be in the index.
     fn fill_above(&mut self, apex: &'z [u8]) -> Result<(), ArenaFull> {
         let mut above = apex;
         while let Some(parent) = name::parent(above) {

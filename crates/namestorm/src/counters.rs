@@ -15,8 +15,8 @@ pub struct Counters {
     /// Replies assembled after a lookup of the name, for example wildcard matches, referrals and
     /// negative answers.
     pub assembled: u64,
-    /// Replies that the hook decided, including those with SERVFAIL because the hook returned an
-    /// error.
+    /// Replies to queries that the hook was asked about, including those with SERVFAIL because the
+    /// hook returned an error.
     pub hooked: u64,
     /// Replies with SERVFAIL because the hook returned an error.
     pub hook_errors: u64,
@@ -40,7 +40,7 @@ impl Counters {
         ]
     }
 
-    /// Returns each response code's mnemonic with the number of replies.
+    /// Returns the mnemonic of each response code that the server uses, with the number of replies.
     pub fn by_rcode(&self) -> [(&'static str, u64); 8] {
         let count = |code: u16| self.replies[usize::from(code)];
         [

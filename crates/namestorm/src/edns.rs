@@ -6,8 +6,9 @@ use crate::rtype;
 /// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4). Smaller sizes
 /// in OPT records count as this length (RFC 6891, section 6.2.3).
 pub const MIN_UDP_MESSAGE: usize = 512;
-/// Maximum length of the UDP messages that we send and advertise, in bytes. Such a message fits the
-/// minimum MTU of IPv6, so practically no path fragments it (RFC 9715, section 3.2 and appendix A).
+/// Maximum length of the UDP messages that we send, in bytes. Our OPT records also advertise it as
+/// the maximum that we accept. Such a message fits the minimum MTU of IPv6, so practically no path
+/// fragments it (RFC 9715, section 3.2 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
 /// The EDNS version that we support.
 pub(crate) const VERSION: u8 = 0;
@@ -51,8 +52,8 @@ impl Edns {
 
 /// Finds the OPT record among the `count` records that start at `at`.
 ///
-/// Skips unknown options (RFC 6891, section 6.1.2) and records of other types. Ignores any bytes
-/// after the last record.
+/// Skips all options, because we support none (RFC 6891, section 6.1.2). Also skips records of
+/// other types. Ignores any bytes after the last record.
 ///
 /// # Errors
 ///

@@ -59,8 +59,8 @@ const FIELDS: [(Rtype, &str); 35] = [
     (Rtype::CAA, "FLAGS TAG \"VALUE\""),
 ];
 
-/// Returns the data fields of a type. `rtype` is a mnemonic or `TYPEn`. Returns an empty text for
-/// an unknown type, and for a type whose data can only be written in the generic form of RFC 3597.
+/// Returns the data fields of a type. `rtype` is a mnemonic or `TYPEn`. Returns an empty text if
+/// [`FIELDS`] has no entry for the type.
 pub(crate) fn of(rtype: &str) -> &'static str {
     let Ok(rtype) = Rtype::from_str(rtype) else {
         return "";

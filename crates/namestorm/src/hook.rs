@@ -67,8 +67,8 @@ pub enum Verdict {
     /// The client receives the added records. If the hook has added no records, this verdict is
     /// equivalent to [`NoData`](Self::NoData).
     Records,
-    /// The client receives the answer that it would get without the hook: the name's records, those
-    /// of a matching wildcard, or a negative answer.
+    /// The client receives the answer that it would get without the hook. Examples are the name's
+    /// records, those of a matching wildcard, and a negative answer.
     Zone,
     /// NODATA: the name exists, but has no records of the type. The client receives the zone's SOA
     /// (RFC 2308).

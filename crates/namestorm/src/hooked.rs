@@ -21,8 +21,8 @@ impl Hooked {
         self.0 & Self::ITSELF != 0
     }
 
-    /// Returns true if a hook answers for all names below this name. The flag counts only for names
-    /// that are not in the index, because names in the index have their own flags.
+    /// Returns true if a hook answers for all names below this name. A lookup uses this flag only
+    /// if the name below is not in the index, because names in the index have flags of their own.
     #[inline(always)]
     pub(crate) const fn below(self) -> bool {
         self.0 & Self::BELOW != 0

@@ -491,8 +491,7 @@ fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
         "@ 60 SOA 1h @ 1 2 3 4 5\n@ 60 NS 1h\n1h 60 A 192.0.2.1\n",
         "@ 60 SOA 1h.example.org. example.org. 1 2 3 4 5\n@ 60 NS 1h\n1h 60 A 192.0.2.1\n",
     );
-    // After an error, the origin is unchanged, and `@` still stands for the origin, even in a
-    // directive.
+    // `$ORIGIN @` leaves the origin unchanged. After an error, `@` still stands for the origin.
     let text = |data| format!("$ORIGIN @\n{START}{sub}$ORIGIN @\na 60 NS {data}\n");
     same(&text("@"), &text("sub.example.org."));
     finds(&format!("{sub}a 60 A bad\nb 60 NS @\n"), &["f:5: "]);

@@ -37,7 +37,7 @@ pub(crate) enum Unclosed {
     },
 }
 
-/// Splits a text into its entries. Skips blank lines and comments.
+/// Splits a text into its entries. Skips lines that hold only blanks and comments.
 #[derive(Clone, Debug)]
 pub(crate) struct Entries<'a> {
     rest: &'a str,
@@ -247,8 +247,8 @@ fn seconds(token: &str) -> Option<u32> {
 /// An entry's text, rewritten for the `domain` crate, and the fields that were found in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryFields<'a> {
-    /// The entry's text, with all times converted to seconds. Each `@` that stands for the origin
-    /// is replaced by text that the `domain` crate reads as the origin.
+    /// The entry's text, rewritten as [`prepare`] says. Text that the `domain` crate reads as the
+    /// origin replaces `@`.
     pub text: Cow<'a, str>,
     /// Whether the entry states a TTL, or is a `$TTL` directive.
     pub has_ttl: bool,

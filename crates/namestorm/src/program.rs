@@ -83,14 +83,15 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     /// Name and type of an example query, which is shown to the user.
     example: String,
     took: Duration,
-    /// The files of the zones.
+    /// The files given to [`Namestorm::load`].
     files: Vec<PathBuf>,
 }
 
 impl Namestorm {
     /// Reads the zones of `specs` and prepares their answers. Passes progress messages, warnings
-    /// and errors to `say`. Queries for zones that cannot be loaded get SERVFAIL. At least one zone
-    /// must load. If `strict` is set, all zones must load.
+    /// and errors to `say`. Queries for zones that cannot be loaded get SERVFAIL, or REFUSED if the
+    /// zone's name is unknown. At least one zone must load. If `strict` is set, all zones must
+    /// load, and none may be given twice.
     ///
     /// # Errors
     ///

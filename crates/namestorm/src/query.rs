@@ -19,7 +19,7 @@ pub(crate) const TC: u16 = 0x0200;
 /// The RD flag: the client asks for recursion.
 pub(crate) const RD: u16 = 0x0100;
 
-/// The message violates the format of RFC 1035.
+/// The message violates the format of RFC 1035, or its OPT record that of RFC 6891.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 

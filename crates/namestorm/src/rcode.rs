@@ -4,13 +4,13 @@
 pub const NOERROR: u16 = 0;
 /// The query is malformed.
 pub const FORMERR: u16 = 1;
-/// The zone could not be loaded, or the hook returned an error.
+/// A zone that is needed for the answer could not be loaded, or the hook returned an error.
 pub const SERVFAIL: u16 = 2;
 /// The name does not exist.
 pub const NXDOMAIN: u16 = 3;
 /// This kind of query is not supported.
 pub const NOTIMP: u16 = 4;
-/// The server does not answer this query: the name is outside its zones, or policy forbids it.
+/// The server does not answer this query, for example because the name is outside its zones.
 pub const REFUSED: u16 = 5;
 /// A DNAME substitution makes the name too long (RFC 6672).
 pub const YXDOMAIN: u16 = 6;

@@ -219,8 +219,8 @@ impl Composer {
     }
 
     /// Calls `write`, which writes `count` records to a section and returns `false` if they do not
-    /// fit. If the records do not fit, or a later section already has records, none of them is
-    /// kept.
+    /// fit. Returns an error, and keeps none of the records, if they do not fit or a later section
+    /// already has records.
     fn write(
         &mut self,
         section: Section,
@@ -246,10 +246,12 @@ impl Composer {
 
 /// The answer to one question, to which a hook adds records.
 ///
-/// Each record is checked and composed when it is added. Names are compressed if the record type
-/// allows it. If the answer exceeds the client's UDP limit even without additional records, the
-/// client receives a truncated reply without records. The client then asks again over TCP. A record
-/// that would make the answer too long for TCP is refused with a [`RecordError`].
+/// A single record is checked and composed when it is added. Names in it are compressed if its type
+/// allows that. An [`Rrset`] has been checked and composed before, without compression in its data.
+///
+/// If the answer exceeds the client's UDP limit even without additional records, the client
+/// receives a truncated reply without records. The client then asks again over TCP. A record that
+/// would make the answer too long for TCP is refused with a [`RecordError`].
 #[derive(Debug)]
 pub struct Records<'r> {
     composer: &'r mut Composer,

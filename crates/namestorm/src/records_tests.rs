@@ -133,7 +133,7 @@ fn an_answer_is_limited_to_one_tcp_message() {
         records.add(65_280, 1, &vec![7; 65_536]),
         Err(RecordError::TooLong)
     );
-    // The refused record was not kept, so there is still room for a record that fits.
+    // The refused records were not kept, so there is still room for a record that fits.
     assert_eq!(records.add(65_280, 1, &fitting), Ok(()));
     assert_eq!(records.add_text(1, ""), Err(RecordError::TooLong));
     let rrset = Rrset::new(rtype::A, 1, [[1; 4]]).unwrap();

@@ -28,7 +28,7 @@ pub struct Finding {
     pub file: PathBuf,
     /// The line number, from 1; 0 if the finding concerns the whole file.
     pub line: u32,
-    /// What is wrong, and how to correct it.
+    /// What is wrong, and often how to correct it.
     pub message: String,
 }
 

@@ -47,7 +47,8 @@ pub enum Transport {
 /// records) and the trail (the OPT record).
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
-    /// Length of the head (header and question), in bytes.
+    /// Length of the head, in bytes. The head is only a header if the query's header or question is
+    /// malformed or unsupported.
     pub head_len: usize,
     /// The head, or `None` if it was written over the start of the query's message.
     pub rewritten: Option<&'a [u8]>,
@@ -118,8 +119,8 @@ impl Responder {
         &self.counters
     }
 
-    /// Restores the counters to `before`. The caller will pass the last query again, because its
-    /// reply could not be sent.
+    /// Restores the counters to `before`. The last query is answered again later, because there is
+    /// no room for its reply now.
     pub(crate) fn uncount(&mut self, before: Counters) {
         self.counters = before;
     }
@@ -244,8 +245,8 @@ fn is_query(header: &Header, qtype: u16) -> bool {
     header.opcode_bits() == 0 && is_counted
 }
 
-/// Parses the records after the question, and determines the maximum length of the reply. Also
-/// returns whether these records are malformed.
+/// Looks for an OPT record after the question, and determines the maximum length of the reply. Also
+/// returns whether a record that was parsed in this search is malformed.
 #[inline(always)]
 fn read_rest(
     message: &[u8],
@@ -333,8 +334,8 @@ fn fit<'a>(
                 reply.tail = tail;
                 counts[2] = additional;
             }
-            // A truncated reply carries no records, because the client should ignore it and ask
-            // again over TCP (RFC 2181, section 9).
+            // A truncated reply carries no records except OPT, because the client should ignore it
+            // and ask again over TCP (RFC 2181, section 9).
             _ => {
                 reply.tail = Tail::EMPTY;
                 counts = [0; 3];

@@ -84,7 +84,7 @@ impl<H: Hook> UdpAndTcp<H> {
         }
     }
 
-    /// Delivers messages from `mailbox` to [`Hook::on_message`]. Pass the mailbox's bell to
+    /// Sets the mailbox whose messages go to [`Hook::on_message`]. Pass the mailbox's bell to
     /// [`ip::Server::with_bell`], so that a message wakes the worker.
     pub fn set_mailbox(&mut self, mailbox: Mailbox<H::Message>) {
         self.stack.set_mailbox(mailbox);

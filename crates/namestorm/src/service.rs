@@ -20,7 +20,7 @@ use crate::respond::{Responder, Transport};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
     /// Sends a resident packet, which remains in the port's packet memory. The prepared answer in
-    /// it need not be copied again. Replies without a resident packet are sent as with
+    /// it need not be copied again. Replies that have no resident packet are sent as with
     /// [`MemCopy`](Self::MemCopy).
     PreCopy,
     /// Copies the whole reply into a free frame.
@@ -92,7 +92,7 @@ impl Dns {
         self.responder.counters()
     }
 
-    /// Returns the number of answers that have resident packets.
+    /// Returns the number of answers that have a set of resident packets. The set may be empty.
     pub fn resident_answers(&self) -> usize {
         self.copies.len()
     }

@@ -1,9 +1,9 @@
 //! DNS over TCP (RFC 7766). Each message is preceded by a two-byte field with its length.
 //!
 //! A client may pipeline queries: send many of them before it reads a reply. Queries are answered
-//! in order. An incomplete query stays in the connection's receive buffer. By default, the stack
-//! closes a connection that is idle for [`IDLE_TIMEOUT`]. It also closes a connection if a query is
-//! still incomplete [`IDLE_TIMEOUT`] after its first byte.
+//! in order. An incomplete query stays in the connection's receive buffer. The stack closes a
+//! connection that is idle for too long, or on which a query is still incomplete too long after its
+//! first byte. The default for both times is [`IDLE_TIMEOUT`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::hook::{Asking, Hook, NoHook};
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
 
-/// The default time after which an idle connection is closed. A query must also be complete within
-/// this time by default. RFC 7766, section 6.2.3, suggests an idle period "on the order of a few
-/// seconds".
+/// The default for three times: how long a connection may be idle, how long a query may be
+/// incomplete, and [`Config::fin_wait`]. RFC 7766, section 6.2.3, suggests an idle period "on the
+/// order of a few seconds".
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default maximum number of concurrent connections per worker.
 pub const MAX_CONNECTIONS: u32 = 16_384;
-/// Maximum length of a query over TCP, in bytes, including its length field. This is also the size
-/// of a connection's receive buffer. Real queries are far shorter, because they have only one
-/// question.
+/// Maximum length of a query over TCP, in bytes, including its length field. This is also the
+/// default size of a connection's receive buffer. Real queries are far shorter, because they have
+/// only one question.
 pub const MAX_TCP_QUERY: usize = 16_384;
 /// Size of the length field before a message, in bytes.
 const LENGTH: usize = 2;
@@ -172,8 +172,8 @@ impl<H: Hook> Application for DnsOverTcp<H> {
             }
             match conn.write_bytes(&self.reply) {
                 Ok(()) => consumed += LENGTH + len,
-                // The stack passes the data again when the send buffer has room. The query will
-                // then be answered again, so it must not be counted now.
+                // The stack offers the data again when there is room to send. The query will then
+                // be answered again, so it must not be counted now.
                 Err(WriteError::Full) => {
                     self.responder.uncount(before);
                     return consumed;

@@ -1,4 +1,4 @@
-//! Checks a hook's answers byte for byte, over UDP and TCP.
+//! Tests hooks over UDP and TCP. Most replies are compared byte for byte with the expected ones.
 
 mod harness;
 

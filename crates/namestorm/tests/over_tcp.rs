@@ -78,8 +78,8 @@ fn framed(message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// After a malformed message, the server closes the connection with a FIN. A reset could destroy
-/// replies that the client has not read yet.
+/// After a message that is too short, too long or not a query, the server closes the connection
+/// with a FIN. A reset could destroy replies that the client has not read yet.
 #[test]
 fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
     let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
@@ -96,7 +96,8 @@ fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
         assert!(reply.has(FIN) && !reply.has(RST), "{broken:?}");
         // There are two replies. Each consists of the query and one record of 16 bytes.
         assert_eq!(reply.data.len(), 2 * (good.len() + 16), "{broken:?}");
-        // Data that the client sends after the FIN is acknowledged and does not cause a reset.
+        // Data that the client sends after the server's FIN is acknowledged, and does not cause a
+        // reset.
         let last = connection.send(&mut client, &good).unwrap();
         assert!(!last.has(RST) && last.is_empty());
         assert_eq!(last.ack, connection.seq);
@@ -133,7 +134,7 @@ fn a_query_whose_reply_has_to_wait_is_counted_once() {
 }
 
 #[test]
-fn a_query_must_be_complete_ten_seconds_after_its_first_byte() {
+fn a_query_must_be_complete_within_ten_seconds_of_its_first_byte() {
     let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
     for (bytes, is_closed) in [(1, true), (2, true), (20, true), (0, false)] {
         let mut client = Client::new(&answers, MODES[0], false);

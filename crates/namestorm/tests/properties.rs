@@ -187,7 +187,7 @@ fn show(owner: &str, record: &Record) -> String {
     format!("{owner} 9 IN {} {}", record.1, record.2)
 }
 
-/// The parts of a reply that are compared: all but the additional section.
+/// The parts of a reply that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reply {
     rcode: u8,

@@ -15,8 +15,9 @@
 //! + RECORD              a record of the additional section, except OPT
 //! ```
 //!
-//! Each query is sent as a whole frame over IPv4 and IPv6, with every reply mode and every form of
-//! names. All replies to a query must be identical.
+//! Each query without the word `tcp` is sent as a whole frame over IPv4 and IPv6, with every reply
+//! mode and every form of names. A query with the word `tcp` goes directly to one responder for
+//! each form of names. All replies to a query must be identical.
 
 mod harness;
 
@@ -212,7 +213,8 @@ fn ask_tcp(answers: &Arc<Answers>, query: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Sends one query to every client, and returns the reply. All replies must be identical.
+/// Sends one query to every client, or, with the word `tcp`, to a responder for each form of names.
+/// Returns the reply. All replies must be identical.
 fn ask_all(clients: &mut [Client], case: &Case, answers: &[Arc<Answers>]) -> Vec<u8> {
     let query = case.query.bytes();
     if case.tcp {

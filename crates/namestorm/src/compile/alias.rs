@@ -44,15 +44,15 @@ enum End<'z> {
     Referral(NameRef<'z>),
     /// A DNAME substitution makes the name too long.
     TooLong,
-    /// The chain loops, has more than [`MAX_CHAIN`] steps, or leads to a name that is hooked or
-    /// that we cannot answer for. The client must query the last name separately. Another server
-    /// may answer for that name, even if it is in a zone that we could not load.
+    /// The chain loops or may loop, has more than [`MAX_CHAIN`] steps, or leads to a name that is
+    /// hooked or that we cannot answer for. The client must query the last name separately. Another
+    /// server may answer for that name, even if it is in a zone that we could not load.
     Open,
 }
 
 impl<'z> Compiler<'z> {
-    /// Adds the answers for an alias: one for each RRset of the alias or of its target, and one for
-    /// all other types.
+    /// Adds the answers for an alias: one for each RRset of the alias or of its target, one to ANY,
+    /// and one for all other types. DS has its own answer if the target is at a zone cut.
     pub(super) fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         node.kind = Kind::Alias;
         node.any = self.own_answers(name)?;

@@ -194,8 +194,8 @@ fn with_fields(meaning: &str, rtype: Option<&str>) -> String {
     }
 }
 
-/// Rewrites a parser error that quotes a word of the entry. Any other error keeps its text. Appends
-/// the start of the entry to the message.
+/// Rewrites a parser error about a class or an unknown directive. Any other error keeps its text.
+/// Appends the start of the entry to the message.
 fn explain_word(message: &str, text: &str) -> String {
     let meaning = match message.split_once(": ") {
         Some(("different class", classes)) => {
