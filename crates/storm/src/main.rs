@@ -100,8 +100,8 @@ impl Serve {
     /// Loads the folder and the zones.
     fn load<C: CongestionControl>(&self) -> Result<impl Program + use<C>, StartError> {
         let web = self.site.load(&self.web, &self.connections)?;
-        // Prints errors in zone files to standard error. If printing fails, there is no better
-        // place to report them.
+        // Prints messages about the zones to standard error. If printing fails, there is no better
+        // place for them.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?

@@ -1,4 +1,5 @@
-//! Tests `storm serve` with clients that use this host's kernel. Needs root.
+//! Tests `storm serve`: its service to clients that use this host's kernel, and its error messages.
+//! Needs root.
 
 #[path = "../../../examples/tests/rig/mod.rs"]
 mod rig;
@@ -18,7 +19,7 @@ $ORIGIN storm.test.
 ns  3600 IN A   192.0.2.53
 ";
 
-/// Maximum time to wait for the server, after which a test fails.
+/// Maximum time to wait for a refusal, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a program and returns its output. The program must succeed within 20 s.
