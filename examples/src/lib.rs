@@ -1,5 +1,5 @@
-//! Example servers to start from. Each server is a single file in `src/bin`, which a test in
-//! `tests` runs.
+//! Example servers to start from. Each server is a single file in `src/bin`. A test in `tests` runs
+//! the server.
 
 /// Includes `README.md`, so that a doc test compiles its code.
 #[cfg(doctest)]

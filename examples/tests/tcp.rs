@@ -43,7 +43,7 @@ fn tcp_line_echo() {
         let lines = b"a line of some length that is sent very often\n".repeat(1_000);
         assert!(talk(&[&lines]) == lines, "the echo differs");
     }
-    // The server echoes each line before the client sends the next one.
+    // The client waits for the echo of each line before it sends the next line.
     example.beside(|| {
         let mut stream = connect(example.addresses[0], 7);
         for line in [&b"one\n"[..], b"two\n", b"\n"] {
@@ -56,8 +56,8 @@ fn tcp_line_echo() {
     example.stop();
 }
 
-/// Runs `curl` with `arguments`, and passes its output to `read`. Fails if the server sends nothing
-/// for 10 s.
+/// Runs `curl` with `arguments`, and passes its output to `read`. Panics if `curl` fails, for
+/// example because the server sends nothing for 10 s.
 fn curl<R>(arguments: &[&str], read: impl FnOnce(ChildStdout) -> R) -> R {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "-g", "--connect-timeout", "10"]);
@@ -219,8 +219,8 @@ fn memcached() {
     let address = example.addresses[0];
     let folder = tempfile::tempdir().unwrap();
     example.beside(|| {
-        // `memccp`, `memccat` and `memcrm` belong to the client library libmemcached. They use file
-        // names as keys.
+        // `memccp`, `memccat` and `memcrm` belong to the client library libmemcached. `memccp` uses
+        // the file's name as the key.
         for (key, len) in [("empty", 0), ("small", 7), ("large", 1 << 20)] {
             let path = folder.path().join(key);
             let value: Vec<u8> = (0..len).map(|at: usize| (at % 251) as u8).collect();

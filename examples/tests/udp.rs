@@ -67,16 +67,16 @@ fn ntp() {
     let example = Example::start(env!("CARGO_BIN_EXE_ntp"), &[]);
     for address in &example.addresses {
         example.beside(|| {
-            asks_the_time(*address);
-            is_asked_the_time(*address);
+            check_fields(*address);
+            check_offset(*address);
         });
     }
     example.stop();
 }
 
-/// Checks the time with `ntpdig`. Server and client read the same clock, so their offset must be
-/// small.
-fn is_asked_the_time(server: IpAddr) {
+/// Asks for the time with `ntpdig`. Server and client read the same clock, so the offset that
+/// `ntpdig` reports must be small.
+fn check_offset(server: IpAddr) {
     let mut ntpdig = Command::new("ntpdig");
     ntpdig.args(["--json", "--samples=1", "--timeout=5"]);
     let output = ntpdig.arg(server.to_string()).output();
@@ -93,7 +93,7 @@ fn is_asked_the_time(server: IpAddr) {
 }
 
 /// Checks all fields of an answer, and that invalid requests are not answered.
-fn asks_the_time(server: IpAddr) {
+fn check_fields(server: IpAddr) {
     let socket = socket(server, 123);
     let mut received = [0; 128];
     let request = |first: u8| {

@@ -1,4 +1,4 @@
-//! Tests the Sandstorm examples, with `curl` and plain TCP clients.
+//! Tests the example `counter` with `curl` and plain TCP clients.
 
 mod rig;
 

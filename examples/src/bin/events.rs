@@ -1,4 +1,4 @@
-//! Server-sent events: once a second, all clients of a worker receive the same event.
+//! Server-sent events: once a second, a worker sends the same event to all its clients.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin events

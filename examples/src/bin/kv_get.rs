@@ -16,7 +16,7 @@ use clap::Parser;
 use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
 use tcpip::{Application, Connection, ContentId, Contents};
 
-/// Maximum length of a request in bytes, including its line end.
+/// Number of received bytes without a line end after which the client gets `ERROR`.
 const MAX_REQUEST: usize = 1_024;
 
 /// The application. Maps each key to its value, which the stack has already segmented.
@@ -37,8 +37,8 @@ impl Application for Store {
                 Some(value) => conn.write(*value, 0),
                 None => conn.write_bytes(b"NOT FOUND\n"),
             };
-            // The send stream is full. The unconsumed bytes are offered again after the client has
-            // acknowledged data.
+            // If there is no room to send, the stack offers the unconsumed bytes again when there
+            // is room.
             if written.is_err() {
                 return consumed;
             }

@@ -22,7 +22,8 @@ use tcpip::{Application, Connection, ContentId, Contents, WriteError};
 /// The length of the repeated piece in bytes. To test slices, it is not a multiple of the segment
 /// length.
 const PIECE: u64 = 1_000_003;
-/// Maximum length of a request's head, in bytes.
+/// Number of received bytes without the end of a request's head after which the connection is
+/// closed.
 const MAX_HEAD: usize = 4_096;
 
 /// The application, which answers the requests of each connection.

@@ -20,7 +20,7 @@ use tcpip::{Application, CongestionControl, Connection, ConnectionId, Connection
 
 /// Capacity of the queue of lines for the thread, and of each worker's mailbox for answers.
 const MOST: usize = 1_024;
-/// Maximum length of a line in bytes, including its end.
+/// Number of received bytes without a line end after which the connection is reset.
 const MAX_LINE: usize = 256;
 /// How long the thread works on a line.
 const WORK: Duration = Duration::from_millis(5);
@@ -48,8 +48,8 @@ impl Application for Later {
         };
         let question = Question(conn.id(), data[..=end].to_vec(), self.answers.clone());
         match self.questions.try_send(question) {
-            // A parked connection offers no more data until its answer arrives, so the answers keep
-            // the order of the lines.
+            // The stack offers no more data of a parked connection until its answer arrives, so the
+            // answers keep the order of the lines.
             Ok(()) => conn.park(),
             Err(_) if conn.write_bytes(b"BUSY\n").is_err() => return 0,
             Err(_) => conn.offer_again(),
@@ -72,7 +72,7 @@ impl control::Named for Later {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// Answers questions on a separate thread. Unlike a worker, this thread may block.
+/// Answers questions. This function runs on its own thread, which, unlike a worker, may block.
 fn work(questions: &Receiver<Question>) {
     for Question(id, line, answers) in questions {
         thread::sleep(WORK);

@@ -1,4 +1,4 @@
-//! A subset of memcached's text protocol: `get`, `set` and `delete` of values up to 1 MB.
+//! A subset of memcached's text protocol: `get`, `set` and `delete` of values up to 1 MiB.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin memcached -- --workers 2
@@ -10,7 +10,7 @@
 //! client's connection until the answer arrives. A value stays in the stack's receive buffer until
 //! it is complete, and is then segmented once.
 //!
-//! If a client sends a value that is too long, the connection is reset.
+//! If the length in a `set` request is too large or not a number, the connection is reset.
 //!
 //! Not implemented: several keys in a `get`, `noreply`, and values that expire.
 
@@ -49,7 +49,8 @@ struct Memcached {
 type Answer = Result<ContentId, &'static str>;
 
 /// Splits off the first line, or `MAX_LINE` bytes if no line ends within them. Returns the words of
-/// the line and the remaining bytes.
+/// the line and the remaining bytes, or `None` if `data` is shorter than `MAX_LINE` and has no line
+/// end.
 fn split_line(data: &[u8]) -> Option<(Vec<&str>, &[u8])> {
     let end = data.iter().take(MAX_LINE).position(|byte| *byte == b'\n');
     let end = end.or((data.len() >= MAX_LINE).then_some(MAX_LINE - 1))?;
@@ -116,7 +117,7 @@ impl Application for Memcached {
             conn.offer_again();
             return len;
         }
-        0 // The data is offered again when more has arrived.
+        0 // The data is offered again when more has arrived, or when there is room to answer.
     }
 
     fn on_message<C: CongestionControl>(

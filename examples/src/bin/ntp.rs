@@ -49,8 +49,8 @@ impl Service for Ntp {
         if !(1..=4).contains(&version) || mode != CLIENT {
             return;
         }
-        // The answer has leap indicator 0, the client's version and stratum 1. The client's poll
-        // interval is kept.
+        // The answer has leap indicator 0, the client's version, mode 4 (server) and stratum 1. The
+        // client's poll interval is kept.
         packet[0] = version << 3 | SERVER;
         packet[1] = 1;
         packet[3] = PRECISION.cast_unsigned();

@@ -1,9 +1,9 @@
-//! Sends every UDP packet back to its sender. This shows the maximum rate that the client, the link
-//! and the kernel of a test setup allow. A benchmark runs this program first, and reports a
-//! server's rate as a fraction of this program's rate.
+//! Sends UDP packets back to their senders. This shows the maximum rate that the client, the link
+//! and the kernel of a test setup allow. `cargo xtask bench` also measures this program, and
+//! reports Namestorm's rate as a fraction of this program's rate.
 //!
-//! All UDP packets that are steered to the program are answered, without checking their checksums.
-//! Swapping source and destination at every layer leaves all checksums valid.
+//! The program answers each untagged UDP packet without IP options or extension headers, and does
+//! not check its checksums. Swapping source and destination at every layer leaves them valid.
 
 use std::process::ExitCode;
 
@@ -19,9 +19,9 @@ const ETHERTYPE: usize = 12;
 const IPV4: [usize; 3] = [23, 26, 34];
 const IPV6: [usize; 3] = [20, 22, 54];
 
-/// Intercepts UDP packets before the IP layer (`ip::Host`) parses them. The IP layer handles all
-/// other frames, such as ARP and neighbour discovery, without which clients could not reach the
-/// program.
+/// Intercepts UDP packets before the IP layer (`ip::Host`) parses them. The IP layer handles the
+/// other frames. Among them are ARP and neighbour discovery, without which clients could not reach
+/// the program.
 struct Reflect;
 
 #[inline(always)]

@@ -10,8 +10,8 @@
 
 use tcpip::{Application, Connection};
 
-/// Maximum length of a line in bytes, including its end. A line must be shorter than the
-/// connection's receive buffer (by default 16 KiB).
+/// Number of received bytes without a line end after which the connection is closed. It must be
+/// smaller than the connection's receive buffer (by default 16 KiB).
 const MAX_LINE: usize = 4_096;
 
 /// The application, which echoes the lines of each connection.
@@ -33,8 +33,7 @@ impl Application for LineEcho {
         let lines = &data[..=end];
         match conn.write_bytes(lines) {
             Ok(()) => lines.len(),
-            // The send stream is full. The lines are offered again after the client has
-            // acknowledged data.
+            // There is no room to send. The stack offers the lines again when there is room.
             Err(_) => 0,
         }
     }

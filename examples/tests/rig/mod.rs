@@ -1,5 +1,6 @@
-//! Runs an example and its clients in a new network namespace. Needs root. The namespace has no
-//! name, so the kernel removes it with its last process, no matter how that process ends.
+//! Runs an example (or the program `storm`) and its clients in a new network namespace. Needs root.
+//! The namespace has no name, so the kernel removes it with its last process, no matter how that
+//! process ends.
 
 mod lines;
 
