@@ -109,7 +109,7 @@ impl Header {
 /// frame that the peer has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The MAC address of the peer or of its router.
+    /// The MAC address of the peer, or of the router that forwards the peer's packets to us.
     pub peer: Mac,
     /// Our MAC address, taken from the destination of the peer's frame.
     pub own: Mac,

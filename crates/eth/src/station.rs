@@ -1,5 +1,6 @@
-//! Answers ARP (RFC 826) and neighbour discovery (RFC 4861) for the server's own addresses. These
-//! messages are rare, so speed does not matter, and smoltcp parses and writes them.
+//! Answers ARP (RFC 826) and neighbour discovery (RFC 4861) for the server's own addresses, and
+//! announces these addresses. These messages are rare, so speed does not matter, and smoltcp parses
+//! and writes them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -68,11 +69,11 @@ impl Subnet {
 pub struct Station {
     mac: Mac,
     addresses: Box<[IpAddr]>,
-    /// The IPv4 addresses of `addresses`. The split by IP version speeds up the check of each
+    /// The IPv4 addresses among `addresses`. The split by IP version speeds up the check of each
     /// received packet.
     v4: Box<[Ipv4Addr]>,
     v6: Box<[Ipv6Addr]>,
-    /// The networks of all addresses in `v4`.
+    /// The networks of the addresses in `v4`, without duplicates.
     subnets: Box<[Subnet]>,
     vlans: Box<[u16]>,
 }
@@ -86,7 +87,8 @@ impl Station {
     }
 
     /// Creates a station that answers for `addresses`, each with its prefix length in bits. If the
-    /// prefix is longer than the address, the network contains only this address.
+    /// prefix is longer than the address, the network contains only this address. The station
+    /// ignores the prefix lengths of IPv6 addresses.
     pub fn with_prefixes(mac: Mac, addresses: &[(IpAddr, u8)]) -> Self {
         let (mut v4, mut v6, mut subnets) = (Vec::new(), Vec::new(), Vec::new());
         for &(address, prefix) in addresses {
@@ -304,7 +306,7 @@ impl Station {
     /// is sent untagged and on each VLAN.
     ///
     /// The next flush sends the announcements. If no frame is free or the TX ring is full,
-    /// announcements are skipped, because neighbours can still ask for the addresses.
+    /// announcements are skipped. Neighbours can still ask for the addresses.
     pub fn announce(&self, port: &mut impl Port) {
         let tags = self.vlans.iter().map(|id| Some(*id));
         let links = std::iter::once(None).chain(tags);

@@ -19,7 +19,7 @@ fn frame(bytes: &[u8]) -> Frame {
     frame_of(2048, bytes)
 }
 
-/// Creates a frame with room for `capacity` bytes.
+/// Creates a frame that holds `bytes` and has room for `capacity` bytes.
 fn frame_of(capacity: usize, bytes: &[u8]) -> Frame {
     let pool = Pool::on_heap(PoolLayout {
         stride: 2048,
@@ -181,7 +181,7 @@ fn duplicate_address_detection_is_answered_to_all_nodes() {
 }
 
 #[test]
-fn a_forwarded_solicitation_is_refused() {
+fn solicitations_that_are_forwarded_or_not_for_us_are_refused() {
     assert!(answer(&solicitation(PEER_V6, OUR_V6, 254)).is_none());
     assert!(
         answer(&solicitation(PEER_V6, PEER_V6, 255)).is_none(),
