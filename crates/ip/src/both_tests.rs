@@ -3,7 +3,9 @@ use nmio::sim::Sink;
 use super::*;
 use crate::testing::{host, packet, to_us, too_big};
 
-/// A transport that serves one port over one protocol, and logs each call as one letter.
+/// A transport that serves one port over one protocol. Logs a letter for each call that handles or
+/// prefetches something. If the call is about a batch, the letter is followed by the batch's length
+/// or the packet's index.
 #[derive(Default)]
 struct Noting {
     protocol: u8,
@@ -11,8 +13,8 @@ struct Noting {
     gives_back: bool,
     due: Option<Instant>,
     floods: bool,
-    said: bool,
-    looks: bool,
+    is_closed: bool,
+    prefetches: bool,
     takes_frames: bool,
     log: String,
 }
@@ -22,7 +24,7 @@ impl Noting {
         Self {
             protocol,
             port,
-            said: true,
+            is_closed: true,
             ..Self::default()
         }
     }
@@ -54,7 +56,7 @@ impl<P: Port> Transports<P> for Noting {
         true
     }
     fn wants_prefetch(&self, len: usize) -> bool {
-        self.looks && len > 1
+        self.prefetches && len > 1
     }
     fn prefetch_batch(&mut self, batch: &[Input]) {
         self.log += "l";
@@ -64,10 +66,10 @@ impl<P: Port> Transports<P> for Noting {
         &mut self,
         _: &mut P,
         datagram: Packet,
-        place: usize,
+        index: usize,
         _: Instant,
     ) -> Option<Packet> {
-        self.take(&format!("u{place}"), datagram)
+        self.take(&format!("u{index}"), datagram)
     }
     fn handle_timers(&mut self, _: &mut P, _: Instant) {
         self.log += "T";
@@ -83,7 +85,7 @@ impl<P: Port> Transports<P> for Noting {
     }
     fn handle_stop(&mut self, _: &mut P, _: Instant) -> bool {
         self.log += "S";
-        self.said
+        self.is_closed
     }
 }
 
@@ -115,7 +117,7 @@ fn each_transport_gets_packets_to_its_port() {
         assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
         // The second transport gets packets for ports that neither transport serves.
         assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
-        // If the second transport does not take such a packet, the first may refuse it.
+        // If the second transport returns such a packet, the first transport gets it.
         both.1.gives_back = true;
         assert_eq!(received(&mut both, &to_port(protocol, 7)), [noted, noted]);
         both.1.gives_back = false;
@@ -185,7 +187,7 @@ fn both_transports_act_as_one() {
         assert_eq!(seen.poll_timeout(), Some(at(due)));
     }
     both.1.floods = true;
-    both.0.said = false;
+    both.0.is_closed = false;
     let seen = as_one(&mut both);
     assert!(seen.is_flooded(at(1)));
     // The second transport is also stopped, although the first still has open connections.
@@ -198,8 +200,8 @@ fn a_batch_is_prefetched_before_its_first_packet_is_handled() {
     let both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
     let mut server = crate::Server::new(host(), both);
     let mut sink = Sink::new(1500, 8, 0);
-    for (looks, of_first, of_second) in [(false, "t", "u"), (true, "l2t", "l2u1")] {
-        server.transports.1.looks = looks;
+    for (prefetches, of_first, of_second) in [(false, "t", "u"), (true, "l2t", "l2u1")] {
+        server.transports.1.prefetches = prefetches;
         let mut batch = nmio::Batch::new();
         batch.push(sink.frame_from(&to_port(PROTOCOL_TCP, 80)));
         batch.push(sink.frame_from(&to_port(PROTOCOL_UDP, 53)));
@@ -215,8 +217,8 @@ fn a_frame_is_intercepted_before_the_host_parses_it() {
     both.1.takes_frames = true;
     let mut server = crate::Server::new(host(), both);
     let mut sink = Sink::new(1500, 8, 0);
-    for looks in [false, true] {
-        server.transports.0.looks = looks;
+    for prefetches in [false, true] {
+        server.transports.0.prefetches = prefetches;
         let mut batch = nmio::Batch::new();
         for _ in 0..2 {
             batch.push(sink.frame_from(b"a protocol of its own"));

@@ -40,7 +40,7 @@ const BUCKETS: usize = 256;
 /// The reason for an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// No service uses the destination UDP port.
+    /// No transport serves the destination UDP port.
     Port,
     /// The server does not support the packet's protocol.
     Protocol,

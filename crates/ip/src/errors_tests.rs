@@ -25,7 +25,8 @@ fn answer(host: &mut Host, bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Builds the expected error that quotes `quoted`, without the code under test.
+/// Builds, without the code under test, the expected error that quotes `quoted`. `start` holds the
+/// error's type and code.
 fn error(v6: bool, start: [u8; 2], pointer: u8, quoted: &[u8]) -> Vec<u8> {
     let back = Path {
         link: eth::Link {
@@ -139,9 +140,10 @@ fn tcp_is_unreachable_on_a_host_without_tcp() {
     }
 }
 
-/// Checks the errors about routing headers and unknown options (RFC 8200, sections 4.2 and 4.4).
+/// A routing header with segments left causes an error, and so do most unknown options (RFC 8200,
+/// sections 4.2 and 4.4). The type of the first option forbids an error.
 #[test]
-fn unknown_ipv6_headers_and_options_cause_errors() {
+fn routing_headers_and_most_unknown_options_cause_errors() {
     let option = |kind| [0, 0, kind, 4, 0, 0, 0, 0];
     let routing = [0, 0, 4, 1, 0, 0, 0, 0];
     for (kind, extension, code) in [
@@ -180,7 +182,7 @@ fn an_icmpv6_error_after_extension_headers_causes_no_error() {
 #[test]
 fn some_packets_must_not_cause_errors() {
     let broken: [fn(&mut Vec<u8>); 3] = [
-        // The source port is 0, so no error would reach the sender.
+        // A sender that uses source port 0 expects no answer.
         |bytes| bytes[34..36].fill(0),
         |bytes| bytes[40] ^= 1,
         |bytes| bytes.truncate(14 + 20 + 4),

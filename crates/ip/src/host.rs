@@ -60,8 +60,9 @@ pub struct Counters {
     pub unknown_ethertype: u64,
     /// Frames dropped because they are tagged with a VLAN that is not served.
     pub foreign_vlan: u64,
-    /// Packets dropped because an IP header, an option or an ICMP header is truncated or
-    /// inconsistent. A packet whose IP version does not match the ethertype also counts.
+    /// Packets dropped because an IP header, an extension header, an option or an ICMP header is
+    /// truncated or inconsistent. A packet whose IP version does not match the ethertype also
+    /// counts.
     pub malformed: u64,
     /// Packets dropped because the checksum of the IPv4 header or the ICMP message is wrong.
     pub bad_checksum: u64,
@@ -75,8 +76,8 @@ pub struct Counters {
     pub source_routes: u64,
     /// Frames dropped because their destination is another station's MAC address.
     pub other_station: u64,
-    /// Packets dropped because their destination is not one of our IP addresses. ARP and neighbour
-    /// discovery messages that the host does not answer also count.
+    /// Packets dropped because their destination is not one of our IP addresses, or is a group MAC
+    /// address. ARP and neighbour discovery messages that the host does not answer also count.
     pub not_for_us: u64,
     /// Packets dropped because the source is a multicast group or the limited broadcast address.
     pub source_group: u64,
@@ -141,8 +142,8 @@ impl Counters {
     }
 }
 
-/// The server's network layer. Knows the served addresses, and answers ARP, neighbour discovery and
-/// echo requests. Refuses packets that no transport serves.
+/// The server's network layer. Knows the served addresses, and refuses packets that no transport
+/// serves. In [own mode](Self::own), also answers ARP, neighbour discovery and echo requests.
 #[derive(Debug)]
 pub struct Host {
     station: Station,
@@ -183,7 +184,7 @@ impl Host {
     }
 
     /// Sets the key of the hash that assigns the receivers of ICMP errors to rate-limit buckets. An
-    /// attacker who can guess `secret` can use up another host's limit.
+    /// attacker who can guess `secret` can use up another receiver's limit.
     #[must_use]
     pub fn with_secret(mut self, secret: [u64; 4]) -> Self {
         self.error_limit = RateLimiter::new(secret);
@@ -430,8 +431,8 @@ impl Host {
         error.map_or(Input::Dropped, Input::Reply)
     }
 
-    /// Counts a UDP datagram to a port that is not served. Returns the port unreachable error, or
-    /// `None` if no error may be sent about the datagram.
+    /// Counts a UDP datagram to a port that is not served. Returns the port unreachable error that
+    /// must be sent, if any.
     #[cold]
     pub(crate) fn refuse_udp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.udp_not_served += 1;
@@ -442,8 +443,8 @@ impl Host {
         }
     }
 
-    /// Counts a TCP segment that no transport handles. Returns an ICMP error that reports TCP as an
-    /// unsupported protocol, or `None` if no error may be sent.
+    /// Counts a TCP segment that no transport handles. Returns the ICMP error that must be sent, if
+    /// any. The error reports TCP as an unsupported protocol.
     #[cold]
     pub(crate) fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.tcp_not_served += 1;
@@ -510,8 +511,8 @@ impl Host {
     }
 
     /// Receives an IPv6 packet whose destination is a multicast group, or whose frame is not
-    /// addressed to our MAC address. Answers neighbour solicitations for our own addresses, and
-    /// drops all other frames.
+    /// addressed to our MAC address. In own mode, answers neighbour solicitations for our own
+    /// addresses. Drops all other frames.
     #[cold]
     fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
         let is_to_us = link.dst == self.station.mac() || self.station.listens_to(link.dst);

@@ -154,7 +154,7 @@ fn an_error_about_our_segment_is_passed_on() {
         }
     );
     assert_eq!(host.counters.icmp_errors, 1);
-    // The quoted segment has the peer's source address, so we cannot have sent it.
+    // The source of the quoted segment is the peer's address, so we cannot have sent it.
     let bytes = too_big(&packet(to_us(false), PROTOCOL_TCP, &segment));
     let input = host.receive(frame(&bytes), Instant::ZERO);
     assert!(matches!(input, Input::Dropped), "{input:?}");
@@ -185,7 +185,7 @@ fn only_tags_of_served_vlans_are_accepted() {
             other => panic!("{other:?}"),
         }
     }
-    // By default frames must be untagged.
+    // By default, frames must be untagged.
     let mut path = to_us(false);
     path.link.vlan = Some(5);
     let mut host = host();
@@ -350,7 +350,8 @@ fn replies_are_counted() {
     assert_eq!(host.counters, expected);
 }
 
-/// Returns the host's counters after one packet. The packet is either TCP or dropped.
+/// Returns the host's counters after one packet. Checks that the packet was either dropped or
+/// counted as TCP.
 fn after(mut host: Host, bytes: &[u8]) -> Counters {
     let input = host.receive(frame(bytes), Instant::ZERO);
     assert_eq!(
@@ -498,10 +499,10 @@ fn arp_request() -> Vec<u8> {
     bytes
 }
 
-/// Frames are answered only if they are for our own MAC address. The exceptions are broadcast ARP
+/// Frames are accepted only if they are for our own MAC address. The exceptions are broadcast ARP
 /// requests and solicitations to our solicited-node group.
 #[test]
-fn frames_to_other_stations_are_not_answered() {
+fn frames_to_other_stations_are_dropped() {
     let segment = |v6| packet(to_us(v6), PROTOCOL_TCP, b"segment");
     let packets = [
         ("IPv4", segment(false), [1, 0, 0, 0]),

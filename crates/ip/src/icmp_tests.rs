@@ -63,8 +63,8 @@ fn every_kind_of_error_is_read() {
     }
 }
 
-/// The quoted packets have other protocols, are fragments, or have options. We send no such
-/// packets.
+/// We never send packets of other protocols, fragments, or packets with options or a wrong version.
+/// An error whose quote is truncated is ignored too.
 #[test]
 fn an_error_about_a_packet_that_we_cannot_have_sent_is_ignored() {
     const V4: [u8; 8] = [3, 1, 0, 0, 0, 0, 0, 0];

@@ -135,7 +135,7 @@ fn ipv4_source_routes_are_refused() {
 }
 
 #[test]
-fn fragments_with_options_are_fragments() {
+fn fragments_with_options_count_as_fragments() {
     let mut bytes = with_options(
         packet(to_us(false), PROTOCOL_TCP, b"segment"),
         &ROUTER_ALERT,

@@ -115,9 +115,10 @@ impl Path {
         }
     }
 
-    /// Patches the headers that [`Path::write`] prepared for an untagged link, the same IP version
-    /// and the same protocol. Writes only the fields that may differ: the MAC addresses, the IP
-    /// addresses, the length, the ECN bits and the IPv4 checksum.
+    /// Patches headers that [`Path::write`] has written for another path. Both paths must be
+    /// untagged and have the same IP version, and `protocol` must be the same. Writes only the
+    /// fields that may differ: the MAC addresses, the IP addresses, the length, the ECN bits and
+    /// the IPv4 checksum.
     ///
     /// # Panics
     /// Panics if `packet` is shorter than the headers.

@@ -119,7 +119,7 @@ pub(crate) fn with_options(mut bytes: Vec<u8>, options: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Corrects the checksum of an IPv4 header.
+/// Corrects the checksum of the IPv4 header in an untagged frame.
 pub(crate) fn fix_header(bytes: &mut [u8]) {
     let end = 14 + usize::from(bytes[14] & 15) * 4;
     bytes[24..26].fill(0);

@@ -14,8 +14,8 @@ use crate::packet::Packet;
 /// refuses and counts the packet. By default, all packets are returned. Methods with the same name
 /// as a method of [`nmio::Handler`] are called at the same times.
 pub trait Transports<P: Port> {
-    /// Whether [`intercept`](Self::intercept) is implemented. If `false`, `intercept` is never
-    /// called.
+    /// Whether [`intercept`](Self::intercept) is implemented. If `false`,
+    /// [`Server`](crate::Server) does not call `intercept`.
     const INTERCEPTS: bool = false;
 
     /// Returns true if the transports serve `port`. `protocol` is
@@ -43,8 +43,8 @@ pub trait Transports<P: Port> {
         Some(datagram)
     }
 
-    /// Handles an ICMP error about a packet that we sent. Returns `false` if no transport serves
-    /// the protocol of that packet.
+    /// Handles an ICMP error about a packet that we sent. Returns `false` if no transport handles
+    /// errors about the protocol of that packet.
     fn handle_icmp_error(&mut self, _error: &IcmpError, _now: Instant) -> bool {
         false
     }
@@ -108,7 +108,7 @@ impl<P: Port> Transports<P> for () {
     }
 }
 
-/// A parsed batch, oldest frame first.
+/// The parsed frames of a batch, oldest first.
 pub type Inputs = ArrayVec<Input, MAX_BATCH>;
 
 /// Number of frames prefetched ahead of the one being parsed. A device or another core wrote the
@@ -116,8 +116,8 @@ pub type Inputs = ArrayVec<Input, MAX_BATCH>;
 const PREFETCHED_FRAMES: usize = 4;
 
 impl Host {
-    /// Handles a received frame completely. Answers ARP, neighbour discovery and echo, passes
-    /// packets to the transports, and refuses the packets that they return.
+    /// Handles a received frame completely. Sends the host's own reply, passes packets and ICMP
+    /// errors to the transports, and refuses the packets that they return.
     ///
     /// Drops the host's own reply if the TX ring is full. Peers must cope with a missing reply
     /// anyway, because the network can lose it.
