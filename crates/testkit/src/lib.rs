@@ -41,7 +41,7 @@ pub fn send<P: Port>(port: &mut P, bytes: &[u8]) {
     port.send(frame).expect("room in the TX ring");
 }
 
-/// Returns `len` pseudo-random bytes. Each `seed` gives different bytes.
+/// Returns `len` pseudo-random bytes, which depend on the lower 32 bits of `seed`.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     // SplitMix64's finalizer, applied to a counter.
     let word = |at: u64| {

@@ -19,7 +19,7 @@ pub struct Link<C = SimPort, S = SimPort> {
 }
 
 impl Link {
-    /// Makes a link. `seed` determines its random losses and delays.
+    /// Makes a link. `seed` determines the link's random faults: losses, reordering and duplicates.
     pub fn new(config: &LinkConfig, seed: u64) -> Self {
         let (client, server, clock) = sim::link(config, seed);
         Self::of(client, server, clock)
@@ -60,7 +60,7 @@ impl<C: Port, S: Port> Link<C, S> {
 
     /// Advances the clock by a minute, and drops all frames that arrive at the server by then.
     ///
-    /// Panics if the server's pool then has fewer free frames than before the first run.
+    /// Panics if the server's pool does not then have as many free frames as before the first run.
     pub fn drain(&mut self) {
         self.clock.advance(Duration::from_mins(1));
         let mut batch = Batch::new();

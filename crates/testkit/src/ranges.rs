@@ -1,5 +1,5 @@
-//! A SACK receiver's record of the bytes that have arrived. Offsets count from the stream's first
-//! byte.
+//! A SACK receiver's record of the bytes that have arrived. Offsets are relative to the stream's
+//! first byte.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl Ranges {
         !self.held.is_empty()
     }
 
-    /// Counts the bytes in this range that have arrived.
+    /// Returns the number of bytes in this range that have arrived.
     pub fn overlap(&self, bytes: &Range<u64>) -> u64 {
         let common = |have: &Range<u64>| {
             let start = have.start.max(bytes.start);

@@ -37,7 +37,8 @@ pub const LETTERS: [(char, u16); 10] = [
     ('X', 1 << 9),
     ('.', ACK),
 ];
-/// Control bits that must be zero (RFC 9293).
+/// The reserved control bits that [`read_segment`] requires to be zero. The bit of RFC 3540's nonce
+/// sum is not among them.
 const RESERVED: u16 = 0x0e00;
 
 const HEADER_LEN: usize = 20;
@@ -130,8 +131,8 @@ pub fn read_options(mut bytes: &[u8]) -> (Vec<Opt>, Option<&'static str>) {
 pub enum Layout {
     /// In the given order, without padding between the options.
     Dense,
-    /// In the order and at the offsets that Linux and the BSDs use, with no-operation options for
-    /// alignment. If an option is [`Opt::Raw`], the layout is always dense.
+    /// In the order that Linux uses in a SYN, with no-operation options that align the options. If
+    /// an option is [`Opt::Raw`], the layout is always dense.
     Usual,
 }
 
@@ -229,7 +230,7 @@ impl Segment {
         values!(self, Opt::Scale(shift) => *shift).max()
     }
 
-    /// Returns true if the sender accepts SACK blocks.
+    /// Returns true if the segment has the option SACK permitted.
     pub fn sack_permitted(&self) -> bool {
         self.options.contains(&Opt::SackPermitted)
     }

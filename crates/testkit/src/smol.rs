@@ -192,7 +192,7 @@ impl Connection {
         let begun = socket.state() != State::SynSent;
         let established = socket.state() == State::Established;
         let all_sent = self.sent == self.talk.bytes.len();
-        // After the server's FIN the client still sends its remaining bytes.
+        // After the server's FIN, the client still sends its remaining bytes.
         let sends_more = socket.may_send() && !(all_sent && socket.send_queue() == 0);
         if self.closing {
             return false;

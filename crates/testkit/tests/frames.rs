@@ -72,9 +72,10 @@ fn datagrams_are_read_as_they_were_written() {
     }
 }
 
-/// A frame with a changed bit causes an error, or is read differently.
+/// A frame with a changed bit causes an error, or is read differently. A truncated frame causes an
+/// error.
 #[test]
-fn a_changed_bit_is_detected() {
+fn changed_bits_and_truncation_are_detected() {
     for route in routes() {
         let frame = route.segment(&segment(), Layout::Usual);
         let right = read_segment(&frame).unwrap();
@@ -83,7 +84,7 @@ fn a_changed_bit_is_detected() {
             changed[bit / 8] ^= 1 << (bit % 8);
             let received = read_segment(&changed);
             assert_ne!(received.as_ref().ok(), Some(&right), "bit {bit}");
-            // No checksum covers the Ethernet header and the first 8 bytes of an IPv6 header.
+            // No checksum covers the Ethernet header or the first 8 bytes of an IPv6 header.
             let headers = route.link_len() + 8 * usize::from(route.is_v6());
             if bit / 8 >= headers {
                 received.unwrap_err();
@@ -96,7 +97,7 @@ fn a_changed_bit_is_detected() {
 }
 
 #[test]
-fn a_partial_checksum_is_the_complement_of_the_pseudo_header() {
+fn a_partial_checksum_is_the_complement_of_the_checksum_of_zeros() {
     for route in routes() {
         // A payload of zeros adds nothing to the sum of the pseudo-header.
         let frame = route.packet(UDP, &[0; 8]);
