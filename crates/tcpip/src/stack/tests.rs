@@ -1,5 +1,5 @@
-//! Tests that pass whole segments to a stack and check the segments that it sends. Each test is
-//! named after the rule that it checks.
+//! Tests of the stack. Most of them pass whole segments to a stack and check the segments that it
+//! sends. Each test is named after the rule that it checks.
 
 mod admission;
 mod anything;

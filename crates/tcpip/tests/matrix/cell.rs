@@ -175,7 +175,7 @@ impl Cell {
         self
     }
 
-    /// Makes the queue mark packets with CE if they wait longer than `wait`.
+    /// Makes the queue mark ECN-capable packets with CE if they wait longer than `wait`.
     pub(crate) fn mark_above(mut self, wait: Duration) -> Self {
         self.down.mark = Some(Mark {
             above: wait,
@@ -217,7 +217,8 @@ impl Cell {
     }
 
     /// If the content's length is not set yet, chooses the length by the model in [`ideal`]. The
-    /// transfer should then take at least four seconds and 50 round trips.
+    /// transfer should then take at least four seconds and 50 round trips, unless [`MOST`] limits
+    /// its length.
     #[expect(clippy::cast_sign_loss, reason = "a model's rate is not negative")]
     pub(crate) fn sized(mut self) -> Self {
         if self.len == 0 {

@@ -170,7 +170,7 @@ fn ack_loss() -> Vec<Cell> {
     cells
 }
 
-/// Reordering by less and by more than a round trip, and duplicated packets.
+/// Reordering by less and by more than a round trip, duplicated packets, and both with losses.
 fn disorder() -> Vec<Cell> {
     let mut cells = Vec::new();
     for percent in [1, 10, 50] {
@@ -313,7 +313,7 @@ fn dialects() -> Vec<(&'static str, Behaviour)> {
     ]
 }
 
-/// Cells with clients that use and that lack each TCP option.
+/// Cells with clients that lack some TCP options, or that discard data beyond a gap.
 fn options() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (word, behaviour) in dialects() {

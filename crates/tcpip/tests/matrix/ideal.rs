@@ -44,8 +44,8 @@ fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
         window = reno.max(cubic);
     }
     if !path.bursts.bad.is_zero() {
-        // Each burst of losses counts as one loss. Here the formulas of RFC 9438 are solved for the
-        // time between two bursts.
+        // Each burst of losses counts as one loss. These forms of RFC 9438's formulas give the
+        // window from the time between two bursts.
         let between = (path.bursts.good + path.bursts.bad).as_secs_f64();
         let reno = 1.5 * between / round_trip;
         let cubic = 1.234 * between.powi(3);

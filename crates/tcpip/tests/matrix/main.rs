@@ -10,8 +10,8 @@
 //! - `MATRIX=full` also runs the cross product of paths and clients, and writes its table to
 //!   `target/tmp/matrix/full.txt`.
 //! - `MATRIX=<cell>` or `MATRIX=<cell>@<seed>` runs one cell, and shows its line (with `--
-//!   --nocapture`). This mode also writes the server's segments to a text and a pcap file under
-//!   `target/tmp/matrix`.
+//!   --nocapture`). This mode also writes the segments that the server sends and receives to a text
+//!   and a pcap file under `target/tmp/matrix`.
 
 mod cell;
 mod cells;
@@ -41,7 +41,7 @@ fn snapshot() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/matrix/snapshot.txt")
 }
 
-/// Folder to which traces and new tables are written.
+/// Creates and returns the folder for traces and new tables.
 fn target() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("matrix");
     fs::create_dir_all(&folder).unwrap();
@@ -135,8 +135,8 @@ fn transfers_match_the_committed_table() {
     }
 }
 
-/// The client receives the same segments, no matter whether the server sends super-segments or
-/// single frames.
+/// The table of results is the same, no matter whether the server sends super-segments or single
+/// frames.
 #[test]
 fn super_segments_change_nothing() {
     let wanted = env::var(VARIABLE).unwrap_or_default();

@@ -32,7 +32,7 @@ const LONGEST: Duration = Duration::from_mins(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
-    /// Whether every byte has arrived, and the server has not given up a connection.
+    /// Whether every byte has arrived, and all closed connections were closed normally.
     pub(crate) finished: bool,
     /// Time from a connection's SYN to its first byte, and to its last byte. Each is the maximum
     /// over all connections.
@@ -299,7 +299,7 @@ pub(crate) enum Sends {
 ///
 /// # Panics
 ///
-/// If the server or the client breaks a rule that holds on every path.
+/// Panics if the server or the client breaks a rule that holds on every path.
 pub(crate) fn run(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Outcome {
     match cell.control {
         Control::Cubic => run_with::<Cubic>(cell, seed, sends, trace),

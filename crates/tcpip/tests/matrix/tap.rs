@@ -126,8 +126,8 @@ pub(crate) struct Trace {
     counters: Counters,
 }
 
-/// Counters that the trace omits, because they change often and the listed segments show the same
-/// information.
+/// Counters that the trace omits, because they change often and tell little that the listed
+/// segments do not show.
 const DULL: [&str; 8] = [
     "resident_fallbacks",
     "segments_received",
@@ -168,7 +168,7 @@ impl Trace {
         writeln!(self.text, "{millis:>12.3} {arrow} {line}").unwrap();
     }
 
-    /// Writes a line with the counters of the stack that have changed.
+    /// Writes a line for each counter of the stack that has changed, except those in [`DULL`].
     pub(crate) fn note(&mut self, now: Instant, counters: &Counters) {
         if *counters == self.counters {
             return;

@@ -79,7 +79,7 @@ pub(crate) struct Connection {
     resend_at: Option<Instant>,
     request_at: Option<Instant>,
 
-    /// Options that both sides use.
+    /// Options that both sides use: the client's shift count, and whether the others are in use.
     window_shift: u8,
     sack: bool,
     timestamps: bool,

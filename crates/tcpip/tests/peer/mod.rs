@@ -61,8 +61,8 @@ impl Default for Behaviour {
     }
 }
 
-/// When the client acknowledges segments that are in order. It acknowledges all other segments as
-/// soon as they arrive.
+/// When and how the client acknowledges segments that are in order. It acknowledges all other
+/// segments as soon as they arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acks {
     /// Number of segments after which an ACK is sent.

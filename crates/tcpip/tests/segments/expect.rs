@@ -56,7 +56,7 @@ impl<C: CongestionControl> Runner<C> {
     ) -> Result<(), String> {
         let next = self.pending.front().map(|(at, _)| *at);
         let due = next.unwrap_or(latest).clamp(earliest, latest);
-        // A RST for an unknown connection carries neither an ACK nor timestamps.
+        // A RST without ACK is for an unknown connection, so it has no timestamps.
         let is_plain = !one.has(SYN) && (one.has(ACK) || !one.has(RST));
         let plain = is_plain && template.leaves_timestamps();
         let window = self.peer().our_window;

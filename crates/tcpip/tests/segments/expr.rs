@@ -9,7 +9,8 @@ pub(crate) struct Symbols {
     pub(crate) mss: i64,
     /// Size of the IP and the TCP header in bytes, without options.
     pub(crate) headers: i64,
-    /// Size in bytes of the IP and TCP headers, with options, in a packet with a full segment.
+    /// Size in bytes of the IP and TCP headers, with the space that each full segment leaves free
+    /// for timestamps.
     pub(crate) room: i64,
     /// Size of the receive buffer in bytes.
     pub(crate) recv: i64,

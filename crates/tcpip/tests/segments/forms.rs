@@ -27,9 +27,10 @@ pub(crate) struct Form {
     pub(crate) iss: Option<u32>,
 }
 
-/// All forms. In the first form, the peer's sequence numbers wrap early in the case. In the second
-/// form, a 32-bit microsecond clock wraps. In the third form, our sequence numbers wrap, and the
-/// peer's sequence numbers pass 2^31. In the fourth form, a 32-bit millisecond clock wraps.
+/// All forms. In the first form, the peer's sequence numbers wrap after two bytes. In the second
+/// form, a 32-bit microsecond clock wraps after about 150 ms. In the third form, our sequence
+/// numbers wrap after about 3,000 bytes, and the peer's pass 2^31 after two bytes. In the fourth
+/// form, a 32-bit millisecond clock wraps after 250 ms.
 pub(crate) const FORMS: [Form; 4] = [
     Form {
         v6: false,

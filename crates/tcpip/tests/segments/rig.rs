@@ -21,8 +21,8 @@ pub(crate) enum Habit {
     Serve,
     /// Answers the first received byte with the content, and closes our side.
     ServeOnce,
-    /// Answers each received byte with this number of bytes, written from a write buffer instead of
-    /// the content.
+    /// Answers each received byte with this number of plain bytes, not with the content. Plain
+    /// bytes go through a write buffer.
     Say(usize),
     Close,
     Abort,
@@ -45,7 +45,7 @@ pub(crate) struct App {
     pub(crate) refuse: bool,
     /// Number of bytes that the application sends when it accepts a connection.
     pub(crate) greeting: usize,
-    /// Whether the peer's FIN closes our side too.
+    /// Whether the application closes our side when the peer's FIN arrives.
     pub(crate) close_back: bool,
     pub(crate) content: Option<(ContentId, Arc<[u8]>)>,
     pub(crate) log: String,
@@ -112,8 +112,8 @@ impl App {
         done
     }
 
-    /// Answers each byte of `data`. Returns the number of bytes that were answered before the
-    /// stream was full.
+    /// Answers the bytes of `data` while the stream has room. With [`Habit::ServeOnce`], answers
+    /// only the first byte. Returns the number of bytes that were answered.
     fn answer(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         for done in 0..data.len() {
             let answered = match self.habit {

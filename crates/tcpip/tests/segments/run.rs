@@ -1,5 +1,6 @@
 //! Runs a case. The server receives the segments of the `<` lines, and must send the segments of
-//! the `>` lines. Each sent segment must match its line in every bit and in its time.
+//! the `>` lines. Each sent segment must match its line in time and in every field, except where
+//! the line allows several values.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -34,7 +35,7 @@ const ISN_TICK_MICROS: u64 = 4;
 /// Minimum MSS that the stack uses. A smaller MSS of a peer is raised to this minimum.
 const MIN_MSS: u16 = 88;
 /// Maximum number of times that the stack may ask for its timers at the same virtual time. A stack
-/// that asks more often would never sleep.
+/// that asks more often would probably never sleep.
 const MOST_TURNS: u32 = 10_000;
 
 /// Runs a case in all its forms.
@@ -337,7 +338,7 @@ impl<C: CongestionControl> Runner<C> {
         self.turn()
     }
 
-    /// Advances to the time of the next timers, and runs these timers. If that time is after
+    /// Advances to the time of the next timers, and runs these timers. If no timer is due by
     /// `latest`, does nothing and returns `false`.
     pub(crate) fn run_timer(&mut self, latest: Instant) -> Result<bool, String> {
         let due = Handler::<Outbox>::poll_timeout(&self.server);
@@ -430,7 +431,7 @@ impl<C: CongestionControl> Runner<C> {
         self.receive(&route.icmp_error(error, &ours))
     }
 
-    /// Runs a handshake, and checks each of its segments.
+    /// Runs a handshake, and checks the SYN-ACK.
     fn open(
         &mut self,
         options: &[OptionTemplate],

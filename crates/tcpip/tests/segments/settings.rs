@@ -6,7 +6,7 @@ use crate::{Config, SynCookies, WhenFull};
 
 use super::language::parse_seconds;
 
-/// The TCP options that our SYN-ACK may contain.
+/// The TCP options that our SYN-ACK may contain in addition to the MSS.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Switches {
     pub(crate) scale: bool,

@@ -1,5 +1,5 @@
-//! Tests of admission when the connection table is full, and of the choice of the connection that
-//! is evicted.
+//! Tests of admission: which connection the stack evicts when the connection table is full, and the
+//! limit on the connections of an address.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -59,7 +59,7 @@ impl Rig {
             return false;
         }
         while let Some(packet) = self.port.sent.front() {
-            // Skip the reset that evicts another client's connection.
+            // Skip the reset of another client's connection, which was evicted.
             if peer_port_of(packet) != port {
                 self.port.sent.pop_front();
                 continue;
@@ -377,7 +377,7 @@ fn an_address_is_limited_to_its_share() {
         joins(&mut rig, from_v4(6), 1002),
         "other addresses have their own share"
     );
-    // When one connection is closed, the address may open another.
+    // After one connection is closed, the address may open another.
     rig.route = from_v4(5);
     rig.route.src.port = 1000;
     rig.recv(1, 1, "R", b"");
@@ -517,8 +517,8 @@ fn joins_or_not(rig: &mut Rig, port: u16) {
     rig.send_raw(seq, isn.wrapping_add(1), "A", b"", None);
 }
 
-/// A connection opened by a cookie may send immediately, even when the 32-bit clock is about to
-/// wrap.
+/// Pacing does not stop a connection that a cookie has opened, even when the 32-bit clock is about
+/// to wrap.
 #[test]
 fn pacing_works_after_a_cookie() {
     let config = Config {

@@ -23,7 +23,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// The options that current clients offer.
+    /// An offer of all options.
     pub(super) const ALL: Self = Self {
         mss: Some(1460),
         timestamps: Some(777),
@@ -49,8 +49,8 @@ impl Rig {
         self.raw(self.irs, 0, bits, &offer.options(), b"");
     }
 
-    /// Completes the handshake with the final ACK for `syn_ack`, which carries `data`. If the
-    /// SYN-ACK has timestamps, the ACK's TSval is `value`.
+    /// Completes the handshake: sends an ACK for `syn_ack`, together with `data`. If the SYN-ACK
+    /// has timestamps, the ACK's TSval is `value`.
     pub(super) fn complete(&mut self, syn_ack: &Segment, value: u32, data: &[u8]) {
         let options = stamps(value, syn_ack.timestamps());
         let (seq, ack) = (self.irs.wrapping_add(1), syn_ack.seq.wrapping_add(1));
@@ -121,7 +121,8 @@ fn cookies_that_follow_one_another_within_a_millisecond_are_a_flood() {
 }
 
 /// Opens one connection with a SYN cookie and one without, and compares their states. A cookie
-/// keeps the other options only if the client offers timestamps. It always rounds the MSS down.
+/// keeps the window scale, SACK and ECN only if the client offers timestamps. It may round the MSS
+/// down.
 fn compare(offer: &Offer, v6: bool) {
     let open = |config: &Config| {
         let mut rig = Rig::new(config);
@@ -169,7 +170,7 @@ fn compare(offer: &Offer, v6: bool) {
 }
 
 #[test]
-fn a_cookie_keeps_every_combination_of_options() {
+fn a_cookie_handles_every_combination_of_options() {
     for bits in 0..16 {
         for scale in [None, Some(0), Some(7), Some(14), Some(255)] {
             let offer = Offer {
@@ -310,7 +311,7 @@ fn a_cookie_is_valid_for_at_least_one_and_at_most_two_minutes() {
         (63_999, true),
         (128_000, false),
         (1_000_000, false),
-        // After 32 periods the 5-bit period number in the cookie repeats.
+        // After 32 periods, the 5-bit period number in the cookie repeats.
         (2_048_000, false),
     ] {
         for start in [0, 20_000, 63_000] {
@@ -320,7 +321,7 @@ fn a_cookie_is_valid_for_at_least_one_and_at_most_two_minutes() {
             rig.sent_one();
             rig.pass_ms(wait);
             // The stack checks ACKs for cookies only for a while after it has sent the last cookie.
-            // Therefore send another client a cookie.
+            // Therefore, the test makes it send a cookie to another client.
             rig.route.src.port += 1;
             let iss = rig.iss;
             rig.syn(Some(1472));

@@ -132,7 +132,7 @@ fn early_selective_acks_stay_inside_the_peers_window() {
 }
 
 #[test]
-fn a_duplicate_ack_releases_one_segment_and_grows_no_window() {
+fn a_duplicate_ack_releases_at_most_one_segment_and_grows_no_window() {
     // Without SACK, each duplicate ACK means that one segment has arrived (RFC 5681, section 3.2,
     // step 4). Forged duplicate ACKs must not gain the client more than genuine ones.
     let mut rig = Rig::established(&Config::default());
@@ -149,7 +149,7 @@ fn a_duplicate_ack_releases_one_segment_and_grows_no_window() {
         assert!(cwnd(&rig) <= 10 * SEGMENT);
     }
     assert_eq!(rig.stack.counters().retransmits, 1);
-    // After recovery the reduced window applies.
+    // After recovery, the window is no larger than the initial window.
     let sent = sent_to(&rig);
     ack(&mut rig, sent);
     assert!(cwnd(&rig) <= 10 * SEGMENT);

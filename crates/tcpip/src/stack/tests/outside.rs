@@ -170,7 +170,7 @@ fn shared_bytes_are_written_once() {
 }
 
 #[test]
-fn no_later_connection_has_the_same_name() {
+fn no_later_connection_has_the_same_id() {
     let config = Config {
         max_time_wait: 0,
         ..Config::default()

@@ -1,5 +1,5 @@
-//! Tests of pools without free slots: slots go to connections that make progress, and each address
-//! is limited to its share. Unused memory is freed.
+//! Tests of pools without free slots. They check that slots go to connections that make progress,
+//! that each address is limited to its share, and that unused memory is freed.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn a_partial_request_gives_up_its_receive_buffer() {
     rig.recv(1, 1, "PA", b"GET / HTTP/1.1");
     rig.sent(1, 1, "A", b"");
     assert_eq!(rig.stack.counters().no_buffer, 1, "all are in use");
-    // One byte per second does not count as progress.
+    // One byte per second is too little progress.
     for at in 4..7 {
         for client in halves {
             rig.be(client);
@@ -347,8 +347,7 @@ fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
     assert_eq!(holders(&rig), [Some(2), Some(1)]);
     assert_eq!(rig.stack.counters().scoreboards_taken, 1);
     assert_eq!(rig.stack.counters().evicted, 0);
-    // The first client has lost its scoreboard's slot, but still receives all lost data by
-    // retransmission.
+    // The first connection has lost its larger scoreboard, but still sends all of its data.
     rig.be(first);
     rig.port.sent.clear();
     let mut at = 1;

@@ -12,7 +12,7 @@ use crate::{Config, Slot};
 const MSS: usize = 1460;
 const HEADERS: usize = 20 + 32;
 
-/// Fetches a content item of `len` bytes from a port that supports super-segments of up to
+/// Fetches a content item of `len` bytes from a stack whose port supports super-segments of up to
 /// `segmentation` bytes. Returns the segments received, and the number of super-segments sent.
 fn fetch(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, u64) {
     let (all, rig) = fetch_all(len, slot, v6, segmentation);

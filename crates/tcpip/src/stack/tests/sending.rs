@@ -332,7 +332,7 @@ fn long_responses_share_a_full_ring() {
         let counts: Vec<_> = runs.map(|run| (run[0], run.len())).collect();
         assert_eq!(counts, expected);
     };
-    // The first packet is an ACK for the request.
+    // The first packet acknowledges the last request, which came from port 1001.
     visit(100, &[(1001, 1), (1000, 64), (1001, 35)]);
     visit(100, &[(1000, 64), (1001, 36)]);
     visit(1_000, &[(1000, 64), (1001, 64)]);

@@ -32,8 +32,8 @@ fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
 }
 
 #[test]
-fn shutdown_sends_each_peer_one_fin() {
-    // The peer that has acknowledged all written data gets a FIN.
+fn shutdown_sends_one_fin_to_a_peer_without_unacknowledged_data() {
+    // A peer that has acknowledged all written data gets a FIN.
     let mut rig = Rig::serving(&Config::default(), b"all", None);
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"all");
@@ -54,7 +54,7 @@ fn shutdown_sends_each_peer_one_fin() {
 }
 
 #[test]
-fn shutdown_resets_peers_with_unacknowledged_data() {
+fn shutdown_resets_half_open_connections_and_peers_with_unacknowledged_data() {
     let mut rig = Rig::serving(&Config::default(), b"all", None);
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"all");
@@ -87,7 +87,7 @@ fn shutdown_resets_peers_with_unacknowledged_data() {
 }
 
 #[test]
-fn shutdown_sends_nothing_to_peers_that_have_our_fin() {
+fn shutdown_repeats_our_fin_only_if_it_is_unacknowledged() {
     let mut rig = Rig::serving(&Config::default(), b"bye", None);
     rig.app().habit = Habit::ServeOnce;
     rig.recv(1, 1, "PA", b"g");

@@ -214,7 +214,7 @@ fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
 
 /// Generates the parts of a response. A part has a content index (`None` for plain bytes), and a
 /// start and an end in thousandths of the content. The flag tells whether the part starts where the
-/// previous slice ends.
+/// previous slice ends. For plain bytes, the start gives their number.
 fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
     let part = (
         prop::option::weighted(0.9, 0usize..4),
@@ -227,7 +227,7 @@ fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// Sends random slices and plain bytes as single segments and super-segments, with losses and a
+    /// Sends random slices and plain bytes as single segments or super-segments, with losses and a
     /// decreasing path MTU. The client must receive the expected bytes.
     #[test]
     fn any_slices_arrive_unchanged(

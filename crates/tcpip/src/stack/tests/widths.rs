@@ -27,9 +27,9 @@ fn narrowed() -> Rig {
     rig
 }
 
-/// Simulates a path that drops segments with more than `width` bytes of data. Smaller segments are
-/// acknowledged after `millis` milliseconds. All data must arrive within `rounds` rounds of this
-/// length. Returns the number of data bytes in each segment sent.
+/// Simulates a path that drops segments with more than `width` bytes of data, in rounds of `millis`
+/// milliseconds. The peer sends an ACK for each segment of the server, even for a dropped one. All
+/// data must arrive within `rounds` rounds. Returns the number of data bytes in each segment sent.
 fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
     let mut got = vec![false; LEN];
     let mut lens = Vec::new();
@@ -62,7 +62,7 @@ fn a_larger_path_mtu_is_found_by_probes() {
     // The probes carry data that must be sent anyway (RFC 8899, section 4.1).
     let mut rig = sending();
     let mut sent = 0;
-    // At first the path drops all segments.
+    // At first, the path drops all segments.
     while rig.stack.counters().black_holes == 0 {
         rig.pass_ms(100);
         rig.port.sent.clear();
@@ -136,8 +136,8 @@ fn a_probe_retransmitted_in_pieces_proves_nothing() {
         }
     }
     assert!(rig.sent_all().iter().any(|out| out.data.len() > BASE));
-    // A router reports a smaller MTU, so all data is retransmitted in smaller segments. These
-    // segments arrive.
+    // A router reports a smaller MTU, so all data in flight is retransmitted in smaller segments.
+    // These segments arrive.
     rig.icmp(&too_big(&rig, 1000, ack));
     for _ in 0..10 {
         for segment in rig.sent_all() {
