@@ -108,7 +108,7 @@ impl Clock for Ticking {
     }
 }
 
-/// A handler that counts frames. Each test sets the timer, the flood, and how long the connections
+/// A handler that counts frames. A test can set the timer, the flood, and how long the connections
 /// take to close.
 #[derive(Default)]
 struct Counting {

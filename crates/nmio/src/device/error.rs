@@ -280,7 +280,7 @@ pub enum DeviceError {
     PortWithoutAddress {
         /// The interface's name.
         interface: String,
-        /// Name of the interface of which `interface` is a port, such as a bridge.
+        /// Name of the interface, such as a bridge, of which `interface` is a port.
         master: String,
         /// The kind of the interface `master`, such as `bridge`.
         kind: String,

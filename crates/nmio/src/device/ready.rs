@@ -44,7 +44,7 @@ pub(super) struct XdpReady {
 }
 
 impl XdpReady {
-    /// Opens an interface in the calling thread's network namespace.
+    /// Prepares an interface in the calling thread's network namespace, as the options request.
     pub(super) fn open(wanted: &XdpWanted<'_>) -> Result<Self, DeviceError> {
         let name = wanted.interface;
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;

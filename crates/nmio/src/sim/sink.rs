@@ -45,8 +45,8 @@ impl Sink {
 
     /// Sets whether to copy a sent resident packet, so that [`Sink::last`] returns it.
     ///
-    /// Copying is off by default, because a real port does not copy. Tests enable it; benchmarks do
-    /// not.
+    /// Copying is off by default, so that benchmarks do not measure it. Tests that read resident
+    /// packets enable it.
     pub fn copy_residents(&mut self, on: bool) {
         self.copy = on.then(Vec::new);
     }

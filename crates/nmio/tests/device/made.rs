@@ -1,4 +1,4 @@
-//! Devices that the server creates: the veth pair of `auto`, and tap devices.
+//! Tests of device `auto`, and of tap devices that the server creates or finds.
 
 use nmio::device::{DeviceError, Interface};
 

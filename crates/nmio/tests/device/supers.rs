@@ -196,7 +196,7 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
                 (2 * mss, None),
                 (3 * mss - 1, None),
                 (30 * mss, None),
-                // The packet consists of a single segment.
+                // These packets consist of a single segment.
                 (mss, Some(ACK | PSH)),
                 (100, None),
             ] {
