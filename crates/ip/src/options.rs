@@ -1,4 +1,4 @@
-//! Walks, checks and skips IPv4 options and IPv6 extension headers.
+//! Checks IPv4 options, and walks and checks IPv6 extension headers.
 //!
 //! The server has no use for options and extension headers, so it skips them. For security, packets
 //! with source routes are refused (RFC 7126, sections 4.3 and 4.4; RFC 5095). A packet is also
