@@ -1,5 +1,5 @@
 //! Helpers for the tests of several crates: plain values for frames and TCP segments, a smoltcp
-//! client and a simulated link. Ports of this crate record or inspect frames.
+//! client and a simulated link. Two ports of this crate record or inspect frames.
 //!
 //! This crate does not use the stack's code for headers, checksums or sequence numbers. It uses
 //! `etherparse`, smoltcp and code of this crate instead, so that tests find errors in the stack's
