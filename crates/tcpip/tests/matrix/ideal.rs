@@ -31,7 +31,8 @@ fn segment(cell: &Cell) -> f64 {
     f64::from(told.min(narrow - 40).min(1460)) - OPTIONS
 }
 
-/// Returns the mean congestion window in segments at the path's loss rate.
+/// Returns the mean congestion window in segments at the path's loss rate, or infinity if the path
+/// has no losses of its own.
 fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
     let mut share = path.loss;
     if path.lose_every > 0 {
@@ -84,7 +85,8 @@ fn most(cell: &Cell) -> f64 {
     rate
 }
 
-/// Returns the mean window of a connection after its first loss, in bytes.
+/// Returns the mean window of a connection after its first loss, in bytes. The peer's window is the
+/// upper limit.
 fn window(cell: &Cell) -> f64 {
     let left = window_at(&cell.down, round_trip(cell)) * segment(cell);
     window_of(&cell.peer).min(left)
