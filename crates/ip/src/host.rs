@@ -40,8 +40,8 @@ pub enum Input {
     Dropped,
 }
 
-/// Numbers of received frames by outcome, and of ICMP errors sent. Replies and errors that a full TX
-/// ring rejects are counted too.
+/// Numbers of received frames by outcome, and of ICMP errors sent. Replies and errors that a full
+/// TX ring rejects are counted too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// TCP segments passed to the transports.
