@@ -37,8 +37,9 @@ pub trait App {
         let _ = clients;
     }
 
-    /// Called when a request and its body have arrived completely. Decides how to answer the
-    /// request.
+    /// Decides how to answer a request. Called when the request and its body have arrived
+    /// completely, unless [`on_head`](Self::on_head) or [`on_body`](Self::on_body) has already
+    /// given the verdict.
     fn on_request(
         &mut self,
         request: &Request<'_>,
@@ -105,14 +106,15 @@ pub trait Clients<S> {
     ) -> bool;
 
     /// Continues a streamed response that [waits](More::Wait): [`App::on_more`] is called after the
-    /// current callback returns. Returns `false` if the response is no longer being sent.
+    /// current callback returns. Returns `false` if no streamed response with this ticket is in
+    /// progress.
     fn resume(&mut self, ticket: Ticket) -> bool;
 
-    /// Gives access to the prepared replies, which can be sent many times.
+    /// Gives access to the prepared replies, to add and remove them.
     fn replies(&mut self) -> Replies<'_>;
 
-    /// Calls [`App::on_timer`] once, after the duration `after`. Restarts the timer if it is
-    /// already running.
+    /// Starts `timer`, or restarts it if it is already running. [`App::on_timer`] is called once,
+    /// when the duration `after` has passed.
     fn set_timer(&mut self, timer: Timer, after: Duration);
 }
 

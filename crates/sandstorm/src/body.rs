@@ -34,7 +34,8 @@ pub(crate) enum Part<'d> {
     More,
     /// The body is complete. The remaining bytes belong to the next request.
     End,
-    /// The chunks are invalid, so the start of the next request is unknown.
+    /// The chunks or the trailer fields are invalid or exceed a limit. The start of the next
+    /// request is therefore unknown.
     Malformed,
 }
 
@@ -61,7 +62,7 @@ enum State {
     Extension {
         size: u64,
     },
-    /// Before the LF after a chunk's size.
+    /// Before the LF that ends the line with a chunk's size.
     SizeEnd {
         size: u64,
     },
@@ -167,7 +168,7 @@ impl BodyReader {
     }
 
     /// Returns the state after a byte of the trailer, or `None` if the byte is invalid. Trailer
-    /// fields are discarded, so only the end of the trailer matters.
+    /// fields are checked, but not stored.
     fn in_trailer(&self, byte: u8) -> Option<State> {
         match self.state {
             State::TrailerName if byte == b':' => Some(State::TrailerValue),

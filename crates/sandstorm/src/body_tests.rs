@@ -1,4 +1,5 @@
-//! Tests the parsing of valid and malformed bodies, split at arbitrary positions.
+//! Tests the parsing of valid and malformed bodies. The result must not depend on where a body is
+//! split.
 
 use proptest::prelude::*;
 
@@ -115,7 +116,7 @@ fn extensions_and_trailers_have_a_maximum_length() {
     let many = "1;xxxxxxx\r\na\r\n".repeat(MAX_EXTENSIONS as usize / 7 + 1);
     assert_eq!(chunked(&many), Outcome::Malformed);
     let trailer = |len: u32| chunked(&format!("0\r\nA:{}\r\n", "x".repeat(len as usize - 2)));
-    // The CR also counts towards the limit.
+    // The CR after the trailer field also counts towards the limit.
     assert_eq!(trailer(MAX_TRAILERS - 1), Outcome::Half);
     assert_eq!(trailer(MAX_TRAILERS + 1), Outcome::Malformed);
 }

@@ -1,9 +1,9 @@
-//! The *slot* of a response: its `Date` and `Connection` fields. They depend on the time and on the
-//! client.
+//! The *slot* of a response: the bytes from the value of `Date` to the value of `Connection`. They
+//! depend on the time, and on whether the connection stays open.
 //!
-//! The rest of a response is prepared once, when the site is loaded. The slot lies directly after
-//! the status line and always has the same length. Therefore one prepared response serves all
-//! clients: HTTP/1.0 and 1.1, keep-alive and close.
+//! The rest of a site's response is prepared once, when the site is loaded. The slot follows the
+//! status line and the field name `Date`, and always has the same length. Therefore one prepared
+//! response serves all clients: HTTP/1.0 and 1.1, keep-alive and close.
 
 use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -26,7 +26,7 @@ const OPTION_AT: usize = DATE_LEN + BETWEEN.len();
 /// Length of the slot in bytes: a date, the name of the next field, and a connection option.
 pub const SLOT_LEN: usize = OPTION_AT + OPTION_LEN;
 
-/// The name of the field whose value begins the slot.
+/// The text before the slot: the name of the field whose value begins it.
 pub(crate) const SLOT_FIELD: &str = "Date: ";
 
 /// 9999-12-31T23:59:59Z, the latest time that fits the date format.

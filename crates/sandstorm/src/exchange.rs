@@ -1,4 +1,4 @@
-//! One request and its response, as passed to a callback.
+//! What a callback receives with a request, and the ticket that identifies the request later.
 
 use std::fmt::{Arguments, Debug, Display};
 use std::net::SocketAddr;
@@ -33,11 +33,11 @@ pub struct Exchange<'a, S> {
 }
 
 impl<S> Exchange<'_, S> {
-    /// Makes a plain-text response. Its status is 200, unless [`set_status`](Self::set_status) sets
-    /// another one.
+    /// Appends `text` to the response's body, and returns [`Verdict::Made`]. The response is plain
+    /// text with status 200, unless the application has set another content type or status.
     pub fn text(&mut self, text: Arguments<'_>) -> Verdict {
         if !self.response.fields().has("content-type") {
-            // Cannot fail: the field is short and valid.
+            // The field is valid. If there is no room for it, the response is sent without it.
             let _ = self
                 .response
                 .add_field("Content-Type", "text/plain; charset=utf-8");
@@ -46,7 +46,9 @@ impl<S> Exchange<'_, S> {
         Verdict::Made
     }
 
-    /// The response. The application fills it in and returns [`Verdict::Made`].
+    /// Returns the response, for the application to fill in. [`Verdict::Made`] sends it, and
+    /// [`Verdict::Stream`] sends it as the first piece. [`App::on_more`](crate::App::on_more) uses
+    /// only its body. Other verdicts use only its fields, or discard it.
     pub fn response(&mut self) -> &mut Response {
         self.response
     }
@@ -65,13 +67,14 @@ impl<S> Exchange<'_, S> {
         self.response.add_field(name, value)
     }
 
-    /// Gives access to the prepared replies, which can be sent many times.
+    /// Gives access to the prepared replies, to add and remove them.
     pub fn replies(&mut self) -> Replies<'_> {
         Replies::new(self.contents, self.common)
     }
 
-    /// The request's ticket. [`Clients::answer`](crate::Clients::answer) needs it for a request
-    /// that was deferred, and [`Clients::resume`](crate::Clients::resume) for a streamed response.
+    /// The request's ticket. [`Clients::answer`](crate::Clients::answer) needs it after
+    /// [`Verdict::Later`], and [`Clients::resume`](crate::Clients::resume) for a streamed response.
+    /// Earlier callbacks for the same request may have had other tickets.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }

@@ -5,7 +5,8 @@ use std::fmt::{Display, Write as _};
 /// Maximum total length of the fields in one [`Fields`], in bytes, including line endings.
 pub const MAX_FIELDS_LEN: usize = 8_192;
 
-/// Fields that the server writes itself: message framing, the connection option, and the date.
+/// Fields that only the server may write: those for message framing and the connection, and the
+/// date.
 const OURS: [&str; 7] = [
     "connection",
     "content-length",
@@ -26,7 +27,7 @@ const OF_FILES: [&str; 6] = [
     "location",
 ];
 
-/// Why a field was not added to a response.
+/// Why a field was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
     /// The name is empty or contains a byte that is not allowed in field names.
@@ -44,13 +45,14 @@ pub enum FieldError {
         /// The field's name.
         name: String,
     },
-    /// The server itself writes this field, so it cannot be added.
+    /// Only the server may write this field.
     #[error("the server writes {name} itself; leave it out")]
     Ours {
         /// The field's name.
         name: String,
     },
-    /// The site's own responses may contain a field of this name.
+    /// The site's own responses may contain a field of this name, so it cannot be a field of all
+    /// responses.
     #[error("the responses of files already have {name}; add it only to other responses")]
     OfFiles {
         /// The field's name.

@@ -1,5 +1,5 @@
 //! Evaluates the fields that control how a request is processed: host, body length, expectation,
-//! preconditions, and persistence of the connection.
+//! and persistence of the connection. Also finds out whether there are preconditions.
 
 use httparse::Header;
 

@@ -28,12 +28,12 @@ pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
     [const { MaybeUninit::uninit() }; MAX_FIELDS]
 }
 
-/// Why [`parse`] did not return a head.
+/// Why [`parse`] returned an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRead {
     /// The request is answered with an error.
     Refused(Refusal),
-    /// The version is between HTTP/1.2 and HTTP/1.9. Such a request is read and answered as
+    /// The version begins with HTTP/1.2 to HTTP/1.9. Such a request is read and answered as
     /// HTTP/1.1 (RFC 9110, section 2.5). The caller must replace the version's last digit, at
     /// `digit_at`, with a 1 and parse the request again.
     LaterMinor {
@@ -157,7 +157,8 @@ pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
 }
 
 /// Parses only the request line. `fields` is the cached result for the fields that follow it.
-/// Returns `None` for an unusual line, which the caller must parse with [`parse`].
+/// Returns `None` if the line is unusual or the head is too long. The caller must then call
+/// [`parse`].
 #[inline]
 pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     const VERSION: &[u8] = b" HTTP/1.1\r\n";
@@ -322,15 +323,17 @@ fn names_tag(value: &[u8], ours: ETag, how: Comparison) -> bool {
     })
 }
 
-/// Parses an HTTP date. Returns the seconds since 1970.
+/// Parses an HTTP date. Returns the seconds since 1970, or `None` if the date is invalid or
+/// earlier.
 fn seconds(value: &[u8]) -> Option<u64> {
     let date = parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
     let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(since.as_secs())
 }
 
-/// Returns what follows the authority of an absolute URI (RFC 9112, section 3.2.2). The host does
-/// not matter, because the server gives the same answers for all hosts.
+/// Returns what follows the authority of an absolute URI (RFC 9112, section 3.2.2), or `None` if
+/// `target` is not a valid HTTP URI. Any valid host is accepted, because the server gives the same
+/// answers for all hosts.
 #[cold]
 fn absolute_form(target: &str) -> Option<&str> {
     let after = |scheme: &str| {
@@ -372,8 +375,8 @@ mod tests {
             }
         }
 
-        /// Checks that `parse_line` with known fields gives the same result as `parse` of the whole
-        /// request.
+        /// Checks that a head from `parse_line` with known fields equals the head that `parse`
+        /// finds in the whole request.
         #[test]
         fn parsing_the_line_alone_agrees_with_parsing_the_whole(
             line in prop_oneof![

@@ -99,10 +99,11 @@
 //!
 //! # How a body is read
 //! The server reads bodies with `Content-Length` and chunked bodies. By default, the application
-//! gets the request when the body is complete. A body that exceeds its limit is answered with 413,
-//! and malformed chunks with 400. In both cases, the connection closes. A client that waits for
-//! `100 Continue` gets it, unless the request is refused or its body is not needed. Head and body
-//! together must arrive within [`REQUEST_TIMEOUT`]. Trailer fields are parsed and discarded.
+//! gets the request when the body is complete. Malformed chunks are answered with 400, and the
+//! connection closes. A body that exceeds its limit is answered with 413, and its rest stays
+//! unread. A client that waits for `100 Continue` gets it, unless the request is refused or its
+//! body is not needed. Head and body together must arrive within [`REQUEST_TIMEOUT`]. Trailer
+//! fields are parsed and discarded.
 //!
 //! If an unread body is known to be at most [`UNREAD_LIMIT`] bytes long, the server discards it as
 //! it arrives, and the connection stays open. Otherwise, the response contains

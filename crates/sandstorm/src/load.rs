@@ -1,4 +1,4 @@
-//! Loads a folder: all its files, except those that cannot be served.
+//! Loads a folder: all its files, except hidden ones and those that cannot be served.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -48,7 +48,7 @@ impl Default for Limits {
 pub enum Progress<'a> {
     /// A file was loaded. The totals include this file.
     Loaded(&'a Totals),
-    /// An entry of a folder was left out.
+    /// An entry of a folder was left out because it cannot be served.
     Skipped(Skipped),
 }
 
@@ -93,8 +93,8 @@ pub enum LoadError {
 }
 
 impl Site {
-    /// Loads all files of `folder` and its subfolders. `progress` is called for each file, and for
-    /// each entry that is left out because it cannot be served.
+    /// Loads the files of `folder` and its subfolders, within `limits`. `progress` is called for
+    /// each file, and for each entry that is left out because it cannot be served.
     ///
     /// Hidden files and folders, whose names begin with a dot, are left out, except `.well-known`.
     /// Symbolic links are followed if they stay inside the folder.
@@ -264,7 +264,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     fn load_file(&mut self, path: &Path, real: &Path) -> Result<(), Reason> {
         let mut file = self.root.file(real).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
-        // The entry may have changed since it was listed.
+        // The entry may have been replaced since `load` checked its type.
         if !metadata.is_file() {
             return Err(Reason::Changed);
         }

@@ -13,7 +13,7 @@ use super::*;
 const LOADS: usize = 3_000;
 
 /// Loads `site` many times while its entries `left` and `right` are swapped continuously. A GET of
-/// `paths` must never return the content of the secret file.
+/// one of `paths` must never return `secret`, the content of the files outside.
 fn never_published(site: &Path, [left, right]: [&str; 2], paths: &[&str]) {
     let (left, right) = (&site.join(left), &site.join(right));
     let stop = AtomicBool::new(false);

@@ -28,7 +28,7 @@ fn load(folder: &Path) -> Result<Site, LoadError> {
     Site::load(folder, &Limits::default(), |_| {})
 }
 
-/// Returns the body of the response to GET, or `None` if the path is not found.
+/// Returns the body of the response to GET, or `None` if the status is not 200.
 fn body<'s>(site: &'s Site, path: &[u8]) -> Option<&'s [u8]> {
     let request = [b"GET ", path, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
     let crate::Step::Answer(answer) = crate::Session::default().next(site, &request) else {
@@ -348,7 +348,7 @@ fn a_file_too_long_for_one_response_is_left_out() {
 fn folders_nested_too_deeply_are_left_out() {
     let deep = |depth: usize| folder(&[&*("d/".repeat(depth) + "file"), "a"]);
     let loaded = |depth| load_with(deep(depth).path(), &Limits::default());
-    // A file is one level deeper than its folder.
+    // The served folder itself counts as one level.
     let (site, lines) = loaded(MAX_DEPTH - 1);
     assert_eq!((site.totals().files, lines.len()), (2, 0));
     let (site, lines) = loaded(MAX_DEPTH);

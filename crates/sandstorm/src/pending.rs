@@ -1,5 +1,5 @@
-//! Pending requests. A request is pending while its body is incomplete, its answer is deferred, or
-//! the send stream has no room for its response.
+//! Pending requests. A request is pending while it waits for its body, for the application, or for
+//! room in the send stream.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
@@ -91,10 +91,11 @@ pub(crate) struct Body {
     pub(crate) owes_continue: bool,
 }
 
-/// The part of a response that follows the bytes in the output buffer.
+/// The part of a response that follows its assembled bytes. Those bytes are in the output buffer,
+/// or in the request's entry while they wait for room.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
-    /// A range of bytes of a content item, unless the output buffer holds the whole response.
+    /// A range of bytes of a content item, unless only the assembled bytes are sent.
     pub(crate) content: Option<(ContentId, Range<u32>)>,
     pub(crate) stamp: Stamp,
     /// If present, the response continues with more pieces.
@@ -135,8 +136,9 @@ pub(crate) struct Stream {
 struct Entry {
     /// `None` if the place is free.
     phase: Option<Phase>,
-    /// A virtual clock. Each received body byte advances the clock by [`PROGRESS_OF_BYTE`]. If the
-    /// client sends too slowly, the clock lags behind real time.
+    /// A virtual clock, which is set to real time when the phase changes. Each received body byte
+    /// advances the clock by [`PROGRESS_OF_BYTE`]. If the client is too slow, the clock lags behind
+    /// real time.
     progress: Instant,
     client: IpAddr,
     /// The head and the body bytes collected so far, or the response bytes to send.
@@ -224,13 +226,13 @@ impl Pending {
         Ok(())
     }
 
-    /// Frees at least `needed` bytes for the request at `asker`. Examines a [`SAMPLE`] of the
-    /// places: first takes the buffers of free places, and then evicts requests.
+    /// Frees at least `needed` bytes for the request at `asker`, or returns an error. Examines a
+    /// [`SAMPLE`] of the places: first takes the buffers of free places, and then evicts requests.
     ///
-    /// Requests of an address that holds more than its [`SHARE`] are evicted first. Next are the
-    /// requests with the largest lag, whose clients send or read too slowly. The TCP stack evicts
-    /// connections in the same order. A request that waits for the application does not lag. If the
-    /// asker's address holds more than its share, no other address loses a request.
+    /// Requests of other addresses that hold more than their [`SHARE`] are evicted first. Next are
+    /// the requests with the largest lag, whose clients send or read too slowly. The TCP stack
+    /// evicts connections in the same order. A request that waits for the application does not lag.
+    /// If the asker's address holds more than its share, no other address loses a request.
     #[cold]
     fn make_way(&mut self, asker: Place, needed: usize, now: Instant) -> Result<(), Exhausted> {
         let sample = self.sample();
@@ -261,8 +263,8 @@ impl Pending {
             let each = places.iter().map(|place| entry(place).bytes.capacity());
             each.sum()
         };
-        // The share is a part of the sample's memory, or of an average sample's memory if that is
-        // more.
+        // The share is 1/`SHARE` of the sample's memory, or of an average sample's memory if that
+        // is more.
         let average = self.memory / self.entries.len() * sample.len();
         let share = memory(&sample).max(average) / SHARE;
         let client = entry(&asker).client;
@@ -313,8 +315,8 @@ impl Pending {
         bytes.capacity()
     }
 
-    /// Removes and returns the request's bytes. The caller drops the bytes, or puts them back with
-    /// [`keep`](Self::keep).
+    /// Removes and returns the request's bytes. The caller sends or drops the bytes, or puts them
+    /// back with [`keep`](Self::keep).
     pub(crate) fn take_bytes(&mut self, place: Place) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.entry(place).bytes);
         self.memory -= bytes.capacity();
@@ -335,7 +337,7 @@ impl Pending {
         entry.progress = (entry.progress + gained).min(now + CREDIT);
     }
 
-    /// Changes what the request waits for.
+    /// Changes what the request waits for, and sets its virtual clock to `now`.
     pub(crate) fn set_phase(&mut self, place: Place, phase: Phase, now: Instant) {
         let entry = self.entry(place);
         entry.phase = Some(phase);
@@ -355,7 +357,7 @@ impl Pending {
     }
 
     /// Puts back bytes that were [removed](Self::take_bytes) to make an answer. If the request no
-    /// longer waits for an answer, the bytes are discarded.
+    /// longer waits for an answer, the bytes are discarded, but a free place may keep the buffer.
     pub(crate) fn keep(&mut self, place: Place, bytes: Vec<u8>) {
         match self.entry(place).phase {
             Some(Phase::Answer { .. }) => self.put_bytes(place, bytes),
@@ -373,7 +375,7 @@ impl Pending {
         let entry = self.entry(place);
         let before = entry.bytes.capacity();
         entry.bytes.clear();
-        // Buffers of free places may take at most half of the memory.
+        // Free places keep buffers only while at most half of the memory is in use.
         if before > KEPT_BYTES || memory > MAX_PENDING_BYTES / 2 {
             entry.bytes = Vec::new();
         }

@@ -29,8 +29,8 @@ fn was_evicted(pending: &mut Pending, place: Place) -> bool {
     matches!(pending.phase(place), Some(Phase::Evicted(_)))
 }
 
-/// Adds requests of 128 KiB each, from `clients` clients in rotation, until no memory is left for
-/// another request.
+/// Adds requests of 128 KiB each, from `clients` clients in rotation, until at most 256 KiB of
+/// memory are left.
 fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<Place> {
     let bytes = vec![b'x'; 128 << 10];
     let mut places = Vec::new();

@@ -27,8 +27,8 @@ pub(crate) struct Unchanged {
     pub(crate) slot_at: u32,
 }
 
-/// Prepares replies that will be sent many times. It is available when the application is created,
-/// and in all callbacks except [`App::on_close`](crate::App::on_close).
+/// Prepares replies that will be sent many times, and removes them. It is available when the
+/// application is created, and in all callbacks except [`App::on_close`](crate::App::on_close).
 #[derive(Debug)]
 pub struct Replies<'a> {
     contents: &'a mut Contents,

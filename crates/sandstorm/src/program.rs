@@ -52,7 +52,7 @@ pub struct Sandstorm<A = SiteOnly, F = MakeNone, C = Cubic> {
     types: PhantomData<fn() -> (A, C)>,
     site: Arc<Site>,
     folder: PathBuf,
-    /// The TCP settings, except the port.
+    /// The TCP settings. Their ports are ignored.
     tcp: Config,
     request_timeout: Duration,
     answer_timeout: Duration,
@@ -60,7 +60,8 @@ pub struct Sandstorm<A = SiteOnly, F = MakeNone, C = Cubic> {
 
 impl Sandstorm {
     /// Creates a program that serves `site` with the TCP settings `tcp`. `folder` is the folder
-    /// from which `site` was loaded. The port is set later.
+    /// from which `site` was loaded. `tcp.ports` is ignored: the port comes from the command-line
+    /// options, or else from [`Named::PORT`].
     pub fn new(site: Site, folder: &Path, tcp: Config) -> Self {
         Self::with_app(site, folder, tcp, |_, _| Ok(SiteOnly))
     }
@@ -102,7 +103,7 @@ where
 }
 
 impl<A, F, C> Sandstorm<A, F, C> {
-    /// Sets the maximum time for receiving a request, counted from its first byte.
+    /// Sets the maximum time for receiving a request and its body, measured from its first byte.
     #[must_use]
     pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
         Self {

@@ -66,8 +66,8 @@ impl Reply {
         slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
     }
 
-    /// Finds the end of the value of a redirect's `Location`. The offset is not stored, because
-    /// redirects with a query are rare.
+    /// Returns the offset at which the value of a redirect's `Location` ends. The offset is not
+    /// stored, because redirects with a query are rare.
     fn location_end(&self) -> usize {
         let find = |text: &[u8], from: usize| {
             let rest = &self.bytes[from..];
@@ -79,7 +79,7 @@ impl Reply {
 }
 
 /// A strong entity tag (RFC 9110, section 8.8.1). It depends only on the content, so all servers
-/// produce the same tag, even after a restart.
+/// produce the same tag for the same content, even after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ETag(u64);
 
@@ -190,8 +190,8 @@ pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
 }
 
 /// Makes the redirects to `location`: one for GET and one for HEAD. `location` must be
-/// percent-encoded, so that it needs no escapes in HTML. The page contains a link without the
-/// query, for clients that ignore the field `Location`.
+/// percent-encoded, so that it needs no escapes in HTML. The page links to `location`, without the
+/// request's query, for clients that ignore the field `Location`.
 pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
     let status = Status::MovedPermanently;
     let text = format!("It is <a href=\"{location}\">here</a>.");
@@ -221,7 +221,7 @@ pub(crate) struct FileReplies {
 
 impl FileReplies {
     /// Makes the responses for a file of `len` bytes. `read` writes the content directly after the
-    /// head, so that it is not copied.
+    /// head. The content is copied only if it turns out that it needs another media type.
     pub(crate) fn new<E>(
         fields: &FileFields<'_>,
         len: usize,

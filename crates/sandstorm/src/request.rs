@@ -114,8 +114,8 @@ impl<'a> Request<'a> {
         self.head.len
     }
 
-    /// Adds the body. `is_read` says whether the entire body was read or will be discarded. Only in
-    /// this case is the start of the next request known, so the connection can stay open.
+    /// Adds the body. `is_read` says whether the entire body was read or will be discarded. If not,
+    /// the start of the next request is unknown, so the connection cannot stay open.
     pub(crate) fn with_body(mut self, body: &'a [u8], is_read: bool) -> Self {
         self.body = body;
         self.head.keep_alive = self.persistent && is_read;

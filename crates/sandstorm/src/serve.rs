@@ -161,12 +161,12 @@ impl SiteOptions {
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
     }
 
-    /// Whether the server refuses to start if an entry cannot be served.
+    /// Returns true if the server refuses to start when an entry cannot be served.
     pub fn strict(&self) -> bool {
         self.strict
     }
 
-    /// The TCP settings from the command line. The port is set later.
+    /// The TCP settings from the command line, apart from the port.
     fn tcp(&self, connections: &ConnectionArgs) -> Config {
         connections.config(Config {
             mode: self.mode.into(),

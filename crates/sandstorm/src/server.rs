@@ -26,8 +26,9 @@ pub type Server<A = SiteOnly, C = Cubic> = ip::Server<Http<A, C>>;
 
 /// The HTTP service of a host, over TCP.
 ///
-/// The wall clock is read at most once per second, when the first segment, message or timer of a
-/// new second is handled. The field `Date` shows the second that was read last.
+/// The wall clock is read at most once per second, when the first segment or message of a new
+/// second is handled. With an application, timers also cause a reading. The field `Date` shows the
+/// second that was read last.
 pub struct Http<A: App = SiteOnly, C = Cubic> {
     stack: Stack<Web<A>, C>,
     packets: PacketTotals,
@@ -98,7 +99,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         })
     }
 
-    /// Sets the maximum time for receiving a request and its body, counted from its first byte.
+    /// Sets the maximum time for receiving a request and its body, measured from its first byte.
     /// After this time the connection is closed.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
@@ -217,7 +218,7 @@ impl<A: App, C> fmt::Debug for Http<A, C> {
     }
 }
 
-/// The IP versions that clients can use.
+/// Returns the IP versions in `addresses`, each once.
 fn families(addresses: &[IpAddr]) -> Vec<Family> {
     let served = |family: &Family| {
         addresses.iter().any(|address| match family {

@@ -19,7 +19,7 @@ pub enum Step {
     /// No complete request has arrived yet. The caller must discard the first `consumed` bytes, and
     /// pass the remaining bytes again together with new ones.
     More {
-        /// Number of bytes to discard, counted from the start.
+        /// Number of bytes to discard.
         consumed: usize,
     },
     /// A complete request has arrived. The value is its answer.
@@ -33,7 +33,8 @@ pub struct Answer {
     pub reply: ReplyId,
     /// Whether the connection must be closed after this reply. If so, no later request is read.
     pub close: bool,
-    /// Length of the request in bytes, including empty lines before the request.
+    /// Number of bytes to consume: empty lines before the request, and its head. After an invalid
+    /// head, the bytes that follow it are also included.
     pub consumed: usize,
     /// Distance in bytes from the start of the query component to the end of the consumed bytes,
     /// for a redirect that must keep the query. Otherwise 0.
@@ -57,8 +58,8 @@ pub struct Session {
 const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
 impl Session {
-    /// Returns true if no unconsumed bytes were passed before. In this case, the next step depends
-    /// only on the site and the bytes passed, so a cache can be used.
+    /// Returns true if no unconsumed bytes were searched before without success. In this case, the
+    /// next step depends only on the site and the bytes passed, so a cache can be used.
     #[inline(always)]
     pub(crate) fn is_fresh(self) -> bool {
         self.searched == 0
@@ -96,8 +97,8 @@ impl Session {
         }
     }
 
-    /// Answers the first request in `data` if it is complete, and passes the request's head to
-    /// `learn`.
+    /// Answers the first request in `data` if it is complete. Passes the request's head to `learn`
+    /// if its fields may be cached.
     #[inline]
     fn read(&mut self, site: &Site, data: &[u8], learn: impl FnOnce(&Head<'_>)) -> Step {
         let mut fields = field_buffer();
@@ -170,7 +171,8 @@ pub(crate) enum Found<'f> {
     /// An invalid request, to be answered with an error.
     Refused(Refusal),
     /// The head of a request with a later minor version. The caller must change it with [`as_1_1`]
-    /// and parse it again. `digit_at` is the offset of the version digit.
+    /// and parse it again. `digit_at` is the offset of the version digit from the start of the
+    /// head.
     LaterMinor { skipped: usize, digit_at: usize },
 }
 

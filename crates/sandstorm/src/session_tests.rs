@@ -186,7 +186,7 @@ fn paths_are_exact_bytes() {
         ("/style.css?v=%zz", 200),
         ("/style.css?", 200),
         ("/%64ocs/", 200),
-        // No file has exactly this path: case, slashes and dots matter.
+        // No file has one of these paths: case, slashes and dots matter.
         ("/Style.css", 404),
         ("/style.css/", 404),
         ("/style.css.", 404),
@@ -207,7 +207,7 @@ fn paths_are_exact_bytes() {
         ("/%00", 404),
         ("/a%20b", 404),
         ("//etc/passwd", 404),
-        // The percent-encoding or the path is invalid.
+        // The percent-encoding or the target is invalid.
         ("/%", 400),
         ("/%2", 400),
         ("/%zz", 400),
@@ -298,7 +298,7 @@ fn preconditions_are_evaluated() {
         ("If-Modified-Since: Wed, 31 Feb 2027 20:00:00 GMT", 200),
         ("If-Modified-Since: tomorrow", 200),
         ("If-Modified-Since: \u{fc}", 200),
-        // If both conditions are present, `If-Modified-Since` is ignored (RFC 9110, section
+        // If `If-None-Match` is present too, `If-Modified-Since` is ignored (RFC 9110, section
         // 13.1.3).
         ("If-None-Match: \"x\"\r\nIf-Modified-Since: SAME", 200),
         (
@@ -534,7 +534,7 @@ fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
         assert!(["close", "keep-alive"].contains(&value("Connection").unwrap()));
         let length = value("Content-Length").map(|n| n.parse::<usize>().unwrap());
         assert_eq!(length.is_none(), code == 304);
-        // A response beyond the end of `methods` is not an answer to HEAD.
+        // A response for which `methods` has no letter is treated as an answer to GET.
         let is_head = methods.next() == Some('H');
         let len = if is_head { 0 } else { length.unwrap_or(0) };
         responses.push((code, bytes[head..head + len].to_vec()));
@@ -597,7 +597,7 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let site = site();
-        // The final line ending makes the server parse the last line, so that a pending error is
+        // The final line feed makes the server parse the last line, so that an error in it is
         // reported.
         let bytes = [fragments.concat(), b"\n".to_vec()].concat();
         let (sent, closes) = talk(&site, [&*bytes]);
@@ -615,7 +615,7 @@ proptest! {
         }
         prop_assert!(!closes || !sent.is_empty());
 
-        // The result must not depend on how the bytes are split into segments.
+        // The result must not depend on how the bytes are split into pieces.
         let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         at.extend([0, bytes.len()]);
         at.sort_unstable();

@@ -1,4 +1,4 @@
-//! A site: all prepared responses of a server, indexed by path.
+//! A site: the server's own prepared responses, and an index of the paths that lead to them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher as _};
@@ -90,7 +90,8 @@ pub struct Totals {
     pub reply_bytes: u64,
 }
 
-/// All prepared replies of a server. A site is immutable and shared by all workers.
+/// The server's own prepared replies: files, redirects and error pages. A site is immutable and
+/// shared by all workers.
 ///
 /// The decoded path of a request must match a path in the site exactly. Requests never access the
 /// file system, so no path can escape the loaded folder.
@@ -142,7 +143,7 @@ impl Site {
         self.pages.get(&*decoded).ok_or(NoPage::Unknown)
     }
 
-    /// Returns the shared reply for `status`.
+    /// Returns the id of the shared reply for `status`, which must be one of [`SHARED`].
     #[inline]
     pub(crate) fn shared(status: Status, head_only: bool) -> ReplyId {
         let index = SHARED.iter().position(|s| *s == status).unwrap_or(0);
@@ -249,7 +250,7 @@ impl Builder {
     }
 
     /// Same as [`new`](Self::new), with `fields` in all responses, including those of an
-    /// application. They are written once into each prepared reply, so they cost nothing per
+    /// application. Prepared replies already contain the fields, so there they cost nothing per
     /// request.
     pub fn with_fields(now: SystemTime, fields: Fields) -> Self {
         // The keys are derived from the standard library's hasher, whose own keys are random.

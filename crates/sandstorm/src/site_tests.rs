@@ -162,7 +162,7 @@ fn the_totals_count_everything_once() {
         (totals.files, totals.indexes, totals.content_bytes),
         (2, 2, 8)
     );
-    // The root path `/` needs no redirect, so it is not counted.
+    // The root path `/` needs no redirect, so only the path `/docs` has one.
     assert_eq!(totals.replies as usize, 2 * SHARED.len() + 2 * 3 + 2);
     assert_eq!(totals.replies as usize, site.replies().len());
     let bytes: usize = site.replies().iter().map(|r| r.bytes().len()).sum();

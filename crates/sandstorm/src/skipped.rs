@@ -48,7 +48,7 @@ pub enum Reason {
         /// The missing target.
         target: PathBuf,
     },
-    /// A symbolic link leads back to itself.
+    /// A symbolic link leads back to itself, or through too many other links.
     #[error("is a link that leads to no end, as a link to itself does; remove the link")]
     Endless,
     /// A symbolic link leads to a folder that contains the link.
@@ -60,7 +60,7 @@ pub enum Reason {
         /// The kind of the entry, with its article.
         kind: &'static str,
     },
-    /// The entry was replaced or the file was modified while it was read.
+    /// The entry was removed, replaced or modified while the folder was loaded.
     #[error("changed while it was read; start again when it is complete")]
     Changed,
     /// A file is longer than [`MAX_FILE_LEN`].
@@ -69,7 +69,7 @@ pub enum Reason {
         /// The length of the file, in bytes.
         len: u64,
     },
-    /// The entry lies too many folders deep.
+    /// The entry is a folder that is nested too deeply.
     #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there; move it further up")]
     TooDeep,
     /// With this file, the total length would exceed [`Limits::bytes`](crate::Limits::bytes).
@@ -86,13 +86,13 @@ pub enum Reason {
         /// The maximum number of files.
         limit: u64,
     },
-    /// There are more folders than [`Limits::folders`](crate::Limits::folders).
+    /// There are more paths to folders than [`Limits::folders`](crate::Limits::folders).
     #[error(
         "and all entries behind it are left out: there are more than {limit} paths to folders; \
          remove links, or serve fewer folders"
     )]
     TooManyFolders {
-        /// The maximum number of folders.
+        /// The maximum number of paths to folders.
         limit: u64,
     },
 }

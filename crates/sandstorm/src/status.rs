@@ -158,8 +158,8 @@ impl Display for StatusCode {
     }
 }
 
-/// Returns the reason phrase of a code, or an empty string for unregistered codes (RFC 9110,
-/// section 15; RFC 6585).
+/// Returns the reason phrase of a code (RFC 9110, section 15; RFC 6585), or an empty string if the
+/// code is not in this list.
 const fn reason(code: u16) -> &'static str {
     match code {
         200 => "OK",

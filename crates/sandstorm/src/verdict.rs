@@ -11,9 +11,11 @@ pub enum Verdict {
     /// are added, and replace the site's fields of the same name. The status and the body of the
     /// exchange's response are ignored.
     Site,
-    /// A prepared reply is sent, with the fields of the exchange's response added.
+    /// A prepared reply is sent, with the fields of the exchange's response added. If the reply has
+    /// been removed, the client receives 500.
     Prepared(PreparedId),
-    /// The exchange's response is sent as the callback has filled it in.
+    /// The exchange's response is sent as the callback has filled it in. If its body is too long
+    /// for the TCP stack, the client receives 500.
     Made,
     /// The exchange's response is streamed. Its current body is the first piece, and
     /// [`App::on_more`](crate::App::on_more) supplies the next pieces. Each piece is sent as a

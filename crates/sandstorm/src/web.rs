@@ -105,7 +105,8 @@ impl<A: App> Web<A> {
         }
     }
 
-    /// Answers all requests in `data` from the site. Returns how many bytes were consumed.
+    /// Answers the complete requests in `data` from the site, as long as there is room to send.
+    /// Returns how many bytes were consumed.
     #[inline]
     fn serve(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         let mut consumed = 0;
@@ -120,8 +121,8 @@ impl<A: App> Web<A> {
             conn.clear_deadline();
             match self.core.send(conn, &answer, &data[consumed..]) {
                 Ok(()) => {}
-                // The send stream is full. The stack passes the request again when the client has
-                // acknowledged data.
+                // The send stream has no room. The stack offers the unconsumed request again when
+                // there is room.
                 Err(WriteError::Full) => return consumed,
                 Err(_) => {
                     conn.abort();
@@ -146,8 +147,8 @@ impl<A: App> Web<A> {
         &self.app
     }
 
-    /// Number of pending requests. They wait for their body, for the application's answer, or for
-    /// room in the send stream.
+    /// Number of pending requests. They wait for their body, for the application, or for room in
+    /// the send stream.
     pub fn in_progress(&self) -> usize {
         self.core.pending.len()
     }

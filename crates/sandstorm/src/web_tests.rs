@@ -1,4 +1,4 @@
-//! Tests a worker's caches of requests.
+//! Tests a worker's caches of answers and of request fields.
 
 use std::time::UNIX_EPOCH;
 
@@ -32,7 +32,8 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
 }
 
-/// Returns the status of the answer to `data`, which must be one request.
+/// Returns the status of the answer to `data`, which must be one request. Returns `None` if the
+/// request is incomplete.
 fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
     match web.next(session, data) {
         Step::Answer(answer) => {

@@ -166,7 +166,7 @@ fn answers_keep_their_order_when_the_send_stream_is_full() {
         .map(|n| text(&format!("{n}\n")) + &file(""))
         .collect();
     assert!(without_tags(&talk(requests)) == expected);
-    // The send stream has room for only one slice. An answer that consists of two slices must still
+    // The send stream has room for only two entries. An answer that needs both of them must still
     // arrive completely.
     let config_of_two = Config {
         max_entry_lists: 0,
@@ -182,8 +182,8 @@ fn answers_keep_their_order_when_the_send_stream_is_full() {
     let (outcomes, _) = visits::<true>(&config_of_two, &[visit]);
     let expected = (file("") + &file("X-Extra: yes\r\n")).repeat(10);
     assert_eq!(without_tags(&outcomes[0].received), expected);
-    // Only a few connections can have data to send at the same time. The application must still
-    // receive each request only once.
+    // All connections share one write buffer. The application must still receive each request only
+    // once.
     let config = Config {
         max_write_buffers: 1,
         ..config()
@@ -632,8 +632,8 @@ fn the_application_does_not_see_invalid_requests() {
         assert!(received.starts_with("HTTP/1.1 4") || received.starts_with("HTTP/1.1 5"));
         assert!(!received.contains("\r\n\r\n2\n"), "{bytes:?}");
     }
-    // The application receives requests with unknown methods, `OPTIONS *`, and requests with later
-    // minor versions of HTTP.
+    // The application receives requests with unknown methods, absolute URIs or later minor versions
+    // of HTTP, and `OPTIONS *`.
     assert_eq!(
         talk(request("BREW", "/echo?x", "", "")),
         text("BREW /echo?x ")

@@ -39,8 +39,9 @@ fn path(len: usize) -> String {
     format!("/{len}.bin")
 }
 
-/// Builds a site with a file of each size. For each size that is large enough, there is also a file
-/// `exactly-…`. Its complete response, including the head, is exactly this long.
+/// Builds a site with a file `/SIZE.bin` of each size. For each size that has room for a response
+/// head, there is also a file `/exactly-SIZE.bin`. The whole response with that file, head
+/// included, is exactly SIZE bytes long.
 fn site(sizes: &[usize]) -> Arc<Site> {
     let modified = wall_clock() - Duration::from_secs(1000);
     let add = |site: Builder, path: &str, body: &[u8]| site.file(path.as_bytes(), modified, body);
@@ -55,7 +56,7 @@ fn site(sizes: &[usize]) -> Arc<Site> {
     Arc::new(site.build())
 }
 
-/// Returns the length of the head for a response of about `len` bytes.
+/// Returns the length of the head of a response that is `len` bytes long, head included.
 fn head_len(len: usize) -> usize {
     let head = |len: usize| {
         format!(
@@ -130,7 +131,8 @@ fn take_response<'b>(bytes: &mut &'b [u8]) -> (u16, &'b [u8], &'b [u8]) {
     (code, head, body)
 }
 
-/// Checks that `received` consists of exactly the responses to `exchanges`.
+/// Checks that `received` consists of exactly the responses to `exchanges`. Compares only the
+/// bodies of responses with status 200.
 fn check(mut received: &[u8], exchanges: &[Exchange]) {
     for exchange in exchanges {
         let request = String::from_utf8_lossy(&exchange.request);
@@ -154,13 +156,13 @@ fn to_both(talk: &Talk) -> [Talk; 2] {
     })
 }
 
-/// Two hosts and the link between them.
+/// Settings for a simulated link with clients on one side and the server on the other.
 struct World {
     mode: SendMode,
     client_mtu: usize,
     path: PathConfig,
     seed: u64,
-    /// Number of resident frames that the port lacks.
+    /// Number of resident frames that the server's port lacks.
     residents_missing: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Sends answers. An answer is stored while the send stream has no room for it.
+//! Sends answers. While the send stream has no room, the answer to a request that the application
+//! has seen is stored.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ const _: () = assert!(2 * 3 * HEAD_LIMIT + MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_L
 /// The answer to `Expect: 100-continue` (RFC 9110, section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Default maximum time for receiving a request and its body, counted from the first byte. To
+/// Default maximum time for receiving a request and its body, measured from the first byte. To
 /// change this time, use [`Http::with_request_timeout`](crate::Http::with_request_timeout).
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -119,8 +120,8 @@ impl Core {
         })
     }
 
-    /// Starts the request timeout, unless it is already running. The time counts from the first
-    /// byte, even if that byte belongs to an empty line before the request.
+    /// Starts the request timeout, unless it is already running. The time is measured from the
+    /// first byte, even if that byte belongs to an empty line before the request.
     #[inline]
     pub(super) fn expect_more<S>(&self, conn: &mut Connection<'_, S>) {
         if conn.deadline().is_none() {
@@ -420,7 +421,7 @@ impl Core {
                 conn.abort();
                 After::Ends
             }
-            // The idle timeout has closed the connection.
+            // The server has already closed the connection, for example after the idle timeout.
             Err(WriteError::Closed) => After::Ends,
             Err(_) => {
                 conn.abort();

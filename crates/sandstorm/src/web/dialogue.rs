@@ -164,8 +164,8 @@ impl<A: App> Web<A> {
         }
         let intake = core.exchange(conn, |exchange| app.on_head(&request, exchange));
         let waits_to_go_on = request.waits_to_go_on() && data.len() == request.head_len();
-        // A client that waits for `100 Continue` may or may not send the body, so the length is
-        // unknown.
+        // A client that waits for `100 Continue` may or may not send the body, so it is unknown how
+        // many bytes follow.
         let len = request.announced_len().filter(|_| !waits_to_go_on);
         if Core::discard(conn, len) {
             request = request.with_body_discarded();

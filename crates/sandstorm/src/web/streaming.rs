@@ -19,8 +19,8 @@ use crate::verdict::More;
 const PIECES_AT_A_TIME: usize = 4;
 
 impl<A: App> Web<A> {
-    /// Asks the application for more pieces of a streamed response, unless the response waits to be
-    /// resumed.
+    /// Asks the application for more pieces of the connection's streamed response, if there is one
+    /// that does not wait to be resumed.
     pub(super) fn stream(&mut self, conn: &mut Conn<'_, A::State>) -> After {
         let Self { app, core, .. } = self;
         let mut after = After::Streams;
@@ -56,7 +56,7 @@ impl<A: App> Web<A> {
 }
 
 impl Core {
-    /// Begins a streamed response with the status, fields and body of the exchange.
+    /// Begins a streamed response with the status, fields and body of the exchange's response.
     pub(super) fn begin_stream<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -97,7 +97,7 @@ impl Core {
     ) -> After {
         self.out.clear();
         self.append_piece(stream.chunked);
-        // An empty piece causes no acknowledgement, which would trigger the next piece.
+        // An acknowledgement triggers the next piece, but an empty piece is not acknowledged.
         stream.waits = more == More::Wait || self.out.is_empty();
         if more == More::Last && stream.chunked {
             self.out.extend_from_slice(b"0\r\n\r\n");
@@ -108,7 +108,7 @@ impl Core {
         self.deliver(conn, outgoing)
     }
 
-    /// Appends the exchange's body to the output buffer, as a chunk if `chunked` is set.
+    /// Appends the response's body to the output buffer, as a chunk if `chunked` is set.
     fn append_piece(&mut self, chunked: bool) {
         let (body, out) = (self.response.body(), &mut self.out);
         if !chunked {

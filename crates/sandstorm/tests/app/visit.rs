@@ -1,4 +1,4 @@
-//! Simulated clients, and the server's responses to them.
+//! Simulated clients, their requests, and the responses that they should receive.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -183,7 +183,7 @@ pub(crate) fn file(fields: &str) -> String {
     response("200 OK", true, &format!("{own}{fields}"), "a file\n")
 }
 
-/// Removes the entity tags, whose values these tests do not check.
+/// Replaces the value of each entity tag with `TAG`, because these tests do not check the values.
 pub(crate) fn without_tags(received: &str) -> String {
     let mut parts = received.split("ETag: \"");
     let mut kept = parts.next().unwrap().to_owned();
