@@ -141,7 +141,7 @@ fn parse_capture(text: &str) -> Result<PathBuf, &'static str> {
     Ok(text.into())
 }
 
-/// The defaults of the command line: device `auto`.
+/// The defaults of the command line, with device `auto`.
 impl Default for ServeArgs {
     fn default() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The TCP connection options that all servers have in common.
+//! The command-line options for TCP connections.
 
 use std::time::Duration;
 

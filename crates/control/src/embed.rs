@@ -39,11 +39,11 @@ pub use server::{Server, Starting};
 ///
 /// # Signals, output and logs
 /// An embedded server catches no signals, prints nothing and installs no log. The server's threads
-/// block all signals, so that your signal handlers run on your own threads. You can print
-/// [`facts`](Server::facts) and [`Summary::block`](crate::Summary::block).
-/// [`log::init`](crate::log::init) writes logs to standard error. Without it, log events go to the
-/// `tracing` subscriber of the process, if there is one, and [`ServeArgs::log`] has no effect. A
-/// panic calls your panic hook.
+/// block all signals except faults such as SIGSEGV, so that your other signal handlers run on your
+/// own threads. You can print [`facts`](Server::facts) and
+/// [`Summary::block`](crate::Summary::block). [`log::init`](crate::log::init) writes logs to
+/// standard error. Without it, log events go to the `tracing` subscriber of the process, if there
+/// is one. [`ServeArgs::log`] has no effect. A panic calls your panic hook.
 ///
 /// # Privileges
 /// Each worker drops its privileges before the first packet, as with [`serve`](crate::serve). If
@@ -55,9 +55,9 @@ pub use server::{Server, Starting};
 /// privileges.
 ///
 /// Some of these measures affect the whole process:
-/// - If a worker breaks a rule of the sandbox, SIGSYS kills the process. The rules also apply to a
-///   `tracing` subscriber and a panic hook that run on a worker's thread. Both may write to open
-///   files, or pass their data to another thread.
+/// - If a worker breaks a rule of the sandbox, SIGSYS usually kills the process. The rules also
+///   apply to a `tracing` subscriber and a panic hook that run on a worker's thread. Both may write
+///   to open files, or pass their data to another thread.
 /// - Do not call `setuid`, `setgid` or `setgroups` of the C library while a server runs. These
 ///   functions change all threads, including those in the sandbox, which kills the process.
 /// - A process whose threads run as different users is not dumpable: the kernel writes no core

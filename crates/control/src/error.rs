@@ -6,7 +6,7 @@ use nmio::device::{DeviceError, Transport};
 use crate::program::StartError;
 
 /// Why a server did not start, or why it ended without a request to stop. Each message says what is
-/// wrong, where, and how to fix it. `Debug` prints the message as well, because a `main` that
+/// wrong, and most say how to fix it. `Debug` prints the message as well, because a `main` that
 /// returns an error prints it in this way.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -80,7 +80,7 @@ pub enum Error {
          killed, its own message is above; start the server again"
     )]
     HelperGone(String),
-    /// A queue of the device cannot be opened.
+    /// The device, or one of its queues, cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The file for `--pcap` cannot be written.

@@ -51,7 +51,8 @@ enum Answer {
     /// The interface is open. `facts` describes a [`QueueAccess`]. `descriptors` is the number of
     /// its descriptors, which follow in separate messages.
     Opened { facts: String, descriptors: usize },
-    /// The interface cannot be opened. The text is an error message for the operator.
+    /// The interface cannot be opened, or the helper cannot drop its privileges. The text is an
+    /// error message for the operator.
     Refused(String),
 }
 
@@ -99,7 +100,7 @@ impl Helper {
     /// Makes the helper open the interface named on the command line and prepare it for `services`.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the helper's message, or an error that the helper is gone.
+    /// [`Error::Refused`] with the helper's message, or [`Error::HelperGone`].
     pub(crate) fn open(&self, services: Vec<(Transport, u16)>) -> Result<QueueAccess, Error> {
         let gone = |source: io::Error| Error::HelperGone(source.to_string());
         let socket = self.socket.as_fd();
@@ -178,7 +179,8 @@ fn assist(
     while let Some(request) = message::receive(socket).map_err(failed)? {
         let Request::Open { services } = request;
         if opened.is_some() {
-            // Only a compromised server sends a second request, so the helper stops here.
+            // Only a compromised server sends a request when the interface is already open, so the
+            // helper stops here.
             break;
         }
         let interface = Interface::open(&args.interface(program, services));

@@ -49,7 +49,7 @@ impl WorkerSnapshot {
     }
 }
 
-/// Counts of all workers. Each worker publishes its counts at a different time.
+/// Counts of all workers. The workers publish their counts at different times.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     workers: Vec<WorkerSnapshot>,
@@ -61,7 +61,7 @@ impl Snapshot {
         &self.workers
     }
 
-    /// Age of the oldest worker's snapshot, or `None` until all workers are ready.
+    /// Age of the oldest of the workers' snapshots, or `None` until all workers are ready.
     pub fn age(&self) -> Option<Duration> {
         let ages = self.workers.iter().map(WorkerSnapshot::age);
         ages.collect::<Option<Vec<_>>>()?.into_iter().max()

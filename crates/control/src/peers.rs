@@ -23,7 +23,7 @@ impl<M> Default for Mailboxes<M> {
 
 impl<M: Send> Mailboxes<M> {
     /// Opens a worker's mailbox, with room for `capacity` messages times the number of workers.
-    /// Returns a handle that sends to all workers. The application receives the messages in
+    /// Returns a handle that can send to any worker. The application receives the messages in
     /// `on_message`.
     pub fn open(&self, worker: &mut NewWorker<M>, capacity: usize) -> Peers<M> {
         let capacity = capacity.saturating_mul(worker.workers() as usize);
@@ -69,7 +69,8 @@ impl<M> Peers<M> {
     ///
     /// # Errors
     /// [`SendMessageError::Full`] if that worker's mailbox is full. [`SendMessageError::Closed`] if
-    /// the worker has ended or has not opened a mailbox. Both errors return the message.
+    /// the worker has ended, has not opened a mailbox, or does not exist. Both errors return the
+    /// message.
     pub fn send(&self, worker: usize, message: M) -> Result<(), SendMessageError<M>> {
         let senders = self.senders.get();
         match senders.and_then(|all| all.get(worker)?.get()) {

@@ -1,8 +1,9 @@
-//! Drops privileges after every queue is open and all content is read.
+//! Drops a thread's privileges. A worker drops them when its queue is open and its packets are
+//! prepared. The control thread drops them when all workers are ready.
 //!
 //! On Linux, each thread has its own user, groups, capabilities, and limits on system calls and
-//! files. Every thread therefore drops its own privileges before the first packet is handled.
-//! Threads share memory, so no thread may keep any privileges.
+//! files. Every thread of [`serve`](crate::serve) therefore drops its own privileges before the
+//! first packet is handled. Threads share memory, so none of these threads may keep any privileges.
 
 mod capabilities;
 mod files;
@@ -125,12 +126,12 @@ impl Limits {
 pub(crate) struct Dropped {
     /// The thread's user afterwards.
     user: String,
-    /// Limits that could not be applied. Empty if all were applied.
+    /// What is missing, such as Landlock. Empty if nothing is missing.
     missing: Vec<String>,
 }
 
 impl Dropped {
-    /// Adds the missing limits of another thread.
+    /// Adds what is missing on another thread.
     pub(crate) fn merge(&mut self, other: &Self) {
         for what in &other.missing {
             if !self.missing.contains(what) {

@@ -255,7 +255,7 @@ fn child() {
     let (kind, attempt) = words.split_once(' ').unwrap();
     let kind = kind.to_owned();
     crate::log::init(crate::args::LogLevel::Trace);
-    // The file must be created before the thread enters the sandbox, which forbids creating files.
+    // The choice of the file depends on the user, so it is made before the thread changes its user.
     secret();
     let mut attempts = ATTEMPTS.iter().chain(&ALLOWED).chain(&ENDS);
     let (_, attempt) = attempts.find(|(name, _)| *name == attempt).unwrap();

@@ -1,4 +1,4 @@
-//! The interface between a server and the code that starts, runs and reports on it.
+//! The interface between a server and the code that starts it, runs it and reports its counts.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -21,8 +21,8 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// Each worker thread calls [`memory`](Program::memory), opens its port with that memory, and
 /// creates its transports with [`transports`](Program::transports). When all workers are ready,
 /// [`loaded`](Program::loaded) and [`try_commands`](Program::try_commands) become part of the start
-/// block, and the workers begin to serve. While a worker serves and after it has ended,
-/// [`tally`](Program::tally) collects its counts.
+/// block, and the workers begin to serve. [`tally`](Program::tally) collects a worker's counts when
+/// it is ready, while it serves, and after it has ended.
 ///
 /// # Privileges
 /// Some hooks run before privileges are dropped, as the user who started the server (usually root).
@@ -31,10 +31,10 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
-/// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | dropped |
+/// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) again | control | dropped |
 /// | the callbacks of the transports, [`counted`](Program::counted), [`tally`](Program::tally) | worker | dropped |
 ///
 /// [`embed`](crate::embed()) takes no `load`: the calling program reads its content first. `embed`
@@ -55,7 +55,7 @@ pub trait Program: Sync {
     type Transports<P: Port>: Transports<P>;
 
     /// Returns the services that the program offers when it serves `port`. Their packets are
-    /// steered to the rings. Called before privileges are dropped.
+    /// steered to the rings. Called before privileges are dropped, and again for the start block.
     fn services(&self, port: u16) -> Vec<(Transport, u16)>;
 
     /// Returns the same services as [`services`](Self::services), grouped by program. Messages
@@ -218,7 +218,7 @@ impl WorkerContext {
     }
 }
 
-/// Counts since a worker's start that the log reports while the worker serves.
+/// One worker's counts since its start. The log reports these counts while the worker serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Packets dropped because their checksums cover only the pseudo-header.

@@ -24,8 +24,8 @@ use crate::worker::Ready;
 use crate::workers::{Event, Workers};
 
 /// Runs a complete `serve` command: serves the program that `load` returns, until SIGINT or SIGTERM
-/// or until a worker fails. It prints the start block when all workers are ready, and the summary
-/// at the end, also after an error.
+/// or until an error. It prints the start block when all workers are ready. If they have served, it
+/// prints the summary at the end, also after an error.
 ///
 /// A second SIGINT or SIGTERM ends the process immediately, if it comes at least a second after the
 /// first. An error is printed as one message. The exit status is 2 if the command line is wrong,

@@ -36,7 +36,7 @@ impl Harmless {
     }
 }
 
-/// Creates a runtime for the calling thread, which catches SIGHUP, SIGUSR1 and SIGUSR2.
+/// Creates a runtime for the calling thread, and catches SIGHUP, SIGUSR1 and SIGUSR2.
 pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let inside = runtime.enter();

@@ -54,7 +54,7 @@ pub(crate) struct StatusLog<'a> {
     /// Reports changes of the interface. `None` after the kernel has returned an error.
     monitor: Option<Monitor>,
     interface: String,
-    /// The MAC address that the server answers to.
+    /// The MAC address under which the server can be reached.
     mac: [u8; 6],
     own: bool,
 }
@@ -77,7 +77,8 @@ impl<'a> StatusLog<'a> {
         })
     }
 
-    /// Logs changes of counts and of the interface since the last call.
+    /// Logs the changes of the interface since the last call, and the growth of each count that may
+    /// be logged again.
     pub(crate) fn log(&mut self, now: Instant) {
         self.log_counts(now);
         self.log_changes();

@@ -44,7 +44,8 @@ where
         }
     }
 
-    /// Sets the TCP configuration. Its ports are ignored, because the command line sets the port.
+    /// Sets the TCP configuration. Its ports are ignored: the port comes from the command-line
+    /// options, or else from [`Named::PORT`].
     #[must_use]
     pub fn with_config(self, config: Config) -> Self {
         Self { config, ..self }

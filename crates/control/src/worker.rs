@@ -116,8 +116,8 @@ struct Stage<'a, P> {
 }
 
 impl<P: Program> Stage<'_, P> {
-    /// Wraps the port to inject faults and to capture frames, as requested. The capture is the
-    /// outer layer, so it shows the frames that the server sees.
+    /// Wraps the port to inject faults and to capture frames, as requested, and serves on it. The
+    /// capture is the outer layer, so it shows the frames that the server sees.
     fn observe<Q: Port>(
         mut self,
         mut port: Q,

@@ -83,8 +83,8 @@ impl<'a> Workers<'a> {
         opened
     }
 
-    /// Handles a worker's event. When all workers have become ready and none has failed, returns
-    /// their reports, ordered by worker number.
+    /// Handles a worker's event. When all workers have become ready, returns their reports, ordered
+    /// by worker number. Returns `None` if the workers are already stopping.
     pub(crate) fn handle_event(&mut self, event: Event) -> Option<Vec<Ready>> {
         match event {
             Event::Ready(index, ready) => {

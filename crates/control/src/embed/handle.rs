@@ -31,8 +31,8 @@ impl Handle {
     }
 
     /// Returns the counts of the workers. Each worker publishes its counts between two batches, at
-    /// most once in 100 ms, and also while it is idle. A reader never delays a worker. After the
-    /// server has ended, the last counts remain available.
+    /// most once in 100 ms, and also while it is idle. A reader does not delay a worker that
+    /// serves. After the server has ended, the last counts remain available.
     pub fn snapshot(&self) -> Snapshot {
         snapshot(&self.published)
     }

@@ -100,8 +100,9 @@ impl<P: Program> Owner<P> {
     }
 }
 
-/// Serves until a message in `inbox` asks the server to stop. Returns `None` if the message arrived
-/// before all workers were ready. `begun` receives the start block when all workers serve.
+/// Serves until a message in `inbox` asks the server to stop, or until an error. Returns `None` if
+/// the message arrived before all workers were ready. `begun` receives the start block when all
+/// workers serve.
 fn serve<P: Program>(
     args: &ServeArgs,
     program: &P,
@@ -189,7 +190,7 @@ fn worker_lines(privileges: &Privileges, ready: &[Ready]) -> Vec<(&'static str, 
     privileges.lines_of_workers(sum)
 }
 
-/// Blocks all signals except faults on this thread and on the workers, which inherit its signal
+/// Blocks all signals except [`FAULTS`] on this thread. The workers' threads inherit the signal
 /// mask. Otherwise a signal handler could run in a worker's sandbox.
 fn block_signals() -> std::io::Result<()> {
     let mut others = SigSet::all();

@@ -1,4 +1,5 @@
-//! Tests servers in this process. Each test runs in its own network namespace, and needs root.
+//! Tests servers in this process. A test that opens a device needs root, and runs in its own
+//! network namespace.
 
 use std::future::Future;
 use std::net::{IpAddr, UdpSocket};
@@ -318,7 +319,7 @@ fn dropping_a_future_stops_the_server() {
     drop(server);
     eventually("the device is gone", || !exists("dropped"));
     assert_eq!(handle.snapshot().workers().len(), 1);
-    // Drops the future after different delays, while the server is starting.
+    // Drops the future of the start after different delays, before it is polled.
     for delay in [0, 1, 10, 100] {
         let starting = start("tap:dropped", Fault::None);
         thread::sleep(Duration::from_millis(delay));

@@ -59,13 +59,14 @@ pub(super) fn receive_descriptors(
     Ok(descriptors)
 }
 
-/// Receives and discards everything until the other side is closed, or until an error occurs.
+/// Receives and discards everything until the other side is closed, or until an error other than
+/// EMFILE occurs.
 pub(super) fn drain(socket: BorrowedFd<'_>) {
     loop {
         match receive_with(socket, &mut [0], &mut Vec::new()) {
             Ok(0) => return,
-            // With EMFILE, the kernel has dropped descriptors above the process's limit. This does
-            // not matter, because all descriptors are discarded anyway.
+            // With EMFILE, the kernel has closed some of the descriptors. This does not matter,
+            // because all descriptors are discarded anyway.
             Err(error) if error.raw_os_error() != Some(libc::EMFILE) => return,
             _ => {}
         }

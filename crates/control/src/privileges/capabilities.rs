@@ -25,8 +25,8 @@ pub(crate) fn empty_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-/// Reduces the thread's permitted capabilities to those in `keep`, and prevents the thread from
-/// gaining any others.
+/// Reduces the thread's effective and permitted capabilities to those in `keep`, and prevents the
+/// thread from gaining any others.
 pub(crate) fn keep_only(keep: CapabilitySet) -> io::Result<()> {
     let now = rustix::thread::capabilities(None)?;
     set_keep_capabilities(false)?;

@@ -17,7 +17,7 @@ pub(super) struct Unreadable<'a> {
 
 impl<'a> Unreadable<'a> {
     /// Finds those of `files` that the calling thread may not read with its current privileges. No
-    /// file is opened. Returns `None` if the thread may read all files.
+    /// file is opened. Returns `None` if there are no such files.
     pub(super) fn among(files: &'a [PathBuf]) -> Option<Self> {
         let mut found = Self {
             named: Vec::new(),

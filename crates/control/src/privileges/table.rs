@@ -92,7 +92,7 @@ impl Table {
     }
 }
 
-/// A system call, and a condition on one of its arguments.
+/// A system call, possibly with a condition on one of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) number: c_long,
@@ -133,8 +133,8 @@ const SIOCGIFINDEX: u64 = 0x8933;
 const SIOCETHTOOL: u64 = 0x8946;
 const PACKET_QDISC_BYPASS: u64 = 20;
 
-/// Calls that the C library and the standard library make on every thread: memory, locks, time, log
-/// lines, the end of a thread, `abort`.
+/// Calls that the C library and the standard library may make on any thread: memory, locks, time,
+/// log lines, the end of a thread, `abort`.
 const EVERYWHERE: &[Call] = &[
     any(libc::SYS_read),
     any(libc::SYS_write),
