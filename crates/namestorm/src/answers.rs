@@ -55,8 +55,8 @@ pub struct Node {
     pub kind: Kind,
     /// Whether a wildcard exists directly below the name.
     pub has_wildcard: bool,
-    /// Whether a hook answers for the name, or for names below it. If a hook answers for any of
-    /// them, `negative` is set.
+    /// Whether a hook answers for the name, and whether for all names below it. If either flag is
+    /// set, `negative` is set too.
     pub(crate) hooked: Hooked,
     /// Position of the answer for NODATA and NXDOMAIN, which holds the zone's SOA record. It is
     /// [`NONE`] if the node needs no such answer.

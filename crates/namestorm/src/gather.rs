@@ -37,9 +37,9 @@ pub(crate) struct Lost {
 
 #[derive(Debug)]
 enum Why {
-    /// The zone with this name has errors.
+    /// The zone with this name could not be loaded.
     Broken(Vec<u8>),
-    /// The zone has errors, and its name is unknown.
+    /// The zone could not be loaded, and its name is unknown.
     Nameless,
     /// The zone named `apex` is served from the file `by`.
     Twice { apex: Vec<u8>, by: String },

@@ -10,7 +10,7 @@ use crate::name;
 pub(crate) struct Hooked(pub u8);
 
 impl Hooked {
-    /// No hook answers for the name or for names below it.
+    /// Neither flag is set.
     pub(crate) const NOTHING: Self = Self(0);
     const ITSELF: u8 = 1;
     const BELOW: u8 = 2;

@@ -79,10 +79,11 @@
 //! # }
 //! ```
 //!
-//! When a zone is loaded, [`compile()`] prepares an answer for every name and type in the zone: the
-//! part of a message after the question. One lookup in a hash table ([`Answers`]) finds the
-//! prepared answer. Only the header and the OPT record are written for each query. The lookup does
-//! not find names that a hook answers for, so hooks do not slow down other queries.
+//! When a zone is loaded, [`compile()`] prepares an answer for each name and type that the zone is
+//! authoritative for: the part of a message after the question. One lookup in a hash table
+//! ([`Answers`]) finds the prepared answer. Only the header and the OPT record are written for each
+//! query. The lookup does not find names that a hook answers for, so hooks do not slow down other
+//! queries.
 //!
 //! Each layer can be used alone. [`Responder`] answers DNS messages without a network:
 //!

@@ -79,7 +79,8 @@ impl Prefetcher {
         }
     }
 
-    /// Returns the parsed question of the packet at this position in the batch, if there is one.
+    /// Returns the parsed question of the packet at this position in the batch, if the question is
+    /// complete and not compressed.
     #[inline(always)]
     pub(crate) fn known(&mut self, place: usize) -> Option<&mut HashedQuestion> {
         let read = &mut self.read[place];

@@ -199,7 +199,7 @@ pub struct CheckFailed {
     pub all: usize,
 }
 
-/// Reads zones and prepares their answers, for `namestorm check`. Passes all warnings and errors to
+/// Reads zones and prepares their answers, for `namestorm check`. Passes warnings and errors to
 /// `say`. For each good zone, passes one line about its size to `print`.
 ///
 /// # Errors
