@@ -61,7 +61,7 @@ impl<P: Port> Transports<P> for Reflect {
     }
 }
 
-/// Sends every UDP packet back to its sender, to measure the limit of a test setup.
+/// Sends UDP packets back to their senders, to measure the limit of a test setup.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
