@@ -31,8 +31,8 @@ pub trait App {
     /// another limit. Longer bodies are refused with 413.
     const BODY_LIMIT: usize = BODY_LIMIT;
 
-    /// Called when the worker has started, before the first client connects. The application can
-    /// set its first [timers](Clients::set_timer) here. Does nothing by default.
+    /// Called once, when the application has been created and before the first client connects. The
+    /// application can set its first [timers](Clients::set_timer) here. Does nothing by default.
     fn on_start(&mut self, clients: &mut impl Clients<Self::State>) {
         let _ = clients;
     }
