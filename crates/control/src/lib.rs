@@ -41,8 +41,9 @@
 //!
 //! Before the first packet, all threads of [`serve`] and all workers of [`embed()`] drop their
 //! privileges. They become the server's user, lose all capabilities, and enter the sandbox
-//! ([`Sandbox`]). All callbacks of applications and services run in the sandbox. [`Program`] says
-//! which of its hooks also run there.
+//! ([`Sandbox`]). All callbacks of applications and services run in the sandbox, except
+//! [`on_start`](tcpip::Application::on_start), which runs earlier. [`Program`] says which of its
+//! hooks also run there.
 //!
 //! In the sandbox, code may allocate memory, take locks, read the clock, sleep, and ask for random
 //! bytes. It may also write to the log, to standard output and to standard error. It must not

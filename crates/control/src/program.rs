@@ -35,7 +35,7 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) again | control | dropped |
-/// | the callbacks of the transports, [`counted`](Program::counted), [`tally`](Program::tally) | worker | dropped |
+/// | the callbacks of the transports after [`transports`](Program::transports) has returned, [`counted`](Program::counted), [`tally`](Program::tally) | worker | dropped |
 ///
 /// [`embed`](crate::embed()) takes no `load`: the calling program reads its content first. `embed`
 /// does not call [`read_paths`](Program::read_paths) and [`files`](Program::files). The control
