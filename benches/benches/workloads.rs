@@ -1,6 +1,6 @@
 //! Measures how long each workload takes: echoed UDP datagrams, ACKs that release segments, whole
-//! connections, GET requests and DNS answers. TCP and HTTP run with memcopy and with pre-copy. DNS
-//! also runs with turnaround.
+//! connections, GET requests and DNS answers. TCP, HTTP and DNS run with memcopy and with pre-copy.
+//! DNS runs with turnaround as well.
 #![allow(missing_docs)]
 
 use benches::workload::Workload;

@@ -1,5 +1,7 @@
-//! A client for benches. It builds its frames directly, without a network stack, so that a bench
-//! measures only the server.
+//! The [workloads](workload) of the benches, a client for them, and [load generators](load).
+//!
+//! The client builds its frames directly, without a network stack, so that a bench measures only
+//! the server.
 //!
 //! Every bench runs over [`nmio::sim::Sink`], a port that completes each send immediately. The
 //! measured time includes taking a frame from the pool and copying the request into it. On a real
@@ -125,7 +127,7 @@ pub fn patch(frame: &mut [u8], seq: u32, ack: u32) {
 /// from the server.
 ///
 /// # Panics
-/// Panics if `frame` is not a TCP segment over IPv4.
+/// May panic if `frame` is not a TCP segment over IPv4.
 pub fn numbers(frame: &[u8]) -> (u32, u32, u32) {
     let be32 = |at: usize| {
         u32::from_be_bytes(frame[at..at + 4].try_into().expect("the slice has 4 bytes"))

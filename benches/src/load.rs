@@ -1,5 +1,5 @@
 //! Load generators for the comparison of servers. A generator sends requests as fast as the server
-//! answers (closed loop) or at a fixed rate (open loop), and checks every reply.
+//! answers (closed loop) or at a fixed rate (open loop). It checks every reply that it receives.
 //!
 //! A generator uses the same libraries as the server. It is a [`Handler`] on its own port in
 //! own-address mode, so its packets bypass the kernel's network stack. Therefore one client core
@@ -12,6 +12,7 @@
 //! | [`pace`] | due times of the requests of an open loop |
 //! | [`udp`] | requests in single UDP datagrams, and their replies |
 //! | [`echo`], [`dns`] | the requests that [`udp`] sends |
+//! | [`http`] | HTTP requests over TCP connections |
 //! | [`syn`] | a SYN flood from made-up client addresses |
 //!
 //! [`Handler`]: nmio::Handler

@@ -1,17 +1,17 @@
 //! The measured workloads. Each workload is set up once and then runs many times over a
 //! [`Sink`](nmio::sim::Sink).
 //!
-//! The Criterion benches measure the time of the workloads. The program `instructions` counts the
-//! instructions that they execute. Hash keys, secrets and the clock are fixed, so that the count is
-//! the same in each run.
+//! The Criterion benches measure the time of most workloads. The program `instructions` runs most
+//! of them for callgrind, which counts their instructions. Hash keys, secrets and the clock are
+//! fixed, so that the count is the same in each run.
 
 pub mod dns;
 pub mod http;
 pub mod tcp;
 pub mod udp;
 
-/// Secret of the server in every workload. Its keys for hashes and sequence numbers derive from
-/// this secret.
+/// Secret of the DNS, HTTP and TCP servers. They derive their keys for hashes and sequence numbers
+/// from this secret.
 const SECRET: [u64; 4] = [1, 2, 3, 4];
 
 /// A measured workload.

@@ -10,8 +10,8 @@ use benches::load::udp::{Asker, Questions};
 use benches::load::{LoadError, Options, Report, link};
 use clap::{Parser, Subcommand, value_parser};
 
-/// Sends requests to a server as fast as it answers, or at a fixed rate, and checks every reply.
-/// Prints the results as one JSON object.
+/// Sends requests to a server as fast as it answers, or at a fixed rate. Checks every reply that it
+/// receives. Prints the results as one JSON object.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {

@@ -1,9 +1,10 @@
 //! An HTTP load generator with its own small TCP client.
 //!
-//! Request packets are prepared when the run begins. For each request the client fills in only
-//! addresses, ports, sequence numbers and checksums. It does not store responses. It compares each
-//! head with the last head of the same page, and parses a head only if they differ. For a body it
-//! computes only the length and the CRC-32, segment by segment, in any order of arrival.
+//! The client prepares its request packets when the run begins. For each request it fills in only
+//! its address and port, the sequence numbers, the window and the checksums. It does not store
+//! responses. It compares each head with the last correct head of the same page, and parses a head
+//! only if they differ. For a body it computes only the length and the CRC-32, segment by segment,
+//! in any order of arrival.
 //!
 //! | module | |
 //! |---|---|
@@ -103,7 +104,7 @@ impl Options {
     /// Reads the files that the options name.
     ///
     /// # Errors
-    /// Fails if a file cannot be read or has an invalid line.
+    /// Fails if a file cannot be read, or if a path or a line of the mix is invalid.
     pub fn read(&self, common: &super::Options) -> Result<Workload, LoadError> {
         let pages = match (&self.mix, &self.path) {
             (Some(mix), _) => site::read_mix(&self.site, mix)?,

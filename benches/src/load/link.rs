@@ -115,10 +115,10 @@ fn rate(text: &str) -> Result<f64, String> {
 /// Why a generator could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Opening the interface failed.
+    /// Opening the interface or its port failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The options are invalid or contradict each other.
+    /// The options, or the files that they name, cannot be used.
     #[error("{0}")]
     Asked(String),
     /// The server with this address did not answer ARP requests on this interface.

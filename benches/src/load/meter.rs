@@ -21,7 +21,7 @@ pub struct Report {
     pub asked_rate: f64,
     /// Length of the measured phase in seconds.
     pub seconds: f64,
-    /// Number of correct replies in the measured phase.
+    /// Number of correct replies in the measured phase. A SYN flood counts its sent SYNs instead.
     pub completed: u64,
     /// Correct replies per second.
     pub rate: f64,
@@ -29,10 +29,11 @@ pub struct Report {
     pub bytes_per_second: f64,
     /// Latency in µs: p50, p99, p99.9 and maximum.
     pub latency_us: [f64; 4],
-    /// Numbers of errors in the measured phase, by kind.
+    /// Numbers of errors in the measured phase, by kind. The HTTP generator adds the idle
+    /// connections that failed at any time.
     pub errors: BTreeMap<&'static str, u64>,
     /// Number of correct replies per second on a single connection: 10th percentile and median over
-    /// all connections.
+    /// all connections. Only the HTTP generator reports it.
     pub connection_rate: Option<[f64; 2]>,
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use nmio::Instant;
 
 /// The times at which the requests of an open loop are due. A burst is due at `start + n / rate`,
-/// where n is the number of its first request, even if earlier requests are late. Latency counts
-/// from the due time. Therefore a stalled server receives as many requests as before, and the
-/// percentiles include the stall.
+/// where n is the number of its first request, even if earlier requests are late. Latency is
+/// measured from the due time. Therefore a stalled server receives as many requests as before, and
+/// the percentiles include the stall.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     start: Instant,

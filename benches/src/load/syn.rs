@@ -36,7 +36,7 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Creates a flood that sends from `place`.
+    /// Creates a flood against the server of `place`.
     ///
     /// # Errors
     /// Fails if `options` have no rate. A closed loop is impossible, because the generator receives
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_syn_is_valid_and_from_another_client() {
+    fn syns_are_valid_and_come_from_many_clients() {
         let place = Place::of_tests();
         assert!(Flood::new(&place, &Options::of_tests(&[])).is_err());
         let options = Options::of_tests(&["--rate", "1000", "--warmup", "0"]);

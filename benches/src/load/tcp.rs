@@ -233,7 +233,7 @@ pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) ->
     port.send(frame).is_ok()
 }
 
-/// Templates of the packets that every connection uses.
+/// Templates of the packets without data.
 #[derive(Clone, Debug)]
 pub(super) struct PacketTemplates {
     pub(super) syn: Template,

@@ -29,8 +29,8 @@ const FIRST_PORT: u16 = 1024;
 
 /// Supplies the requests and checks the replies.
 pub trait Questions {
-    /// Returns the number of the next request, its message without the identifier, and the sum of
-    /// the message. The sum is for a message that starts at an even offset.
+    /// Returns the next request: its number for [`check`](Self::check), its message without the
+    /// identifier, and the sum of the message. The sum is for a message at an even offset.
     fn next(&mut self) -> (u32, &[u8], Sum);
 
     /// Checks the reply to request `number`. `reply` includes the identifier.
@@ -189,7 +189,7 @@ impl<Q: Questions> Asker<Q> {
         self.free.push_back(id);
     }
 
-    /// Frees the slots of lost requests.
+    /// Frees the slots of lost requests, and counts a timeout for each.
     fn sweep(&mut self, now: Instant) {
         self.next_sweep = now + SWEEP;
         for (id, slot) in self.slots.iter_mut().enumerate() {

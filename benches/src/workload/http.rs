@@ -1,5 +1,5 @@
-//! GET requests for a page of 1 KB, on a persistent connection or with a new connection for each
-//! request.
+//! GET requests for pages of 1 KB or for a missing page, on a persistent connection or with a new
+//! connection for each request.
 
 use std::time::{Duration, SystemTime};
 
@@ -24,8 +24,8 @@ const PAGE_LEN: usize = 1024;
 /// 2026-11-21T08:29:37Z, the fixed time of the server's clock.
 const NOW: Duration = Duration::from_secs(1_795_249_777);
 
-/// Number of different pages that a workload requests in turn. The server's cache of seen requests
-/// is smaller, so most requests are not in it.
+/// Number of different pages that a workload requests in turn. The server's cache of answers has
+/// fewer entries, so it does not hold the answers to most requests.
 const PAGES: usize = 1_000;
 
 /// Creates a server with `/page` and `others` further pages.
@@ -99,7 +99,7 @@ impl KeepAlive {
     /// Creates a workload that requests the page of 1 KB.
     ///
     /// # Panics
-    /// Panics if the response is not this page in one segment.
+    /// Panics if the response is not as long as a head and this page in one segment.
     pub fn page(mode: SendMode) -> Self {
         let new = Self::new(mode, 0, &[KEEP_ALIVE.to_vec()], Status::Ok);
         assert!(

@@ -82,7 +82,7 @@ impl AckToSegment {
     /// Creates a workload with a download that has just started. Its window is a few segments.
     ///
     /// # Panics
-    /// Panics if the server's first segment is not full.
+    /// Panics if the server does not send full segments.
     pub fn new(mode: SendMode) -> Self {
         let (mut sink, mut server) = server(mode, (SEGMENTS * MSS) as usize, false);
         let window = (IN_FLIGHT * MSS) as u16;
@@ -131,7 +131,7 @@ pub struct ShortConnection {
 }
 
 impl ShortConnection {
-    /// Creates a server that sends a content item of 1,024 bytes on each connection.
+    /// Creates a workload whose server sends a content item of 1,024 bytes on each connection.
     pub fn new(mode: SendMode) -> Self {
         let (mut sink, server) = server(mode, 1024, true);
         sink.copy_residents(false);

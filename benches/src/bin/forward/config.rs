@@ -17,11 +17,11 @@ pub(crate) struct PathConfig {
     /// Rate of the bottleneck in bits per second; 0 means no limit. The rate includes link headers.
     pub(crate) rate: u64,
     /// Maximum number of frames in the bottleneck's queue, including the frame in transmission; 0
-    /// means no limit. Further frames are dropped.
+    /// means no limit. Further frames are dropped. Without a `rate`, no queue forms.
     pub(crate) queue: usize,
     /// One-way delay in µs, in addition to the time in the bottleneck.
     pub(crate) delay_us: u64,
-    /// Probability that a data segment is lost.
+    /// Probability that a data segment is lost, apart from `every` and `burst`.
     pub(crate) loss: f64,
     /// If this value is n, every n-th data segment of a connection is lost. 0 means none.
     pub(crate) every: u64,

@@ -1,5 +1,5 @@
-//! Random impairments of segments. Two servers can be compared, because the n-th data segment of a
-//! connection gets the same random numbers from any sender.
+//! Random impairments of segments. Two servers can be compared, because the n-th data segment of
+//! the m-th connection gets the same random numbers with either server.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const BURST_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Impairment {
     pub(crate) lost: bool,
-    /// The frame is held back for some time.
+    /// The frame is held back for [`hold_us`](PathConfig::hold_us).
     pub(crate) held: bool,
     pub(crate) duplicated: bool,
     /// The frame gets an ECN mark, if its sender uses ECN.
@@ -27,8 +27,8 @@ pub(crate) struct Impairment {
 /// Draws the random impairments of one connection in one direction.
 ///
 /// Data segments and pure ACKs have separate random sequences, so a sender's ACKs do not change
-/// which data segments are lost. Each data segment takes the same number of random numbers, so one
-/// probability does not affect the other impairments.
+/// which data segments are lost. Each data segment takes the same number of random numbers, so a
+/// change of one probability does not change the other impairments.
 #[derive(Debug)]
 pub(crate) struct Draws {
     data: fastrand::Rng,
@@ -86,8 +86,8 @@ impl Draws {
     }
 }
 
-/// Spreads a number over all 64 bits, so that similar numbers give unrelated seeds (the finalizer
-/// of `SplitMix64`).
+/// Spreads a number over all 64 bits, so that similar numbers give unrelated seeds (one step of
+/// `SplitMix64`).
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

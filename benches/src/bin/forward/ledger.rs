@@ -15,7 +15,8 @@ pub(crate) struct Sent {
     pub(crate) retransmitted: u64,
     /// Number of retransmitted bytes that had not been lost. `retransmitted` includes these bytes.
     pub(crate) spurious: u64,
-    /// Longest time in µs in which a sender with unacknowledged bytes sent no data.
+    /// Longest time in µs between two data segments of a sender that still had unacknowledged
+    /// bytes.
     pub(crate) longest_stall_us: u64,
     /// Longest time in µs from a connection's SYN to the first data segment in this direction.
     pub(crate) first_data_us: u64,
@@ -65,7 +66,8 @@ impl Ledger {
         self.last.is_some()
     }
 
-    /// Records a segment that its sender has just sent, and updates the sums in `sent`.
+    /// Records a segment that its sender has just sent, and updates `sent`. Returns the segment's
+    /// place in the stream.
     pub(crate) fn handle_sent(
         &mut self,
         segment: &Segment,
@@ -98,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// Records that a segment was not lost.
+    /// Records that the network has not dropped a segment.
     pub(crate) fn handle_passed(&mut self, place: Place) {
         if place.start < place.end {
             self.passed.add(place.start..place.end);
@@ -112,8 +114,8 @@ impl Ledger {
         self.acked = self.acked.max(self.offset(ack).min(self.high));
     }
 
-    /// Returns the stream offset of a sequence number. Sequence numbers wrap, so the offset nearest
-    /// to the highest sent byte is chosen. Returns 0 before the first segment.
+    /// Returns the stream offset of a sequence number. Sequence numbers wrap, so this is the offset
+    /// nearest to the highest sent byte. Returns 0 before the first segment.
     pub(crate) fn offset(&self, seq: u32) -> u64 {
         let Some(base) = self.base else { return 0 };
         let ahead = seq.wrapping_sub(base).wrapping_sub(self.high as u32);

@@ -1,12 +1,12 @@
-//! A network emulator in user space. It forwards every Ethernet frame between two interfaces, with
-//! the impairments of a real path.
+//! A network emulator in user space. It forwards Ethernet frames between two interfaces, and
+//! impairs them as a real path does.
 //!
 //! Two compared servers must get the same impairments. The random numbers for a data segment
 //! therefore depend only on the seed, the direction, and the numbers of the connection and the
 //! segment. For example, the fifth data segment of the first connection gets the same random
-//! numbers from any sender. Segments with SYN, FIN or RST and no payload are never lost at random.
-//! A lost SYN costs a second with any recovery algorithm and would hide the difference between the
-//! servers. Pure ACKs have their own loss rate.
+//! numbers with either server. Segments with SYN, FIN or RST and no payload are never lost at
+//! random. A lost SYN costs a second with any recovery algorithm and would hide the difference
+//! between the servers. Pure ACKs have their own loss rate.
 
 mod config;
 mod impairment;
@@ -38,7 +38,7 @@ use socket::{PacketSocket, wait, wake_exactly};
 
 /// Maximum number of frames handled in one direction before the other direction has its turn.
 const BATCH: usize = 64;
-/// The loop stops sleeping this long before the next frame is due, because the kernel may wake it
+/// Time before a frame is due at which the loop stops sleeping, because the kernel may wake it
 /// late.
 const SPIN: Duration = Duration::from_micros(60);
 /// Maximum duration of a sleep. After it, the loop checks whether a signal has arrived.
@@ -64,7 +64,7 @@ impl Direction {
     }
 }
 
-/// Forwards every frame between two interfaces. Delays frames, and loses, reorders and duplicates
+/// Forwards frames between two interfaces. Delays them, and loses, reorders, duplicates or marks
 /// some of them at random. Prints `ready` when forwarding begins. On SIGTERM or SIGINT, prints all
 /// counters as one JSON object and exits.
 #[derive(Parser)]
@@ -91,7 +91,7 @@ struct Cli {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Write a line to FILE for each TCP segment.
+    /// Write a line to FILE for each TCP segment of a connection whose SYN was seen.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
@@ -125,7 +125,8 @@ impl Side {
         })
     }
 
-    /// Receives a batch of frames. Returns true if there was at least one frame.
+    /// Receives up to [`BATCH`] frames and passes them to `relay`. Returns true if there was at
+    /// least one frame.
     fn receive(&mut self, relay: &mut Relay, clock: &TscClock) -> io::Result<bool> {
         let direction = self.to_here.opposite();
         for received in 0..BATCH {
@@ -137,7 +138,7 @@ impl Side {
         Ok(true)
     }
 
-    /// Sends the frames that are due. Returns true if there was at least one frame.
+    /// Sends up to [`BATCH`] of the frames that are due. Returns true if at least one was due.
     fn send(&mut self, relay: &mut Relay, clock: &TscClock) -> io::Result<bool> {
         for sent in 0..BATCH {
             let polled = || relay.poll_frame(self.to_here, clock.now());

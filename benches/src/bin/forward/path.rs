@@ -15,7 +15,7 @@ use crate::impairment::Impairment;
 pub(crate) enum Outcome {
     /// The frame will arrive.
     Passed,
-    /// The frame's [`Impairment`] dropped it.
+    /// The frame was dropped, because its [`Impairment`] is a loss.
     Lost,
     /// The bottleneck's queue was full.
     Overflowed,
@@ -68,7 +68,7 @@ impl Path {
         self.counters
     }
 
-    /// Puts a frame that enters at `now` on the path.
+    /// Offers the path a frame that enters at `now`. Returns what happens to the frame.
     pub(crate) fn offer(&mut self, now: Instant, frame: &[u8], impairment: Impairment) -> Outcome {
         let Some(departure) = self.queue(now, frame.len()) else {
             self.counters.overflowed += 1;
@@ -99,8 +99,8 @@ impl Path {
         Outcome::Passed
     }
 
-    /// Returns the time at which a frame leaves the bottleneck, or `None` if the queue is full. The
-    /// frame is `len` bytes long and enters at `now`.
+    /// Queues a frame of `len` bytes that enters at `now`. Returns the time at which the frame
+    /// leaves the bottleneck, or `None` if the queue is full.
     fn queue(&mut self, now: Instant, len: usize) -> Option<Instant> {
         let PathConfig { rate, queue, .. } = self.config;
         if rate == 0 {
@@ -149,7 +149,7 @@ mod tests {
         path.offer(at(micros), &vec![number; len], Impairment::default())
     }
 
-    /// Returns the arrival times of the frames in µs and their first bytes.
+    /// Removes all frames. Returns their arrival times in µs and their first bytes.
     fn arrivals(path: &mut Path) -> Vec<(u64, u8)> {
         std::iter::from_fn(|| path.pop_arrived(Instant::FAR))
             .map(|(at, frame)| (at.as_micros(), frame[0]))

@@ -18,7 +18,7 @@ use crate::segment::Segment;
 
 /// Length of an Ethernet header in bytes.
 const LINK_LEN: usize = 14;
-/// A frame counts as late if it is forwarded at least this long after its scheduled arrival.
+/// Minimum time from a frame's scheduled arrival to its delivery for the frame to count as late.
 const LATE: Duration = Duration::from_millis(1);
 
 /// Counters of one direction.
@@ -28,7 +28,7 @@ pub(crate) struct DirectionReport {
     pub(crate) path: PathCounters,
     #[serde(flatten)]
     pub(crate) sent: Sent,
-    /// Frames larger than the path MTU.
+    /// Frames dropped because they exceeded the path MTU.
     pub(crate) too_big: u64,
     /// Frames that were delivered.
     pub(crate) forwarded: u64,
@@ -96,7 +96,8 @@ impl Relay {
         }
     }
 
-    /// Puts a frame that arrives at `now` on its path.
+    /// Puts a frame that arrives at `now` on its path. If the frame belongs to a connection whose
+    /// SYN was seen, also draws its impairment, and writes it to the ledger and the trace.
     pub(crate) fn handle_frame(&mut self, direction: Direction, frame: &[u8], now: Instant) {
         let segment = Segment::parse(frame);
         let number = segment
@@ -141,8 +142,8 @@ impl Relay {
         }
     }
 
-    /// Returns the number of a segment's connection. Returns `None` if the SYN was not seen, so
-    /// that connections of an earlier run get no number.
+    /// Returns the number of a segment's connection, and adds the connection at its first SYN.
+    /// Returns `None` if no SYN was seen, so that connections of an earlier run get no number.
     fn find(&mut self, segment: &Segment, direction: Direction, now: Instant) -> Option<usize> {
         let ends = [segment.route.src, segment.route.dst].map(|end| (end.ip, end.port));
         let [src, dst] = ends;
@@ -170,7 +171,8 @@ impl Relay {
         Some(number)
     }
 
-    /// Puts a frame on the path unless it exceeds the path MTU.
+    /// Offers a frame to the path, unless the frame exceeds the path MTU. In that case, sends an
+    /// ICMP error to the sender of a TCP segment if so configured.
     fn offer(
         &mut self,
         direction: Direction,

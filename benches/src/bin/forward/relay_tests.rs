@@ -42,7 +42,8 @@ fn open(relay: &mut Relay) {
     send(relay, Up, 1, ACK, 0, ms(0));
 }
 
-/// Returns the sequence numbers of the segments that leave the network by `now`.
+/// Returns the sequence numbers of the frames that leave the network by `now`. The value for a
+/// frame without TCP is `u32::MAX`.
 fn out(relay: &mut Relay, direction: Direction, now: Instant) -> Vec<u32> {
     let frames = std::iter::from_fn(|| relay.poll_frame(direction, now));
     frames

@@ -70,7 +70,7 @@ impl Segment {
         self.bits & bits != 0
     }
 
-    /// Returns true if the segment only acknowledges data.
+    /// Returns true if the segment has no payload and none of SYN, FIN and RST.
     pub(crate) fn is_pure_ack(&self) -> bool {
         self.len == 0 && !self.has(SYN | FIN | RST)
     }

@@ -114,7 +114,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Turns on an option of packet sockets.
+/// Turns on an option of a packet socket.
 fn set(socket: &File, option: libc::c_int) -> io::Result<()> {
     let (fd, on) = (socket.as_raw_fd(), 1_i32);
     let len = mem::size_of_val(&on) as libc::socklen_t;

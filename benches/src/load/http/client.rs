@@ -20,8 +20,8 @@ use crate::load::tcp::{
     ACK, CHECKSUM_AT, MSS, NOBODY, PSH, PacketTemplates, Segment, Slots, Template, send,
 };
 
-/// First retransmission timeout in ms. The timeout doubles after each retransmission. Linux has the
-/// same minimum.
+/// First retransmission timeout in ms. Except on a closing connection, the timeout doubles after
+/// each retransmission. Linux has the same minimum.
 const RTO: u32 = 200;
 /// Number of retransmissions after which the client gives up.
 const MAX_TRIES: u8 = 6;
@@ -75,7 +75,8 @@ pub struct Client {
     pub(super) meter: Meter,
     pub(super) now_ms: u32,
     epoch: Duration,
-    /// Progress of `finish` at the end of a run: connections with lower numbers have been reset.
+    /// Progress of `finish` at the end of a run: connections with lower numbers are reset or
+    /// closed.
     finished: usize,
 }
 
@@ -202,7 +203,8 @@ impl Client {
         connection.flags.insert(flags | Flags::QUEUED);
     }
 
-    /// Sends the pending segments of the connections in the output list.
+    /// Sends the pending segments of the connections in the output list, as far as the port has
+    /// room.
     #[inline(always)]
     fn drain<P: Port>(&mut self, port: &mut P) {
         let mut done = 0;
@@ -216,7 +218,8 @@ impl Client {
         self.out.drain(..done);
     }
 
-    /// Sends the pending segments of one connection. Returns false if the port has no room.
+    /// Sends the pending segments of one connection, or delays its ACK. Returns false if the port
+    /// has no room.
     #[inline(always)]
     fn emit<P: Port>(&mut self, port: &mut P, id: u32) -> bool {
         let connection = &mut self.connections[id as usize];
@@ -546,8 +549,8 @@ impl Generator for Client {
         self.lanes.is_ready()
     }
 
-    /// Resets all open connections. Without the resets, the server would keep these connections,
-    /// and the next run would collide with them.
+    /// Resets the open connections, at most `FINISH_BURST` in each call. Without the resets, the
+    /// server would keep these connections, and the next run would collide with them.
     fn finish<P: Port>(&mut self, port: &mut P) -> bool {
         let mut sent = 0;
         while self.finished < self.connections.len() {

@@ -118,8 +118,8 @@ pub(super) struct Connection {
     /// Time at which the connection's timer expires. The timer may expire before the first
     /// deadline, but never after it.
     pub(super) armed: u32,
-    /// Time from which the latency of the request counts. In an open loop, this is its due time. In
-    /// a closed loop, this is the time of the SYN or of the preceding response.
+    /// Time from which the latency of the request is measured. In an open loop, this is its due
+    /// time. In a closed loop, this is the time of the SYN or of the preceding response.
     pub(super) asked: Instant,
 }
 
@@ -158,7 +158,7 @@ impl Connection {
             && !self.in_flight()
     }
 
-    /// Returns the header fields of the next segment, which begins at `seq`.
+    /// Returns the header fields of a segment that begins at `seq`.
     #[inline(always)]
     pub(super) fn fields(&self, addresses: &[u32], seq: u32) -> Fields {
         let window = if self.flags.intersects(Flags::SCALED) {

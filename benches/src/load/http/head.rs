@@ -82,7 +82,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// Remembers no head yet. Allocates enough memory for most heads in advance.
+    /// Creates a memory without a head. Allocates enough bytes for most heads in advance.
     pub(super) fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(512),

@@ -133,7 +133,8 @@ impl Lanes {
         [resting, pace, idle].into_iter().flatten().min()
     }
 
-    /// Returns true if the lanes may start: all idle connections are open, or too many have failed.
+    /// Returns true if the lanes may start: each idle connection has opened or failed, or too many
+    /// have failed.
     pub(super) fn is_ready(&self) -> bool {
         self.idle.is_settled()
     }
@@ -184,7 +185,8 @@ impl Lanes {
         }
     }
 
-    /// Checks that each lane either has a connection, pauses or waits for a connection.
+    /// Checks the lanes of a closed loop. Once the lanes have started, each has a connection,
+    /// pauses, or waits for a connection.
     #[cfg(test)]
     pub(super) fn check(&self, connections: &[Connection]) {
         for lane in 0..self.all.len() as u32 {
@@ -358,7 +360,7 @@ impl Client {
         }
     }
 
-    /// Queues a request for sending. Its latency counts from `asked`.
+    /// Queues a request for sending. Its latency is measured from `asked`.
     #[inline(always)]
     fn ask(&mut self, id: u32, asked: Instant) {
         let page = self.draw.next();
@@ -393,7 +395,8 @@ impl Client {
         }
     }
 
-    /// Handles the server's FIN. The client closes too, and the lane opens another connection.
+    /// Handles the server's FIN. If the client has not closed yet, it closes too, and the lane
+    /// opens another connection.
     #[inline(always)]
     pub(super) fn handle_fin(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];

@@ -100,7 +100,7 @@ impl Client {
         self.handle_established(id, now);
     }
 
-    /// Handles a segment of an open connection that has SYN or RST or lacks ACK.
+    /// Handles a segment with SYN or RST, or without ACK, after the handshake.
     #[cold]
     fn handle_control<P: Port>(&mut self, port: &mut P, id: u32, segment: &Segment) {
         let connection = &self.connections[id as usize];

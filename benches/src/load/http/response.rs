@@ -20,8 +20,7 @@ enum Step {
 }
 
 impl Client {
-    /// Processes the next bytes in order, which are in `data`. Returns false if the connection has
-    /// failed.
+    /// Processes `data`, the next bytes in order. Returns false if the connection has failed.
     #[inline(always)]
     pub(super) fn deliver<P: Port>(
         &mut self,
@@ -82,7 +81,7 @@ impl Client {
         true
     }
 
-    /// Parses the first bytes of a response.
+    /// Parses data of a response whose head is not complete yet.
     #[inline(always)]
     fn begin<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
         let connection = &mut self.connections[id as usize];
@@ -150,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Checks a complete response and continues with the next request.
+    /// Checks a complete response. Then takes the next request, or waits for the server to close.
     #[inline(always)]
     fn complete(&mut self, id: u32, now: Instant) {
         let measuring = self.meter.phase() == Phase::Measuring;

@@ -12,8 +12,8 @@ pub const MAX_PATHS: usize = 1 << 16;
 /// Maximum length of a request in bytes. Such a request fits into one segment even if the server
 /// advertises no MSS.
 const MAX_REQUEST: usize = crate::load::tcp::DEFAULT_MSS as usize;
-/// Number of pages that are drawn in advance. It must be a power of two, because `Draw` masks the
-/// index.
+/// Number of pages that `Draw` draws in advance from a mix. It must be a power of two, because
+/// `Draw` masks the index.
 const DRAWN: usize = 1 << 20;
 
 /// One file of the site.
@@ -43,7 +43,7 @@ impl Page {
     /// Reads a page from the directory `site`.
     ///
     /// # Errors
-    /// Fails if the path has special characters, or if the file cannot be read or is too long.
+    /// Fails if the path is invalid, or if the file cannot be read or is too long.
     pub fn read(site: &Path, path: &str, weight: f64) -> Result<Self, LoadError> {
         let asked = |why: String| LoadError::Asked(format!("`{path}`: {why}"));
         let relative = path
@@ -67,15 +67,17 @@ impl Page {
     }
 }
 
-/// Returns true if this byte needs no percent-encoding in a path (RFC 3986, section 3.3).
+/// Returns true if this byte is an unreserved character or a slash. Neither needs
+/// percent-encoding in a path (RFC 3986, sections 2.3 and 3.3).
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte)
 }
 
-/// Reads the pages of a mix. Each line of the file has a weight and a path.
+/// Reads the pages of a mix. Each line of the file has a weight and a path, or is blank. The
+/// weights of a repeated path add up.
 ///
 /// # Errors
-/// Fails if the file cannot be read or a line is invalid. The error names the line.
+/// Fails if a file cannot be read or a line is invalid. The error names the file, line or path.
 pub fn read_mix(site: &Path, mix: &PathBuf) -> Result<Vec<Page>, LoadError> {
     let text = fs::read_to_string(mix)
         .map_err(|error| LoadError::Asked(format!("cannot read {}: {error}", mix.display())))?;
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_a_mix_name_the_line() {
+    fn errors_in_a_mix_name_the_line_or_the_path() {
         let folder = std::env::temp_dir().join(format!("load-mix-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("a.bin"), b"123456789").unwrap();

@@ -24,8 +24,8 @@ impl Range {
 
 /// The data received after the first hole.
 ///
-/// The bytes themselves are not stored. When two ranges meet, their checksums are combined.
-/// Duplicate data is skipped.
+/// The bytes themselves are not stored. When two ranges become adjacent, they are merged, and their
+/// checksums are combined. Duplicate data is skipped.
 #[derive(Debug, Default)]
 pub(in super::super) struct Ranges {
     /// The ranges are in order of sequence numbers. No two ranges are adjacent.

@@ -3,7 +3,8 @@ use testkit::{Opt, Received, read_segment};
 
 use super::*;
 
-/// Sends a packet with random fields, and parses and verifies it.
+/// Sends a packet with random sequence number, acknowledgement number and window. Checks the packet
+/// and returns its segment.
 fn sent(
     rng: &mut fastrand::Rng,
     send: impl FnOnce(&mut Sink, &Fields) -> bool,
