@@ -28,7 +28,7 @@ const OWNERS: [&str; 4] = ["storm.test", "x.storm.test", "other.test", "."];
 /// Size in bytes of the length field before each message over TCP.
 const LENGTH: usize = 2;
 
-/// A record that the hook adds.
+/// A record that the hook tries to add.
 #[derive(Arbitrary, Clone, Debug)]
 struct Record<'a> {
     section: u8,

@@ -1,5 +1,5 @@
-//! Sends arbitrary and nearly valid queries to a zone. Each reply must be complete, repeat the
-//! question and respect the size limits.
+//! Sends arbitrary and nearly valid queries to a zone. Each query must get a reply, which must be
+//! complete and respect the size limits. A question in the reply must be that of the query.
 #![no_main]
 
 use std::cell::RefCell;

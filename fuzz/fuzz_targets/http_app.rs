@@ -24,7 +24,7 @@ const TICK: Timer = Timer::new(0);
 const PERIOD: Duration = Duration::from_millis(10);
 /// A small limit on the length of a request body, in bytes.
 const FEW: u64 = 5;
-/// Lengths in bytes of the pieces of a streamed response, last piece first.
+/// Lengths in bytes of the pieces that follow `begins` in a streamed response, last piece first.
 const PIECES: [usize; 6] = [1, 20, 300, 7, 2_000, 1];
 /// The server's limits for a chunked body: number of digits in a chunk size, bytes in all
 /// extensions, and bytes in all trailer fields.
@@ -65,7 +65,7 @@ struct Input<'a> {
     /// Whether the client closes its direction after the last byte.
     ends: bool,
     /// Framing of an additional request that comes first. The bytes of `pieces` follow its head, so
-    /// its body begins with them. The application echoes the body.
+    /// its body is taken from them. The application echoes the body.
     body: Option<Framing>,
     cuts: [u16; 6],
     pieces: Vec<Piece<'a>>,
@@ -234,7 +234,7 @@ enum Error {
     Malformed,
 }
 
-/// A body and the bytes after it. The parser is independent of the code under test.
+/// A body and the bytes after it, parsed without the code under test.
 type Body<'a> = Result<(Vec<u8>, &'a [u8]), Error>;
 
 fn body(framing: Framing, bytes: &[u8]) -> Body<'_> {
@@ -303,7 +303,7 @@ fn chunks(mut rest: &[u8]) -> Body<'_> {
 }
 
 /// Checks that the first response echoes the body of its request. If the body is malformed, the
-/// response must be an error.
+/// response must be an error. If the body is incomplete, there may also be no response.
 fn check_echo(got: &Got, body: &Body<'_>) {
     match body {
         Ok((body, _)) => {

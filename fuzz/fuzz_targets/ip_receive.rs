@@ -186,8 +186,8 @@ fn fill_ipv4_checksum(header: &mut [u8]) {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Addresses a frame to the server and corrects its checksums. The fuzzer would hardly find the
-/// correct values by chance.
+/// Sets the destination of an IP packet to the server's address and corrects the checksums. The
+/// fuzzer would hardly find the correct values by chance.
 fn mend(frame: &mut [u8]) {
     let Some(link) = Header::parse(frame) else {
         return;

@@ -7,7 +7,7 @@ use namestorm::{MAX_TCP_MESSAGE, MAX_UDP_MESSAGE, MIN_UDP_MESSAGE, Reply, Transp
 
 use crate::edit;
 
-/// A zone with all kinds of names and records.
+/// A zone with many kinds of names and records.
 pub const ZONE: &str = include_str!("../../xtask/sample/zones/storm.test.zone");
 /// Length of a message header in bytes.
 pub const HEADER_LEN: usize = 12;
@@ -65,8 +65,8 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Returns the message, truncated to `limit` bytes. The queried name consists of `labels` and
-    /// the zone's name.
+    /// Returns the message, truncated to `limit` bytes. Before the edits, the queried name consists
+    /// of some of `labels` and the zone's name.
     pub fn bytes(&self, labels: &[&str], limit: usize) -> Vec<u8> {
         let query = self.query.as_ref().map(|query| query.bytes(labels));
         let mut message = query.unwrap_or_default();
@@ -77,7 +77,7 @@ impl Message<'_> {
     }
 }
 
-/// Returns the labels of the zone's names.
+/// Returns the labels of the zone's names that are shorter than 20 bytes.
 pub fn labels() -> Vec<&'static str> {
     let owners = ZONE.lines().filter_map(|line| line.split(' ').next());
     let mut labels: Vec<_> = owners.flat_map(|owner| owner.split('.')).collect();

@@ -3,7 +3,7 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use sandstorm::HEAD_LIMIT;
 
-/// Maximum number of bytes that a client sends on a connection.
+/// Maximum number of bytes of all pieces together.
 const MAX_LEN: usize = 4 * HEAD_LIMIT;
 
 /// A part of what a client sends.

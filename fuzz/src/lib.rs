@@ -1,4 +1,4 @@
-//! Code that several fuzz targets share.
+//! Code that several fuzz targets share, and the code of the target `tcp_segments`.
 
 pub mod dns;
 pub mod http;

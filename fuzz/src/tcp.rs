@@ -1,6 +1,6 @@
 //! Runs clients that send valid and nearly valid segments to a stack on a simulated link. After
-//! each segment, checks the stack's own invariants, leaked frames, and what the server has sent.
-//! The rules for what the server may send are in `fuzz/README.md`.
+//! each segment, checks the stack's own invariants, that no frame has leaked, and what the server
+//! has sent. The rules for what the server may send are in `fuzz/README.md`.
 
 mod app;
 mod client;
@@ -389,7 +389,7 @@ impl<C: CongestionControl> World<C> {
         self.check_invariants();
     }
 
-    /// Checks the stack's own invariants.
+    /// Checks the stack's own invariants in a fuzzing build.
     fn check_invariants(&mut self) {
         #[cfg(fuzzing)]
         self.server.transports.check_invariants();
@@ -416,7 +416,8 @@ impl<C: CongestionControl> World<C> {
         self.settle();
     }
 
-    /// Delivers all queued segments to their clients, then checks for leaks.
+    /// Delivers all queued segments to their clients and checks for leaks, unless the TX ring is
+    /// stalled.
     fn settle(&mut self) {
         let mut passes = 0;
         while self.stalled == 0 {

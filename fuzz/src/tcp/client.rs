@@ -8,7 +8,7 @@ use testkit::{
     ACK, CWR, ECE, FIN, IcmpError, Layout, MAX_OPTIONS, Opt, PSH, RST, Ranges, Route, SYN, Segment,
 };
 
-/// Maximum number of data bytes in a segment.
+/// A client's segment has fewer data bytes than this number.
 pub(super) const MAX_DATA: u16 = 1400;
 /// Data at a larger offset does not belong to the current connection.
 const MAX_OFFSET: u32 = 1 << 30;
@@ -81,7 +81,7 @@ pub struct Offer {
     ecn: bool,
 }
 
-/// An ICMP error about the server's segment. `TooBig` holds an MTU. `Unreachable` holds an ICMP
+/// An ICMP error about a segment of the server. `TooBig` holds an MTU. `Unreachable` holds an ICMP
 /// code.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Complaint {
@@ -105,12 +105,12 @@ static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Returns the `len` bytes that a client sends from sequence number `seq` on.
+/// Returns `len` bytes of the data. A client sends them from sequence number `seq` on.
 pub(super) fn bytes_at(seq: u32, len: usize) -> &'static [u8] {
     &BYTES[seq as usize & (PERIOD - 1)..][..len]
 }
 
-/// Adds `len` bytes at `offset` to `ranges`.
+/// Adds `len` bytes at `offset` to `ranges`, unless the offset exceeds [`MAX_OFFSET`].
 pub(super) fn add(ranges: &mut Ranges, offset: u32, len: u32) {
     if len > 0 && offset <= MAX_OFFSET {
         ranges.add(offset.into()..(offset + len).into());
@@ -192,7 +192,7 @@ impl Client {
         self.first().wrapping_add(self.received.next() as u32)
     }
 
-    /// Receives a segment, or loses it.
+    /// Receives a segment, unless the network loses it. Ignores a reset.
     pub(super) fn take(&mut self, sent: &Segment) {
         self.seen = self.seen.wrapping_add(1);
         if self.loss >> (self.seen % 8) & 1 != 0 || sent.has(RST) {

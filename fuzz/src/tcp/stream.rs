@@ -32,7 +32,7 @@ struct Agreed {
 }
 
 /// What one client has sent, what the application has written, and what the server has sent.
-/// Offsets count from the sequence number after the SYN.
+/// Offsets are relative to the sequence number after the SYN.
 #[derive(Default)]
 pub(super) struct Stream {
     /// MSS of a client whose SYN has no MSS option.
@@ -40,7 +40,8 @@ pub(super) struct Stream {
     /// The client's SYNs.
     offered: Vec<Segment>,
     agreed: Vec<Agreed>,
-    /// The application's current or last connection.
+    /// What was negotiated for this client's connection: the open one, or the most recent one if
+    /// none is open.
     current: Option<Agreed>,
     pub(super) is_open: bool,
     /// Whether the application has closed or aborted the connection.
@@ -147,7 +148,7 @@ impl Stream {
         }
     }
 
-    /// Records that the application's connection opens. `iss` is the server's initial sequence
+    /// Records that a connection of the client opens. `iss` is the server's initial sequence
     /// number.
     pub(super) fn open(&mut self, iss: u32) {
         assert!(!self.is_open, "on_accept comes twice");
