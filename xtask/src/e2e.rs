@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Run every combination of choices.
     #[arg(long)]
     full: bool,
-    /// Print only the names of the matrix's scenarios.
+    /// Only print the names of the matrix's scenarios.
     #[arg(long)]
     list: bool,
     /// Seed of the packet loss in the matrix's first scenario. Later scenarios add their index.
@@ -67,7 +67,7 @@ pub(crate) struct Options {
 /// A test outside the matrix of scenarios.
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
-/// Tests outside the matrix that always run, by name.
+/// Tests outside the matrix that run by default, by name.
 const PARTS: [(&str, Part); 7] = [
     ("bad input", refusals::run),
     ("super-segments", supers::run),

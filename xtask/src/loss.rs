@@ -1,8 +1,9 @@
 //! `xtask loss`: compares our TCP with the kernel's on impaired networks.
 //!
-//! A Linux client fetches the same files from nginx on the kernel's TCP and from Sandstorm. A
-//! forwarder between client and server drops, delays and reorders frames. A seed decides which
-//! frames, so that all servers meet the same impairments. The client compares every byte.
+//! A Linux client fetches the same files from nginx on the kernel's TCP, from Sandstorm with CUBIC,
+//! and from Sandstorm with BBR. A forwarder between client and server drops, delays and reorders
+//! frames. A seed decides which frames, so that all three face the same impairments. The client
+//! checks every byte that it receives against the expected file.
 
 mod cells;
 mod clients;

@@ -45,7 +45,8 @@ enum Command {
     Structure(structure::Options),
     /// Build the example project of docs/extending.md, outside the workspace.
     Guide,
-    /// Run nmio's and netmap-sys's unit tests under Miri. This needs the nightly compiler.
+    /// Run netmap-sys's unit tests, and most of those of nmio's that Miri supports, under Miri.
+    /// This needs the nightly compiler.
     Miri,
     /// Compare our TCP with the kernel's on lossy, slow and reordering networks.
     Loss(loss::Options),

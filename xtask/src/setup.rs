@@ -78,7 +78,8 @@ fn install(packages: &[&str]) -> Result<()> {
 }
 
 /// Installs the packages that are missing, without starting their services. Returns the packages
-/// that could not be installed, each with its error.
+/// that could not be installed, each with its error. If `apt-get update` fails, returns only the
+/// first missing package.
 pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, anyhow::Error)> {
     if !shell::is_installed("dpkg-query") {
         return Vec::new();

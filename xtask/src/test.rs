@@ -11,7 +11,7 @@ use anyhow::Result;
 
 /// Number of output lines to show after a step fails.
 const SHOWN_LINES: usize = 400;
-/// A step that writes no output for this long is assumed to hang and is killed.
+/// If a step writes no output for this time, it is assumed to hang and is killed.
 const SILENCE: Duration = Duration::from_mins(15);
 /// Value of [`SILENCE`] with `--full`, where a single test has thousands of cases.
 const FULL_SILENCE: Duration = Duration::from_mins(90);

@@ -23,7 +23,7 @@ struct EpollParams {
 /// kernel.
 const EPIOCSPARAMS: Opcode = ioctl::opcode::write::<EpollParams>(0x8a, 1);
 
-/// Poll for 64 µs before a wait sleeps, and take at most 64 packets per poll.
+/// Settings: poll for 64 µs before a wait sleeps, and take at most 64 packets per poll.
 const PARAMS: EpollParams = EpollParams {
     busy_poll_usecs: 64,
     busy_poll_budget: 64,

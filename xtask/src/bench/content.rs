@@ -63,7 +63,7 @@ impl Content {
         self.text(&format!("{names}.questions"), &lines.collect::<String>())
     }
 
-    /// Returns the path of a file with this text.
+    /// Returns the path of the file `name`. At the first call, writes `text` to the file.
     pub(crate) fn text(&self, name: &str, text: &str) -> Result<PathBuf> {
         self.once(name, |path| write(path, text.as_bytes()))
     }
@@ -116,7 +116,7 @@ fn write_body(path: &Path, size: usize) -> Result<()> {
     write(path, &body)
 }
 
-/// Returns a zone with `names` address records.
+/// Returns a zone with one address record for each of `names` hosts.
 fn zone(names: u32) -> String {
     let mut zone = format!(
         "$ORIGIN {ORIGIN}.\n$TTL 300\n@ SOA ns host 1 7200 3600 1209600 300\n@ NS ns\n\

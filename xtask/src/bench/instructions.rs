@@ -113,7 +113,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Counts the instructions of all workloads, using all cores.
+/// Counts the instructions per request of all workloads, using all cores.
 fn count() -> Result<BTreeMap<String, f64>> {
     let mut build = shell::cargo();
     build.args([

@@ -1,5 +1,6 @@
-//! Configurations of the other servers. Each server has one worker, logs no requests, and has no
-//! limit that a run could reach. [`super::servers`] replaces the placeholders in braces.
+//! Configurations of the other servers. They log no requests, and have no limit that a run could
+//! reach. Each server has one worker. Only nginx has more, if one worker may not open enough files.
+//! [`fill`] replaces the placeholders in braces.
 
 /// Replaces each `{word}` of a template by its value.
 pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {

@@ -61,7 +61,7 @@ fn selects(words: &[String], figure: &Figure) -> bool {
         .any(|word| word == figure.name || figure.groups.contains(&word.as_str()))
 }
 
-/// One run, which gives a data point of a figure in the report.
+/// What to run for one data point of a figure in the report, once per repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Job {
     pub(crate) figure: &'static str,
@@ -76,7 +76,7 @@ pub(crate) struct Job {
     pub(crate) seconds: f64,
 }
 
-/// A server, and the runs for which it is started once.
+/// A server, and the jobs that run each time it is started.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
     pub(crate) spec: Spec,
@@ -187,7 +187,7 @@ const WEB: [&[&Program]; 2] = [ALL.split_at(5).0, &[&SANDSTORM, &NGINX]];
 const KERNEL: [&[&Program]; 2] = [&[&SANDSTORM, &NGINX, &LIGHTTPD, &H2O], WEB[1]];
 const INTERVALS: [&[u32]; 2] = [&[0, 20, 40, 80, 160, 320], &[0, 80, 320]];
 
-/// Numbers of names for which answers are compared at fixed rates.
+/// Zone sizes, in names, at which costs are compared at fixed rates.
 const COST_ZONES: &[u32] = &[100, 1_000_000];
 
 /// Request rates at which costs are compared. Columns: body size, rate with keep-alive, rate with
@@ -324,7 +324,8 @@ impl Sweep {
                 && n < row.programs
                 && (row.xs.is_empty() || row.xs.contains(&x))
                 && (row.quick || !selection.quick);
-            // Figures that decide whether the project's marks (goals) are met run longer.
+            // In a full run, the figure of the rig's limit and the figures of costs are measured
+            // for longer than the others.
             let seconds = match row.figure {
                 _ if selection.quick => 1.0,
                 "limit" | "dns-cost" | "web-cost" => 3.0,
@@ -405,8 +406,9 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_measures_for_90_s_and_all_for_40_minutes() {
-        // The rest of the time is for starting servers.
+    fn a_quick_run_measures_for_less_than_90_s_and_all_for_less_than_40_minutes() {
+        // These limits are for the measurements only. Warm-up and the start of servers take the
+        // rest of the documented time: 3 minutes for a quick run, an hour for `all`.
         for (figures, quick, most) in [(&[][..], true, 90.0), (&["all"], false, 2_400.0)] {
             let sets = of(figures, quick);
             let seconds = |set: &Set| {

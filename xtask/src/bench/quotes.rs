@@ -84,7 +84,8 @@ fn instructions(baseline: &Baseline) -> Result<String> {
     Ok(text)
 }
 
-/// Updates the blocks in README.md, or only compares them if `check` is set.
+/// Updates the blocks in README.md. If `check` is set, only returns an error if the blocks differ
+/// from the measured figures.
 pub(crate) fn run(check: bool) -> Result<()> {
     let read = |name| {
         let path = shell::repository().join(name);

@@ -16,7 +16,7 @@ pub(crate) struct Results {
     /// Versions by program. `commit` is the version of this repository.
     pub(crate) versions: BTreeMap<String, String>,
     pub(crate) runs: Vec<Run>,
-    /// Runs that failed or could not start.
+    /// Runs and servers that could not be measured.
     pub(crate) missing: Vec<Missing>,
 }
 
@@ -27,9 +27,11 @@ pub(crate) struct Run {
     pub(crate) figure: String,
     /// Part of the figure, such as `16 connections`. It distinguishes runs with the same `x`.
     pub(crate) panel: String,
-    /// Server and its mode, such as `namestorm turnaround`.
+    /// Server and its mode, such as `namestorm turnaround`. In the figure that compares generators,
+    /// this is the generator.
     pub(crate) server: String,
-    /// Value of the figure's variable, in its unit: bytes, names, frames, connections or µs.
+    /// Value of the figure's variable, in its unit: bytes, names, frames, connections, µs, or
+    /// queries per second.
     pub(crate) x: f64,
     /// Index of the repeat, from 0. All servers run once before the next repeat.
     pub(crate) repeat: u32,
@@ -44,7 +46,8 @@ pub(crate) struct Run {
 pub(crate) struct Load {
     /// Program that generated the load, such as `load dns` or `wrk`.
     pub(crate) generator: String,
-    /// Requested rate of an open loop, in requests per second. 0 for a closed loop.
+    /// Requested rate of an open loop, in requests per second. 0 for a closed loop, and for
+    /// generators that do not report the rate.
     pub(crate) asked_rate: f64,
     /// Duration of the measured part, in seconds.
     pub(crate) seconds: f64,
@@ -52,7 +55,7 @@ pub(crate) struct Load {
     pub(crate) completed: u64,
     /// Number of correct replies per second.
     pub(crate) rate: f64,
-    /// Number of body or message bytes in correct replies, per second.
+    /// Number of body or message bytes in correct replies, per second. wrk also counts the heads.
     pub(crate) bytes_per_second: f64,
     /// Latency in µs: p50, p99, p99.9 and maximum. The values are 0 if the generator reports none.
     pub(crate) latency_us: [f64; 4],
@@ -63,7 +66,8 @@ pub(crate) struct Load {
 /// CPU time of a run, per request and as utilization.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cost {
-    /// CPU time per request on the server's core, in µs. All time that was not idle counts.
+    /// CPU time per request on the server's core, in µs. All time counts that was neither idle nor
+    /// stolen.
     pub(crate) core_us: f64,
     /// CPU time per request that the server's processes spent in user mode, in µs.
     pub(crate) user_us: f64,
@@ -119,7 +123,7 @@ impl Quantity {
         }
     }
 
-    /// Returns the value, or `None` if it is 0 because it was not measured.
+    /// Returns the value, or `None` if it is 0, which means that it was not measured.
     pub(crate) fn of(self, run: &Run) -> Option<f64> {
         let value = match self {
             Self::Rate => run.load.rate,

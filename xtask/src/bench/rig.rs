@@ -58,7 +58,7 @@ pub(crate) fn generator_address(n: u32) -> String {
     format!("10.99.{}.{}/{PREFIX}", n >> 8, n & 255)
 }
 
-/// Kernel settings of the rig that depend on the server.
+/// Kernel settings in which rigs differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
     /// Whether segmentation and checksum offloads are on at both sides, with long super-segments.
@@ -196,9 +196,9 @@ impl End {
         shell::capture(&mut tc).map(drop)
     }
 
-    /// Returns a command that runs `program` in a separate session, like a service. Otherwise a
-    /// scheduler that groups processes by session would make server and generator share one part of
-    /// the CPU time.
+    /// Returns a command that runs `program` in this side's namespace and on its core. The program
+    /// has a separate session, like a service. Otherwise a scheduler that groups processes by
+    /// session would make server and generator share one part of the CPU time.
     fn command(&self, program: &OsStr) -> Command {
         let mut command = self.namespace.command("setsid");
         command.args(["taskset", "-c", &self.core.to_string(), "prlimit"]);
@@ -296,7 +296,8 @@ fn end_processes(namespace: &Namespace) -> Result<()> {
     Err(anyhow!("processes in {name} did not end: {ids}"))
 }
 
-/// Keeps this process and its children off the server's core.
+/// Moves this thread to the client's core. Threads and processes that it starts later inherit the
+/// core.
 pub(crate) fn keep_away() -> Result<()> {
     let mut cores = CpuSet::new();
     cores.set(CLIENT_CORE);

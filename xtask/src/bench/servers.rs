@@ -30,8 +30,8 @@ pub(crate) struct Program {
     /// Program and arguments. [`Spec::words`] returns the values of the placeholders in braces.
     command: &'static str,
     config: &'static str,
-    /// Number of files that one process opens per connection. 0 if several workers share the
-    /// connections.
+    /// Number of files that one process opens per connection, or 0 if open files do not limit the
+    /// number of connections.
     files_each: u32,
 }
 
@@ -40,7 +40,7 @@ impl Program {
         self.package.is_empty()
     }
 
-    /// Returns the name of the program on the search path.
+    /// Returns the file name of the program.
     pub(crate) fn executable(&self) -> &'static str {
         self.command.split(' ').next().unwrap_or_default()
     }
@@ -64,7 +64,7 @@ macro_rules! namestorm {
     };
 }
 
-// lighttpd reserves half of its files for content, so it counts two files per connection. The
+// lighttpd reserves half of its files for content, so a connection counts as two files. The
 // reflector shows the cost of the rig itself.
 programs! {
     REFLECT = "reflector", "", "reflect --device {device}", "", 0;
@@ -133,8 +133,8 @@ impl Spec {
         *self.program == NGINX_BUSY_POLL
     }
 
-    /// Starts the server on the rig and waits until it answers a client. Returns the server and the
-    /// ids of its processes.
+    /// Starts the server on the rig and waits until it is ready. Returns the server and the ids of
+    /// its processes.
     pub(crate) fn start(&self, rig: &Rig, content: &Content) -> Result<(Server, Vec<i32>)> {
         let program = self.program;
         let command = self.command(rig, content)?;
@@ -239,7 +239,7 @@ impl Spec {
 }
 
 impl Serves {
-    /// Returns true if a client receives an answer.
+    /// Returns true if a client receives an answer. Always returns true for the reflector.
     fn answers(self, rig: &Rig) -> bool {
         let probe = match self {
             Self::Echo => return true,

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn cost_is_the_time_that_was_not_idle() {
+    fn cost_is_the_time_that_was_neither_idle_nor_stolen() {
         let first = Sample {
             at: Instant::now(),
             cores: [[10_000, 0]; 2],

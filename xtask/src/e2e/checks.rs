@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::interrupt;
 use anyhow::Result;
 
-/// Number of attempts at a timing check. An attempt can fail because other work slows the machine.
+/// Maximum number of attempts at a timing check. An attempt can fail because other work slows the
+/// machine.
 const TRIES: u32 = 3;
 
 /// Results of a set of checks.

@@ -37,7 +37,7 @@ const MEASURED: Duration = Duration::from_secs(4);
 /// Time limit for the flood to begin.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// Random pause between two requests, in microseconds. With a constant pause, either every request
-/// or no request would meet a burst.
+/// or no request would coincide with a burst.
 const PAUSE: Range<u64> = 1_000..3_000;
 /// Minimum fraction of [`RATE`] that the generator must reach.
 const LEAST_SHARE: f64 = 0.95;
@@ -164,7 +164,7 @@ fn compare(
     Ok(line)
 }
 
-/// Sends requests during [`MEASURED`], each on a new connection.
+/// Sends requests for the duration [`MEASURED`], each on a new connection.
 fn ask(place: &Place, server: &Server) -> Result<Measurement> {
     let (memory_before, _) = memory(server.id())?;
     let sent_before = frames_sent()?;

@@ -1,8 +1,8 @@
 //! Checks of both servers below TCP and UDP: ICMP echo, IPv4 options, IPv6 extension headers, and a
 //! closed UDP port.
 //!
-//! If the server has its own address, the server answers. If it shares the kernel's address, the
-//! kernel answers.
+//! If the server has its own address, it answers echo requests and datagrams to the closed port. If
+//! it shares the kernel's address, the kernel answers these packets.
 #![allow(unsafe_code)]
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -51,7 +51,7 @@ const OPTIONS: [(bool, &str, libc::c_int, libc::c_int, [u8; 8]); 3] = [
     ),
 ];
 
-/// Number of attempts over UDP. One is not enough, because the path may lose frames.
+/// Maximum number of attempts over UDP. One may not be enough, because the path may lose frames.
 const TRIES: usize = 8;
 /// A UDP port on which neither server listens.
 const CLOSED: u16 = 9;

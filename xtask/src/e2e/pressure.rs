@@ -5,8 +5,8 @@
 //! buffers. When the server closes an abusive client's connection, the client soon opens another.
 //!
 //! The server must answer each request of the other client within a second. The median small
-//! request may take three times as long as with an idle server. Afterwards the server's memory may
-//! be one and a half times its initial size.
+//! request may take three times as long as with an idle server. Some cases also measure the
+//! server's memory afterwards, which may be one and a half times its initial size.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +83,7 @@ const UNREAD: Case = Case {
     ..HALVES
 };
 
-/// Cases that always run. One has a small connection table to save time.
+/// Cases that run by default. One has a small connection table to save time.
 const SAMPLE: [Case; 3] = [
     HALVES,
     Case {

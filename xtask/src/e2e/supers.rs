@@ -22,8 +22,8 @@ const SEGMENT: usize = 1_448;
 /// Lengths of responses in segments. They are around one segment, one super-segment of 64 KB, two
 /// such super-segments, and one of 256 KB.
 const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
-/// Offsets in bytes, counted from 3 bytes below each of these lengths. The responses are therefore
-/// from 3 bytes shorter to 3 bytes longer than these lengths.
+/// Offsets in bytes, relative to 3 bytes below each length in [`SEGMENTS`]. The responses are
+/// therefore from 3 bytes shorter to 3 bytes longer than these lengths.
 const AROUND: RangeInclusive<usize> = 0..=6;
 /// Size of the largest body in bytes. It is more than a client can buffer.
 const LARGEST: usize = SIZES[SIZES.len() - 1];
@@ -181,7 +181,7 @@ pub(crate) fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<
 const PIECE: usize = 1_000_000;
 /// Number of fetches per address.
 const REPEATS: usize = 3;
-/// Minimum of the fetches' median speed, in Gb/s.
+/// Lower limit on the median speed of the fetches, in Gb/s.
 const LEAST: f64 = 10.0;
 
 /// Fetches 1 GB with curl over the devices that the server makes: a veth pair and a tap device.

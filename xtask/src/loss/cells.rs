@@ -100,7 +100,7 @@ impl Path {
         for (field, value) in impairment.as_object().into_iter().flatten() {
             way[field] = value.clone();
         }
-        // The file must be large enough to meet several bursts.
+        // The file must be large enough for several bursts.
         let least = if has("burst") { 1 << 20 } else { 0 };
         let rate = match mbits {
             1_000 => "1G".to_owned(),

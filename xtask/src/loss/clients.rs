@@ -48,7 +48,7 @@ const LARGE: usize = 512 << 10;
 const MEDIUM: usize = 128 << 10;
 /// Number of simultaneous connections.
 const AT_ONCE: usize = 6;
-/// A file whose response has a typical head length.
+/// Size in bytes of a file whose response has a typical head length.
 const EXAMPLE: usize = SIZES[1];
 /// Lengths of responses in segments: around one segment, and around a super-segment of 64 KB.
 const EDGES: [usize; 6] = [1, 2, 3, 44, 45, 46];
@@ -248,7 +248,8 @@ fn head_len(rig: Rig) -> Result<usize> {
     Ok(head)
 }
 
-/// Returns paths with every kind of impairment. The path MTU is reduced only for some clients.
+/// Returns paths with a bottleneck, loss, delay, reordering, duplication and ECN marks. The path
+/// MTU is reduced only for some clients.
 fn paths(client: &Client, seed: u64) -> Paths {
     let mut down = json!({
         "rate": 100_000_000, "queue": 200, "delay_us": 2_000, "loss": 0.02, "reorder": 0.05,
@@ -303,7 +304,7 @@ fn read_slowly(to: SocketAddr) -> Result<()> {
     same(&received, &body(MEDIUM))
 }
 
-/// Sends long requests without waiting for the responses.
+/// Sends long requests without waiting for the responses, and checks each response.
 fn send_much(to: SocketAddr) -> Result<()> {
     let mut connection = Connection::open(to)?;
     let mut sender = connection.sender()?;
@@ -328,7 +329,8 @@ fn send_much(to: SocketAddr) -> Result<()> {
     connection.expect_end()
 }
 
-/// Returns an error if an impairment did not occur, because then the other checks prove nothing.
+/// Returns an error unless the impairments and the number of connections are as intended. Otherwise
+/// the other checks prove nothing.
 fn was_bad(client: &Client, counters: &Counters) -> Result<()> {
     let get = |name: String| counters.get(&name);
     for way in ["down", "up"] {

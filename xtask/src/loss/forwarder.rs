@@ -17,7 +17,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const LATE_PART: f64 = 0.01;
 /// A run counts as disturbed if a frame is late by more than this time in µs.
 const LATEST_US: u64 = 20_000;
-/// A run counts as disturbed if a client is late by more than this time in µs.
+/// A run counts as disturbed if a client begins late by more than this time in µs.
 const LATE_START_US: u64 = 5_000;
 
 /// Arguments of `forward`: the impairments from the server to the client and from the client to the

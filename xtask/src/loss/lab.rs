@@ -35,7 +35,7 @@ pub(crate) struct Times {
     last: u64,
 }
 
-/// Fetches the file of `size` bytes on a new connection, and compares every byte.
+/// Fetches the file of `size` bytes on a new connection, and checks every byte of the body.
 pub(crate) fn fetch(to: SocketAddr, size: usize) -> Result<Times> {
     let start = Instant::now();
     let since = || start.elapsed().as_micros() as u64;
@@ -62,10 +62,10 @@ pub(crate) struct Run {
     pub(crate) paths: Paths,
     /// Times of the completed fetches.
     pub(crate) fetches: Vec<Times>,
-    /// Time in seconds from the first connect to the last byte, without the time for comparing
-    /// bytes.
+    /// Time in seconds from the first connect to the last byte, without the time for checking the
+    /// bodies.
     pub(crate) seconds: f64,
-    /// Number of payload bytes that the server sent. They include `retransmitted` bytes.
+    /// Number of payload bytes that the server sent, including those that it retransmitted.
     pub(crate) sent: u64,
     pub(crate) retransmitted: u64,
     pub(crate) counters: Counters,
@@ -96,7 +96,7 @@ pub(crate) struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// Makes the files and the rigs. The servers are from the folder `programs`.
+    /// Makes the files and the rigs. Sandstorm and the forwarder are from the folder `programs`.
     pub(crate) fn build(programs: &'a Path, traces: Option<PathBuf>) -> Result<Self> {
         let scratch = shell::scratch("loss")?;
         let mut lab = Self {

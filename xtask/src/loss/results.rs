@@ -5,11 +5,11 @@ use serde::Serialize;
 use super::lab::Measured;
 use super::rig::Stack;
 
-/// Minimum of Sandstorm's goodput, as a multiple of nginx's.
+/// Lower limit on Sandstorm's goodput, as a multiple of nginx's.
 const GOODPUT_MARK: f64 = 0.95;
-/// Maximum of Sandstorm's retransmitted bytes, as a multiple of nginx's.
+/// Upper limit on Sandstorm's retransmitted bytes, as a multiple of nginx's.
 const RETRANSMITTED_MARK: f64 = 1.1;
-/// Minimum for nginx's retransmitted bytes in this comparison, as a fraction of the fetched bytes.
+/// If nginx retransmits less than this fraction of the fetched bytes, this fraction counts instead.
 /// Otherwise a few retransmissions could be a large multiple of almost none.
 const RETRANSMITTED_FLOOR: f64 = 0.002;
 /// BBR meets its mark if its goodput is at least this multiple of CUBIC's in a quarter of the
@@ -207,7 +207,7 @@ pub(crate) mod tests {
     fn every_mark_can_be_met_and_missed() {
         let good = || measured("a", [(1.0, 10_000), (0.9, 10_000), (0.5, 10_000)]);
         assert_eq!(met(&[good()]), [true; 5]);
-        // The geometric mean compensates for one slow cell.
+        // The sum of all goodputs is above nginx's in spite of one slow cell.
         let slow = measured("a", [(100.0, 10_000), (200.0, 10_000), (200.0, 0)]);
         assert_eq!(met(&[good(), slow]), [false, true, true, true, true]);
         let wasteful = measured("a", [(1.0, 10_000), (0.9, 12_000), (0.85, 0)]);

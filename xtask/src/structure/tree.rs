@@ -199,7 +199,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Returns true if the attributes mark test code.
+/// Returns true if the attributes mark code of tests or of fuzzing builds.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {

@@ -8,7 +8,7 @@ use syn::{Item, Type, Visibility};
 
 use super::tree::{self, ROOT, Target, Tree};
 
-/// Returns the number of open functions, methods, types, constants, fields and re-exports per file.
+/// Returns the number of open items per file. Methods, fields and re-exports count as items.
 pub(super) fn counts<'a>(tree: &Tree<'a>) -> BTreeMap<&'a Path, usize> {
     let exposed = exposed(tree);
     let mut counts = BTreeMap::new();

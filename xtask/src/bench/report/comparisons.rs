@@ -41,7 +41,8 @@ struct Comparison {
     ours: &'static str,
     /// Servers to compare with. At each point, only the best of them counts.
     others: &'static [&'static str],
-    /// Whether each point has a row. Otherwise only the worst point has a row.
+    /// Whether each point has a row. Otherwise only the worst point has a row. A comparison with
+    /// the paper always has one row for all points.
     each: bool,
 }
 

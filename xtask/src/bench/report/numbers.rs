@@ -2,7 +2,7 @@
 
 use crate::bench::results::{Quantity, Run};
 
-/// Median, minimum and maximum over the repeats of a run.
+/// Median, minimum and maximum of some values, usually one value from each repeat of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -32,7 +32,7 @@ impl Spread {
     }
 
     /// Returns the distance from minimum to maximum relative to the median. Returns `None` if there
-    /// is only one repeat, or if the median is 0.
+    /// is only one value, or if the median is 0.
     pub(super) fn relative(&self) -> Option<f64> {
         (self.repeats > 1 && self.median > 0.0).then(|| (self.max - self.min) / self.median)
     }
@@ -55,8 +55,8 @@ impl Spread {
     }
 }
 
-/// Returns the ratio of two medians. Its minimum and maximum come from the ratios between runs of
-/// the same repeat.
+/// Returns the ratio of two medians. Its minimum and maximum are those of the ratios between runs
+/// of the same repeat, and of the ratio itself.
 pub(super) fn ratio(quantity: Quantity, ours: &[&Run], others: &[&Run]) -> Option<Spread> {
     let median = |runs| Spread::of_runs(quantity, runs).map(|spread| spread.median);
     let value = median(ours)? / median(others)?;
@@ -78,8 +78,8 @@ pub(super) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     Some(low + (high - low) * (at % 100) as f64 / 100.0)
 }
 
-/// Formats a number with at most three significant digits and three decimals. A number from 1,000
-/// on is rounded to an integer.
+/// Formats a number below 1,000 with at most three significant digits and three decimals. A larger
+/// number is rounded to an integer.
 pub(super) fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 999.5 => return thousands(value),
@@ -99,7 +99,7 @@ pub(super) fn rounded(value: f64) -> String {
     digits((value / unit).round() * unit)
 }
 
-/// Formats an integer with commas between thousands.
+/// Formats a number as an integer, with commas between thousands.
 pub(crate) fn thousands(value: f64) -> String {
     let whole = format!("{value:.0}");
     let digits = whole.trim_start_matches('-').len();

@@ -44,7 +44,7 @@ const SUMMARY: &[Summary] = summary![
 /// Column heads of [`rows`].
 pub(super) const HEADS: [&str; 4] = ["work", "ours", "others", "measured"];
 
-/// Returns a row for each kind of work. It is from the latest results that have that work.
+/// Returns a row for each kind of work. Each row comes from the last results that have that work.
 pub(super) fn rows(all: &[Results]) -> Vec<Vec<String>> {
     let rows = (0..=SUMMARY.len()).map(|at| {
         all.iter().rev().find_map(|results| {
@@ -107,8 +107,8 @@ pub(super) fn memory(results: &Results) -> Vec<Vec<String>> {
 }
 
 /// Returns each server's name, its largest number of connections, and the growth of memory per
-/// connection in bytes. The growth is from the smallest to the largest run, and includes the
-/// kernel's memory.
+/// connection in bytes. The growth is from the run with the fewest connections to the run with the
+/// most, and includes the kernel's memory.
 fn growth(results: &Results) -> Vec<(String, f64, f64)> {
     let growth = |line: Line<'_>| {
         let (first, last) = (*line.xs().first()?, *line.xs().last()?);
