@@ -13,8 +13,8 @@ pub use loss_based::{Cubic, NewReno, Reno};
 
 /// State of the connection at the time of an event, as passed to an algorithm.
 ///
-/// Functions off the fast path take an event by value, so that the fast path can keep the original
-/// in registers.
+/// Some functions off the fast path take an event by value, so that the fast path can keep the
+/// original in registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Current time in microseconds. The clock wraps around.
@@ -35,8 +35,9 @@ pub struct Event {
 }
 
 impl Event {
-    /// Number of bytes sent but not acknowledged cumulatively: `FlightSize` of RFC 5681. Lost and
-    /// selectively acknowledged bytes count, because they were in flight when the queue overflowed.
+    /// Returns the number of bytes sent but not acknowledged cumulatively: `FlightSize` of RFC
+    /// 5681. Lost and selectively acknowledged bytes count, because they were in flight when the
+    /// queue overflowed.
     fn flight_size(&self) -> u32 {
         self.nxt.wrapping_sub(self.una).max(self.in_flight)
     }
@@ -72,25 +73,25 @@ pub trait CongestionControl: Copy {
     /// Creates the state of a new connection with an initial window of `window` bytes.
     fn with_window(window: u32) -> Self;
 
-    /// The congestion window (cwnd) in bytes, at least one segment.
+    /// Returns the congestion window (cwnd) in bytes, at least one segment.
     ///
-    /// [`on_congestion`](Self::on_congestion) reduces the window to its target in one step. The
-    /// stack then reduces the data in flight to this target by proportional rate reduction (RFC
+    /// If [`on_congestion`](Self::on_congestion) reduces the window, it does so in one step. The
+    /// stack then reduces the data in flight to the new window by proportional rate reduction (RFC
     /// 6937).
     fn window(&self) -> u32;
 
-    /// The slow-start threshold in bytes, or `u32::MAX` while none is set. Statistics report the
-    /// threshold, and the pacing gain depends on it.
+    /// Returns the slow-start threshold in bytes, or `u32::MAX` while none is set. Statistics
+    /// report the threshold, and the pacing rate that the stack derives depends on it.
     fn ssthresh(&self) -> u32;
 
-    /// The pacing rate that the algorithm requires, in bytes per second. If the rate is `None` and
-    /// pacing is configured, the stack derives a rate from the window and the RTT.
+    /// Returns the pacing rate that the algorithm requires, in bytes per second. If the rate is
+    /// `None` and the stack paces nevertheless, it derives a rate from the window and the RTT.
     fn pacing_rate(&self) -> Option<u64> {
         None
     }
 
     /// Called when the stack has sent `bytes` of new data or retransmissions, which
-    /// `event.in_flight` does not yet include.
+    /// `event.in_flight` does not yet include. Not called for probes.
     fn on_send(&mut self, bytes: u32, event: &Event) {
         let _ = (bytes, event);
     }
@@ -138,7 +139,7 @@ const MAX_WINDOW: u32 = 1 << 30;
 /// Lower bound of the window after congestion, in segments (RFC 5681, equation 4).
 const MIN_SEGMENTS: u32 = 2;
 
-/// The initial window of RFC 6928, section 2: min (10 MSS, max (2 MSS, 14600)).
+/// Returns the initial window of RFC 6928, section 2: min (10 MSS, max (2 MSS, 14600)).
 pub(crate) const fn initial_window(mss: u32) -> u32 {
     let two = mss.saturating_mul(2);
     let floor = if two > INITIAL_BYTES {

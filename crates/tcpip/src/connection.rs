@@ -1,8 +1,9 @@
 //! One connection: a [`Tcb`] with its congestion control, and the rules of TCP.
 //!
-//! A [`Conn`] is independent of the application and of the port. It processes a segment
-//! ([`Conn::on_segment`]) or an expired deadline ([`Conn::on_deadline`]), and chooses what to send
-//! ([`Conn::next_segment`]). Between these calls, the stack calls the application.
+//! A [`Conn`] is independent of the application and of the port. It processes a segment's header
+//! ([`Conn::on_segment`]), a segment's data ([`Conn::on_data`]), and an expired deadline
+//! ([`Conn::on_deadline`]). It also chooses what to send ([`Conn::next_segment`]). Between these
+//! calls, the stack calls the application.
 
 mod close_reason;
 mod condition;
@@ -48,8 +49,9 @@ pub enum State {
     Closing,
     /// We have closed after the peer, but our FIN is not acknowledged yet.
     LastAck,
-    /// Both sides have closed. The TCB is kept until no segment of this connection can reach a new
-    /// connection with the same ports.
+    /// Both sides have closed. The TCB is kept for [`Config::time_wait`](crate::Config::time_wait),
+    /// so that late segments of this connection do not reach a new one with the same addresses and
+    /// ports.
     TimeWait,
 }
 
@@ -60,7 +62,7 @@ impl State {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
-    /// Returns true if we may still transmit or retransmit.
+    /// Returns true if we may still send or retransmit data or our FIN.
     #[inline(always)]
     const fn sends(self) -> bool {
         matches!(
@@ -83,7 +85,8 @@ bitflags! {
     /// Flags of a connection, for conditions that its [`State`] does not express.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub(crate) struct Flags: u32 {
-        /// Whether the application has closed its side, so a FIN follows the written data.
+        /// Whether our side is closed, by the application or by the idle timeout. A FIN then
+        /// follows the written data.
         const CLOSE = 1;
         /// Whether the application has aborted the connection.
         const ABORT = 1 << 1;
@@ -103,13 +106,14 @@ bitflags! {
         /// Whether our segments carry ECE. The flag is set when a packet with CE arrives, and
         /// cleared when the peer sends CWR.
         const SEND_ECE = 1 << 9;
-        /// Whether the next segment with new data carries CWR, because the congestion window was
-        /// reduced.
+        /// Whether the congestion window was reduced after the last segment with new data. If both
+        /// sides use ECN, the next such segment carries CWR.
         const SEND_CWR = 1 << 10;
         /// Whether ECE has reduced the congestion window. Until an ACK exceeds `cwr_high`, ECE then
         /// has no further effect.
         const IN_CWR = 1 << 11;
-        /// Whether the path has reordered segments (RFC 8985, section 6.2).
+        /// Whether the path has reordered segments (RFC 8985, section 6.2), or a retransmission was
+        /// spurious.
         const REORDERING = 1 << 12;
         /// Whether the path MTU keeps segments smaller than both sides accept, so larger segments
         /// may be probed.
@@ -118,7 +122,7 @@ bitflags! {
         const SPREAD_BURST = 1 << 14;
         /// Whether a zero-window probe waits for room in the TX ring.
         const PROBE_PENDING = 1 << 15;
-        /// Whether one path MTU probe of the current size was lost.
+        /// Whether at least one path MTU probe of the current size was lost.
         const MTU_PROBE_LOST = 1 << 16;
         /// Whether two path MTU probes of the current size were lost.
         const MTU_PROBE_LOST_TWICE = 1 << 17;
@@ -134,14 +138,15 @@ enum DeadlineKind {
     Retransmit,
     /// Tail loss probe (RFC 8985, section 7.2).
     TailProbe,
-    /// End of the reordering window: overtaken segments now count as lost (RFC 8985, section 6.2).
+    /// End of the reordering window: segments that are still late now count as lost (RFC 8985,
+    /// section 6.2).
     Reordering,
     /// Transmission of the next paced segments.
     Pacing,
     /// Probe of a peer's window that is zero or too small (RFC 9293, section 3.8.6.1).
     ZeroWindow,
-    /// An event while nothing is in flight: a keep-alive, the idle timeout, or another call to an
-    /// application that waits for room.
+    /// An event while nothing is in flight: a keep-alive, the idle timeout, another attempt to
+    /// send, or another call to an application waiting for room.
     Idle,
     /// Like `Idle`, but after the first keep-alive interval. `backoff` counts keep-alive intervals,
     /// and `retries` counts keep-alives that the peer has not answered.
@@ -152,8 +157,8 @@ enum DeadlineKind {
     TimeWait,
 }
 
-/// Number of recoveries after which a widened reordering window returns to its initial size (RFC
-/// 8985, section 6.2: `RACK.reo_wnd_persist`).
+/// Number of recoveries from the last widening until the reordering window returns to its initial
+/// size (RFC 8985, section 6.2: `RACK.reo_wnd_persist`).
 const PERSIST: u8 = 15;
 /// Maximum size of the reordering window, in quarters of the minimum RTT. The size is stored in
 /// four bits.
@@ -169,12 +174,13 @@ const MAX_QUARTERS: u8 = 15;
 struct ReorderingWindow(u8);
 
 impl ReorderingWindow {
-    /// The initial window, a quarter of the minimum RTT.
+    /// Returns the initial window, a quarter of the minimum RTT.
     const fn new() -> Self {
         Self(1)
     }
 
-    /// Returns how long an overtaken segment is still presumed to be in flight, in microseconds.
+    /// Returns the window in microseconds, at most the smoothed RTT. An overtaken segment counts as
+    /// lost when it has been late for this time.
     fn window(self, rtt: Rtt) -> u32 {
         let quarters = u32::from(self.0 & 0x0f);
         let window = (rtt.min() / 4).saturating_mul(quarters);
@@ -193,8 +199,8 @@ impl ReorderingWindow {
         self.0 = PERSIST << 4 | quarters;
     }
 
-    /// Counts the end of a recovery. After [`PERSIST`] recoveries the window is reset to its
-    /// initial size.
+    /// Counts the end of a recovery. [`PERSIST`] recoveries after the last widening, the window is
+    /// reset to its initial size.
     fn decay(&mut self) {
         let recoveries = self.0 >> 4;
         self.0 = if recoveries <= 1 {
@@ -227,7 +233,8 @@ pub(crate) struct Tcb {
     pub(crate) path: Path,
     own_port: u16,
     peer_port: u16,
-    /// Folded sum of the addresses, ports and protocol, with which every TCP checksum starts.
+    /// Folded sum of the addresses, ports and protocol. Every TCP checksum of the connection starts
+    /// with this sum.
     pub(crate) sum: u16,
     /// Maximum payload of a segment, in bytes.
     pub(crate) mss: u16,
@@ -235,10 +242,11 @@ pub(crate) struct Tcb {
     pub(crate) class: u8,
     pub(crate) state: State,
     pub(crate) flags: Flags,
-    /// Number of timeouts since the peer last acknowledged new data. During zero-window probing:
-    /// the number of probes that the peer has not answered.
+    /// Number of timeouts since the peer last acknowledged new data. During zero-window probing,
+    /// and between keep-alives: the number of probes or keep-alives that the peer has not answered.
     retries: u8,
     /// Number of times that the RTO was doubled (RFC 6298, 5.5) since the last RTT sample.
+    /// [`DeadlineKind::KeepAlive`] uses this field to count intervals.
     backoff: u8,
     negotiated: Negotiated,
     /// What happens at `deadline`.
@@ -250,8 +258,8 @@ pub(crate) struct Tcb {
     mss_too_big: u16,
     /// Earliest time of a probe for a larger path MTU, in seconds.
     raise_at: u16,
-    /// Time of the last challenge ACK in ticks of 32 ms, or 0 if there was none. The clock wraps
-    /// around after 35 minutes.
+    /// Time of the last challenge ACK, or of another ACK under the same rate limit, in ticks of 32
+    /// ms. It is 0 if there was none. The clock wraps around after 35 minutes.
     challenged_at: u16,
     snd_una: Seq,
     /// Next sequence number of new data. Retransmissions do not change this number.
@@ -270,8 +278,8 @@ pub(crate) struct Tcb {
     /// Sequence number whose ACK ends the measurement that began at `rtt_at`.
     rtt_seq: Seq,
     /// Start of the RTT measurement, in microseconds. During zero-window probing, this field holds
-    /// the time of the peer's last answer. While the application waits for room with nothing in
-    /// flight, it holds the start of that wait.
+    /// the time of the peer's last answer, or at first the start of probing. While the application
+    /// waits for room with nothing in flight, it holds the start of that wait.
     rtt_at: u32,
     /// Time of the next event, in milliseconds.
     pub(crate) deadline: u32,
@@ -288,25 +296,26 @@ pub(crate) struct Tcb {
     /// SND.NXT at the last window reduction because of ECE. Until an ACK exceeds this number, ECE
     /// has no effect.
     cwr_high: Seq,
-    /// Earliest time at which the pacing rate allows more data, in microseconds.
+    /// Time up to which the data already sent uses up the pacing rate, in microseconds.
     paced_until: u32,
 }
 
 impl Tcb {
-    /// Number of bytes sent but not acknowledged, including lost bytes. A FIN counts as one byte.
+    /// Returns the number of bytes sent but not acknowledged cumulatively, including lost bytes. A
+    /// FIN counts as one byte.
     #[inline(always)]
     fn flight(&self) -> u32 {
         self.snd_nxt.since(self.snd_una)
     }
 
-    /// Sequence number after the written data, and after the FIN if the application has closed.
+    /// Returns the sequence number after the written data, and after the FIN if our side is closed.
     #[inline(always)]
     fn limit(&self) -> Seq {
         self.stream.end() + u32::from(self.flags.intersects(Flags::CLOSE))
     }
 
-    /// The retransmission timeout in milliseconds. `min_rto_ms` is the minimum before the backoff
-    /// doubles the timeout.
+    /// Returns the retransmission timeout in milliseconds. `min_rto_ms` is the minimum before the
+    /// backoff doubles the timeout.
     #[inline(always)]
     fn rto(&self, min_rto_ms: u32) -> u32 {
         let after_loss = self.flags.intersects(Flags::SYN_ACK_RETRANSMITTED);
@@ -315,8 +324,8 @@ impl Tcb {
 
     /// Sets the deadline to `after` milliseconds from now.
     ///
-    /// Postponing the deadline costs no timer operation. The entry in the timer wheel expires
-    /// early, and is then reinserted.
+    /// Postponing the deadline costs no timer operation. The connection's entry in the timer wheel
+    /// then expires early, and the stack reinserts it.
     #[inline(always)]
     fn arm(&mut self, kind: DeadlineKind, after: u32, now: Moment) {
         self.deadline_kind = kind;
@@ -335,7 +344,7 @@ impl Tcb {
         (self.retries, self.backoff) = (0, 0);
     }
 
-    /// Our port and the peer's port.
+    /// Returns our port and the peer's port.
     #[inline(always)]
     pub(crate) fn ports(&self) -> (u16, u16) {
         (self.own_port, self.peer_port)
@@ -354,7 +363,8 @@ impl Tcb {
         self.max_snd_wnd = self.max_snd_wnd.max(field);
     }
 
-    /// Timestamps for a segment that is sent now, if both sides use timestamps.
+    /// Returns the timestamps for a segment that is sent now, or `None` unless both sides use
+    /// timestamps.
     #[inline(always)]
     fn timestamps(&self, now: Moment) -> Option<Timestamps> {
         self.negotiated.timestamps().then(|| Timestamps {
@@ -363,14 +373,14 @@ impl Tcb {
         })
     }
 
-    /// TSval of a segment that is sent now, in milliseconds (RFC 7323, section 5.4).
+    /// Returns the TSval of a segment that is sent now, in milliseconds (RFC 7323, section 5.4).
     #[inline(always)]
     fn ts_clock(&self, now: Moment) -> u32 {
         now.millis.wrapping_add(self.ts_offset)
     }
 
-    /// Control bits that every segment carries: ACK, and ECE while a CE mark must be echoed (RFC
-    /// 3168, section 6.1).
+    /// Returns the control bits that every data segment and every ACK carries: ACK, and ECE while a
+    /// CE mark must be echoed (RFC 3168, section 6.1).
     #[inline(always)]
     fn control(&self) -> Control {
         if self.flags.intersects(Flags::SEND_ECE) {
@@ -380,7 +390,8 @@ impl Tcb {
         }
     }
 
-    /// Ends the measurement of the timed segment, and returns its RTT in microseconds.
+    /// Ends the measurement of the timed segment, which also ends the backoff. Adds the measured
+    /// RTT as a sample, and returns it in microseconds.
     #[inline(always)]
     fn end_timing(&mut self, now: Moment) -> u32 {
         self.flags -= Flags::TIMING;
@@ -480,8 +491,9 @@ impl Tcb {
         }
     }
 
-    /// Measures the round trip with SACK blocks, because the TSecr does not belong to the SACKed
-    /// data. Returns microseconds, or 0 if the blocks yield no sample.
+    /// Measures the round trip of the timed segment if a SACK block reports its delivery. The TSecr
+    /// cannot measure it, because the TSecr does not belong to the SACKed data. Returns
+    /// microseconds, or 0 if the blocks yield no sample.
     fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
         let timed = self.rtt_seq;
         let mut blocks = sack.iter();
@@ -511,7 +523,7 @@ impl Tcb {
         millis * 1000 + now.micros.wrapping_sub(now.millis.wrapping_mul(1000))
     }
 
-    /// Returns true if an ACK without new data is a duplicate (RFC 5681, section 2).
+    /// Returns true if an ACK that acknowledges no new data is a duplicate (RFC 5681, section 2).
     #[inline(always)]
     fn is_duplicate(&self, segment: Segment) -> bool {
         segment.len == 0
@@ -520,7 +532,8 @@ impl Tcb {
             && !segment.control.has(Control::FIN)
     }
 
-    /// Time in microseconds until the data sent so far no longer exceeds the pacing rate.
+    /// Returns the time in microseconds until the data sent so far no longer exceeds the pacing
+    /// rate.
     fn pacing_debt(&self, now: Moment) -> u32 {
         let ahead = self.paced_until.wrapping_sub(now.micros);
         // A larger value is a negative difference that has wrapped around, so `paced_until` has
@@ -528,8 +541,8 @@ impl Tcb {
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
     }
 
-    /// Whole milliseconds until the pacing budget is positive again, or `None` if the budget is
-    /// positive now.
+    /// Returns the whole milliseconds until the pacing budget is positive again, or `None` if the
+    /// budget is positive now.
     #[cold]
     fn pacing_delay(&self, now: Moment) -> Option<u32> {
         let pause = self.pacing_debt(now) / PACING_TICK;
@@ -569,7 +582,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Sequence numbers of the segment as `(start, end)`, `end` excluded.
+    /// Returns the sequence numbers of the segment as `(start, end)`, `end` excluded.
     #[inline(always)]
     fn range(&self) -> (Seq, Seq) {
         let fin = u32::from(self.header.control.has(Control::FIN));
@@ -595,7 +608,7 @@ impl Plan {
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamSegment {
     slice: Slice,
-    /// Number of bytes up to the next segment boundary of the content item, or up to the end of the
+    /// Number of bytes up to the next segment boundary of the slice's source, or to the end of the
     /// stream entry if nearer.
     len: u32,
     /// Index of the prepared segment with this data, if there is one.
@@ -621,17 +634,16 @@ impl StreamSegment {
         })
     }
 
-    /// Number of sequence numbers that the segment at `seq` occupies: its bytes of data, or 1 for
-    /// the FIN.
+    /// Returns the number of sequence numbers that the segment at `seq` occupies: its bytes of
+    /// data, or 1 for the FIN.
     fn segment_len(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
         Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
     }
 
-    /// Length in bytes of the run of segments that begins with this segment. The length is at most
-    /// `usable`, and at most `max_len`, the maximum payload of one packet.
+    /// Returns the length in bytes of the run of segments that begins with this segment. The length
+    /// is at most `usable`, and at most `max_len`, the maximum payload of one packet.
     ///
-    /// Returns 0 if the run would consist of only one segment, or would not match the prepared
-    /// segments.
+    /// Returns 0 if the run would consist of only one segment, or if this segment is not prepared.
     #[inline(always)]
     fn run(&self, mss: u32, usable: u32, max_len: u32) -> u32 {
         let left = self.slice.len;

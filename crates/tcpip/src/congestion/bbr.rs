@@ -8,7 +8,7 @@ mod machine;
 use super::{Event, MAX_WINDOW, initial_window};
 use bitflags::bitflags;
 
-/// Percentage of the long-term limit that the Cruise state leaves to other flows.
+/// Percentage of the long-term limit that the Cruise and `ProbeRTT` states leave to other flows.
 const HEADROOM: u32 = 15;
 /// Maximum loss per round that BBR tolerates, in percent of the bytes in flight.
 const LOSS_THRESH: u32 = 2;
@@ -43,13 +43,13 @@ const HALF: u8 = 5;
 ///
 /// - *Delivery rate.* The draft keeps state for each segment, and takes a sample with every ACK.
 ///   Here each round yields one sample: that of the round's first segment. This sample is a mean
-///   over the round, whereas the draft uses a maximum. Therefore the short-term limits after a loss
-///   are the sample plus the pacing margin and the tolerated loss (2 %). Without these additions
-///   the limits would sink with every round. Data sent in Drain or Down lowers the limits only if
-///   too much of that data is lost.
+///   over the round, whereas the draft uses a maximum. Therefore loss does not reduce a short-term
+///   limit below the sample plus the pacing margin and the lost part (at most 2 %). Without these
+///   additions the limits would sink with every round. An application-limited round lowers the
+///   limits only if it loses too much.
 /// - A round is *application-limited* if it did not use up the window, and sent less than seven
-///   eighths of what the pacing rate allows. Rounds in Drain, Down and `ProbeRTT` count as
-///   application-limited, too.
+///   eighths of what the pacing rate allows. Rounds in Drain, Down and `ProbeRTT`, and rounds with
+///   a timeout, count as application-limited, too.
 /// - `RS.tx_in_flight` is the maximum number of bytes in flight during the previous round. Too much
 ///   loss sets the long-term limit to this maximum minus the lost bytes.
 /// - Startup counts the ACKs that reported a loss, whereas the draft counts the lost *ranges*.
@@ -116,13 +116,13 @@ impl Bbr {
         self.max_bw[0].max(self.max_bw[1])
     }
 
-    /// The bandwidth estimate: `BBR.bw` of the draft.
+    /// Returns the bandwidth estimate: `BBR.bw` of the draft.
     fn bw(&self) -> u32 {
         self.max_bw().min(self.bw_shortterm)
     }
 
-    /// `gain` percent of the bandwidth-delay product in bytes, or the initial window before the
-    /// first measurement.
+    /// Returns `gain` percent of the bandwidth-delay product in bytes, or the initial window before
+    /// the first measurement.
     fn bdp(&self, bw: u32, gain: u32, mss: u32) -> u32 {
         if self.min_rtt == NONE || bw == 0 {
             return initial_window(mss);
@@ -150,7 +150,7 @@ impl Bbr {
         }
     }
 
-    /// The target number of bytes in flight: `TargetInflight` of the draft.
+    /// Returns the target number of bytes in flight: `TargetInflight` of the draft.
     fn target(&self, mss: u32) -> u32 {
         self.bdp(self.bw(), 100, mss).min(self.cwnd)
     }
@@ -223,7 +223,7 @@ bitflags! {
     /// The boolean values in a connection's state, as bits.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     struct Flags: u16 {
-        /// Whether the pipe has been full at least once, which ends Startup.
+        /// Whether Startup is over: the pipe was full, too much was lost, or an ECN echo arrived.
         const FULL_BW_REACHED = 1;
         /// Whether the current probe has found the pipe full.
         const FULL_BW_NOW = 1 << 1;
@@ -231,14 +231,14 @@ bitflags! {
         const PROBE_SAMPLE = 1 << 2;
         /// Whether a bandwidth probe has ended, but its samples still arrive until this round ends.
         const PROBE_STOPPING = 1 << 3;
-        /// Whether the last bandwidth probe caused too much loss.
+        /// Whether the last bandwidth probe caused too much loss or an ECN echo.
         const TOO_HIGH = 1 << 4;
         /// Whether the last probe stopped early at the long-term limit, because an earlier probe
         /// lost too much.
         const PRECAUTIONARY = 1 << 5;
         /// Whether bytes were lost in this round.
         const LOSS = 1 << 6;
-        /// Whether the connection is in recovery.
+        /// Whether the connection is in fast recovery.
         const RECOVERY = 1 << 7;
         /// Whether a round has ended during the current recovery.
         const RECOVERY_ROUND = 1 << 8;
@@ -270,8 +270,8 @@ struct Sample {
     limited: bool,
 }
 
-/// A packet-timed round: it begins when a segment is sent, and ends when that
-/// segment is acknowledged.
+/// A packet-timed round: it begins when a segment is sent, and ends when that segment is
+/// acknowledged.
 ///
 /// No state is kept for each segment. All bytes in flight at the beginning must be delivered or
 /// lost before the first segment of the round can be acknowledged. So the round ends, even in
@@ -350,13 +350,14 @@ impl Aggregation {
     }
 }
 
-/// The rate that sends `bytes` in `micros` microseconds, in units of [`RATE_UNIT`].
+/// Returns the rate that sends `bytes` in `micros` microseconds, in units of [`RATE_UNIT`].
 fn rate_of(bytes: u32, micros: u32) -> u32 {
     let rate = u64::from(bytes) * (MICROS / RATE_UNIT) / u64::from(micros.max(1));
     rate.min(u64::from(u32::MAX - 1)) as u32
 }
 
-/// Number of bytes sent at `rate` in `micros` microseconds.
+/// Returns the number of bytes sent at `rate` in `micros` microseconds, or in [`MAX_SPAN`] if that
+/// is shorter.
 fn bytes_at(rate: u32, micros: u32) -> u64 {
     u64::from(rate) * RATE_UNIT * u64::from(micros.min(MAX_SPAN)) / MICROS
 }
@@ -472,7 +473,7 @@ impl Round {
         self.flags & (FULL | WAS_FULL) != 0
     }
 
-    /// Maximum number of bytes in flight while the data that is now delivered was sent.
+    /// Returns the maximum number of bytes in flight while the data that is now delivered was sent.
     fn tx_in_flight(&self) -> u32 {
         if self.in_flight[1] == 0 {
             self.in_flight[0]
@@ -487,8 +488,8 @@ impl Round {
         loses_much(self.lost, self.tx_in_flight())
     }
 
-    /// Number of bytes in flight that the path has carried without loss: the maximum minus the lost
-    /// bytes. Returns `None` if the previous round was application-limited.
+    /// Returns the number of bytes in flight that the path has carried without loss: the maximum
+    /// minus the lost bytes. Returns `None` if the previous round was application-limited.
     fn carried(&self) -> Option<u32> {
         let is_limited = self.flags & WAS_LIMITED != 0;
         (!is_limited).then(|| self.tx_in_flight().saturating_sub(self.lost))

@@ -272,7 +272,8 @@ fn a_timeout_reduces_the_window_to_one_segment() {
 
 #[test]
 fn an_ecn_echo_reduces_the_window() {
-    // An ECN echo reduces the window like a loss (RFC 3168, section 6.1.2).
+    // A sender reacts to an ECN echo as to a loss (RFC 3168, section 6.1.2). BBR reduces the window
+    // to 70 %, and leaves Startup.
     let mut bbr = settled();
     let window = bbr.window();
     bbr.on_congestion(Congestion::Ecn, &at(1_600, 345));

@@ -67,7 +67,7 @@ struct Flow<C> {
 pub(super) struct Outcome {
     /// Bytes delivered in the measured period.
     pub(super) delivered: u64,
-    /// Bytes lost in the whole run.
+    /// Bytes lost in the whole run, without those that were in flight at a timeout.
     pub(super) lost: u64,
     /// Mean round-trip time in the measured period, in microseconds.
     pub(super) rtt: u64,
@@ -104,7 +104,8 @@ impl Link {
         }
     }
 
-    /// The fraction of the link's capacity over `millis` milliseconds that `delivered` bytes use.
+    /// Returns the fraction of the link's capacity over `millis` milliseconds that `delivered`
+    /// bytes use.
     pub(super) fn share(&self, delivered: u64, millis: u64) -> f64 {
         delivered as f64 / (self.rate * millis / 1_000) as f64
     }

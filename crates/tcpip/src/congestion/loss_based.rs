@@ -1,5 +1,5 @@
-//! Algorithms that grow the window until a loss. They share the code that reduces the window after
-//! congestion, and the validation of the window (New-CWV, RFC 7661).
+//! Algorithms that grow the window until they see congestion, usually a loss. They share the code
+//! that reduces the window after congestion, and the validation of the window (New-CWV, RFC 7661).
 
 mod cubic;
 mod newreno;
@@ -41,8 +41,7 @@ const RECOVERING: u16 = u16::MAX;
 /// consists of two bins of half a period each.
 ///
 /// The window is *validated* while `pipeACK` is at least half of the window. Otherwise the window
-/// must not grow, and the reduction after congestion starts from the used part instead of the whole
-/// window.
+/// must not grow, and congestion reduces only the used part of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Validation {
     /// `pipeACK` of this half period, in bytes. During a recovery that began in the non-validated
@@ -120,7 +119,7 @@ impl Validation {
         over
     }
 
-    /// `pipeACK` of the sampling period, in bytes.
+    /// Returns `pipeACK` of the sampling period, in bytes.
     fn pipe_ack(&self) -> u32 {
         self.pipe_ack.max(self.earlier)
     }
@@ -144,7 +143,7 @@ impl Validation {
     }
 
     /// Restarts the measurement after congestion. Returns the number of used bytes of the window
-    /// `cwnd`, to which the caller applies the reduction (RFC 7661, section 4.4.1).
+    /// `cwnd`, from which the caller computes the reduction (RFC 7661, section 4.4.1).
     ///
     /// If `recovery` is set and the window was not validated, the bytes lost from now on are
     /// counted as well.
@@ -161,7 +160,8 @@ impl Validation {
         used
     }
 
-    /// Number of used bytes of the window: max (`pipeACK`, `FlightSize`), but at most `cwnd`.
+    /// Returns the number of used bytes of the window: max (`pipeACK`, `FlightSize`), but at most
+    /// `cwnd`.
     fn used(&self, cwnd: u32, event: &Event) -> u32 {
         event.flight_size().max(self.pipe_ack()).min(cwnd)
     }
@@ -204,8 +204,8 @@ fn reduced(base: u32, factor: u32, mss: u32) -> u32 {
     (part as u32).clamp(MIN_SEGMENTS * mss.clamp(1, MAX_WINDOW / 2), MAX_WINDOW)
 }
 
-/// Three quarters of a window. Slow start may reopen an unused window up to this threshold after
-/// the window has shrunk (RFC 7661, section 4.4.2).
+/// Returns three quarters of a window. Slow start may reopen an unused window up to this threshold
+/// after the window has shrunk (RFC 7661, section 4.4.2).
 const fn three_quarters(window: u32) -> u32 {
     window - window / 4
 }

@@ -11,10 +11,12 @@ pub enum CloseReason {
     /// The peer has stopped answering, or did not close its side within
     /// [`Config::fin_wait`](crate::Config::fin_wait) after it acknowledged our FIN.
     TimedOut,
-    /// The application has aborted the connection, or the stack was shut down before the peer had
-    /// acknowledged all data.
+    /// The application has aborted the connection, or the stack was shut down before the connection
+    /// was complete. A connection is incomplete until the peer has acknowledged all data, and while
+    /// the application waits for room to write more.
     Aborted,
-    /// Another connection needed this connection's place or one of its buffers, and this connection
-    /// had made the least progress ([`Config::min_rate`](crate::Config::min_rate)).
+    /// Another connection needed this connection's place, or a buffer or entry list that it held.
+    /// This connection was furthest behind [`Config::min_rate`](crate::Config::min_rate), or its
+    /// client address held more than its share.
     Evicted,
 }

@@ -7,7 +7,8 @@ pub enum Condition {
     /// Nothing is lost or out of order.
     #[default]
     Open,
-    /// Segments are out of order, but none counts as lost.
+    /// No segment counts as lost. Segments may be out of order, a probe may be in flight, or the
+    /// last window reduction may still be undone.
     Disorder,
     /// Fast recovery: a segment was lost, and the congestion window is being reduced.
     Recovery,

@@ -58,8 +58,8 @@ struct Settings {
     /// Maximum interval between zero-window probes, chosen so that several probes fit into the user
     /// timeout.
     max_probe_interval_ms: u32,
-    /// Idle time until the first action: a keep-alive if keep-alives are configured, or else the
-    /// close of our side.
+    /// Idle time until the first action: a keep-alive if its interval is shorter than the idle
+    /// timeout, or else the close of our side.
     first_idle_ms: u32,
     min_rto_ms: u32,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Context<C> {
     settings: Settings,
     pub(crate) counters: Counters,
     pub(crate) own_mss: OwnMss,
-    /// For each client address, the number of pool slots that its connections hold.
+    /// The client addresses, with the pool slots that their connections hold.
     pub(crate) peers: Peers,
     /// Lists of the stream entries that do not fit into the TCBs.
     pub(crate) lists: Lists,
@@ -91,7 +91,7 @@ pub(crate) struct Context<C> {
 }
 
 impl Tcb {
-    /// Shift by which our windows are scaled, or 0 if they are not scaled.
+    /// Returns the shift by which our windows are scaled, or 0 if they are not scaled.
     #[inline(always)]
     fn own_scale<C>(&self, cx: &Context<C>) -> u32 {
         if self.negotiated.scaled() {
@@ -101,8 +101,8 @@ impl Tcb {
         }
     }
 
-    /// Free space in bytes in the receive buffer, or in an empty one if the connection has no
-    /// buffer.
+    /// Returns the free space in bytes in the receive buffer, or in an empty one if the connection
+    /// has no buffer.
     #[inline(always)]
     fn space<C>(&self, cx: &Context<C>) -> usize {
         if self.buffer == NONE {
@@ -170,7 +170,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// The loss recovery state, or `None` if the connection has none.
+    /// Returns the loss recovery state, or `None` if the connection has none.
     #[inline(always)]
     fn recovery(&self) -> Option<&Recovery<C>> {
         match self.tcb.recovery {
@@ -190,7 +190,9 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Sets the deadline after an ACK of new data (RFC 6298, 5.2 and 5.3).
+    /// Sets the deadline for the data in flight (RFC 6298, 5.3), or the idle deadline if nothing is
+    /// in flight (5.2). Called after an ACK of new data, and when a wait for pacing or for late
+    /// segments has ended.
     #[inline(always)]
     fn arm_after_ack(&mut self, is_in_order: bool, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -209,7 +211,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.recovery().is_none_or(Recovery::is_in_order)
     }
 
-    /// The kind of the next deadline for data in flight, and its delay in milliseconds: see
+    /// Returns the kind of the next deadline for data in flight, and its delay in milliseconds: see
     /// [`Tcb::timeout`].
     #[inline(always)]
     fn timeout(&self) -> (DeadlineKind, u32) {
@@ -217,15 +219,15 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             .timeout(self.is_in_order(), self.cx.settings.min_rto_ms)
     }
 
-    /// The retransmission timeout, in milliseconds.
+    /// Returns the retransmission timeout, in milliseconds.
     #[inline(always)]
     fn rto(&self) -> u32 {
         self.tcb.rto(self.cx.settings.min_rto_ms)
     }
 
-    /// The window to advertise now, as the value of the header field (RFC 7323, section 2.3). The
-    /// window is rounded up, so its right edge may later move back by less than one unit of the
-    /// scale (section 2.4).
+    /// Returns the window to advertise now, as the value of the header field (RFC 7323, section
+    /// 2.3). The window is rounded up, so its right edge may later move back by less than one unit
+    /// of the scale (section 2.4).
     #[inline(always)]
     fn window_field(&self) -> u16 {
         let window = self.tcb.window_to_advertise(self.cx);
@@ -273,7 +275,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         Plan {
             kind,
             header,
-            // Retransmissions must not be marked as ECN-capable (RFC 3168, section 6.1.5).
+            // Retransmissions (RFC 3168, section 6.1.5) and window probes (section 6.1.6) must not
+            // be marked as ECN-capable.
             ecn: Ecn::NotEct,
             slice: segment.slice,
             len,
@@ -309,6 +312,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     }
 }
 
-// A record fits into four cache lines with the default congestion control.
+// A record fits into four cache lines with CUBIC, the default congestion control, and into five
+// with BBR.
 const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
 const _: () = assert!(size_of::<Record<crate::Bbr>>() <= 320);

@@ -11,15 +11,17 @@ use crate::congestion::{
 
 /// Percentage of the bandwidth that pacing leaves unused.
 const PACING_MARGIN: u32 = 1;
-/// Minimum percentage of a short-term limit that remains after a round with loss.
+/// Minimum percentage of a short-term limit that remains after a round with loss, and the
+/// percentage that remains after an ECN echo.
 const BETA: u32 = 70;
-/// Number of ACKs in one round that must report a loss for Startup to end.
+/// Number of ACKs in one round that must report a loss before loss ends Startup.
 const STARTUP_LOSSES: u8 = 6;
 /// The pipe counts as full when the bandwidth stays below 125 % of its earlier value for
 /// [`FULL_BW_ROUNDS`] rounds.
 const FULL_BW_GROWTH: u32 = 125;
 const FULL_BW_ROUNDS: u8 = 3;
-/// Maximum number of rounds in the Drain state.
+/// Drain ends, even if too much is still in flight, when it has lasted for more than this number of
+/// rounds.
 const DRAIN_ROUNDS: u8 = 3;
 /// Maximum number of rounds between bandwidth probes. Up to this limit, BBR waits about as long as
 /// Reno's window needs to grow back after a loss.
@@ -214,7 +216,8 @@ impl Bbr {
         }
     }
 
-    /// Lowers the long-term limit after too much loss: `HandleInflightTooHigh` of the draft.
+    /// Sets the long-term limit after too much loss or an ECN echo, and ends the Up state:
+    /// `HandleInflightTooHigh` of the draft.
     #[cold]
     fn on_inflight_too_high(&mut self, in_flight: u32, event: &Event) {
         self.flags.insert(Flags::TOO_HIGH);
@@ -231,7 +234,8 @@ impl Bbr {
         }
     }
 
-    /// Lowers the short-term limits, once in each round with loss: `LossLowerBounds` of the draft.
+    /// Lowers the short-term limits at the end of a round with loss: `LossLowerBounds` of the
+    /// draft.
     fn lower_bounds(&mut self, sample: &Sample) {
         if self.bw_shortterm == NONE {
             self.bw_shortterm = self.max_bw();
@@ -467,7 +471,7 @@ impl CongestionControl for Bbr {
         self.cwnd
     }
 
-    /// The long-term limit of bytes in flight, or `u32::MAX` while none is set.
+    /// Returns the long-term limit of bytes in flight, or `u32::MAX` while none is set.
     #[inline(always)]
     fn ssthresh(&self) -> u32 {
         self.inflight_longterm
@@ -543,8 +547,8 @@ impl CongestionControl for Bbr {
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
     }
 
-    /// Keeps the window. In `ProbeBW`, paces at the estimated bandwidth: `HandleRestartFromIdle` of
-    /// the draft.
+    /// Keeps the window. In `ProbeBW`, paces at the estimated bandwidth. Ends `ProbeRTT` if its
+    /// time has passed. This is `HandleRestartFromIdle` of the draft.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.flags.insert(Flags::IDLE);

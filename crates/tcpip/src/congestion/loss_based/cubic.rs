@@ -7,9 +7,11 @@ use super::{Validation, is_validated, reduced, three_quarters};
 use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 use bitflags::bitflags;
 
-/// Window after a loss, in percent of the window before the loss (RFC 9438, section 4.6).
+/// Window after a loss, in percent of the window, or of its used part, before the loss (RFC 9438,
+/// section 4.6).
 const BETA_LOSS: u32 = 70;
-/// Window after an ECN mark, in percent of the window before the mark (RFC 8511, section 3).
+/// Window after an ECN mark, in percent of the window, or of its used part, before the mark (RFC
+/// 8511, section 3).
 const BETA_ECN: u32 = 85;
 /// Maximum number of segments by which an ACK opens the window after a timeout. The limit prevents
 /// bursts, because an ACK after a timeout may cover data that arrived long before (RFC 3465,
@@ -40,21 +42,21 @@ enum Phase {
 /// This implementation includes `HyStart++` (RFC 9406) for the first slow start, window validation
 /// (RFC 7661), and the milder reduction after ECN marks (RFC 8511).
 ///
-/// All arithmetic is on integers: times in milliseconds and windows in bytes. The curve is
-/// evaluated at most once per millisecond, or once per window of ACKs if that is sooner. The result
-/// is the window's growth per acknowledged byte until the next evaluation, so most ACKs cost one
-/// multiplication.
+/// All arithmetic is on integers. The curve is evaluated at most once per millisecond, or once per
+/// window of ACKs if that is sooner. The result is the window's growth per acknowledged byte until
+/// the next evaluation, so most ACKs cost one multiplication.
 ///
 /// Choices that the RFC leaves open:
 /// - Congestion reduces the window, or only its used part if that is less than half of the window
 ///   (section 4.6 with RFC 7661). The plateau of the curve is the value before the reduction.
 /// - In slow start an ACK counts for at most eight segments (RFC 9406, section 4.3). An ACK for
-///   more segments counts for those that have just arrived at the peer, up to 64 KB.
+///   more segments counts for those that have just arrived at the peer, up to 64 KB. After a
+///   timeout, an ACK counts for at most two segments.
 /// - The ACK that ends recovery starts the curve.
 /// - Below the plateau of the curve, the window grows to whole segments.
 ///
-/// In addition to the RFC, the window grows by at least a twentieth per round trip until the first
-/// loss.
+/// In addition to the RFC, the window grows by at least a twentieth per round trip between the
+/// first slow start and the first congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -113,7 +115,7 @@ bitflags! {
         const CONVERGED = 1;
         /// Whether the window is in the Reno-friendly region.
         const RENO = 2;
-        /// Whether slow start has ended without a loss, and no loss has occurred since.
+        /// Whether slow start has ended without congestion, and there has been none since.
         const NO_LOSS_YET = 4;
     }
 }
@@ -213,7 +215,7 @@ impl Curve {
 
 impl Cubic {
     /// Ends a half period of window validation when its time has passed. Halves a window that was
-    /// not validated for five minutes (RFC 7661, section 4.4.2).
+    /// not validated for five minutes (RFC 7661, section 4.4.2), but not below the initial window.
     #[inline]
     fn turn(&mut self, event: &Event) {
         if self.validation.may_end_half_period(event)
@@ -413,8 +415,8 @@ impl CongestionControl for Cubic {
         self.validation.on_lost(lost);
     }
 
-    /// Starts the curve with the ACK that ends recovery, because with a window of a few segments
-    /// the next ACK is a round trip away.
+    /// Ends recovery, and starts the curve with the ACK that ends it. With a window of a few
+    /// segments, the next ACK is a round trip away.
     #[cold]
     fn on_recovered(&mut self, delivered: u32, event: &Event) {
         self.loss_state = LossState::Open;
@@ -443,8 +445,8 @@ impl CongestionControl for Cubic {
         self.phase = Phase::Avoidance(Curve::after_slow_start(0));
     }
 
-    /// Reduces the window to the initial window (RFC 5681, section 4.1). RFC 7661 allows keeping
-    /// the window over an idle period. Without pacing, the kept window would cause a burst.
+    /// Reduces a larger window to the initial window (RFC 5681, section 4.1). RFC 7661 allows
+    /// keeping the window over an idle period. Without pacing, the kept window would cause a burst.
     /// Therefore only the threshold and the curve remember the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {

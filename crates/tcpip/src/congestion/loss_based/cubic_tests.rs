@@ -3,8 +3,8 @@ use super::*;
 const MSS: u32 = 1000;
 const MS: u32 = 1_000;
 
-/// A sender with unlimited data on a path with a constant round trip. ACKs arrive evenly,
-/// each for `stretch` segments.
+/// A sender with unlimited data on a path whose round trip takes `srtt`. ACKs arrive evenly, each
+/// for `stretch` segments.
 struct Path {
     cubic: Cubic,
     now: u32,
@@ -157,7 +157,7 @@ fn an_ecn_mark_leaves_85_hundredths() {
 #[test]
 fn the_window_follows_the_curve() {
     // The window is within 1 % of equations 1 and 2 of RFC 9438. This holds in both regions of the
-    // curve, concave and convex, for ACKs of any size.
+    // curve, concave and convex, and for ACKs of several sizes.
     for (segments, srtt, stretch) in [
         (1_000, 100 * MS, 1),
         (1_000, 100 * MS, 2),
@@ -476,8 +476,8 @@ fn congestion_of_an_unused_window_reduces_the_used_part() {
 
 #[test]
 fn congestion_of_a_half_used_window_reduces_all_of_it() {
-    // The whole window is reduced (RFC 9438, section 4.6), because RFC 7661 keeps an unused window
-    // from growing.
+    // A window of which half is used is validated (RFC 7661, section 4.4), so the whole window is
+    // reduced (RFC 9438, section 4.6).
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(50 * MSS);

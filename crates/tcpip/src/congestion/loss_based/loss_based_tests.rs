@@ -63,7 +63,8 @@ fn a_flight_older_than_a_period_no_longer_counts() {
 
 #[test]
 fn a_window_is_validated_if_half_of_it_is_used() {
-    // A window is validated if at least half of it is used (RFC 7661, section 4.4).
+    // A window is validated if at least half of it is used (RFC 7661, section 4.4). Congestion
+    // avoidance requires three quarters.
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 10_000));
     assert!(validation.allows_slow_start(20_000));

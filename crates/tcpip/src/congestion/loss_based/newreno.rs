@@ -10,7 +10,7 @@ use crate::congestion::{Congestion, CongestionControl, Event};
 /// replaces the RFC's inflation and deflation of the window (section 3.2, steps 3 to 5). The only
 /// remaining difference from Reno is
 /// [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which matters for peers
-/// without SACK. The congestion window is always identical to Reno's.
+/// without SACK. For the same events, the congestion window is identical to Reno's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewReno(Reno);
 

@@ -27,8 +27,7 @@ pub struct Reno {
     /// window by congestion avoidance.
     ssthresh: u32,
     validation: Validation,
-    /// Number of bytes acknowledged in congestion avoidance since the window last grew. It is
-    /// always smaller than the window.
+    /// Number of bytes acknowledged in congestion avoidance for which the window has not grown yet.
     bytes_acked: u32,
     /// Whether the connection is in a recovery that began with [`Congestion::Loss`].
     recovering: bool,
@@ -40,7 +39,7 @@ const _: () = assert!(size_of::<Reno>() <= 48);
 
 impl Reno {
     /// Ends a half period of window validation when its time has passed. Halves a window that was
-    /// not validated for five minutes (RFC 7661, section 4.4.2).
+    /// not validated for five minutes (RFC 7661, section 4.4.2), but not below the initial window.
     #[cold]
     fn turn(&mut self, event: &Event) {
         if self.validation.end_half_period(self.cwnd, event) {
@@ -51,14 +50,15 @@ impl Reno {
         }
     }
 
-    /// Raises the threshold to three quarters of the current window, so that slow start can return
-    /// to that size. In the first slow start the call has no effect, because the threshold is still
-    /// unlimited.
+    /// Raises the threshold to at least three quarters of the current window, so that slow start
+    /// can return to that size. In the first slow start the call has no effect, because the
+    /// threshold is still unlimited.
     fn remember(&mut self) {
         self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
     }
 
-    /// Grows the window by a segment per acknowledged window (RFC 3465, section 2.1).
+    /// Grows the window by a segment, because a whole window was acknowledged (RFC 3465, section
+    /// 2.1).
     #[cold]
     fn avoid(&mut self, mss: u32) {
         // This function runs only outside recovery. If a tail loss probe repaired the loss, the end
@@ -170,8 +170,8 @@ impl CongestionControl for Reno {
         self.after_timeout = true;
     }
 
-    /// Reduces the window to the initial window (RFC 5681, section 4.1). RFC 7661 allows keeping
-    /// the window over an idle period. Without pacing, the kept window would cause a burst.
+    /// Reduces a larger window to the initial window (RFC 5681, section 4.1). RFC 7661 allows
+    /// keeping the window over an idle period. Without pacing, the kept window would cause a burst.
     /// Therefore only the threshold remembers the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {

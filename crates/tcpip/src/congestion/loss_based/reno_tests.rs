@@ -99,7 +99,7 @@ fn an_ecn_mark_leaves_four_fifths() {
 
 #[test]
 fn congestion_avoidance_grows_by_a_segment_per_window() {
-    // Growth is exact to the byte, for ACKs of any size (RFC 3465, section 2.1).
+    // Growth is exact to the byte, for ACKs of several sizes (RFC 3465, section 2.1).
     for step in [1, 100, MSS, 10 * MSS] {
         let mut reno = avoiding(10);
         for _ in 0..10 * MSS / step {
@@ -170,7 +170,7 @@ fn after_an_idle_period_the_window_is_at_most_the_initial_one() {
     assert_eq!(reno.window(), 40 * MSS);
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, u32::MAX));
-    // The threshold remembers three quarters of the old window.
+    // The threshold remembers at least three quarters of the old window.
     let mut reno = avoiding(40);
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, 40 * MSS));

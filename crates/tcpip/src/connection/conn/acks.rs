@@ -1,4 +1,5 @@
-//! Processing of the ACK field and the window field of a valid segment.
+//! Processing of a valid segment's header: the ACK field, SACK blocks, the window field and ECN
+//! marks.
 
 use eth::Link;
 use ip::Ecn;
@@ -11,8 +12,8 @@ use crate::stream::Source;
 use crate::wire::{Block, Control, Segment};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes the header of a segment that has passed the checks. The segment's data and FIN are
-    /// processed separately.
+    /// Processes the header of a segment that has passed the checks. [`on_data`](Self::on_data)
+    /// processes the segment's data, and [`on_fin`](Self::on_fin) its FIN.
     ///
     /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn`
     /// returns the packet's ECN mark, and is called only if both sides use ECN.
@@ -65,7 +66,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Processes the ACK field and SACK blocks. Returns the number of newly acknowledged bytes.
+    /// Processes the ACK field, SACK blocks and the window field. Returns the number of newly
+    /// acknowledged bytes.
     #[inline(always)]
     fn on_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) -> u32 {
         let acked = segment.ack.since(self.tcb.snd_una);
@@ -92,7 +94,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         0
     }
 
-    /// Processes an ACK without new data, which may report segments that arrived out of order.
+    /// Processes an ACK that acknowledges no new data. It may report segments that arrived out of
+    /// order.
     #[cold]
     fn on_repeated_ack(self, segment: Segment, sack: &[Block], now: Moment) {
         if self.tcb.flight() > 0 && !self.tcb.probes_window() {
@@ -115,7 +118,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Updates SND.WND, unless a newer segment has already updated it.
+    /// Updates SND.WND, unless a newer segment has already updated it. During zero-window probing,
+    /// the segment also counts as an answer to the probes.
     ///
     /// RFC 9293's comparison with SND.WL2 is always true here, because older ACKs have already been
     /// filtered out.
@@ -154,8 +158,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             match tcb.flight() {
                 // All data within the old window has arrived.
                 0 => tcb.backoff = 0,
-                // If a whole segment fits, the probe's byte is sent again together with the data
-                // after it.
+                // If the peer's window allows the next segment, the probe's byte is sent again
+                // together with the data after it.
                 1 if tcb.recovery == NONE => {
                     let next = StreamSegment::at(tcb, tcb.snd_una, &self.cx.lists);
                     if next.is_none_or(|segment| tcb.fits_window(&segment)) {

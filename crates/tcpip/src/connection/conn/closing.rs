@@ -28,7 +28,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Checks whether our FIN is acknowledged, and changes the state accordingly. Called only after
-    /// the application has closed.
+    /// our side was closed.
     #[cold]
     pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
         let tcb = &mut *self.tcb;
@@ -53,6 +53,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Returns true if the application must now be told that the peer has closed. An application
     /// that waits for room is told later, because it may not have consumed all data before the FIN.
+    /// Nothing is told if our side is closed or the application has aborted.
     pub(crate) fn takes_half_close(&mut self) -> bool {
         let flags = &mut self.tcb.flags;
         if !flags.intersects(Flags::HALF_CLOSE) || flags.intersects(Flags::WANTS_ROOM) {

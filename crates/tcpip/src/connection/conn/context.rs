@@ -44,8 +44,8 @@ impl Settings {
 }
 
 impl<C> Context<C> {
-    /// Number of bytes that [`new`](Self::new) reserves for the recoveries and the client addresses
-    /// of `connections` connections.
+    /// Returns the number of bytes that [`new`](Self::new) reserves for the recoveries and the
+    /// client addresses of `connections` connections.
     pub(crate) fn reserved_bytes(connections: u32) -> usize {
         // Each connection can have a recovery. The list of free recoveries must have room for the
         // recovery's index (a `u32`).

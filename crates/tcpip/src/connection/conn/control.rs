@@ -85,9 +85,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.snd_una.before(tcb.stream.end()) || tcb.flags.intersects(Flags::WANTS_ROOM)
     }
 
-    /// Returns the last segment to send when the stack shuts down. This is a FIN if the peer has
-    /// acknowledged all data and the application does not wait to write more, or else a RST.
-    /// Returns `None` if the peer has acknowledged our FIN.
+    /// Returns the last segment to send when the stack shuts down, or `None` if the peer has
+    /// acknowledged our FIN. The segment is a FIN if the peer has acknowledged all data and the
+    /// application does not wait to write more. Otherwise, and for a half-open connection, it is a
+    /// RST.
     pub(crate) fn closing_segment(&self) -> Option<ControlSegment> {
         let tcb = &*self.tcb;
         let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
@@ -120,9 +121,9 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Sequence number of a RST: the number after all data that the peer may have received, so that
-    /// the RST is in order. The byte of a zero-window probe does not count, because the peer has
-    /// most likely dropped it.
+    /// Returns the sequence number of a RST: the number after all data that the peer may have
+    /// received, so that the RST is in order. The byte of a zero-window probe does not count,
+    /// because the peer has most likely dropped it.
     fn reset_at(&self) -> Seq {
         if self.probes_window() {
             self.snd_una

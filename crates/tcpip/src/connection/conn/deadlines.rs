@@ -99,9 +99,9 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Sets the deadline to the next zero-window probe.
     ///
-    /// A probe that found no room in the TX ring is sent as soon as there is room. Such a probe
-    /// does not wait for the next interval, because intervals grow only after probes that the peer
-    /// did not answer.
+    /// If `is_sent` is false, the last probe found no room in the TX ring, and is sent as soon as
+    /// there is room. The interval then stays the same, because it grows only after a probe that
+    /// was sent.
     pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
         if !is_sent {
             self.tcb.flags |= Flags::PROBE_PENDING;
@@ -112,8 +112,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 
-    /// Time in milliseconds until the user timeout ends a connection whose peer has a zero window,
-    /// or `u32::MAX` if there is no user timeout.
+    /// Returns the time in milliseconds until the user timeout ends a connection whose peer has a
+    /// zero window. Returns `u32::MAX` if there is no user timeout.
     fn persist_time_left(&self, now: Moment) -> u32 {
         let user_timeout = self.cx.settings.user_timeout_ms;
         if user_timeout == u32::MAX {
@@ -139,7 +139,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         {
             return expiry;
         }
-        // The application has not closed yet: otherwise a FIN would be in flight.
+        // Our side is not closed yet: otherwise a FIN would be in flight.
         self.close_idle(now)
     }
 
@@ -153,8 +153,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::CloseIdle
     }
 
-    /// Returns a keep-alive to send (RFC 1122, section 4.2.3.6), or `None` if the idle timeout has
-    /// passed. Returns a reset if the peer has not answered the configured number of keep-alives.
+    /// Returns a keep-alive to send (RFC 1122, section 4.2.3.6). Returns a reset if the peer has
+    /// not answered the configured number of keep-alives. Returns `None` if the idle timeout or 255
+    /// intervals have passed.
     fn keep_alive(&mut self, now: Moment) -> Option<Expiry> {
         let settings = &self.cx.settings;
         let tcb = &mut *self.tcb;
@@ -175,8 +176,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Some(Expiry::KeepAlive)
     }
 
-    /// Sets a deadline to call an application that waits for room, if nothing is in flight.
-    /// Otherwise the next ACK triggers the call.
+    /// Sets a deadline to call an application that waits for room, if nothing is in flight and the
+    /// peer's window is not probed. Otherwise the next ACK triggers the call.
     pub(crate) fn wait_for_room(&mut self, now: Moment) {
         let waits = self.tcb.waits_for_room() && self.tcb.state != State::Closed;
         if waits && !self.tcb.probes_window() {
@@ -185,7 +186,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Sets the next deadline after an application that waits for room was called again.
+    /// Sets the next deadline after an application that waits for room was called again. If the
+    /// wait has lasted for the idle timeout, closes our side.
     ///
     /// `rtt_at` holds the start of the wait, because no segment is timed while nothing is in
     /// flight.

@@ -8,8 +8,7 @@ use crate::connection::conn::SendInfo;
 use crate::connection::{Conn, Flags, State, Tcb};
 use crate::negotiated::Negotiated;
 
-/// Statistics of a connection at the time of the call: see
-/// [`Connection::info`](crate::Connection::info).
+/// Statistics of a connection, as returned by [`Connection::info`](crate::Connection::info).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// State of the connection (RFC 9293, section 3.3.2).
@@ -22,31 +21,33 @@ pub struct Info {
     pub rttvar: Duration,
     /// Minimum round-trip time, or zero before the first sample.
     pub min_rtt: Duration,
-    /// Number of timeouts since the peer last acknowledged new data.
+    /// Number of timeouts since the peer last acknowledged new data, or of zero-window probes or
+    /// keep-alives that the peer has not answered.
     pub retries: u8,
     /// Maximum payload of a segment, in bytes.
     pub mss: u16,
     /// Congestion window, in bytes.
     pub cwnd: u32,
-    /// Slow-start threshold in bytes, or `u32::MAX` while none is set.
+    /// Slow-start threshold in bytes, or `u32::MAX` while none is set. With [`Bbr`](crate::Bbr):
+    /// the long-term limit of bytes in flight.
     pub ssthresh: u32,
-    /// Number of bytes sent but not yet acknowledged cumulatively.
+    /// Number of bytes sent but not yet acknowledged cumulatively. A FIN counts as one byte.
     pub unacked: u32,
     /// Number of bytes that were acknowledged selectively, but not yet cumulatively.
     pub sacked: u32,
     /// Number of unacknowledged bytes that count as lost and were not yet retransmitted.
     pub lost: u32,
-    /// Number of bytes written but not yet sent.
+    /// Number of bytes written but not yet sent. A FIN counts as one byte.
     pub unsent: u32,
     /// The peer's window, in bytes.
     pub snd_wnd: u32,
     /// Our window as last advertised, in bytes.
     pub rcv_wnd: u32,
-    /// Options that both sides agreed on in the handshake.
+    /// TCP options and ECN support that both sides agreed on in the handshake.
     pub negotiated: Negotiated,
     /// Shift by which our windows are scaled (RFC 7323), or zero if they are not scaled.
     pub own_scale: u8,
-    /// Whether the path has reordered segments.
+    /// Whether the path has reordered segments, or a retransmission was spurious.
     pub reordering: bool,
 }
 

@@ -96,8 +96,8 @@ impl Default for Tcb {
 }
 
 impl Tcb {
-    /// Returns the folded sum of the addresses, ports and protocol, with which every TCP checksum
-    /// starts.
+    /// Returns the folded sum of the addresses, ports and protocol. Every TCP checksum of the
+    /// connection starts with this sum.
     fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
         Sum::ZERO
             .add(path.addresses.sum())
@@ -133,8 +133,8 @@ impl Tcb {
         }
     }
 
-    /// Returns the TCB of a new connection in SYN-RECEIVED, which is not in the connection table
-    /// yet.
+    /// Returns the TCB of a new connection in SYN-RECEIVED. The stack then adds the connection to
+    /// its table.
     ///
     /// `segment` is a SYN, or the third segment of a handshake with a SYN cookie. `timestamps` are
     /// those of `segment`. `mss` is the maximum payload of a segment. `iss` is our initial sequence

@@ -41,7 +41,7 @@ impl Buffer {
         }
     }
 
-    /// Bytes in order and not consumed.
+    /// Returns the bytes that are in order and not consumed.
     #[inline(always)]
     fn ready(&self) -> &[u8] {
         &self.bytes[..self.ready]
@@ -52,7 +52,7 @@ impl Buffer {
         self.ready == 0 && self.ranges.is_empty() && self.fin.is_none()
     }
 
-    /// Number of bytes that fit after the bytes in order.
+    /// Returns the number of bytes that fit after the bytes in order.
     pub(super) fn space(&self) -> usize {
         self.bytes.len() - self.ready
     }
@@ -93,8 +93,8 @@ impl Buffer {
         Some(0)
     }
 
-    /// Out-of-order ranges as distances in bytes from the first missing byte. The most recently
-    /// changed range comes first (RFC 2018, section 4).
+    /// Returns the out-of-order ranges as distances in bytes from the first missing byte. The most
+    /// recently changed range comes first (RFC 2018, section 4).
     pub(super) fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
         let mut order: ArrayVec<usize, MAX_RANGES> = (0..self.ranges.len()).collect();
         order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed[*at]));
@@ -132,7 +132,8 @@ impl Buffer {
         due
     }
 
-    /// Distance in bytes from the end of the bytes in order to the FIN. No data can follow the FIN.
+    /// Returns the distance in bytes from the end of the bytes in order to the FIN, or `None` if no
+    /// FIN has arrived. No data can follow the FIN.
     fn fin_ahead(&self) -> Option<usize> {
         self.fin.map(|at| at - self.ready)
     }
@@ -166,7 +167,7 @@ impl Lendable for Buffer {
 
 #[cfg(test)]
 impl LendingPool<Buffer> {
-    /// Size in bytes of the memory that the buffers own.
+    /// Returns the size in bytes of the memory that the buffers own.
     pub(crate) fn memory(&self) -> usize {
         self.all().iter().map(|buffer| buffer.bytes.len()).sum()
     }

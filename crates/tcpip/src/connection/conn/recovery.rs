@@ -1,9 +1,9 @@
 //! Loss recovery: state and actions while segments are lost, late or out of order.
 //!
 //! Most connections never need this state, so it is stored in a pool, outside the TCBs. A
-//! connection takes a [`Recovery`] from the pool when it first needs one: at a sign of disorder, a
-//! timeout, or a probe. It releases the recovery when everything is in order again and no window
-//! reduction can be undone.
+//! connection takes a [`Recovery`] from the pool only when needed, for example at a sign of
+//! disorder, after a timeout, or for a probe. It releases the recovery when everything is in order
+//! again and no window reduction can be undone.
 //!
 //! - If the peer uses SACK, RACK detects losses (RFC 8985). Otherwise duplicate ACKs reveal losses
 //!   (RFC 5681, RFC 6582). The retransmission timeout covers all other losses.
@@ -132,12 +132,12 @@ impl Scoreboard {
         (self.sacked, self.lost) = (0, 0);
     }
 
-    /// Index of this scoreboard's capacity in [`SIZES`].
+    /// Returns the index of this scoreboard's capacity in [`SIZES`].
     fn size(&self) -> usize {
         SIZES.partition_point(|size| *size < self.limit)
     }
 
-    /// Index of this scoreboard in the pool for its size.
+    /// Returns the index of this scoreboard in the pool for its size.
     fn slot(&self) -> u32 {
         self.slot
     }
@@ -146,7 +146,7 @@ impl Scoreboard {
         self.ranges.is_empty()
     }
 
-    /// Number of ranges.
+    /// Returns the number of ranges.
     fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -162,22 +162,23 @@ impl Scoreboard {
         })
     }
 
-    /// Number of bytes that the peer has SACKed beyond the cumulative ACK.
+    /// Returns the number of bytes that the peer has SACKed beyond the cumulative ACK.
     fn sacked(&self) -> u32 {
         self.sacked
     }
 
-    /// Number of bytes that are lost and were not yet retransmitted.
+    /// Returns the number of bytes that are lost and were not yet retransmitted.
     fn lost(&self) -> u32 {
         self.lost
     }
 
-    /// Number of ranges up to which this scoreboard accepts SACK blocks.
+    /// Returns the number of ranges up to which this scoreboard accepts SACK blocks.
     fn sack_limit(&self) -> usize {
         self.limit - (self.limit / 4).min(MAX_RESERVE)
     }
 
-    /// The piece of `start..end` that begins at `start`, or `None` if `start..end` is empty.
+    /// Returns the piece of `start..end` that begins at `start`, or `None` if `start..end` is
+    /// empty.
     fn first_piece(&self, start: Seq, end: Seq) -> Option<Piece> {
         self.pieces(start, end).next()
     }
@@ -197,8 +198,8 @@ impl Scoreboard {
         std::mem::replace(self, larger)
     }
 
-    /// The lost range with the lowest sequence numbers, as `(start, end)`, or `None` if nothing is
-    /// lost.
+    /// Returns the lost range with the lowest sequence numbers, as `(start, end)`, or `None` if
+    /// nothing is lost.
     fn first_lost(&self) -> Option<(Seq, Seq)> {
         if self.lost == 0 {
             return None;
@@ -207,7 +208,8 @@ impl Scoreboard {
         Some((first.start, first.end))
     }
 
-    /// Marks all data in `una..nxt` as lost, except SACKed data.
+    /// Marks all data in `una..nxt` as lost, except SACKed data. If the result would need too many
+    /// ranges, SACKed data is marked as lost too.
     fn mark_all_lost(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| match mark {
             Some(Mark::Sacked) => mark,
@@ -319,7 +321,7 @@ struct Flight {
     sack: bool,
     /// Minimum RTT in microseconds, or 0 before the first sample.
     min_rtt: u32,
-    /// How long an overtaken segment is still presumed to be in flight, in microseconds.
+    /// Time in microseconds for which an overtaken segment may be late before it counts as lost.
     reordering_window: u32,
     /// TSval of a segment sent now.
     ts_clock: u32,
@@ -330,8 +332,8 @@ struct Flight {
 }
 
 impl Flight {
-    /// Number of bytes that were sent and are not acknowledged, including lost bytes. A FIN counts
-    /// as one byte.
+    /// Returns the number of bytes that were sent and are not acknowledged cumulatively, including
+    /// lost bytes. A FIN counts as one byte.
     fn len(&self) -> u32 {
         self.nxt.since(self.una)
     }
@@ -370,8 +372,7 @@ impl Prr {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// Returns the number of bytes that may be sent now that `delivered` bytes were newly
-    /// delivered.
+    /// Returns the number of bytes that may be sent after `delivered` bytes were newly delivered.
     ///
     /// `pipe` bytes are in flight, and the window shrinks to `target`. `progress` tells whether the
     /// ACK acknowledged new data and revealed no further loss.
@@ -411,7 +412,8 @@ impl Prr {
 /// Phase of recovery, as in the public [`Condition`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Segments are out of order, but none counts as lost.
+    /// No segment counts as lost. Segments may be out of order, a probe may be in flight, or the
+    /// last window reduction may still be undone.
     Disorder,
     /// Fast recovery: a segment was lost, and the window shrinks by proportional rate reduction.
     Recovery,
@@ -428,8 +430,8 @@ enum Frto {
     /// F-RTO waits for the first ACK after the timeout. If the peer uses SACK, this step continues
     /// with every later ACK.
     First,
-    /// The first ACK acknowledged new data, so new data was sent. If the second ACK also
-    /// acknowledges new data, the timeout was spurious.
+    /// The first ACK acknowledged new data, so new data is sent before lost data. If the second ACK
+    /// also acknowledges new data, the timeout was spurious.
     Second,
 }
 
@@ -499,7 +501,7 @@ pub(crate) struct Recovery<C> {
     /// Number of new segments of [`Frto::Second`] that no duplicate ACK has reported as delivered
     /// yet.
     new_sent: u32,
-    /// Send time of the segment that timed out, in milliseconds.
+    /// Time in milliseconds of the last start of the retransmission timer before the first timeout.
     stalled_at: u32,
     /// Number of partial ACKs in this recovery.
     partial_acks: u32,
@@ -530,20 +532,20 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Number of bytes of `flight` that have left the network: bytes that are SACKed, lost, or
-    /// counted by duplicate ACKs.
+    /// Returns the number of bytes of `flight` that have left the network: bytes that are SACKed,
+    /// lost, or counted by duplicate ACKs.
     fn left_network(&self, flight: u32, mss: u16) -> u32 {
         let duplicates = self.dup_acks.saturating_mul(mss.into());
         let counted = self.board.sacked() + self.board.lost();
         counted.saturating_add(duplicates).min(flight)
     }
 
-    /// Number of bytes in the network: the `pipe` of RFC 6675.
+    /// Returns the number of bytes in the network: the `pipe` of RFC 6675.
     fn pipe(&self, flight: u32, mss: u16) -> u32 {
         flight - self.left_network(flight, mss)
     }
 
-    /// The congestion window in the current phase.
+    /// Returns the congestion window in the current phase.
     fn window(&self, congestion: &C) -> u32 {
         match self.phase {
             Phase::Recovery => self.window,
@@ -551,7 +553,7 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// The next range to retransmit, or `None` if nothing is lost or new data goes first.
+    /// Returns the next range to retransmit, or `None` if nothing is lost or new data goes first.
     fn next_lost(&self) -> Option<(Seq, Seq)> {
         if self.lost_goes_first() {
             self.board.first_lost()
@@ -591,8 +593,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Number of bytes of the DSACK that are duplicates because we retransmitted them, not because
-    /// the network duplicated a packet.
+    /// Returns the number of bytes of the DSACK that are duplicates because we retransmitted them,
+    /// not because the network duplicated a packet.
     fn spurious_bytes(&self, delivery: &Delivery) -> u32 {
         match delivery.dsack {
             Some((start, end))

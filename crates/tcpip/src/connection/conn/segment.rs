@@ -3,7 +3,7 @@
 //! Most segments are the expected ones: in order, without SYN, FIN or RST, and with an ACK of data
 //! that we have sent. For expected segments, the checks of section 3.10.7.4 reduce to the few
 //! comparisons of [`Conn::expects`]. All other segments go through [`Conn::check`], which performs
-//! all checks of the RFC, in the RFC's order.
+//! these checks in the RFC's order.
 
 use arrayvec::ArrayVec;
 
@@ -16,16 +16,17 @@ use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timest
 /// Minimum interval between challenge ACKs, in ticks of 32 ms: half a second, and one tick for
 /// rounding (RFC 5961, section 7).
 ///
-/// The same limit applies to ACKs that answer out-of-window segments without data. Each connection
-/// has its own limit, because a global counter would be a side channel between connections.
+/// The same limit applies to ACKs that answer refused segments without data or a FIN: segments
+/// outside the window or with an old timestamp. Each connection has its own limit, because a global
+/// counter would be a side channel between connections.
 const CHALLENGE_TICKS: u16 = 17;
 
 /// The SACK blocks of a segment.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Returns a segment's timestamps and SACK blocks. The fast path reads timestamps in their
-    /// usual place without this function.
+    /// Returns a segment's timestamps, and its SACK blocks if both sides use SACK. The fast path
+    /// reads timestamps in their usual place without this function.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_options(&self, header: &[u8]) -> (Option<Timestamps>, Sacked) {
@@ -51,8 +52,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             && is_timely(tcb, segment)
     }
 
-    /// Performs the checks of RFC 9293, section 3.10.7.4, in the RFC's order, and those of RFC
-    /// 5961.
+    /// Performs the checks of RFC 9293, section 3.10.7.4, in the RFC's order, and those of RFC 5961
+    /// and RFC 7323. Returns what to do with the segment.
     #[cold]
     #[inline(never)]
     pub(crate) fn check(&mut self, mut segment: Segment, now: Moment) -> Verdict {
@@ -68,7 +69,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Verdict::SynAck;
         }
 
-        // Timestamps are checked before everything else (RFC 7323, section 5.3).
+        // Timestamps are checked before the sequence number (RFC 7323, section 5.3).
         if !control.has(Control::RST | Control::SYN) && !is_timely(self.tcb, segment) {
             return self.refuse_untimely(segment, now);
         }
@@ -159,8 +160,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.end_timing(now);
         }
         if tcb.retries > 1 {
-            // If the SYN-ACK timed out twice, the initial window is one segment (RFC 6928, section
-            // 2).
+            // If the SYN-ACK timed out at least twice, the initial window is one segment (RFC 6928,
+            // section 2).
             *self.congestion = C::with_window(tcb.mss.into());
         }
         tcb.retries = 0;
@@ -180,8 +181,9 @@ impl<C: CongestionControl> Conn<'_, C> {
             let time_wait = self.cx.settings.time_wait_ms;
             self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
         }
-        // The rate of answers to segments without data is limited. Otherwise two sides that
-        // disagree would answer each other forever. A sender of data needs every answer.
+        // The rate of answers to segments without data or a FIN is limited. Otherwise two sides
+        // that disagree would answer each other forever. A sender of data or of a FIN needs every
+        // answer.
         if segment.len == 0 && !segment.control.has(Control::FIN) && !self.may_challenge(now) {
             return Verdict::Drop;
         }
@@ -197,9 +199,10 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// (RFC 7323, sections 3.2 and 5.3).
     ///
     /// Section 5.3, R1, requires an ACK for every old segment, so that a half-open connection is
-    /// detected. As an exception, we do not answer a pure ACK that a later segment has overtaken.
-    /// Such an ACK is in order and acknowledges nothing new, so both sides agree. An answer to
-    /// every reordered ACK would only add traffic.
+    /// detected. The rate of these ACKs is limited if the segment has no data or FIN. A pure ACK
+    /// that a later segment has overtaken gets no answer at all. Such an ACK is in order and
+    /// acknowledges nothing new, so both sides agree. An answer to every reordered ACK would only
+    /// add traffic.
     ///
     /// The overtaken ACK is still dropped, because SACK blocks from before a wrap of the sequence
     /// numbers would look valid.
@@ -259,9 +262,9 @@ fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
 /// Returns true if a SYN in TIME-WAIT opens a new connection (RFC 9293, section 3.6.1, MAY-2; RFC
 /// 6191, section 2).
 ///
-/// If both connections use timestamps, the SYN's TSval decides, or else its sequence number if the
-/// TSval has not changed. If only the new connection uses timestamps, the SYN is new. If the new
-/// connection does not use timestamps, the SYN's sequence number decides.
+/// If both connections use timestamps, the SYN's TSval decides. If that TSval has not changed, the
+/// SYN's sequence number decides. If only the new connection uses timestamps, the SYN opens a new
+/// connection. If the new connection does not use timestamps, the SYN's sequence number decides.
 fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
     let by_number = !segment.seq.before(tcb.rcv_nxt);
     match segment.timestamps {

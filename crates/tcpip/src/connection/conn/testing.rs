@@ -28,8 +28,8 @@ use crate::wire::{Block, Control, HEADER_LEN, Header, Segment, Seq, Timestamps, 
 /// Our initial sequence number, chosen so that the numbers wrap around within the third segment of
 /// 1,000 bytes.
 const ISS: Seq = Seq(u32::MAX - 2_500);
-/// The peer's initial sequence number, chosen so that the numbers wrap around within the first
-/// bytes.
+/// The peer's initial sequence number, chosen so that the numbers wrap around after two bytes of
+/// data.
 const IRS: Seq = Seq(u32::MAX - 2);
 /// Default round-trip time of the handshake, in milliseconds.
 pub(super) const RTT_MS: u64 = 100;
@@ -99,12 +99,12 @@ impl Offer {
         }
     }
 
-    /// A connection in SYN-RECEIVED, after the SYN-ACK was sent.
+    /// Returns a connection in SYN-RECEIVED whose SYN-ACK was sent.
     pub(super) fn half_open(self) -> Bench {
         Bench::half_open(self)
     }
 
-    /// An established connection whose handshake took a round trip of [`RTT_MS`].
+    /// Returns an established connection whose handshake took a round trip of [`RTT_MS`].
     pub(super) fn open(self) -> Bench {
         let mut bench = self.half_open();
         bench.establish(RTT_MS);
@@ -177,7 +177,7 @@ impl Bench {
         assert!(matches!(verdict, Verdict::Establish(_)), "{verdict:?}");
     }
 
-    /// The connection under test.
+    /// Returns the connection under test.
     pub(super) fn conn(&mut self) -> Conn<'_, NewReno> {
         Conn::new(&mut self.record, &mut self.cx)
     }
@@ -190,7 +190,7 @@ impl Bench {
         &mut self.record.tcb
     }
 
-    /// The congestion window that applies outside recovery, in bytes.
+    /// Returns the congestion window that applies outside recovery, in bytes.
     pub(super) fn cwnd(&self) -> u32 {
         self.record.congestion.window()
     }
@@ -211,12 +211,12 @@ impl Bench {
         self.now = self.now + Duration::from_millis(millis);
     }
 
-    /// Time since the connection was opened, in milliseconds.
+    /// Returns the time since the connection was opened, in milliseconds.
     pub(super) fn elapsed_ms(&self) -> u64 {
         self.now.as_micros() / 1_000 - START_MS
     }
 
-    /// The kind of the deadline, and the time until it expires, in milliseconds.
+    /// Returns the kind of the deadline, and the time until it expires, in milliseconds.
     pub(super) fn deadline(&self) -> (DeadlineKind, u32) {
         let left = self.tcb().deadline.wrapping_sub(self.moment().millis);
         (self.tcb().deadline_kind, left)
@@ -260,8 +260,8 @@ impl Bench {
         self.record.tcb.flags |= Flags::CLOSE;
     }
 
-    /// Returns a segment from the peer. The arguments are relative sequence numbers, and the
-    /// letters of the control bits.
+    /// Returns a segment from the peer with `len` bytes of data. `seq` and `ack` are relative
+    /// sequence numbers, and `control` holds the letters of the control bits.
     pub(super) fn segment(&self, seq: u32, ack: u32, control: &str, len: u16) -> Segment {
         let bits = control.chars().map(|letter| {
             let known = LETTERS.iter().find(|(known, _)| *known == letter);
@@ -440,8 +440,8 @@ impl Bench {
         plans
     }
 
-    /// Advances the time to the deadline. Returns the segment that is then sent, or the name of the
-    /// [`Expiry`].
+    /// Advances the time to the deadline, and processes it. Returns the segment that is then sent,
+    /// or the name of the [`Expiry`].
     pub(super) fn fire(&mut self) -> String {
         self.now = self.moment().instant(self.tcb().deadline);
         let now = self.moment();
@@ -468,12 +468,12 @@ impl Bench {
         }
     }
 
-    /// SND.UNA as a relative sequence number.
+    /// Returns SND.UNA as a relative sequence number.
     pub(super) fn una(&self) -> u32 {
         self.tcb().snd_una.since(ISS)
     }
 
-    /// Sends an ACK.
+    /// Sends an ACK, and returns its header and options.
     pub(super) fn acknowledge(&mut self) -> (Header, Written) {
         let now = self.moment();
         let mut conn = self.conn();

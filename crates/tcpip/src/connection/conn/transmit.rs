@@ -26,7 +26,7 @@ pub(crate) struct Burst {
     window: u16,
     ecn: Ecn,
     control: Control,
-    /// Whether the TX ring has no room for the next segment.
+    /// Whether the next segment has found no room: see [`Conn::next_segment`].
     is_blocked: bool,
 }
 
@@ -74,8 +74,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Returns the next segment, or run of segments, of new data. Returns `None` if no more may be
-    /// sent, or if `room`, the number of free slots in the TX ring, is 0.
+    /// Returns the next segment, or run of segments, of new data. `room` is the number of slots in
+    /// the TX ring that the connection may still use. Returns `None` if no more may be sent, or if
+    /// `room` is 0.
     #[inline(always)]
     pub(crate) fn next_segment(
         &mut self,
@@ -148,8 +149,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         burst.seq = end;
     }
 
-    /// Ends a burst. Returns true if the TX ring was full, so the connection must send more when
-    /// the ring has room again.
+    /// Ends a burst. Returns true if the burst found no more room in the TX ring, so the connection
+    /// must send more at its next turn.
     ///
     /// `is_refused` tells whether the port has refused the last planned segment.
     #[inline(always)]
@@ -206,9 +207,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Sets the deadline after `bytes` were sent. `flight` is the number of bytes that were in
-    /// flight before. Called only if at most one segment was in flight, or if the connection is in
-    /// disorder.
+    /// Sets the deadline after `bytes` of new data were sent, or counts these bytes for loss
+    /// recovery. `flight` is the number of bytes that were in flight before. Called only if at most
+    /// one segment was in flight, or if the connection has loss recovery state.
     #[inline(always)]
     fn arm_after_send(&mut self, flight: u32, bytes: u32, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -273,8 +274,8 @@ impl Tcb {
         }
     }
 
-    /// If the connection uses ECN, returns the CWR bit for the next segment with new data after a
-    /// window reduction (RFC 3168, section 6.1.2).
+    /// Returns the CWR bit for the first segment with new data after a window reduction (RFC 3168,
+    /// section 6.1.2). Returns no bit if the connection does not use ECN.
     #[cold]
     fn take_cwr(&mut self) -> Control {
         self.flags -= Flags::SEND_CWR;
@@ -300,7 +301,7 @@ impl Tcb {
     }
 
     /// Returns the number of bytes to send, as one segment or a run of segments, if `flight` bytes
-    /// are in flight. Returns `None` if nothing may be sent.
+    /// are in flight. Returns `None` or 0 if nothing may be sent.
     #[inline(always)]
     fn bytes_to_send(&self, segment: &StreamSegment, flight: u32, burst: &Burst) -> Option<u32> {
         if flight.saturating_add(segment.len) <= burst.usable {
@@ -312,16 +313,16 @@ impl Tcb {
             }
             return Some(segment.len);
         }
-        // A partial segment is sent only to a peer whose window was never large, and only if
-        // nothing is in flight (RFC 9293, section 3.8.6.2.1). For other peers, the zero-window
-        // timer sends the partial segment if the window stays small.
+        // A segment is cut to the window only if the peer's window was never large and nothing is
+        // in flight (RFC 9293, section 3.8.6.2.1). For other peers, the zero-window timer cuts and
+        // sends the segment if the window stays small.
         let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.intersects(Flags::LARGE_WINDOW);
         alone.then(|| segment.len.min(burst.usable))
     }
 }
 
-/// Maximum payload of a super-segment to this peer in bytes, or 0 if super-segments are not
-/// possible.
+/// Returns the maximum payload of a super-segment to this peer in bytes, or 0 if super-segments are
+/// not possible.
 ///
 /// `segmentation` is the maximum size of the whole packet over IPv4. On links with a VLAN tag, each
 /// segment is sent in its own frame, because not every device can segment tagged packets.
@@ -338,7 +339,8 @@ fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     max.saturating_sub(headers) as u32
 }
 
-/// Rate in bytes per second at which new data is paced, or `None` if new data is not paced.
+/// Returns the rate in bytes per second at which new data is paced, or `None` if new data is not
+/// paced.
 #[inline(always)]
 fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) -> Option<u64> {
     match congestion.pacing_rate() {
@@ -349,6 +351,7 @@ fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) ->
 
 /// Returns the rate of two windows per round trip in slow start or for a sudden opening of the
 /// window, and of 1.2 windows otherwise. With this margin, pacing does not limit the throughput.
+/// Returns `None` before the first RTT sample.
 #[cold]
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
@@ -362,8 +365,8 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     (srtt > 0).then(|| (window * fifths * 200_000 / srtt).max(1))
 }
 
-/// Number of bytes that may be sent now at `rate` bytes per second. The budget is the bytes of one
-/// timer tick, minus the bytes already sent ahead of the rate.
+/// Returns the number of bytes that may be sent now at `rate` bytes per second. The budget is the
+/// bytes of one timer tick, minus the bytes already sent ahead of the rate.
 ///
 /// The budget is 0 if the bytes of a whole tick were already sent ahead of the rate. Otherwise it
 /// is at least one segment.

@@ -8,7 +8,7 @@ use crate::congestion::CongestionControl;
 use crate::negotiated::Negotiated;
 use crate::wire::Seq;
 
-/// Copies of a [`Tcb`]'s fields.
+/// Values of a [`Tcb`] for tests and invariant checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) own_port: u16,
@@ -28,7 +28,7 @@ pub(crate) struct View {
     pub(crate) ts_recent: u32,
     #[cfg(test)]
     pub(crate) ts_offset: u32,
-    /// Number of bytes sent but not acknowledged. A FIN counts as one byte.
+    /// Number of bytes sent but not acknowledged cumulatively. A FIN counts as one byte.
     pub(crate) flight: u32,
     pub(crate) has_buffer: bool,
     pub(crate) deadline: u32,
@@ -68,7 +68,7 @@ impl Tcb {
 
 #[cfg(test)]
 impl<C: CongestionControl> Record<C> {
-    /// The congestion window that applies outside recovery, in bytes.
+    /// Returns the congestion window that applies outside recovery, in bytes.
     pub(crate) fn window(&self) -> u32 {
         self.congestion.window()
     }
@@ -84,7 +84,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         );
     }
 
-    /// Number of recovery states in use by all connections.
+    /// Returns the number of recovery states in use by all connections.
     pub(crate) fn recoveries_in_use(&self) -> usize {
         self.cx.recoveries.in_use()
     }

@@ -1,4 +1,4 @@
-//! CUBIC's window as a function of the time since the last congestion event.
+//! CUBIC's window as a function of the time since the start of the epoch.
 
 use super::{Curve, EpochFlags, Pause};
 use crate::congestion::{Event, MAX_WINDOW};
@@ -10,14 +10,14 @@ const MAX_DISTANCE_MS: i64 = 200_000;
 /// Maximum time since the plateau: 18 minutes, in microseconds. After that time, the plateau moves
 /// along with the current time, so that the difference never wraps around.
 const MAX_DISTANCE: u32 = 1 << 30;
-/// Minimum growth per round trip until the first loss: a twentieth of the window.
+/// Minimum growth per round trip until the first congestion: a twentieth of the window.
 ///
 /// By RFC 9438, section 4.10, the curve starts flat after the first slow start. But slow start may
 /// have ended early because of a queue that other connections filled. A flat curve would then need
 /// seconds to reach the path's capacity. Linux uses the same minimum.
 const MIN_GAIN: u32 = u32::MAX / 20;
 /// Smallest growth step of the Reno window, in bytes. Acknowledged bytes accumulate until they
-/// yield this step, because rounding would lose the growth for smaller steps.
+/// yield this step or are a whole window, because rounding would lose the growth for smaller steps.
 const MIN_STEP: u32 = 64;
 
 impl Curve {
@@ -189,7 +189,7 @@ impl Curve {
         (to.saturating_sub(from), from)
     }
 
-    /// `W_cubic` at `time`, in bytes (RFC 9438, equation 1).
+    /// Returns `W_cubic` at `time`, in bytes (RFC 9438, equation 1).
     fn window_at(&self, time: u32, mss: u32) -> u64 {
         let distance = i64::from(time.wrapping_sub(self.plateau).cast_signed()) / 1_000;
         let distance = distance.clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
@@ -199,8 +199,8 @@ impl Curve {
         (i64::from(self.w_max) + rise).max(0).cast_unsigned()
     }
 
-    /// Growth of Reno's window in segments per acknowledged window, as numerator and denominator
-    /// (RFC 9438, section 4.3).
+    /// Returns the growth of Reno's window in segments per acknowledged window, as numerator and
+    /// denominator (RFC 9438, section 4.3).
     fn alpha(&self, flags: EpochFlags) -> (u64, u64) {
         let prior = if flags.intersects(EpochFlags::CONVERGED) {
             u64::from(self.w_max) * 20 / 17
@@ -215,7 +215,7 @@ impl Curve {
         }
     }
 
-    /// Growth of Reno's window in bytes, for the bytes counted in `self.acked`.
+    /// Returns the growth of Reno's window in bytes, for the bytes counted in `self.acked`.
     fn reno_step(&self, cwnd: u32, flags: EpochFlags, mss: u32) -> u32 {
         let (share, of) = self.alpha(flags);
         let acked = u64::from(self.acked.min(MAX_WINDOW));
@@ -227,7 +227,7 @@ impl Curve {
 /// Upper bound of the segment size in bytes, which keeps products within 64 bits.
 const MAX_MSS: u32 = 65_535;
 
-/// K in microseconds: the time in which the curve rises by `bytes` to the plateau (RFC
+/// Returns K in microseconds: the time in which the curve rises by `bytes` to the plateau (RFC
 /// 9438, equation 2).
 fn time_to_plateau(bytes: u32, mss: u32) -> u32 {
     // K^3 in cubic milliseconds is bytes / (0.4 mss) * 10^9.
@@ -235,7 +235,7 @@ fn time_to_plateau(bytes: u32, mss: u32) -> u32 {
     cube_root(cube).min(MAX_DISTANCE / 1_000) * 1_000
 }
 
-/// The integer cube root, rounded down, computed bit by bit.
+/// Returns the integer cube root, rounded down, computed bit by bit.
 fn cube_root(cube: u64) -> u32 {
     let mut root = 0_u64;
     // 2642245, the cube root of 2^64 - 1, needs 22 bits.

@@ -15,7 +15,7 @@ fn at(now: u32, srtt: u32) -> Event {
     }
 }
 
-/// The window in bytes by equation 1 of RFC 9438, `t` seconds after the start of the epoch.
+/// Returns the window in bytes by equation 1 of RFC 9438, `t` seconds after the start of the epoch.
 fn w_cubic(w_max: f64, cwnd: f64, t: f64) -> f64 {
     let mss = f64::from(MSS);
     let k = ((w_max - cwnd) / mss / 0.4).cbrt();

@@ -14,10 +14,10 @@ const MAX_RTT_THRESH: u32 = 16_000;
 const MIN_RTT_DIVISOR: u32 = 8;
 /// Shift that reduces the growth during conservative slow start to a quarter of that in slow start.
 ///
-/// In the round in which conservative slow start begins, the window does not grow further. The
-/// first eight ACKs of that round have already opened the window. RFC 9406 lets the window grow at
-/// a quarter of the rate in that round too. Several connections that detect a queue simultaneously
-/// could then fill the queue before they leave slow start.
+/// In the round in which delay begins conservative slow start, the window does not grow further.
+/// The first eight ACKs of that round have already opened the window. RFC 9406 lets the window grow
+/// at a quarter of the rate in that round too. Several connections that detect a queue
+/// simultaneously could then fill the queue before they leave slow start.
 const CSS_GROWTH_SHIFT: u8 = 2;
 /// Number of rounds of conservative slow start, including the one in which it begins.
 const CSS_ROUNDS: u8 = 5;
@@ -77,7 +77,7 @@ impl HyStart {
         }
     }
 
-    /// Growth of the window in slow start, in bytes, for an ACK of `acked` bytes.
+    /// Returns the growth of the window in slow start, in bytes, for an ACK of `acked` bytes.
     #[inline(always)]
     pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {
         if acked > LIMIT.wrapping_mul(event.mss) {
@@ -223,14 +223,15 @@ impl HyStart {
         more >= 2 * threshold
     }
 
-    /// Begins to collect eight more RTT samples.
+    /// Begins to collect eight more RTT samples, and includes the minimum of the last ones in
+    /// `last_min`.
     fn take_samples(&mut self) {
         self.last_min = self.last_min.min(self.min);
         self.min = u32::MAX;
         self.samples = 0;
     }
 
-    /// The baseline RTT in microseconds, or 0 outside conservative slow start.
+    /// Returns the baseline RTT in microseconds, or 0 outside conservative slow start.
     #[inline(always)]
     fn baseline(&self) -> u32 {
         u32::from(self.css_baseline) << TICK_SHIFT
@@ -252,8 +253,8 @@ const fn ticks_of(rtt: u32) -> u16 {
     }
 }
 
-/// Minimum delay increase over `rtt` that indicates a queue, in microseconds (RFC 9406, section
-/// 4.3).
+/// Returns the minimum delay increase over `rtt` that indicates a queue, in microseconds (RFC 9406,
+/// section 4.3).
 fn threshold(rtt: u32) -> u32 {
     (rtt / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
 }

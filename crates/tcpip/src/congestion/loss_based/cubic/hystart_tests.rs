@@ -2,8 +2,8 @@ use super::*;
 
 const MSS: u32 = 1000;
 
-/// A sender with a window of ten segments. Each segment is acknowledged separately, so that there
-/// are ten ACKs per round.
+/// A sender in slow start. Each segment is acknowledged separately, so there are `acks` ACKs per
+/// round.
 struct Rounds {
     start: HyStart,
     una: u32,
@@ -69,8 +69,8 @@ fn steady_delay_keeps_slow_start() {
 
 #[test]
 fn delay_ends_slow_start_through_conservative_slow_start() {
-    // In conservative slow start, the window grows at a quarter of the rate for five rounds (RFC
-    // 9406, section 4.2).
+    // Conservative slow start lasts for five rounds, in which the window grows at a quarter of the
+    // rate at most (RFC 9406, section 4.2).
     let mut rounds = Rounds::new();
     for _ in 0..3 {
         rounds.round(20_000);

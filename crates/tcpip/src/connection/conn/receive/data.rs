@@ -8,8 +8,8 @@ use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes a segment with data or a FIN. Data that is [`Offered`](Route::Offered) to the
-    /// application counts as received.
+    /// Processes the arrival of data or a FIN, and returns what the stack does with the data. Data
+    /// that is [`Offered`](Route::Offered) to the application counts as received.
     #[inline(always)]
     pub(crate) fn on_data(&mut self, segment: Segment, now: Moment) -> Route {
         let tcb = &mut *self.tcb;
@@ -122,8 +122,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Moves the bytes out of the receive buffer, and returns them with the number of bytes in
-    /// order. Returns `None` if no bytes are in order. If the application has closed or aborted,
-    /// the data is discarded instead.
+    /// order. Returns `None` if no bytes are in order. If our side is closed or the application has
+    /// aborted, the data is discarded instead.
     pub(crate) fn lend_bytes(&mut self) -> Option<(Box<[u8]>, usize)> {
         if self.tcb.buffer == NONE {
             return None;

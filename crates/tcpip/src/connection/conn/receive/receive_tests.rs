@@ -67,7 +67,7 @@ fn a_fin_before_received_data_is_ignored() {
     assert_eq!(buffer.fin_ahead(), None);
 }
 
-/// The ranges of arrived bytes at or after `start`.
+/// Returns the ranges of arrived bytes at or after `start`.
 fn runs(arrived: &[bool], start: usize) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for at in (start..arrived.len()).filter(|at| arrived[*at]) {

@@ -34,7 +34,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.detect_losses(&ack, now);
     }
 
-    /// Processes newly delivered data, and undoes a spurious window reduction.
+    /// Processes newly delivered data. If the ACK proves the last window reduction spurious, undoes
+    /// that reduction.
     fn process_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) -> ProcessedAck {
         let index = self.begin_recovery();
         let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
@@ -177,8 +178,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.rearm(progress, losses.recheck_in, now);
     }
 
-    /// Detects losses, and enters fast recovery if there are any. Also returns the size and the
-    /// outcome of a path MTU probe, if they are now known.
+    /// Detects losses. In [`Phase::Disorder`], a loss begins fast recovery. Also returns the size
+    /// and the outcome of a path MTU probe, if they are now known.
     fn find_lost(
         &mut self,
         advanced: bool,
@@ -198,7 +199,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Sets the deadline after an ACK or a check of late segments. `recheck_in` is the time in
-    /// microseconds until the next check, if late segments remain.
+    /// microseconds until the next check, if late segments remain. Without `progress`, a deadline
+    /// that is not for such a check stays as it is.
     fn rearm(&mut self, progress: bool, recheck_in: Option<u32>, now: Moment) {
         if let Some(micros) = recheck_in {
             let after = micros.div_ceil(1000).max(1);
@@ -255,7 +257,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// Removes the path MTU probe once its outcome is known. Returns the probe's size in bytes, and
-    /// whether the probe arrived.
+    /// whether the probe arrived. Returns `None` if no outcome is known.
     ///
     /// If only the probe was lost, `losses.lost` becomes 0, because the loss is not a sign of
     /// congestion (RFC 4821, section 7.5).
@@ -280,7 +282,10 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// Counts the duplicate ACKs of a peer that does not use SACK. Each duplicate ACK stands for a
-    /// delivered segment. An ACK of new data reduces the count by the segments that it covers.
+    /// delivered segment, except in the loss phase: see
+    /// [`take_new_arrived`](Self::take_new_arrived). An ACK of new data reduces the count by the
+    /// segments that it covers. It resets the count in [`Phase::Disorder`], or if it acknowledges
+    /// exactly the data before `high_seq`.
     fn count_duplicates(
         &mut self,
         tcb: &Tcb,
@@ -347,9 +352,8 @@ impl<C: CongestionControl> Recovery<C> {
         losses
     }
 
-    /// Ends a phase after all data in flight at its start was acknowledged. DSACKs for that data
-    /// may still arrive (RFC 3708), so the state for an undo is kept while such DSACKs are
-    /// expected.
+    /// Ends fast recovery or the loss phase. DSACKs for the retransmitted data may still arrive
+    /// (RFC 3708), so the state for an undo is kept while such DSACKs are expected.
     fn end_phase(&mut self, tcb: &Tcb) {
         self.phase = Phase::Disorder;
         self.high_seq = tcb.snd_nxt;

@@ -34,19 +34,19 @@ const PROBE_AFTER_S: u16 = 1;
 /// probe.
 const SEGMENTS_BEHIND: u32 = 4;
 
-/// Current time in seconds, on a clock that wraps around after 18 hours.
+/// Returns the current time in seconds, on a clock that wraps around after 18 hours.
 fn seconds(now: Moment) -> u16 {
     (now.whole_micros / 1_000_000) as u16
 }
 
-/// Payload in bytes of a full segment at an MTU of `mtu` bytes.
+/// Returns the payload in bytes of a full segment with timestamps, at an MTU of `mtu` bytes.
 fn payload(mtu: usize, family: Family) -> u16 {
     let payload = mtu.saturating_sub(family.headers() + TIMESTAMPS_LEN);
     payload.min(usize::from(u16::MAX)) as u16
 }
 
-/// Payload in bytes that every host must accept (RFC 1122, RFC 8200). A report of a smaller MTU
-/// would be an attempt to make us send tiny segments.
+/// Returns the payload in bytes that every host must accept (RFC 1122, RFC 8200). A report of a
+/// smaller MTU would be an attempt to make us send tiny segments.
 fn min_payload(family: Family) -> u16 {
     OwnMss::advertised_or_default(family, None) - TIMESTAMPS_LEN as u16
 }
@@ -167,7 +167,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Returns the next larger payload to probe, if the time for a probe has come.
+    /// Returns the next larger payload to probe, or `None` if no probe may be sent now or no size
+    /// is left to probe.
     fn next_size(&mut self, now: Moment) -> Option<u16> {
         let tcb = &mut *self.tcb;
         let is_time = seconds(now).wrapping_sub(tcb.raise_at).cast_signed() >= 0;

@@ -8,7 +8,7 @@ use super::{Recoveries, Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
 use crate::pools::{Owner, Peers, Pool};
 
-/// Number of scoreboards of the second and of the third size. When fully used, a scoreboard
+/// Maximum number of scoreboards of the second and of the third size. When fully used, a scoreboard
 /// occupies 2.5 KB or 160 KB, respectively.
 const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
     // Tests need a pool that is small enough to exhaust.
@@ -37,13 +37,13 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    /// Number of scoreboards of the second and of the third size in a pool for `connections`
-    /// connections.
+    /// Returns the number of scoreboards of the second and of the third size in a pool for
+    /// `connections` connections.
     pub(crate) fn larger_boards(connections: u32) -> [u32; SIZES.len() - 1] {
         BOARDS.map(|boards| boards.min(connections as usize) as u32)
     }
 
-    /// Releases memory that a recovery no longer needs after an ACK. Returns true if the whole
+    /// Releases the memory that recovery `index` no longer needs. Returns true if the whole
     /// recovery was released.
     fn release_unused(&mut self, index: u32, peers: &mut Peers) -> bool {
         let recovery = &mut self[index];
@@ -86,7 +86,8 @@ impl<C: CongestionControl> Recoveries<C> {
         board.is_short_of_space(blocks) && board.size() + 1 < SIZES.len()
     }
 
-    /// Returns the first pool with a free scoreboard that is larger than that of recovery `index`.
+    /// Returns the first pool with a free scoreboard that is larger than that of recovery `index`,
+    /// or `None` if there is no such pool.
     fn free_pool(&self, index: u32) -> Option<Pool> {
         let mut larger = self.larger_pools(index).iter().copied();
         larger.find(|pool| !self.boards[size_of_pool(*pool)].is_empty())
@@ -130,7 +131,7 @@ impl<C> IndexMut<u32> for Recoveries<C> {
     }
 }
 
-/// Index in [`SIZES`] of the size of a pool's scoreboards.
+/// Returns the index in [`SIZES`] of the size of a pool's scoreboards.
 fn size_of_pool(pool: Pool) -> usize {
     if pool == Pool::LargeBoards { 2 } else { 1 }
 }

@@ -230,9 +230,9 @@ fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
     (old || inside).then_some((start, end))
 }
 
-/// Number of ranges up to which a scoreboard accepts SACK blocks. The limit suffices for honest
-/// peers, which report whole segments. Without this limit, an attacker could report single bytes to
-/// exhaust memory.
+/// Returns the number of ranges up to which SACK blocks are accepted for a flight, whatever the
+/// capacity of the scoreboard. The limit suffices for honest peers, which report whole segments.
+/// Without this limit, an attacker could report single bytes to exhaust memory.
 fn room(flight: &Flight) -> usize {
     2 * (flight.len() / flight.mss) as usize + SPARE_RANGES
 }

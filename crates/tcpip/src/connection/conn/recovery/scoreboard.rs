@@ -25,7 +25,7 @@ impl Scoreboard {
         }
     }
 
-    /// Index of the first range that ends after `seq`.
+    /// Returns the index of the first range that ends after `seq`.
     fn first_after(&self, seq: Seq) -> usize {
         self.ranges.partition_point(|range| !range.end.after(seq))
     }
@@ -56,8 +56,8 @@ impl Scoreboard {
     /// Marks `start..end`, or removes its marks if `mark` is `None`.
     ///
     /// Returns `false`, and changes nothing, if `mark` is [`Mark::Sacked`] and there is no room for
-    /// another range. For all other marks, room is made by removing ranges with high sequence
-    /// numbers.
+    /// another range. For all other marks, [`forget_furthest`](Self::forget_furthest) makes room if
+    /// necessary.
     pub(super) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
@@ -150,7 +150,8 @@ impl Scoreboard {
         }
     }
 
-    /// Replaces every mark in `una..nxt` with the result of `new_mark`.
+    /// Replaces every mark in `una..nxt` with the result of `new_mark`. If the result would need
+    /// too many ranges, the whole of `una..nxt` gets the mark that `new_mark` returns for `None`.
     pub(super) fn rebuild(
         &mut self,
         una: Seq,

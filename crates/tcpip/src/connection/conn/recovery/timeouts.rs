@@ -1,4 +1,4 @@
-//! Retransmission timeouts and tail loss probes.
+//! Retransmissions, their timeouts, and tail loss probes.
 
 use super::{Frto, Mark, Phase, Recovery, TailProbe};
 use crate::clock::Moment;
@@ -42,8 +42,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::Transmit
     }
 
-    /// Time in milliseconds for which the first unacknowledged segment has waited for an ACK.
-    /// Called when the retransmission timer expires.
+    /// Returns how long the data in flight has waited for an ACK, in milliseconds. This time begins
+    /// with the last start of the retransmission timer before the first timeout. Called when the
+    /// timer expires.
     fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
@@ -54,7 +55,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         now.millis.wrapping_sub(recovery.stalled_at)
     }
 
-    /// The RTO in milliseconds, but at most the time left until the user timeout.
+    /// Returns the RTO in milliseconds. After a first timeout, the result is at most the time left
+    /// until the user timeout.
     fn rto_within_user_timeout(&self, now: Moment) -> u32 {
         let rto = self.rto();
         match self.recovery() {
@@ -104,7 +106,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Marks all data in flight that is not SACKed for retransmission, without a window reduction.
-    /// Called when the cause is not congestion but, for example, a zero window or a smaller path
+    /// Called when the reason is not congestion but, for example, a zero window or a smaller path
     /// MTU.
     pub(crate) fn retransmit_all(&mut self) {
         let index = self.begin_recovery();
@@ -156,7 +158,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(kind, after, now);
     }
 
-    /// Returns the next retransmission that the windows allow.
+    /// Returns the next retransmission, or `None` if nothing is to be retransmitted or the windows
+    /// allow nothing.
     #[cold]
     #[inline(never)]
     pub(crate) fn next_lost(&mut self, now: Moment) -> Option<Plan> {
@@ -178,14 +181,15 @@ impl<C: CongestionControl> Conn<'_, C> {
         Some(self.plan(SegmentKind::Retransmission, start, max_len, backdating, now))
     }
 
-    /// Number of bytes from SND.UNA up to which the congestion window allows new data during
-    /// disorder. Bytes that have left the network do not count against the window.
+    /// Returns the number of bytes from SND.UNA up to which the congestion window allows new data,
+    /// if the connection has loss recovery state. Bytes that have left the network do not count
+    /// against the window.
     #[cold]
     pub(crate) fn reach_in_disorder(&self) -> u32 {
         let tcb = &*self.tcb;
         let recovery = &self.cx.recoveries[tcb.recovery];
         if recovery.lost_goes_first() {
-            // Retransmissions are sent first. The next retransmission has to wait, so no new data
+            // Retransmissions are sent first. The next one must wait for the window, so no new data
             // is allowed.
             return tcb.flight();
         }

@@ -55,7 +55,8 @@ impl<C: CongestionControl> Recovery<C> {
         tcb.backoff = 0;
     }
 
-    /// If the ACK proves the last window reduction spurious, returns the proof.
+    /// Returns the proof if the ACK proves the last window reduction spurious. Also reduces
+    /// `undo_retrans` by the bytes that have proved spurious.
     fn find_proof(
         &mut self,
         echo: Option<u32>,

@@ -36,7 +36,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Size of the scoreboard, as an index in [`SIZES`](super::SIZES).
+    /// Returns the size of the scoreboard, as an index in [`SIZES`](super::SIZES), or `None` if the
+    /// connection has no loss recovery state.
     #[cfg(test)]
     pub(crate) fn board_size(&self) -> Option<usize> {
         self.recovery().map(|recovery| recovery.board.size())

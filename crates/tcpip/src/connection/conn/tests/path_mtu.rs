@@ -3,7 +3,7 @@
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::connection::{DeadlineKind, Flags};
 
-/// Size in bytes of the IPv4 header and of the TCP header with timestamps.
+/// Total size in bytes of the IPv4 header and the TCP header with timestamps.
 const HEADERS: u32 = 52;
 
 /// A connection with ten segments in flight, and much more data to send.

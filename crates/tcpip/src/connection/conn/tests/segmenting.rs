@@ -3,7 +3,7 @@
 use crate::connection::conn::testing::{Bench, Offer};
 use crate::connection::{DeadlineKind, Plan};
 
-/// Size in bytes of the IPv4 header and of the TCP header with timestamps.
+/// Total size in bytes of the IPv4 header and the TCP header with timestamps.
 const HEADERS: usize = 52;
 
 /// Sends all segments that may be sent now. Returns each segment's offset in its content item, its
@@ -79,7 +79,7 @@ fn entries_beyond_two_use_a_list_and_are_sent_in_order() {
         "1001:1501 PA",
     ];
     assert_eq!(bench.send(), sent);
-    // Entries move out of the list when earlier entries are acknowledged.
+    // Entries move from the list into the TCB when earlier entries are acknowledged.
     bench.ack(350);
     bench.write(50);
     assert_eq!(bench.send(), ["1501:1551 PA"]);
@@ -88,8 +88,8 @@ fn entries_beyond_two_use_a_list_and_are_sent_in_order() {
     assert!(bench.tcb().stream.is_empty());
 }
 
-/// A connection with a content item of 20,000 bytes to send, on a port that accepts packets of up
-/// to `max` bytes.
+/// A connection with a content item of 20,000 bytes to send, on a port that accepts super-segments
+/// of up to `max` bytes.
 fn running(max: usize) -> Bench {
     let mut bench = Offer::marked().open();
     bench.segmentation = max;

@@ -16,8 +16,9 @@ fn deadlines_survive_the_wrap_of_milliseconds() {
     assert_eq!(later.instant(deadline), Instant::from_millis(wrap + 500));
 }
 
-/// First sequence number of the last segment sent, with segments of 1,000 bytes. The stream
-/// consists of `slices`, each given by its offset and length. Everything before `snd_nxt` was sent.
+/// Returns the first sequence number of the last segment sent, with segments of 1,000 bytes. The
+/// stream consists of `slices`, each given by its offset and length. Everything before `snd_nxt`
+/// was sent.
 fn last_segment(snd_nxt: u32, slices: &[(u32, u32)]) -> u32 {
     let mut lists = Lists::new(Pool::EntryLists, 0);
     let mut tcb = Tcb {
@@ -45,7 +46,7 @@ fn last_segment(snd_nxt: u32, slices: &[(u32, u32)]) -> u32 {
 }
 
 #[test]
-fn the_last_segment_is_found_before_more_than_half_of_sequence_space() {
+fn the_last_segment_is_found_in_a_stream_longer_than_half_the_sequence_space() {
     assert_eq!(last_segment(10_001, &[(0, (1 << 31) + 100_000)]), 9_001);
 }
 

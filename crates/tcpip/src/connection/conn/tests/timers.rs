@@ -42,8 +42,8 @@ fn the_first_timeout_is_three_round_trips_within_its_bounds() {
     assert_eq!(first_timeout(10, min_rto(1_000)), 1_000);
 }
 
-/// A connection without SACK whose only segment is never acknowledged.
-fn unanswered(config: Config) -> Bench {
+/// A connection without SACK, with a single segment in flight.
+fn with_one_segment(config: Config) -> Bench {
     let plain = Offer::plain();
     let mut bench = Offer { config, ..plain }.open();
     bench.write(1_000);
@@ -91,7 +91,7 @@ fn a_tail_is_probed_after_two_round_trips() {
 
 #[test]
 fn deadlines_survive_the_wrap_of_their_clock() {
-    let mut bench = unanswered(Config::default());
+    let mut bench = with_one_segment(Config::default());
     // The millisecond clock wraps around after 49 days.
     bench.pass_ms(RTT_MS);
     bench.ack(1_001);

@@ -14,7 +14,7 @@ fn fill(pool: &mut Recoveries<Reno>, index: u32) {
 
 #[test]
 fn larger_boards_are_reused() {
-    // With one connection, the pool has one scoreboard of each larger size.
+    // In tests, the pool has only one scoreboard of each larger size.
     let mut pool = Recoveries::new(1);
     let mut peers = Peers::new([1; Pool::COUNT]);
     let owner = Owner {

@@ -6,8 +6,8 @@ use crate::pools::{NONE, Owner, Pool};
 use crate::wire::{Block, Segment, Seq};
 
 impl Tcb {
-    /// Returns true if the connection has loss recovery state, because data is, or recently was,
-    /// lost, late or out of order.
+    /// Returns true if the connection has loss recovery state, for example because data is lost,
+    /// late or out of order.
     #[inline(always)]
     pub(crate) fn is_recovering(&self) -> bool {
         self.recovery != NONE
@@ -16,7 +16,8 @@ impl Tcb {
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// Returns true if the scoreboard may be too small for the next change, and a larger size
-    /// exists. Called before the ACK `ack` is processed, or with `None` before a retransmission.
+    /// exists. Called before the ACK `ack` is processed, or with `None` before a deadline or a
+    /// retransmission.
     #[cold]
     pub(crate) fn needs_larger_board(&mut self, ack: Option<(Segment, &[Block])>) -> bool {
         let useful = ack.map_or(Some(0), |(segment, sack)| self.useful_blocks(segment, sack));
@@ -30,8 +31,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         index != NONE && self.cx.recoveries.is_short_of_space(index, blocks)
     }
 
-    /// Number of SACK blocks that concern data in flight, or `None` if loss recovery ignores the
-    /// ACK.
+    /// Returns the number of SACK blocks that concern data in flight, or `None` if loss recovery
+    /// ignores the ACK.
     fn useful_blocks(&self, segment: Segment, sack: &[Block]) -> Option<usize> {
         let tcb = &*self.tcb;
         let acked = segment.ack.since(tcb.snd_una).cast_signed();
