@@ -133,6 +133,14 @@ impl<P: Port> Pcap<P> {
         recorder.write_out();
         Some(recorder.summary.clone())
     }
+
+    /// Records a packet, after the port has accepted it: only the port knows whether it does.
+    #[cold]
+    fn record(&mut self, packet: &[u8]) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(packet);
+        }
+    }
 }
 
 impl<P: Port> Port for Pcap<P> {
@@ -158,35 +166,37 @@ impl<P: Port> Port for Pcap<P> {
 
     #[inline(always)]
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
-        if let Some(recorder) = &mut self.recorder {
-            // If the ring is full, the port may refuse the frame. So record the frame only if there
-            // is room.
-            if self.inner.room() > 0 {
-                recorder.record(&frame);
-            }
+        if self.recorder.is_none() {
+            return self.inner.send(frame);
         }
-        self.inner.send(frame)
+        let bytes = frame.to_vec();
+        self.inner.send(frame)?;
+        self.record(&bytes);
+        Ok(())
     }
 
     #[inline(always)]
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        if let Some(recorder) = &mut self.recorder
-            && self.inner.room() > 0
-            && let Some(bytes) = packet.bytes_mut()
-        {
-            recorder.record(bytes);
+        if self.recorder.is_none() {
+            return self.inner.send_resident(packet);
         }
-        self.inner.send_resident(packet)
+        let bytes = packet.bytes_mut().map(|bytes| bytes.to_vec());
+        self.inner.send_resident(packet)?;
+        if let Some(bytes) = bytes {
+            self.record(&bytes);
+        }
+        Ok(())
     }
 
     /// Records the super-segment as one packet.
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
-        if let Some(recorder) = &mut self.recorder
-            && self.inner.room() > 0
-        {
-            recorder.record(&packet.gather().concat());
+        if self.recorder.is_none() {
+            return self.inner.send_super(packet);
         }
-        self.inner.send_super(packet)
+        let bytes = packet.gather().concat();
+        self.inner.send_super(packet)?;
+        self.record(&bytes);
+        Ok(())
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nmio::device::{AnyPort, Interface, MemoryPlan};
 use nmio::tap::TapPort;
 use nmio::xdp::XdpPort;
-use nmio::{Batch, Frame, MAX_BATCH, Port};
+use nmio::{Batch, Frame, MAX_BATCH, Pcap, Port};
 
 use crate::MODES;
 use crate::rig::{Namespace, Rig, config, run};
@@ -130,6 +130,24 @@ fn frames_for_a_full_device_are_neither_lost_nor_reordered() {
             "{mode}"
         );
     }
+}
+
+#[test]
+fn a_capture_has_the_frames_that_a_full_ring_makes_room_for() {
+    const FRAMES: u32 = 3_000;
+    let _rig = Rig::new(1);
+    let (_interface, server) = open("xdp:srv", &["10.9.0.9/24"]);
+    let name = format!("nmio-{}-burst.pcap", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let mut server = Pcap::new(server, Some(&path)).unwrap();
+    for number in 0..FRAMES {
+        let frame = numbered(server.inner(), number);
+        server.send(frame).unwrap();
+    }
+    flush(&mut server);
+    let summary = server.finish().unwrap();
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(summary.packets, u64::from(FRAMES));
 }
 
 #[test]

@@ -78,8 +78,9 @@ fn receiving(len: usize) -> Bench {
 }
 
 #[test]
-fn a_window_does_not_open_by_less_than_a_segment() {
-    // The window opens by at least a segment or half of the buffer (RFC 9293, section 3.8.6.2.2).
+fn a_closed_window_does_not_open_by_less_than_a_segment() {
+    // A closed window opens when a segment or half of the buffer is free (RFC 9293, section
+    // 3.8.6.2.2).
     let mut bench = receiving(16_384);
     bench.data(16_384);
     assert_eq!(bench.acknowledge().0.window, 0);
