@@ -17,8 +17,9 @@ use crate::stack::Application;
 const BLOCKED_RETRY: Duration = Duration::from_micros(125);
 
 /// Maximum number of packets with new data that a connection sends in one turn while others wait
-/// for the TX ring. A response of 64 KB fits in one turn.
-const FAIR_SHARE: usize = 64;
+/// for the TX ring. With fewer packets, long responses have more turns than their clients need.
+/// With more, a round of all waiting connections takes longer than a client's delayed ACK.
+const FAIR_SHARE: usize = 32;
 
 /// Interval over which the use of the pools is measured. Memory that was not needed for one to two
 /// intervals is freed.

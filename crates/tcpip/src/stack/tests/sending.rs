@@ -333,9 +333,9 @@ fn long_responses_share_a_full_ring() {
         assert_eq!(counts, expected);
     };
     // The first packet acknowledges the last request, which came from port 1001.
-    visit(100, &[(1001, 1), (1000, 64), (1001, 35)]);
-    visit(100, &[(1000, 64), (1001, 36)]);
-    visit(1_000, &[(1000, 64), (1001, 64)]);
+    visit(50, &[(1001, 1), (1000, 32), (1001, 17)]);
+    visit(50, &[(1000, 32), (1001, 18)]);
+    visit(1_000, &[(1000, 32), (1001, 32)]);
 }
 
 #[test]
