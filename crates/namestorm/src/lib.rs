@@ -80,7 +80,7 @@
 //! ```
 //!
 //! When a zone is loaded, [`compile()`] prepares an answer for each name and type that the zone is
-//! authoritative for: the part of a message after the question. One lookup in a hash table
+//! authoritative for. It is the part of a message after the question. One lookup in a hash table
 //! ([`Answers`]) finds the prepared answer. Only the header and the OPT record are written for each
 //! query. The lookup does not find names that a hook answers for, so hooks do not slow down other
 //! queries.

@@ -219,7 +219,7 @@ impl LoopState {
                 if !gather.is_zero() {
                     thread::sleep(gather);
                 }
-                port.wait(timeout - gather, handler.bell())
+                port.wait(timeout.saturating_sub(gather), handler.bell())
             }
         }
     }

@@ -51,8 +51,8 @@ enum End<'z> {
 }
 
 impl<'z> Compiler<'z> {
-    /// Adds the answers for an alias: one for each RRset of the alias or of its target, one to ANY,
-    /// and one for all other types. DS has its own answer if the target is at a zone cut.
+    /// Adds the answers for an alias. There is one for each RRset of the alias or of its target, one
+    /// to ANY, and one for all other types. DS has its own answer if the target is at a zone cut.
     pub(super) fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         node.kind = Kind::Alias;
         node.any = self.own_answers(name)?;

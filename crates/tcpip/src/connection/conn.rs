@@ -112,9 +112,10 @@ impl Tcb {
         }
     }
 
-    /// The window to advertise now, in bytes. Its right edge never moves back. It does not advance
-    /// while less than a segment and less than half of the buffer are free, so a closed window does
-    /// not reopen by a few bytes (RFC 9293, section 3.8.6.2.2).
+    /// The window to advertise now, in bytes. Its right edge never moves back.
+    ///
+    /// The edge does not advance while less than a segment and less than half of the buffer are
+    /// free. So a closed window does not reopen by a few bytes (RFC 9293, section 3.8.6.2.2).
     #[inline(always)]
     fn window_to_advertise<C>(&self, cx: &Context<C>) -> u32 {
         let advertised = self.rcv_adv.since(self.rcv_nxt);
