@@ -86,7 +86,7 @@ pub enum Step {
     Close,
     /// Sends a segment that this draft describes.
     Segment(Draft),
-    /// Sets the bit mask of the segments that the network loses on the way to this client.
+    /// Sets which of every eight segments to this client the network loses, as a bit mask.
     Lose(u8),
     /// Sets the client's window.
     Window(u16),

@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// The algorithm of RFC 1071, section 4.1, in its simplest form.
+    /// The algorithm of RFC 1071, section 4.1, in its simplest form, without the final complement.
     fn reference(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {

@@ -1,4 +1,4 @@
-//! Checks Namestorm with dig and over kernel sockets.
+//! Checks Namestorm with dig, and with clients of our own on kernel sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};

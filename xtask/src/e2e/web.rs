@@ -1,4 +1,4 @@
-//! Checks Sandstorm with curl and over kernel sockets.
+//! Checks Sandstorm with curl, and with a client of our own on kernel sockets.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -206,8 +206,8 @@ impl<S> Connection<'_, S> {
     ///
     /// # Errors
     ///
-    /// Returns [`WriteError::OutsideContent`], or an error of [`write`](Self::write). After an
-    /// error, nothing is written.
+    /// Returns [`WriteError::OutsideContent`], or an error of [`write`](Self::write). A call that
+    /// fails writes nothing.
     pub fn write_slice(
         &mut self,
         content: ContentId,
@@ -243,8 +243,8 @@ impl<S> Connection<'_, S> {
     ///
     /// # Errors
     ///
-    /// Returns [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::TooLong`]. After an
-    /// error, nothing is written.
+    /// Returns [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::TooLong`]. A call
+    /// that fails writes nothing.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.ensure_open()?;
         if bytes.len() > MAX_WRITE_LEN {
@@ -285,8 +285,8 @@ impl<S> Connection<'_, S> {
     ///
     /// # Errors
     ///
-    /// Returns [`WriteError::NoContent`], or an error of [`write`](Self::write). After an error,
-    /// nothing is written.
+    /// Returns [`WriteError::NoContent`], or an error of [`write`](Self::write). A call that
+    /// fails writes nothing.
     pub fn write_once(&mut self, bytes: Arc<[u8]>) -> Result<(), WriteError> {
         self.ensure_open()?;
         let content = self.contents.add(bytes, None)?;

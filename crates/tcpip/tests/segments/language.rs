@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// `silence`: the server has sent no further segment.
     Silence,
     Open {
-        /// Options of the SYN, if any are given.
+        /// Options of the SYN. If empty, the SYN has the default options.
         options: Vec<OptionTemplate>,
         window: Option<Expr>,
         rtt: Duration,

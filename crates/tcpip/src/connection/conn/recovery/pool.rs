@@ -93,7 +93,7 @@ impl<C: CongestionControl> Recoveries<C> {
         larger.find(|pool| !self.boards[size_of_pool(*pool)].is_empty())
     }
 
-    /// Returns the pools of scoreboards that are larger than that of recovery `index`.
+    /// Returns the pools whose scoreboards are larger than the one that recovery `index` has.
     fn larger_pools(&self, index: u32) -> &'static [Pool] {
         &POOLS[self.list[index as usize].board.size()..]
     }
