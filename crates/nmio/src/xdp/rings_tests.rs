@@ -34,7 +34,8 @@ fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
     });
 }
 
-/// Sends a frame of `len` zero bytes. Its EtherType is 0, so no socket on the host receives it.
+/// Sends a frame of `len` zero bytes. Its `EtherType` is 0, so no socket on the host
+/// receives it.
 fn send(rings: &mut Rings, len: usize) {
     let mut frame = rings.pool().take().unwrap();
     frame.set_len(len);

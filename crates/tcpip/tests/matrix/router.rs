@@ -1,5 +1,5 @@
-//! A router in front of the client. The MTU of its link to the client can be reduced, from the start
-//! or during a run.
+//! A router in front of the client. The MTU of its link to the client can be reduced, from the
+//! start or during a run.
 
 use nmio::sim::SimClock;
 use nmio::{Clock, Instant};
