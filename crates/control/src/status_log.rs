@@ -1,4 +1,4 @@
-//! Logs changes of the interface, and some counts that the operator should know, while the workers
+//! Logs changes to the interface, and some counts that the operator should know, while the workers
 //! serve.
 //!
 //! A worker does not log packets, because each line costs a system call that any sender could
@@ -45,13 +45,13 @@ impl Growth {
     }
 }
 
-/// Logs counts and changes of the interface, on the control thread.
+/// Logs counts and changes to the interface, on the control thread.
 pub(crate) struct StatusLog<'a> {
     workers: &'a [Published],
     partial_checksums: Growth,
     evicted: Growth,
     app_errors: Growth,
-    /// Reports changes of the interface. `None` after the kernel has returned an error.
+    /// Reports changes to the interface. `None` once reading these changes has failed.
     monitor: Option<Monitor>,
     interface: String,
     /// The MAC address under which the server can be reached.
@@ -63,7 +63,7 @@ impl<'a> StatusLog<'a> {
     /// Starts to watch the interface. Must be called before the thread drops its privileges.
     ///
     /// # Errors
-    /// If the kernel cannot report changes of the interface.
+    /// If the kernel cannot report changes to the interface.
     pub(crate) fn new(interface: &QueueAccess, workers: &'a [Published]) -> io::Result<Self> {
         Ok(Self {
             workers,
@@ -77,7 +77,7 @@ impl<'a> StatusLog<'a> {
         })
     }
 
-    /// Logs the changes of the interface since the last call, and the growth of each count that may
+    /// Logs the changes to the interface since the last call, and the growth of each count that may
     /// be logged again.
     pub(crate) fn log(&mut self, now: Instant) {
         self.log_counts(now);

@@ -66,7 +66,7 @@ impl FilePage {
     }
 }
 
-/// Returns the redirect for GET, whose id is `first`, or the one for HEAD.
+/// Returns the id of a redirect: `first` for GET, or the next id if `head_only` is set.
 pub(crate) fn redirect_reply(first: ReplyId, head_only: bool) -> ReplyId {
     ReplyId(first.0 + u32::from(head_only))
 }

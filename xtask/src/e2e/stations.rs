@@ -15,8 +15,9 @@ const ANOTHER: &str = "02:00:00:00:00:99";
 /// Time limit for a connection to open. After this time the server counts as silent.
 const SILENCE: Duration = Duration::from_millis(1_500);
 
-/// Tests AF_XDP, where the steering program sees frames first, and a tap device, which has no such
-/// program. The server has its own addresses, so the kernel does not answer for them.
+/// Runs the checks on AF_XDP, where the steering program filters frames first, and on a tap device,
+/// which has no such program. The server has its own addresses, so the kernel does not answer for
+/// them.
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let devices = [
         (Scenario::WEB.with("own"), CLIENT_LINK),

@@ -119,8 +119,8 @@ impl QueueAccess {
 
     /// Returns the served addresses with their prefix lengths.
     ///
-    /// For `auto` and `tap`, the clients are programs on this host. In shared mode, only other
-    /// hosts can be clients, because packets that a host sends to itself bypass the interface.
+    /// With `auto` and `tap`, programs on this host can reach them. With `xdp:`, only other hosts
+    /// can, because packets that a host sends to itself bypass the interface.
     pub fn addresses(&self) -> &[AddressPrefix] {
         &self.facts.addresses
     }
@@ -152,7 +152,7 @@ impl QueueAccess {
         &self.facts.summary
     }
 
-    /// Opens a monitor that reports changes of the interface. Call this method before privileges
+    /// Opens a monitor that reports changes to the interface. Call this method before privileges
     /// are dropped, because entering the interface's network namespace needs them.
     ///
     /// # Errors

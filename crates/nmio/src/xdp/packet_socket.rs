@@ -20,10 +20,15 @@
 //! If the kernel has no room for a packet (`EAGAIN`, `ENOBUFS`), the packet stays at the head of
 //! the queue. A full queue creates backpressure, like a full ring.
 //!
-//! A try that fails with `ENOBUFS` counts only if the link has a carrier. After 1,024 such tries in
-//! a row, super-segments above 64 KB are dropped and no longer used. If the next try fails too, the
-//! kernel segments instead of the device. After 64 more failed tries, the packet is dropped,
-//! because a firewall rule may reject it on every try.
+//! The socket counts tries that fail with `ENOBUFS` while the link has a carrier. A success resets
+//! the count. When it reaches 1,024:
+//!
+//! - The socket drops super-segments above 64 KB, and uses no more of them.
+//! - If none are in use, or if the next try fails too, the kernel segments instead of the device.
+//!   The count then starts again.
+//!
+//! While the kernel segments, the packet at the head of the queue is dropped after 64 failed tries,
+//! because a firewall rule may reject it every time.
 //!
 //! # Length
 //!

@@ -94,7 +94,7 @@ impl<S> Connection<'_, S> {
         self.state
     }
 
-    /// Returns the contents.
+    /// Returns the stack's content items, which all its connections share.
     #[inline(always)]
     pub fn contents(&self) -> &Contents {
         self.contents

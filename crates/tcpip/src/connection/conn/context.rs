@@ -10,7 +10,8 @@ use crate::pools::{LendingPool, Peers, Pool};
 use crate::rto::MAX_RTO_MS;
 use crate::stream::Lists;
 
-/// Number of zero-window probes within a user timeout at the longest interval between probes.
+/// The user timeout divided by this number is the longest interval between zero-window probes, but
+/// the interval is at least the minimum RTO.
 const PROBES_IN_USER_TIMEOUT: u32 = 4;
 
 /// Returns the smallest shift with which a window of `window` bytes fits into the header field (RFC

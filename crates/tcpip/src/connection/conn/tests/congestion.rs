@@ -24,7 +24,7 @@ fn a_loss_and_ece_in_one_window_are_one_reduction() {
     assert_eq!(bench.ssthresh(), 5_000);
 }
 
-/// A paced connection whose handshake took `rtt_ms` milliseconds, with much data to send.
+/// A paced connection whose handshake took `rtt_ms` milliseconds, with plenty of data to send.
 fn paced(rtt_ms: u64) -> Bench {
     let config = Config {
         pacing: true,

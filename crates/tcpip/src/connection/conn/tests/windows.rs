@@ -97,7 +97,7 @@ fn a_closed_window_does_not_open_by_less_than_a_segment() {
     }
 }
 
-/// A connection with much data to send, whose peer always advertises `window`.
+/// A connection with plenty of data to send, whose peer always advertises `window`.
 fn sending(window: u16) -> Bench {
     let mut bench = Offer {
         window,
