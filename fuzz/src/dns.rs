@@ -77,7 +77,7 @@ impl Message<'_> {
     }
 }
 
-/// Returns the labels of the zone's names that are shorter than 20 bytes.
+/// Returns the distinct labels of up to 19 bytes in the zone's names.
 pub fn labels() -> Vec<&'static str> {
     let owners = ZONE.lines().filter_map(|line| line.split(' ').next());
     let mut labels: Vec<_> = owners.flat_map(|owner| owner.split('.')).collect();

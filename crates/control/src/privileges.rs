@@ -164,7 +164,8 @@ impl Privileges {
         &PRIVILEGES
     }
 
-    /// Permanently drops the privileges of the calling thread, which is of this `kind`.
+    /// Permanently drops the calling thread's privileges, except those that a thread of this `kind`
+    /// keeps.
     ///
     /// # Errors
     /// If the user of `--user` cannot be assumed, or if the kernel refuses to remove capabilities.

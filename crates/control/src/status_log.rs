@@ -105,7 +105,7 @@ impl<'a> StatusLog<'a> {
                 Err(error) => {
                     self.monitor = None;
                     tracing::warn!(
-                        "changes of interface {} are no longer logged: {error}",
+                        "changes to interface {} are no longer logged: {error}",
                         self.interface
                     );
                 }

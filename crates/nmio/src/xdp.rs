@@ -237,8 +237,8 @@ impl XdpPort {
         self.busy_polling
     }
 
-    /// Wakes the kernel until it has taken all packets from the TX ring. Returns false if packets
-    /// remain.
+    /// Wakes the kernel so that it sends the packets in the TX ring, as often as needed while it
+    /// makes progress. Returns false if packets remain that need another wakeup later.
     fn kick(&mut self) -> io::Result<bool> {
         if self.refusals.hold_back(Instant::now) {
             return Ok(false);

@@ -114,8 +114,9 @@ impl<'a> Request<'a> {
         self.head.len
     }
 
-    /// Adds the body. `is_read` says whether the entire body was read or will be discarded. If not,
-    /// the start of the next request is unknown, so the connection cannot stay open.
+    /// Adds the body. `is_read` is true if the entire body was read, or if its rest will be
+    /// discarded. Otherwise the start of the next request is unknown, so the connection cannot stay
+    /// open.
     pub(crate) fn with_body(mut self, body: &'a [u8], is_read: bool) -> Self {
         self.body = body;
         self.head.keep_alive = self.persistent && is_read;

@@ -105,9 +105,11 @@ fn cached_fields_do_not_change_the_answers() {
         assert_eq!(next(&request), (status, false, request.len()), "{path}");
     }
     // The same fields mean something else in HTTP/1.0, where the connection closes by default.
-    let old = b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n";
-    assert_eq!(next(old), (Status::Ok, true, old.len()));
-    assert!(!next(&get("/a")).1);
+    let old = b"GET /a HTTP/1.0\r\nHost: a\r\n\r\n";
+    for _ in 0..2 {
+        assert_eq!(next(old), (Status::Ok, true, old.len()));
+        assert!(!next(&get("/a")).1);
+    }
     let bad = closing("/a", "Host: x\r\nHost: y\r\n\r\n");
     for _ in 0..2 {
         assert_eq!(next(&bad).0, Status::BadRequest);

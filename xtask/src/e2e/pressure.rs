@@ -218,7 +218,8 @@ impl Case {
         // would drop the other client's frames.
         client.run(&format!("tc qdisc add dev cli0 root pfifo limit {QUEUE}"))?;
         if self.abuses.iter().any(|(abuse, _)| *abuse == Abuse::Holes) {
-            // The filter would drop whole super-segments, which would make too few holes.
+            // With TSO, the socket filter of a [`Holes`](Abuse::Holes) client would drop whole
+            // super-segments, and so make too few holes.
             rig.server().set_features(SERVER_LINK, &["tso"], false)?;
         }
         Ok(rig)

@@ -1,4 +1,5 @@
-//! Reads a device's numbers of queues, and its RSS indirection table (also called the flow table).
+//! Reads a device's queue counts, and its RSS indirection table, which this crate calls the flow
+//! table.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ pub(crate) struct Channels {
     pub(crate) combined: bool,
 }
 
-/// `struct ethtool_channels`: the numbers of queues.
+/// `struct ethtool_channels`: the queue counts.
 #[repr(C)]
 #[derive(Default)]
 struct EthtoolChannels {
@@ -49,7 +50,7 @@ struct FlowTable {
 }
 
 impl Control {
-    /// Returns the device's numbers of queues, or `None` if the driver does not report them.
+    /// Returns the device's queue counts, or `None` if the driver does not report them.
     pub(crate) fn channels(&self, name: &str) -> Option<Channels> {
         let mut told = EthtoolChannels {
             cmd: ETHTOOL_GCHANNELS,

@@ -27,8 +27,8 @@
 //! - If none are in use, or if the next try fails too, the kernel segments instead of the device.
 //!   The count then starts again.
 //!
-//! While the kernel segments, the packet at the head of the queue is dropped after 64 failed tries,
-//! because a firewall rule may reject it every time.
+//! While the kernel segments, the packet at the head of the queue is dropped after 64 failed tries.
+//! A firewall rule may reject it every time.
 //!
 //! # Length
 //!

@@ -383,7 +383,8 @@ fn a_packet_that_is_too_long_is_not_tried_again() {
     let Some((interface, mut port)) = open_auto() else {
         return;
     };
-    // Send a single segment that is longer than some kernels accept and that cannot be split.
+    // Send a packet above 64 KB that is a single segment. The kernel cannot split it, so it refuses
+    // the packet immediately.
     let bytes: Arc<[u8]> = vec![0; 65_535].into();
     let headers = path(false).header_len() + TCP;
     let place = (headers, headers - TCP);

@@ -466,7 +466,7 @@ impl Core {
     }
 
     /// Answers the pending request at `place` by calling `answer` with the stored request.
-    /// `is_read` says whether the entire body was read or will be discarded.
+    /// `is_read` is true if the entire body was read, or if its rest will be discarded.
     pub(super) fn answer_pending<S>(
         &mut self,
         conn: &mut Conn<'_, S>,

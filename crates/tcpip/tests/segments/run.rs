@@ -34,8 +34,8 @@ const RESERVED: u16 = 12;
 const ISN_TICK_MICROS: u64 = 4;
 /// Minimum MSS that the stack uses. A smaller MSS of a peer is raised to this minimum.
 const MIN_MSS: u16 = 88;
-/// Maximum number of times that the stack may ask for its timers at the same virtual time. A stack
-/// that asks more often would probably never sleep.
+/// Maximum number of timer runs in a row without an advance of the virtual time. A stack whose next
+/// timer is due immediately even more often would probably never sleep.
 const MOST_TURNS: u32 = 10_000;
 
 /// Runs a case in all its forms.
