@@ -5,7 +5,7 @@ use std::time::Duration;
 use ip::{Host, Server, Transports};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
 use testkit::smol::{Client, Talk};
-use testkit::{Fate, Link, RST, SYN, Watch, Watched, read_segment};
+use testkit::{Link, Observed, Observer, RST, SYN, Verdict, read_segment};
 
 use crate::{MTU, offsets, station};
 
@@ -43,7 +43,7 @@ pub fn talk<T: Transports<SimPort>>(
     };
     let (client, server, clock) = sim::link(&config, 0);
     let transports = make(&server);
-    let mut link = Link::of(Watched::new(client, Order::default()), server, clock);
+    let mut link = Link::of(Observed::new(client, Order::default()), server, clock);
     let mut server = Server::new(Host::own(station()), transports);
     let mut client = Client::new(MTU);
     let talk = Talk {
@@ -54,9 +54,9 @@ pub fn talk<T: Transports<SimPort>>(
     };
     client.connect(port, talk);
     loop {
-        let before = link.client.watch.segments;
+        let before = link.client.observer.segments;
         let done = link.run(&mut client, &mut server, QUIET, |client, _| client.done());
-        if done || link.client.watch.segments == before {
+        if done || link.client.observer.segments == before {
             break;
         }
     }
@@ -77,8 +77,8 @@ struct Order {
     segments: u32,
 }
 
-impl Watch for Order {
-    fn received(&mut self, frame: &[u8]) -> Fate {
+impl Observer for Order {
+    fn received(&mut self, frame: &[u8]) -> Verdict {
         // smoltcp first asks for the server's MAC address, so the server also sends ARP.
         if frame[12..14] != [8, 6] {
             let segment = read_segment(frame).expect("a valid segment").segment;
@@ -94,6 +94,6 @@ impl Watch for Order {
                 self.next = end;
             }
         }
-        Fate::Passes
+        Verdict::Deliver
     }
 }

@@ -10,14 +10,15 @@
 use nmio::Port;
 
 mod link;
+mod observer;
 mod outbox;
 mod packet;
 mod ranges;
 mod segment;
 pub mod smol;
-mod watch;
 
 pub use link::Link;
+pub use observer::{Observed, Observer, Verdict};
 pub use outbox::Outbox;
 pub use packet::{
     CLIENT, CLIENT_MAC, End, ICMP, ICMPV6, IcmpError, Packet, Route, SERVER, SERVER_MAC, TCP, UDP,
@@ -28,7 +29,6 @@ pub use segment::{
     ACK, CE, CWR, ECE, FIN, LETTERS, Layout, MAX_OPTIONS, Opt, PSH, RST, Received, SYN, Segment,
     read_options, read_segment,
 };
-pub use watch::{Fate, Watch, Watched};
 
 /// Copies a frame into the port's memory and sends it.
 ///

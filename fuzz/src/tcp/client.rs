@@ -136,9 +136,9 @@ pub(super) struct Client {
     /// The window of all segments except those whose draft has its own window.
     pub(super) window: u16,
     /// The server's last TSval, which the client returns as TSecr.
-    pub(super) echo: u32,
+    pub(super) tsecr: u32,
     /// The client's TSval in milliseconds.
-    pub(super) clock: u32,
+    pub(super) tsval: u32,
     /// Number of milliseconds by which the TSval is ahead of virtual time.
     pub(super) ahead: u32,
     /// The two ECN bits of the client's packets.
@@ -162,8 +162,8 @@ impl Client {
             received: Ranges::default(),
             acked: 0,
             window: u16::MAX,
-            echo: 0,
-            clock: 0,
+            tsecr: 0,
+            tsval: 0,
             ahead: 0,
             ecn: 0,
             control: 0,
@@ -179,7 +179,7 @@ impl Client {
     }
 
     pub(super) fn set_clock(&mut self, now: Instant) {
-        self.clock = ((now.as_micros() / 1000) as u32).wrapping_add(self.ahead);
+        self.tsval = ((now.as_micros() / 1000) as u32).wrapping_add(self.ahead);
     }
 
     /// Returns the sequence number of the server's first byte.
@@ -210,7 +210,7 @@ impl Client {
         }
         self.snd_nxt = sent.ack;
         if let Some((value, _)) = sent.timestamps() {
-            self.echo = value;
+            self.tsecr = value;
         }
     }
 
@@ -218,7 +218,7 @@ impl Client {
     fn agreed(&self) -> Vec<Opt> {
         let mut options = Vec::new();
         if self.syn_ack.timestamps().is_some() {
-            options.push(Opt::Timestamps(self.clock, self.echo));
+            options.push(Opt::Timestamps(self.tsval, self.tsecr));
         }
         if self.syn_ack.sack_permitted() && self.received.has_holes() {
             let edge = |offset: u64| self.first().wrapping_add(offset as u32);
@@ -250,7 +250,7 @@ impl Client {
             offer.mss.map(Opt::Mss),
             offer.scale.map(Opt::Scale),
             offer.sack.then_some(Opt::SackPermitted),
-            offer.stamps.then_some(Opt::Timestamps(self.clock, 0)),
+            offer.stamps.then_some(Opt::Timestamps(self.tsval, 0)),
         ];
         let bits = if offer.ecn { SYN | ECE | CWR } else { SYN };
         self.build(bits, isn, 0, options.into_iter().flatten().collect(), 0)
@@ -292,9 +292,9 @@ impl Client {
                 Choice::Mss(mss) => Opt::Mss(*mss),
                 Choice::Scale(shift) => Opt::Scale(*shift),
                 Choice::SackPermitted => Opt::SackPermitted,
-                Choice::Stamps(value, echo) => {
-                    let value = value.of(self.clock.wrapping_add(1 << 31), self.clock);
-                    Opt::Timestamps(value, echo.of(0, self.echo))
+                Choice::Stamps(value, tsecr) => {
+                    let value = value.of(self.tsval.wrapping_add(1 << 31), self.tsval);
+                    Opt::Timestamps(value, tsecr.of(0, self.tsecr))
                 }
                 Choice::Sack(blocks) => {
                     let blocks = blocks.iter().take(4).map(|(start, len)| {

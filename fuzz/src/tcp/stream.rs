@@ -63,12 +63,12 @@ pub(super) struct Stream {
     /// The highest right edge of the server's window so far.
     advertised: u32,
     /// All TSvals that the client has sent.
-    clocks: HashSet<u32>,
+    client_tsvals: HashSet<u32>,
     /// The server's last TSval. Retransmissions do not count.
-    clock: Option<u32>,
+    tsval: Option<u32>,
     /// End offset and TSval of each of the server's segments with new data. A retransmission must
     /// not have an older TSval than the first transmission.
-    first_clocks: Vec<(u32, u32)>,
+    first_tsvals: Vec<(u32, u32)>,
     /// The client's segment that the server is handling.
     arriving: Segment,
     /// Number of segments that the server has sent.
@@ -102,7 +102,7 @@ impl Stream {
         };
         for option in &self.arriving.options {
             if let Opt::Timestamps(value, _) = option {
-                self.clocks.insert(*value);
+                self.client_tsvals.insert(*value);
             }
         }
         if is_syn(segment) {
@@ -164,8 +164,8 @@ impl Stream {
         self.acked = false;
         self.acks = 0;
         self.advertised = 0;
-        self.clock = None;
-        self.first_clocks.clear();
+        self.tsval = None;
+        self.first_tsvals.clear();
     }
 
     /// Checks and counts a segment that the server has sent.
@@ -189,9 +189,9 @@ impl Stream {
             return;
         }
         assert!(sent.has(ACK));
-        if let Some((_, echo)) = sent.timestamps() {
-            let is_known = self.clocks.contains(&echo);
-            assert!(is_known, "an echo of a clock that the client never sent");
+        if let Some((_, tsecr)) = sent.timestamps() {
+            let is_known = self.client_tsvals.contains(&tsecr);
+            assert!(is_known, "a TSecr that the client never sent as TSval");
         }
         if sent.has(SYN) {
             self.agree(sent);
@@ -271,26 +271,26 @@ impl Stream {
         }
         self.check_acknowledgement(sent, &current);
         assert_eq!(sent.timestamps().is_some(), current.stamps);
-        if let Some((clock, _)) = sent.timestamps() {
-            self.check_clock(clock, start, end, is_new);
+        if let Some((tsval, _)) = sent.timestamps() {
+            self.check_tsval(tsval, start, end, is_new);
         }
     }
 
     /// Checks the TSval of a segment. A retransmission may have an older TSval than other segments,
     /// but not an older TSval than its first transmission. Otherwise the retransmission could look
     /// like a segment of an earlier connection.
-    fn check_clock(&mut self, clock: u32, start: u32, end: u32, is_new: bool) {
-        let first = self.first_clocks.partition_point(|&(end, _)| end <= start);
-        let least = match self.first_clocks.get(first) {
+    fn check_tsval(&mut self, tsval: u32, start: u32, end: u32, is_new: bool) {
+        let first = self.first_tsvals.partition_point(|&(end, _)| end <= start);
+        let least = match self.first_tsvals.get(first) {
             Some(&(_, first)) if !is_new => first,
-            _ => self.clock.unwrap_or(clock),
+            _ => self.tsval.unwrap_or(tsval),
         };
-        let ahead = clock.wrapping_sub(least);
-        assert!(ahead.cast_signed() >= 0, "the server's clock goes back");
+        let ahead = tsval.wrapping_sub(least);
+        assert!(ahead.cast_signed() >= 0, "the server's TSval goes back");
         if is_new {
-            self.clock = Some(clock);
+            self.tsval = Some(tsval);
             if start != end {
-                self.first_clocks.push((end, clock));
+                self.first_tsvals.push((end, tsval));
             }
         }
     }

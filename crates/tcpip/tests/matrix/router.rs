@@ -3,7 +3,7 @@
 
 use nmio::sim::SimClock;
 use nmio::{Clock, Instant};
-use testkit::{CLIENT_MAC, End, Fate, IcmpError, Route, SERVER_MAC, Watch, read};
+use testkit::{CLIENT_MAC, End, IcmpError, Observer, Route, SERVER_MAC, Verdict, read};
 
 const ETHERNET: usize = 14;
 /// The router's IPv4 and IPv6 address.
@@ -27,17 +27,17 @@ pub(crate) struct Router {
     pub(crate) narrow: Option<Narrow>,
 }
 
-impl Watch for Router {
-    fn received(&mut self, frame: &[u8]) -> Fate {
+impl Observer for Router {
+    fn received(&mut self, frame: &[u8]) -> Verdict {
         let now = self.clock.now();
         let Some(narrow) = self.narrow.filter(|narrow| narrow.from <= now) else {
-            return Fate::Passes;
+            return Verdict::Deliver;
         };
         if frame.len() <= ETHERNET + narrow.mtu {
-            return Fate::Passes;
+            return Verdict::Deliver;
         }
         if !narrow.tells {
-            return Fate::Lost;
+            return Verdict::Drop;
         }
         let server = read(frame).expect("a valid packet").route.src;
         let router = End {
@@ -53,6 +53,6 @@ impl Watch for Router {
             },
             vlan: None,
         };
-        Fate::Answered(back.icmp_error(IcmpError::TooBig(narrow.mtu as u32), frame))
+        Verdict::Answer(back.icmp_error(IcmpError::TooBig(narrow.mtu as u32), frame))
     }
 }

@@ -15,7 +15,7 @@ use tcpip::{
 };
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 use testkit::smol::{self, Talk};
-use testkit::{Link, SERVER, SERVER_MAC, Watched, noise};
+use testkit::{Link, Observed, SERVER, SERVER_MAC, noise};
 
 use crate::cell::{Cell, Control, End, Peer};
 use crate::peer::{self, Client, Observations, Task};
@@ -43,9 +43,9 @@ pub(crate) struct Outcome {
     /// Time from the first SYN to the last byte of all connections.
     pub(crate) all: Duration,
     /// Number of retransmitted bytes.
-    pub(crate) again: u64,
+    pub(crate) retransmitted: u64,
     /// Number of bytes that the client received although it already had them.
-    pub(crate) needless: u64,
+    pub(crate) spurious: u64,
     pub(crate) counters: Counters,
 }
 
@@ -193,7 +193,7 @@ impl<P: Port> Handler<P> for Asker {
 
 /// Both hosts and the link between them.
 struct World<C> {
-    link: Link<Watched<SimPort, Router>, Watched<SimPort, Tap>>,
+    link: Link<Observed<SimPort, Router>, Observed<SimPort, Tap>>,
     client: Asker,
     server: Server<App, C>,
 }
@@ -258,8 +258,8 @@ impl<C: CongestionControl> World<C> {
             client: Asker::new(cell, seed, &content),
             server: Server::new(Host::own(station), stack),
             link: Link::of(
-                Watched::new(client_port, router),
-                Watched::new(server_port, tap),
+                Observed::new(client_port, router),
+                Observed::new(server_port, tap),
                 clock,
             ),
         }
@@ -269,7 +269,7 @@ impl<C: CongestionControl> World<C> {
     fn drive(&mut self, done: impl Fn(&Asker, &Server<App, C>) -> bool) -> bool {
         let (clock, trace) = (
             self.link.clock.clone(),
-            self.link.server.watch.trace.clone(),
+            self.link.server.observer.trace.clone(),
         );
         let (client, server) = (&mut self.client, &mut self.server);
         self.link.run(client, server, LONGEST, |client, server| {
@@ -348,8 +348,8 @@ fn run_with<C: CongestionControl>(
         last_byte: longest(&last),
         mean: last.iter().sum::<Duration>() / seen.len() as u32,
         all: all.map_or(Duration::ZERO, |at| at.since(Instant::ZERO)),
-        again: world.link.server.watch.again,
-        needless: seen.iter().map(|(_, seen)| seen.needless).sum(),
+        retransmitted: world.link.server.observer.retransmitted,
+        spurious: seen.iter().map(|(_, seen)| seen.spurious).sum(),
         counters,
     }
 }

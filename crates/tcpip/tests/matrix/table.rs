@@ -27,15 +27,15 @@ fn line(columns: [&str; 10]) -> String {
         seed,
         rate,
         ideal,
-        again,
-        needless,
+        retransmitted,
+        spurious,
         timeouts,
         undone,
         first,
         last,
     ] = columns;
     format!(
-        "{name:<44} {seed:>8} {rate:>8} {ideal:>6} {again:>8} {needless:>8} {timeouts:>4} {undone:>4} \
+        "{name:<44} {seed:>8} {rate:>8} {ideal:>6} {retransmitted:>8} {spurious:>8} {timeouts:>4} {undone:>4} \
          {first:>9} {last:>10}"
     )
 }
@@ -63,8 +63,8 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
     } else {
         ("waits".to_owned(), "-".to_owned())
     };
-    let needless = match cell.peer {
-        Peer::Ours(_) => kilobytes(outcome.needless),
+    let spurious = match cell.peer {
+        Peer::Ours(_) => kilobytes(outcome.spurious),
         Peer::Smoltcp(_) => "?".to_owned(),
     };
     line([
@@ -72,8 +72,8 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
         &format!("{:08x}", outcome.seed),
         &rate,
         &ideal,
-        &kilobytes(outcome.again),
-        &needless,
+        &kilobytes(outcome.retransmitted),
+        &spurious,
         &outcome.counters.timeouts.to_string(),
         &outcome.counters.undone.to_string(),
         &millis(outcome.first_byte),

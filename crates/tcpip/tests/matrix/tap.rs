@@ -11,7 +11,7 @@ use nmio::sim::SimClock;
 use nmio::{Clock, Instant, SuperSegment};
 use tcpip::Counters;
 use testkit::smol::FIRST_PORT;
-use testkit::{Fate, Opt, Received, SYN, Segment, Watch, read_segment};
+use testkit::{Observer, Opt, Received, SYN, Segment, Verdict, read_segment};
 
 /// What the server has sent on one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +28,7 @@ pub(crate) struct Tap {
     clock: SimClock,
     connections: Vec<Sent>,
     /// Number of retransmitted bytes.
-    pub(crate) again: u64,
+    pub(crate) retransmitted: u64,
     pub(crate) trace: Option<Rc<RefCell<Trace>>>,
 }
 
@@ -37,7 +37,7 @@ impl Tap {
         Self {
             clock: clock.clone(),
             connections: Vec::new(),
-            again: 0,
+            retransmitted: 0,
             trace,
         }
     }
@@ -51,7 +51,7 @@ impl Tap {
     }
 }
 
-impl Watch for Tap {
+impl Observer for Tap {
     fn sent(&mut self, frame: &[u8]) {
         // Other frames, such as ARP replies, are not counted. The client, not this tap, detects
         // invalid segments.
@@ -62,12 +62,16 @@ impl Watch for Tap {
         let connection = self.connection(route.dst.port);
         let irs = *connection.irs.get_or_insert(segment.seq);
         let at = position(segment.seq, irs, connection.max);
-        let again = connection.max.saturating_sub(at).min(len);
+        let retransmitted = connection.max.saturating_sub(at).min(len);
         connection.max = connection.max.max(at + len);
         let iss = connection.iss;
-        self.again += again;
+        self.retransmitted += retransmitted;
         if let Some(trace) = &self.trace {
-            let note = if again > 0 { "  retransmitted" } else { "" };
+            let note = if retransmitted > 0 {
+                "  retransmitted"
+            } else {
+                ""
+            };
             let line = line(route.dst.port, segment, irs, iss, note);
             trace.borrow_mut().add(self.clock.now(), ">", &line, frame);
         }
@@ -81,7 +85,7 @@ impl Watch for Tap {
         }
     }
 
-    fn received(&mut self, frame: &[u8]) -> Fate {
+    fn received(&mut self, frame: &[u8]) -> Verdict {
         // An ICMP error from the router is not a segment.
         if let Ok(Received { route, segment, .. }) = read_segment(frame) {
             let connection = self.connection(route.src.port);
@@ -94,7 +98,7 @@ impl Watch for Tap {
                 trace.borrow_mut().add(self.clock.now(), "<", &line, frame);
             }
         }
-        Fate::Passes
+        Verdict::Deliver
     }
 }
 

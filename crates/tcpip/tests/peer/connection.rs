@@ -32,7 +32,7 @@ pub(crate) struct Observations {
     pub(crate) last_byte: Option<Instant>,
     /// Number of bytes that arrived although the client already had them. Frames that the path
     /// duplicated do not count.
-    pub(crate) needless: u64,
+    pub(crate) spurious: u64,
     /// Number of segments that PAWS has refused (RFC 7323, section 5).
     pub(crate) old_timestamps: u64,
     /// Number of frames that arrived with a CE mark.
@@ -482,7 +482,7 @@ impl Connection {
     fn note_duplicate(&mut self, bytes: &Range<u64>, segment: &Segment, now: Instant) {
         let this = (now, segment.clone());
         if self.last_segment != this {
-            self.seen.needless += self.received.overlap(bytes);
+            self.seen.spurious += self.received.overlap(bytes);
         }
         self.last_segment = this;
         self.duplicate = self.received.duplicate(bytes);

@@ -158,7 +158,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             match tcb.flight() {
                 // All data within the old window has arrived.
                 0 => tcb.backoff = 0,
-                // If the peer's window allows the next segment, the probe's byte is sent again
+                // If the peer's window allows the next segment, the probe's byte is retransmitted
                 // together with the data after it.
                 1 if tcb.recovery == NONE => {
                     let next = StreamSegment::at(tcb, tcb.snd_una, &self.cx.lists);

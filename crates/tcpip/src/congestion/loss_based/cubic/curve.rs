@@ -79,7 +79,7 @@ impl Curve {
         }
     }
 
-    /// Restarts the clock when data is sent again after nothing was in flight.
+    /// Lets the stopped clock run on when data is sent after an idle time.
     #[inline(always)]
     pub(super) fn on_send(&mut self, event: &Event) {
         if self.pause == Pause::Idle {

@@ -1,4 +1,4 @@
-//! A port that shows each frame to a watcher.
+//! A port that shows each frame to an observer.
 
 use std::io;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::send;
 
 /// What happens to a received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Verdict {
     /// The port delivers the frame.
-    Passes,
+    Deliver,
     /// The port drops the frame.
-    Lost,
+    Drop,
     /// The port drops the received frame and sends this frame back.
-    Answered(Vec<u8>),
+    Answer(Vec<u8>),
 }
 
 /// Inspects the frames of a port.
-pub trait Watch {
-    /// Inspects a received frame and decides its fate.
-    fn received(&mut self, _frame: &[u8]) -> Fate {
-        Fate::Passes
+pub trait Observer {
+    /// Inspects a received frame and decides what happens to it.
+    fn received(&mut self, _frame: &[u8]) -> Verdict {
+        Verdict::Deliver
     }
 
     /// Inspects a frame that the port sends.
@@ -35,21 +35,21 @@ pub trait Watch {
     fn sent_super(&mut self, _packet: &SuperSegment) {}
 }
 
-/// A port that shows its frames to a [`Watch`].
-pub struct Watched<P, W> {
+/// A port that shows its frames to a [`Observer`].
+pub struct Observed<P, W> {
     inner: P,
-    /// The watcher.
-    pub watch: W,
+    /// The observer.
+    pub observer: W,
 }
 
-impl<P: Port, W: Watch> Watched<P, W> {
-    /// Wraps a port with a watcher.
-    pub fn new(inner: P, watch: W) -> Self {
-        Self { inner, watch }
+impl<P: Port, W: Observer> Observed<P, W> {
+    /// Wraps a port with an observer.
+    pub fn new(inner: P, observer: W) -> Self {
+        Self { inner, observer }
     }
 }
 
-impl<P: Port, W: Watch> Port for Watched<P, W> {
+impl<P: Port, W: Observer> Port for Observed<P, W> {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
     }
@@ -63,10 +63,10 @@ impl<P: Port, W: Watch> Port for Watched<P, W> {
         self.inner.receive(batch, limit)?;
         let new: Vec<Frame> = batch.drain(seen..).collect();
         for frame in new {
-            match self.watch.received(&frame) {
-                Fate::Passes => batch.push(frame),
-                Fate::Lost => {}
-                Fate::Answered(answer) => {
+            match self.observer.received(&frame) {
+                Verdict::Deliver => batch.push(frame),
+                Verdict::Drop => {}
+                Verdict::Answer(answer) => {
                     send(&mut self.inner, &answer);
                     self.inner.flush()?;
                 }
@@ -77,7 +77,7 @@ impl<P: Port, W: Watch> Port for Watched<P, W> {
 
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
         if self.inner.room() > 0 {
-            self.watch.sent(&frame);
+            self.observer.sent(&frame);
         }
         self.inner.send(frame)
     }
@@ -86,14 +86,14 @@ impl<P: Port, W: Watch> Port for Watched<P, W> {
         if self.inner.room() > 0
             && let Some(bytes) = packet.bytes_mut()
         {
-            self.watch.sent(bytes);
+            self.observer.sent(bytes);
         }
         self.inner.send_resident(packet)
     }
 
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
         self.inner.send_super(packet.clone())?;
-        self.watch.sent_super(&packet);
+        self.observer.sent_super(&packet);
         Ok(())
     }
 
