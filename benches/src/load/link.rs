@@ -186,6 +186,7 @@ where
             partial_checksums: true,
             // The generator sends only single frames, which need no offload.
             offload: Offload::Off,
+            pfifo: false,
         },
         own_addresses: options.addresses.clone(),
         services: Vec::new(),

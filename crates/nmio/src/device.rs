@@ -32,6 +32,7 @@ mod namespace;
 mod netlink;
 mod open;
 mod pair;
+mod pfifo;
 mod privileges;
 mod queue;
 mod queues;

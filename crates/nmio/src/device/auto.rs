@@ -17,6 +17,7 @@ use super::addressing::{Addressing, bring_up, interface_addresses, refuse_taken}
 use super::lines::{Lines, join_addresses};
 use super::namespace::Namespace;
 use super::pair::VethPair;
+use super::pfifo::QUEUE_LEN;
 use super::ready::{XdpReady, XdpWanted};
 use super::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, netlink};
 use crate::sys::{self, Control, TapFlags};
@@ -28,9 +29,6 @@ const MAX_SUFFIX: u32 = 100;
 /// Name of the server's end of a veth pair. The name can be fixed, because the private namespace
 /// has no other interface with this name.
 const SERVER_END: &str = "server";
-/// Maximum number of packets that each end of a veth pair queues while the peer's ring is full.
-/// This is the kernel's default for network cards.
-const QUEUE_LEN: u32 = 1_000;
 
 /// Opens device `auto`: a veth pair, or else a tap device.
 pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
@@ -109,6 +107,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         generic: false,
         partial_checksums: false,
         offload: Offload::Auto,
+        pfifo: false,
         own: &wire.server,
         services: &config.services,
     };

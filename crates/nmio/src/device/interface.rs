@@ -8,6 +8,7 @@ use super::AddressPrefix;
 use super::access::{Facts, Kind, QueueAccess};
 use super::namespace::Namespace;
 use super::pair::VethPair;
+use super::pfifo::Pfifo;
 use super::ready::{XdpReady, XdpWanted};
 use crate::port::Wait;
 use crate::xdp::steer::Steering;
@@ -20,9 +21,10 @@ use crate::xdp::steer::Steering;
 /// [`QueueAccess`], which describes it and opens its queues.
 pub struct Interface {
     // Fields drop in this order. This detaches the steering program, then releases the ports and
-    // multicast groups, and then removes the veth pair or the tap device.
+    // multicast groups, and then removes the packet queue, the veth pair or the tap device.
     _steering: Option<Steering>,
     _held: Vec<OwnedFd>,
+    pfifo: Option<Pfifo>,
     wire: Option<VethPair>,
     access: QueueAccess,
 }
@@ -60,6 +62,7 @@ impl Interface {
         Self {
             _steering: Some(ready.steering),
             _held: ready.held,
+            pfifo: ready.pfifo,
             wire: None,
             access: QueueAccess::new(facts, vec![xsks]),
         }
@@ -86,6 +89,7 @@ impl Interface {
         Self {
             _steering: None,
             _held: Vec::new(),
+            pfifo: None,
             wire: None,
             access: QueueAccess::new(facts, queues),
         }
@@ -106,9 +110,10 @@ impl Interface {
         self.access.set_device_line(value);
     }
 
-    /// Returns true if dropping the interface must remove a veth pair, which needs `CAP_NET_ADMIN`.
+    /// Returns true if dropping the interface must remove a veth pair or a packet queue, which needs
+    /// `CAP_NET_ADMIN`.
     pub fn needs_removal(&self) -> bool {
-        self.wire.is_some()
+        self.wire.is_some() || self.pfifo.is_some()
     }
 }
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// The device that carries the packets.
 ///
 /// A device is written as `auto`,
-/// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off]`,
+/// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off][,qdisc=pfifo]`,
 /// or `tap:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
@@ -33,6 +33,9 @@ pub enum Device {
         partial_checksums: bool,
         /// Whether to send super-segments.
         offload: Offload,
+        /// Whether to add a packet queue (the queueing discipline `pfifo`) to an interface without
+        /// one, and to remove it at the end.
+        pfifo: bool,
     },
     /// A tap device, created if it does not exist.
     Tap {
@@ -95,7 +98,7 @@ pub enum ParseDeviceError {
     #[error(
         "{0:?} is not a device; write auto, \
          xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
-         [,offload=auto|on|off] or tap:NAME"
+         [,offload=auto|on|off][,qdisc=pfifo] or tap:NAME"
     )]
     Kind(String),
     /// The interface name is invalid.
@@ -107,7 +110,7 @@ pub enum ParseDeviceError {
     /// A word after the interface name is not a valid option.
     #[error(
         "{0:?} is not an option of an xdp device; the options are queues=N, partial, \
-         vlan=ID[,ID], generic, partial-checksums, offload=auto|on|off"
+         vlan=ID[,ID], generic, partial-checksums, offload=auto|on|off, qdisc=pfifo"
     )]
     Option(String),
     /// An option or a VLAN occurs twice.
@@ -164,6 +167,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     let mut generic = false;
     let mut partial_checksums = false;
     let mut offload = Offload::Auto;
+    let mut pfifo = false;
     let mut vlans = Vec::new();
     let mut seen = Vec::new();
     for word in words {
@@ -187,6 +191,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
             Some(("offload", "auto")) => offload = Offload::Auto,
             Some(("offload", "on")) => offload = Offload::On,
             Some(("offload", "off")) => offload = Offload::Off,
+            Some(("qdisc", "pfifo")) => pfifo = true,
             None if word == "partial" => partial = true,
             None if word == "generic" => generic = true,
             None if word == "partial-checksums" => partial_checksums = true,
@@ -206,6 +211,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
         generic,
         partial_checksums,
         offload,
+        pfifo,
     })
 }
 
@@ -249,6 +255,7 @@ impl fmt::Display for Device {
                 generic,
                 partial_checksums,
                 offload,
+                pfifo,
             } => {
                 write!(f, "xdp:{interface}")?;
                 if let Some(number) = queues.number() {
@@ -271,6 +278,9 @@ impl fmt::Display for Device {
                     Offload::Auto => {}
                     Offload::On => f.write_str(",offload=on")?,
                     Offload::Off => f.write_str(",offload=off")?,
+                }
+                if *pfifo {
+                    f.write_str(",qdisc=pfifo")?;
                 }
                 Ok(())
             }
@@ -396,6 +406,7 @@ mod tests {
             generic: false,
             partial_checksums: false,
             offload: Offload::Auto,
+            pfifo: false,
         }
     }
 
@@ -410,7 +421,7 @@ mod tests {
         );
         assert_eq!("xdp:eth0".parse(), Ok(xdp("eth0")));
         assert_eq!(
-            "xdp:eth0,partial-checksums,queues=4,generic,offload=on".parse(),
+            "xdp:eth0,partial-checksums,qdisc=pfifo,queues=4,generic,offload=on".parse(),
             Ok(Device::Xdp {
                 interface: "eth0".into(),
                 queues: Queues::Exactly(4),
@@ -418,6 +429,7 @@ mod tests {
                 generic: true,
                 partial_checksums: true,
                 offload: Offload::On,
+                pfifo: true,
             })
         );
         assert_eq!("xdp:eth0,offload=auto".parse(), Ok(xdp("eth0")));
@@ -556,7 +568,7 @@ mod tests {
         }
 
         #[test]
-        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|offload=|=)[a-z0-9]{0,12}){0,4}") {
+        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|offload=|qdisc=|=)[a-z0-9]{0,12}){0,4}") {
             let _ = text.parse::<Device>();
         }
 
@@ -572,9 +584,12 @@ mod tests {
             generic: bool,
             partial_checksums: bool,
             offload in prop::sample::select(vec![Offload::Auto, Offload::On, Offload::Off]),
+            pfifo: bool,
         ) {
             let vlans = vlans.into_iter().collect();
-            let device = Device::Xdp { interface, queues, vlans, generic, partial_checksums, offload };
+            let device = Device::Xdp {
+                interface, queues, vlans, generic, partial_checksums, offload, pfifo,
+            };
             prop_assert_eq!(device.to_string().parse(), Ok(device));
         }
     }

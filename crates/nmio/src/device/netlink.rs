@@ -238,6 +238,14 @@ pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
     request(libc::RTM_NEWQDISC, CREATE, &fixed, &attributes)
 }
 
+/// Removes the queueing discipline of interface number `index`. The kernel then uses its default.
+pub(super) fn remove_queue(index: u32) -> io::Result<()> {
+    let mut fixed = [0; QDISC_MESSAGE];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
+    request(libc::RTM_DELQDISC, NLM_F_ACK, &fixed, &[])
+}
+
 /// Adds an address to interface number `index`.
 pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     let (family, octets, flags) = match address {

@@ -35,6 +35,7 @@ impl Interface {
                 generic,
                 partial_checksums,
                 offload,
+                pfifo,
             } => {
                 let wanted = XdpWanted {
                     interface,
@@ -43,6 +44,7 @@ impl Interface {
                     generic: *generic,
                     partial_checksums: *partial_checksums,
                     offload: *offload,
+                    pfifo: *pfifo,
                     own: &config.own_addresses,
                     services: &config.services,
                 };

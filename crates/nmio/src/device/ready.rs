@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use super::addressing::{interface_addresses, refuse_taken};
 use super::lines::{Lines, join, join_addresses};
 use super::netlink::{self, Master};
+use super::pfifo::Pfifo;
 use super::{AddressPrefix, DeviceError, Needs, Offload, Queues, Transport, queues};
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
@@ -23,6 +24,7 @@ pub(super) struct XdpWanted<'a> {
     pub(super) generic: bool,
     pub(super) partial_checksums: bool,
     pub(super) offload: Offload,
+    pub(super) pfifo: bool,
     /// The server's own addresses; empty in shared mode.
     pub(super) own: &'a [AddressPrefix],
     pub(super) services: &'a [(Transport, u16)],
@@ -34,6 +36,7 @@ pub(super) struct XdpReady {
     /// Descriptors that must stay open, because they reserve the served ports or keep the multicast
     /// groups joined.
     pub(super) held: Vec<OwnedFd>,
+    pub(super) pfifo: Option<Pfifo>,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
     pub(super) is_veth: bool,
@@ -86,9 +89,7 @@ impl XdpReady {
             ));
         }
         let is_veth = control.is_veth(name);
-        if is_veth {
-            advise_queue(name, link.index, &mut lines)?;
-        }
+        let pfifo = tx_queue(wanted, link.index, is_veth, &mut lines)?;
         check_sockets()?;
         let rules = Rules {
             own: !wanted.own.is_empty(),
@@ -102,6 +103,7 @@ impl XdpReady {
         Ok(Self {
             steering,
             held,
+            pfifo,
             mac: link.mac,
             mtu: link.mtu,
             is_veth,
@@ -149,6 +151,22 @@ fn asking(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
     DeviceError::set_up(format!("read the state of interface {name}"))
 }
 
+/// Adds the packet queue of `qdisc=pfifo`, if this option is given.
+fn tx_queue(
+    wanted: &XdpWanted<'_>,
+    index: u32,
+    is_veth: bool,
+    lines: &mut Lines,
+) -> Result<Option<Pfifo>, DeviceError> {
+    if wanted.pfifo {
+        return Pfifo::add(wanted.interface, index, lines);
+    }
+    if is_veth {
+        advise_queue(wanted.interface, index, lines)?;
+    }
+    Ok(None)
+}
+
 /// Adds a summary line if the veth interface has no queue for packets that it cannot send
 /// immediately.
 fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceError> {
@@ -157,8 +175,8 @@ fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceE
             "TX queue",
             format!(
                 "{name} drops packets while its peer's ring is full; Linux 6.17 or later lets the \
-                 server queue them again; to make all senders wait instead, run: tc qdisc add dev \
-                 {name} root pfifo limit 1000"
+                 server queue them again; to make all senders wait instead, add qdisc=pfifo to \
+                 --device, or run: tc qdisc add dev {name} root pfifo limit 1000"
             ),
         ));
     }

@@ -9,9 +9,9 @@ use nmio::tap::TapPort;
 use nmio::xdp::XdpPort;
 use nmio::{Batch, Frame, MAX_BATCH, Pcap, Port};
 
-use crate::MODES;
-use crate::rig::{Namespace, Rig, config, run};
+use crate::rig::{Namespace, Rig, config, run, settle};
 use crate::supers::{open, take};
+use crate::{MODES, line};
 
 /// Number of frames in the fill ring before the first burst.
 const FEW: usize = 2_048;
@@ -161,4 +161,24 @@ fn the_summary_warns_of_a_veth_without_a_queue() {
     assert!(is_mentioned());
     run("tc qdisc add dev srv root pfifo limit 1000");
     assert!(!is_mentioned());
+}
+
+#[test]
+fn a_pfifo_queue_lasts_as_long_as_the_server() {
+    let _rig = Rig::new(1);
+    let queue = || run("tc qdisc show dev srv");
+    assert!(queue().contains("noqueue"), "{}", queue());
+    let (interface, port) = open("xdp:srv,qdisc=pfifo", &["10.9.0.9/24"]);
+    assert!(queue().contains("pfifo"), "{}", queue());
+    assert!(interface.needs_removal());
+    assert!(line(interface.summary(), "TX queue").contains("a pfifo queue of 1000 packets"));
+    drop((port, interface));
+    settle();
+    assert!(queue().contains("noqueue"), "{}", queue());
+
+    run("tc qdisc add dev srv root pfifo limit 77");
+    let (interface, port) = open("xdp:srv,qdisc=pfifo", &["10.9.0.9/24"]);
+    assert!(line(interface.summary(), "TX queue").contains("stays as it is"));
+    drop((port, interface));
+    assert!(queue().contains("limit 77p"), "{}", queue());
 }
