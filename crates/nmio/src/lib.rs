@@ -77,6 +77,22 @@
 //!
 //! [`device`] turns the names that users write (`auto`, `xdp:eth1`, `tap:tap0`) into ports.
 //!
+//! # Frames that this host drops
+//!
+//! A full ring pushes back: [`Port::send`] fails, and nothing is lost. Some frames are dropped
+//! behind the ring, still on this host:
+//!
+//! | port | cause | what the port does |
+//! |---|---|---|
+//! | [`xdp`], copy mode (native and generic), since Linux 6.17 | the driver refuses a frame, for example because the ring of a veth peer is full | queues the frame again at its place (`tx_retries`); after 100 ms it counts the frame as `tx_lost` |
+//! | the same on older kernels | the same | counts the frame as `tx_lost` |
+//! | [`xdp`], zero-copy mode | none known: the driver takes frames from the ring when it has room | takes a frame back that the driver never returns, and counts it as `tx_lost` |
+//! | super-segments of [`xdp`], which use a packet socket | the kernel refuses a packet (`ENOBUFS`) | tries again in order; a packet that is refused again and again counts as a bad descriptor |
+//! | [`tap`] | the device is down, or the kernel has no memory | counts the frame as `tx_lost`; the kernel does not report drops behind the device |
+//! | [`sim`] | only as configured | counts losses in [`PathCounters`](sim::PathCounters) |
+//!
+//! There is no netmap port yet. The field names are those of [`PortCounters`].
+//!
 //! # The paper's Table 1
 //! | paper | this crate |
 //! |---|---|

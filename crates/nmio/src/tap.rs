@@ -143,7 +143,7 @@ impl TapPort {
             Err(error) if is_gone(&error) => self.gone = Some(error),
             // The device is down (EIO) or the kernel is out of memory. The packet is lost, as if
             // the network had dropped it.
-            Err(_) => self.counters.tx_ring_full += 1,
+            Err(_) => self.counters.tx_lost += frames as u64,
         }
     }
 }

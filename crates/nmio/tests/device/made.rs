@@ -1,6 +1,7 @@
 //! Tests of device `auto`, and of tap devices that the server creates or finds.
 
-use nmio::device::{DeviceError, Interface};
+use nmio::Port;
+use nmio::device::{AnyPort, DeviceError, Interface, MemoryPlan};
 
 use crate::rig::{Namespace, Server, ask, config, run, socket};
 use crate::{eventually, line};
@@ -136,4 +137,21 @@ fn an_existing_tap_device_is_used_and_kept() {
         run("ip -br link").contains("nmiotap"),
         "an existing device is not removed"
     );
+}
+
+#[test]
+fn a_tap_device_that_is_down_loses_frames_and_counts_them() {
+    Namespace::unshare();
+    let interface = Interface::open(&config("tap:tap8", &["10.9.0.9/24"], 1)).unwrap();
+    let AnyPort::Tap(mut port) = interface.queue(0).open(MemoryPlan::default()).unwrap() else {
+        panic!("tap:tap8 must open a tap port");
+    };
+    run("ip link set tap8 down");
+    let mut frame = port.pool().take().unwrap();
+    frame.set_len(60);
+    frame.fill(0);
+    port.send(frame).unwrap();
+    assert!(port.flush().unwrap());
+    let counters = port.counters();
+    assert_eq!((counters.tx_lost, counters.tx_ring_full), (1, 0));
 }
