@@ -206,7 +206,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Returns the 16-bit word at `index` among the words that follow the tail.
-    fn word_behind(&self, index: usize) -> u16 {
+    fn trailer_word(&self, index: usize) -> u16 {
         let at = self.tail_at() + usize::from(self.word(4)) + 2 * index;
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
@@ -222,10 +222,10 @@ impl<'a> Answer<'a> {
     #[inline(never)]
     fn without_optional(&self) -> (Tail<'a>, u16) {
         let tail = Tail {
-            bytes: &self.tail().bytes[..usize::from(self.word_behind(0))],
-            sum: Sum::from_folded(self.word_behind(1)),
+            bytes: &self.tail().bytes[..usize::from(self.trailer_word(0))],
+            sum: Sum::from_folded(self.trailer_word(1)),
         };
-        (tail, self.word_behind(2))
+        (tail, self.trailer_word(2))
     }
 
     /// Returns the offsets of the fixups in the tail. A fixup is a compression pointer that must be
@@ -236,10 +236,10 @@ impl<'a> Answer<'a> {
         let count = if flags & FIXUPS == 0 {
             0
         } else {
-            usize::from(self.word_behind(first))
+            usize::from(self.trailer_word(first))
         };
-        let this = *self;
-        (first + 1..first + 1 + count).map(move |index| usize::from(this.word_behind(index)))
+        let answer = *self;
+        (first + 1..first + 1 + count).map(move |index| usize::from(answer.trailer_word(index)))
     }
 }
 
@@ -316,21 +316,21 @@ impl AnswersBuilder {
         if meta.authoritative {
             header[3] |= AUTHORITATIVE;
         }
-        let mut behind = Vec::new();
+        let mut trailer = Vec::new();
         if let Some(required) = required {
             header[3] |= OPTIONAL;
-            behind.extend((required.len as u16).to_be_bytes());
-            behind.extend(Sum::of(&tail[..required.len]).fold().to_be_bytes());
-            behind.extend(required.additional.to_be_bytes());
+            trailer.extend((required.len as u16).to_be_bytes());
+            trailer.extend(Sum::of(&tail[..required.len]).fold().to_be_bytes());
+            trailer.extend(required.additional.to_be_bytes());
         }
         if !fixups.is_empty() {
             header[3] |= FIXUPS;
-            behind.extend((fixups.len() as u16).to_be_bytes());
+            trailer.extend((fixups.len() as u16).to_be_bytes());
             for fixup in fixups {
-                behind.extend(fixup.to_be_bytes());
+                trailer.extend(fixup.to_be_bytes());
             }
         }
-        let at = self.answers.push(&[&header, key, tail, &behind])?;
+        let at = self.answers.push(&[&header, key, tail, &trailer])?;
         self.answer_count += 1;
         if meta.qtype != 0 {
             let hash = key::hash(&self.hasher, meta.qtype, key);
@@ -352,8 +352,8 @@ impl AnswersBuilder {
         if node.negative != NONE {
             header[3] = self.hooked.of(name).0;
         }
-        for (at, place) in [node.negative, node.any, node.default].iter().enumerate() {
-            header[4 + 4 * at..][..4].copy_from_slice(&place.to_be_bytes());
+        for (at, answer) in [node.negative, node.any, node.default].iter().enumerate() {
+            header[4 + 4 * at..][..4].copy_from_slice(&answer.to_be_bytes());
         }
         let at = self.nodes.push(&[&header, key])?;
         self.name_count += usize::from(!matches!(node.kind, Kind::Outside | Kind::Broken));

@@ -7,7 +7,7 @@ use crate::answers::{Answer, Answers};
 use crate::body::Body;
 use crate::chain;
 use crate::counters::Counters;
-use crate::hook::{Asking, Hook, Verdict};
+use crate::hook::{Hook, HookContext, Verdict};
 use crate::key::Key;
 use crate::lookup::Resolution;
 use crate::rcode;
@@ -46,15 +46,15 @@ impl Assembler {
         answers: &'a Answers,
         (name, qtype): (&[u8], u16),
         key: &mut Key,
-        asking: Asking<'_, H, impl Fn() -> SocketAddr>,
+        context: HookContext<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
-        let found = answers.resolve(qtype, name, key, &mut self.wildcard);
-        if let Resolution::Hooked(soa) = found {
-            return self.ask(answers, (name, qtype), key, soa, asking, counters);
+        let resolution = answers.resolve(qtype, name, key, &mut self.wildcard);
+        if let Resolution::Hooked(soa) = resolution {
+            return self.ask(answers, (name, qtype), key, soa, context, counters);
         }
         counters.assembled += 1;
-        Some(self.compose(answers, (name, qtype), key, found))
+        Some(self.compose(answers, (name, qtype), key, resolution))
     }
 
     /// Asks the hook and returns the answer, or `None` if the hook chooses not to reply. `soa` is
@@ -66,11 +66,11 @@ impl Assembler {
         (name, qtype): (&[u8], u16),
         key: &mut Key,
         soa: Answer<'a>,
-        mut asking: Asking<'_, H, impl Fn() -> SocketAddr>,
+        mut context: HookContext<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
         let mut records = self.composer.start(name);
-        let found = match asking.ask(name, qtype, &mut records) {
+        let resolution = match context.ask(name, qtype, &mut records) {
             Ok(Verdict::Drop) => {
                 counters.unanswered += 1;
                 return None;
@@ -90,23 +90,23 @@ impl Assembler {
             }
         };
         counters.hooked += 1;
-        Some(self.compose(answers, (name, qtype), key, found))
+        Some(self.compose(answers, (name, qtype), key, resolution))
     }
 
-    /// Assembles the answer from `found`, the result of the lookup or the hook's decision.
+    /// Assembles the answer from `resolution`, the result of the lookup or the hook's decision.
     #[inline(always)]
     fn compose<'a>(
         &'a mut self,
         answers: &'a Answers,
         (name, qtype): (&[u8], u16),
         key: &mut Key,
-        found: Resolution<'a>,
+        resolution: Resolution<'a>,
     ) -> Body<'a> {
         let scratch = &mut self.scratch[..];
         // An answer prepared for an ancestor or a wildcard can be sent for this name after its
         // pointers have been adjusted.
         let shift = |answer: &Answer<'_>| name.len().saturating_sub(answers.name_len(answer));
-        match found {
+        match resolution {
             Resolution::Answer(answer)
             | Resolution::NoData(answer)
             | Resolution::Hooked(answer) => Body::shifted(&answer, shift(&answer), scratch),

@@ -49,7 +49,7 @@ pub(crate) fn follow<'a>(
     loop {
         let step = match resolution {
             Resolution::Substitution(dname) => chain.substitute(answers, &dname),
-            Resolution::Answer(answer) if is_alias(&answer) => chain.take_alias(answers, &answer),
+            Resolution::Answer(answer) if is_alias(&answer) => chain.follow_alias(answers, &answer),
             Resolution::Answer(_) if qtype == DNAME && chain.has_dname_of(answers, key) => {
                 return chain.body(rcode::NOERROR);
             }
@@ -172,11 +172,11 @@ impl<'a, 'q> Chain<'a, 'q> {
     }
 
     /// Writes the CNAME record of an alias, and makes the record's target the chain's last name.
-    fn take_alias(&mut self, answers: &Answers, alias: &Answer<'_>) -> Result<(), Stop> {
+    fn follow_alias(&mut self, answers: &Answers, alias: &Answer<'_>) -> Result<(), Stop> {
         if self.steps == MAX_CHAIN {
             return Err(Stop::Open);
         }
-        let longer = self.name.bytes().len() - answers.name_len(alias);
+        let shift = self.name.bytes().len() - answers.name_len(alias);
         let (fields, data) = alias.tail().bytes[POINTER..].split_at(FIELDS);
         let len = usize::from(u16::from_be_bytes([fields[8], fields[9]]));
         let from = self.name.clone();
@@ -184,7 +184,7 @@ impl<'a, 'q> Chain<'a, 'q> {
             // The CNAME is the first record of the prepared answer, so the qname is the only name
             // before it. A pointer in its data thus leads into the qname.
             (literal, Some(to)) => {
-                let to = usize::from(to) - QUESTION_AT + longer;
+                let to = usize::from(to) - QUESTION_AT + shift;
                 self.name.set(&[literal, &from.bytes()[to..]]);
             }
             (literal, None) => self.name.set(&[literal, name::ROOT]),
@@ -197,7 +197,7 @@ impl<'a, 'q> Chain<'a, 'q> {
     fn step(&mut self, fields: &[u8]) -> Result<(), Stop> {
         let owner = 0xc000 | self.names[self.steps];
         let to = self.name.bytes();
-        let seen = (0..=self.steps).any(|step| name::eq(self.name_at(step, to.len()), to));
+        let is_loop = (0..=self.steps).any(|step| name::eq(self.name_at(step, to.len()), to));
         let record = &mut self.tail[self.len..][..POINTER + FIELDS + to.len()];
         record[..2].copy_from_slice(&owner.to_be_bytes());
         record[2..4].copy_from_slice(&CNAME.to_be_bytes());
@@ -209,7 +209,7 @@ impl<'a, 'q> Chain<'a, 'q> {
         self.names[self.steps] = (self.tail_at() + self.len + POINTER + FIELDS) as u16;
         self.len += len;
         self.counts[0] += 1;
-        if seen { Err(Stop::Open) } else { Ok(()) }
+        if is_loop { Err(Stop::Open) } else { Ok(()) }
     }
 
     /// Returns `len` bytes from the start of the name that the chain had reached after `step`
@@ -233,20 +233,20 @@ impl<'a, 'q> Chain<'a, 'q> {
         };
         copy.copy_from_slice(bytes);
         let name_len = answers.name_len(answer);
-        let longer = self.name.bytes().len() - name_len;
+        let shift = self.name.bytes().len() - name_len;
         let (name_at, old_tail_at) = (
             usize::from(self.names[self.steps]),
             QUESTION_AT + name_len + QUESTION_REST,
         );
-        let mut moving = answer.fixups().peekable();
+        let mut fixups = answer.fixups().peekable();
         let counts = answer.counts();
         let counts = [0, 2, 4].map(|at| u16::from_be_bytes([counts[at], counts[at + 1]]));
         map_pointers(copy, counts.iter().sum(), |at, to| {
             let to = usize::from(to);
-            let moves = moving.next_if_eq(&at).is_some();
+            let is_fixup = fixups.next_if_eq(&at).is_some();
             let new = match to.checked_sub(old_tail_at) {
-                Some(behind) => tail_at + behind,
-                None if moves => name_at + to - QUESTION_AT + longer,
+                Some(offset) => tail_at + offset,
+                None if is_fixup => name_at + to - QUESTION_AT + shift,
                 None => name_at + to - QUESTION_AT,
             };
             new as u16

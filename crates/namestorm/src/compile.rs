@@ -26,7 +26,7 @@ use crate::name;
 use crate::rtype::{self, CNAME, DNAME, DS, NS, SOA};
 use crate::tail::{Base, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
-use crate::zones::{Found, Zones, glue};
+use crate::zones::{Location, Zones, glue};
 
 /// Number of names between two calls of [`compile`]'s `progress` function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
@@ -52,14 +52,14 @@ pub fn compile(
         writer: TailWriter::new(),
         fillers: zones.broken().map(<[u8]>::to_vec).collect(),
     };
-    let mut done = 0;
+    let mut prepared = 0;
     for (zone, children) in zones.with_children() {
         let mut pass = Pass::new(&mut compiler, zone, children)?;
         for name in zone.names() {
             pass.name(name)?;
-            done += 1;
-            if done % PROGRESS_STEP == 0 {
-                progress(done);
+            prepared += 1;
+            if prepared % PROGRESS_STEP == 0 {
+                progress(prepared);
             }
         }
     }
@@ -132,10 +132,7 @@ impl<'c, 'z> Pass<'c, 'z> {
     }
 
     fn name(&mut self, name: NameRef<'z>) -> Result<(), ArenaFull> {
-        if matches!(
-            name.standing(),
-            NameStatus::BelowCut | NameStatus::BelowDname
-        ) {
+        if matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname) {
             return Ok(());
         }
         let key = name.key();
@@ -150,7 +147,7 @@ impl<'c, 'z> Pass<'c, 'z> {
         if is_child {
             // The child zone, which is also ours, answers for the name. Only the DS RRset comes
             // from the parent side of the cut (RFC 4035, section 3.1.4.1).
-            if limit == key.len() && name.standing() == NameStatus::Cut {
+            if limit == key.len() && name.status() == NameStatus::Cut {
                 self.compiler.delegation_signer(name)?;
             }
             return Ok(());
@@ -160,7 +157,7 @@ impl<'c, 'z> Pass<'c, 'z> {
             negative: self.negative,
             ..Node::bare(Kind::Plain)
         };
-        let node = match name.standing() {
+        let node = match name.status() {
             NameStatus::Cut => self.compiler.cut(name, node)?,
             _ if name.rrset(CNAME).is_some() => self.compiler.alias(name, node)?,
             _ => self.compiler.plain(name, node)?,
@@ -516,30 +513,30 @@ impl<'z> Compiler<'z> {
     /// Adds the missing nodes for the ancestors of a zone's apex. The search for the closest
     /// encloser requires all ancestors of an indexed name to be in the index.
     fn fill_above(&mut self, apex: &'z [u8]) -> Result<(), ArenaFull> {
-        let mut above = apex;
-        while let Some(parent) = name::parent(above) {
-            above = parent;
+        let mut ancestor = apex;
+        while let Some(parent) = name::parent(ancestor) {
+            ancestor = parent;
             let mut node = Node::bare(Kind::Outside);
-            match self.zones.locate(above) {
-                Found::Name(_) | Found::EmptyNonTerminal(_) => continue,
-                Found::Cut(cut) if name::eq(cut.owner(), above) => continue,
-                _ if !self.fillers.insert(above.to_ascii_lowercase()) => continue,
-                Found::Outside => {}
-                Found::Broken => node.kind = Kind::Broken,
-                Found::Cut(cut) => {
+            match self.zones.locate(ancestor) {
+                Location::Name(_) | Location::EmptyNonTerminal(_) => continue,
+                Location::Cut(cut) if name::eq(cut.owner(), ancestor) => continue,
+                _ if !self.fillers.insert(ancestor.to_ascii_lowercase()) => continue,
+                Location::Outside => {}
+                Location::Broken => node.kind = Kind::Broken,
+                Location::Cut(cut) => {
                     node.kind = Kind::Cut;
                     node.default = self.referral(cut)?;
                 }
-                Found::Wildcard(name) | Found::Dname(name) => {
+                Location::Wildcard(name) | Location::Dname(name) => {
                     node.kind = Kind::Plain;
                     node.negative = self.negative(name.zone())?;
                 }
-                Found::Nothing(zone) => {
+                Location::NxDomain(zone) => {
                     node.kind = Kind::Plain;
                     node.negative = self.negative(zone)?;
                 }
             }
-            self.out.add_node(above, &node)?;
+            self.out.add_node(ancestor, &node)?;
         }
         Ok(())
     }

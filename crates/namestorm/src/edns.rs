@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn bad_opt_records_are_refused() {
         let good = opt(1232, 0, 0, &[]);
-        let twice = [good.clone(), good.clone()].concat();
-        assert_eq!(parse(&twice, 0, 2), Err(Malformed), "two OPT records");
+        let duplicate = [good.clone(), good.clone()].concat();
+        assert_eq!(parse(&duplicate, 0, 2), Err(Malformed), "two OPT records");
         assert!(
-            parse(&twice, 0, 1).is_ok(),
+            parse(&duplicate, 0, 1).is_ok(),
             "bytes after the last record are ignored"
         );
         assert_eq!(parse(&good, 0, 2), Err(Malformed), "truncated");

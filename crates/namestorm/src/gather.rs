@@ -25,40 +25,40 @@ pub(crate) enum Outcome {
     /// The zone cannot be served.
     Broken(Broken),
     /// An earlier good zone has the same name.
-    Twice(Lost),
+    Duplicate(UnservedFile),
 }
 
 /// A file on the command line that is not served, with the reason.
 #[derive(Debug)]
-pub(crate) struct Lost {
+pub(crate) struct UnservedFile {
     file: String,
-    why: Why,
+    reason: Reason,
 }
 
 #[derive(Debug)]
-enum Why {
+enum Reason {
     /// The zone with this name could not be loaded.
     Broken(Vec<u8>),
     /// The zone could not be loaded, and its name is unknown.
     Nameless,
     /// The zone named `apex` is served from the file `by`.
-    Twice { apex: Vec<u8>, by: String },
+    Duplicate { apex: Vec<u8>, by: String },
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for UnservedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = &self.file;
-        match &self.why {
-            Why::Broken(apex) => {
+        match &self.reason {
+            Reason::Broken(apex) => {
                 let zone = name::Shown(apex);
                 write!(f, "{file}: not loaded; queries for {zone} get SERVFAIL")
             }
-            Why::Nameless => write!(
+            Reason::Nameless => write!(
                 f,
                 "{file}: not loaded; queries for it are refused because the zone's name is \
                  unknown: give ORIGIN=FILE"
             ),
-            Why::Twice { apex, by } => {
+            Reason::Duplicate { apex, by } => {
                 let zone = name::Shown(apex);
                 write!(
                     f,
@@ -69,10 +69,10 @@ impl fmt::Display for Lost {
     }
 }
 
-impl Lost {
+impl UnservedFile {
     /// Returns true if the same zone is served from another file.
-    pub(crate) fn is_given_twice(&self) -> bool {
-        matches!(self.why, Why::Twice { .. })
+    pub(crate) fn is_duplicate(&self) -> bool {
+        matches!(self.reason, Reason::Duplicate { .. })
     }
 }
 
@@ -86,27 +86,27 @@ impl Gatherer {
         let loaded = match load(spec, &mut progress) {
             Ok(loaded) => loaded,
             Err(broken) => {
-                tell(&broken.report, say);
+                say_findings(&broken.report, say);
                 return Outcome::Broken(broken);
             }
         };
         let apex = loaded.zone.apex().to_ascii_lowercase();
         let file = spec.file.display().to_string();
-        if let Some(lost) = self.twice(&apex, &file) {
-            return Outcome::Twice(lost);
+        if let Some(unserved) = self.duplicate(&apex, &file) {
+            return Outcome::Duplicate(unserved);
         }
-        tell(&loaded.report, say);
+        say_findings(&loaded.report, say);
         self.files.insert(apex, file);
         Outcome::Good(loaded)
     }
 
     /// If an earlier good zone has the name `apex` (in lower case), returns the reason why `file`
     /// is not served. Otherwise, returns `None`.
-    fn twice(&self, apex: &[u8], file: &str) -> Option<Lost> {
+    fn duplicate(&self, apex: &[u8], file: &str) -> Option<UnservedFile> {
         let by = self.files.get(apex)?.clone();
-        Some(Lost {
+        Some(UnservedFile {
             file: file.to_owned(),
-            why: Why::Twice {
+            reason: Reason::Duplicate {
                 apex: apex.to_vec(),
                 by,
             },
@@ -114,23 +114,23 @@ impl Gatherer {
     }
 
     /// Returns the reason why a file with a broken zone is not served.
-    fn broken(&self, file: String, apex: Option<Vec<u8>>) -> Lost {
+    fn broken(&self, file: String, apex: Option<Vec<u8>>) -> UnservedFile {
         let Some(mut apex) = apex else {
-            return Lost {
+            return UnservedFile {
                 file,
-                why: Why::Nameless,
+                reason: Reason::Nameless,
             };
         };
         apex.make_ascii_lowercase();
-        self.twice(&apex, &file).unwrap_or(Lost {
+        self.duplicate(&apex, &file).unwrap_or(UnservedFile {
             file,
-            why: Why::Broken(apex),
+            reason: Reason::Broken(apex),
         })
     }
 }
 
 /// Passes the findings of a zone to `say`, if there are any.
-fn tell(report: &Report, say: &mut dyn FnMut(String)) {
+fn say_findings(report: &Report, say: &mut dyn FnMut(String)) {
     if !report.findings().is_empty() {
         say(report.to_string());
     }
@@ -140,49 +140,49 @@ fn tell(report: &Report, say: &mut dyn FnMut(String)) {
 pub(crate) struct Gathered {
     pub(crate) zones: Zones,
     /// The files that are not served.
-    pub(crate) lost: Vec<Lost>,
+    pub(crate) unserved: Vec<UnservedFile>,
 }
 
 /// Reads the zones of `specs`. Passes progress messages and findings to `say`.
 pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathered {
     let mut gatherer = Gatherer::default();
-    let (mut good, mut broken, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut good, mut broken, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
     for spec in specs {
         match gatherer.read(spec, say) {
             Outcome::Good(loaded) => good.push(loaded.zone),
             Outcome::Broken(zone) => broken.push((spec.file.display().to_string(), zone.apex)),
-            Outcome::Twice(twice) => lost.push(twice),
+            Outcome::Duplicate(duplicate) => unserved.push(duplicate),
         }
     }
     // The reasons why broken zones are not served are determined only now, because a good zone may
     // follow a broken zone of the same name.
     let broken = broken.into_iter();
-    lost.extend(broken.map(|(file, apex)| gatherer.broken(file, apex)));
-    let apexes = lost.iter().filter_map(|lost| match &lost.why {
-        Why::Broken(apex) => Some(apex.clone()),
-        Why::Nameless | Why::Twice { .. } => None,
+    unserved.extend(broken.map(|(file, apex)| gatherer.broken(file, apex)));
+    let apexes = unserved.iter().filter_map(|file| match &file.reason {
+        Reason::Broken(apex) => Some(apex.clone()),
+        Reason::Nameless | Reason::Duplicate { .. } => None,
     });
     Gathered {
         zones: Zones::with_broken(good, apexes.collect())
             .unwrap_or_else(|_| unreachable!("each zone is gathered only once")),
-        lost,
+        unserved,
     }
 }
 
 /// Summarises in one line how many files are not served for each reason.
-pub(crate) fn summary(lost: &[Lost]) -> String {
-    let number = |is: fn(&Why) -> bool| lost.iter().filter(|lost| is(&lost.why)).count();
+pub(crate) fn summary(unserved: &[UnservedFile]) -> String {
+    let number = |is: fn(&Reason) -> bool| unserved.iter().filter(|file| is(&file.reason)).count();
     let kinds = [
         (
-            number(|why| matches!(why, Why::Broken(_))),
+            number(|reason| matches!(reason, Reason::Broken(_))),
             "answered with SERVFAIL",
         ),
         (
-            number(|why| matches!(why, Why::Nameless)),
+            number(|reason| matches!(reason, Reason::Nameless)),
             "refused because their names are unknown",
         ),
         (
-            number(|why| matches!(why, Why::Twice { .. })),
+            number(|reason| matches!(reason, Reason::Duplicate { .. })),
             "given twice",
         ),
     ];

@@ -21,14 +21,14 @@ fn zone(folder: &Path, file: &str, text: &str) -> ZoneSpec {
 /// Gathers the zones of `specs`. Returns the apexes of the good zones, the apexes of the broken
 /// zones, and the reason for each file that is not served.
 fn gathered(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
-    let mut said = Vec::new();
-    let gathered = gather(specs, &mut |line| said.push(line));
+    let mut messages = Vec::new();
+    let gathered = gather(specs, &mut |line| messages.push(line));
     let show = |apex: &[u8]| name::Shown(apex).to_string();
     let zones = &gathered.zones;
     (
         zones.iter().map(|zone| show(zone.apex())).collect(),
         zones.broken().map(show).collect(),
-        gathered.lost.iter().map(ToString::to_string).collect(),
+        gathered.unserved.iter().map(ToString::to_string).collect(),
     )
 }
 
@@ -82,14 +82,17 @@ fn a_broken_zone_takes_its_name_from_the_first_source_that_has_one() {
         (missing("no..file"), None),
     ];
     for (spec, expected) in cases {
-        let (good, broken, lost) = gathered(std::slice::from_ref(&spec));
+        let (good, broken, unserved) = gathered(std::slice::from_ref(&spec));
         assert!(good.is_empty(), "{spec}");
         assert_eq!(broken, Vec::from_iter(expected), "{spec}");
         let end = match expected {
             Some(apex) => format!(": not loaded; queries for {apex} get SERVFAIL"),
             None => "give ORIGIN=FILE".into(),
         };
-        assert!(lost.len() == 1 && lost[0].ends_with(&end), "{lost:?}");
+        assert!(
+            unserved.len() == 1 && unserved[0].ends_with(&end),
+            "{unserved:?}"
+        );
     }
 }
 
@@ -109,7 +112,7 @@ fn good_zones_are_served_despite_broken_ones() {
         zone("good.example", GOOD),
         again,
     ];
-    let (good, broken, lost) = gathered(&specs);
+    let (good, broken, unserved) = gathered(&specs);
     assert_eq!(good, ["good.example."]);
     assert_eq!(broken, ["two.example."]);
     let ends = [
@@ -117,18 +120,23 @@ fn good_zones_are_served_despite_broken_ones() {
         "/two.example: not loaded; queries for two.example. get SERVFAIL",
         "/good.example.db: not loaded; ",
     ];
-    assert_eq!(lost.len(), ends.len(), "{lost:?}");
+    assert_eq!(unserved.len(), ends.len(), "{unserved:?}");
     assert!(
-        lost.iter().zip(ends).all(|(lost, end)| lost.contains(end)),
-        "{lost:?}"
+        unserved
+            .iter()
+            .zip(ends)
+            .all(|(unserved, end)| unserved.contains(end)),
+        "{unserved:?}"
     );
-    assert!(lost[2].ends_with("/good.example holds the zone good.example. too: give it only once"));
-    let mut said = Vec::new();
-    gather(&specs, &mut |line| said.push(line));
-    let said = said.join("\n");
     assert!(
-        said.contains("two.example:4: a second zone starts here, other.example.: "),
-        "{said}"
+        unserved[2].ends_with("/good.example holds the zone good.example. too: give it only once")
+    );
+    let mut messages = Vec::new();
+    gather(&specs, &mut |line| messages.push(line));
+    let messages = messages.join("\n");
+    assert!(
+        messages.contains("two.example:4: a second zone starts here, other.example.: "),
+        "{messages}"
     );
 }
 
@@ -154,10 +162,10 @@ fn fifos_devices_and_folders_are_refused() {
         (Path::new("/dev/zero"), "it is a FIFO, a socket or a device"),
         (folder.path(), "it is a folder"),
     ] {
-        let mut said = Vec::new();
-        gather(&[spec(file)], &mut |line| said.push(line));
+        let mut messages = Vec::new();
+        gather(&[spec(file)], &mut |line| messages.push(line));
         let expected = format!("{}: cannot read the file: {what}", file.display());
-        assert!(said[0].starts_with(&expected), "{said:?}");
+        assert!(messages[0].starts_with(&expected), "{messages:?}");
     }
 }
 
@@ -174,15 +182,18 @@ fn strict_refuses_broken_and_duplicate_zones() {
     let load = |specs: &[&ZoneSpec], strict| load_saying(specs, strict, &mut |_| {});
     assert!(load(&[&good], true).is_ok());
     assert!(load(&[&good, &bad, &nameless], false).is_ok());
-    let refused = load(&[&good, &bad, &good], true).unwrap_err();
+    let error = load(&[&good, &bad, &good], true).unwrap_err();
     assert!(
-        matches!(refused, LoadError::Strict { lost: 2, all: 3 }),
-        "{refused}"
+        matches!(error, LoadError::Strict { lost: 2, all: 3 }),
+        "{error}"
     );
-    let mut said = Vec::new();
-    load_saying(&[&good, &good], true, &mut |line| said.push(line)).unwrap_err();
+    let mut messages = Vec::new();
+    load_saying(&[&good, &good], true, &mut |line| messages.push(line)).unwrap_err();
     let end = "/good.example holds the zone good.example. too: give it only once";
-    assert!(said.len() == 1 && said[0].ends_with(end), "{said:?}");
+    assert!(
+        messages.len() == 1 && messages[0].ends_with(end),
+        "{messages:?}"
+    );
     let served = load(&[&good, &bad, &nameless, &good], false).unwrap();
     let lines = control::Program::loaded(&served);
     let expected =
@@ -202,13 +213,13 @@ fn without_any_good_zone_nothing_is_served() {
     };
     for specs in [&[missing.clone()][..], &[bad, nameless, missing]] {
         for strict in [false, true] {
-            let mut said = Vec::new();
-            let mut say = |line| said.push(line);
-            let refused = Namestorm::load(specs, Form::Wire, ReplyMode::MemCopy, strict, &mut say);
-            assert!(matches!(refused, Err(LoadError::Nothing)), "{refused:?}");
+            let mut messages = Vec::new();
+            let mut say = |line| messages.push(line);
+            let error = Namestorm::load(specs, Form::Wire, ReplyMode::MemCopy, strict, &mut say);
+            assert!(matches!(error, Err(LoadError::Nothing)), "{error:?}");
             // The server exits, so no line may claim that it answers with SERVFAIL.
-            assert_eq!(said.len(), specs.len(), "{said:?}");
-            assert!(!said.join("\n").contains("SERVFAIL"), "{said:?}");
+            assert_eq!(messages.len(), specs.len(), "{messages:?}");
+            assert!(!messages.join("\n").contains("SERVFAIL"), "{messages:?}");
         }
     }
 }

@@ -84,14 +84,14 @@ pub enum Verdict {
 
 /// A hook, with the details of the query. `peer` returns the client's address and port. `peer` is a
 /// function, so that the address is read only for queries that reach the hook.
-pub(crate) struct Asking<'h, H, P> {
+pub(crate) struct HookContext<'h, H, P> {
     pub(crate) hook: &'h mut H,
     pub(crate) peer: P,
     pub(crate) over_tcp: bool,
     pub(crate) now: Instant,
 }
 
-impl<H: Hook, P: Fn() -> SocketAddr> Asking<'_, H, P> {
+impl<H: Hook, P: Fn() -> SocketAddr> HookContext<'_, H, P> {
     /// Asks the hook for records of this type at `name`.
     pub(crate) fn ask(
         &mut self,

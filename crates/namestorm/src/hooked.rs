@@ -34,7 +34,7 @@ impl Hooked {
 pub(crate) struct HookedNames {
     names: HashSet<Vec<u8>>,
     /// The parents of the registered wildcards. A hook answers for all names below each of them.
-    above: HashSet<Vec<u8>>,
+    wildcard_parents: HashSet<Vec<u8>>,
 }
 
 impl HookedNames {
@@ -45,17 +45,20 @@ impl HookedNames {
 
     /// Adds all names below `apex`, but not `apex` itself.
     pub(crate) fn add_below(&mut self, apex: &[u8]) {
-        self.above.insert(apex.to_ascii_lowercase());
+        self.wildcard_parents.insert(apex.to_ascii_lowercase());
     }
 
     /// Returns true if the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.above.is_empty()
+        self.names.is_empty() && self.wildcard_parents.is_empty()
     }
 
     /// Returns the registered names, and the parent of each registered wildcard.
     pub(crate) fn bases(&self) -> impl Iterator<Item = &[u8]> {
-        self.names.iter().chain(&self.above).map(Vec::as_slice)
+        self.names
+            .iter()
+            .chain(&self.wildcard_parents)
+            .map(Vec::as_slice)
     }
 
     /// Returns the flags of `name`.
@@ -65,9 +68,9 @@ impl HookedNames {
         }
         let lower = name.to_ascii_lowercase();
         let mut ancestors = name::label_starts(&lower).chain([lower.len() - 1]).skip(1);
-        let is_below = ancestors.any(|start| self.above.contains(&lower[start..]));
+        let is_below = ancestors.any(|start| self.wildcard_parents.contains(&lower[start..]));
         let itself = is_below || self.names.contains(&lower);
-        let below = is_below || self.above.contains(&lower);
+        let below = is_below || self.wildcard_parents.contains(&lower);
         Hooked(u8::from(itself) * Hooked::ITSELF + u8::from(below) * Hooked::BELOW)
     }
 }

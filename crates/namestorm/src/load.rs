@@ -23,7 +23,7 @@ use crate::name;
 use crate::rdata;
 use crate::report::Report;
 use crate::rtype;
-use crate::zone::{Builder, Place, Refused, Zone};
+use crate::zone::{Builder, Place, PushError, Zone};
 
 /// Maximum depth of nested `$INCLUDE`s. The limit stops files that include each other.
 pub(crate) const MAX_INCLUDE_DEPTH: usize = 8;
@@ -94,7 +94,7 @@ struct Loader<'p> {
     progress: &'p mut dyn FnMut(usize),
     owner: Vec<u8>,
     data: Vec<u8>,
-    again: Vec<u8>,
+    recomposed: Vec<u8>,
 }
 
 impl<'p> Loader<'p> {
@@ -106,7 +106,7 @@ impl<'p> Loader<'p> {
             progress,
             owner: Vec::new(),
             data: Vec::new(),
-            again: Vec::new(),
+            recomposed: Vec::new(),
         }
     }
 
@@ -181,14 +181,17 @@ impl<'p> Loader<'p> {
                 line: entry.line,
             };
             match parser.parse(entry.text) {
-                Ok(Parsed::Record { record, ttl_taken }) => {
-                    if let Some(ttl) = ttl_taken {
+                Ok(Parsed::Record {
+                    record,
+                    assumed_ttl,
+                }) => {
+                    if let Some(ttl) = assumed_ttl {
                         self.report.warning(
                             place,
                             format!("no TTL here, and no $TTL before: using {ttl} s"),
                         );
                     }
-                    self.take(&record, place);
+                    self.add_record(&record, place);
                 }
                 Ok(Parsed::Include {
                     path: included,
@@ -224,7 +227,7 @@ impl<'p> Loader<'p> {
     }
 
     /// Checks one record and adds it to the zone.
-    fn take(&mut self, record: &ScannedRecord, place: Place) {
+    fn add_record(&mut self, record: &ScannedRecord, place: Place) {
         self.owner.clear();
         self.data.clear();
         let (Ok(()), Ok(())) = (
@@ -265,7 +268,7 @@ impl<'p> Loader<'p> {
                     (self.progress)(builder.record_count());
                 }
             }
-            Err(Refused::OutOfZone) if rtype == rtype::SOA && builder.record_count() > 0 => {
+            Err(PushError::OutOfZone) if rtype == rtype::SOA && builder.record_count() > 0 => {
                 let message = format!(
                     "a second zone starts here, {}: this file holds the zone {}; put the other \
                      zone into its own file",
@@ -274,7 +277,7 @@ impl<'p> Loader<'p> {
                 );
                 self.report.error(place, message);
             }
-            Err(Refused::OutOfZone) => {
+            Err(PushError::OutOfZone) => {
                 let message = format!(
                     "{} does not lie in the zone {}",
                     name::Shown(&self.owner),
@@ -282,29 +285,29 @@ impl<'p> Loader<'p> {
                 );
                 self.report.error(place, message);
             }
-            Err(Refused::TooMuch) => self
+            Err(PushError::TooLarge) => self
                 .report
                 .error(place, "a zone may have at most 4 GiB of records"),
         }
     }
 
     fn check_record(&mut self, rtype: u16) -> Result<(), String> {
-        let shown = || rtype::show(rtype);
+        let type_name = || rtype::show(rtype);
         if !rtype::is_data(rtype) {
-            return Err(format!("{} records cannot be in a zone", shown()));
+            return Err(format!("{} records cannot be in a zone", type_name()));
         }
         if !name::is_name(&self.owner) {
             return Err("the owner has an empty label or is too long".into());
         }
         if self.data.len() > usize::from(u16::MAX) {
-            return Err(format!("the data of this {} is too long", shown()));
+            return Err(format!("the data of this {} is too long", type_name()));
         }
         // This check also covers data in the generic form of RFC 3597.
-        let whole = rdata::is_data_of(rtype, &self.data, &mut self.again);
-        if whole {
+        let is_valid = rdata::is_data_of(rtype, &self.data, &mut self.recomposed);
+        if is_valid {
             Ok(())
         } else {
-            Err(format!("the data is not valid for type {}", shown()))
+            Err(format!("the data is not valid for type {}", type_name()))
         }
     }
 

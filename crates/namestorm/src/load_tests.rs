@@ -607,14 +607,14 @@ fn check_prints_one_line_per_good_zone() {
     fs::write(&file, START).unwrap();
     let spec: ZoneSpec = file.to_str().unwrap().parse().unwrap();
     let checked = |specs: &[ZoneSpec]| {
-        let (mut said, mut printed) = (Vec::new(), Vec::new());
-        let mut say = |line| said.push(line);
+        let (mut messages, mut printed) = (Vec::new(), Vec::new());
+        let mut say = |line| messages.push(line);
         let outcome = check(specs, &mut say, &mut |line| printed.push(line));
-        let refused = outcome.err().map(|error| error.to_string());
-        (refused, said.join("\n"), printed.join("\n"))
+        let error = outcome.err().map(|error| error.to_string());
+        (error, messages.join("\n"), printed.join("\n"))
     };
-    let (refused, said, printed) = checked(std::slice::from_ref(&spec));
-    assert!(refused.is_none() && said.is_empty(), "{said}");
+    let (error, messages, printed) = checked(std::slice::from_ref(&spec));
+    assert!(error.is_none() && messages.is_empty(), "{messages}");
     assert!(
         printed.starts_with("example.org.: 2 names, 3 records, 5 packets, "),
         "{printed}"
@@ -626,20 +626,20 @@ fn check_prints_one_line_per_good_zone() {
         origin: name::parse("EXAMPLE.org"),
         file: again,
     };
-    let (refused, said, printed) = checked(&[spec.clone(), again]);
+    let (error, messages, printed) = checked(&[spec.clone(), again]);
     let expected =
         |lost, all| format!("{lost} of {all} zones cannot be served: correct the errors above");
-    assert_eq!(refused, Some(expected(1, 2)));
+    assert_eq!(error, Some(expected(1, 2)));
     assert_eq!(printed.lines().count(), 1);
     assert!(
-        said.contains("/again: not loaded; ") && said.ends_with("too: give it only once"),
-        "{said}"
+        messages.contains("/again: not loaded; ") && messages.ends_with("too: give it only once"),
+        "{messages}"
     );
     fs::write(&file, "nonsense").unwrap();
-    let (refused, said, _) = checked(&[spec]);
-    assert_eq!(refused, Some(expected(1, 1)));
-    assert!(said.contains("example.org:1: "), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let (error, messages, _) = checked(&[spec]);
+    assert_eq!(error, Some(expected(1, 1)));
+    assert!(messages.contains("example.org:1: "), "{messages}");
+    assert_eq!(messages.lines().count(), 1, "{messages}");
 }
 
 proptest! {

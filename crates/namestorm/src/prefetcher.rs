@@ -23,58 +23,58 @@ const MIN_PREFETCHED: usize = 2 << 20;
 /// The prefetcher of one worker, with the questions of the current batch.
 #[derive(Debug)]
 pub(crate) struct Prefetcher {
-    worth: bool,
+    is_worthwhile: bool,
     expanded: NameBuf,
     /// The parsed questions, indexed by the packet's position in the batch.
-    read: Box<[Read]>,
+    questions: Box<[ParsedQuestion]>,
 }
 
 /// The parsed question of one packet of a batch.
 #[derive(Clone, Debug)]
-struct Read {
-    /// Whether `asked` holds a complete question. A question with a compressed name does not count,
-    /// because the batch has only one buffer for a decompressed name.
-    is_whole: bool,
-    asked: HashedQuestion,
+struct ParsedQuestion {
+    /// Whether `question` holds a complete question. A question with a compressed name does not
+    /// count, because the batch has only one buffer for a decompressed name.
+    is_complete: bool,
+    question: HashedQuestion,
 }
 
 impl Prefetcher {
     pub(crate) fn new(answers: &Answers) -> Self {
-        let nothing = Read {
-            is_whole: false,
-            asked: HashedQuestion::new(),
+        let empty = ParsedQuestion {
+            is_complete: false,
+            question: HashedQuestion::new(),
         };
         Self {
-            worth: answers.size().memory >= MIN_PREFETCHED,
+            is_worthwhile: answers.size().memory >= MIN_PREFETCHED,
             expanded: NameBuf::new(),
-            read: vec![nothing; MAX_BATCH].into_boxed_slice(),
+            questions: vec![empty; MAX_BATCH].into_boxed_slice(),
         }
     }
 
     /// Returns true if prefetching pays off for a batch of `len` frames.
     #[inline(always)]
-    pub(crate) fn is_worth(&self, len: usize) -> bool {
-        self.worth && len > 1
+    pub(crate) fn pays_off(&self, len: usize) -> bool {
+        self.is_worthwhile && len > 1
     }
 
     /// Parses the questions of a batch, and prefetches the slots and answers that the queries will
     /// read.
     #[inline(always)]
     pub(crate) fn fetch(&mut self, answers: &Answers, inputs: &[Input]) {
-        for (input, read) in inputs.iter().zip(&mut self.read) {
-            read.is_whole = false;
+        for (input, parsed) in inputs.iter().zip(&mut self.questions) {
+            parsed.is_complete = false;
             let Some(message) = message(input) else {
                 continue;
             };
-            let parsed = read.asked.read(message, answers, &mut self.expanded);
-            read.is_whole = parsed.is_ok() && !read.asked.question.is_compressed;
-            if read.is_whole {
-                answers.fetch_slot(read.asked.hash);
+            let result = parsed.question.read(message, answers, &mut self.expanded);
+            parsed.is_complete = result.is_ok() && !parsed.question.question.is_compressed;
+            if parsed.is_complete {
+                answers.fetch_slot(parsed.question.hash);
             }
         }
-        for read in &self.read[..inputs.len()] {
-            if read.is_whole {
-                answers.fetch_answer(read.asked.hash);
+        for parsed in &self.questions[..inputs.len()] {
+            if parsed.is_complete {
+                answers.fetch_answer(parsed.question.hash);
             }
         }
     }
@@ -82,9 +82,9 @@ impl Prefetcher {
     /// Returns the parsed question of the packet at this position in the batch, if the question is
     /// complete and not compressed.
     #[inline(always)]
-    pub(crate) fn known(&mut self, place: usize) -> Option<&mut HashedQuestion> {
-        let read = &mut self.read[place];
-        read.is_whole.then_some(&mut read.asked)
+    pub(crate) fn question(&mut self, position: usize) -> Option<&mut HashedQuestion> {
+        let parsed = &mut self.questions[position];
+        parsed.is_complete.then_some(&mut parsed.question)
     }
 }
 

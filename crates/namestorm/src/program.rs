@@ -78,11 +78,11 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     mode: ReplyMode,
     /// Summary of the zones that are not served, with reasons. It is `None` if all zones are
     /// served.
-    lost: Option<String>,
+    unserved: Option<String>,
     tcp: TcpSettings,
     /// Name and type of an example query, which is shown to the user.
     example: String,
-    took: Duration,
+    load_time: Duration,
     /// The files given to [`Namestorm::load`].
     files: Vec<PathBuf>,
 }
@@ -104,29 +104,29 @@ impl Namestorm {
         say: &mut dyn FnMut(String),
     ) -> Result<Self, LoadError> {
         let start = Instant::now();
-        let Gathered { zones, lost } = gather(specs, say);
+        let Gathered { zones, unserved } = gather(specs, say);
         if zones.iter().len() == 0 {
             return Err(LoadError::Nothing);
         }
-        if strict && !lost.is_empty() {
+        if strict && !unserved.is_empty() {
             // Broken zones have already been reported, with their errors. Only the zones given
             // twice are reported here.
-            for twice in lost.iter().filter(|lost| lost.is_given_twice()) {
-                say(twice.to_string());
+            for duplicate in unserved.iter().filter(|file| file.is_duplicate()) {
+                say(duplicate.to_string());
             }
             return Err(LoadError::Strict {
-                lost: lost.len(),
+                lost: unserved.len(),
                 all: specs.len(),
             });
         }
-        for lost in &lost {
-            say(lost.to_string());
+        for file in &unserved {
+            say(file.to_string());
         }
         let no_hook: MakeNoHook = |_| Ok(NoHook);
         let this = Self::prepare(&zones, form, start, no_hook, say)?;
         Ok(Self {
             mode,
-            lost: (!lost.is_empty()).then(|| summary(&lost)),
+            unserved: (!unserved.is_empty()).then(|| summary(&unserved)),
             files: specs.iter().map(|spec| spec.file.clone()).collect(),
             ..this
         })
@@ -169,9 +169,9 @@ where
             answers: Arc::new(answers),
             mode: ReplyMode::default(),
             tcp: TcpSettings::default(),
-            lost: None,
+            unserved: None,
             example: example.unwrap_or_default(),
-            took: start.elapsed(),
+            load_time: start.elapsed(),
             files: Vec::new(),
         })
     }
@@ -224,7 +224,7 @@ pub fn check(
             },
             // The zone's errors have already been reported.
             Outcome::Broken(_) => None,
-            Outcome::Twice(twice) => Some(twice.to_string()),
+            Outcome::Duplicate(duplicate) => Some(duplicate.to_string()),
         };
         error.into_iter().for_each(&mut *say);
         lost += 1;
@@ -290,12 +290,12 @@ where
     }
 
     fn memory(&self, _context: &WorkerContext) -> MemoryPlan {
-        let wanted = match self.mode {
+        let frames = match self.mode {
             ReplyMode::PreCopy => COPIES * self.answers.size().answers,
             ReplyMode::MemCopy | ReplyMode::Turnaround => 0,
         };
         MemoryPlan {
-            resident_frames: wanted.min(MAX_RESIDENT_PACKETS as usize) as u32,
+            resident_frames: frames.min(MAX_RESIDENT_PACKETS as usize) as u32,
             scratch_frames: 0,
         }
     }
@@ -319,7 +319,7 @@ where
             &capabilities,
             context.secret.words(),
         );
-        server.tells = context.index == 0;
+        server.reports_answers = context.index == 0;
         if let Some(mailbox) = worker.into_mailbox() {
             server.set_mailbox(mailbox);
         }
@@ -327,7 +327,7 @@ where
     }
 
     fn prepared<P: Port>(&self, server: &UdpAndTcp<H>) -> PreparedPackets {
-        if !server.tells {
+        if !server.reports_answers {
             return PreparedPackets::default();
         }
         PreparedPackets {
@@ -355,7 +355,11 @@ where
         let n = |number: usize| count(number as u64);
         let per_name = size.memory / size.names.max(1);
         let mut lines = vec![("zones", n(size.zones))];
-        lines.extend(self.lost.clone().map(|lost| ("zones not loaded", lost)));
+        lines.extend(
+            self.unserved
+                .clone()
+                .map(|zones| ("zones not loaded", zones)),
+        );
         lines.extend([
             ("names", n(size.names)),
             ("records", n(size.records)),
@@ -363,7 +367,7 @@ where
                 "loaded",
                 format!(
                     "in {:.2} s, {}, {per_name} B per name",
-                    self.took.as_secs_f64(),
+                    self.load_time.as_secs_f64(),
                     bytes(size.memory as u64)
                 ),
             ),

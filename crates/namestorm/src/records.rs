@@ -93,10 +93,10 @@ impl Rrset {
         ttl: u32,
         data: impl IntoIterator<Item = D>,
     ) -> Result<Self, RecordError> {
-        let (mut bytes, mut count, mut again) = (Vec::new(), 0, Vec::new());
+        let (mut bytes, mut count, mut recomposed) = (Vec::new(), 0, Vec::new());
         for data in data {
             let data = data.as_ref();
-            check(rtype, ttl, data, &mut again)?;
+            check(rtype, ttl, data, &mut recomposed)?;
             bytes.extend((0xc000 | QUESTION_AT as u16).to_be_bytes());
             bytes.extend(rtype.to_be_bytes());
             bytes.extend(CLASS_IN.to_be_bytes());
@@ -136,7 +136,7 @@ impl Rrset {
 const _: () = assert!(MAX_MESSAGE / (POINTER + FIELDS) < u16::MAX as usize);
 
 /// Checks the type, TTL and data of a record.
-fn check(rtype: u16, ttl: u32, data: &[u8], again: &mut Vec<u8>) -> Result<(), RecordError> {
+fn check(rtype: u16, ttl: u32, data: &[u8], recomposed: &mut Vec<u8>) -> Result<(), RecordError> {
     if !rtype::is_data(rtype) {
         return Err(RecordError::Type(rtype));
     }
@@ -146,7 +146,7 @@ fn check(rtype: u16, ttl: u32, data: &[u8], again: &mut Vec<u8>) -> Result<(), R
     if data.len() > MAX_DATA {
         return Err(RecordError::TooLong);
     }
-    if !is_data_of(rtype, data, again) {
+    if !is_data_of(rtype, data, recomposed) {
         return Err(RecordError::Data(rtype));
     }
     Ok(())
@@ -156,7 +156,7 @@ fn check(rtype: u16, ttl: u32, data: &[u8], again: &mut Vec<u8>) -> Result<(), R
 #[derive(Debug)]
 pub(crate) struct Composer {
     writer: TailWriter,
-    again: Vec<u8>,
+    recomposed: Vec<u8>,
     /// Number of records in each section.
     counts: [u16; 3],
     /// Length of the answer and authority sections, in bytes.
@@ -168,7 +168,7 @@ impl Composer {
     pub(crate) fn new() -> Self {
         Self {
             writer: TailWriter::new(),
-            again: Vec::new(),
+            recomposed: Vec::new(),
             counts: [0; 3],
             required: 0,
         }
@@ -178,13 +178,13 @@ impl Composer {
     /// during queries.
     pub(crate) fn reserve(&mut self) {
         self.writer.reserve();
-        self.again.reserve(MAX_DATA);
+        self.recomposed.reserve(MAX_DATA);
     }
 
     /// Returns the capacity of each buffer.
     #[cfg(test)]
     fn memory(&self) -> ([usize; 5], usize) {
-        (self.writer.memory(), self.again.capacity())
+        (self.writer.memory(), self.recomposed.capacity())
     }
 
     /// Starts an empty answer to a question for `name`.
@@ -334,7 +334,7 @@ impl Records<'_> {
         ttl: u32,
         data: &[u8],
     ) -> Result<(), RecordError> {
-        check(rtype, ttl, data, &mut self.composer.again)?;
+        check(rtype, ttl, data, &mut self.composer.recomposed)?;
         let owner = owner.map_or(self.name, Name::as_wire);
         self.composer.write(section, 1, |writer| {
             writer.record(owner, rtype, ttl, data).is_ok()

@@ -126,12 +126,12 @@ impl fmt::Display for Report {
             }
             write!(f, "{finding}")?;
         }
-        for (count, most, what) in [
+        for (count, max, what) in [
             (self.errors, MAX_ERRORS, "errors"),
             (self.warnings, MAX_WARNINGS, "warnings"),
         ] {
-            if count > most {
-                write!(f, "\nand {} more {what}", count - most)?;
+            if count > max {
+                write!(f, "\nand {} more {what}", count - max)?;
             }
         }
         Ok(())

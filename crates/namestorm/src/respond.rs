@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
 use crate::hashed_question::HashedQuestion;
-use crate::hook::{Asking, Hook, NoHook};
+use crate::hook::{Hook, HookContext, NoHook};
 use crate::index::At;
 use crate::name;
 use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, RD, RawQuestion, TC};
@@ -79,7 +79,7 @@ impl Reply<'_> {
 pub struct Responder {
     answers: Arc<Answers>,
     counters: Counters,
-    asked: HashedQuestion,
+    question: HashedQuestion,
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
     opt: [u8; OPT_LEN],
@@ -102,7 +102,7 @@ impl Responder {
             assembler: Assembler::new(answers.has_hooked()),
             answers,
             counters: Counters::default(),
-            asked: HashedQuestion::new(),
+            question: HashedQuestion::new(),
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
             opt: [0; OPT_LEN],
@@ -130,13 +130,13 @@ impl Responder {
     /// `None`.
     #[inline(always)]
     pub fn respond(&mut self, message: &mut [u8], transport: Transport) -> Option<Reply<'_>> {
-        let asking = Asking {
+        let context = HookContext {
             hook: &mut NoHook,
             peer: || SocketAddr::from(([0; 4], 0)),
             over_tcp: transport == Transport::Tcp,
             now: Instant::ZERO,
         };
-        self.respond_to(message, transport, None, asking)
+        self.respond_to(message, transport, None, context)
     }
 
     /// Like [`respond`](Self::respond), with a hook that answers for the
@@ -150,29 +150,29 @@ impl Responder {
         peer: SocketAddr,
         now: Instant,
     ) -> Option<Reply<'_>> {
-        let asking = Asking {
+        let context = HookContext {
             hook,
             peer: || peer,
             over_tcp: transport == Transport::Tcp,
             now,
         };
-        self.respond_to(message, transport, None, asking)
+        self.respond_to(message, transport, None, context)
     }
 
-    /// Like [`respond_with`](Self::respond_with), but does not parse the question again if `known`
+    /// Like [`respond_with`](Self::respond_with), but does not parse the question again if `parsed`
     /// already holds it.
     #[inline(always)]
     pub(crate) fn respond_to<H: Hook>(
         &mut self,
         message: &mut [u8],
         transport: Transport,
-        known: Option<&mut HashedQuestion>,
-        asking: Asking<'_, H, impl Fn() -> SocketAddr>,
+        parsed: Option<&mut HashedQuestion>,
+        context: HookContext<'_, H, impl Fn() -> SocketAddr>,
     ) -> Option<Reply<'_>> {
         let Self {
             answers,
             counters,
-            asked,
+            question,
             expanded,
             head,
             opt,
@@ -187,15 +187,15 @@ impl Responder {
             counters.responses += 1;
             return None;
         }
-        let asked = match known {
-            Some(known) => Ok(known),
-            None => asked.read(message, answers, expanded).map(|()| asked),
+        let parsed = match parsed {
+            Some(parsed) => Ok(parsed),
+            None => question.read(message, answers, expanded).map(|()| question),
         };
-        let asked = match asked {
-            Ok(asked) if is_query(&header, asked.question.qtype) => asked,
+        let parsed = match parsed {
+            Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
             _ => return Some(refuse(message, header, counters)),
         };
-        let (question, hash, key) = (asked.question, asked.hash, &mut asked.key);
+        let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
         let (query, is_malformed) = read_rest(message, &header, question, transport);
         let body = match refusal(&query, is_malformed) {
             Some(rcode) => Body::empty(rcode),
@@ -209,7 +209,7 @@ impl Responder {
                         &message[QUESTION_AT..][..question.name_len]
                     };
                     let question = (name, question.qtype);
-                    assembler.assemble(answers, question, key, asking, counters)?
+                    assembler.assemble(answers, question, key, context, counters)?
                 }
             }
         };
@@ -277,10 +277,10 @@ fn read_rest(
     (query, is_malformed)
 }
 
-/// Writes the question to `out`. `whole` is the decompressed qname.
-fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
+/// Writes the question to `out`. `qname` is the decompressed qname.
+fn write_question(out: &mut [u8], question: &RawQuestion, qname: &[u8]) {
     let (name, rest) = out.split_at_mut(question.name_len);
-    name.copy_from_slice(whole);
+    name.copy_from_slice(qname);
     rest[..2].copy_from_slice(&question.qtype.to_be_bytes());
     rest[2..4].copy_from_slice(&question.qclass.to_be_bytes());
 }

@@ -26,7 +26,7 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     prefetcher: Prefetcher,
     /// Whether this worker reports the size of the answers. Only one worker does, because all
     /// workers share the answers.
-    pub(crate) tells: bool,
+    pub(crate) reports_answers: bool,
 }
 
 impl UdpAndTcp {
@@ -80,7 +80,7 @@ impl<H: Hook> UdpAndTcp<H> {
             prefetcher: Prefetcher::new(dns.answers()),
             udp: Udp::new(port, dns),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
-            tells: false,
+            reports_answers: false,
         }
     }
 
@@ -123,7 +123,7 @@ impl<H: Hook> UdpAndTcp<H> {
 /// The UDP service for a single query. It borrows the hook of the TCP service.
 struct OneQuery<'s, H> {
     dns: &'s mut Dns,
-    known: Option<&'s mut HashedQuestion>,
+    parsed: Option<&'s mut HashedQuestion>,
     hook: &'s mut H,
 }
 
@@ -135,8 +135,11 @@ impl<H: Hook> Service for OneQuery<'_, H> {
         // The prefetcher parses questions before the datagram's length is checked, so a question
         // may extend beyond the datagram's end. Such a question is not used.
         let len = datagram.payload().len();
-        let known = self.known.take().filter(|known| known.question.end <= len);
-        self.dns.answer(datagram, known, self.hook, now);
+        let parsed = self
+            .parsed
+            .take()
+            .filter(|parsed| parsed.question.end <= len);
+        self.dns.answer(datagram, parsed, self.hook, now);
     }
 }
 
@@ -156,7 +159,7 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
         let hook = self.stack.app_mut().hook_mut();
         self.udp.handle_with(port, packet, now, |dns| OneQuery {
             dns,
-            known: None,
+            parsed: None,
             hook,
         })
     }
@@ -166,13 +169,13 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        place: usize,
+        position: usize,
         now: Instant,
     ) -> Option<Packet> {
-        let known = self.prefetcher.known(place);
+        let parsed = self.prefetcher.question(position);
         let hook = self.stack.app_mut().hook_mut();
         self.udp
-            .handle_with(port, packet, now, |dns| OneQuery { dns, known, hook })
+            .handle_with(port, packet, now, |dns| OneQuery { dns, parsed, hook })
     }
 
     fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
@@ -181,7 +184,7 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
 
     #[inline(always)]
     fn wants_prefetch(&self, len: usize) -> bool {
-        self.prefetcher.is_worth(len)
+        self.prefetcher.pays_off(len)
     }
 
     #[inline(always)]

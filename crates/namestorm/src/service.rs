@@ -12,7 +12,7 @@ use udpip::{AnswerCopies, Datagram, Service};
 use crate::answers::Answers;
 use crate::counters::Counters;
 use crate::hashed_question::HashedQuestion;
-use crate::hook::{Asking, Hook, NoHook};
+use crate::hook::{Hook, HookContext, NoHook};
 use crate::index::At;
 use crate::respond::{Responder, Transport};
 
@@ -97,26 +97,26 @@ impl Dns {
         self.copies.len()
     }
 
-    /// Answers one query. `known` is the query's question, if it has already been parsed.
+    /// Answers one query. `parsed` is the query's question, if it has already been parsed.
     #[inline(always)]
     pub(crate) fn answer<P: Port, H: Hook>(
         &mut self,
         mut datagram: Datagram<'_, P>,
-        known: Option<&mut HashedQuestion>,
+        parsed: Option<&mut HashedQuestion>,
         hook: &mut H,
         now: Instant,
     ) {
         let link = datagram.max_reply();
         let transport = Transport::Udp { link };
         let (message, peer) = datagram.payload_and_peer();
-        let asking = Asking {
+        let context = HookContext {
             hook,
             peer,
             over_tcp: false,
             now,
         };
         let responder = &mut self.responder;
-        let Some(reply) = responder.respond_to(message, transport, known, asking) else {
+        let Some(reply) = responder.respond_to(message, transport, parsed, context) else {
             return;
         };
         if let Some(head) = reply.rewritten {

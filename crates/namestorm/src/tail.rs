@@ -183,9 +183,9 @@ impl TailWriter {
             let Some(len) = name::prefix_len(rest) else {
                 break;
             };
-            let (target, behind) = rest.split_at(len);
+            let (target, after) = rest.split_at(len);
             self.name(target);
-            rest = behind;
+            rest = after;
         }
         self.bytes.extend_from_slice(rest);
         let data_len = self.bytes.len() - len_at - 2;
@@ -222,8 +222,8 @@ impl TailWriter {
         }
     }
 
-    fn pointer(&mut self, to: usize, moves: bool) {
-        if moves && self.base != Base::Exact {
+    fn pointer(&mut self, to: usize, shifts: bool) {
+        if shifts && self.base != Base::Exact {
             self.fixups.push(self.bytes.len() as u16);
         }
         self.bytes.extend((0xc000 | to as u16).to_be_bytes());

@@ -15,7 +15,7 @@ use tcpip::{
 
 use crate::answers::Answers;
 use crate::counters::Counters;
-use crate::hook::{Asking, Hook, NoHook};
+use crate::hook::{Hook, HookContext, NoHook};
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
 
@@ -126,14 +126,14 @@ impl<H: Hook> DnsOverTcp<H> {
     fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> bool {
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);
-        let asking = Asking {
+        let context = HookContext {
             hook: &mut self.hook,
             peer: || conn.peer(),
             over_tcp: true,
             now: conn.now(),
         };
         let responder = &mut self.responder;
-        let Some(reply) = responder.respond_to(query, Transport::Tcp, None, asking) else {
+        let Some(reply) = responder.respond_to(query, Transport::Tcp, None, context) else {
             return false;
         };
         let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);

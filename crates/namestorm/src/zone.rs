@@ -11,7 +11,7 @@ use crate::rtype;
 
 /// One record. All offsets are positions in the zone's `bytes`.
 #[derive(Clone, Copy, Debug)]
-struct Stored {
+struct StoredRecord {
     /// Offset and length of the owner name.
     owner: (u32, u8),
     /// Offset and length of the owner's sort key.
@@ -54,7 +54,7 @@ struct Node {
     /// Index of the name's first record, which holds the owner and its sort key.
     record: u32,
     rrsets: Range<u32>,
-    standing: NameStatus,
+    status: NameStatus,
 }
 
 /// An RRset: its records and its TTL in seconds.
@@ -69,16 +69,16 @@ struct Set {
 pub(crate) struct Builder {
     apex: Box<[u8]>,
     bytes: Vec<u8>,
-    records: Vec<Stored>,
+    records: Vec<StoredRecord>,
 }
 
 /// The reason why a record is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum PushError {
     /// The record's owner is not within the zone.
     OutOfZone,
     /// The zone's bytes would exceed 4 GiB, the range of 32-bit offsets.
-    TooMuch,
+    TooLarge,
 }
 
 impl Builder {
@@ -106,7 +106,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// See [`Refused`].
+    /// See [`PushError`].
     pub(crate) fn push(
         &mut self,
         owner: &[u8],
@@ -114,14 +114,14 @@ impl Builder {
         ttl: u32,
         data: &[u8],
         place: Place,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), PushError> {
         if !name::is_within(owner, &self.apex) {
-            return Err(Refused::OutOfZone);
+            return Err(PushError::OutOfZone);
         }
         // The owner, its sort key (at most twice as long) and the data may be appended.
-        let most = self.bytes.len() + 3 * name::MAX_NAME + data.len();
-        if u32::try_from(most).is_err() {
-            return Err(Refused::TooMuch);
+        let max_len = self.bytes.len() + 3 * name::MAX_NAME + data.len();
+        if u32::try_from(max_len).is_err() {
+            return Err(PushError::TooLarge);
         }
         let same_owner = self.records.last().filter(|last| {
             let (at, len) = last.owner;
@@ -142,7 +142,7 @@ impl Builder {
         };
         let data_at = self.bytes.len() as u32;
         self.bytes.extend_from_slice(data);
-        self.records.push(Stored {
+        self.records.push(StoredRecord {
             owner,
             key,
             data: (data_at, data.len() as u16),
@@ -158,12 +158,14 @@ impl Builder {
     /// the lowest TTL of its records (RFC 2181, section 5.2).
     pub(crate) fn finish(mut self, mut duplicate: impl FnMut(Place)) -> Zone {
         let bytes = &self.bytes;
-        let key = |record: &Stored| &bytes[record.key.0 as usize..][..usize::from(record.key.1)];
-        let data = |record: &Stored| &bytes[record.data.0 as usize..][..usize::from(record.data.1)];
+        let key =
+            |record: &StoredRecord| &bytes[record.key.0 as usize..][..usize::from(record.key.1)];
+        let data =
+            |record: &StoredRecord| &bytes[record.data.0 as usize..][..usize::from(record.data.1)];
         // The sort is stable, so the records of an RRset remain in the order of the file.
         self.records
             .sort_by(|a, b| key(a).cmp(key(b)).then(a.rtype.cmp(&b.rtype)));
-        let mut records: Vec<Stored> = Vec::with_capacity(self.records.len());
+        let mut records: Vec<StoredRecord> = Vec::with_capacity(self.records.len());
         let (mut nodes, mut sets) = (Vec::new(), Vec::new());
         let mut seen = HashSet::new();
         for same_name in self.records.chunk_by(|a, b| key(a) == key(b)) {
@@ -191,7 +193,7 @@ impl Builder {
             nodes.push(Node {
                 record: first_record,
                 rrsets: first_set..sets.len() as u32,
-                standing: NameStatus::Authoritative,
+                status: NameStatus::Authoritative,
             });
         }
         drop(seen);
@@ -212,7 +214,7 @@ impl Builder {
 pub struct Zone {
     apex: Box<[u8]>,
     bytes: Vec<u8>,
-    records: Vec<Stored>,
+    records: Vec<StoredRecord>,
     nodes: Vec<Node>,
     sets: Vec<Set>,
 }
@@ -279,11 +281,11 @@ impl Zone {
             let name = NameRef { zone: self, index };
             let key = name.key();
             let below = match &hiding {
-                Some((top, standing)) if key.starts_with(top) => Some(*standing),
+                Some((top, status)) if key.starts_with(top) => Some(*status),
                 _ => None,
             };
-            let standing = if let Some(standing) = below {
-                standing
+            let status = if let Some(status) = below {
+                status
             } else if !key.is_empty() && name.rrset(rtype::NS).is_some() {
                 hiding = Some((key.to_vec(), NameStatus::BelowCut));
                 NameStatus::Cut
@@ -293,7 +295,7 @@ impl Zone {
                 }
                 NameStatus::Authoritative
             };
-            self.nodes[index].standing = standing;
+            self.nodes[index].status = status;
         }
     }
 }
@@ -332,8 +334,8 @@ impl<'z> NameRef<'z> {
     }
 
     /// Returns the status of the name in its zone.
-    pub fn standing(self) -> NameStatus {
-        self.node().standing
+    pub fn status(self) -> NameStatus {
+        self.node().status
     }
 
     /// Returns the RRsets of the name, ordered by type.
@@ -363,14 +365,14 @@ impl<'z> RrsetRef<'z> {
         &self.zone.sets[self.index]
     }
 
-    fn stored(self) -> &'z [Stored] {
+    fn records(self) -> &'z [StoredRecord] {
         let Range { start, end } = self.set().records;
         &self.zone.records[start as usize..end as usize]
     }
 
     /// Returns the type of the records.
     pub fn rtype(self) -> u16 {
-        self.stored()[0].rtype
+        self.records()[0].rtype
     }
 
     /// Returns the TTL of the records, in seconds.
@@ -381,25 +383,25 @@ impl<'z> RrsetRef<'z> {
     /// Returns the data of each record, uncompressed, in the order of the file.
     pub fn data(self) -> impl ExactSizeIterator<Item = &'z [u8]> {
         let zone = self.zone;
-        self.stored()
+        self.records()
             .iter()
             .map(move |r| &zone.bytes[r.data.0 as usize..][..usize::from(r.data.1)])
     }
 
     /// Returns the place in the zone's files of the RRset's first record.
     pub fn place(self) -> Place {
-        self.stored()[0].place
+        self.records()[0].place
     }
 
     /// Returns the place and TTL of the first record whose TTL differs from the RRset's TTL.
     pub fn other_ttl(self) -> Option<(Place, u32)> {
         let ttl = self.ttl();
-        let other = self.stored().iter().find(|record| record.ttl != ttl);
+        let other = self.records().iter().find(|record| record.ttl != ttl);
         other.map(|record| (record.place, record.ttl))
     }
 
     /// Returns the places of all records except the first.
     pub fn further_places(self) -> impl Iterator<Item = Place> {
-        self.stored()[1..].iter().map(|record| record.place)
+        self.records()[1..].iter().map(|record| record.place)
     }
 }

@@ -10,7 +10,7 @@ use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 
 /// The result of looking up a name in all our zones (RFC 1034, section 4.3.2).
 #[derive(Clone, Copy, Debug)]
-pub enum Found<'z> {
+pub enum Location<'z> {
     /// The name is outside our zones.
     Outside,
     /// The name has records.
@@ -24,16 +24,16 @@ pub enum Found<'z> {
     /// The name does not exist, but matches this wildcard.
     Wildcard(NameRef<'z>),
     /// The name belongs to this zone, but does not exist and matches no wildcard.
-    Nothing(&'z Zone),
+    NxDomain(&'z Zone),
     /// The name is in one of our zones that could not be loaded.
     Broken,
 }
 
 /// What the server stores for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
+enum ZoneState {
     /// The zone was loaded. The payload is the zone's index in [`Zones::list`].
-    Whole(usize),
+    Loaded(usize),
     /// The zone could not be loaded; only its name is known.
     Broken,
 }
@@ -67,7 +67,7 @@ pub struct Zones {
     /// Apexes of zones that could not be loaded, in lower case.
     broken: Vec<Vec<u8>>,
     /// Maps the apex of each zone, in lower case, to what the server stores for the zone.
-    by_apex: HashMap<Vec<u8>, Held>,
+    by_apex: HashMap<Vec<u8>, ZoneState>,
     /// For each zone, the apexes of our zones directly below it, including zones that could not be
     /// loaded.
     children: Vec<Vec<Vec<u8>>>,
@@ -94,7 +94,7 @@ impl Zones {
         let mut by_apex = HashMap::new();
         for (index, zone) in zones.iter().enumerate() {
             let apex = zone.apex().to_ascii_lowercase();
-            if by_apex.insert(apex, Held::Whole(index)).is_some() {
+            if by_apex.insert(apex, ZoneState::Loaded(index)).is_some() {
                 return Err(index);
             }
         }
@@ -108,15 +108,15 @@ impl Zones {
         for mut apex in broken {
             apex.make_ascii_lowercase();
             if !this.by_apex.contains_key(&apex) {
-                this.by_apex.insert(apex.clone(), Held::Broken);
+                this.by_apex.insert(apex.clone(), ZoneState::Broken);
                 this.broken.push(apex);
             }
         }
         let apexes = this.list.iter().map(|zone| zone.apex().to_vec());
         let apexes: Vec<_> = apexes.chain(this.broken.iter().cloned()).collect();
         for apex in apexes {
-            let above = name::parent(&apex).and_then(|parent| this.held_for(parent));
-            if let Some(Held::Whole(above)) = above {
+            let above = name::parent(&apex).and_then(|parent| this.enclosing_zone(parent));
+            if let Some(ZoneState::Loaded(above)) = above {
                 this.children[above].push(apex);
             }
         }
@@ -144,9 +144,9 @@ impl Zones {
             wire
         };
         match self.locate(base) {
-            Found::Outside => return Err(HookNameError::Outside(name)),
-            Found::Cut(_) => return Err(HookNameError::Delegated(name)),
-            Found::Dname(_) => return Err(HookNameError::Substituted(name)),
+            Location::Outside => return Err(HookNameError::Outside(name)),
+            Location::Cut(_) => return Err(HookNameError::Delegated(name)),
+            Location::Dname(_) => return Err(HookNameError::Substituted(name)),
             _ if is_wildcard => self.hooked.add_below(base),
             _ => self.hooked.add(base),
         }
@@ -171,8 +171,8 @@ impl Zones {
 
     /// Returns true if the closest of our zones above `apex` could not be loaded.
     pub(crate) fn is_below_broken(&self, apex: &[u8]) -> bool {
-        let above = name::parent(apex).and_then(|parent| self.held_for(parent));
-        above == Some(Held::Broken)
+        let above = name::parent(apex).and_then(|parent| self.enclosing_zone(parent));
+        above == Some(ZoneState::Broken)
     }
 
     /// Returns the zones.
@@ -183,26 +183,26 @@ impl Zones {
     /// Returns our zone that contains `name`, which is the zone with the longest matching apex.
     /// Returns `None` if there is no such zone or if it could not be loaded.
     pub fn zone_of(&self, name: &[u8]) -> Option<&Zone> {
-        match self.held_for(name)? {
-            Held::Whole(index) => Some(&self.list[index]),
-            Held::Broken => None,
+        match self.enclosing_zone(name)? {
+            ZoneState::Loaded(index) => Some(&self.list[index]),
+            ZoneState::Broken => None,
         }
     }
 
     /// Returns what the server stores for our zone that contains `name`, or `None` if there is no
     /// such zone.
-    fn held_for(&self, name: &[u8]) -> Option<Held> {
+    fn enclosing_zone(&self, name: &[u8]) -> Option<ZoneState> {
         let lower = name.to_ascii_lowercase();
         let mut starts = name::label_starts(name).chain([name.len() - 1]);
         starts.find_map(|start| self.by_apex.get(&lower[start..]).copied())
     }
 
     /// Looks up `name` in all our zones.
-    pub fn locate(&self, name: &[u8]) -> Found<'_> {
-        let zone = match self.held_for(name) {
-            None => return Found::Outside,
-            Some(Held::Broken) => return Found::Broken,
-            Some(Held::Whole(index)) => &self.list[index],
+    pub fn locate(&self, name: &[u8]) -> Location<'_> {
+        let zone = match self.enclosing_zone(name) {
+            None => return Location::Outside,
+            Some(ZoneState::Broken) => return Location::Broken,
+            Some(ZoneState::Loaded(index)) => &self.list[index],
         };
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());
@@ -215,28 +215,28 @@ impl Zones {
                 let mut wildcard = key[..encloser].to_vec();
                 wildcard.extend(b"*\0");
                 return match zone.find(&wildcard) {
-                    Ok(found) => Found::Wildcard(found),
+                    Ok(found) => Location::Wildcard(found),
                     // The wildcard itself is an empty non-terminal, so the answer is NODATA (RFC
                     // 4592, section 4.9).
-                    Err(_) if zone.exists(&wildcard) => Found::EmptyNonTerminal(zone),
-                    Err(_) => Found::Nothing(zone),
+                    Err(_) if zone.exists(&wildcard) => Location::EmptyNonTerminal(zone),
+                    Err(_) => Location::NxDomain(zone),
                 };
             }
             encloser = end;
             let Ok(found) = zone.find(&key[..end]) else {
                 continue;
             };
-            if found.standing() == NameStatus::Cut {
-                return Found::Cut(found);
+            if found.status() == NameStatus::Cut {
+                return Location::Cut(found);
             }
             if end == key.len() {
-                return Found::Name(found);
+                return Location::Name(found);
             }
             if found.rrset(rtype::DNAME).is_some() {
-                return Found::Dname(found);
+                return Location::Dname(found);
             }
         }
-        Found::EmptyNonTerminal(zone)
+        Location::EmptyNonTerminal(zone)
     }
 
     /// Returns the zone cut at `name` in the parent zone, which holds the DS records (RFC 4035,
@@ -246,7 +246,7 @@ impl Zones {
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());
         let found = zone.find(&key).ok()?;
-        (found.standing() == NameStatus::Cut).then_some(found)
+        (found.status() == NameStatus::Cut).then_some(found)
     }
 
     /// Returns the address RRsets of `name`, which may be authoritative data or glue. Returns no
@@ -282,5 +282,5 @@ fn addresses_in<'z>(zone: &'z Zone, name: &[u8]) -> Option<NameRef<'z>> {
     let mut key = Vec::new();
     name::append_sort_key(&mut key, name, zone.apex());
     let found = zone.find(&key).ok()?;
-    (found.standing() != NameStatus::BelowDname).then_some(found)
+    (found.status() != NameStatus::BelowDname).then_some(found)
 }

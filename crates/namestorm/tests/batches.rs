@@ -55,8 +55,8 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                     host,
                     UdpAndTcp::new(PORT, &answers, mode, &capabilities, [1; 4]),
                 );
-                let asked: Vec<_> = (0..200).map(|i| i * 197 % names).collect();
-                for (id, number) in asked.iter().enumerate() {
+                let queried: Vec<_> = (0..200).map(|i| i * 197 % names).collect();
+                for (id, number) in queried.iter().enumerate() {
                     let mut query = Query::new(&name(&format!("host{number}.example.org")), 1);
                     query.id = id as u16;
                     let v6 = id % 3 == 0;
@@ -66,7 +66,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                         &mut link.client,
                         &match id % 2 {
                             0 => datagram(v6, &query.bytes()[..id % 20]),
-                            _ => cut_short(&query.bytes(), 1 + id % 20),
+                            _ => truncate(&query.bytes(), 1 + id % 20),
                         },
                     );
                     link.client.flush().unwrap();
@@ -77,7 +77,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                 // Each query with a complete header got a reply, even if its question was
                 // truncated.
                 assert_eq!(server.transports.udp().counters().answered, 340);
-                check(&client.0, &asked);
+                check(&client.0, &queried);
             }
         }
     }
@@ -85,7 +85,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
 
 /// Builds a query whose UDP length field is `missing` bytes too small, so that the question is
 /// truncated. The IP packet still holds the whole question.
-fn cut_short(query: &[u8], missing: usize) -> Vec<u8> {
+fn truncate(query: &[u8], missing: usize) -> Vec<u8> {
     let mut frame = datagram(false, query);
     let udp = &mut frame[34..];
     let len = 8 + query.len() - missing;
@@ -95,7 +95,7 @@ fn cut_short(query: &[u8], missing: usize) -> Vec<u8> {
     frame
 }
 
-fn check(frames: &[Vec<u8>], asked: &[usize]) {
+fn check(frames: &[Vec<u8>], queried: &[usize]) {
     let mut answered = 0;
     for frame in frames {
         let message = payload(frame[12] == 0x86, frame);
@@ -103,10 +103,10 @@ fn check(frames: &[Vec<u8>], asked: &[usize]) {
         if message[7] == 0 {
             continue;
         }
-        let number = asked[id];
+        let number = queried[id];
         let address = [10, 0, (number >> 8) as u8, number as u8];
         assert!(message.ends_with(&address), "{id}: {message:?}");
         answered += 1;
     }
-    assert_eq!(answered, asked.len());
+    assert_eq!(answered, queried.len());
 }

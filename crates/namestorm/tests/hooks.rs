@@ -46,15 +46,15 @@ const SOA_DATA: &[u8] =
 struct PresetHook {
     verdict: Option<Verdict>,
     /// The records to add: section, owner (`None` for the qname), type and data.
-    made: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
+    preset: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
     /// An RRset to add if the question asks for its type.
     prepared: Option<Rrset>,
     /// Whether the hook ignores the error if a record is refused, instead of returning the error.
     is_forgiving: bool,
     /// For each question: the qname and the type.
-    asked: Vec<(Vec<u8>, u16)>,
+    questions: Vec<(Vec<u8>, u16)>,
     /// For each question: the client's address, and whether the question came over TCP.
-    asked_by: Vec<(SocketAddr, bool)>,
+    peers: Vec<(SocketAddr, bool)>,
     due: Option<Instant>,
 }
 
@@ -67,11 +67,10 @@ impl Hook for PresetHook {
         records: &mut Records<'_>,
         _now: Instant,
     ) -> Result<Verdict, RecordError> {
-        self.asked
+        self.questions
             .push((question.name().to_vec(), question.rtype()));
-        self.asked_by
-            .push((question.peer(), question.is_over_tcp()));
-        for (section, owner, rtype, data) in &self.made {
+        self.peers.push((question.peer(), question.is_over_tcp()));
+        for (section, owner, rtype, data) in &self.preset {
             let added = match owner {
                 Some(owner) => records.add_to(*section, owner, *rtype, 5, data),
                 None => records.add(*rtype, 5, data),
@@ -104,7 +103,7 @@ impl Hook for PresetHook {
     }
 }
 
-fn says(verdict: Verdict) -> PresetHook {
+fn with_verdict(verdict: Verdict) -> PresetHook {
     PresetHook {
         verdict: Some(verdict),
         ..PresetHook::default()
@@ -114,7 +113,7 @@ fn says(verdict: Verdict) -> PresetHook {
 fn with_text(text: &[u8]) -> PresetHook {
     let data = [&[text.len() as u8], text].concat();
     PresetHook {
-        made: vec![(Section::Answer, None, rtype::TXT, data)],
+        preset: vec![(Section::Answer, None, rtype::TXT, data)],
         ..PresetHook::default()
     }
 }
@@ -192,10 +191,10 @@ fn hook_records_are_sent_in_every_mode_over_ipv4_and_ipv6() {
                     assert_eq!(client.ask(&query.bytes()).unwrap(), expected);
                 }
                 let hook = client.server.transports.hook();
-                assert_eq!(hook.asked, vec![(query.name.clone(), rtype::TXT); 2]);
+                assert_eq!(hook.questions, vec![(query.name.clone(), rtype::TXT); 2]);
                 let address = CLIENT[usize::from(v6)];
                 let peer = SocketAddr::new(address, CLIENT_PORT);
-                assert_eq!(hook.asked_by, [(peer, false); 2]);
+                assert_eq!(hook.peers, [(peer, false); 2]);
                 let counters = client.server.transports.dns().counters();
                 assert_eq!((counters.hooked, counters.assembled), (2, 0));
                 assert_eq!(counters.replies[0], 2);
@@ -205,14 +204,14 @@ fn hook_records_are_sent_in_every_mode_over_ipv4_and_ipv6() {
     let mut hook = with_text(b"hello");
     let over_tcp = ask(&mut hook, &query, Transport::Tcp);
     assert_eq!(over_tcp.unwrap(), expected);
-    assert_eq!(hook.asked_by, [(peer(), true); 2]);
+    assert_eq!(hook.peers, [(peer(), true); 2]);
 }
 
 #[test]
 fn each_verdict_gives_its_answer_over_udp_and_tcp() {
     for transport in [UDP, Transport::Tcp] {
         let query = query("hook.example.org", rtype::TXT);
-        let reply = |verdict| ask(&mut says(verdict), &query, transport);
+        let reply = |verdict| ask(&mut with_verdict(verdict), &query, transport);
         let nothing = |flags| [&head(&query, flags, [0, 1, 0])[..], &soa(5)].concat();
         assert_eq!(reply(Verdict::Records).unwrap(), nothing(AA));
         assert_eq!(reply(Verdict::NoData).unwrap(), nothing(AA));
@@ -228,7 +227,7 @@ fn each_verdict_gives_its_answer_over_udp_and_tcp() {
         hook.verdict = Some(Verdict::NoData);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), nothing(AA));
         // This record is refused, because its data is not an IPv4 address.
-        hook.made = vec![(Section::Answer, None, rtype::A, vec![1])];
+        hook.preset = vec![(Section::Answer, None, rtype::A, vec![1])];
         let failed = head(&query, 0x8102, [0; 3]);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), failed);
     }
@@ -267,12 +266,12 @@ fn the_zone_answers_for_a_hooked_name_as_it_does_without_a_hook() {
         let answers = prepare_hooked(&[("example.org.", ZONE)], &[], hooked, FORMS[0]);
         let mut message = query(text, qtype).bytes();
         let mut responder = Responder::new(answers);
-        let mut hook = says(Verdict::Zone);
+        let mut hook = with_verdict(Verdict::Zone);
         let reply = responder.respond_with(&mut message, UDP, &mut hook, peer(), Instant::ZERO);
         let reply = reply.unwrap();
         let bytes = [reply.tail.bytes, reply.trail].concat();
         let head = message[..reply.head_len].to_vec();
-        (hook.asked.len(), head, bytes)
+        (hook.questions.len(), head, bytes)
     };
     let every = ["example.org", "*.example.org"];
     for text in [
@@ -289,9 +288,9 @@ fn the_zone_answers_for_a_hooked_name_as_it_does_without_a_hook() {
         "x.cut.example.org",
     ] {
         for qtype in [1, 2, 5, 6, 15, 16, 39, 43, 255] {
-            let (asked, head, bytes) = zone(text, qtype, &every);
-            let (unasked, plain_head, plain) = zone(text, qtype, &[]);
-            assert_eq!((asked, unasked), (1, 0), "{text} {qtype}");
+            let (count, head, bytes) = zone(text, qtype, &every);
+            let (plain_count, plain_head, plain) = zone(text, qtype, &[]);
+            assert_eq!((count, plain_count), (1, 0), "{text} {qtype}");
             // Aliases that lead to hooked names are not followed, and addresses of hooked names are
             // omitted.
             if ["alias", "x.d", "example"].contains(&text.split('.').next().unwrap())
@@ -307,8 +306,8 @@ fn the_zone_answers_for_a_hooked_name_as_it_does_without_a_hook() {
 
 #[test]
 fn a_hook_is_asked_only_for_its_names() {
-    let mut hook = says(Verdict::NxDomain);
-    for (text, is_asked) in [
+    let mut hook = with_verdict(Verdict::NxDomain);
+    for (text, is_questioned) in [
         ("hook.example.org", true),
         ("x.hook.example.org", false),
         ("one.w.example.org", true),
@@ -325,9 +324,13 @@ fn a_hook_is_asked_only_for_its_names() {
         ("nx.example.org", false),
         ("x.broken.org", false),
     ] {
-        hook.asked.clear();
+        hook.questions.clear();
         ask(&mut hook, &query(text, rtype::TXT), UDP).unwrap();
-        assert_eq!(hook.asked.len(), 2 * usize::from(is_asked), "{text}");
+        assert_eq!(
+            hook.questions.len(),
+            2 * usize::from(is_questioned),
+            "{text}"
+        );
     }
 }
 
@@ -345,7 +348,7 @@ fn a_hooked_name_exists() {
     assert_eq!(reply("x.deep.example.org"), (AA | 3, 0));
     assert_eq!(reply("x.one.w.example.org"), (AA | 3, 0));
     assert_eq!(reply("two.w.example.org"), (AA, 1));
-    let mut zone = says(Verdict::Zone);
+    let mut zone = with_verdict(Verdict::Zone);
     let one = ask(&mut zone, &query("one.w.example.org", rtype::TXT), UDP).unwrap();
     assert_eq!(
         (one[3], one[7], one[9]),
@@ -375,7 +378,7 @@ fn references_to_hooked_names_are_not_followed() {
     let below = query("x.d.example.org", rtype::TXT);
     let reply = ask(&mut hook, &below, UDP).unwrap();
     assert_eq!((reply[3], reply[7], reply[9]), (0, 2, 0));
-    assert!(hook.asked.is_empty());
+    assert!(hook.questions.is_empty());
 }
 
 #[test]
@@ -387,7 +390,7 @@ fn edns_works_as_in_other_answers() {
     let expected = [&head(&query, AA, [1, 0, 1])[..], record, opt].concat();
     let reply = ask(&mut with_text(b"hello"), &query, UDP);
     assert_eq!(reply.unwrap(), expected);
-    let reply = ask(&mut says(Verdict::NxDomain), &query, UDP);
+    let reply = ask(&mut with_verdict(Verdict::NxDomain), &query, UDP);
     let expected = [&head(&query, AA | 3, [0, 1, 1])[..], &soa(5), opt].concat();
     assert_eq!(reply.unwrap(), expected);
     // Queries with an unsupported EDNS version do not reach the hook.
@@ -395,7 +398,7 @@ fn edns_works_as_in_other_answers() {
     query.edns = Some((1232, 1, 0));
     let reply = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!((reply[3], reply[reply.len() - 6]), (0, 1), "BADVERS");
-    assert!(hook.asked.is_empty());
+    assert!(hook.questions.is_empty());
 }
 
 #[test]
@@ -419,29 +422,32 @@ fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     // With two records, the message is exactly 512 bytes long, the maximum without EDNS.
     let last = 512 - head_len - (12 + 1 + 200) - (12 + 1);
     let mut hook = PresetHook {
-        made: vec![text(200), text(last as u8)],
+        preset: vec![text(200), text(last as u8)],
         ..PresetHook::default()
     };
     let full = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!((full.len(), full[2] & 2, full[7]), (512, 0, 2));
     // The message is full, so the additional record, which is optional, is left out.
-    hook.made.push(additional);
+    hook.preset.push(additional);
     assert_eq!(ask(&mut hook, &query, UDP).unwrap(), full);
     let whole = ask(&mut hook, &query, Transport::Tcp).unwrap();
     assert_eq!((whole.len(), whole[7], whole[11]), (512 + 19, 2, 1));
     // With one more byte, the message exceeds the maximum.
-    hook.made[1] = text(last as u8 + 1);
-    let cut = ask(&mut hook, &query, UDP).unwrap();
-    assert_eq!(cut, head(&query, AA | 0x200, [0; 3]));
+    hook.preset[1] = text(last as u8 + 1);
+    let truncated = ask(&mut hook, &query, UDP).unwrap();
+    assert_eq!(truncated, head(&query, AA | 0x200, [0; 3]));
     query.edns = Some((1232, 0, 0));
     let larger = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!(
         (larger.len(), larger[2] & 2, larger[11]),
         (513 + 19 + 11, 0, 2)
     );
-    hook.made = vec![text(255); 5];
-    let cut = ask(&mut hook, &query, UDP).unwrap();
-    assert_eq!((cut.len(), cut[2] & 2, cut[7]), (head_len + 11, 2, 0));
+    hook.preset = vec![text(255); 5];
+    let truncated = ask(&mut hook, &query, UDP).unwrap();
+    assert_eq!(
+        (truncated.len(), truncated[2] & 2, truncated[7]),
+        (head_len + 11, 2, 0)
+    );
     let over_tcp = ask(&mut hook, &query, Transport::Tcp).unwrap();
     assert_eq!((over_tcp[2] & 2, over_tcp[7]), (0, 5));
 }
@@ -453,13 +459,13 @@ fn a_hook_gets_any_queries_but_no_other_classes_or_transfers() {
         ..PresetHook::default()
     };
     let all = ask(&mut hook, &query("hook.example.org", rtype::ANY), UDP).unwrap();
-    assert_eq!((all[7], hook.asked.len()), (1, 2));
+    assert_eq!((all[7], hook.questions.len()), (1, 2));
     // An answer for class ANY is not authoritative (RFC 1035, section 6.2).
     let mut any_class = query("hook.example.org", rtype::TXT);
     any_class.qclass = 255;
     let reply = ask(&mut hook, &any_class, UDP).unwrap();
     assert_eq!((&reply[2..4], reply[7]), (&[0x81, 0][..], 1));
-    hook.asked.clear();
+    hook.questions.clear();
     let mut chaos = query("hook.example.org", rtype::TXT);
     chaos.qclass = 3;
     let refused = head(&chaos, 0x8105, [0; 3]);
@@ -467,7 +473,7 @@ fn a_hook_gets_any_queries_but_no_other_classes_or_transfers() {
     let transfer = query("hook.example.org", 252);
     let refused = head(&transfer, 0x8105, [0; 3]);
     assert_eq!(ask(&mut hook, &transfer, UDP).unwrap(), refused);
-    assert!(hook.asked.is_empty());
+    assert!(hook.questions.is_empty());
 }
 
 #[test]
@@ -516,8 +522,8 @@ fn a_name_outside_our_authority_cannot_be_hooked() {
     let of = |text: &str| text.parse::<Name>().unwrap();
     assert_eq!(hook("org"), Err(HookNameError::Outside(of("org"))));
     assert_eq!(hook("*.org"), Err(HookNameError::Outside(of("*.org"))));
-    let cut = Err(HookNameError::Delegated(of("cut.example.org")));
-    assert_eq!(hook("cut.example.org"), cut);
+    let delegated = Err(HookNameError::Delegated(of("cut.example.org")));
+    assert_eq!(hook("cut.example.org"), delegated);
     let below = of("x.d.example.org");
     assert_eq!(
         hook("x.d.example.org"),
@@ -529,7 +535,7 @@ fn a_name_outside_our_authority_cannot_be_hooked() {
 }
 
 /// Generates records for a hook to add. Most of them are valid.
-fn made() -> impl Strategy<Value = Vec<(Section, Option<Name>, u16, Vec<u8>)>> {
+fn preset_records() -> impl Strategy<Value = Vec<(Section, Option<Name>, u16, Vec<u8>)>> {
     let owners = ["example.org", "X.example.ORG", "other", "."];
     let names = [
         &b"\x02ns\x07example\x03org\0"[..],
@@ -580,7 +586,7 @@ proptest! {
     /// transport.
     #[test]
     fn hooked_answers_are_well_formed(
-        mut made in made(),
+        mut preset in preset_records(),
         in_order: bool,
         verdict in verdicts(),
         is_forgiving: bool,
@@ -590,9 +596,9 @@ proptest! {
         tcp: bool,
     ) {
         if in_order {
-            made.sort_by_key(|(section, ..)| *section);
+            preset.sort_by_key(|(section, ..)| *section);
         }
-        let mut hook = PresetHook { verdict: Some(verdict), made, is_forgiving, ..PresetHook::default() };
+        let mut hook = PresetHook { verdict: Some(verdict), preset, is_forgiving, ..PresetHook::default() };
         let mut query = query(text, qtype);
         query.edns = edns.map(|size| (size, 0, 0));
         let transport = if tcp { Transport::Tcp } else { UDP };
@@ -618,7 +624,7 @@ proptest! {
         prop_assert_eq!(records, usize::from(counted));
         // If the last byte is removed, parsing fails. The reply thus has no bytes after its last
         // record.
-        let cut = Message::from_octets(&reply[..reply.len() - 1]).unwrap();
-        prop_assert!(records == 0 || cut.iter().any(|record| record.is_err()));
+        let truncated = Message::from_octets(&reply[..reply.len() - 1]).unwrap();
+        prop_assert!(records == 0 || truncated.iter().any(|record| record.is_err()));
     }
 }

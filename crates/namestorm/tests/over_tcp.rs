@@ -119,18 +119,18 @@ fn a_query_whose_reply_has_to_wait_is_counted_once() {
     for _ in 0..SEGMENTS {
         connection.send(&mut client, &queries);
     }
-    let asked = u64::from(SEGMENTS * AT_ONCE);
+    let queries = u64::from(SEGMENTS * AT_ONCE);
     let counters = |client: &Client| *client.server.transports.tcp().app().counters();
     assert!(
-        counters(&client).queries < asked,
+        counters(&client).queries < queries,
         "all replies fit the send buffer at once"
     );
     while let Some(reply) = connection.send(&mut client, b"") {
         connection.ack = end(&reply);
     }
     let counters = counters(&client);
-    assert_eq!(counters.queries, asked);
-    assert_eq!(counters.replies[usize::from(rcode::NOERROR)], asked);
+    assert_eq!(counters.queries, queries);
+    assert_eq!(counters.replies[usize::from(rcode::NOERROR)], queries);
 }
 
 #[test]
@@ -186,8 +186,8 @@ fn one_hook_answers_over_udp_and_tcp() {
     assert!(over_udp.ends_with(&[192, 0, 2, 1]));
     assert_eq!(client.ask(&query("d.example.org")), None);
     let mut connection = Connection::open(&mut client);
-    let asked = ["b.example.org", "dropped.example.org", "c.example.org"];
-    let sent = asked.map(|text| framed(&query(text))).concat();
+    let queries = ["b.example.org", "dropped.example.org", "c.example.org"];
+    let sent = queries.map(|text| framed(&query(text))).concat();
     let reply = connection.send(&mut client, &sent).unwrap();
     // The server replies to the first query, and closes the connection at the second, which the
     // hook drops.
@@ -195,10 +195,10 @@ fn one_hook_answers_over_udp_and_tcp() {
     let expected = framed(&[&over_udp[..over_udp.len() - 1], &[3]].concat());
     let expected = [&expected[..15], b"b", &expected[16..]].concat();
     assert_eq!(reply.data, expected);
-    let Counting(count, asked_by) = client.server.transports.hook();
+    let Counting(count, peers) = client.server.transports.hook();
     let peer = SocketAddr::new(CLIENT[0], 40_000);
     assert_eq!(
-        (*count, &asked_by[..]),
+        (*count, &peers[..]),
         (4, &[false, false, true, true].map(|tcp| (peer, tcp))[..])
     );
     let drops = client.server.transports.tcp().app().counters().drops();

@@ -341,13 +341,13 @@ fn check_reply(query: &[u8], reply: &[u8]) -> Result<(), TestCaseError> {
     let mut sections = message.additional().unwrap();
     prop_assert!(sections.by_ref().all(|record| record.is_ok()));
     if message.header_counts().qdcount() == 1 {
-        let asked = Message::from_octets(query)
+        let question = Message::from_octets(query)
             .unwrap()
             .first_question()
             .unwrap();
         let echoed = message.first_question().unwrap();
-        prop_assert_eq!(echoed.to_string(), asked.to_string());
-        prop_assert_eq!(echoed.qname().to_string(), asked.qname().to_string());
+        prop_assert_eq!(echoed.to_string(), question.to_string());
+        prop_assert_eq!(echoed.qname().to_string(), question.qname().to_string());
     }
     Ok(())
 }

@@ -82,8 +82,8 @@ fn names(rrset: RrsetRef<'_>) -> impl Iterator<Item = &[u8]> {
     rrset.data().flat_map(move |data| {
         let mut rest = data.get(fixed..).unwrap_or_default();
         (0..count).map_while(move |_| {
-            let (name, behind) = rest.split_at(name::prefix_len(rest)?);
-            rest = behind;
+            let (name, after) = rest.split_at(name::prefix_len(rest)?);
+            rest = after;
             Some(name)
         })
     })

@@ -8,7 +8,7 @@ use crate::name;
 use crate::rtype::{CNAME, DNAME, DS};
 use crate::tail::MAX_CHAIN;
 use crate::zone::{NameRef, RrsetRef, Zone};
-use crate::zones::Found;
+use crate::zones::Location;
 
 const NXDOMAIN: u8 = 3;
 const YXDOMAIN: u8 = 6;
@@ -167,7 +167,7 @@ impl<'z> Compiler<'z> {
             name: alias.owner().to_vec(),
             end: End::Open,
         };
-        let mut found = Found::Name(alias);
+        let mut found = Location::Name(alias);
         loop {
             match chain.step(found, alias) {
                 // A hook answers for this name, so the client must query the name separately.
@@ -189,24 +189,24 @@ impl<'z> Chain<'z> {
     /// # Errors
     ///
     /// Returns how the chain ends if it cannot be followed further.
-    fn step(&mut self, found: Found<'z>, alias: NameRef<'z>) -> Result<(), End<'z>> {
+    fn step(&mut self, found: Location<'z>, alias: NameRef<'z>) -> Result<(), End<'z>> {
         let (ttl, target) = match found {
-            Found::Name(name) | Found::Wildcard(name) if name.rrset(CNAME).is_none() => {
+            Location::Name(name) | Location::Wildcard(name) if name.rrset(CNAME).is_none() => {
                 return Err(End::Name(name));
             }
-            Found::EmptyNonTerminal(zone) => return Err(End::NoData(zone)),
-            Found::Nothing(zone) => return Err(End::NxDomain(zone)),
-            Found::Cut(cut) => return Err(End::Referral(cut)),
-            Found::Outside | Found::Broken => return Err(End::Open),
+            Location::EmptyNonTerminal(zone) => return Err(End::NoData(zone)),
+            Location::NxDomain(zone) => return Err(End::NxDomain(zone)),
+            Location::Cut(cut) => return Err(End::Referral(cut)),
+            Location::Outside | Location::Broken => return Err(End::Open),
             _ if self.steps == MAX_CHAIN => return Err(End::Open),
             // The chain has returned to the wildcard at which it began. The qname may be the
             // current name, so the chain may be a loop.
-            Found::Wildcard(name) if name.is(alias) => return Err(End::Open),
-            Found::Name(name) | Found::Wildcard(name) => {
+            Location::Wildcard(name) if name.is(alias) => return Err(End::Open),
+            Location::Name(name) | Location::Wildcard(name) => {
                 let (ttl, target) = only_record(name, CNAME);
                 (ttl, target.to_vec())
             }
-            Found::Dname(dname) => {
+            Location::Dname(dname) => {
                 let (ttl, to) = self.dname(dname);
                 let prefix_len = self.name.len() - dname.owner().len();
                 (ttl, [&self.name[..prefix_len], to].concat())

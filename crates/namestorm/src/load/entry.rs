@@ -31,7 +31,7 @@ pub(super) enum Parsed {
         record: Box<ScannedRecord>,
         /// The default TTL in seconds, if the record takes it because the file has stated no TTL so
         /// far.
-        ttl_taken: Option<u32>,
+        assumed_ttl: Option<u32>,
     },
     Include {
         path: PathBuf,
@@ -45,7 +45,7 @@ pub(super) struct EntryParser {
     zonefile: Zonefile,
     /// The TTL set by `$TTL`, in seconds.
     ttl: Option<u32>,
-    ttl_known: bool,
+    has_ttl: bool,
     last_owner: Option<ScannedDname>,
 }
 
@@ -59,7 +59,7 @@ impl EntryParser {
         let mut parser = Self {
             zonefile,
             ttl: state.ttl,
-            ttl_known: state.ttl.is_some(),
+            has_ttl: state.ttl.is_some(),
             last_owner: None,
         };
         if let Some(ttl) = state.ttl {
@@ -90,7 +90,7 @@ impl EntryParser {
 
     pub(super) fn parse(&mut self, text: &str) -> Result<Parsed, String> {
         let prepared = master::prepare(text);
-        self.ttl_known |= prepared.has_ttl;
+        self.has_ttl |= prepared.has_ttl;
         if let Some(bad) = prepared.bad_ttl {
             return Err(format!(
                 "'{}' is not a TTL: write 0 to {MAX_TTL} seconds, or a time such as 1h30m",
@@ -101,7 +101,7 @@ impl EntryParser {
         let entry = match self.zonefile.next_entry() {
             Ok(entry) => entry,
             Err(error) => {
-                self.start_again();
+                self.reset_parser();
                 return Err(explain(&error, text, prepared.rtype));
             }
         };
@@ -110,10 +110,10 @@ impl EntryParser {
                 if !text.starts_with([' ', '\t', '\r']) {
                     self.last_owner = Some(record.owner().clone());
                 }
-                let ttl_taken = (!self.ttl_known).then_some(DEFAULT_TTL);
+                let assumed_ttl = (!self.has_ttl).then_some(DEFAULT_TTL);
                 Ok(Parsed::Record {
                     record: Box::new(record),
-                    ttl_taken,
+                    assumed_ttl,
                 })
             }
             Some(inplace::Entry::Include { path, origin }) => Ok(Parsed::Include {
@@ -132,12 +132,12 @@ impl EntryParser {
 
     /// Replaces the `domain` crate's parser, because an error leaves its state undefined. The new
     /// parser starts with the same origin, TTL and owner.
-    fn start_again(&mut self) {
+    fn reset_parser(&mut self) {
         let state = self.state(None);
         let last_owner = self.last_owner.take();
-        let ttl_known = self.ttl_known;
+        let has_ttl = self.has_ttl;
         *self = Self::new(&state);
-        self.ttl_known = ttl_known;
+        self.has_ttl = has_ttl;
         if let Some(owner) = last_owner {
             // To set the last owner, the new parser parses a record that is then ignored.
             let mut wire = Vec::new();
