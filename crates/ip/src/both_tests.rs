@@ -7,19 +7,19 @@ use crate::testing::{host, packet, to_us, too_big};
 /// prefetches something. If the call is about a batch, the letter is followed by the batch's length
 /// or the packet's index.
 #[derive(Default)]
-struct Noting {
+struct RecordingTransport {
     protocol: u8,
     port: u16,
-    gives_back: bool,
+    declines: bool,
     due: Option<Instant>,
     floods: bool,
     is_closed: bool,
     prefetches: bool,
-    takes_frames: bool,
+    intercepts: bool,
     log: String,
 }
 
-impl Noting {
+impl RecordingTransport {
     fn on(protocol: u8, port: u16) -> Self {
         Self {
             protocol,
@@ -31,16 +31,16 @@ impl Noting {
 
     fn take(&mut self, what: &str, packet: Packet) -> Option<Packet> {
         self.log += what;
-        self.gives_back.then_some(packet)
+        self.declines.then_some(packet)
     }
 }
 
-impl<P: Port> Transports<P> for Noting {
+impl<P: Port> Transports<P> for RecordingTransport {
     const INTERCEPTS: bool = true;
 
     fn intercept(&mut self, _: &mut P, frame: Frame, _: Instant) -> Option<Frame> {
-        self.log += if self.takes_frames { "f" } else { "" };
-        (!self.takes_frames).then_some(frame)
+        self.log += if self.intercepts { "f" } else { "" };
+        (!self.intercepts).then_some(frame)
     }
     fn serves(&self, protocol: u8, port: u16) -> bool {
         (protocol, port) == (self.protocol, self.port)
@@ -98,41 +98,50 @@ fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
 }
 
 /// Passes a packet to a host with both transports, and returns each transport's log.
-fn received(both: &mut Both<Noting, Noting>, bytes: &[u8]) -> [String; 2] {
+fn received(both: &mut Both<RecordingTransport, RecordingTransport>, bytes: &[u8]) -> [String; 2] {
     let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
     let frame = sink.frame_from(bytes);
     host.handle_frame(&mut sink, frame, both, Instant::ZERO);
     logs(both)
 }
 
-fn logs(both: &mut Both<Noting, Noting>) -> [String; 2] {
+fn logs(both: &mut Both<RecordingTransport, RecordingTransport>) -> [String; 2] {
     [&mut both.0, &mut both.1].map(|one| std::mem::take(&mut one.log))
 }
 
 #[test]
 fn each_transport_gets_packets_to_its_port() {
     for (protocol, noted) in [(PROTOCOL_TCP, "t"), (PROTOCOL_UDP, "u")] {
-        let mut both = Both(Noting::on(protocol, 80), Noting::on(protocol, 53));
+        let mut both = Both(
+            RecordingTransport::on(protocol, 80),
+            RecordingTransport::on(protocol, 53),
+        );
         assert_eq!(received(&mut both, &to_port(protocol, 80)), [noted, ""]);
         assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
         // The second transport gets packets for ports that neither transport serves.
         assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
         // If the second transport returns such a packet, the first transport gets it.
-        both.1.gives_back = true;
+        both.1.declines = true;
         assert_eq!(received(&mut both, &to_port(protocol, 7)), [noted, noted]);
-        both.1.gives_back = false;
+        both.1.declines = false;
         // The first transport now serves the other protocol on the same port, so the second gets
         // the packet.
         both.0.protocol = PROTOCOL_TCP + PROTOCOL_UDP - protocol;
         assert_eq!(received(&mut both, &to_port(protocol, 80)), ["", noted]);
     }
-    let mut same = Both(Noting::on(PROTOCOL_UDP, 53), Noting::on(PROTOCOL_UDP, 53));
+    let mut same = Both(
+        RecordingTransport::on(PROTOCOL_UDP, 53),
+        RecordingTransport::on(PROTOCOL_UDP, 53),
+    );
     assert_eq!(received(&mut same, &to_port(PROTOCOL_UDP, 53)), ["u", ""]);
 }
 
 #[test]
 fn an_icmp_error_goes_to_the_transport_of_its_port() {
-    let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
+    let mut both = Both(
+        RecordingTransport::on(PROTOCOL_TCP, 80),
+        RecordingTransport::on(PROTOCOL_UDP, 53),
+    );
     for (protocol, port, noted) in [
         (PROTOCOL_TCP, 80, ["e", ""]),
         (PROTOCOL_UDP, 53, ["", "e"]),
@@ -149,9 +158,12 @@ fn an_icmp_error_goes_to_the_transport_of_its_port() {
 
 #[test]
 fn the_host_refuses_returned_packets() {
-    let mut both = Both(Noting::on(PROTOCOL_UDP, 80), Noting::on(PROTOCOL_UDP, 53));
-    both.0.gives_back = true;
-    both.1.gives_back = true;
+    let mut both = Both(
+        RecordingTransport::on(PROTOCOL_UDP, 80),
+        RecordingTransport::on(PROTOCOL_UDP, 53),
+    );
+    both.0.declines = true;
+    both.1.declines = true;
     let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
     let frame = sink.frame_from(&to_port(PROTOCOL_UDP, 7));
     host.handle_frame(&mut sink, frame, &mut both, Instant::ZERO);
@@ -159,13 +171,16 @@ fn the_host_refuses_returned_packets() {
 }
 
 /// Fixes the port type to [`Sink`], so that trait methods can be called without type annotations.
-fn as_one(both: &mut Both<Noting, Noting>) -> &mut impl Transports<Sink> {
+fn as_one(both: &mut Both<RecordingTransport, RecordingTransport>) -> &mut impl Transports<Sink> {
     both
 }
 
 #[test]
 fn both_transports_act_as_one() {
-    let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
+    let mut both = Both(
+        RecordingTransport::on(PROTOCOL_TCP, 80),
+        RecordingTransport::on(PROTOCOL_UDP, 53),
+    );
     let (mut sink, at) = (Sink::new(1500, 4, 0), Instant::from_nanos);
     let seen = as_one(&mut both);
     seen.handle_timers(&mut sink, at(1));
@@ -197,7 +212,10 @@ fn both_transports_act_as_one() {
 
 #[test]
 fn a_batch_is_prefetched_before_its_first_packet_is_handled() {
-    let both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
+    let both = Both(
+        RecordingTransport::on(PROTOCOL_TCP, 80),
+        RecordingTransport::on(PROTOCOL_UDP, 53),
+    );
     let mut server = crate::Server::new(host(), both);
     let mut sink = Sink::new(1500, 8, 0);
     for (prefetches, of_first, of_second) in [(false, "t", "u"), (true, "l2t", "l2u1")] {
@@ -213,8 +231,11 @@ fn a_batch_is_prefetched_before_its_first_packet_is_handled() {
 
 #[test]
 fn a_frame_is_intercepted_before_the_host_parses_it() {
-    let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
-    both.1.takes_frames = true;
+    let mut both = Both(
+        RecordingTransport::on(PROTOCOL_TCP, 80),
+        RecordingTransport::on(PROTOCOL_UDP, 53),
+    );
+    both.1.intercepts = true;
     let mut server = crate::Server::new(host(), both);
     let mut sink = Sink::new(1500, 8, 0);
     for prefetches in [false, true] {

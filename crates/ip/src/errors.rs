@@ -62,9 +62,9 @@ impl Problem {
             Self::Port => ([UNREACHABLE_V6, PORT_UNREACHABLE_V6], 0),
             Self::Protocol if is_v4 => ([UNREACHABLE_V4, PROTOCOL_UNREACHABLE], 0),
             Self::Protocol => {
-                let named_at = walk_ipv6(packet).map_or(0, |payload| payload.named_at);
+                let next_header_at = walk_ipv6(packet).map_or(0, |payload| payload.next_header_at);
                 let code = [PARAMETER_PROBLEM_V6, UNRECOGNIZED_NEXT_HEADER];
-                (code, named_at as u32)
+                (code, next_header_at as u32)
             }
             Self::RoutingType { at } => ([PARAMETER_PROBLEM_V6, ERRONEOUS_HEADER], at.into()),
             Self::Option { at } => ([PARAMETER_PROBLEM_V6, UNRECOGNIZED_OPTION], at.into()),

@@ -131,8 +131,8 @@ impl Counters {
     }
 
     #[cold]
-    fn count_source(&mut self, why: BadSource) {
-        let counter = match why {
+    fn count_source(&mut self, reason: BadSource) {
+        let counter = match reason {
             BadSource::Group => &mut self.source_group,
             BadSource::Loopback => &mut self.source_loopback,
             BadSource::Reserved => &mut self.source_reserved,
@@ -312,8 +312,8 @@ impl Host {
             self.counters.not_for_us += 1;
             return None;
         }
-        if let Some(why) = source::refuse_v4(&self.station, src) {
-            self.counters.count_source(why);
+        if let Some(reason) = source::refuse_v4(&self.station, src) {
+            self.counters.count_source(reason);
             return None;
         }
         Some((start + total_len, protocol))
@@ -342,8 +342,8 @@ impl Host {
             self.counters.not_for_us += 1;
             return Input::Dropped;
         }
-        if let Some(why) = source::refuse_v6(&self.station, src) {
-            self.counters.count_source(why);
+        if let Some(reason) = source::refuse_v6(&self.station, src) {
+            self.counters.count_source(reason);
             return Input::Dropped;
         }
         let payload_at = start + IPV6_HEADER_LEN;

@@ -275,10 +275,10 @@ fn a_packet_without_payload_is_passed_on() {
             panic!("not passed on: {input:?}")
         };
         assert_eq!(packet.payload(), b"");
-        let most = packet.payload_capacity();
-        assert_eq!(most, 2048 - to_us(v6).header_len());
-        packet.set_payload_len(most);
-        assert_eq!(packet.payload().len(), most);
+        let max_len = packet.payload_capacity();
+        assert_eq!(max_len, 2048 - to_us(v6).header_len());
+        packet.set_payload_len(max_len);
+        assert_eq!(packet.payload().len(), max_len);
     }
 }
 
@@ -304,10 +304,10 @@ fn a_partial_checksum_is_recognised() {
                     panic!("not passed on")
                 };
                 let is_right = packet.checksum_ok(PROTOCOL_UDP, 6);
-                let left = packet.has_partial_checksum(PROTOCOL_UDP, 6);
+                let is_partial = packet.has_partial_checksum(PROTOCOL_UDP, 6);
                 let error = host.refuse_udp(packet, Instant::ZERO);
                 assert_eq!(error.is_some(), is_right, "{field:x}");
-                (is_right, left)
+                (is_right, is_partial)
             });
             assert_eq!([strict.0, partial.0, partial.1], expected, "{field:x}");
             assert_eq!(strict.1, partial.1, "{field:x}");
@@ -352,7 +352,7 @@ fn replies_are_counted() {
 
 /// Returns the host's counters after one packet. Checks that the packet was either dropped or
 /// counted as TCP.
-fn after(mut host: Host, bytes: &[u8]) -> Counters {
+fn counters_after(mut host: Host, bytes: &[u8]) -> Counters {
     let input = host.receive(frame(bytes), Instant::ZERO);
     assert_eq!(
         matches!(input, Input::Dropped),
@@ -420,7 +420,7 @@ fn sources_that_cannot_be_answered_are_counted_by_reason() {
             Station::with_prefixes(OURS, &addresses)
         };
         for host in [Host::own(station()), Host::shared(station())] {
-            let counters = after(host, &bytes);
+            let counters = counters_after(host, &bytes);
             assert_eq!(counter(&counters), 1, "{src}: {counters:?}");
         }
     }
@@ -440,7 +440,7 @@ fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
             addresses,
             ..to_us(false)
         };
-        let counters = after(Host::own(station), &packet(path, PROTOCOL_TCP, b"segment"));
+        let counters = counters_after(Host::own(station), &packet(path, PROTOCOL_TCP, b"segment"));
         let expected = (u64::from(passes), u64::from(!passes));
         assert_eq!((counters.tcp, counters.source_subnet), expected);
     }
@@ -518,13 +518,17 @@ fn frames_to_other_stations_are_dropped() {
         Mac([0x33, 0x33, 0xff, 0, 0, 1]),
         Mac([0x33, 0x33, 0, 0, 0, 1]),
     ];
-    for (name, mut bytes, heard) in packets {
-        for (dst, heard) in stations.into_iter().zip(heard) {
+    for (name, mut bytes, accepted) in packets {
+        for (dst, accepted) in stations.into_iter().zip(accepted) {
             bytes[..6].copy_from_slice(&dst.0);
             let mut host = host();
             let input = host.receive(frame(&bytes), Instant::ZERO);
-            assert_eq!(!matches!(input, Input::Dropped), heard == 1, "{name} {dst}");
-            assert_eq!(host.counters.not_for_us, 1 - heard, "{name} {dst}");
+            assert_eq!(
+                !matches!(input, Input::Dropped),
+                accepted == 1,
+                "{name} {dst}"
+            );
+            assert_eq!(host.counters.not_for_us, 1 - accepted, "{name} {dst}");
         }
         for dst in [Mac([2, 0, 0, 0, 0, 2]), Mac([0; 6]), PEER] {
             bytes[..6].copy_from_slice(&dst.0);
@@ -550,12 +554,12 @@ proptest! {
         payload in prop::collection::vec(any::<u8>(), 0..120),
         at: prop::sample::Index,
         value: u8,
-        cut: prop::sample::Index,
+        truncated_len: prop::sample::Index,
     ) {
         let mut bytes = packet(to_us(v6), protocol, &payload);
         let at = at.index(bytes.len());
         bytes[at] = value;
-        bytes.truncate(cut.index(bytes.len() + 1));
+        bytes.truncate(truncated_len.index(bytes.len() + 1));
         let _ = host().receive(frame(&bytes), Instant::ZERO);
     }
 }

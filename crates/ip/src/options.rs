@@ -65,7 +65,7 @@ pub(crate) struct Payload {
     /// Offset of the payload from the start of the IP header.
     pub(crate) at: usize,
     /// Offset of the next-header field that names `protocol`, from the start of the IP header.
-    pub(crate) named_at: usize,
+    pub(crate) next_header_at: usize,
 }
 
 /// Refuses an IPv4 header whose options are malformed or contain a source route.
@@ -100,7 +100,7 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     let mut payload = Payload {
         protocol: *packet.get(6).ok_or(Refusal::Malformed)?,
         at: IPV6_HEADER_LEN,
-        named_at: 6,
+        next_header_at: 6,
     };
     let mut options_left = MAX_OPTIONS;
     for _ in 0..MAX_EXTENSIONS {
@@ -136,7 +136,7 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
         payload = Payload {
             protocol: unit[0],
             at: payload.at + len,
-            named_at: payload.at,
+            next_header_at: payload.at,
         };
     }
     if is_extension(payload.protocol) {
@@ -155,16 +155,16 @@ fn may_be_error(next_header: u8, rest: &[u8]) -> bool {
 }
 
 /// Checks the options of an extension header at offset `at` of its packet. `report` says whether an
-/// ICMP error may be sent. `left` is the number of options that the packet may still have.
+/// ICMP error may be sent. `remaining` is the number of options that the packet may still have.
 fn check_ipv6_options(
     extension: &[u8],
     at: usize,
     report: bool,
-    left: &mut usize,
+    remaining: &mut usize,
 ) -> Result<(), Refusal> {
     let mut next = 2;
     while next < extension.len() {
-        *left = left.checked_sub(1).ok_or(Refusal::TooMany)?;
+        *remaining = remaining.checked_sub(1).ok_or(Refusal::TooMany)?;
         let kind = extension[next];
         if kind == PAD_1 {
             next += 1;

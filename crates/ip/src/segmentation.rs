@@ -35,13 +35,13 @@ pub fn write_segment(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>) {
     let [headers, payload @ ..] = packet.gather();
     frame.extend_from_slice(headers);
     let mut skip = index * len;
-    let mut want = len;
-    for stretch in payload {
-        let from = skip.min(stretch.len());
-        let to = (from + want).min(stretch.len());
-        frame.extend_from_slice(&stretch[from..to]);
+    let mut remaining = len;
+    for slice in payload {
+        let from = skip.min(slice.len());
+        let to = (from + remaining).min(slice.len());
+        frame.extend_from_slice(&slice[from..to]);
         skip -= from;
-        want -= to - from;
+        remaining -= to - from;
     }
     let frame = &mut frame[begin..];
     assert!(

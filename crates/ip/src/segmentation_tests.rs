@@ -48,14 +48,14 @@ fn receive(host: &mut Host, pool: &Pool, bytes: &[u8]) -> Input {
 
 /// Returns a super-segment with payload `bytes[range]`. `tcp` holds the sequence number and control
 /// bits. If it is `None`, the segments are UDP datagrams.
-fn run(
+fn super_segment(
     path: &Path,
     tcp: Option<(u32, u8)>,
     segment_len: u16,
     bytes: &Arc<[u8]>,
     range: std::ops::Range<usize>,
 ) -> SuperSegment {
-    let cut = match (tcp, path.addresses) {
+    let gso_type = match (tcp, path.addresses) {
         (None, _) => GsoType::Udp,
         (Some(_), Addresses::V4 { .. }) => GsoType::TcpV4,
         (Some(_), Addresses::V6 { .. }) => GsoType::TcpV6,
@@ -66,7 +66,7 @@ fn run(
     };
     let at = path.header_len();
     let len = header_len + range.len();
-    let mut packet = SuperSegment::new(cut, segment_len, (at + header_len, at), bytes, range);
+    let mut packet = SuperSegment::new(gso_type, segment_len, (at + header_len, at), bytes, range);
     let headers = packet.headers_mut();
     path.write(headers, protocol, len);
     let pseudo = path
@@ -93,7 +93,7 @@ fn each_segment_has_its_own_control_bits() {
     for v6 in [false, true] {
         let path = path(v6, None);
         let bytes: Arc<[u8]> = [7; 30].into();
-        let packet = run(&path, Some((1, 0xff)), 10, &bytes, 0..30);
+        let packet = super_segment(&path, Some((1, 0xff)), 10, &bytes, 0..30);
         let control = [0, 1, 2].map(|index| {
             let mut frame = Vec::new();
             write_segment(&packet, index, &mut frame);
@@ -116,7 +116,7 @@ proptest! {
     ) {
         let path = path(v6, vlan);
         let bytes: Arc<[u8]> = (0..len + 10).map(|i| (i * 7) as u8).collect::<Vec<_>>().into();
-        let mut packet = run(&path, tcp, segment_len, &bytes, 5..5 + len);
+        let mut packet = super_segment(&path, tcp, segment_len, &bytes, 5..5 + len);
         let mut expected = bytes[5..5 + len].to_vec();
         let patch_len = len.saturating_sub(patch).min(30);
         let patch_at = patch.min(len - patch_len);
@@ -145,18 +145,18 @@ proptest! {
                     let header = segment.payload();
                     let expected = seq.wrapping_add(data.len() as u32);
                     prop_assert_eq!(&header[TCP_SEQ_AT..8], expected.to_be_bytes());
-                    let mut kept = control;
-                    if !is_last { kept &= !TCP_FIN_PSH; }
-                    if index > 0 { kept &= !TCP_CWR; }
-                    prop_assert_eq!(header[TCP_CONTROL_AT], kept);
+                    let mut expected_control = control;
+                    if !is_last { expected_control &= !TCP_FIN_PSH; }
+                    if index > 0 { expected_control &= !TCP_CWR; }
+                    prop_assert_eq!(header[TCP_CONTROL_AT], expected_control);
                     data.extend_from_slice(&header[TCP_HEADER..]);
                 }
                 Input::Udp(datagram) => {
                     prop_assert!(tcp.is_none());
                     prop_assert!(datagram.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT));
                     let header = datagram.payload();
-                    let told = u16::from_be_bytes([header[UDP_LENGTH_AT], header[UDP_LENGTH_AT + 1]]);
-                    prop_assert_eq!(usize::from(told), header.len());
+                    let udp_len = u16::from_be_bytes([header[UDP_LENGTH_AT], header[UDP_LENGTH_AT + 1]]);
+                    prop_assert_eq!(usize::from(udp_len), header.len());
                     data.extend_from_slice(&header[UDP_HEADER..]);
                 }
                 other => prop_assert!(false, "{other:?}"),

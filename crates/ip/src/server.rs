@@ -88,12 +88,12 @@ impl<P: Port, T: Transports<P>> Handler<P> for Server<T> {
         let Self {
             host, transports, ..
         } = self;
-        let left = if T::INTERCEPTS {
+        let unhandled = if T::INTERCEPTS {
             transports.intercept(port, frame, now)
         } else {
             Some(frame)
         };
-        if let Some(frame) = left {
+        if let Some(frame) = unhandled {
             host.handle_frame(port, frame, transports, now);
         }
     }

@@ -5,26 +5,29 @@ use crate::testing::{datagram, echo, host, packet, to_us, too_big};
 use crate::{Counters, PROTOCOL_TCP, PROTOCOL_UDP};
 
 /// A transport that accepts the packets of one protocol and the ICMP errors about them.
-struct Taker {
+struct OneProtocol {
     protocol: u8,
-    taken: u32,
+    handled_count: u32,
 }
 
-impl Taker {
+impl OneProtocol {
     fn of(protocol: u8) -> Self {
-        Self { protocol, taken: 0 }
+        Self {
+            protocol,
+            handled_count: 0,
+        }
     }
 
     fn take(&mut self, protocol: u8, packet: Packet) -> Option<Packet> {
         if protocol != self.protocol {
             return Some(packet);
         }
-        self.taken += 1;
+        self.handled_count += 1;
         None
     }
 }
 
-impl<P: Port> Transports<P> for Taker {
+impl<P: Port> Transports<P> for OneProtocol {
     fn serves(&self, protocol: u8, _port: u16) -> bool {
         protocol == self.protocol
     }
@@ -39,7 +42,7 @@ impl<P: Port> Transports<P> for Taker {
 
     fn handle_icmp_error(&mut self, error: &IcmpError, _now: Instant) -> bool {
         let is_ours = error.protocol == self.protocol;
-        self.taken += u32::from(is_ours);
+        self.handled_count += u32::from(is_ours);
         is_ours
     }
 }
@@ -59,12 +62,12 @@ fn error_about(protocol: u8) -> Vec<u8> {
 fn answer<T: Transports<Sink>>(
     transports: &mut T,
     bytes: &[u8],
-    counted: &Counters,
+    expected: &Counters,
 ) -> Option<Vec<u8>> {
     let (mut host, mut sink) = (host(), Sink::new(1500, 2, 0));
     let frame = sink.frame_from(bytes);
     host.handle_frame(&mut sink, frame, transports, Instant::ZERO);
-    assert_eq!(host.counters(), counted);
+    assert_eq!(host.counters(), expected);
     let is_answered = sink.counters().tx_frames > 0;
     // No frame leaks: only the sent reply is missing from the pool.
     assert_eq!(sink.pool().available(), 3 - u32::from(is_answered));
@@ -82,68 +85,74 @@ fn unserved_packets_are_refused_and_counted() {
     for (v6, port_unreachable, protocol_unreachable) in
         [(false, [3, 3], [3, 2]), (true, [1, 4], [4, 1])]
     {
-        let counted = Counters {
+        let expected = Counters {
             udp: 1,
             udp_not_served: 1,
             errors_sent: 1,
             ..Counters::default()
         };
-        let mut tcp = Taker::of(PROTOCOL_TCP);
-        let answered = answer(&mut tcp, &datagram(v6, b"hello"), &counted).unwrap();
-        assert_eq!(message(v6, &answered), port_unreachable);
-        assert!(counted.drops().contains(&("UDP port not served", 1)));
+        let mut tcp = OneProtocol::of(PROTOCOL_TCP);
+        let reply = answer(&mut tcp, &datagram(v6, b"hello"), &expected).unwrap();
+        assert_eq!(message(v6, &reply), port_unreachable);
+        assert!(expected.drops().contains(&("UDP port not served", 1)));
 
-        let counted = Counters {
+        let expected = Counters {
             tcp: 1,
             tcp_not_served: 1,
             errors_sent: 1,
             ..Counters::default()
         };
-        let mut udp = Taker::of(PROTOCOL_UDP);
-        let answered = answer(&mut udp, &segment(v6), &counted).unwrap();
-        assert_eq!(message(v6, &answered), protocol_unreachable);
-        assert!(counted.drops().contains(&("TCP not served", 1)));
+        let mut udp = OneProtocol::of(PROTOCOL_UDP);
+        let reply = answer(&mut udp, &segment(v6), &expected).unwrap();
+        assert_eq!(message(v6, &reply), protocol_unreachable);
+        assert!(expected.drops().contains(&("TCP not served", 1)));
 
-        let counted = Counters {
+        let expected = Counters {
             unknown_protocol: 1,
             errors_sent: 1,
             ..Counters::default()
         };
         let sctp = packet(to_us(v6), 132, b"SCTP, say");
-        let answered = answer(&mut tcp, &sctp, &counted).unwrap();
-        assert_eq!(message(v6, &answered), protocol_unreachable);
-        assert!(counted.drops().contains(&("unknown protocol", 1)));
-        assert_eq!((tcp.taken, udp.taken), (0, 0));
+        let reply = answer(&mut tcp, &sctp, &expected).unwrap();
+        assert_eq!(message(v6, &reply), protocol_unreachable);
+        assert!(expected.drops().contains(&("unknown protocol", 1)));
+        assert_eq!((tcp.handled_count, udp.handled_count), (0, 0));
     }
 }
 
 #[test]
 fn an_error_about_an_unserved_protocol_is_counted() {
-    let passed_on = Counters {
+    let handled = Counters {
         icmp_errors: 1,
         ..Counters::default()
     };
-    let given_back = Counters {
+    let unhandled = Counters {
         icmp_errors_not_served: 1,
-        ..passed_on
+        ..handled
     };
     let reason = ("ICMP error that no transport handles", 1);
-    assert!(given_back.drops().contains(&reason));
+    assert!(unhandled.drops().contains(&reason));
     for (protocol, other) in [(PROTOCOL_TCP, PROTOCOL_UDP), (PROTOCOL_UDP, PROTOCOL_TCP)] {
-        let mut taker = Taker::of(protocol);
-        assert_eq!(answer(&mut taker, &error_about(other), &given_back), None);
-        assert_eq!(taker.taken, 0);
-        assert_eq!(answer(&mut taker, &error_about(protocol), &passed_on), None);
-        assert_eq!(taker.taken, 1);
+        let mut transport = OneProtocol::of(protocol);
+        assert_eq!(
+            answer(&mut transport, &error_about(other), &unhandled),
+            None
+        );
+        assert_eq!(transport.handled_count, 0);
+        assert_eq!(
+            answer(&mut transport, &error_about(protocol), &handled),
+            None
+        );
+        assert_eq!(transport.handled_count, 1);
     }
 }
 
 #[test]
 fn a_host_without_transports_answers_arp_and_echo() {
-    let counted = Counters {
+    let expected = Counters {
         echo_replies: 1,
         ..Counters::default()
     };
-    let answered = answer(&mut (), &echo(false), &counted).unwrap();
-    assert_eq!(message(false, &answered), [0, 0]);
+    let reply = answer(&mut (), &echo(false), &expected).unwrap();
+    assert_eq!(message(false, &reply), [0, 0]);
 }

@@ -151,7 +151,7 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// Returns the length of the answer's UDP datagram, in bytes. If the answer does not fit one
     /// packet, or its head exceeds the payload, counts it as too long and returns `None`.
     #[inline(always)]
-    fn fits(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
+    fn answer_len(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
         let len = head_len + tail + trail;
         if head_len > self.payload().len() || len > self.max_reply() {
             self.counters.too_long += 1;
@@ -165,7 +165,7 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// does not fit one packet, `head_len` exceeds the payload, or the TX ring is full.
     #[inline(always)]
     pub fn turn_around(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
-        let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
+        let Some(udp_len) = self.answer_len(head_len, tail.bytes.len(), trail.len()) else {
             return false;
         };
         self.packet.set_payload_len(udp_len);
@@ -188,7 +188,7 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// frame is free.
     #[inline(always)]
     pub fn send_copy(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
-        let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
+        let Some(udp_len) = self.answer_len(head_len, tail.bytes.len(), trail.len()) else {
             return false;
         };
         let Some(mut frame) = self.port.pool().take() else {
@@ -225,7 +225,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         tail: Tail<'_>,
         trail: &[u8],
     ) -> bool {
-        let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
+        let Some(udp_len) = self.answer_len(head_len, tail.bytes.len(), trail.len()) else {
             return false;
         };
         let path = self.packet.path_back();
@@ -307,12 +307,12 @@ impl Body<'_> {
 }
 
 #[inline(always)]
-fn count(counters: &mut Counters, sent: Result<(), SendError>) -> bool {
-    match sent {
+fn count(counters: &mut Counters, result: Result<(), SendError>) -> bool {
+    match result {
         Ok(()) => counters.answered += 1,
         Err(_) => counters.ring_full += 1,
     }
-    sent.is_ok()
+    result.is_ok()
 }
 
 /// Checks a datagram's length and checksum, and removes any bytes after the datagram's end.
@@ -330,8 +330,8 @@ pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     packet.set_payload_len(len);
     if checksum == 0 {
         // Only IPv4 allows a missing checksum (RFC 768; RFC 8200, section 8.1).
-        let allowed = matches!(packet.addresses(), Addresses::V4 { .. });
-        return if allowed {
+        let is_ipv4 = matches!(packet.addresses(), Addresses::V4 { .. });
+        return if is_ipv4 {
             Ok(())
         } else {
             Err(Malformed::Checksum)

@@ -13,7 +13,7 @@ use super::*;
 struct Recorder {
     messages: Vec<(u32, Instant)>,
     due: Option<Instant>,
-    every: Duration,
+    period: Duration,
     timers: Vec<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl Service for Recorder {
 
     fn on_timer(&mut self, now: Instant) {
         self.timers.push(now);
-        self.due = Some(now + self.every);
+        self.due = Some(now + self.period);
     }
 }
 
@@ -60,19 +60,30 @@ fn server(service: Recorder) -> Server<Recorder> {
     Server::new(Host::own(station), Udp::new(7, service))
 }
 
-/// Runs the server for the duration `long`. If `at` is set, calls `call` when that much time has
-/// passed since the start, as another thread would.
-fn run(server: &mut Server<Recorder>, long: Duration, at: Option<Duration>, call: impl FnMut()) {
+/// Runs the server for `duration`. If `at` is set, calls `call` when that much time has passed
+/// since the start, as another thread would.
+fn run(
+    server: &mut Server<Recorder>,
+    duration: Duration,
+    at: Option<Duration>,
+    call: impl FnMut(),
+) {
     let link = LinkConfig::symmetric(PathConfig::default());
-    let (mut near, mut far, clock) = sim::link(&link, 1);
+    let (mut server_port, mut peer_port, clock) = sim::link(&link, 1);
     let start = clock.now();
-    let mut outside = At {
+    let mut timed_call = At {
         due: at.map(|at| start + at),
         call,
     };
-    let ends = ((&mut near, server), (&mut far, &mut outside));
+    let ends = (
+        (&mut server_port, server),
+        (&mut peer_port, &mut timed_call),
+    );
     let config = LoopConfig::default();
-    sim::run_until(&clock, ends.0, ends.1, &config, start + long, |_, _| false).unwrap();
+    sim::run_until(&clock, ends.0, ends.1, &config, start + duration, |_, _| {
+        false
+    })
+    .unwrap();
 }
 
 #[test]
@@ -80,8 +91,8 @@ fn a_message_reaches_a_sleeping_service_within_100_microseconds() {
     let (sender, mailbox) = nmio::mailbox(4).unwrap();
     let mut server = server(Recorder::default()).with_bell(mailbox.bell().clone());
     server.transports.set_mailbox(mailbox);
-    let (long, at) = (Duration::from_secs(1), Duration::from_millis(37));
-    run(&mut server, long, Some(at), || {
+    let (duration, at) = (Duration::from_secs(1), Duration::from_millis(37));
+    run(&mut server, duration, Some(at), || {
         sender.send(7).unwrap();
         sender.send(8).unwrap();
     });
@@ -89,15 +100,15 @@ fn a_message_reaches_a_sleeping_service_within_100_microseconds() {
         panic!("{:?}", server.transports.service().messages)
     };
     assert_eq!(first, second, "one pass takes both messages");
-    let waited = first.since(Instant::ZERO + at);
-    assert!(first >= Instant::ZERO + at && waited <= Duration::from_micros(100));
+    let latency = first.since(Instant::ZERO + at);
+    assert!(first >= Instant::ZERO + at && latency <= Duration::from_micros(100));
 }
 
 #[test]
 fn a_timer_fires_repeatedly_at_the_requested_times() {
     let mut server = server(Recorder {
         due: Some(Instant::from_millis(250)),
-        every: Duration::from_millis(300),
+        period: Duration::from_millis(300),
         ..Recorder::default()
     });
     run(&mut server, Duration::from_secs(1), None, || {});

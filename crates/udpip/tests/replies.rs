@@ -58,30 +58,34 @@ impl Peer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ReplyMethod {
     TurnAround,
     Copy,
     Resident,
 }
 
-const WAYS: [Way; 3] = [Way::TurnAround, Way::Copy, Way::Resident];
+const REPLY_METHODS: [ReplyMethod; 3] = [
+    ReplyMethod::TurnAround,
+    ReplyMethod::Copy,
+    ReplyMethod::Resident,
+];
 
 /// Replaces the first byte of each request by `!`. Answers with the first `head_len` bytes of the
 /// request, a tail, and a trail.
 struct Answerer {
-    way: Way,
+    method: ReplyMethod,
     head_len: usize,
     tail: Vec<u8>,
     trail: Vec<u8>,
     copies: AnswerCopies,
-    seen: Option<(SocketAddr, SocketAddr, Vec<u8>)>,
+    last_datagram: Option<(SocketAddr, SocketAddr, Vec<u8>)>,
 }
 
 impl Service for Answerer {
     type Message = ();
 
     fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
-        self.seen = Some((
+        self.last_datagram = Some((
             datagram.peer(),
             datagram.local(),
             datagram.payload().to_vec(),
@@ -93,10 +97,12 @@ impl Service for Answerer {
             *first = b'!';
         }
         let (len, tail) = (self.head_len, Tail::new(&self.tail));
-        match self.way {
-            Way::TurnAround => datagram.turn_around(len, tail, &self.trail),
-            Way::Copy => datagram.send_copy(len, tail, &self.trail),
-            Way::Resident => datagram.send_resident(len, &mut self.copies, tail, &self.trail),
+        match self.method {
+            ReplyMethod::TurnAround => datagram.turn_around(len, tail, &self.trail),
+            ReplyMethod::Copy => datagram.send_copy(len, tail, &self.trail),
+            ReplyMethod::Resident => {
+                datagram.send_resident(len, &mut self.copies, tail, &self.trail)
+            }
         };
     }
 }
@@ -105,19 +111,22 @@ fn host() -> Host {
     Host::own(Station::new(Mac(SERVER_MAC), &SERVER))
 }
 
-fn answerer(way: Way, head_len: usize, tail: &[u8], trail: &[u8]) -> Answerer {
+fn answerer(method: ReplyMethod, head_len: usize, tail: &[u8], trail: &[u8]) -> Answerer {
     Answerer {
-        way,
+        method,
         head_len,
         tail: tail.to_vec(),
         trail: trail.to_vec(),
         copies: AnswerCopies::default(),
-        seen: None,
+        last_datagram: None,
     }
 }
 
-fn server(way: Way, head_len: usize, tail: &[u8], trail: &[u8]) -> Server<Answerer> {
-    Server::new(host(), Udp::new(PORT, answerer(way, head_len, tail, trail)))
+fn server(method: ReplyMethod, head_len: usize, tail: &[u8], trail: &[u8]) -> Server<Answerer> {
+    Server::new(
+        host(),
+        Udp::new(PORT, answerer(method, head_len, tail, trail)),
+    )
 }
 
 fn sink(residents: u32) -> Sink {
@@ -143,22 +152,22 @@ proptest! {
     #[test]
     fn all_ways_send_the_same_reply(
         request in prop::collection::vec(any::<u8>(), 1..60),
-        head_cut in 0usize..60,
+        max_head_len in 0usize..60,
         tail in prop::collection::vec(any::<u8>(), 0..60),
         trail in prop::collection::vec(any::<u8>(), 0..20),
         v6: bool,
     ) {
         let peer = Peer { v6, ..Peer::V4 };
-        let head_len = head_cut.min(request.len());
-        let mut changed = request.clone();
-        changed[0] = b'!';
-        let expected = [&changed[..head_len], &tail, &trail].concat();
-        for way in WAYS {
-            let (mut server, mut sink) = (server(way, head_len, &tail, &trail), sink(4));
-            // With `Way::Resident`, the second reply reuses the packet of the first.
+        let head_len = max_head_len.min(request.len());
+        let mut modified = request.clone();
+        modified[0] = b'!';
+        let expected = [&modified[..head_len], &tail, &trail].concat();
+        for method in REPLY_METHODS {
+            let (mut server, mut sink) = (server(method, head_len, &tail, &trail), sink(4));
+            // With `ReplyMethod::Resident`, the second reply reuses the packet of the first.
             for _ in 0..2 {
                 let reply = handle(&mut server, &mut sink, &peer.datagram(&request)).unwrap();
-                prop_assert_eq!(&peer.payload(&reply), &expected, "{:?}", way);
+                prop_assert_eq!(&peer.payload(&reply), &expected, "{:?}", method);
             }
             prop_assert_eq!(count(&server).answered, 2);
         }
@@ -169,7 +178,7 @@ proptest! {
 #[test]
 fn the_service_sees_both_addresses_and_the_payload() {
     for peer in [Peer::V4, Peer::V6] {
-        let (mut server, mut sink) = (server(Way::Copy, 0, b"", b""), sink(0));
+        let (mut server, mut sink) = (server(ReplyMethod::Copy, 0, b"", b""), sink(0));
         handle(&mut server, &mut sink, &peer.datagram(b"hello")).unwrap();
         let Route { src, dst, .. } = peer.route();
         let expected = (
@@ -177,14 +186,14 @@ fn the_service_sees_both_addresses_and_the_payload() {
             SocketAddr::new(dst.ip, dst.port),
             b"hello".to_vec(),
         );
-        assert_eq!(server.transports.service().seen, Some(expected));
+        assert_eq!(server.transports.service().last_datagram, Some(expected));
     }
 }
 
 #[test]
 fn a_head_may_be_longer_than_the_request() {
-    for way in WAYS {
-        let (mut server, mut sink) = (server(way, 40, b"tail", b"end"), sink(1));
+    for method in REPLY_METHODS {
+        let (mut server, mut sink) = (server(method, 40, b"tail", b"end"), sink(1));
         let reply = handle(&mut server, &mut sink, &Peer::V4.datagram(b"short")).unwrap();
         let payload = Peer::V4.payload(&reply);
         assert_eq!(payload.len(), 40 + 7);
@@ -199,8 +208,8 @@ fn extend_payload_never_shortens_the_payload() {
         type Message = ();
 
         fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
-            for (asked, len) in [(9, 9), (3, 9), (9, 9), (40, 40)] {
-                datagram.extend_payload(asked);
+            for (requested, len) in [(9, 9), (3, 9), (9, 9), (40, 40)] {
+                datagram.extend_payload(requested);
                 assert_eq!(datagram.payload().len(), len);
                 assert!(datagram.payload().starts_with(b"hello"));
             }
@@ -214,7 +223,7 @@ fn extend_payload_never_shortens_the_payload() {
 
 #[test]
 fn residents_serve_all_peers_over_ipv4_and_ipv6() {
-    let (mut server, mut sink) = (server(Way::Resident, 2, b"answer", b""), sink(2));
+    let (mut server, mut sink) = (server(ReplyMethod::Resident, 2, b"answer", b""), sink(2));
     for number in 1..5 {
         for v6 in [false, true] {
             let port = 1000 + u16::from(number);
@@ -242,7 +251,7 @@ fn unserved_packets_are_refused() {
     elsewhere[14 + 20 + 7] -= 1;
     let tcp = Peer::V4.route().packet(TCP, &[0; 20]);
     for (frame, code) in [(elsewhere, 3), (tcp, 2)] {
-        let (mut server, mut sink) = (server(Way::TurnAround, 0, b"tail", b""), sink(0));
+        let (mut server, mut sink) = (server(ReplyMethod::TurnAround, 0, b"tail", b""), sink(0));
         let reply = handle(&mut server, &mut sink, &frame).unwrap();
         assert_eq!(reply[14 + 20..][..2], [3, code]);
         assert_eq!(reply[14 + 20 + 8..], frame[14..]);
@@ -255,21 +264,25 @@ fn unserved_packets_are_refused() {
 
 /// Lets a server answer an IPv4 datagram with a tail of `len` bytes and an empty head and trail.
 /// Returns the reply, if any, and the counters.
-fn answer_of(way: Way, len: usize, sink: &mut Sink) -> (Option<Vec<u8>>, Counters) {
-    let mut server = server(way, 0, &vec![7; len], b"");
+fn answer_of(method: ReplyMethod, len: usize, sink: &mut Sink) -> (Option<Vec<u8>>, Counters) {
+    let mut server = server(method, 0, &vec![7; len], b"");
     let reply = handle(&mut server, sink, &Peer::V4.datagram(b"x"));
     (reply, count(&server))
 }
 
 #[test]
 fn an_answer_longer_than_the_link_allows_is_dropped_and_counted() {
-    let most = 1500 - 20 - HEADER_LEN;
-    for way in WAYS {
-        let (reply, counters) = answer_of(way, most, &mut sink(1));
-        assert_eq!(Peer::V4.payload(&reply.unwrap()), vec![7; most], "{way:?}");
+    let max_tail = 1500 - 20 - HEADER_LEN;
+    for method in REPLY_METHODS {
+        let (reply, counters) = answer_of(method, max_tail, &mut sink(1));
+        assert_eq!(
+            Peer::V4.payload(&reply.unwrap()),
+            vec![7; max_tail],
+            "{method:?}"
+        );
         assert_eq!((counters.answered, counters.too_long), (1, 0));
-        let (reply, counters) = answer_of(way, most + 1, &mut sink(1));
-        assert_eq!(reply, None, "{way:?}");
+        let (reply, counters) = answer_of(method, max_tail + 1, &mut sink(1));
+        assert_eq!(reply, None, "{method:?}");
         assert_eq!((counters.answered, counters.too_long), (0, 1));
     }
 }
@@ -294,17 +307,17 @@ fn a_head_longer_than_the_payload_is_counted_as_too_long() {
 
 #[test]
 fn a_copy_that_finds_no_free_frame_is_dropped_and_counted() {
-    let (mut server, mut sink) = (server(Way::Copy, 0, b"tail", b""), sink(0));
+    let (mut server, mut sink) = (server(ReplyMethod::Copy, 0, b"tail", b""), sink(0));
     let request = sink.frame_from(&Peer::V4.datagram(b"x"));
-    let all: Vec<_> = std::iter::from_fn(|| sink.pool().take()).collect();
+    let frames: Vec<_> = std::iter::from_fn(|| sink.pool().take()).collect();
     server.handle_frame(&mut sink, request, Instant::ZERO);
     assert_eq!((count(&server).answered, count(&server).ring_full), (0, 1));
-    drop(all);
+    drop(frames);
 }
 
 #[test]
 fn without_memory_for_a_resident_a_copy_is_sent_and_counted() {
-    let (mut server, mut sink) = (server(Way::Resident, 0, b"tail", b""), sink(0));
+    let (mut server, mut sink) = (server(ReplyMethod::Resident, 0, b"tail", b""), sink(0));
     for sent in 1..3 {
         let reply = handle(&mut server, &mut sink, &Peer::V4.datagram(b"x")).unwrap();
         assert_eq!(Peer::V4.payload(&reply), b"tail");
@@ -321,31 +334,31 @@ fn the_service_sees_how_many_residents_are_left() {
     /// Answers with a resident packet. Before that, records how many more resident packets the port
     /// has memory for.
     #[derive(Default)]
-    struct Noting {
-        left: Vec<u32>,
+    struct Recorder {
+        residents_left: Vec<u32>,
         copies: AnswerCopies,
     }
-    impl Service for Noting {
+    impl Service for Recorder {
         type Message = ();
 
         fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
-            self.left.push(datagram.residents_left());
+            self.residents_left.push(datagram.residents_left());
             assert!(datagram.send_resident(0, &mut self.copies, Tail::new(b"tail"), b""));
         }
     }
     let (mut server, mut sink) = (
-        Server::new(host(), Udp::new(PORT, Noting::default())),
+        Server::new(host(), Udp::new(PORT, Recorder::default())),
         sink(3),
     );
     for peer in [Peer::V4, Peer::V6, Peer::V4] {
         let frame = sink.frame_from(&peer.datagram(b"x"));
         server.handle_frame(&mut sink, frame, Instant::ZERO);
     }
-    assert_eq!(server.transports.service().left, [3, 2, 1]);
+    assert_eq!(server.transports.service().residents_left, [3, 2, 1]);
 }
 
 /// Returns each drop reason that occurred, with its count.
-fn dropped(server: &Server<Answerer>) -> Vec<(&'static str, u64)> {
+fn drops(server: &Server<Answerer>) -> Vec<(&'static str, u64)> {
     let drops = count(server).drops();
     drops.into_iter().filter(|(_, n)| *n > 0).collect()
 }
@@ -354,24 +367,27 @@ fn dropped(server: &Server<Answerer>) -> Vec<(&'static str, u64)> {
 fn invalid_datagrams_are_dropped_and_counted_by_reason() {
     for peer in [Peer::V4, Peer::V6] {
         let udp = peer.route().header_len();
-        let right = peer.datagram(b"hello");
-        let wrong = |at: usize, bytes: [u8; 2]| {
-            let mut frame = right.clone();
+        let valid = peer.datagram(b"hello");
+        let with_bytes = |at: usize, bytes: [u8; 2]| {
+            let mut frame = valid.clone();
             frame[udp + at..][..2].copy_from_slice(&bytes);
             frame
         };
         let length = HEADER_LEN as u8 + 5;
         let frames = [
-            (wrong(4, [0, length + 1]), "malformed UDP header"),
-            (wrong(4, [0, HEADER_LEN as u8 - 1]), "malformed UDP header"),
-            (wrong(HEADER_LEN, *b"jj"), "bad UDP checksum"),
-            (wrong(6, [0x12, 0x34]), "bad UDP checksum"),
+            (with_bytes(4, [0, length + 1]), "malformed UDP header"),
+            (
+                with_bytes(4, [0, HEADER_LEN as u8 - 1]),
+                "malformed UDP header",
+            ),
+            (with_bytes(HEADER_LEN, *b"jj"), "bad UDP checksum"),
+            (with_bytes(6, [0x12, 0x34]), "bad UDP checksum"),
         ];
         for (frame, reason) in frames {
-            let (mut server, mut sink) = (server(Way::Copy, 0, b"tail", b""), sink(0));
+            let (mut server, mut sink) = (server(ReplyMethod::Copy, 0, b"tail", b""), sink(0));
             for n in 1..3 {
                 assert_eq!(handle(&mut server, &mut sink, &frame), None);
-                assert_eq!(dropped(&server), [(reason, n)]);
+                assert_eq!(drops(&server), [(reason, n)]);
             }
             assert_eq!(count(&server).received, 0);
         }
@@ -382,7 +398,7 @@ fn invalid_datagrams_are_dropped_and_counted_by_reason() {
 #[test]
 fn a_datagram_without_a_checksum_is_answered_over_ipv4_only() {
     for (peer, answers) in [(Peer::V4, true), (Peer::V6, false)] {
-        let (mut server, mut sink) = (server(Way::Copy, 0, b"tail", b""), sink(0));
+        let (mut server, mut sink) = (server(ReplyMethod::Copy, 0, b"tail", b""), sink(0));
         let mut frame = peer.datagram(b"hello");
         frame[peer.route().header_len() + 6..][..2].fill(0);
         let reply = handle(&mut server, &mut sink, &frame);
@@ -392,13 +408,13 @@ fn a_datagram_without_a_checksum_is_answered_over_ipv4_only() {
         } else {
             &[("bad UDP checksum", 1)]
         };
-        assert_eq!(dropped(&server), expected);
+        assert_eq!(drops(&server), expected);
     }
 }
 
 #[test]
 fn udp_alone_has_no_timers() {
-    let server = server(Way::Copy, 0, b"", b"");
+    let server = server(ReplyMethod::Copy, 0, b"", b"");
     assert_eq!(Handler::<Sink>::poll_timeout(&server), None);
 }
 
@@ -406,7 +422,7 @@ fn udp_alone_has_no_timers() {
 #[test]
 fn source_port_0_is_dropped_and_counted() {
     for v6 in [false, true] {
-        let (mut server, mut sink) = (server(Way::TurnAround, 0, b"tail", b""), sink(0));
+        let (mut server, mut sink) = (server(ReplyMethod::TurnAround, 0, b"tail", b""), sink(0));
         for (port, answers) in [(0, false), (1, true), (u16::MAX, true)] {
             let peer = Peer {
                 port,
@@ -435,7 +451,7 @@ fn partial_checksums() -> [Vec<u8>; 2] {
 #[test]
 fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
     for (datagram, accepted) in partial_checksums().iter().zip([true, false]) {
-        let answerer = answerer(Way::TurnAround, 0, b"tail", b"");
+        let answerer = answerer(ReplyMethod::TurnAround, 0, b"tail", b"");
         let mut server = Server::new(
             host().with_partial_checksums(true),
             Udp::new(PORT, answerer),
@@ -448,7 +464,7 @@ fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
 #[test]
 fn a_checksum_left_to_a_device_has_its_own_counter() {
     for (datagram, (partial, bad)) in partial_checksums().iter().zip([(1, 0), (0, 1)]) {
-        let (mut server, mut sink) = (server(Way::Copy, 0, b"", b""), sink(0));
+        let (mut server, mut sink) = (server(ReplyMethod::Copy, 0, b"", b""), sink(0));
         assert!(handle(&mut server, &mut sink, datagram).is_none());
         let counters = count(&server);
         assert_eq!(
@@ -464,7 +480,10 @@ fn a_checksum_left_to_a_device_has_its_own_counter() {
 fn a_checksum_of_zero_is_sent_as_all_ones() {
     let mut found = false;
     for word in 0..=u16::MAX {
-        let (mut server, mut sink) = (server(Way::Copy, 0, &word.to_be_bytes(), b""), sink(0));
+        let (mut server, mut sink) = (
+            server(ReplyMethod::Copy, 0, &word.to_be_bytes(), b""),
+            sink(0),
+        );
         let reply = handle(&mut server, &mut sink, &Peer::V4.datagram(b"")).unwrap();
         let field = &reply[14 + 20 + 6..][..2];
         assert_ne!(field, [0, 0]);
@@ -479,7 +498,7 @@ fn a_reply_that_finds_the_ring_full_is_dropped_and_counted() {
         tx_ring: 1,
         ..EndConfig::default()
     };
-    for way in WAYS {
+    for method in REPLY_METHODS {
         let slow = sim::PathConfig {
             delay: Duration::from_millis(1),
             ..sim::PathConfig::default()
@@ -490,7 +509,7 @@ fn a_reply_that_finds_the_ring_full_is_dropped_and_counted() {
             ..LinkConfig::symmetric(slow)
         };
         let (mut port, _client, _clock): (SimPort, SimPort, _) = sim::link(&config, 1);
-        let mut server = server(way, 0, b"tail", b"");
+        let mut server = server(method, 0, b"tail", b"");
         for _ in 0..2 {
             let mut frame = port.pool().take().unwrap();
             let bytes = Peer::V4.datagram(b"x");
@@ -498,9 +517,9 @@ fn a_reply_that_finds_the_ring_full_is_dropped_and_counted() {
             frame.copy_from_slice(&bytes);
             server.handle_frame(&mut port, frame, Instant::ZERO);
         }
-        assert_eq!(count(&server).answered, 1, "{way:?}");
-        assert_eq!(count(&server).ring_full, 1, "{way:?}");
-        if way == Way::Resident {
+        assert_eq!(count(&server).answered, 1, "{method:?}");
+        assert_eq!(count(&server).ring_full, 1, "{method:?}");
+        if method == ReplyMethod::Resident {
             // The first resident packet was still in flight, so a second one was created.
             assert_eq!(server.transports.service().copies.packets(), 2);
         }
