@@ -219,7 +219,7 @@ const MIN_PROBE_MS: u32 = 10;
 const MAX_ACK_DELAY_MS: u32 = 200;
 
 /// Maximum age of a TSecr in milliseconds. An older TSecr cannot belong to a segment in flight.
-const MAX_ECHO_MS: u32 = 600_000;
+const MAX_TSECR_AGE_MS: u32 = 600_000;
 
 /// Granularity of pacing in microseconds: one timer tick.
 const PACING_TICK: u32 = 1_000;
@@ -368,14 +368,14 @@ impl Tcb {
     #[inline(always)]
     fn timestamps(&self, now: Moment) -> Option<Timestamps> {
         self.negotiated.timestamps().then(|| Timestamps {
-            value: self.ts_clock(now),
+            value: self.tsval_at(now),
             echo: self.ts_recent,
         })
     }
 
     /// Returns the TSval of a segment that is sent now, in milliseconds (RFC 7323, section 5.4).
     #[inline(always)]
-    fn ts_clock(&self, now: Moment) -> u32 {
+    fn tsval_at(&self, now: Moment) -> u32 {
         now.millis.wrapping_add(self.ts_offset)
     }
 
@@ -485,7 +485,7 @@ impl Tcb {
         // timed.
         match segment.timestamps {
             Some(timestamps) if self.negotiated.timestamps() => {
-                self.measure_echo(timestamps.echo, now)
+                self.measure_tsecr(timestamps.echo, now)
             }
             _ => 0,
         }
@@ -505,15 +505,15 @@ impl Tcb {
         0
     }
 
-    /// Measures the round trip with the TSecr `echo`. Returns microseconds, or 0 if the TSecr
+    /// Measures the round trip with the TSecr `tsecr`. Returns microseconds, or 0 if the TSecr
     /// yields no sample.
     ///
     /// The returned value is up to a millisecond too long, but the minimum of several values is
     /// nearly exact.
     #[inline]
-    fn measure_echo(&mut self, echo: u32, now: Moment) -> u32 {
-        let millis = self.ts_clock(now).wrapping_sub(echo);
-        if echo == 0 || millis == 0 || millis > MAX_ECHO_MS {
+    fn measure_tsecr(&mut self, tsecr: u32, now: Moment) -> u32 {
+        let millis = self.tsval_at(now).wrapping_sub(tsecr);
+        if tsecr == 0 || millis == 0 || millis > MAX_TSECR_AGE_MS {
             return 0;
         }
         if !self.flags.intersects(Flags::TIMING) {

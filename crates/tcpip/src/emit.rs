@@ -180,13 +180,13 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
         let (start, len) = (plan.slice.from as usize, plan.len as usize);
         let (at, header_len) = (tcb.path.header_len(), plan.header.len());
-        let cut = match tcb.path.addresses {
+        let gso_type = match tcb.path.addresses {
             Addresses::V4 { .. } => super_segment::GsoType::TcpV4,
             Addresses::V6 { .. } => super_segment::GsoType::TcpV6,
         };
         let headers = (at + header_len, at);
         let range = start..start + len;
-        let mut packet = SuperSegment::new(cut, tcb.mss, headers, bytes, range);
+        let mut packet = SuperSegment::new(gso_type, tcb.mss, headers, bytes, range);
         let header = packet.headers_mut();
         let tcp_len = header_len + len;
         tcb.path

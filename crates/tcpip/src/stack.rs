@@ -45,18 +45,18 @@ const CANDIDATES: usize = 16;
 #[derive(Clone, Debug, Default)]
 struct Sampler {
     /// Slot at which the next search of the pool continues.
-    hand: usize,
+    next_slot: usize,
     /// Slots whose holders were the next to give way in the last search.
     candidates: ArrayVec<u32, CANDIDATES>,
     /// The last asker, if no connection gave way to it.
-    refused: Option<Refused>,
+    last_refusal: Option<Refusal>,
 }
 
 /// An [`Asker`] to which no connection gave way. For the rest of the millisecond, askers of the
 /// same address with at least the same lag are refused without a search. This saves time when
 /// thousands of connections ask in the same millisecond.
 #[derive(Clone, Copy, Debug)]
-struct Refused {
+struct Refusal {
     at: u32,
     peer: u32,
     lag: u32,
@@ -101,11 +101,11 @@ struct Housekeeping {
     /// address.
     peer: u32,
     /// Time at which the connection's entry in the timer wheel expires, in milliseconds. If this
-    /// time is later than the TCB's `deadline`, `Stack::keep_time` moves the entry.
+    /// time is later than the TCB's `deadline`, `Stack::reschedule_if_late` moves the entry.
     scheduled: u32,
-    /// The application's deadline for the connection. Its purpose is `due_for`.
+    /// The application's deadline for the connection. Its purpose is `alarm_purpose`.
     alarm: Alarm,
-    due_for: Deadline,
+    alarm_purpose: Deadline,
     /// Whether the connection is in the queue of connections that wait for room in the TX ring.
     is_blocked: bool,
     /// Whether to offer unconsumed data to the application again after the current callback.
@@ -152,7 +152,7 @@ impl Housekeeping {
             // one.
             scheduled: now.millis.wrapping_add(BEYOND_MS),
             alarm: Alarm::Off,
-            due_for: Deadline::Request,
+            alarm_purpose: Deadline::Request,
             is_blocked: false,
             offers_again: false,
             is_parked: false,
@@ -165,11 +165,11 @@ impl Housekeeping {
     /// most [`CREDIT_MS`] after `now`. Called when that many bytes were acknowledged or consumed.
     #[inline(always)]
     fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
-        let most = now
+        let max_gain = now
             .millis
             .wrapping_add(CREDIT_MS)
             .wrapping_sub(self.progress);
-        let gained = pace.millis(bytes).min(most.into()) as u32;
+        let gained = pace.millis(bytes).min(max_gain.into()) as u32;
         self.progress = self.progress.wrapping_add(gained);
     }
 
@@ -192,9 +192,9 @@ impl Housekeeping {
 
 /// What the application's callbacks request from the stack.
 #[derive(Debug, Default)]
-struct Asked {
+struct Requests {
     /// The pool that had no free slot when the current callback wrote data.
-    refused: Option<Pool>,
+    exhausted_pool: Option<Pool>,
     /// The application's own timers.
     timers: Timers<{ Timer::COUNT }>,
 }
@@ -224,8 +224,11 @@ pub trait Application {
 
     /// Called once when the stack is created, before the first connection. The application can set
     /// its first [timers](Connections::set_timer) here. Does nothing by default.
-    fn on_start<C: CongestionControl>(&mut self, all: &mut Connections<'_, Self::State, C>) {
-        let _ = all;
+    fn on_start<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Self::State, C>,
+    ) {
+        let _ = connections;
     }
 
     /// A connection has opened: the final ACK of the handshake has proved the peer's address.
@@ -329,7 +332,7 @@ pub struct Connections<'a, S, C> {
     contents: &'a mut Contents,
     writes: &'a mut Writes,
     cx: &'a mut Context<C>,
-    asked: &'a mut Asked,
+    requests: &'a mut Requests,
     accessed: &'a mut Vec<u32>,
     now: Instant,
 }
@@ -343,7 +346,7 @@ pub struct Connection<'a, S> {
     peers: &'a mut Peers,
     lists: &'a mut Lists,
     housekeeping: &'a mut Housekeeping,
-    asked: &'a mut Asked,
+    requests: &'a mut Requests,
     id: u32,
     now: Instant,
     send_info: SendInfo,
@@ -374,7 +377,7 @@ pub struct Stack<A: Application, C = Cubic> {
     wheel: TimerWheel,
     contents: Contents,
     writes: Writes,
-    asked: Asked,
+    requests: Requests,
     mailbox: Option<Mailbox<A::Message>>,
     cx: Context<C>,
     config: Config,
@@ -417,7 +420,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             contents: &mut self.contents,
             writes: &mut self.writes,
             lists: &mut self.cx.lists,
-            asked: &mut self.asked,
+            requests: &mut self.requests,
         };
         (&mut self.app, connection)
     }
@@ -489,15 +492,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         match tcb.state {
             State::SynReceived => self.half_open -= 1,
             State::TimeWait => self.time_waits -= 1,
-            _ => self.count_out(id),
+            _ => self.uncount_peer(id),
         }
         let tcb = &mut self.records[id as usize].tcb;
         tcb.state = State::Closed;
         let peer_first = tcb.path.addresses.reversed();
         let (own_port, peer_port) = tcb.ports();
         let hash = self.keys.hash(&peer_first, peer_port, own_port);
-        let known = self.table.remove(hash, id);
-        debug_assert!(known, "every TCB is in the table");
+        let was_present = self.table.remove(hash, id);
+        debug_assert!(was_present, "every TCB is in the table");
         self.wheel.cancel(id);
         self.free.push(id);
     }
@@ -512,8 +515,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Releases resources that loss recovery no longer needs. If the segment size has changed, also
     /// moves the connection to another class.
     fn settle_losses(&mut self, id: u32) {
-        if let Some(left) = self.conn(id).release_unused() {
-            self.contents.release_class(left);
+        if let Some(old_class) = self.conn(id).release_unused() {
+            self.contents.release_class(old_class);
             self.find_class(id);
         }
     }
@@ -528,7 +531,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Reschedules the connection's entry in the timer wheel if the entry would expire after the
     /// connection's deadline.
     #[inline(always)]
-    fn keep_time(&mut self, id: u32, now: Moment) {
+    fn reschedule_if_late(&mut self, id: u32, now: Moment) {
         let deadline = self.records[id as usize].tcb.deadline;
         let scheduled = self.housekeeping[id as usize].scheduled;
         if scheduled.wrapping_sub(deadline).cast_signed() > 0 {
@@ -571,7 +574,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Stops counting a connection for its client: the connection has ended or is in TIME-WAIT.
     #[inline]
-    fn count_out(&mut self, id: u32) {
+    fn uncount_peer(&mut self, id: u32) {
         let peer = std::mem::replace(&mut self.housekeeping[id as usize].peer, NONE);
         self.cx.peers.leave(peer);
     }

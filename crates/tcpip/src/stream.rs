@@ -85,7 +85,7 @@ pub(crate) struct Entry {
     /// Sequence number after the entry's last byte.
     end: Seq,
     /// Offset after the entry's last byte in `source`.
-    until: u32,
+    source_end: u32,
     source: Source,
     params: Params,
 }
@@ -94,18 +94,18 @@ impl Entry {
     /// Placeholder for an unused entry.
     const NONE: Self = Self {
         end: Seq(0),
-        until: 0,
+        source_end: 0,
         source: Source(0),
         params: [0; 2],
     };
 
     /// Returns the slice from `seq` to the end of the entry. The entry must contain `seq`.
     #[inline(always)]
-    fn rest(&self, seq: Seq) -> Slice {
+    fn slice_from(&self, seq: Seq) -> Slice {
         let len = self.end.since(seq);
         Slice {
             source: self.source,
-            from: self.until - len,
+            from: self.source_end - len,
             len,
             params: self.params,
         }
@@ -207,7 +207,7 @@ impl Stream {
         let end = self.end + slice.len;
         let entry = Entry {
             end,
-            until: slice.from + slice.len,
+            source_end: slice.from + slice.len,
             source: slice.source,
             params: slice.params,
         };
@@ -259,7 +259,7 @@ impl Stream {
         let end = self.end + len;
         if let Some(last) = self.last(lists) {
             last.end = end;
-            last.until += len;
+            last.source_end += len;
         }
         self.end = end;
     }
@@ -271,15 +271,15 @@ impl Stream {
         let Some(last) = self.last(lists) else {
             return false;
         };
-        let goes_on = has_span
+        let extends_last = has_span
             && last.source == Source::content(slice.source.content_index(), true)
-            && last.until == slice.from
+            && last.source_end == slice.from
             && last.params == slice.params;
-        if goes_on {
+        if extends_last {
             last.source = slice.source;
             self.lengthen(slice.len, lists);
         }
-        goes_on
+        extends_last
     }
 
     /// Returns the number of write buffers in the stream.
@@ -313,9 +313,9 @@ impl Stream {
         let is_in = |entry: &Entry| at < entry.end.since(self.start);
         let [first, second] = &self.own;
         Some(if is_in(first) {
-            first.rest(seq)
+            first.slice_from(seq)
         } else if self.list == NONE || is_in(second) {
-            second.rest(seq)
+            second.slice_from(seq)
         } else {
             locate_in(&lists[self.list], self.start, seq)
         })
@@ -387,7 +387,7 @@ fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>>
 fn locate_in(list: &VecDeque<Entry>, start: Seq, seq: Seq) -> Slice {
     let at = seq.since(start);
     let index = list.partition_point(|entry| entry.end.since(start) <= at);
-    list[index].rest(seq)
+    list[index].slice_from(seq)
 }
 
 #[cfg(test)]

@@ -209,8 +209,8 @@ proptest! {
                 Step::Push { from, len, behind } => {
                     let until = from + len;
                     let pushed = rig.push(slice(number, from..until, until + behind));
-                    let most = if max_lists == 0 { 2 } else { STREAM_ENTRIES };
-                    prop_assert_eq!(pushed.is_ok(), entries.len() < most);
+                    let max_entries = if max_lists == 0 { 2 } else { STREAM_ENTRIES };
+                    prop_assert_eq!(pushed.is_ok(), entries.len() < max_entries);
                     if pushed.is_ok() {
                         list.extend((from..until).map(|offset| (number, offset)));
                         entries.push_back((number, len as usize));

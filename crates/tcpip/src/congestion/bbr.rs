@@ -104,12 +104,12 @@ const _: () = assert!(size_of::<Bbr>() <= 112);
 
 impl Bbr {
     #[inline(always)]
-    const fn clock(now: u32) -> u16 {
+    const fn ticks(now: u32) -> u16 {
         (now >> TICK_SHIFT) as u16
     }
 
-    const fn has_come(clock: u16, deadline: u16) -> bool {
-        clock.wrapping_sub(deadline).cast_signed() >= 0
+    const fn has_come(ticks: u16, deadline: u16) -> bool {
+        ticks.wrapping_sub(deadline).cast_signed() >= 0
     }
 
     fn max_bw(&self) -> u32 {
@@ -497,7 +497,7 @@ impl Round {
 
     /// Caps the recorded maxima of bytes in flight at `limit`, the largest number that was safe.
     fn limit_in_flight(&mut self, limit: u32) {
-        self.in_flight = self.in_flight.map(|most| most.min(limit));
+        self.in_flight = self.in_flight.map(|bytes| bytes.min(limit));
     }
 }
 

@@ -121,14 +121,14 @@ fn the_round_trip_is_probed_every_five_seconds_for_200_ms() {
 
 #[test]
 fn probe_rtt_halves_what_is_in_flight() {
-    let mut least = u32::MAX;
+    let mut min_window = u32::MAX;
     LINK.watch(&[Bbr::new(MSS)], 0, 0, 12_000, |_, _, bbr| {
         if bbr.state == State::ProbeRtt {
-            least = least.min(bbr.window());
+            min_window = min_window.min(bbr.window());
         }
     });
     let half = 500_000 / 2;
-    assert!(least.abs_diff(half) < half / 50, "{least}");
+    assert!(min_window.abs_diff(half) < half / 50, "{min_window}");
 }
 
 #[test]

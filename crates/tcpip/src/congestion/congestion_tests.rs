@@ -190,8 +190,8 @@ impl CongestionControl for Either {
         either!(self, cc => cc.on_recovered(delivered, event));
     }
 
-    fn on_timeout(&mut self, again: bool, event: &Event) {
-        either!(self, cc => cc.on_timeout(again, event));
+    fn on_timeout(&mut self, is_repeated: bool, event: &Event) {
+        either!(self, cc => cc.on_timeout(is_repeated, event));
     }
 
     fn on_idle(&mut self, event: &Event) {

@@ -65,7 +65,7 @@ const fn is_validated(cwnd: u32, used: u32) -> bool {
 
 impl Validation {
     #[inline(always)]
-    const fn clock(now: u32) -> u16 {
+    const fn ticks(now: u32) -> u16 {
         (now >> TICK_SHIFT) as u16
     }
 
@@ -81,20 +81,20 @@ impl Validation {
     /// [`end_half_period`](Self::end_half_period), which computes the actual duration.
     #[inline(always)]
     fn may_end_half_period(&self, event: &Event) -> bool {
-        Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
+        Self::ticks(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
     }
 
     /// Ends the half period if its duration has passed. Returns true if the window `cwnd` must
     /// shrink, because it was not validated for five minutes.
     #[cold]
     fn end_half_period(&mut self, cwnd: u32, event: &Event) -> bool {
-        let elapsed = Self::clock(event.now).wrapping_sub(self.since);
+        let elapsed = Self::ticks(event.now).wrapping_sub(self.since);
         let half = (event.srtt >> TICK_SHIFT).saturating_mul(3) / 2;
         let half = (half.min(u32::from(u16::MAX)) as u16).clamp(MIN_HALF_PERIOD, MAX_HALF_PERIOD);
         if elapsed < half {
             return false;
         }
-        self.since = Self::clock(event.now);
+        self.since = Self::ticks(event.now);
         self.earlier = if elapsed < 2 * half {
             self.pipe_ack
         } else {
@@ -150,7 +150,7 @@ impl Validation {
     fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
         let used = self.used(cwnd, event);
         *self = Self {
-            since: Self::clock(event.now),
+            since: Self::ticks(event.now),
             ..Self::default()
         };
         if recovery && !is_validated(cwnd, used) {
@@ -191,7 +191,7 @@ impl Validation {
     /// nothing about the new window.
     fn restart(&mut self, event: &Event) {
         *self = Self {
-            since: Self::clock(event.now),
+            since: Self::ticks(event.now),
             ..Self::default()
         };
     }

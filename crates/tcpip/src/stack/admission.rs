@@ -26,9 +26,9 @@ use crate::wire::{Control, Options, Segment, Seq};
 /// and in the next one.
 const PERIOD_MICROS: u64 = 64_000_000;
 /// Number of periods in which a cookie is valid.
-const GOOD_PERIODS: u32 = 2;
+const VALID_PERIODS: u32 = 2;
 /// Maximum lifetime of a cookie, in microseconds.
-const LIFE_MICROS: u64 = GOOD_PERIODS as u64 * PERIOD_MICROS;
+const LIFE_MICROS: u64 = VALID_PERIODS as u64 * PERIOD_MICROS;
 
 /// Two cookies that were sent within this time, in microseconds, indicate a SYN flood.
 const FLOOD_GAP_MICROS: u64 = 1_000;
@@ -104,21 +104,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) -> Admitted {
         let bakes = self.bakes_cookies();
-        let full = self.half_open >= self.config.max_half_open;
+        let is_full = self.half_open >= self.config.max_half_open;
         let always = self.config.syn_cookies == SynCookies::Always && !reopens;
-        if bakes && (full || always) {
+        if bakes && (is_full || always) {
             return Admitted::Bake;
         }
-        if full {
+        if is_full {
             self.cx.counters.half_open_full += 1;
             return Admitted::Drop;
         }
-        let place = if bakes {
+        let id = if bakes {
             self.take_tcb()
         } else {
             self.take_tcb_or_evict(port, peer, now)
         };
-        match place {
+        match id {
             Some(id) => Admitted::Keep(id),
             None if bakes && self.config.when_full == WhenFull::Evict => Admitted::Bake,
             None => {
@@ -168,16 +168,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns true if the address has reached the limit on connections per address.
     #[inline]
     fn has_too_many(&self, peer: IpAddr) -> bool {
-        let Some(most) = self.config.max_per_address else {
+        let Some(limit) = self.config.max_per_address else {
             return false;
         };
         let peer = self.cx.peers.find(self.hash_of(peer)).unwrap_or(NONE);
-        self.cx.peers.held(peer, Pool::Connections) >= most
+        self.cx.peers.held(peer, Pool::Connections) >= limit
     }
 
     /// Counts an established connection for its client's address.
     #[inline]
-    fn count_in(&mut self, id: u32) {
+    fn count_peer(&mut self, id: u32) {
         let address = self.records[id as usize].tcb.path.addresses.dst();
         let hash = self.hash_of(address);
         self.housekeeping[id as usize].peer = self.cx.peers.join(hash);
@@ -197,7 +197,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         };
         self.half_open += 1;
         self.table.insert(hash, id);
-        self.keep_time(id, now);
+        self.reschedule_if_late(id, now);
     }
 
     /// Returns the features (options and ECN) that the SYN offers and our configuration enables.
@@ -205,12 +205,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let config = &self.config;
         let scale = options.window_scale.filter(|_| config.window_scaling);
         // RFC 3168, section 6.1.1: a SYN requests ECN by setting both ECE and CWR.
-        let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
+        let ecn_bits = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
         Negotiated::new(
             config.sack && options.sack_permitted,
             config.timestamps && options.timestamps.is_some(),
             scale,
-            config.ecn && both == Control::ECE | Control::CWR,
+            config.ecn && ecn_bits == Control::ECE | Control::CWR,
         )
     }
 }

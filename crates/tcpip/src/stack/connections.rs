@@ -47,7 +47,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
             peers: &mut self.cx.peers,
             lists: &mut self.cx.lists,
             housekeeping,
-            asked: self.asked,
+            requests: self.requests,
             id: index,
             now: self.now,
             send_info,
@@ -84,12 +84,12 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
     /// the time `after` has passed. If the timer is already running, the new time replaces the old
     /// one.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
-        self.asked.timers.set(timer.number(), self.now + after);
+        self.requests.timers.set(timer.number(), self.now + after);
     }
 
     /// Stops the timer if it is running.
     pub fn clear_timer(&mut self, timer: Timer) {
-        self.asked.timers.clear(timer.number());
+        self.requests.timers.clear(timer.number());
     }
 
     /// Returns the time of the current callback.

@@ -39,8 +39,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // The port gives no notice when its TX ring has room again, so poll it.
             return Some(self.now + BLOCKED_RETRY);
         }
-        let own = self.asked.timers.next();
-        let due = earlier(self.wheel.next_deadline(), own);
+        let app_timer = self.requests.timers.next();
+        let due = earlier(self.wheel.next_deadline(), app_timer);
         if self.cx.buffers.has_surplus() || self.writes.has_surplus() || self.cx.lists.has_surplus()
         {
             return earlier(due, Some(self.trim_at));
@@ -59,7 +59,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         while let Some(id) = self.wheel.pop_expired(now) {
             self.handle_expired(port, id, Moment::from(now));
         }
-        if self.asked.timers.has_passed(now) {
+        if self.requests.timers.has_passed(now) {
             self.handle_timer(port, now);
         }
         if now >= self.trim_at {
@@ -71,7 +71,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// these callbacks is not handled before the next call of this method.
     #[cold]
     fn handle_timer<P: Port>(&mut self, port: &mut P, now: Instant) {
-        for timer in self.asked.timers.take_passed(now) {
+        for timer in self.requests.timers.take_passed(now) {
             self.reach(port, now, |app, connections| {
                 app.on_timer(connections, Timer::new(timer));
             });
@@ -90,7 +90,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         act: impl FnOnce(&mut A, &mut Connections<'_, A::State, C>) -> R,
     ) -> R {
         self.now = now;
-        self.asked.refused = None;
+        self.requests.exhausted_pool = None;
         let mut connections = Connections {
             states: &mut self.states,
             housekeeping: &mut self.housekeeping,
@@ -98,7 +98,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             contents: &mut self.contents,
             writes: &mut self.writes,
             cx: &mut self.cx,
-            asked: &mut self.asked,
+            requests: &mut self.requests,
             accessed: &mut self.accessed,
             now,
         };
@@ -118,7 +118,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             housekeeping.renew(now);
         }
         self.finish_callback(port, id, now);
-        self.keep_time(id, now);
+        self.reschedule_if_late(id, now);
     }
 
     /// Passes a message from another thread to the application. The conditions of
@@ -176,11 +176,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.ensure_space(id);
         let expiry = self.conn(id).on_deadline(now);
         self.settle_losses(id);
-        self.act(port, id, expiry, now);
+        self.apply_expiry(port, id, expiry, now);
     }
 
     /// Carries out what `expiry` says, then sends everything that may be sent.
-    fn act<P: Port>(&mut self, port: &mut P, id: u32, expiry: Expiry, now: Moment) {
+    fn apply_expiry<P: Port>(&mut self, port: &mut P, id: u32, expiry: Expiry, now: Moment) {
         match expiry {
             Expiry::Wait => return,
             Expiry::Transmit => {}
@@ -199,18 +199,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Expiry::OfferAgain => {
                 self.offer_again(port, id, now);
                 let next = self.conn(id).has_offered_again(now);
-                return self.act(port, id, next, now);
+                return self.apply_expiry(port, id, next, now);
             }
             // Our side is now closed, so this call discards data that the application has not
             // consumed.
             Expiry::CloseIdle => self.offer_rest(port, id, now),
         }
-        self.go_on(port, id, now);
+        self.reset_or_resume(port, id, now);
     }
 
     /// Completes a callback or an expired deadline. If the application has aborted the connection,
     /// sends a reset. Otherwise sends everything that may be sent.
-    fn go_on<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+    fn reset_or_resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::Closed {
             return;
@@ -230,7 +230,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         self.cx.counters.deadlines_missed += 1;
-        let deadline = self.housekeeping[id as usize].due_for;
+        let deadline = self.housekeeping[id as usize].alarm_purpose;
         let (app, mut connection) = self.connection(id);
         app.on_deadline(&mut connection, deadline);
         self.finish_callback(port, id, now);
@@ -243,7 +243,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if is_closed || self.housekeeping[id as usize].offers_again {
             self.offer_rest(port, id, now);
         }
-        self.go_on(port, id, now);
+        self.reset_or_resume(port, id, now);
         self.conn(id).wait_for_room(now);
     }
 
@@ -269,7 +269,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             if let Some(plan) = self.conn(id).pending_probe(now) {
                 self.probe_window(port, id, &plan, now);
             }
-            self.keep_time(id, now);
+            self.reschedule_if_late(id, now);
         }
     }
 

@@ -333,7 +333,7 @@ impl<S> Connection<'_, S> {
     #[cold]
     fn is_full(&mut self, pool: Option<Pool>) -> WriteError {
         self.tcb.flags |= Flags::WANTS_ROOM;
-        self.asked.refused = pool;
+        self.requests.exhausted_pool = pool;
         WriteError::Full
     }
 
@@ -351,7 +351,7 @@ impl<S> Connection<'_, S> {
 
     /// Returns the purpose of the current deadline, or `None` if there is no deadline.
     pub fn deadline(&self) -> Option<Deadline> {
-        (self.housekeeping.alarm != Alarm::Off).then_some(self.housekeeping.due_for)
+        (self.housekeeping.alarm != Alarm::Off).then_some(self.housekeeping.alarm_purpose)
     }
 
     /// Clears the deadline.
@@ -364,7 +364,7 @@ impl<S> Connection<'_, S> {
     /// [`Connections::set_timer`](crate::Connections::set_timer). The timer belongs to the
     /// application, so it continues to run when this connection ends.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
-        self.asked.timers.set(timer.number(), self.now + after);
+        self.requests.timers.set(timer.number(), self.now + after);
     }
 
     /// Closes our side after all written data: the paper's `tcp_close()`. The peer may continue to
@@ -387,9 +387,9 @@ impl<S> Connection<'_, S> {
 impl Housekeeping {
     /// Sets the application's deadline, `after` milliseconds from now. Moves `scheduled` beyond the
     /// TCB's `deadline`, so that the stack reschedules the timer wheel's entry after the callback.
-    fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {
+    fn set_alarm(&mut self, after: u32, alarm_purpose: Deadline, deadline: u32) {
         self.alarm = Alarm::New(after);
-        self.due_for = due_for;
+        self.alarm_purpose = alarm_purpose;
         self.scheduled = deadline.wrapping_add(BEYOND_MS);
     }
 }

@@ -70,7 +70,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.cx.dsack = None;
         self.process(port, id, packet, segment, &[], now);
-        self.keep_time(id, now);
+        self.reschedule_if_late(id, now);
     }
 
     /// The slow path: handles any segment, expected or not, with any options.
@@ -98,7 +98,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if let Some((packet, segment)) = admitted {
             self.process(port, id, packet, segment, &sack, now);
         }
-        self.keep_time(id, now);
+        self.reschedule_if_late(id, now);
     }
 
     /// Checks an unexpected segment. If the segment is acceptable, returns the packet, and the
@@ -249,7 +249,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Route::Offered => {}
         }
         let consumed = self.offer(port, id, data, now);
-        if consumed < data.len() && !self.keep(port, id, &data[consumed..], now) {
+        if consumed < data.len() && !self.store_unconsumed(port, id, &data[consumed..], now) {
             return;
         }
         if segment.control.has(Control::FIN) {
@@ -258,8 +258,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Offers in-order data to the application, and returns the number of bytes consumed. Offers
-    /// unconsumed data again as long as [`goes_on`](Self::goes_on) returns true. If our side is
-    /// closed, discards the data instead.
+    /// unconsumed data again as long as [`should_offer_again`](Self::should_offer_again) returns
+    /// true. If our side is closed, discards the data instead.
     #[inline(always)]
     fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
         let flags = self.records[id as usize].tcb.flags;
@@ -271,7 +271,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let mut taken = self.offer_once(id, data, now);
         let mut consumed = taken;
-        while consumed < data.len() && self.goes_on(port, id, taken, now) {
+        while consumed < data.len() && self.should_offer_again(port, id, taken, now) {
             taken = self.offer_once(id, &data[consumed..], now);
             consumed += taken;
         }
@@ -282,25 +282,31 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// were consumed. There are two reasons: the application has requested another offer, or
     /// another connection was evicted to free a pool slot.
     #[cold]
-    fn goes_on<P: Port>(&mut self, port: &mut P, id: u32, taken: usize, now: Moment) -> bool {
+    fn should_offer_again<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        taken: usize,
+        now: Moment,
+    ) -> bool {
         let housekeeping = &self.housekeeping[id as usize];
         if housekeeping.is_parked {
             return false;
         }
-        let asks = housekeeping.offers_again && taken > 0;
-        asks || self.free_what_was_refused(port, id, now)
+        let is_requested = housekeeping.offers_again && taken > 0;
+        is_requested || self.free_exhausted_pool(port, id, now)
     }
 
     /// Calls `on_receive` once, and updates the connection's progress.
     #[inline(always)]
     fn offer_once(&mut self, id: u32, data: &[u8], now: Moment) -> usize {
-        self.asked.refused = None;
+        self.requests.exhausted_pool = None;
         let pace = self.pace;
         let (app, mut connection) = self.connection(id);
         connection.housekeeping.offers_again = false;
-        let owed_nothing = connection.tcb.stream.is_empty();
+        let was_empty = connection.tcb.stream.is_empty();
         let consumed = app.on_receive(&mut connection, data).min(data.len());
-        if owed_nothing && !connection.tcb.stream.is_empty() {
+        if was_empty && !connection.tcb.stream.is_empty() {
             connection.housekeeping.renew(now);
         } else {
             connection.housekeeping.advance(consumed as u32, pace, now);
@@ -324,9 +330,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Stores unconsumed data in a receive buffer. Returns `false` if no buffer is available. The
     /// peer must then retransmit the data.
     #[cold]
-    fn keep<P: Port>(&mut self, port: &mut P, id: u32, rest: &[u8], now: Moment) -> bool {
+    fn store_unconsumed<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        unconsumed: &[u8],
+        now: Moment,
+    ) -> bool {
         self.take_buffer(port, id, now);
-        self.conn(id).keep(rest)
+        self.conn(id).store_unconsumed(unconsumed)
     }
 
     /// Stores a segment's data in the receive buffer. If more data is in order now, offers it. Then
@@ -372,10 +384,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags -= Flags::WANTS_ROOM;
         loop {
-            self.asked.refused = None;
+            self.requests.exhausted_pool = None;
             let (app, mut connection) = self.connection(id);
             app.on_sent(&mut connection);
-            if !self.free_what_was_refused(port, id, now) {
+            if !self.free_exhausted_pool(port, id, now) {
                 break;
             }
         }
@@ -390,17 +402,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Offers the unconsumed in-order data in the receive buffer, repeatedly if
-    /// [`goes_on`](Self::goes_on) returns true.
+    /// [`should_offer_again`](Self::should_offer_again) returns true.
     fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let mut taken = self.offer_buffered_once(id, now);
-        while self.goes_on(port, id, taken, now) {
+        while self.should_offer_again(port, id, taken, now) {
             taken = self.offer_buffered_once(id, now);
         }
     }
 
     /// Offers the data in the receive buffer once, and returns the number of bytes consumed.
     fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
-        self.asked.refused = None;
+        self.requests.exhausted_pool = None;
         let flags = self.records[id as usize].tcb.flags;
         if self.housekeeping[id as usize].is_parked && !flags.intersects(Flags::CLOSE) {
             return 0;
@@ -417,7 +429,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// updates the counts.
     fn enter_time_wait(&mut self, id: u32) {
         self.finish(id, CloseReason::Finished);
-        self.count_out(id);
+        self.uncount_peer(id);
         self.time_waits += 1;
     }
 

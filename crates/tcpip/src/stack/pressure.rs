@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use arrayvec::ArrayVec;
 use nmio::Port;
 
-use super::{Asker, CANDIDATES, Refused, Sampler, Stack};
+use super::{Asker, CANDIDATES, Refusal, Sampler, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, State};
@@ -28,8 +28,8 @@ const MIN_LAG_MS: u32 = 1_000;
 impl Sampler {
     /// Returns true if an earlier refusal in the same millisecond applies to `asker`.
     fn has_refused(&self, asker: Asker, now: Moment) -> bool {
-        self.refused.is_some_and(|refused| {
-            refused.at == now.millis && refused.peer == asker.owner.peer && refused.lag <= asker.lag
+        self.last_refusal.is_some_and(|refusal| {
+            refusal.at == now.millis && refusal.peer == asker.owner.peer && refusal.lag <= asker.lag
         })
     }
 }
@@ -105,30 +105,32 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                     Reason::Lag(lag) => lags_more(lag) && (is_own || !is_beyond),
                 }
         };
-        let found = ranked.iter().position(|Reverse(one)| gives_way(one));
-        let victim = found.and_then(|at| ranked.pop_at(at));
-        let others = ranked.iter().take(CANDIDATES);
+        let position = ranked
+            .iter()
+            .position(|Reverse(candidate)| gives_way(candidate));
+        let victim = position.and_then(|at| ranked.pop_at(at));
+        let remaining = ranked.iter().take(CANDIDATES);
         let sampler = &mut self.samplers[pool as usize];
-        sampler.candidates = others.map(|Reverse(one)| one.slot).collect();
-        sampler.refused = victim.is_none().then_some(Refused {
+        sampler.candidates = remaining.map(|Reverse(candidate)| candidate.slot).collect();
+        sampler.last_refusal = victim.is_none().then_some(Refusal {
             at: now.millis,
             peer,
             lag: asker.lag,
         });
-        victim.map(|Reverse(one)| one.id)
+        victim.map(|Reverse(candidate)| candidate.id)
     }
 
     /// Returns the slots to examine: the candidates found earlier, and the next slots of the pool.
     fn sample(&mut self, pool: Pool) -> ArrayVec<u32, { CANDIDATES + SAMPLE }> {
         let len = self.slots(pool);
         let sampler = &mut self.samplers[pool as usize];
-        let known = sampler.candidates.take();
+        let candidates = sampler.candidates.take();
         let mut slots = ArrayVec::new();
-        slots.extend(known.iter().copied());
+        slots.extend(candidates.iter().copied());
         for _ in 0..SAMPLE.min(len) {
-            let slot = (sampler.hand % len) as u32;
-            sampler.hand = slot as usize + 1;
-            if !known.contains(&slot) {
+            let slot = (sampler.next_slot % len) as u32;
+            sampler.next_slot = slot as usize + 1;
+            if !candidates.contains(&slot) {
                 slots.push(slot);
             }
         }
@@ -210,13 +212,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// If a write on connection `id` failed because a pool was exhausted, tries to evict another
     /// connection. Returns true if the application may try the write again.
     #[inline(always)]
-    pub(super) fn free_what_was_refused<P: Port>(
+    pub(super) fn free_exhausted_pool<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
         now: Moment,
     ) -> bool {
-        match self.asked.refused {
+        match self.requests.exhausted_pool {
             None => false,
             Some(pool) => self.free_for(port, id, pool, now),
         }
@@ -257,8 +259,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             .filter_map(|pool| self.find_victim(*pool, asker, now));
         if let Some(victim) = victims.next() {
             self.conn(victim).give_up_board();
-            let grown = self.conn(id).grow_board(owner);
-            debug_assert!(grown.is_ok(), "a scoreboard is free now");
+            let result = self.conn(id).grow_board(owner);
+            debug_assert!(result.is_ok(), "a scoreboard is free now");
         }
     }
 
@@ -291,7 +293,7 @@ mod tests {
     #[test]
     fn a_refused_asker_is_refused_for_the_rest_of_the_millisecond() {
         let sampler = Sampler {
-            refused: Some(Refused {
+            last_refusal: Some(Refusal {
                 at: 7,
                 peer: 3,
                 lag: 1_500,

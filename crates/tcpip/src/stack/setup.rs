@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use nmio::{Capabilities, Instant, Mailbox, TimerWheel};
 
-use super::{Asked, Connections, Flood, Housekeeping, Pace, Stack};
+use super::{Connections, Flood, Housekeeping, Pace, Requests, Stack};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::connection::{Context, Record};
@@ -25,12 +25,14 @@ impl<A: Application, C> Stack<A, C> {
     /// Returns the size in bytes of the tables that [`new`](Self::new) reserves for
     /// [`Config::max_connections`]. Physical memory is used only when connections are opened.
     pub fn reserved_bytes(config: &Config) -> usize {
-        let most = config.clamped().max_connections;
+        let max_connections = config.clamped().max_connections;
         // `free` and `blocked` each have room for one index per connection.
         let indices = 2 * size_of::<u32>();
         let records = size_of::<A::State>() + size_of::<Housekeeping>() + size_of::<Record<C>>();
         let each = records + TIMER_LEN + indices;
-        most as usize * each + Table::bytes(most) + Context::<C>::reserved_bytes(most)
+        max_connections as usize * each
+            + Table::bytes(max_connections)
+            + Context::<C>::reserved_bytes(max_connections)
     }
 }
 
@@ -81,7 +83,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     ) -> Result<Self, E> {
         let config = config.clamped();
         let mut cx = Context::new(&config, capabilities.mtu);
-        let most = config.max_connections;
+        let max_connections = config.max_connections;
         let own_mss = cx.own_mss;
         let mut contents = Contents::new(
             config.mode,
@@ -91,7 +93,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         );
         let mut app = make(&mut contents)?;
         let mut writes = Writes::new(Pool::WriteBuffers, config.max_write_buffers);
-        let mut asked = Asked::default();
+        let mut requests = Requests::default();
         app.on_start(&mut Connections {
             states: &mut [],
             housekeeping: &mut [],
@@ -99,7 +101,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             contents: &mut contents,
             writes: &mut writes,
             cx: &mut cx,
-            asked: &mut asked,
+            requests: &mut requests,
             accessed: &mut Vec::new(),
             now,
         });
@@ -107,16 +109,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             app,
             // Reserve the full capacity now, so that these vectors never reallocate. Physical
             // memory is used only as the number of connections grows.
-            states: Vec::with_capacity(most as usize),
-            housekeeping: Vec::with_capacity(most as usize),
-            records: Vec::with_capacity(most as usize),
-            free: Vec::with_capacity(most as usize),
-            table: Table::new(most),
+            states: Vec::with_capacity(max_connections as usize),
+            housekeeping: Vec::with_capacity(max_connections as usize),
+            records: Vec::with_capacity(max_connections as usize),
+            free: Vec::with_capacity(max_connections as usize),
+            table: Table::new(max_connections),
             keys: Keys::new(secret),
-            wheel: TimerWheel::new(most, now),
+            wheel: TimerWheel::new(max_connections, now),
             contents,
             writes,
-            asked,
+            requests,
             mailbox: None,
             cx,
             pace: Pace::of(config.min_rate),
@@ -127,7 +129,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             accessed: Vec::new(),
             flood: Flood::default(),
             samplers: Default::default(),
-            blocked: VecDeque::with_capacity(most as usize),
+            blocked: VecDeque::with_capacity(max_connections as usize),
             shut_down_records: 0,
             trim_at: now,
             now,

@@ -201,14 +201,14 @@ impl Header {
         ((len / 4) as u16) << 12 | self.control.0 as u16
     }
 
-    /// Returns the header's contribution to the checksum, without the ports. `more` is the length
-    /// in bytes of all options except timestamps. The caller adds the sum of those options.
+    /// Returns the header's contribution to the checksum, without the ports. `options_len` is the
+    /// length in bytes of all options except timestamps. The caller adds the sum of those options.
     #[inline(always)]
-    pub fn sum(&self, more: usize) -> Sum {
+    pub fn sum(&self, options_len: usize) -> Sum {
         let sum = Sum::ZERO
             .dword(self.seq.0)
             .dword(self.ack.0)
-            .word(self.offset_and_control(self.len() + more))
+            .word(self.offset_and_control(self.len() + options_len))
             .word(self.window);
         match self.timestamps {
             Some(timestamps) => sum
@@ -219,8 +219,8 @@ impl Header {
         }
     }
 
-    /// Writes the header to the start of `segment`. `more` is the length in bytes of the options
-    /// that the caller writes after the header.
+    /// Writes the header to the start of `segment`. `options_len` is the length in bytes of the
+    /// options that the caller writes after the header.
     ///
     /// # Panics
     ///
@@ -231,7 +231,7 @@ impl Header {
         segment: &mut [u8],
         (own_port, peer_port): (u16, u16),
         checksum: u16,
-        more: usize,
+        options_len: usize,
     ) {
         let header: &mut [u8; HEADER_LEN] = segment
             .first_chunk_mut()
@@ -240,7 +240,7 @@ impl Header {
         header[2..4].copy_from_slice(&peer_port.to_be_bytes());
         header[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
         header[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        let offset_and_control = self.offset_and_control(self.len() + more);
+        let offset_and_control = self.offset_and_control(self.len() + options_len);
         header[12..14].copy_from_slice(&offset_and_control.to_be_bytes());
         header[14..16].copy_from_slice(&self.window.to_be_bytes());
         header[16..18].copy_from_slice(&checksum.to_be_bytes());

@@ -49,25 +49,25 @@ impl Options {
     pub fn read(header: &[u8]) -> Self {
         let mut options = Self::default();
         let mut rest = header.get(HEADER_LEN..).unwrap_or(&[]);
-        while let Some((&kind, behind)) = rest.split_first() {
+        while let Some((&kind, tail)) = rest.split_first() {
             if kind == NOP {
-                rest = behind;
+                rest = tail;
                 continue;
             }
             // The length field counts the kind and length octets too.
-            let Some(len) = behind.first().map(|len| usize::from(*len)) else {
+            let Some(len) = tail.first().map(|len| usize::from(*len)) else {
                 break;
             };
             if kind == END || len < 2 || len > rest.len() {
                 break;
             }
-            options.take(kind, &rest[2..len]);
+            options.set(kind, &rest[2..len]);
             rest = &rest[len..];
         }
         options
     }
 
-    fn take(&mut self, kind: u8, value: &[u8]) {
+    fn set(&mut self, kind: u8, value: &[u8]) {
         let u32_at = |at: usize| {
             u32::from_be_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]])
         };
@@ -115,8 +115,8 @@ impl Written {
     /// `timestamps` tells whether the header also carries timestamps.
     pub fn sack(blocks: &[Block], timestamps: bool) -> Self {
         let mut bytes = ArrayVec::new();
-        let most = MAX_SACK_BLOCKS - usize::from(timestamps);
-        let blocks = &blocks[..blocks.len().min(most)];
+        let max_blocks = MAX_SACK_BLOCKS - usize::from(timestamps);
+        let blocks = &blocks[..blocks.len().min(max_blocks)];
         if !blocks.is_empty() {
             bytes.extend([NOP, NOP, SACK, 2 + 8 * blocks.len() as u8]);
         }

@@ -213,28 +213,28 @@ fn marks() -> Vec<Cell> {
 
 /// Links that carry only short packets.
 fn mtus() -> Vec<Cell> {
-    let narrow = |mtu: usize, from: u64, tells: bool| {
+    let narrow = |mtu: usize, from: u64, sends_icmp_errors: bool| {
         move |cell: &mut Cell| {
             cell.len = 2 * MB;
             cell.narrow = Some(Narrow {
                 mtu,
                 from: Instant::from_millis(from),
-                tells,
+                sends_icmp_errors,
             });
         }
     };
     let mut cells = Vec::new();
-    for (word, tells) in [("told", true), ("black-hole", false)] {
+    for (word, sends_icmp_errors) in [("told", true), ("black-hole", false)] {
         for mtu in [576, 1280, 1400] {
             let cell = Cell::new(&format!("mtu/{word}-{mtu}/100M-20ms"), NEAR);
-            cells.push(cell.change(narrow(mtu, 0, tells)));
+            cells.push(cell.change(narrow(mtu, 0, sends_icmp_errors)));
         }
         let cell = Cell::new(&format!("mtu/{word}-1400-later/100M-20ms"), NEAR);
-        cells.push(cell.change(narrow(1400, 300, tells)));
+        cells.push(cell.change(narrow(1400, 300, sends_icmp_errors)));
         let cell = Cell::new(&format!("mtu/{word}-1280-v6/100M-20ms"), NEAR).v6();
-        cells.push(cell.change(narrow(1280, 0, tells)));
+        cells.push(cell.change(narrow(1280, 0, sends_icmp_errors)));
         let cell = Cell::new(&format!("mtu/{word}-1400-lossy/100M-20ms"), NEAR).loss(0.01);
-        cells.push(cell.change(narrow(1400, 0, tells)));
+        cells.push(cell.change(narrow(1400, 0, sends_icmp_errors)));
     }
     cells
 }

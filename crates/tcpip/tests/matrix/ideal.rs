@@ -23,12 +23,12 @@ const OPTIONS: f64 = 12.0;
 
 /// Returns the number of data bytes in a full segment.
 fn segment(cell: &Cell) -> f64 {
-    let told = match &cell.peer {
+    let mss = match &cell.peer {
         Peer::Ours(behaviour) => behaviour.mss.unwrap_or(536),
         Peer::Smoltcp(_) => 1460,
     };
     let narrow = cell.narrow.map_or(1500, |narrow| narrow.mtu as u16);
-    f64::from(told.min(narrow - 40).min(1460)) - OPTIONS
+    f64::from(mss.min(narrow - 40).min(1460)) - OPTIONS
 }
 
 /// Returns the mean congestion window in segments at the path's loss rate, or infinity if the path
@@ -60,15 +60,15 @@ fn window_of(peer: &Peer) -> f64 {
     match peer {
         Peer::Smoltcp(buffer) => *buffer as f64,
         Peer::Ours(behaviour) => {
-            let most = 65_535_u64 << behaviour.window_scale.unwrap_or(0);
-            behaviour.buffer.min(most) as f64
+            let max_window = 65_535_u64 << behaviour.window_scale.unwrap_or(0);
+            behaviour.buffer.min(max_window) as f64
         }
     }
 }
 
 /// Returns the maximum rate of a connection in bytes per second, as limited by the bottleneck and
 /// by the reader.
-fn most(cell: &Cell) -> f64 {
+fn max_rate(cell: &Cell) -> f64 {
     let mut rate = f64::INFINITY;
     if cell.down.rate > 0 {
         let segment = segment(cell);
@@ -98,7 +98,7 @@ fn round_trip(cell: &Cell) -> f64 {
 
 /// Returns the steady rate of a connection after slow start, in bytes per second.
 pub(crate) fn rate(cell: &Cell) -> f64 {
-    most(cell).min(window(cell) / round_trip(cell))
+    max_rate(cell).min(window(cell) / round_trip(cell))
 }
 
 /// Returns the mean number of bytes sent before the first single loss, and the mean time before the
@@ -123,7 +123,7 @@ fn before_loss(cell: &Cell) -> (f64, f64) {
 /// Returns the model's time from a connection's SYN to its last byte.
 pub(crate) fn time(cell: &Cell) -> Duration {
     let round_trip = round_trip(cell);
-    let rate = most(cell);
+    let rate = max_rate(cell);
     let (bytes_before, time_before) = before_loss(cell);
     let mut open = INITIAL_WINDOW * segment(cell);
     // The client sends the first request together with the last ACK of the handshake, so the
@@ -135,12 +135,12 @@ pub(crate) fn time(cell: &Cell) -> Duration {
         // back.
         time += round_trip;
         loop {
-            let most = if sent < bytes_before && time < time_before {
+            let limit = if sent < bytes_before && time < time_before {
                 window_of(&cell.peer)
             } else {
                 window(cell)
             };
-            open = open.min(most);
+            open = open.min(limit);
             let round = open.min(rate * round_trip);
             if left <= round {
                 break;

@@ -51,17 +51,17 @@ fn target() -> PathBuf {
 /// Runs one cell, and returns its line of the table. An error message tells how to run the cell
 /// again with the same seed.
 fn row(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Result<String, String> {
-    let again = || format!("{VARIABLE}={}@{seed:08x} runs it again", cell.name);
+    let rerun_hint = || format!("{VARIABLE}={}@{seed:08x} runs it again", cell.name);
     let outcome = catch_unwind(AssertUnwindSafe(|| run(cell, seed, sends, trace)));
     let Ok(outcome) = outcome else {
-        return Err(format!("{} has failed: {}", cell.name, again()));
+        return Err(format!("{} has failed: {}", cell.name, rerun_hint()));
     };
     if outcome.finished != (cell.end == End::Finished) {
         let (expected, counters) = (cell.end, outcome.counters);
         let name = &cell.name;
         return Err(format!(
             "{name} has not ended as {expected:?}: {}; {counters:?}",
-            again()
+            rerun_hint()
         ));
     }
     Ok(table::row(cell, &outcome))
@@ -89,11 +89,11 @@ fn run_all(cells: &[Cell], sends: Sends) -> (String, Vec<String>) {
     (table::table(&rows.collect::<Vec<_>>()), failures)
 }
 
-/// Runs the cell that `wanted` names, with an optional seed after an `@`.
-fn one(wanted: &str) {
-    let (name, seed) = match wanted.split_once('@') {
+/// Runs the cell that `selection` names, with an optional seed after an `@`.
+fn run_one(selection: &str) {
+    let (name, seed) = match selection.split_once('@') {
         Some((name, seed)) => (name, Some(u64::from_str_radix(seed, 16).unwrap())),
-        None => (wanted, None),
+        None => (selection, None),
     };
     let mut cells = cells::sample().into_iter().chain(cells::all());
     let cell = cells.find(|cell| cell.name == name);
@@ -114,18 +114,18 @@ fn one(wanted: &str) {
 
 #[test]
 fn transfers_match_the_committed_table() {
-    let wanted = env::var(VARIABLE).unwrap_or_default();
-    if !["", "update", "full"].contains(&&*wanted) {
-        return one(&wanted);
+    let selection = env::var(VARIABLE).unwrap_or_default();
+    if !["", "update", "full"].contains(&&*selection) {
+        return run_one(&selection);
     }
     let (new, mut failures) = run_all(&cells::sample(), Sends::Frames);
-    if wanted == "full" {
+    if selection == "full" {
         let (table, more) = run_all(&cells::all(), Sends::Frames);
         fs::write(target().join("full.txt"), table).unwrap();
         failures.extend(more);
     }
     fs::write(target().join("sample.txt"), &new).unwrap();
-    if wanted == "update" {
+    if selection == "update" {
         fs::write(snapshot(), &new).unwrap();
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
@@ -139,9 +139,9 @@ fn transfers_match_the_committed_table() {
 /// frames.
 #[test]
 fn super_segments_change_nothing() {
-    let wanted = env::var(VARIABLE).unwrap_or_default();
+    let selection = env::var(VARIABLE).unwrap_or_default();
     let mut cells = cells::sample();
-    match &*wanted {
+    match &*selection {
         "" => {}
         "full" => cells.extend(cells::all()),
         _ => return,

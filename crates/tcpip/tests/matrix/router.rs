@@ -18,7 +18,7 @@ pub(crate) struct Narrow {
     pub(crate) from: Instant,
     /// Whether the router sends an ICMP error about each longer packet that it drops (RFC 1191, RFC
     /// 8201). If not, it drops these packets silently.
-    pub(crate) tells: bool,
+    pub(crate) sends_icmp_errors: bool,
 }
 
 /// The router, which checks the size of each frame that arrives at the client's port.
@@ -36,7 +36,7 @@ impl Observer for Router {
         if frame.len() <= ETHERNET + narrow.mtu {
             return Verdict::Deliver;
         }
-        if !narrow.tells {
+        if !narrow.sends_icmp_errors {
             return Verdict::Drop;
         }
         let server = read(frame).expect("a valid packet").route.src;

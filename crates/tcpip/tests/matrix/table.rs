@@ -53,12 +53,12 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
     let seconds = outcome.all.as_secs_f64();
     let (rate, ideal) = if outcome.finished {
         let rate = cell.total() as f64 * 8e-6 / seconds;
-        let took = if cell.apart.is_zero() {
+        let duration = if cell.apart.is_zero() {
             outcome.all
         } else {
             outcome.mean
         };
-        let ideal = ideal::time(cell).div_duration_f64(took);
+        let ideal = ideal::time(cell).div_duration_f64(duration);
         (format!("{rate:.3}"), format!("{:.1}%", ideal * 100.0))
     } else {
         ("waits".to_owned(), "-".to_owned())

@@ -96,7 +96,7 @@ pub(crate) struct Connection {
     /// Right edge of the advertised window, as an offset in the server's stream.
     edge: u64,
     /// Offset in the server's stream up to which the client has acknowledged data.
-    told: u64,
+    acked_to: u64,
     /// Number of in-order segments that the client has not acknowledged yet.
     unacknowledged: u32,
     ack_at: Option<Instant>,
@@ -138,7 +138,7 @@ impl Connection {
             resume_at: None,
             resumed: false,
             edge: 0,
-            told: 0,
+            acked_to: 0,
             unacknowledged: 0,
             ack_at: None,
             duplicate: None,
@@ -241,8 +241,8 @@ impl Connection {
                 if now.since(self.read_at) < READ_INTERVAL {
                     return;
                 }
-                let most = u128::from(rate) * now.since(self.read_at).as_micros() / 1_000_000;
-                self.read = next.min(self.read + most as u64);
+                let max_bytes = u128::from(rate) * now.since(self.read_at).as_micros() / 1_000_000;
+                self.read = next.min(self.read + max_bytes as u64);
                 self.read_at = now;
             }
             Reader::Pause { at, lasting } => {
@@ -317,7 +317,7 @@ impl Connection {
                 return;
             }
             let is_old = offset + len.cast_signed() < self.received.next().cast_signed();
-            if offset <= self.told.cast_signed() && !is_old {
+            if offset <= self.acked_to.cast_signed() && !is_old {
                 self.recent_timestamp = value;
             }
         }
@@ -357,7 +357,7 @@ impl Connection {
             return;
         }
         assert_eq!(segment.ack, self.iss.wrapping_add(1), "the SYN-ACK's ACK");
-        let wanted = &self.behaviour;
+        let behaviour = &self.behaviour;
         assert!(segment.mss().is_some(), "the server sends its MSS");
         let offered = |name: &str, by_us: bool, by_server: bool| {
             assert!(
@@ -367,13 +367,13 @@ impl Connection {
             by_us && by_server
         };
         let scale = segment.scale().is_some();
-        if offered("a window scale", wanted.window_scale.is_some(), scale) {
-            self.window_shift = wanted.window_scale.unwrap_or(0);
+        if offered("a window scale", behaviour.window_scale.is_some(), scale) {
+            self.window_shift = behaviour.window_scale.unwrap_or(0);
         }
-        self.sack = offered("SACK", wanted.sack, segment.sack_permitted());
+        self.sack = offered("SACK", behaviour.sack, segment.sack_permitted());
         let stamps = segment.timestamps().is_some();
-        self.timestamps = offered("timestamps", wanted.timestamps, stamps);
-        self.ecn = offered("ECN", wanted.ecn, segment.has(ECE));
+        self.timestamps = offered("timestamps", behaviour.timestamps, stamps);
+        self.ecn = offered("ECN", behaviour.ecn, segment.has(ECE));
         self.recent_timestamp = segment.timestamps().map_or(0, |(value, _)| value);
         self.irs = segment.seq;
         self.state = State::Open;
@@ -480,11 +480,11 @@ impl Connection {
 
     /// Records which bytes of a segment had already arrived.
     fn note_duplicate(&mut self, bytes: &Range<u64>, segment: &Segment, now: Instant) {
-        let this = (now, segment.clone());
-        if self.last_segment != this {
+        let current = (now, segment.clone());
+        if self.last_segment != current {
             self.seen.spurious += self.received.overlap(bytes);
         }
-        self.last_segment = this;
+        self.last_segment = current;
         self.duplicate = self.received.duplicate(bytes);
     }
 
@@ -567,11 +567,11 @@ impl Connection {
     }
 
     fn acknowledge(&mut self, now: Instant, out: &mut VecDeque<Vec<u8>>) {
-        let before = self.told;
+        let before = self.acked_to;
         let segment = self.header(now);
         for part in 1..u64::from(self.behaviour.acks.divided) {
             let mut partial = segment.clone();
-            let step = (self.told - before) * part / u64::from(self.behaviour.acks.divided);
+            let step = (self.acked_to - before) * part / u64::from(self.behaviour.acks.divided);
             partial.ack = self.number_of(before + step);
             out.push_back(self.frame(&partial));
         }
@@ -586,9 +586,9 @@ impl Connection {
     /// Returns a segment without data, with the current ACK, window, timestamps and SACK blocks.
     fn header(&mut self, now: Instant) -> Segment {
         let next = self.received.next();
-        self.told = next;
+        self.acked_to = next;
         if next > 0 && !self.received.has_holes() {
-            self.told = (next + self.behaviour.acks.ahead).min(self.stream_len());
+            self.acked_to = (next + self.behaviour.acks.ahead).min(self.stream_len());
         }
         self.unacknowledged = 0;
         self.ack_at = None;
@@ -598,7 +598,7 @@ impl Connection {
         };
         let sent = self.sent as u32 + u32::from(self.fin_sent);
         segment.seq = self.iss.wrapping_add(1).wrapping_add(sent);
-        segment.ack = (self.number_of(self.told)).wrapping_add(u32::from(self.fin_received));
+        segment.ack = (self.number_of(self.acked_to)).wrapping_add(u32::from(self.fin_received));
         if self.ecn && self.congested {
             segment.bits |= ECE;
         }
@@ -655,8 +655,8 @@ impl Connection {
             self.edge
         };
         // The window is rounded up: rounding down could move its right edge back.
-        let window = edge.saturating_sub(self.told).div_ceil(unit);
-        self.edge = self.edge.max(self.told + window * unit);
+        let window = edge.saturating_sub(self.acked_to).div_ceil(unit);
+        self.edge = self.edge.max(self.acked_to + window * unit);
         self.resumed = false;
         u16::try_from(window).expect("the window fits into the field")
     }

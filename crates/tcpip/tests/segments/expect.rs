@@ -64,7 +64,7 @@ impl<C: CongestionControl> Runner<C> {
         if one.has(RST) {
             self.peer().our_window = window;
         }
-        let wanted = format!("+{} > {one}", seconds(due.since(self.begin)));
+        let expected_line = format!("+{} > {one}", seconds(due.since(self.begin)));
         let Some((at, packet)) = self.pending.pop_front() else {
             // If the expected segment is not sent, the report shows which segment is sent instead,
             // and when.
@@ -73,12 +73,15 @@ impl<C: CongestionControl> Runner<C> {
             if let Some((at, packet)) = self.pending.pop_front() {
                 got = format!("nothing at that time, but {}", self.describe(at, &packet)?);
             }
-            return Err(format!("expected {wanted}\n  got      {got}\n  {later:?}"));
+            return Err(format!(
+                "expected {expected_line}\n  got      {got}\n  {later:?}"
+            ));
         };
         let last = self.peer().last_timestamp();
         let (from, port, segment) = self.take(at, &packet)?;
-        let says_any = |option: &OptionTemplate| matches!(option, OptionTemplate::AnyTimestamp(_));
-        if template.options.iter().any(says_any) {
+        let is_any_timestamp =
+            |option: &OptionTemplate| matches!(option, OptionTemplate::AnyTimestamp(_));
+        if template.options.iter().any(is_any_timestamp) {
             self.take_any(&mut one, &segment, last, at)?;
         }
         if (template.options.iter()).any(|option| matches!(option, OptionTemplate::Any)) {
@@ -89,7 +92,7 @@ impl<C: CongestionControl> Runner<C> {
         let peer_port = self.peer().port;
         if port != peer_port {
             return Err(format!(
-                "expected {wanted}\n  got      {got}\n  to port {port}"
+                "expected {expected_line}\n  got      {got}\n  to port {port}"
             ));
         }
         let symbols = self.symbols();
@@ -98,7 +101,9 @@ impl<C: CongestionControl> Runner<C> {
             let rest = self.list_pending();
             let same_len = segment.len() == one.len() && segment.data != one.data;
             let what = if same_len { ", with other data" } else { "" };
-            return Err(format!("expected {wanted}\n  got      {got}{what}\n{rest}"));
+            return Err(format!(
+                "expected {expected_line}\n  got      {got}{what}\n{rest}"
+            ));
         }
         Ok(())
     }
@@ -107,29 +112,29 @@ impl<C: CongestionControl> Runner<C> {
     /// timestamp clock.
     fn take_any(
         &mut self,
-        wanted: &mut Segment,
+        expected: &mut Segment,
         got: &Segment,
         last: u32,
         at: Instant,
     ) -> Result<(), String> {
-        let told = got.options.iter().find_map(|option| match option {
+        let tsval = got.options.iter().find_map(|option| match option {
             Opt::Timestamps(value, _) => Some(*value),
             _ => None,
         });
-        let Some(told) = told else {
+        let Some(tsval) = tsval else {
             return Ok(());
         };
-        if told.wrapping_sub(last).cast_signed() < 0 {
+        if tsval.wrapping_sub(last).cast_signed() < 0 {
             return Err(format!(
-                "our timestamp goes back from {last} to {told}: {got}"
+                "our timestamp goes back from {last} to {tsval}: {got}"
             ));
         }
-        for option in &mut wanted.options {
+        for option in &mut expected.options {
             if let Opt::Timestamps(value, _) = option {
-                *value = told;
+                *value = tsval;
             }
         }
-        self.peer().set_clock(told, at);
+        self.peer().set_our_tsval(tsval, at);
         Ok(())
     }
 
@@ -137,8 +142,8 @@ impl<C: CongestionControl> Runner<C> {
     /// Bytes after the end of the written data are returned as zeros.
     fn written(&mut self, seq: u32, len: u32) -> Vec<u8> {
         let port = self.peer().port;
-        let said = self.server.transports.app().said.get(&port);
-        let written = said.map_or(&[][..], |said| &said.written);
+        let streams = self.server.transports.app().streams.get(&port);
+        let written = streams.map_or(&[][..], |streams| &streams.written);
         let rest = written.get(seq.wrapping_sub(1) as usize..);
         let mut data: Vec<u8> = rest.unwrap_or_default().to_vec();
         data.resize(len as usize, 0);

@@ -108,12 +108,12 @@ fn every_case_has_a_unique_name() {
 }
 
 /// Minimum number of cases. If there are fewer cases, some were lost by mistake.
-const LEAST_CASES: usize = 250;
+const MIN_CASES: usize = 250;
 
 #[test]
 fn there_are_enough_cases() {
     let cases = FILES.iter().flat_map(|file| load(file)).count();
-    assert!(cases >= LEAST_CASES, "{cases} cases");
+    assert!(cases >= MIN_CASES, "{cases} cases");
 }
 
 /// Runs an exchange as a case, after adding a heading and a rule.

@@ -8,20 +8,20 @@ use testkit::{ACK, Opt, SYN, Segment};
 
 /// State of the TCP timestamps of both sides.
 #[derive(Debug, Clone, Copy)]
-struct Clocks {
+struct TimestampState {
     /// The peer's latest TSval, and the time when it was sent. The peer's clock ticks every
     /// millisecond.
-    told: u32,
-    told_at: Instant,
+    peer_tsval: u32,
+    peer_tsval_at: Instant,
     /// Our first TSval.
     base: u32,
     /// A known reading of our timestamp clock relative to `base`, and the time of the reading.
     reading: u32,
     read_at: Instant,
     /// Our last TSval, relative to `base`.
-    ours: u32,
+    our_tsval: u32,
     /// The TSecr that we must send (RFC 7323, section 4.3).
-    recent: u32,
+    our_tsecr: u32,
     /// Whether both sides have sent timestamps in their SYNs.
     agreed: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Peer {
     pub(crate) our_window: u16,
     /// Size of our receive buffer in bytes.
     recv: u32,
-    clocks: Option<Clocks>,
+    timestamps: Option<TimestampState>,
     /// Our last acknowledgement number, relative to the peer's initial sequence number.
     last_ack: u32,
 }
@@ -58,62 +58,64 @@ impl Peer {
             window: 65_535,
             our_window: unscaled(recv),
             recv,
-            clocks: None,
+            timestamps: None,
             last_ack: 0,
         }
     }
 
     /// Forgets our initial sequence number: the next SYN-ACK sets a new one.
-    pub(crate) fn again(&mut self) {
+    pub(crate) fn expect_new_iss(&mut self) {
         self.iss = None;
-        self.clocks = None;
+        self.timestamps = None;
         self.our_window = unscaled(self.recv);
     }
 
     /// Completes a segment from this peer, and records its window. If `plain` is true and
     /// timestamps are negotiated, adds timestamps.
     pub(crate) fn complete_in(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
-        let clocks = self.clocks.filter(|clocks| clocks.agreed);
-        if let Some(clocks) = clocks
+        let timestamps = self.timestamps.filter(|timestamps| timestamps.agreed);
+        if let Some(timestamps) = timestamps
             && plain
         {
-            let passed = now.since(clocks.told_at).as_millis() as u32;
-            let value = clocks.told.wrapping_add(passed);
-            segment.options.push(Opt::Timestamps(value, clocks.ours));
+            let passed = now.since(timestamps.peer_tsval_at).as_millis() as u32;
+            let value = timestamps.peer_tsval.wrapping_add(passed);
+            segment
+                .options
+                .push(Opt::Timestamps(value, timestamps.our_tsval));
         }
         self.window = segment.window;
     }
 
     /// Updates the timestamps' state for a segment that the peer sends. The segment has relative
     /// numbers.
-    pub(crate) fn has_said(&mut self, segment: &Segment, now: Instant) {
-        let told = segment.options.iter().find_map(|option| match option {
+    pub(crate) fn note_sent(&mut self, segment: &Segment, now: Instant) {
+        let peer_tsval = segment.options.iter().find_map(|option| match option {
             Opt::Timestamps(value, _) => Some(*value),
             _ => None,
         });
-        let (Some(told), starts) = (told, segment.bits & (SYN | ACK) == SYN) else {
+        let (Some(peer_tsval), starts) = (peer_tsval, segment.bits & (SYN | ACK) == SYN) else {
             return;
         };
-        if starts && self.clocks.is_none() {
-            self.clocks = Some(Clocks {
-                told,
-                told_at: now,
+        if starts && self.timestamps.is_none() {
+            self.timestamps = Some(TimestampState {
+                peer_tsval,
+                peer_tsval_at: now,
                 base: 0,
                 reading: 0,
                 read_at: now,
-                ours: 0,
-                recent: told,
+                our_tsval: 0,
+                our_tsecr: peer_tsval,
                 agreed: false,
             });
         }
         let last_ack = self.last_ack;
-        if let Some(clocks) = &mut self.clocks {
+        if let Some(timestamps) = &mut self.timestamps {
             // A line gives an older timestamp only to test PAWS, so the timestamp is not taken as a
             // reading of the peer's clock.
-            if told.wrapping_sub(clocks.told).cast_signed() >= 0 {
-                (clocks.told, clocks.told_at) = (told, now);
+            if peer_tsval.wrapping_sub(timestamps.peer_tsval).cast_signed() >= 0 {
+                (timestamps.peer_tsval, timestamps.peer_tsval_at) = (peer_tsval, now);
             }
-            let ahead = told.wrapping_sub(clocks.recent).cast_signed() >= 0;
+            let ahead = peer_tsval.wrapping_sub(timestamps.our_tsecr).cast_signed() >= 0;
             let covers = segment.seq.wrapping_sub(last_ack).cast_signed() <= 0;
             // A segment that lies entirely before the window is dropped, so its timestamp must not
             // be recorded.
@@ -123,7 +125,7 @@ impl Peer {
                 .wrapping_sub(last_ack);
             let is_new = segment.seq == last_ack || behind.cast_signed() > 0;
             if ahead && covers && is_new {
-                clocks.recent = told;
+                timestamps.our_tsecr = peer_tsval;
             }
         }
     }
@@ -131,12 +133,14 @@ impl Peer {
     /// Completes an expected segment. If `plain` is true and timestamps are negotiated, adds
     /// timestamps. Also predicts the window field of our next segment.
     pub(crate) fn complete_out(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
-        if let Some(clocks) = self.clocks.filter(|clocks| clocks.agreed)
+        if let Some(timestamps) = self.timestamps.filter(|timestamps| timestamps.agreed)
             && plain
         {
-            let passed = now.since(clocks.read_at).as_millis() as u32;
-            let value = clocks.reading.wrapping_add(passed);
-            segment.options.push(Opt::Timestamps(value, clocks.recent));
+            let passed = now.since(timestamps.read_at).as_millis() as u32;
+            let value = timestamps.reading.wrapping_add(passed);
+            segment
+                .options
+                .push(Opt::Timestamps(value, timestamps.our_tsecr));
         }
         segment.options.sort();
         self.our_window = segment.window;
@@ -152,18 +156,18 @@ impl Peer {
 
     /// Converts a segment from this peer to absolute numbers.
     pub(crate) fn absolute(&self, segment: &Segment) -> Segment {
-        let ours = |number: u32| number.wrapping_add(self.iss.unwrap_or(0));
+        let our_tsval = |number: u32| number.wrapping_add(self.iss.unwrap_or(0));
         let mut out = segment.clone();
         out.seq = self.isn.wrapping_add(segment.seq);
         if segment.has(ACK) {
-            out.ack = ours(segment.ack);
+            out.ack = our_tsval(segment.ack);
         }
-        let base = self.clocks.map_or(0, |clocks| clocks.base);
+        let base = self.timestamps.map_or(0, |timestamps| timestamps.base);
         for option in &mut out.options {
             match option {
                 Opt::Sack(blocks) => {
                     for (left, right) in blocks {
-                        (*left, *right) = (ours(*left), ours(*right));
+                        (*left, *right) = (our_tsval(*left), our_tsval(*right));
                     }
                 }
                 Opt::Timestamps(_, echo) if !segment.has(SYN) => {
@@ -204,16 +208,16 @@ impl Peer {
                     }
                 }
                 Opt::Timestamps(value, _) => {
-                    let Some(clocks) = &mut self.clocks else {
+                    let Some(timestamps) = &mut self.timestamps else {
                         continue;
                     };
-                    if !clocks.agreed {
-                        clocks.agreed = true;
-                        clocks.base = *value;
-                        (clocks.reading, clocks.read_at) = (0, at);
+                    if !timestamps.agreed {
+                        timestamps.agreed = true;
+                        timestamps.base = *value;
+                        (timestamps.reading, timestamps.read_at) = (0, at);
                     }
-                    *value = value.wrapping_sub(clocks.base);
-                    clocks.ours = *value;
+                    *value = value.wrapping_sub(timestamps.base);
+                    timestamps.our_tsval = *value;
                 }
                 _ => {}
             }
@@ -223,13 +227,13 @@ impl Peer {
 
     /// Returns our last TSval, relative to our first TSval.
     pub(crate) fn last_timestamp(&self) -> u32 {
-        self.clocks.map_or(0, |clocks| clocks.ours)
+        self.timestamps.map_or(0, |timestamps| timestamps.our_tsval)
     }
 
     /// Sets the reading of our timestamp clock to `value`, relative to our first TSval.
-    pub(crate) fn set_clock(&mut self, value: u32, at: Instant) {
-        if let Some(clocks) = &mut self.clocks {
-            (clocks.reading, clocks.read_at) = (value, at);
+    pub(crate) fn set_our_tsval(&mut self, value: u32, at: Instant) {
+        if let Some(timestamps) = &mut self.timestamps {
+            (timestamps.reading, timestamps.read_at) = (value, at);
         }
     }
 

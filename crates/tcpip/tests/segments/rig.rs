@@ -30,7 +30,7 @@ pub(crate) enum Habit {
 
 /// What the application has written and read on one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct Streams {
     /// All bytes that the application has written.
     pub(crate) written: Vec<u8>,
     /// Number of bytes that the application has consumed.
@@ -50,7 +50,7 @@ pub(crate) struct App {
     pub(crate) content: Option<(ContentId, Arc<[u8]>)>,
     pub(crate) log: String,
     /// Data of each connection, keyed by the peer's port.
-    pub(crate) said: HashMap<u16, Said>,
+    pub(crate) streams: HashMap<u16, Streams>,
     /// Description of the first wrong byte, if a callback received bytes that differ from those
     /// that the peer sent.
     pub(crate) fault: Option<String>,
@@ -77,7 +77,7 @@ impl App {
             close_back: true,
             content: None,
             log: String::new(),
-            said: HashMap::new(),
+            streams: HashMap::new(),
             fault: None,
         }
     }
@@ -91,14 +91,14 @@ impl App {
             .expect("writing to a string cannot fail");
     }
 
-    fn said(&mut self, conn: &Connection<'_, ()>) -> &mut Said {
-        self.said.entry(conn.peer().port()).or_default()
+    fn streams(&mut self, conn: &Connection<'_, ()>) -> &mut Streams {
+        self.streams.entry(conn.peer().port()).or_default()
     }
 
     fn say(&mut self, conn: &mut Connection<'_, ()>, bytes: &[u8]) -> bool {
         let done = conn.write_bytes(bytes).is_ok();
         if done {
-            self.said(conn).written.extend_from_slice(bytes);
+            self.streams(conn).written.extend_from_slice(bytes);
         }
         done
     }
@@ -107,7 +107,7 @@ impl App {
         let (id, bytes) = self.content.clone().expect("app serve comes first");
         let done = conn.write(id, 0).is_ok();
         if done {
-            self.said(conn).written.extend_from_slice(&bytes);
+            self.streams(conn).written.extend_from_slice(&bytes);
         }
         done
     }
@@ -137,7 +137,7 @@ impl Application for App {
     type Message = ();
 
     fn on_accept(&mut self, conn: &mut Connection<'_, ()>) -> bool {
-        self.said.insert(conn.peer().port(), Said::default());
+        self.streams.insert(conn.peer().port(), Streams::default());
         if self.greeting > 0 {
             self.say(conn, &content(self.greeting));
         }
@@ -147,7 +147,7 @@ impl Application for App {
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         self.note(format_args!("receive({})", data.len()));
-        let from = self.said(conn).consumed;
+        let from = self.streams(conn).consumed;
         let wrong = (0..data.len()).find(|at| data[*at] != peers_byte(from + at));
         if let Some(at) = wrong {
             self.fault = Some(format!("byte {} of the peer's stream is wrong", from + at));
@@ -167,7 +167,7 @@ impl Application for App {
                 data.len()
             }
         };
-        self.said(conn).consumed += consumed;
+        self.streams(conn).consumed += consumed;
         consumed
     }
 

@@ -36,7 +36,7 @@ const ISN_TICK_MICROS: u64 = 4;
 const MIN_MSS: u16 = 88;
 /// Maximum number of timer runs in a row without an advance of the virtual time. A stack whose next
 /// timer is due immediately even more often would probably never sleep.
-const MOST_TURNS: u32 = 10_000;
+const MAX_TURNS: u32 = 10_000;
 
 /// Runs a case in all its forms.
 ///
@@ -287,7 +287,7 @@ impl<C: CongestionControl> Runner<C> {
             }
             Command::Peer { name, like } => self.select(name, like.as_deref()),
             Command::Again => {
-                self.peer().again();
+                self.peer().expect_new_iss();
                 Ok(())
             }
             Command::Isn { of, from, relation } => self.compare_isn(of, from, relation),
@@ -346,7 +346,7 @@ impl<C: CongestionControl> Runner<C> {
             return Ok(false);
         };
         self.turns = if due > self.now { 0 } else { self.turns + 1 };
-        if self.turns > MOST_TURNS {
+        if self.turns > MAX_TURNS {
             return Err("the stack asks for timers at the same moment again and again".into());
         }
         self.now = self.now.max(due);
@@ -374,7 +374,7 @@ impl<C: CongestionControl> Runner<C> {
             let first = one.seq.wrapping_sub(u32::from(!one.has(SYN))) as usize;
             let data = (0..len as usize).map(|at| peers_byte(first.wrapping_add(at)));
             one.data = data.collect();
-            self.peer().has_said(&one, now);
+            self.peer().note_sent(&one, now);
             self.note(now, &format!("< {one}"));
             let packet = self.packet(&one, template);
             self.receive(&packet)?;

@@ -61,7 +61,7 @@ impl Bbr {
         let random = (event.now ^ event.una).wrapping_mul(0x9e37_79b1);
         self.rounds_since_probe = (random >> 31) as u8;
         let wait = (random >> 8) % u32::from(PROBE_WAIT_RANDOM);
-        self.deadline = Self::clock(event.now)
+        self.deadline = Self::ticks(event.now)
             .wrapping_add(PROBE_WAIT)
             .wrapping_add(wait as u16);
         self.flags.insert(Flags::PROBE_STOPPING);
@@ -95,7 +95,7 @@ impl Bbr {
     }
 
     fn leave_probe_rtt(&mut self, in_flight: u32, event: &Event) {
-        self.probe_rtt_stamp = Self::clock(event.now);
+        self.probe_rtt_stamp = Self::ticks(event.now);
         self.reset_shortterm();
         if self.flags.intersects(Flags::FULL_BW_REACHED) {
             self.start_down(in_flight, event);
@@ -312,7 +312,7 @@ impl Bbr {
     fn check_probe(&mut self, in_flight: u32, event: &Event) {
         let segments = self.target(event.mss) / event.mss.max(1);
         let reno_rounds = segments.clamp(1, MAX_PROBE_ROUNDS);
-        if Self::has_come(Self::clock(event.now), self.deadline)
+        if Self::has_come(Self::ticks(event.now), self.deadline)
             || u32::from(self.rounds_since_probe) >= reno_rounds
         {
             self.start_refill(in_flight, event);
@@ -349,14 +349,14 @@ impl Bbr {
     /// `UpdateMinRTT` of the draft.
     #[inline(always)]
     fn update_min_rtt(&mut self, in_flight: u32, event: &Event) {
-        let clock = Self::clock(event.now);
-        let expired = clock.wrapping_sub(self.probe_rtt_stamp) > PROBE_RTT_INTERVAL;
+        let ticks = Self::ticks(event.now);
+        let expired = ticks.wrapping_sub(self.probe_rtt_stamp) > PROBE_RTT_INTERVAL;
         if event.rtt != 0 && (event.rtt < self.probe_rtt_min || expired) {
             self.probe_rtt_min = event.rtt;
-            self.probe_rtt_stamp = clock;
+            self.probe_rtt_stamp = ticks;
         }
         if self.probe_rtt_min < self.min_rtt
-            || clock.wrapping_sub(self.min_rtt_stamp) > MIN_RTT_FILTER
+            || ticks.wrapping_sub(self.min_rtt_stamp) > MIN_RTT_FILTER
         {
             self.min_rtt = self.probe_rtt_min;
             self.min_rtt_stamp = self.probe_rtt_stamp;
@@ -377,7 +377,7 @@ impl Bbr {
         if !self.flags.intersects(Flags::PROBE_RTT_TIMED) {
             if in_flight <= self.probe_rtt_cwnd(event.mss) {
                 self.flags.insert(Flags::PROBE_RTT_TIMED);
-                self.deadline = Self::clock(event.now).wrapping_add(PROBE_RTT_DURATION);
+                self.deadline = Self::ticks(event.now).wrapping_add(PROBE_RTT_DURATION);
                 self.round.restart(in_flight, event.now);
             }
             return;
@@ -392,7 +392,7 @@ impl Bbr {
 
     fn check_probe_rtt_done(&mut self, in_flight: u32, event: &Event) {
         if self.flags.intersects(Flags::PROBE_RTT_TIMED)
-            && Self::has_come(Self::clock(event.now), self.deadline)
+            && Self::has_come(Self::ticks(event.now), self.deadline)
         {
             self.leave_probe_rtt(in_flight, event);
         }
@@ -488,8 +488,8 @@ impl CongestionControl for Bbr {
             self.flags.insert(Flags::PACED);
             let nominal = rate_of(initial_window(event.mss), event.srtt);
             self.pacing_rate = percent(nominal, State::Startup.pacing_gain()).max(1);
-            let clock = Self::clock(event.now);
-            (self.min_rtt_stamp, self.probe_rtt_stamp) = (clock, clock);
+            let ticks = Self::ticks(event.now);
+            (self.min_rtt_stamp, self.probe_rtt_stamp) = (ticks, ticks);
             self.min_rtt = event.srtt;
             self.probe_rtt_min = event.srtt;
         }
@@ -539,7 +539,7 @@ impl CongestionControl for Bbr {
     }
 
     #[cold]
-    fn on_timeout(&mut self, _again: bool, event: &Event) {
+    fn on_timeout(&mut self, _is_repeated: bool, event: &Event) {
         self.flags.insert(Flags::LOSS);
         self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.round.mark_limited();

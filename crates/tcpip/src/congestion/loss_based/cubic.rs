@@ -185,7 +185,7 @@ impl Curve {
     }
 
     #[inline(always)]
-    const fn clock(now: u32) -> u8 {
+    const fn ticks(now: u32) -> u8 {
         (now >> TICK_SHIFT) as u8
     }
 
@@ -195,7 +195,7 @@ impl Curve {
     fn needs_update(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
         let acked = self.acked.wrapping_add(acked);
         acked >= cwnd / 8
-            && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
+            && (Self::ticks(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
     }
 
     /// Returns the new value of the window `cwnd` after an ACK of `acked` bytes, while the clock

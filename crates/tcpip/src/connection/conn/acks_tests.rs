@@ -17,9 +17,9 @@ fn the_minimum_of_several_echoes_is_about_the_round_trip() {
     let rtts: Vec<u32> = (0..40)
         .map(|n| {
             let sent = start + Duration::from_micros(120 * n);
-            let echo = tcb.ts_clock(Moment::from(sent));
+            let tsecr = tcb.tsval_at(Moment::from(sent));
             let now = Moment::from(sent + Duration::from_micros(50_600));
-            tcb.measure_echo(echo, now)
+            tcb.measure_tsecr(tsecr, now)
         })
         .collect();
     assert!(rtts.iter().all(|rtt| (50_600..51_600).contains(rtt)));

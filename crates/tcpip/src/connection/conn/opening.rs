@@ -190,7 +190,7 @@ impl Tcb {
     ///
     /// Also returns whether this connection and the SYN `segment` both use timestamps.
     pub(crate) fn reopens(&self, segment: Segment) -> (Seq, bool) {
-        let both_stamp = self.negotiated.timestamps() && segment.timestamps.is_some();
-        (self.snd_nxt + REOPEN_DISTANCE, both_stamp)
+        let both_use_timestamps = self.negotiated.timestamps() && segment.timestamps.is_some();
+        (self.snd_nxt + REOPEN_DISTANCE, both_use_timestamps)
     }
 }

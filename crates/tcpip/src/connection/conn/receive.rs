@@ -26,7 +26,7 @@ pub(crate) struct Buffer {
     /// adjacent.
     ranges: ArrayVec<(usize, usize), MAX_RANGES>,
     /// For each range, the value of `changes` when that range last changed.
-    changed: ArrayVec<u32, MAX_RANGES>,
+    changed_at: ArrayVec<u32, MAX_RANGES>,
     /// Number of changes to `ranges` so far. The number wraps around.
     changes: u32,
     /// Offset of the peer's FIN in the buffer, if it has arrived.
@@ -79,7 +79,7 @@ impl Buffer {
         }
         self.bytes[start..end].copy_from_slice(&data[..len]);
         self.ranges.drain(from..to);
-        self.changed.drain(from..to);
+        self.changed_at.drain(from..to);
         if in_order {
             let before = self.ready;
             self.ready = self.ready.max(merged.1);
@@ -88,7 +88,7 @@ impl Buffer {
         if len > 0 || from < to {
             self.ranges.insert(from, merged);
             self.changes = self.changes.wrapping_add(1);
-            self.changed.insert(from, self.changes);
+            self.changed_at.insert(from, self.changes);
         }
         Some(0)
     }
@@ -97,7 +97,7 @@ impl Buffer {
     /// recently changed range comes first (RFC 2018, section 4).
     pub(super) fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
         let mut order: ArrayVec<usize, MAX_RANGES> = (0..self.ranges.len()).collect();
-        order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed[*at]));
+        order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed_at[*at]));
         let from_gap = |at: usize| {
             let (start, end) = self.ranges[at];
             (start - self.ready, end - self.ready)
@@ -125,11 +125,11 @@ impl Buffer {
 
     /// Removes the FIN if everything before it has arrived. Returns true if the FIN was removed.
     fn take_fin(&mut self) -> bool {
-        let due = self.fin == Some(self.ready);
-        if due {
+        let is_next = self.fin == Some(self.ready);
+        if is_next {
             self.fin = None;
         }
-        due
+        is_next
     }
 
     /// Returns the distance in bytes from the end of the bytes in order to the FIN, or `None` if no
@@ -160,7 +160,7 @@ impl Lendable for Buffer {
     fn clear(&mut self) {
         self.ready = 0;
         self.ranges.clear();
-        self.changed.clear();
+        self.changed_at.clear();
         self.fin = None;
     }
 }

@@ -277,7 +277,7 @@ struct Rack {
     /// retransmission may have been delivered since the last check.
     earliest_retransmit: Option<(Seq, u32, Seq)>,
     /// Whether any range is marked as late.
-    late: bool,
+    any_late: bool,
 }
 
 impl Rack {
@@ -288,7 +288,7 @@ impl Rack {
             latest_retransmit: None,
             checked: una,
             earliest_retransmit: None,
-            late: false,
+            any_late: false,
         }
     }
 
@@ -302,7 +302,7 @@ impl Rack {
     fn recheck(&mut self, una: Seq) {
         self.checked = una;
         self.earliest_retransmit = Some((una, self.latest_retransmit.map_or(0, |(at, _)| at), una));
-        self.late = true;
+        self.any_late = true;
     }
 }
 
@@ -324,7 +324,7 @@ struct Flight {
     /// Time in microseconds for which an overtaken segment may be late before it counts as lost.
     reordering_window: u32,
     /// TSval of a segment sent now.
-    ts_clock: u32,
+    tsval: u32,
     /// Time in milliseconds by which the TSvals of retransmissions are backdated.
     backdating: u32,
     /// Current time in microseconds.
@@ -349,8 +349,11 @@ impl Tcb {
     /// could discard the retransmission.
     fn backdating(&self) -> u32 {
         if self.flags.intersects(Flags::REORDERING) {
-            let least = self.rtt.min() / 1_000;
-            self.reo_wnd.window(self.rtt).div_ceil(1_000).min(least)
+            let min_rtt_ms = self.rtt.min() / 1_000;
+            self.reo_wnd
+                .window(self.rtt)
+                .div_ceil(1_000)
+                .min(min_rtt_ms)
         } else {
             0
         }
@@ -385,7 +388,7 @@ impl Prr {
         mss: u32,
     ) -> u32 {
         self.delivered = self.delivered.saturating_add(delivered);
-        let allowed = if pipe > target {
+        let allowance = if pipe > target {
             let share = u64::from(self.delivered) * u64::from(target);
             let share = share.div_ceil(u64::from(self.flight.max(1)));
             // Only whole segments are sent, so the share is rounded up.
@@ -396,15 +399,15 @@ impl Prr {
         } else {
             // At most `target` bytes are in flight, so the data in flight grows back to the target
             // as in slow start.
-            let behind = self.delivered.saturating_sub(self.sent);
-            let grown = behind.max(delivered) + if progress { mss } else { 0 };
-            grown.min(target - pipe)
+            let deficit = self.delivered.saturating_sub(self.sent);
+            let growth = deficit.max(delivered) + if progress { mss } else { 0 };
+            growth.min(target - pipe)
         };
         // The fast retransmit, the first segment of a recovery, is always allowed.
         if self.sent == 0 {
-            allowed.max(mss)
+            allowance.max(mss)
         } else {
-            allowed
+            allowance
         }
     }
 }
@@ -536,8 +539,8 @@ impl<C: CongestionControl> Recovery<C> {
     /// lost, or counted by duplicate ACKs.
     fn left_network(&self, flight: u32, mss: u16) -> u32 {
         let duplicates = self.dup_acks.saturating_mul(mss.into());
-        let counted = self.board.sacked() + self.board.lost();
-        counted.saturating_add(duplicates).min(flight)
+        let marked = self.board.sacked() + self.board.lost();
+        marked.saturating_add(duplicates).min(flight)
     }
 
     /// Returns the number of bytes in the network: the `pipe` of RFC 6675.
@@ -583,7 +586,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// Saves the state that an undo restores.
-    fn remember(&mut self, congestion: &C) {
+    fn save_prior(&mut self, congestion: &C) {
         self.prior = Some(*congestion);
         // The values below are kept while a retransmission is in flight, because a TSecr or a DSACK
         // for the retransmission may still arrive.

@@ -293,15 +293,15 @@ fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
 fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
     let before = rcv_nxt.since(segment.seq);
     if segment.seq.before(rcv_nxt) {
-        let cut = before.min(u32::from(segment.len)) as u16;
-        segment.seq = segment.seq + u32::from(cut);
-        segment.data_at += cut;
-        segment.len -= cut;
+        let duplicate = before.min(u32::from(segment.len)) as u16;
+        segment.seq = segment.seq + u32::from(duplicate);
+        segment.data_at += duplicate;
+        segment.len -= duplicate;
     }
     let end = segment.seq.since(rcv_nxt) + u32::from(segment.len);
     if end > window {
-        let over = (end - window).min(u32::from(segment.len)) as u16;
-        segment.len -= over;
+        let excess = (end - window).min(u32::from(segment.len)) as u16;
+        segment.len -= excess;
         segment.control = Control(segment.control.0 & !Control::FIN.0);
     }
     segment

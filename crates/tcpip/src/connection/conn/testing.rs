@@ -363,7 +363,7 @@ impl Bench {
             Route::Offered => {
                 if self.leaves_unread {
                     let mut conn = self.conn();
-                    assert!(conn.take_buffer(NOBODY) && conn.keep(&data));
+                    assert!(conn.take_buffer(NOBODY) && conn.store_unconsumed(&data));
                 }
                 segment.control.has(Control::FIN)
             }

@@ -235,8 +235,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     fn hasten_probe(self, now: Moment) {
         let (kind, after) = self.timeout();
-        let left = self.tcb.deadline.wrapping_sub(now.millis).cast_signed();
-        if kind != DeadlineKind::TailProbe || i64::from(after) < i64::from(left) {
+        let remaining = self.tcb.deadline.wrapping_sub(now.millis).cast_signed();
+        if kind != DeadlineKind::TailProbe || i64::from(after) < i64::from(remaining) {
             self.tcb.arm(kind, after, now);
         }
     }
@@ -295,9 +295,9 @@ impl Tcb {
     /// cost an ACK per segment.
     #[inline(always)]
     fn fills_window(&self, end: u32) -> bool {
-        const FEW: u32 = 16;
+        const SMALL_WINDOW_SEGMENTS: u32 = 16;
         let mss = u32::from(self.mss);
-        self.snd_wnd < FEW * mss && end + mss > self.snd_wnd
+        self.snd_wnd < SMALL_WINDOW_SEGMENTS * mss && end + mss > self.snd_wnd
     }
 
     /// Returns the number of bytes to send, as one segment or a run of segments, if `flight` bytes
@@ -316,8 +316,9 @@ impl Tcb {
         // A segment is cut to the window only if the peer's window was never large and nothing is
         // in flight (RFC 9293, section 3.8.6.2.1). For other peers, the zero-window timer cuts and
         // sends the segment if the window stays small.
-        let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.intersects(Flags::LARGE_WINDOW);
-        alone.then(|| segment.len.min(burst.usable))
+        let may_truncate =
+            flight == 0 && self.snd_wnd > 0 && !self.flags.intersects(Flags::LARGE_WINDOW);
+        may_truncate.then(|| segment.len.min(burst.usable))
     }
 }
 

@@ -22,7 +22,7 @@ mod answers;
 
 use ip::Addresses;
 
-use super::{GOOD_PERIODS, PERIOD_MICROS};
+use super::{PERIOD_MICROS, VALID_PERIODS};
 use crate::clock::Moment;
 use crate::content::Family;
 use crate::mss::{MIN_MSS, OwnMss};
@@ -73,12 +73,12 @@ impl Terms {
 
     /// Returns the terms stored in the TSecr of the peer's `timestamps`. Without timestamps, the
     /// terms are empty.
-    fn of_echo(timestamps: Option<Timestamps>) -> Self {
-        let Some(Timestamps { echo, .. }) = timestamps else {
+    fn from_tsecr(timestamps: Option<Timestamps>) -> Self {
+        let Some(Timestamps { echo: tsecr, .. }) = timestamps else {
             return Self::default();
         };
-        let scale = Some(echo & NO_SCALE).filter(|scale| *scale != NO_SCALE);
-        let (sack, ecn) = (echo & TERM_SACK != 0, echo & TERM_ECN != 0);
+        let scale = Some(tsecr & NO_SCALE).filter(|scale| *scale != NO_SCALE);
+        let (sack, ecn) = (tsecr & TERM_SACK != 0, tsecr & TERM_ECN != 0);
         Self(Negotiated::new(sack, true, scale.map(|s| s as u8), ecn))
     }
 
@@ -143,8 +143,8 @@ impl Bearer<'_> {
         let class = if mss >= own_mss.of(self.family()) {
             OWN_CLASS
         } else {
-            let above = MSS_CLASSES.partition_point(|class| *class <= mss) as u32;
-            above.saturating_sub(1)
+            let larger = MSS_CLASSES.partition_point(|class| *class <= mss) as u32;
+            larger.saturating_sub(1)
         };
         let period = now.whole_micros / PERIOD_MICROS;
         let mac = self.mac(keys, period, class, terms);
@@ -164,7 +164,7 @@ impl Bearer<'_> {
         let cookie = isn.since(self.blind(keys));
         let current = now.whole_micros / PERIOD_MICROS;
         let age = (current as u32).wrapping_sub(cookie >> PERIOD_AT) % PERIODS;
-        if age >= GOOD_PERIODS {
+        if age >= VALID_PERIODS {
             return None;
         }
         let period = current.checked_sub(age.into())?;

@@ -143,8 +143,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         segment: Segment,
         now: Moment,
     ) {
-        let (isn, both_stamp) = self.records[id as usize].tcb.reopens(segment);
-        if self.half_open >= self.config.max_half_open && !(both_stamp && self.bakes_cookies()) {
+        let (isn, both_use_timestamps) = self.records[id as usize].tcb.reopens(segment);
+        if self.half_open >= self.config.max_half_open
+            && !(both_use_timestamps && self.bakes_cookies())
+        {
             self.cx.counters.half_open_full += 1;
             return;
         }
@@ -184,7 +186,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         // Half-open connections do not count towards the limit per address. So the address may have
         // reached its limit since the SYN.
         let too_many = self.has_too_many(peer);
-        self.count_in(id);
+        self.count_peer(id);
         if too_many {
             self.cx.counters.per_address_full += 1;
             return false;

@@ -34,14 +34,17 @@ fn reserved_bytes_predicts_the_memory_of_a_stack() {
         max_connections: 1 << 22,
         ..Config::default()
     };
-    let told = Stack::<App, NewReno>::reserved_bytes(&config);
+    let expected = Stack::<App, NewReno>::reserved_bytes(&config);
     let before = reserved();
     let rig = Rig::new(&config);
-    let more = reserved() - before;
+    let growth = reserved() - before;
     drop(rig);
     // Tests in other threads also reserve memory, so allow a tolerance.
-    let few = told / 10;
-    assert!(more.abs_diff(told) < few, "{more} bytes, not {told}");
+    let tolerance = expected / 10;
+    assert!(
+        growth.abs_diff(expected) < tolerance,
+        "{growth} bytes, not {expected}"
+    );
 }
 
 impl Rig {

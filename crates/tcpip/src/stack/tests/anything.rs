@@ -22,7 +22,7 @@ enum Step {
         control: &'static str,
         seq: i32,
         /// Whether `ack` is an offset from `snd_una`, rather than from `snd_nxt`.
-        again: bool,
+        is_from_una: bool,
         ack: i32,
         len: usize,
         window: u16,
@@ -55,7 +55,7 @@ enum Act {
     Abort,
 }
 
-fn near() -> impl Strategy<Value = i32> {
+fn small_offset() -> impl Strategy<Value = i32> {
     prop_oneof![
         20 => Just(0),
         4 => -2000..2000i32,
@@ -75,18 +75,27 @@ fn segment() -> impl Strategy<Value = Step> {
     ];
     let len = prop_oneof![4 => Just(0), 2 => 1..4usize, 1 => 1..1460usize];
     let window = prop::sample::select(vec![0, 1, 100, 1000, 5000, 65_535, 65_535, 65_535]);
-    let again = prop::bool::weighted(0.4);
-    (0u8..4, control, near(), again, near(), len, window).prop_map(
-        |(client, control, seq, again, ack, len, window)| Step::Segment {
-            client,
-            control,
-            seq,
-            again,
-            ack,
-            len,
-            window,
-        },
+    let is_from_una = prop::bool::weighted(0.4);
+    (
+        0u8..4,
+        control,
+        small_offset(),
+        is_from_una,
+        small_offset(),
+        len,
+        window,
     )
+        .prop_map(
+            |(client, control, seq, is_from_una, ack, len, window)| Step::Segment {
+                client,
+                control,
+                seq,
+                is_from_una,
+                ack,
+                len,
+                window,
+            },
+        )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -196,22 +205,22 @@ impl World {
         for record in &self.rig.stack.records {
             let tcb = &record.tcb;
             if tcb.state != State::Closed {
-                let told = (tcb.view().snd_una + tcb.view().snd_wnd).0;
+                let send_edge = (tcb.view().snd_una + tcb.view().snd_wnd).0;
                 let edge = &mut self.edges[usize::from(tcb.view().peer_port - 1000)];
-                if told.wrapping_sub(*edge).cast_signed() > 0 {
-                    *edge = told;
+                if send_edge.wrapping_sub(*edge).cast_signed() > 0 {
+                    *edge = send_edge;
                 }
             }
         }
     }
 
-    fn take(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         match step {
             Step::Segment {
                 client,
                 control,
                 seq,
-                again,
+                is_from_una,
                 ack,
                 len,
                 window,
@@ -220,7 +229,7 @@ impl World {
                 let (nxt, max, una) = expected(&self.rig, port).unwrap_or((9, 9, 9));
                 self.rig.window = window;
                 let seq = nxt.wrapping_add_signed(seq);
-                let ack = if again { una } else { max }.wrapping_add_signed(ack);
+                let ack = if is_from_una { una } else { max }.wrapping_add_signed(ack);
                 let mss = [Some(1472), Some(100), Some(1000), None][usize::from(client)];
                 let mss = mss.filter(|_| control == "S");
                 self.rig.send_raw(seq, ack, control, &vec![b'g'; len], mss);
@@ -232,7 +241,7 @@ impl World {
                 if tcb_of(&self.rig, port).is_none() {
                     self.rig.send_raw(9, 9, "S", b"", Some(1472));
                     self.note_start(client);
-                    self.look();
+                    self.check_sent();
                     self.select(client);
                 }
                 let start = self.cookies[usize::from(client)].wrapping_add(1);
@@ -282,7 +291,7 @@ impl World {
             }
             Step::Reach(act) => self.reach(act),
         }
-        self.look();
+        self.check_sent();
     }
 
     fn reach(&mut self, act: Act) {
@@ -303,7 +312,7 @@ impl World {
 
     /// Checks that all data sent matches the content, and that only window probes exceed the peer's
     /// window.
-    fn look(&mut self) {
+    fn check_sent(&mut self) {
         self.note_edges();
         while let Some(packet) = self.rig.port.sent.front() {
             let v6 = packet[12] == 0x86;
@@ -344,11 +353,11 @@ fn run(mode: SendMode, steps: Vec<Step>) {
         cookies: [0; 4],
     };
     for step in steps {
-        world.take(step);
+        world.apply(step);
     }
     // Now all clients are silent, so every connection must close.
-    world.take(Step::Room(1 << 20));
-    world.take(Step::Pass(400_000));
+    world.apply(Step::Room(1 << 20));
+    world.apply(Step::Pass(400_000));
     assert_eq!(world.rig.stack.connections(), 0, "every connection ends");
     assert_eq!(world.rig.stack.poll_timeout(), None);
     let content = world.rig.app().content.unwrap();

@@ -65,11 +65,11 @@ impl Rig {
     }
 }
 
-/// Returns a timestamps option with the TSval `value` that echoes the TSval in `told`, the
+/// Returns a timestamps option with the TSval `tsval` that echoes the TSval in `syn_ack`, the
 /// SYN-ACK's timestamps. Returns no option if the SYN-ACK has no timestamps.
-fn stamps(value: u32, told: Option<(u32, u32)>) -> Vec<Opt> {
-    let echo = told.map(|(echo, _)| echo);
-    echo.map(|echo| Opt::Timestamps(value, echo))
+fn stamps(tsval: u32, syn_ack: Option<(u32, u32)>) -> Vec<Opt> {
+    syn_ack
+        .map(|(our_tsval, _)| Opt::Timestamps(tsval, our_tsval))
         .into_iter()
         .collect()
 }
@@ -206,7 +206,7 @@ fn a_cookie_keeps_only_configured_options() {
 fn an_mss_is_rounded_down_to_a_class() {
     // Our MSS is 1,472 over IPv4 here, and 1,452 over IPv6. Segments reserve 12 bytes for
     // timestamps.
-    for (v6, told, expected) in [
+    for (v6, mss, expected) in [
         (false, None, 536),
         (false, Some(0), 88),
         (false, Some(88), 88),
@@ -225,10 +225,10 @@ fn an_mss_is_rounded_down_to_a_class() {
     ] {
         let mut rig = Rig::new(&full());
         rig.set_v6(v6);
-        rig.syn(told);
+        rig.syn(mss);
         rig.sent_one();
         rig.recv(1, 1, "A", b"");
-        assert_eq!(rig.tcb().unwrap().mss, expected - 12, "{told:?}");
+        assert_eq!(rig.tcb().unwrap().mss, expected - 12, "{mss:?}");
     }
 }
 

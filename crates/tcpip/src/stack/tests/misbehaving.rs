@@ -16,7 +16,7 @@ use crate::wire::Seq;
 const SEGMENT: u32 = 1460;
 /// Maximum number of segments that one ACK may add to the congestion window in slow start. RFC
 /// 9406, section 4.3, calls this limit L.
-const MOST_GROWTH: u32 = 8;
+const MAX_GROWTH: u32 = 8;
 
 /// Makes a server whose client uses SACK and has just requested more data than the congestion
 /// window allows.
@@ -96,7 +96,7 @@ fn one_ack_of_many_segments_adds_at_most_eight() {
     let before = cwnd(&rig);
     let all = sent_to(&rig);
     ack(&mut rig, all);
-    assert!(cwnd(&rig) - before <= MOST_GROWTH * SEGMENT);
+    assert!(cwnd(&rig) - before <= MAX_GROWTH * SEGMENT);
     assert!(flight(&rig) <= cwnd(&rig), "no burst beyond the window");
 }
 
@@ -110,7 +110,7 @@ fn early_acks_gain_no_more_than_the_window_allows() {
     for _ in 0..100 {
         let sent = sent_to(&rig);
         ack(&mut rig, sent);
-        assert!(cwnd(&rig) <= window + MOST_GROWTH * SEGMENT);
+        assert!(cwnd(&rig) <= window + MAX_GROWTH * SEGMENT);
         window = cwnd(&rig);
         assert!(flight(&rig) <= window);
         assert!(sent_to(&rig) - sent <= window);
@@ -157,7 +157,7 @@ fn a_duplicate_ack_releases_at_most_one_segment_and_grows_no_window() {
 
 /// Passes a hundred ACKs to a congestion control. Each is for `acked` bytes, but at most for the
 /// whole window. Checks that an ACK adds no more bytes to the window than it acknowledges, and at
-/// most [`MOST_GROWTH`] segments.
+/// most [`MAX_GROWTH`] segments.
 fn growth<C: CongestionControl>(acked: u32) {
     let mut congestion = C::new(SEGMENT);
     let mut una = 0u32;
@@ -177,7 +177,7 @@ fn growth<C: CongestionControl>(acked: u32) {
         congestion.on_ack(acked, &event);
         let grown = congestion.window().saturating_sub(before);
         assert!(
-            grown <= acked.min(MOST_GROWTH * SEGMENT),
+            grown <= acked.min(MAX_GROWTH * SEGMENT),
             "{grown} by {acked}"
         );
     }
@@ -200,7 +200,7 @@ proptest! {
         claims in prop::collection::vec((0u32..40, 0u32..40, 0u32..40, any::<bool>()), 1..100),
     ) {
         let mut rig = serving();
-        let (mut una, mut most) = (0, cwnd(&rig));
+        let (mut una, mut max_cwnd) = (0, cwnd(&rig));
         for (forward, start, len, in_order) in claims {
             let sent = sent_to(&rig);
             let start = una + start * SEGMENT;
@@ -213,10 +213,10 @@ proptest! {
             una = una.min(sent_to(&rig) - flight(&rig));
             // Undoing a reduction must not raise the window above its previous maximum plus the
             // growth by this ACK.
-            prop_assert!(cwnd(&rig) <= most + MOST_GROWTH * SEGMENT);
-            most = most.max(cwnd(&rig));
+            prop_assert!(cwnd(&rig) <= max_cwnd + MAX_GROWTH * SEGMENT);
+            max_cwnd = max_cwnd.max(cwnd(&rig));
             let released = sent_to(&rig) - sent;
-            prop_assert!(released <= most + MOST_GROWTH * SEGMENT, "{} at once", released);
+            prop_assert!(released <= max_cwnd + MAX_GROWTH * SEGMENT, "{} at once", released);
         }
     }
 }

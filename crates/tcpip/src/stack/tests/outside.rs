@@ -305,8 +305,8 @@ fn a_message_reaches_any_connections() {
     assert_eq!(written, Ok(()));
     rig.check();
     let sent = rig.sent_all();
-    let said: Vec<_> = sent.iter().map(|out| &*out.data).collect();
-    assert_eq!(said, [&b"bc"[..], b"xyz"]);
+    let data: Vec<_> = sent.iter().map(|out| &*out.data).collect();
+    assert_eq!(data, [&b"bc"[..], b"xyz"]);
     for id in [first, second] {
         assert!(rig.reach(id, |_, conn| assert_eq!(*conn.state(), 2)));
     }

@@ -58,13 +58,13 @@ impl Rig {
     }
 }
 
-/// Settings with `most` slots in each pool of buffers or lists.
-fn place_for(most: u32) -> Config {
+/// Settings with `limit` slots in each pool of buffers or lists.
+fn pools_of(limit: u32) -> Config {
     Config {
-        max_connections: 10 * most,
-        max_recv_buffers: most,
-        max_write_buffers: most,
-        max_entry_lists: most,
+        max_connections: 10 * limit,
+        max_recv_buffers: limit,
+        max_write_buffers: limit,
+        max_entry_lists: limit,
         idle_timeout: Duration::from_hours(1),
         ..Config::default()
     }
@@ -72,7 +72,7 @@ fn place_for(most: u32) -> Config {
 
 #[test]
 fn a_partial_request_gives_up_its_receive_buffer() {
-    let mut rig = Rig::new(&place_for(2));
+    let mut rig = Rig::new(&pools_of(2));
     rig.app().habit = Habit::Lazy;
     let halves = [20, 21].map(|last| {
         let client = rig.client(from_v4(last), 1000 + u16::from(last));
@@ -106,7 +106,7 @@ fn a_partial_request_gives_up_its_receive_buffer() {
 
 #[test]
 fn a_connection_with_more_progress_keeps_its_buffer() {
-    let mut rig = Rig::new(&place_for(1));
+    let mut rig = Rig::new(&pools_of(1));
     rig.app().habit = Habit::Lazy;
     let old = rig.client(from_v4(20), 1000);
     rig.pass_ms(5_000);
@@ -124,7 +124,7 @@ fn a_connection_with_more_progress_keeps_its_buffer() {
 /// We may discard data that we have acknowledged only selectively (RFC 2018, section 8).
 #[test]
 fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
-    let mut rig = Rig::new(&place_for(1));
+    let mut rig = Rig::new(&pools_of(1));
     rig.app().habit = Habit::Echo;
     let first = rig.client(from_v4(20), 1000);
     rig.recv(4, 1, "PA", b"def");
@@ -150,7 +150,7 @@ fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
 /// Opens two connections whose clients do not read, so that the connections occupy all write
 /// buffers.
 fn unread() -> (Rig, [Client; 2]) {
-    let mut rig = Rig::new(&place_for(2));
+    let mut rig = Rig::new(&pools_of(2));
     rig.app().habit = Habit::Echo;
     let readers = [20, 21].map(|last| {
         let client = rig.client(from_v4(last), 1000 + u16::from(last));
@@ -190,7 +190,7 @@ fn unread_answers_give_up_their_write_buffers() {
 
 #[test]
 fn unread_responses_of_many_parts_give_up_their_lists() {
-    let mut rig = Rig::new(&place_for(2));
+    let mut rig = Rig::new(&pools_of(2));
     let content = rig.add(&noise(100), None);
     rig.app().habit = Habit::Parts;
     rig.app().at_once = 3;
@@ -279,7 +279,7 @@ fn claiming_to_consume_more_than_offered_gains_no_progress() {
 
 #[test]
 fn a_connection_with_progress_keeps_its_write_buffer() {
-    let mut rig = Rig::new(&place_for(2));
+    let mut rig = Rig::new(&pools_of(2));
     rig.app().habit = Habit::Echo;
     for last in [20, 21] {
         rig.client(from_v4(last), 1000 + u16::from(last));
@@ -328,7 +328,7 @@ fn sack(rig: &mut Rig, n: u32) {
 #[test]
 fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
     // In tests, each of the two pools of larger scoreboards has only one slot.
-    let mut rig = Rig::new(&place_for(16));
+    let mut rig = Rig::new(&pools_of(16));
     rig.load(&noise(100_000), None);
     let holders = |rig: &Rig| {
         let of = |pool| rig.stack.cx.peers.holder(pool, 0);
@@ -481,7 +481,7 @@ fn the_slower_of_two_readers_gives_way() {
 fn memory_is_freed_after_the_pressure() {
     let mut rig = Rig::new(&Config {
         max_connections: 1_000,
-        ..place_for(1_000)
+        ..pools_of(1_000)
     });
     let quiet = |rig: &Rig| {
         let writes = rig.stack.writes.all().iter().map(Vec::capacity);

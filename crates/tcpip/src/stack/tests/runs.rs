@@ -43,14 +43,14 @@ fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (
 #[test]
 fn every_size_leaves_as_the_same_segments() {
     // Limit super-segments to three segments, and then to the maximum length of an IPv4 packet.
-    for most in [3 * MSS + HEADERS, 65_535] {
+    for max_size in [3 * MSS + HEADERS, 65_535] {
         for segments in [1, 2, 3, 4, 6, 7, 44, 45, 90] {
             for len in [segments * MSS - 1, segments * MSS, segments * MSS + 1] {
                 let (frames, runs) = fetch(len, None, false, 0);
                 assert_eq!(runs, 0);
-                let (cut, runs) = fetch(len, None, false, most);
-                assert!(frames == cut, "{len} bytes in runs of {most}");
-                assert_eq!(runs > 0, len > MSS, "{len} bytes in runs of {most}");
+                let (cut, runs) = fetch(len, None, false, max_size);
+                assert!(frames == cut, "{len} bytes in runs of {max_size}");
+                assert_eq!(runs > 0, len > MSS, "{len} bytes in runs of {max_size}");
             }
         }
     }
@@ -60,20 +60,23 @@ fn every_size_leaves_as_the_same_segments() {
 #[test]
 fn a_super_segment_is_as_large_as_the_port_allows() {
     // If the port's limit is one byte smaller, each super-segment contains one segment fewer.
-    for (most, runs) in [(3 * MSS + HEADERS, 2), (3 * MSS + HEADERS - 1, 3)] {
-        assert_eq!(fetch(6 * MSS, None, false, most).1, runs);
+    for (max_size, runs) in [(3 * MSS + HEADERS, 2), (3 * MSS + HEADERS - 1, 3)] {
+        assert_eq!(fetch(6 * MSS, None, false, max_size).1, runs);
     }
     assert_eq!(fetch(6 * MSS, None, false, 2 * MSS).1, 0, "no run at all");
 }
 
 #[test]
 fn over_ipv4_a_super_segment_may_exceed_the_length_field() {
-    for (v6, most) in [(false, 100_000), (true, MAX_OVER_V6)] {
+    for (v6, max_size) in [(false, 100_000), (true, MAX_OVER_V6)] {
         let (frames, _) = fetch_all(3_000_000, None, v6, 0);
         let (cut, rig) = fetch_all(3_000_000, None, v6, 100_000);
         assert!(frames == cut, "the same segments");
         let longest = rig.port.longest;
-        assert!((most - MSS + 1..=most).contains(&longest), "{v6} {longest}");
+        assert!(
+            (max_size - MSS + 1..=max_size).contains(&longest),
+            "{v6} {longest}"
+        );
     }
 }
 

@@ -253,7 +253,7 @@ proptest! {
             .collect();
         let mut parts = VecDeque::new();
         let mut ended = 0;
-        for (content, a, b, goes_on) in chosen {
+        for (content, a, b, should_offer_again) in chosen {
             let Some(content) = content else {
                 parts.push_back(Part::Bytes(noise(a as usize + 1)));
                 continue;
@@ -261,7 +261,7 @@ proptest! {
             let (id, bytes, _) = &contents[content % contents.len()];
             let len = bytes.len() as u32;
             let at = |thousandth: u32| len * thousandth / 1000;
-            let from = if goes_on { ended.min(len) } else { at(a) };
+            let from = if should_offer_again { ended.min(len) } else { at(a) };
             let until = at(b).max(from);
             ended = until;
             parts.push_back(Part::Slice(*id, from..until, u64::from(a % 3) << 34));

@@ -31,29 +31,38 @@ fn narrowed() -> Rig {
 /// milliseconds. The peer sends an ACK for each segment of the server, even for a dropped one. All
 /// data must arrive within `rounds` rounds. Returns the number of data bytes in each segment sent.
 fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
-    let mut got = vec![false; LEN];
+    let mut received = vec![false; LEN];
     let mut lens = Vec::new();
     for _ in 0..rounds {
         rig.pass_ms(millis);
-        let before = got.iter().position(|had| !had).unwrap_or(LEN);
+        let before = received
+            .iter()
+            .position(|is_received| !is_received)
+            .unwrap_or(LEN);
         let segments = rig.sent_all();
         for segment in &segments {
             lens.push(segment.data.len());
             if segment.data.len() <= width {
                 let at = segment.seq as usize - 1;
                 assert!(segment.data == noise(LEN)[at..at + segment.data.len()]);
-                got[at..at + segment.data.len()].fill(true);
+                received[at..at + segment.data.len()].fill(true);
             }
-            let una = got.iter().position(|had| !had).unwrap_or(LEN);
+            let una = received
+                .iter()
+                .position(|is_received| !is_received)
+                .unwrap_or(LEN);
             if una > before || !segments.is_empty() {
                 rig.recv(2, una as u32 + 1, "A", b"");
             }
         }
-        if got.iter().all(|had| *had) {
+        if received.iter().all(|is_received| *is_received) {
             break;
         }
     }
-    assert!(got.iter().all(|had| *had), "all has arrived");
+    assert!(
+        received.iter().all(|is_received| *is_received),
+        "all has arrived"
+    );
     lens
 }
 

@@ -128,7 +128,7 @@ impl Curve {
     #[inline(never)]
     fn update_gain(&mut self, mut cwnd: u32, flags: &mut EpochFlags, event: &Event) -> u32 {
         let mss = event.mss.max(1);
-        self.tick = Self::clock(event.now);
+        self.tick = Self::ticks(event.now);
         if event.now.wrapping_sub(self.plateau).cast_signed() > MAX_DISTANCE.cast_signed() {
             self.plateau = event.now.wrapping_sub(MAX_DISTANCE);
         }

@@ -64,18 +64,18 @@ impl<C: CongestionControl> Conn<'_, C> {
         !is_unread
     }
 
-    /// Stores `rest`, the part of the offered data that the application has not consumed. Returns
-    /// `false` if there is no buffer, so the peer must retransmit the data.
-    pub(crate) fn keep(&mut self, rest: &[u8]) -> bool {
+    /// Stores `unconsumed`, the part of the offered data that the application has not consumed.
+    /// Returns `false` if there is no buffer, so the peer must retransmit the data.
+    pub(crate) fn store_unconsumed(&mut self, unconsumed: &[u8]) -> bool {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {
-            tcb.rcv_nxt = Seq(tcb.rcv_nxt.0.wrapping_sub(rest.len() as u32));
+            tcb.rcv_nxt = Seq(tcb.rcv_nxt.0.wrapping_sub(unconsumed.len() as u32));
             self.cx.counters.no_buffer += 1;
             return false;
         }
         // The data fits because it was within the window. A scaled window may be slightly larger
         // than the buffer, but a buffer that needs scaling is larger than any segment.
-        self.cx.buffers[tcb.buffer].insert(0, rest);
+        self.cx.buffers[tcb.buffer].insert(0, unconsumed);
         true
     }
 

@@ -46,11 +46,12 @@ impl<C: CongestionControl> Conn<'_, C> {
         let is_duplicate = acked == 0 && tcb.is_duplicate(segment);
         tcb.snd_una = segment.ack;
 
-        let echo = echo(tcb, segment);
+        let tsecr = tsecr(tcb, segment);
         let flight = Flight::of(tcb, now);
-        let mut delivery = recovery
-            .rack
-            .process_ack(&mut recovery.board, &flight, una, echo, sack);
+        let mut delivery =
+            recovery
+                .rack
+                .process_ack(&mut recovery.board, &flight, una, tsecr, sack);
         if !tcb.negotiated.sack() {
             recovery.count_duplicates(tcb, is_duplicate, acked, &mut delivery);
         }
@@ -87,7 +88,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
         let congestion = &mut *self.congestion;
         let proof =
-            recovery.undo_if_spurious(echo, &delivery, acked, is_duplicate, tcb, congestion);
+            recovery.undo_if_spurious(tsecr, &delivery, acked, is_duplicate, tcb, congestion);
         if let Some(proof) = proof {
             proof.count(&mut self.cx.counters);
         }
@@ -146,13 +147,13 @@ impl<C: CongestionControl> Conn<'_, C> {
                 let target = self.congestion.window();
                 let mss = u32::from(tcb.mss);
                 let prr = &mut recovery.prr;
-                let mut allowed = prr.allowance(delivery.delivered, pipe, target, progress, mss);
+                let mut allowance = prr.allowance(delivery.delivered, pipe, target, progress, mss);
                 if !selective && losses.lost > 0 {
                     // The lost segment is retransmitted immediately (RFC 6582, section 3.2, step
                     // 3).
-                    allowed = allowed.max(mss);
+                    allowance = allowance.max(mss);
                 }
-                recovery.window = pipe + allowed;
+                recovery.window = pipe + allowance;
                 let (delivered, lost) = (delivery.delivered, losses.lost);
                 self.congestion.on_recovery_ack(delivered, lost, &ack.event);
             }
@@ -162,9 +163,9 @@ impl<C: CongestionControl> Conn<'_, C> {
                 let at_once = recovery.phase == Phase::Disorder
                     && selective
                     && tcb.flags.intersects(Flags::REORDERING);
-                let counted = if at_once { delivery.delivered } else { acked };
-                if counted > 0 && !ack.ends_recovery {
-                    self.congestion.on_ack(counted, &ack.event);
+                let newly_acked = if at_once { delivery.delivered } else { acked };
+                if newly_acked > 0 && !ack.ends_recovery {
+                    self.congestion.on_ack(newly_acked, &ack.event);
                 }
             }
         }
@@ -241,7 +242,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 impl<C: CongestionControl> Recovery<C> {
     /// Enters fast recovery (RFC 6675, section 5, step 4).
     fn enter_recovery(&mut self, tcb: &mut Tcb, congestion: &mut C, event: &Event) {
-        self.remember(congestion);
+        self.save_prior(congestion);
         self.phase = Phase::Recovery;
         self.partial_acks = 0;
         self.high_seq = tcb.snd_nxt;
@@ -295,16 +296,16 @@ impl<C: CongestionControl> Recovery<C> {
     ) {
         let mss = u32::from(tcb.mss);
         if is_duplicate {
-            let gone = match self.phase {
+            let segments = match self.phase {
                 Phase::Loss => self.take_new_arrived(),
                 Phase::Disorder | Phase::Recovery => 1,
             };
-            self.dup_acks = self.dup_acks.saturating_add(gone);
-            delivery.delivered += gone * mss;
+            self.dup_acks = self.dup_acks.saturating_add(segments);
+            delivery.delivered += segments * mss;
         } else if acked > 0 {
-            let eaten = self.dup_acks.min(acked.div_ceil(mss) - 1);
-            self.dup_acks -= eaten;
-            delivery.delivered = delivery.delivered.saturating_sub(eaten * mss);
+            let covered = self.dup_acks.min(acked.div_ceil(mss) - 1);
+            self.dup_acks -= covered;
+            delivery.delivered = delivery.delivered.saturating_sub(covered * mss);
             if self.phase == Phase::Disorder || tcb.snd_una == self.high_seq {
                 self.dup_acks = 0;
             }
@@ -375,7 +376,7 @@ impl Flight {
             sack: tcb.negotiated.sack(),
             min_rtt: tcb.rtt.min(),
             reordering_window: tcb.reo_wnd.window(tcb.rtt),
-            ts_clock: tcb.ts_clock(now),
+            tsval: tcb.tsval_at(now),
             backdating: tcb.backdating(),
             now: now.micros,
         }
@@ -383,7 +384,7 @@ impl Flight {
 }
 
 /// Returns the TSecr of a segment if both sides use timestamps.
-fn echo(tcb: &Tcb, segment: Segment) -> Option<u32> {
+fn tsecr(tcb: &Tcb, segment: Segment) -> Option<u32> {
     let timestamps = segment.timestamps.filter(|_| tcb.negotiated.timestamps());
     timestamps.map(|timestamps| timestamps.echo)
 }

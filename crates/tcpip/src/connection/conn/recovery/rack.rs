@@ -18,13 +18,13 @@ const SPARE_RANGES: usize = 16;
 const MAX_DSACK_AGE: u32 = 1 << 24;
 
 impl Rack {
-    /// Processes the delivery of a piece. `fack` is `self.fack` before this ACK, and `echo` is the
+    /// Processes the delivery of a piece. `fack` is `self.fack` before this ACK, and `tsecr` is the
     /// ACK's TSecr if it belongs to the piece.
     fn deliver(
         &mut self,
         piece: Piece,
         flight: &Flight,
-        echo: Option<u32>,
+        tsecr: Option<u32>,
         fack: Seq,
         delivery: &mut Delivery,
     ) {
@@ -38,8 +38,8 @@ impl Rack {
                 let min_rtt = flight.min_rtt - flight.min_rtt / 4;
                 let after = flight.now.wrapping_sub(at);
                 let ago = after.div_ceil(1_000) + flight.backdating;
-                let sent = flight.ts_clock.wrapping_sub(ago);
-                let is_older = echo.is_some_and(|echo| Seq(echo).before(Seq(sent)));
+                let sent = flight.tsval.wrapping_sub(ago);
+                let is_older = tsecr.is_some_and(|tsecr| Seq(tsecr).before(Seq(sent)));
                 if (is_older || after < min_rtt) && flight.sack {
                     delivery.reordered = true;
                     delivery.early_bytes += piece.len();
@@ -72,7 +72,7 @@ impl Rack {
 
     /// Returns true if a check of the scoreboard could find a late or lost segment.
     fn may_find(&self) -> bool {
-        self.late
+        self.any_late
             || self.checked.before(self.overtaken)
             || self
                 .earliest_retransmit
@@ -81,24 +81,24 @@ impl Rack {
 
     /// Processes an ACK that moves SND.UNA from `una` to `flight.una`.
     ///
-    /// `echo` is the ACK's TSecr, which belongs to the segment at `una` (RFC 7323, section 4.3).
+    /// `tsecr` is the ACK's TSecr, which belongs to the segment at `una` (RFC 7323, section 4.3).
     pub(super) fn process_ack(
         &mut self,
         board: &mut Scoreboard,
         flight: &Flight,
         una: Seq,
-        echo: Option<u32>,
+        tsecr: Option<u32>,
         sack: &[Block],
     ) -> Delivery {
         let mut delivery = Delivery::default();
         let fack = self.fack;
         for piece in board.pieces(una, flight.una) {
-            let echo = echo.filter(|_| piece.start == una);
-            self.deliver(piece, flight, echo, fack, &mut delivery);
+            let tsecr = tsecr.filter(|_| piece.start == una);
+            self.deliver(piece, flight, tsecr, fack, &mut delivery);
         }
         board.advance(flight.una);
         let una = flight.una;
-        let room = room(flight);
+        let max_ranges = max_ranges(flight);
         for (n, (start, end)) in sack.iter().copied().enumerate() {
             if n == 0
                 && let Some(dsack) = dsack_block(sack, una)
@@ -115,7 +115,7 @@ impl Rack {
             for piece in board.pieces(start, end) {
                 self.deliver(piece, flight, None, fack, &mut delivery);
             }
-            if board.len() >= room || !board.set(start, end, Some(Mark::Sacked)) {
+            if board.len() >= max_ranges || !board.set(start, end, Some(Mark::Sacked)) {
                 (*self, delivery) = before;
                 delivery.board_full = true;
             }
@@ -148,7 +148,7 @@ impl Rack {
             // retransmission costs little.
             window = window.min(flight.min_rtt / 4);
         }
-        self.late = false;
+        self.any_late = false;
         self.earliest_retransmit = None;
         let mut at = flight.una;
         while let Some(mut piece) = board.first_piece(at, flight.nxt) {
@@ -162,11 +162,11 @@ impl Rack {
                 Some(Mark::Late { at }) => (Some(at), false),
                 Some(Mark::LateRetransmit { at }) => (Some(at), true),
                 Some(Mark::Retransmitted { at, fence }) => {
-                    let late = self.fack.after(fence) || self.is_later(at, piece.end);
-                    if !late {
+                    let is_late = self.fack.after(fence) || self.is_later(at, piece.end);
+                    if !is_late {
                         self.note_earliest_retransmit(fence, at, piece.end);
                     }
-                    (late.then_some(flight.now), true)
+                    (is_late.then_some(flight.now), true)
                 }
                 _ => (None, false),
             };
@@ -174,13 +174,17 @@ impl Rack {
             let Some(since) = late_since else {
                 continue;
             };
-            let waited = flight.now.wrapping_sub(since);
-            let mark = if waited >= window {
+            let elapsed = flight.now.wrapping_sub(since);
+            let mark = if elapsed >= window {
                 Mark::Lost
             } else {
-                let left = window - waited;
-                losses.recheck_in = Some(losses.recheck_in.map_or(left, |least| least.min(left)));
-                self.late = true;
+                let remaining = window - elapsed;
+                losses.recheck_in = Some(
+                    losses
+                        .recheck_in
+                        .map_or(remaining, |min| min.min(remaining)),
+                );
+                self.any_late = true;
                 if is_retransmission {
                     Mark::LateRetransmit { at: since }
                 } else {
@@ -200,17 +204,16 @@ impl Rack {
     }
 
     fn note_earliest_retransmit(&mut self, fence: Seq, at: u32, end: Seq) {
-        let (least_fence, least_at, least_end) =
-            self.earliest_retransmit.unwrap_or((fence, at, end));
-        let (at, end) = if at.wrapping_sub(least_at).cast_signed() < 0 {
+        let (min_fence, min_at, min_end) = self.earliest_retransmit.unwrap_or((fence, at, end));
+        let (at, end) = if at.wrapping_sub(min_at).cast_signed() < 0 {
             (at, end)
         } else {
-            (least_at, least_end)
+            (min_at, min_end)
         };
-        let fence = if fence.before(least_fence) {
+        let fence = if fence.before(min_fence) {
             fence
         } else {
-            least_fence
+            min_fence
         };
         self.earliest_retransmit = Some((fence, at, end));
     }
@@ -223,17 +226,17 @@ fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
     if !start.before(end) {
         return None;
     }
-    let old = !end.after(una) && una.since(start) <= MAX_DSACK_AGE;
-    let inside = sack
+    let is_old = !end.after(una) && una.since(start) <= MAX_DSACK_AGE;
+    let is_inside = sack
         .get(1)
         .is_some_and(|(outer, outer_end)| !start.before(*outer) && !end.after(*outer_end));
-    (old || inside).then_some((start, end))
+    (is_old || is_inside).then_some((start, end))
 }
 
 /// Returns the number of ranges up to which SACK blocks are accepted for a flight, whatever the
 /// capacity of the scoreboard. The limit suffices for honest peers, which report whole segments.
 /// Without this limit, an attacker could report single bytes to exhaust memory.
-fn room(flight: &Flight) -> usize {
+fn max_ranges(flight: &Flight) -> usize {
     2 * (flight.len() / flight.mss) as usize + SPARE_RANGES
 }
 

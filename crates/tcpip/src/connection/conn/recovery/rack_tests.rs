@@ -13,7 +13,7 @@ fn in_flight(segments: u32) -> Flight {
         sack: false,
         min_rtt: 0,
         reordering_window: 0,
-        ts_clock: 0,
+        tsval: 0,
         backdating: 0,
         now: 0,
     }

@@ -86,7 +86,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let is_repeated = tcb.retries > 0;
         if recovery.phase == Phase::Disorder {
             recovery.frto = Frto::First;
-            recovery.remember(self.congestion);
+            recovery.save_prior(self.congestion);
         } else {
             // F-RTO is not used during recovery, because the loss is certain (RFC 5682, section
             // 2.1, step 1).
@@ -298,8 +298,8 @@ impl<C: CongestionControl> Recovery<C> {
         self.board.set(start, end, Some(mark));
         let earliest_retransmit = &mut self.rack.earliest_retransmit;
         earliest_retransmit.get_or_insert((tcb.snd_nxt, now.micros, end));
-        let clock = tcb.ts_clock(now).wrapping_sub(self.backdating(tcb));
-        self.first_retransmit_ts.get_or_insert(clock);
+        let tsval = tcb.tsval_at(now).wrapping_sub(self.backdating(tcb));
+        self.first_retransmit_ts.get_or_insert(tsval);
         self.has_sent(end.since(start));
         self.retransmitted = if self.undo_retrans == 0 {
             (start, end)

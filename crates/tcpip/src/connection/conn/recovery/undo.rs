@@ -14,14 +14,14 @@ impl<C: CongestionControl> Recovery<C> {
     /// advances F-RTO.
     pub(super) fn undo_if_spurious(
         &mut self,
-        echo: Option<u32>,
+        tsecr: Option<u32>,
         delivery: &Delivery,
         acked: u32,
         is_duplicate: bool,
         tcb: &mut Tcb,
         congestion: &mut C,
     ) -> Option<Proof> {
-        let proof = self.find_proof(echo, delivery, acked, tcb);
+        let proof = self.find_proof(tsecr, delivery, acked, tcb);
         if proof.is_some() {
             self.undo(tcb, congestion);
         }
@@ -40,11 +40,11 @@ impl<C: CongestionControl> Recovery<C> {
         // A window that opens suddenly causes a burst, which may overflow a queue on the path.
         // Therefore new segments are paced. (RFC 4015, section 3.4, allows a burst of an initial
         // window, and then slow start.)
-        let opened = congestion
+        let sendable = congestion
             .window()
             .saturating_sub(self.pipe(tcb.flight(), tcb.mss));
         let burst = 2 * initial_window(tcb.mss.into());
-        if opened > burst.max(congestion.window() / 2) {
+        if sendable > burst.max(congestion.window() / 2) {
             tcb.flags |= Flags::SPREAD_BURST;
         }
         self.board.unmark_lost(tcb.snd_una, tcb.snd_nxt);
@@ -59,7 +59,7 @@ impl<C: CongestionControl> Recovery<C> {
     /// `undo_retrans` by the bytes that have proved spurious.
     fn find_proof(
         &mut self,
-        echo: Option<u32>,
+        tsecr: Option<u32>,
         delivery: &Delivery,
         acked: u32,
         tcb: &Tcb,
@@ -68,30 +68,30 @@ impl<C: CongestionControl> Recovery<C> {
         self.undo_retrans =
             undo_retrans.saturating_sub(self.spurious_bytes(delivery) + delivery.early_bytes);
         self.prior.as_ref()?;
-        let of_the_first = match (self.first_retransmit_ts, echo) {
-            (Some(first), Some(echo)) => acked > 0 && Seq(echo).before(Seq(first)),
+        let is_eifel = match (self.first_retransmit_ts, tsecr) {
+            (Some(first), Some(tsecr)) => acked > 0 && Seq(tsecr).before(Seq(first)),
             _ => false,
         };
-        let all_twice = (undo_retrans > 0 && self.undo_retrans == 0).then_some(Proof::Dsack);
+        let dsack_proof = (undo_retrans > 0 && self.undo_retrans == 0).then_some(Proof::Dsack);
         match self.phase {
-            Phase::Disorder => return all_twice,
+            Phase::Disorder => return dsack_proof,
             // One TSecr does not prove that all retransmissions were spurious.
             Phase::Recovery if self.board.any_retransmitted() || self.board.lost() > 0 => {
-                return all_twice;
+                return dsack_proof;
             }
             Phase::Recovery | Phase::Loss => {}
         }
-        let after_timeout = match self.frto {
+        let is_frto = match self.frto {
             Frto::Off => false,
             Frto::First => tcb.negotiated.sack() && delivery.spurious_loss,
             Frto::Second => acked > 0,
         };
-        if of_the_first {
+        if is_eifel {
             Some(Proof::Eifel)
-        } else if after_timeout {
+        } else if is_frto {
             Some(Proof::Frto)
         } else {
-            all_twice
+            dsack_proof
         }
     }
 

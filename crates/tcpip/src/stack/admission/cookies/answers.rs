@@ -28,26 +28,26 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let addresses = packet.addresses();
-        let told = OwnMss::advertised_or_default(Family::of(&addresses), options.mss);
+        let advertised_mss = OwnMss::advertised_or_default(Family::of(&addresses), options.mss);
         let terms = Terms::new(self.agree(options, segment));
         let bearer = Bearer {
             addresses: &addresses,
             ports: (segment.src_port, segment.dst_port),
             irs: segment.seq,
         };
-        let iss = bearer.bake(&self.keys, told, self.cx.own_mss, terms, now);
+        let iss = bearer.bake(&self.keys, advertised_mss, self.cx.own_mss, terms, now);
         let (src_port, dst_port) = (segment.src_port, segment.dst_port);
         let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
         let agreed = (terms.negotiated(), mss);
         let tcb = half_open(&packet, segment, options, agreed, (iss, ts_offset), now);
-        let (mut header, more) = tcb.syn_ack(&self.cx, now);
+        let (mut header, options) = tcb.syn_ack(&self.cx, now);
         if let Some(Timestamps { value, .. }) = &mut header.timestamps {
             *value = terms.stamp(*value);
         }
-        if packet.payload_capacity() < header.len() + more.bytes().len() {
+        if packet.payload_capacity() < header.len() + options.bytes().len() {
             return;
         }
-        if turn_around(port, packet, &header, &more, tcb.ports()).is_ok() {
+        if turn_around(port, packet, &header, &options, tcb.ports()).is_ok() {
             self.flood.has_baked(now);
             self.cx.counters.cookies_sent += 1;
             self.cx.counters.segments_sent += 1;
@@ -72,7 +72,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let addresses = packet.addresses();
         let family = Family::of(&addresses);
         let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
-        let terms = Terms::of_echo(options.timestamps);
+        let terms = Terms::from_tsecr(options.timestamps);
         let irs = Seq(segment.seq.0.wrapping_sub(1));
         let iss = Seq(segment.ack.0.wrapping_sub(1));
         let bearer = Bearer {
@@ -80,9 +80,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             ports: (segment.src_port, segment.dst_port),
             irs,
         };
-        let told = bearer.check(&self.keys, iss, self.cx.own_mss, terms, now);
+        let advertised_mss = bearer.check(&self.keys, iss, self.cx.own_mss, terms, now);
         let capacity = port.pool().layout().capacity;
-        let mss = told.and_then(|told| self.cx.own_mss.effective(family, Some(told), capacity));
+        let mss = advertised_mss.and_then(|advertised| {
+            self.cx
+                .own_mss
+                .effective(family, Some(advertised), capacity)
+        });
         let Some(mss) = mss else {
             self.cx.counters.cookies_bad += 1;
             return Some(packet);
