@@ -45,7 +45,8 @@ fn the_hash_depends_on_everything_and_on_the_key() {
         keys.hash(&v6(1, 2), 3, 4),
         keys.hash(&v6(2, 1), 3, 4),
         keys.hash(&v6(1 << 64 | 1, 2), 3, 4),
-        Keys::new([9, 2, 3, 4]).hash(&v4(1, 2), 3, 4),
+        Keys::new([1, 2, 9, 4]).hash(&v4(1, 2), 3, 4),
+        Keys::new([1, 2, 3, 9]).hash(&v4(1, 2), 3, 4),
     ];
     for (i, a) in all.iter().enumerate() {
         for b in &all[i + 1..] {
@@ -54,7 +55,11 @@ fn the_hash_depends_on_everything_and_on_the_key() {
     }
     assert_eq!(keys.hash(&v4(1, 2), 3, 4), all[0]);
     let offset = |keys: &Keys| keys.offsets(&v4(1, 2), 3, 4).0;
-    assert_ne!(offset(&Keys::new([1, 2, 3, 5])), offset(&keys));
+    assert_ne!(offset(&Keys::new([1, 5, 3, 4])), offset(&keys));
+    // The keys of the hash and of the offsets are independent.
+    assert_eq!(offset(&Keys::new([1, 2, 5, 6])), offset(&keys));
+    let hash = |keys: &Keys| keys.hash(&v4(1, 2), 3, 4);
+    assert_eq!(hash(&Keys::new([5, 6, 3, 4])), hash(&keys));
 }
 
 proptest! {

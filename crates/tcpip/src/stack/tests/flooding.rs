@@ -506,7 +506,7 @@ proptest! {
 }
 
 #[test]
-fn initial_sequence_numbers_depend_on_the_secret() {
+fn initial_sequence_numbers_depend_on_the_first_half_of_the_secret() {
     let of = |secret| {
         let mut rig = Rig::with_secret(&Config::default(), MTU, secret);
         rig.syn(None);
@@ -515,13 +515,9 @@ fn initial_sequence_numbers_depend_on_the_secret() {
     };
     let first = of([1, 2, 3, 4]);
     assert_eq!(of([1, 2, 3, 4]), first);
-    for other in [
-        [0; 4],
-        [1, 2, 3, 5],
-        [1, 2, 5, 4],
-        [1, 5, 3, 4],
-        [5, 2, 3, 4],
-    ] {
+    for other in [[0; 4], [1, 5, 3, 4], [5, 2, 3, 4]] {
         assert_ne!(of(other), first, "{other:?}");
     }
+    // The other half is the key of the hash tables.
+    assert_eq!(of([1, 2, 5, 6]), first);
 }

@@ -6,7 +6,7 @@ use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::connection::{Conn, DeadlineKind, Flags, StreamSegment, Tcb};
 use crate::counters::Counters;
 use crate::stream::Lists;
-use crate::wire::{Block, Segment};
+use crate::wire::{Block, Control, Segment};
 
 /// Number of SACKed segments, or of duplicate ACKs, that indicates a loss (RFC 8985, section 6.2).
 const DUP_THRESH: u32 = 3;
@@ -18,6 +18,9 @@ struct ProcessedAck {
     acked: u32,
     /// Whether the ACK ends fast recovery.
     ends_recovery: bool,
+    /// Whether the ACK may open the congestion window. One with ECE may not (RFC 3168, section
+    /// 6.1.2).
+    opens_window: bool,
     event: Event,
 }
 
@@ -96,6 +99,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             delivery,
             acked,
             ends_recovery: false,
+            opens_window: !segment.control.has(Control::ECE) || !tcb.negotiated.ecn(),
             event,
         }
     }
@@ -164,7 +168,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                     && selective
                     && tcb.flags.intersects(Flags::REORDERING);
                 let newly_acked = if at_once { delivery.delivered } else { acked };
-                if newly_acked > 0 && !ack.ends_recovery {
+                if newly_acked > 0 && ack.opens_window && !ack.ends_recovery {
                     self.congestion.on_ack(newly_acked, &ack.event);
                 }
             }

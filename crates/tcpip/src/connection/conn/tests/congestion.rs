@@ -24,6 +24,24 @@ fn a_loss_and_ece_in_one_window_are_one_reduction() {
     assert_eq!(bench.ssthresh(), 5_000);
 }
 
+#[test]
+fn an_ack_with_ece_does_not_open_the_window_after_a_timeout() {
+    let mut bench = sending(Offer::marked());
+    assert_eq!(bench.fire(), "10001:11001 A probes tail");
+    bench.send();
+    // After a single timeout, such an ACK would prove the timeout spurious.
+    for _ in 0..2 {
+        assert_eq!(bench.fire(), "Transmit");
+        assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
+    }
+    assert_eq!(bench.cwnd(), 1_000);
+    bench.ack_ece(1_001);
+    assert_eq!(bench.cwnd(), 1_000);
+    bench.send();
+    bench.ack(2_001);
+    assert_eq!(bench.cwnd(), 2_000, "an ACK without ECE opens the window");
+}
+
 /// A paced connection whose handshake took `rtt_ms` milliseconds, with plenty of data to send.
 fn paced(rtt_ms: u64) -> Bench {
     let config = Config {
