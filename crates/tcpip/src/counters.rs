@@ -155,8 +155,7 @@ pub struct Counters {
     pub no_timestamps: u64,
     /// Segments dropped because they have no acknowledgement, or an unacceptable one.
     pub bad_ack: u64,
-    /// Resets, SYNs and unacceptable acknowledgements dropped because they may be spoofed (RFC
-    /// 5961).
+    /// Resets and SYNs dropped because they may be spoofed (RFC 5961).
     pub unproven: u64,
     /// Segments whose data was dropped, in whole or in part, because no receive buffer was free, or
     /// the buffer could not track another gap.

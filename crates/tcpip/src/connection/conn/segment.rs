@@ -95,6 +95,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         // The third check concerns IP security compartments, which we do not use. Fourth check: the
         // SYN bit (RFC 5961, section 4.2).
         if control.has(Control::SYN) {
+            self.cx.counters.unproven += 1;
             return self.challenge(now);
         }
 
@@ -137,6 +138,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     fn check_reset(&mut self, segment: Segment, now: Moment) -> Verdict {
         if segment.seq != self.tcb.rcv_nxt {
+            self.cx.counters.unproven += 1;
             return self.challenge(now);
         }
         match self.tcb.state {
@@ -225,7 +227,6 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Answers a possible attack with a challenge ACK (RFC 5961) if the rate limit allows one.
     fn challenge(&mut self, now: Moment) -> Verdict {
-        self.cx.counters.unproven += 1;
         if self.may_challenge(now) {
             self.cx.counters.challenge_acks += 1;
             Verdict::Acknowledge

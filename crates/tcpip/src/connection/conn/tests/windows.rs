@@ -28,6 +28,22 @@ fn a_segment_that_overlaps_the_window_is_acceptable() {
     assert_eq!(bench.counters().out_of_window, 4);
 }
 
+#[test]
+fn each_refused_segment_is_counted_once() {
+    // An ACK of data that was never sent, a SYN, and a reset that is not at RCV.NXT.
+    for (control, seq, ack, counts) in [
+        ("A", 1, 2, (1, 0)),
+        ("SA", 1, 1, (0, 1)),
+        ("R", 2, 1, (0, 1)),
+    ] {
+        let mut bench = Offer::default().open();
+        let verdict = bench.check(seq, ack, control, 0);
+        assert_eq!(verdict, Verdict::Acknowledge, "{control}");
+        let counters = bench.counters();
+        assert_eq!((counters.bad_ack, counters.unproven), counts, "{control}");
+    }
+}
+
 /// A connection whose peer has sent the TSval `recent`.
 fn stamped(recent: u32) -> Bench {
     let mut bench = Offer::stamped().open();
