@@ -8,7 +8,7 @@ use crate::rtype;
 pub const MIN_UDP_MESSAGE: usize = 512;
 /// Maximum length of the UDP messages that we send, in bytes. Our OPT records also advertise it as
 /// the maximum that we accept. Such a message fits the minimum MTU of IPv6, so practically no path
-/// fragments it (RFC 9715, section 3.2 and appendix A).
+/// fragments it (RFC 9715, section 3.1 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
 /// The EDNS version that we support.
 pub(crate) const VERSION: u8 = 0;
