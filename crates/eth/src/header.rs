@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mac_is_shown_in_hexadecimal() {
+    fn a_mac_address_is_displayed_in_hexadecimal() {
         let mac = Mac([0, 0x1a, 2, 0xff, 4, 5]);
         assert_eq!(mac.to_string(), "00:1a:02:ff:04:05");
         assert_eq!(format!("{mac:?}"), "00:1a:02:ff:04:05");

@@ -169,7 +169,7 @@ fn a_solicitation_with_an_invalid_source_is_refused() {
 }
 
 #[test]
-fn duplicate_address_detection_is_answered_to_all_nodes() {
+fn the_reply_to_duplicate_address_detection_goes_to_all_nodes() {
     let reply = answer(&solicitation(Ipv6Addr::UNSPECIFIED, OUR_V6, 255)).unwrap();
     assert_eq!(Header::parse(&reply).unwrap().dst, group_mac(ALL_NODES));
     assert_eq!(
@@ -190,7 +190,7 @@ fn solicitations_that_are_forwarded_or_not_for_us_are_refused() {
 }
 
 #[test]
-fn duplicate_address_detection_must_be_sent_to_the_group() {
+fn duplicate_address_detection_must_be_sent_to_the_solicited_node_group() {
     assert_eq!(
         solicited_node(OUR_V6),
         Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 1)
@@ -286,7 +286,7 @@ fn addresses_are_announced_on_every_vlan() {
 }
 
 #[test]
-fn a_station_knows_its_addresses_and_their_groups() {
+fn a_station_has_its_addresses_and_their_multicast_groups() {
     let station = station();
     assert_eq!(station.mac(), OURS);
     assert_eq!(
@@ -325,7 +325,7 @@ fn a_network_reserves_its_first_and_last_address() {
 }
 
 #[test]
-fn a_station_is_on_its_vlans_whatever_the_priority() {
+fn vlan_membership_ignores_the_priority_bits() {
     let station = station().with_vlans(&[5, 0]);
     for (tag, ours) in [
         (None, true),
@@ -342,7 +342,7 @@ fn a_station_is_on_its_vlans_whatever_the_priority() {
 }
 
 #[test]
-fn duplicate_address_detection_is_answered_to_the_ethernet_group() {
+fn the_reply_to_duplicate_address_detection_has_the_all_nodes_mac_address() {
     let reply = answer(&solicitation(Ipv6Addr::UNSPECIFIED, OUR_V6, 255)).unwrap();
     assert_eq!(reply[..6], [0x33, 0x33, 0, 0, 0, 1]);
 }
