@@ -157,7 +157,7 @@ fn an_icmp_error_goes_to_the_transport_of_its_port() {
 }
 
 #[test]
-fn the_host_refuses_returned_packets() {
+fn the_host_refuses_packets_that_both_transports_return() {
     let mut both = Both(
         RecordingTransport::on(PROTOCOL_UDP, 80),
         RecordingTransport::on(PROTOCOL_UDP, 53),

@@ -50,7 +50,7 @@ fn error(v6: bool, start: [u8; 2], pointer: u8, quoted: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_closed_port_is_unreachable_byte_for_byte() {
+fn a_port_unreachable_error_has_the_expected_bytes() {
     let bytes = datagram(false, b"hello");
     #[rustfmt::skip]
     let expected = [
@@ -95,7 +95,7 @@ fn an_error_quotes_options_and_extension_headers() {
 }
 
 #[test]
-fn a_long_datagram_is_quoted_partly() {
+fn an_icmp_error_quotes_only_the_start_of_a_long_datagram() {
     for (v6, start, longest) in [(false, [3, 3], 576), (true, [1, 4], 1280)] {
         let bytes = datagram(v6, &[7; 1400]);
         let reply = refuse(&mut host(), &bytes, Instant::ZERO).unwrap();
@@ -107,7 +107,7 @@ fn a_long_datagram_is_quoted_partly() {
 }
 
 #[test]
-fn an_unknown_protocol_is_unreachable() {
+fn an_unknown_protocol_is_reported_with_an_icmp_error() {
     let bytes = packet(to_us(false), 132, b"SCTP, say");
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(false, [3, 2], 0, &bytes[14..]));
@@ -127,7 +127,7 @@ fn an_unknown_protocol_is_unreachable() {
 }
 
 #[test]
-fn tcp_is_unreachable_on_a_host_without_tcp() {
+fn a_host_without_tcp_reports_it_as_an_unknown_protocol() {
     for (v6, start, pointer) in [(false, [3, 2], 0), (true, [4, 1], 6)] {
         let bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
         let mut host = host();
@@ -180,7 +180,7 @@ fn an_icmpv6_error_after_extension_headers_causes_no_error() {
 /// Checks that packets such as broadcasts and those with an invalid source cause no error (RFC
 /// 1122, section 3.2.2; RFC 4443, section 2.4 e).
 #[test]
-fn some_packets_must_not_cause_errors() {
+fn packets_that_must_not_cause_icmp_errors_cause_none() {
     let broken: [fn(&mut Vec<u8>); 3] = [
         // A sender that uses source port 0 expects no answer.
         |bytes| bytes[34..36].fill(0),

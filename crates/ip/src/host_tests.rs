@@ -39,7 +39,7 @@ fn a_reply_made_in_place_is_valid() {
 }
 
 #[test]
-fn a_patched_packet_equals_a_written_one() {
+fn a_patched_packet_equals_one_written_from_scratch() {
     for v6 in [false, true] {
         let mut prepared = packet(to_us(v6), PROTOCOL_TCP, b"payload");
         let other = Path {
@@ -129,7 +129,7 @@ fn only_tcp_and_udp_accept_partial_checksums() {
 }
 
 #[test]
-fn an_error_about_our_segment_is_passed_on() {
+fn an_icmp_error_about_our_segment_is_passed_on() {
     let ours = to_us(false).addresses.reversed();
     let about = Path {
         addresses: ours,
@@ -543,7 +543,7 @@ fn frames_to_other_stations_are_dropped() {
 
 proptest! {
     #[test]
-    fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = host().receive(frame(&bytes), Instant::ZERO);
     }
 

@@ -18,7 +18,7 @@ fn read(v6: bool, header: [u8; 8], change: fn(&mut Vec<u8>)) -> Option<IcmpError
 }
 
 #[test]
-fn every_kind_of_error_is_read() {
+fn every_kind_of_icmp_error_is_parsed() {
     let too_big = |mtu| Some(ErrorKind::TooBig { mtu });
     let unreachable = |code| Some(ErrorKind::Unreachable(code));
     for (v6, header, kind) in [

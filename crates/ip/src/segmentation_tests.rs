@@ -106,7 +106,7 @@ fn each_segment_has_its_own_control_bits() {
 proptest! {
     /// A host accepts every segment, and the concatenated data equals the sent bytes.
     #[test]
-    fn segments_are_whole_packets(
+    fn a_host_accepts_every_segment_of_a_super_segment(
         v6: bool,
         vlan: Option<u16>,
         tcp: Option<(u32, u8)>,

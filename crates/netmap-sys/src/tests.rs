@@ -66,7 +66,7 @@ fn ioctl_numbers_match_the_kernels() {
 }
 
 #[test]
-fn a_request_contains_a_name_that_fits() {
+fn a_request_holds_an_interface_name_of_at_most_63_bytes() {
     let header = nmreq_header::new(NETMAP_REQ_REGISTER, "eth0", 0x1234).unwrap();
     assert_eq!((header.nr_version, header.nr_reqtype), (14, 1));
     let name = b"eth0\0".map(|c| c.cast_signed() as c_char);
