@@ -188,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn all_ones_do_not_overflow() {
+    fn the_sum_of_all_ones_does_not_overflow() {
         let ones = vec![0xff; 65_535];
         assert_eq!(Sum::of(&ones).fold(), reference(&ones));
     }
 
     /// RFC 1624, section 4, gives this example, in which RFC 1141's equation fails.
     #[test]
-    fn update_gives_the_zero_of_rfc_1624() {
+    fn update_agrees_with_the_example_of_rfc_1624() {
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
@@ -206,7 +206,7 @@ mod tests {
         }
 
         #[test]
-        fn parts_add_up_to_the_whole(bytes: Vec<u8>, cut: prop::sample::Index) {
+        fn sums_of_parts_add_up_to_that_of_the_whole(bytes: Vec<u8>, cut: prop::sample::Index) {
             let cut = cut.index(bytes.len() + 1);
             let (a, b) = bytes.split_at(cut);
             let whole = Sum::of(a).add_at(Sum::of(b), cut);
@@ -216,14 +216,14 @@ mod tests {
         }
 
         #[test]
-        fn a_dword_is_two_words(dwords: Vec<u32>) {
+        fn the_sum_of_a_dword_is_that_of_its_two_words(dwords: Vec<u32>) {
             let sum = dwords.iter().fold(Sum::ZERO, |sum, dword| sum.dword(*dword));
             let bytes: Vec<u8> = dwords.iter().flat_map(|dword| dword.to_be_bytes()).collect();
             prop_assert_eq!(sum.fold(), reference(&bytes));
         }
 
         #[test]
-        fn an_updated_field_is_valid(mut words: Vec<u16>, at: prop::sample::Index, new: u16) {
+        fn an_updated_checksum_is_valid(mut words: Vec<u16>, at: prop::sample::Index, new: u16) {
             prop_assume!(words.len() > 1);
             words[0] = 0;
             let sum = |words: &[u16]| words.iter().fold(Sum::ZERO, |s, w| s.word(*w));

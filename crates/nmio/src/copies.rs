@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_serves_alone_until_it_is_in_flight() {
+    fn one_copy_suffices_unless_it_is_in_flight() {
         let (pool, mut copies) = (pool(), Copies::default());
         for _ in 0..3 {
             assert!(send(&mut copies, &pool).is_some());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_not_sent_is_used_again() {
+    fn a_copy_that_is_not_sent_is_reused() {
         let (pool, mut copies) = (pool(), Copies::default());
         let sending = send(&mut copies, &pool);
         assert!(sending.is_some());

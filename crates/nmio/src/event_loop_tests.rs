@@ -235,7 +235,7 @@ fn packets_are_flushed_after_delta_t_while_the_ring_is_not_empty() {
 }
 
 #[test]
-fn queued_packets_are_flushed_again_soon() {
+fn the_loop_flushes_queued_packets_with_growing_delays() {
     let micros = Duration::from_micros;
     assert_eq!(
         calls(&[], &[false, false, true], &mut Counting::default()),
@@ -310,7 +310,7 @@ fn a_caller_may_end_the_wait_before_the_next_timer() {
 }
 
 #[test]
-fn shutdown_lasts_until_all_is_closed_and_sent_or_for_a_second() {
+fn shutdown_ends_when_all_is_closed_and_sent_or_after_one_second() {
     let shutdown = |stops, late| {
         let mut handler = Counting {
             stops,

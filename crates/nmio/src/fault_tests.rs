@@ -149,7 +149,7 @@ fn the_same_seed_gives_the_same_run_and_directions_are_independent() {
 }
 
 #[test]
-fn hold_sets_how_many_frames_pass_a_held_back_frame() {
+fn hold_sets_how_many_frames_overtake_a_held_back_frame() {
     let (mut a, mut b, _) = link("hold=2");
     a.faults.as_mut().unwrap().sent.rates.reorder = 1.0;
     let first = frame(&a, 0);

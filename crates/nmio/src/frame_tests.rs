@@ -470,7 +470,7 @@ fn each_ring_returns_only_its_own_frames() {
 }
 
 #[test]
-fn a_frame_that_never_completes_is_taken_back() {
+fn a_frame_that_never_completes_is_reclaimed() {
     let pool = pool(3, 1);
     // SAFETY: this test shares no frames with the kernel, and each `Sending` was turned into an
     // index.

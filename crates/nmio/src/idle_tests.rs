@@ -98,7 +98,7 @@ fn a_sleep_ends_at_a_timer_or_the_next_check_of_the_stop_flag() {
 }
 
 #[test]
-fn queued_packets_are_soon_flushed_again() {
+fn the_wait_before_the_next_flush_doubles_up_to_a_limit() {
     const UNFLUSHED: LoopStatus = LoopStatus {
         flushed: false,
         ..QUIET
@@ -171,7 +171,7 @@ fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<boo
 }
 
 #[test]
-fn packets_gather_after_useless_wakeups_until_a_packet_is_sent() {
+fn packets_accumulate_after_useless_wakeups_until_a_packet_is_sent() {
     let (useless, sent) = ((true, 0), (true, 3));
     let sleeps = [
         useless, useless, useless, sent, useless, useless, useless, useless, useless, sent, useless,
@@ -189,7 +189,7 @@ fn packets_gather_after_useless_wakeups_until_a_packet_is_sent() {
 }
 
 #[test]
-fn a_long_wait_without_packets_is_no_useless_wakeup() {
+fn a_long_wait_without_packets_is_not_a_useless_wakeup() {
     let (useless, idle) = ((true, 0), (false, 0));
     assert_eq!(
         gatherings(
@@ -204,7 +204,7 @@ fn a_long_wait_without_packets_is_no_useless_wakeup() {
 }
 
 #[test]
-fn packets_do_not_gather_beyond_a_timer() {
+fn packets_do_not_accumulate_beyond_a_timer() {
     let mut idle = idle(Wait::Block);
     for _ in 0..=USELESS_WAKEUPS {
         idle.action(GATHERS, QUIET, NOW);
@@ -269,7 +269,7 @@ fn requests_are_answered_at_once_and_pure_acks_rarely_cause_wakeups() {
 }
 
 #[test]
-fn neither_a_flood_nor_spinning_sleeps() {
+fn the_loop_never_sleeps_during_a_flood_or_while_spinning() {
     let apart = Duration::from_micros(10);
     for (wait, flooded) in [(Wait::Block, true), (Wait::Spin, false)] {
         let served = serve(wait, apart, true, flooded);

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_stays() {
+    fn prefer_large_pages_keeps_the_content() {
         let table: Vec<u64> = (0..1_000_000).collect();
         prefer_large_pages(&table);
         assert!(table.iter().copied().eq(0..1_000_000));

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_fall_into_classes_that_double() {
+    fn batch_sizes_are_counted_in_powers_of_two() {
         let mut sizes = BatchSizes::default();
         assert_eq!(sizes.to_string(), "");
         for frames in [0, 1, 1, 2, 3, 4, 127, 128, 255, 256, 4_096] {

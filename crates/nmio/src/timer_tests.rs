@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn the_wheel_does_what_a_sorted_map_does(
+    fn the_timer_wheel_agrees_with_a_sorted_map(
         start in span(),
         steps in proptest::collection::vec(step(), 1..200),
     ) {
@@ -201,7 +201,7 @@ fn rescheduling_moves_the_timer() {
 }
 
 #[test]
-fn the_latest_time_has_a_slot() {
+fn the_latest_possible_deadline_has_a_slot() {
     let mut wheel = TimerWheel::new(1, Instant::ZERO);
     wheel.schedule(0, Instant::FAR);
     assert_eq!(wheel.pop_expired(millis(1 << 43)), None);

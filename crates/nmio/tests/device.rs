@@ -10,12 +10,12 @@ mod contract;
 mod made;
 #[path = "device/mailbox.rs"]
 mod mailbox;
+#[path = "device/reports.rs"]
+mod reports;
 #[path = "device/rig.rs"]
 mod rig;
 #[path = "device/supers.rs"]
 mod supers;
-#[path = "device/told.rs"]
-mod told;
 #[path = "device/vlans.rs"]
 mod vlans;
 
@@ -53,7 +53,7 @@ fn line<'a>(lines: &'a [(impl AsRef<str>, String)], name: &str) -> &'a str {
 }
 
 #[test]
-fn shared_mode_answers_and_leaves_nothing() {
+fn shared_mode_answers_and_leaves_no_xdp_program() {
     for device in MODES {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &[], 1));
@@ -169,7 +169,7 @@ fn own_mode_joins_the_solicited_node_multicast_group() {
 }
 
 #[test]
-fn fragments_go_to_the_kernel_or_in_own_mode_to_the_server() {
+fn fragments_go_to_the_kernel_in_shared_mode_and_to_the_server_in_own_mode() {
     let rig = Rig::new(1);
     let long = [0x61; 4000];
     let client = rig.client_socket("10.9.0.2:0");
@@ -189,7 +189,7 @@ fn fragments_go_to_the_kernel_or_in_own_mode_to_the_server() {
 }
 
 #[test]
-fn two_queues_serve_side_by_side() {
+fn two_queues_serve_clients_at_the_same_time() {
     for device in MODES {
         let rig = Rig::new(2);
         let server = Server::start(&config(device, &[], 2));
@@ -415,7 +415,7 @@ fn each_way_of_waiting_works_and_is_in_the_summary() {
 }
 
 #[test]
-fn a_used_port_is_refused_and_a_served_port_is_reserved() {
+fn a_port_in_use_is_refused_and_a_served_port_is_reserved() {
     let _rig = Rig::new(1);
     for (transport, address) in [
         (Transport::Udp, "10.9.0.1:7"),
@@ -550,7 +550,7 @@ fn serving_ends_with_an_error_when_the_interface_is_removed() {
 }
 
 #[test]
-fn an_interface_that_is_down_for_a_while_serves_again() {
+fn serving_resumes_when_the_interface_is_up_again() {
     for device in MODES {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &[], 1));
@@ -620,7 +620,7 @@ fn read_until(output: BufReader<ChildStdout>, word: &str) -> String {
 }
 
 #[test]
-fn a_killed_server_leaves_nothing() {
+fn a_killed_server_leaves_no_xdp_program_and_no_interface() {
     let _rig = Rig::new(1);
     let me = std::env::current_exe().unwrap();
     for (device, word) in [
@@ -646,7 +646,7 @@ fn a_killed_server_leaves_nothing() {
 }
 
 #[test]
-fn without_privileges_auto_falls_back_to_tap_and_says_so() {
+fn without_privileges_auto_falls_back_to_tap_and_reports_why() {
     let me = std::env::current_exe().unwrap();
     let arguments = ["--user", "--map-root-user", "--net", me.to_str().unwrap()];
     let (mut server, output) = child("unshare", &arguments, "auto");

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_put_together_again() {
+    fn queue_access_is_rebuilt_from_its_parts() {
         let sent = tap(2);
         let (facts, descriptors) = sent.to_parts().unwrap();
         let descriptors = descriptors

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_gets_a_neighbour_of_each_given_address() {
+    fn the_client_gets_one_address_in_each_given_network() {
         let plan = |own: &[&str]| {
             let own: Vec<_> = own.iter().map(|text| prefix(text)).collect();
             Addressing::plan(&own, &[]).map(|wire| wire.client)

@@ -132,7 +132,7 @@ mod tests {
     use crate::device::{DeviceError, QueueSource};
 
     #[test]
-    fn queues_can_be_sent_to_their_threads() {
+    fn queues_can_be_moved_to_their_threads() {
         fn is_send<T: Send>() {}
         is_send::<Interface>();
         is_send::<QueueSource>();

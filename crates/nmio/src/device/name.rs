@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_after_a_vlan_are_vlans() {
+    fn numbers_after_the_vlan_option_are_vlan_ids() {
         let vlans = |text: &str| match text.parse() {
             Ok(Device::Xdp { vlans, .. }) => Ok(vlans),
             Ok(other) => panic!("{other}"),
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_wrong_word() {
+    fn errors_quote_the_invalid_word() {
         use ParseDeviceError::{Duplicate, Kind, Name, Option, Partial, Queues};
         let error = |text: &str| text.parse::<Device>().unwrap_err();
         assert_eq!(error("eth0"), Kind("eth0".into()));
@@ -562,13 +562,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_parsing_panic(text in ".*") {
+        fn arbitrary_device_names_do_not_panic(text in ".*") {
             let _ = text.parse::<Device>();
             let _ = text.parse::<AddressPrefix>();
         }
 
         #[test]
-        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|offload=|qdisc=|=)[a-z0-9]{0,12}){0,4}") {
+        fn almost_valid_device_names_do_not_panic(
+            text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|offload=|qdisc=|=)[a-z0-9]{0,12}){0,4}",
+        ) {
             let _ = text.parse::<Device>();
         }
 

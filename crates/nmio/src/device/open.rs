@@ -79,7 +79,7 @@ mod tests {
     use crate::port::Wait;
 
     #[test]
-    fn a_duplicate_address_opens_nothing() {
+    fn a_duplicate_address_prevents_opening() {
         let own = ["10.7.0.2/24", "10.7.0.2/16"];
         let config = InterfaceConfig {
             device: "tap:nmio-none".parse().unwrap(),

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_names_what_is_lacking() {
+    fn advice_names_the_missing_capabilities() {
         let all = effective().map(|_| u64::MAX);
         assert!(all.is_some(), "the kernel tells the effective set");
         let advice = |needs: Needs, lacking: &[u32]| {

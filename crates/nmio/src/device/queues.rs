@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_serves_fewer_with_a_warning() {
+    fn the_partial_option_serves_fewer_queues_with_a_warning() {
         let (chosen, lines) = choose(&card(4), Queues::Partial(1));
         assert_eq!(chosen, Ok(1));
         let warning = lines.iter().find(|(name, _)| *name == "warning").unwrap();

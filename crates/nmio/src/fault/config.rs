@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn words_set_one_direction_or_both() {
+    fn fault_options_set_one_direction_or_both() {
         let config: FaultConfig = "drop=0.5, tx-drop=0.25 ,rx-reorder=1,hold=7,seed=9"
             .parse()
             .unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_word_and_what_to_write() {
+    fn an_error_quotes_the_fault_option_and_shows_a_valid_value() {
         assert!(error("drop=0.1,lose=1").starts_with("unknown fault `lose`; choose from drop,"));
         assert!(error("xx-drop=1").starts_with("unknown fault `xx-drop`"));
         assert_eq!(error("seed"), "fault `seed` has no value; write seed=VALUE");
@@ -270,7 +270,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in ".*") {
+        fn arbitrary_fault_options_do_not_panic(text in ".*") {
             let _ = text.parse::<FaultConfig>();
         }
     }

@@ -71,7 +71,7 @@ mod tests {
     const BATCH: u32 = 64;
 
     #[test]
-    fn a_burst_raises_the_level_until_a_long_calm() {
+    fn a_burst_raises_the_fill_level_until_a_long_calm() {
         let mut level = FillLevel::new();
         level.look(BATCH, true, FEW / 4);
         assert_eq!(level.frames(), FEW, "a quarter of the frames is left");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_keeps_a_high_level_high() {
+    fn another_burst_keeps_the_fill_level_high() {
         let mut level = FillLevel::new();
         level.look(BATCH, true, 0);
         level.look(CALM - BATCH - 1, false, FILL_RING);

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_retried_ever_more_slowly_until_it_is_lost() {
+    fn a_refused_frame_is_retried_with_growing_pauses_until_it_counts_as_lost() {
         let start = Instant::now();
         let mut refusals = Refusals::default();
         assert!(!refusals.hold_back(|| start));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_accepts_frames_is_retried_soon_and_forever() {
+    fn frames_are_retried_without_limit_while_the_device_accepts_others() {
         let mut now = Instant::now();
         let mut refusals = Refusals::default();
         for _ in 0..100 {

@@ -87,7 +87,7 @@ fn a_fill_ring_that_is_still_full_is_not_refilled() {
 }
 
 #[test]
-fn frames_that_are_never_completed_are_taken_back() {
+fn frames_that_are_never_completed_are_reclaimed() {
     on_loopback(|rings| {
         let available = rings.pool().available();
         // Simulates a driver that never completes these frames. No such driver is known.
@@ -115,7 +115,7 @@ fn frames_that_are_never_completed_are_taken_back() {
 }
 
 #[test]
-fn a_look_for_overdue_frames_needs_completions_and_time() {
+fn a_check_for_overdue_frames_is_due_after_completions_and_time() {
     let mut overdue = Overdue::default();
     assert!(!overdue.is_due(Overdue::AFTER - 1));
     assert!(overdue.is_due(1));

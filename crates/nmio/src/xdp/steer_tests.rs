@@ -551,7 +551,9 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_verdict_is_always_ring_or_pass(packets in prop::collection::vec(damaged(), 64)) {
+    fn the_xdp_program_always_redirects_or_passes_a_packet(
+        packets in prop::collection::vec(damaged(), 64),
+    ) {
         for own in [false, true] {
             let program = Program::load(own);
             for packet in &packets {

@@ -72,7 +72,7 @@ fn device_auto_uses_the_given_address() {
 }
 
 #[test]
-fn a_tap_device_answers_and_vanishes() {
+fn a_tap_device_answers_and_is_removed_at_the_end() {
     Namespace::unshare();
     for queues in [1, 2] {
         let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], queues));

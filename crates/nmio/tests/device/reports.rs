@@ -9,7 +9,7 @@ use crate::rig::{Namespace, Rig, config, run};
 use crate::{eventually, has_xdp, line, refusal};
 
 /// Returns the values of all summary lines named `name`.
-fn told(interface: &Interface, name: &str) -> Vec<String> {
+fn summary_values(interface: &Interface, name: &str) -> Vec<String> {
     let lines = interface.summary().iter();
     let lines = lines.filter(|(n, _)| n == name);
     lines.map(|(_, value)| value.clone()).collect()
@@ -26,25 +26,25 @@ fn in_shared_mode_the_summary_advises_local_clients() {
     let said = line(interface.summary(), "this host");
     assert!(said.contains("--device auto"), "{said}");
     assert!(said.contains("UDP: no answer"), "{said}");
-    assert!(told(&interface, "warning").is_empty());
+    assert!(summary_values(&interface, "warning").is_empty());
     drop(interface);
-    assert!(told(&open(&["10.9.0.9/24"]), "this host").is_empty());
+    assert!(summary_values(&open(&["10.9.0.9/24"]), "this host").is_empty());
 }
 
 #[test]
 fn a_missing_ipv4_address_causes_a_warning() {
     let _rig = Rig::new(1);
     run("ip -4 address flush dev srv");
-    let [warning] = &told(&open(&[]), "warning")[..] else {
+    let [warning] = &summary_values(&open(&[]), "warning")[..] else {
         panic!("expected exactly one warning");
     };
     assert!(warning.contains("no IPv4 address"), "{warning}");
     assert!(warning.contains("ip address add"), "{warning}");
     run("ip address del fd09::1/64 dev srv");
-    let warning = told(&open(&[]), "warning").concat();
+    let warning = summary_values(&open(&[]), "warning").concat();
     assert!(warning.contains("only link-local addresses"), "{warning}");
     // In own mode the user chooses the addresses, so there is no warning.
-    assert!(told(&open(&["fd09::9/64"]), "warning").is_empty());
+    assert!(summary_values(&open(&["fd09::9/64"]), "warning").is_empty());
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_bridge_port_causes_a_warning() {
     run("ip link add br7 type bridge");
     run("ip link set srv master br7");
     for own in [&[][..], &["10.9.0.9/24"]] {
-        let warning = told(&open(own), "warning").concat();
+        let warning = summary_values(&open(own), "warning").concat();
         assert!(warning.contains("a port of the bridge br7"), "{warning}");
         assert!(warning.contains("xdp:br7,generic"), "{warning}");
         assert!(warning.contains("ip link set srv nomaster"), "{warning}");

@@ -127,7 +127,7 @@ pub(crate) fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
 }
 
 #[test]
-fn the_kernel_segments_as_we_do_and_keeps_the_order() {
+fn kernel_segmentation_equals_ours_and_keeps_the_order() {
     let rig = Rig::new(1);
     compare_cuts(
         &rig,
@@ -138,7 +138,7 @@ fn the_kernel_segments_as_we_do_and_keeps_the_order() {
 }
 
 #[test]
-fn the_kernel_segments_if_the_device_stops() {
+fn the_kernel_segments_packets_if_the_device_no_longer_does() {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
     // `compare_cuts` attaches an XDP program at the client's end, which makes `srv` stop
@@ -277,7 +277,7 @@ fn packets_without_room_in_the_kernel_wait_in_order() {
 }
 
 #[test]
-fn the_summary_shows_who_segments() {
+fn the_summary_shows_what_performs_segmentation() {
     let _rig = Rig::new(1);
     for (device, said) in [
         ("xdp:srv,offload=off", "offload=off was given"),
@@ -342,7 +342,7 @@ fn open_auto() -> Option<(Interface, XdpPort)> {
 }
 
 #[test]
-fn a_packet_that_is_always_refused_is_given_up() {
+fn a_packet_that_is_always_refused_is_eventually_dropped() {
     // Opening the port moves this thread into the server's namespace. `_home` keeps the current
     // namespace alive.
     let _home = Namespace::unshare();
@@ -376,7 +376,7 @@ fn a_packet_that_is_always_refused_is_given_up() {
 }
 
 #[test]
-fn a_packet_that_is_too_long_is_not_tried_again() {
+fn a_packet_that_is_too_long_is_dropped_without_a_retry() {
     // Opening the port moves this thread into the server's namespace. `_home` keeps the current
     // namespace alive.
     let _home = Namespace::unshare();
