@@ -38,7 +38,7 @@ fn ask(text: &str, qname: &str, qtype: u16) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn pointers_of_a_long_answer_are_adjusted() {
+fn compression_pointers_of_a_long_answer_are_adjusted() {
     // The answer is longer than the largest offset that a pointer can hold (0x3fff), so pointers
     // lead only to names near its start.
     let mut text = String::new();

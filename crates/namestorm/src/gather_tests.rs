@@ -203,7 +203,7 @@ fn strict_refuses_broken_and_duplicate_zones() {
 }
 
 #[test]
-fn without_any_good_zone_nothing_is_served() {
+fn loading_fails_without_a_good_zone() {
     let folder = tempfile::tempdir().unwrap();
     let bad = zone(folder.path(), "bad.example", "nonsense\n");
     let nameless = zone(folder.path(), "no..name", "nonsense\n");

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_survive_display_and_parsing() {
+    fn displayed_forms_parse_back() {
         for (text, form) in [("wire", Form::Wire), ("fqdn", Form::Fqdn)] {
             assert_eq!(text.parse(), Ok(form));
             assert_eq!(form.to_string(), text);
@@ -285,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lower_matches_the_standard_library(bytes: Vec<u8>) {
+        fn lower_agrees_with_the_standard_library(bytes: Vec<u8>) {
             let mut out = vec![0; bytes.len()];
             lower(&bytes, &mut out);
             prop_assert_eq!(out, bytes.to_ascii_lowercase());

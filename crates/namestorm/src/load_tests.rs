@@ -40,7 +40,7 @@ fn finds(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn errors_have_their_line() {
+fn errors_have_their_line_numbers() {
     finds(
         "www A\n",
         &["f:4: fields are missing at the end; write A ADDRESS: \"www A\""],
@@ -411,7 +411,7 @@ fn the_origin_comes_from_the_caller_the_text_or_the_file_name() {
 }
 
 #[test]
-fn times_with_units_and_any_layout_are_read() {
+fn times_with_units_and_entries_in_any_layout_are_read() {
     let text = "$TTL 1h\n@ 1D IN SOA ns host (\n 2026112101 ; serial\n 2h 15m\n 4w 1h30m )\n\tNS\tns\r\n\
                 ns IN 5m A 192.0.2.1\nwww A 192.0.2.2\n   AAAA 2001:db8::1 ; the same name\n";
     let loaded = load_text("f", Some("example.org"), text).unwrap();
@@ -447,7 +447,7 @@ fn same(text: &str, written_out: &str) {
 }
 
 #[test]
-fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
+fn an_at_sign_as_a_name_is_the_origin() {
     let sub = "$ORIGIN sub.example.org.\n";
     for data in [
         "NS @",
@@ -505,7 +505,7 @@ fn an_at_sign_in_the_place_of_a_name_is_the_origin() {
 }
 
 #[test]
-fn an_at_sign_elsewhere_is_a_character() {
+fn an_at_sign_elsewhere_is_an_ordinary_character() {
     for (data, written_out) in [
         ("TXT @", "TXT \"\\064\""),
         ("TXT a @ \"@\"", "TXT a \\064 \"\\064\""),
@@ -645,7 +645,7 @@ fn check_prints_one_line_per_good_zone() {
 proptest! {
     /// Loading any text either succeeds or returns errors, but never panics.
     #[test]
-    fn no_text_causes_a_panic(
+    fn arbitrary_zone_text_causes_no_panic(
         text in "([a-c.*@\\\\\"();$ \t\n0-9]|\n[a-c] |IN |A |NS |SOA |TXT |MX |CNAME |\\$TTL |\\$ORIGIN |\\\\# |192\\.0\\.2\\.1|\\\\[0-9]{0,3}|ü){0,60}",
         start: bool,
     ) {

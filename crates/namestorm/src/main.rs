@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_output_is_one_error() {
+    fn a_failed_write_to_standard_output_is_one_error() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let message = check_one(full).unwrap_err();
         let start = "cannot write to standard output: No space left";
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stops_early_is_no_error() {
+    fn a_broken_pipe_on_standard_output_is_not_an_error() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         assert_eq!(check_one(writer), Ok(()));

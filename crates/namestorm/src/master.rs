@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_know_their_lines() {
+    fn entries_have_their_line_numbers() {
         let text = "; comment (\n\na IN A 1 ; (\nb SOA (\n 1 ; )\n 2 )\n\nc TXT \"x;(\\\"\" \\; \n";
         let found = entries(text);
         let lines: Vec<_> = found.iter().map(|(line, _)| *line).collect();
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stated_ttl_is_seen() {
+    fn an_explicit_ttl_is_detected() {
         let has_ttl = |text| prepare(text).has_ttl;
         assert!(has_ttl("a 300 IN A 1") && has_ttl("a IN 1h A 1") && has_ttl("$TTL 5"));
         assert!(!has_ttl("300 IN A 1") && !has_ttl(" TXT 300") && !has_ttl("a MX 10 b"));
@@ -422,7 +422,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_causes_a_panic(text in "[ -~\n\t\\\\\"();$@ü]{0,200}") {
+        fn arbitrary_zone_text_causes_no_panic(text in "[ -~\n\t\\\\\"();$@ü]{0,200}") {
             for entry in Entries::new(&text).flatten() {
                 prop_assert!(entry.line as usize <= text.lines().count().max(1));
                 prepare(entry.text);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn prefix_len_measures_names() {
+    fn prefix_len_returns_the_length_of_a_name() {
         assert_eq!(prefix_len(b"\x03www\x00rest"), Some(5));
         assert_eq!(prefix_len(b"\x03www"), None, "no root label");
         assert_eq!(prefix_len(b"\x40"), None, "a label of 64");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_lacks_the_first_label() {
+    fn the_parent_of_a_name_lacks_its_first_label() {
         assert_eq!(parent(b"\x03www\x03org\x00"), Some(&b"\x03org\x00"[..]));
         assert_eq!(parent(b"\x03org\x00"), Some(ROOT));
         assert_eq!(parent(ROOT), None);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn names_survive_parsing_and_display() {
+    fn parsed_names_are_displayed_as_written() {
         for text in [".", "www.example.org.", "a\\.b.c.", "\\000\\255.x."] {
             assert_eq!(Shown(&name(text)).to_string(), text);
         }

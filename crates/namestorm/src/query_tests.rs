@@ -28,7 +28,7 @@ fn parse(message: &[u8], form: Form) -> Result<(RawQuestion, Vec<u8>), Malformed
 }
 
 #[test]
-fn a_plain_question_is_read_in_place() {
+fn an_uncompressed_question_is_read_in_place() {
     let wire = name::parse("wWw.Example.org").unwrap();
     for form in FORMS {
         let (question, name) = parse(&query(&wire), form).unwrap();
@@ -127,7 +127,9 @@ fn a_truncated_question_is_refused() {
 
 proptest! {
     #[test]
-    fn both_forms_parse_alike(mut message in prop::collection::vec(any::<u8>(), 12..80)) {
+    fn both_forms_parse_the_same_question(
+        mut message in prop::collection::vec(any::<u8>(), 12..80),
+    ) {
         // All bytes after the header get small values, so that they can serve as the length bytes
         // of short labels. Names then have many labels.
         for byte in &mut message[12..] {

@@ -144,7 +144,7 @@ fn an_answer_is_limited_to_one_tcp_message() {
 }
 
 #[test]
-fn an_rrset_answers_any_name() {
+fn an_rrset_is_composed_for_any_qname() {
     let rrset = Rrset::new(rtype::A, 9, [[1, 2, 3, 4], [5, 6, 7, 8]]).unwrap();
     assert_eq!(
         (rrset.rtype(), rrset.len(), rrset.is_empty()),

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn target_finds_the_name_in_the_data() {
+    fn target_returns_the_name_in_the_rdata() {
         assert_eq!(target(MX, b"\0\x0a\x01m\0"), Some(&b"\x01m\0"[..]));
         assert_eq!(
             target(SRV, b"\0\0\0\0\0\x35\0"),

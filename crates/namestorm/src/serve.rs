@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_in_zone_and_names_are_reported() {
+    fn errors_in_the_zone_and_in_hooked_names_are_reported() {
         let zone = "$ORIGIN z.\n@ 60 SOA ns h 1 2 3 4 60\n@ 60 NS ns.y.\n";
         let zones = hooked_zone(zone, &["a.z", "*.b.z"]).unwrap();
         assert_eq!(zones.hooked().bases().count(), 2);

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn rewind_removes_records_and_known_names() {
+    fn rewind_removes_records_and_compression_targets() {
         let mut writer = TailWriter::new();
         writer.start(&name("a.org"), Base::Above);
         let mark = writer.mark();

@@ -208,7 +208,7 @@ fn hook_records_are_sent_in_every_mode_over_ipv4_and_ipv6() {
 }
 
 #[test]
-fn each_verdict_gives_its_answer_over_udp_and_tcp() {
+fn each_verdict_of_a_hook_gives_its_reply_over_udp_and_tcp() {
     for transport in [UDP, Transport::Tcp] {
         let query = query("hook.example.org", rtype::TXT);
         let reply = |verdict| ask(&mut with_verdict(verdict), &query, transport);
@@ -335,7 +335,7 @@ fn a_hook_is_asked_only_for_its_names() {
 }
 
 #[test]
-fn a_hooked_name_exists() {
+fn a_hooked_name_and_its_parent_exist() {
     let mut hook = PresetHook::default();
     let mut reply = |text: &str| {
         let query = query(text, rtype::TXT);
@@ -382,7 +382,7 @@ fn references_to_hooked_names_are_not_followed() {
 }
 
 #[test]
-fn edns_works_as_in_other_answers() {
+fn replies_of_a_hook_have_edns_like_other_replies() {
     let mut query = query("hook.example.org", rtype::TXT);
     query.edns = Some((1400, 0, 0x8000));
     let opt = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";

@@ -263,7 +263,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn prepared_answers_match_the_algorithm(
+    fn prepared_answers_match_the_algorithm_of_rfc_1034(
         zone in zones(),
         questions in prop::collection::vec((names(&["a", "b", "c", "*"]), 0..TYPES.len()), 30),
     ) {
@@ -359,7 +359,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn no_bytes_cause_a_panic(
+    fn arbitrary_bytes_cause_no_panic(
         bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..100), nearly_right()],
         v6: bool,
     ) {
