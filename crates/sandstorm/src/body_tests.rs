@@ -133,7 +133,7 @@ fn a_body_of_known_length_ends_there() {
 proptest! {
     /// Checks that the result does not depend on how the input is split.
     #[test]
-    fn the_cut_into_pieces_does_not_matter(
+    fn the_split_into_pieces_does_not_change_the_result(
         bytes in prop_oneof![
             "([0-3]\r\n|[0-3];a\r\n|aa\r\n|a\r\n|\r\n|0\r\n\r\n|A: b\r\n){0,12}",
             "[0-3a;: \r\n]{0,20}",

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_for_all_responses_must_not_be_those_of_files() {
+    fn fields_for_all_responses_must_not_repeat_those_of_files() {
         let of_all = Fields::of_all([("Server", "storm"), ("X", "1")]).unwrap();
         assert_eq!(of_all.lines(), "Server: storm\r\nX: 1\r\n");
         let error = Fields::of_all([("Etag", "\"x\"")]).unwrap_err();
@@ -283,7 +283,7 @@ mod tests {
     proptest! {
         /// Checks that a parser finds all added fields and no others.
         #[test]
-        fn a_parser_finds_what_was_added(
+        fn an_http_parser_finds_all_added_fields(
             given in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\r\n\t]{0,8}"), 0..5),
         ) {
             let mut fields = Fields::new();

@@ -378,7 +378,7 @@ mod tests {
         /// Checks that a head from `parse_line` with known fields equals the head that `parse`
         /// finds in the whole request.
         #[test]
-        fn parsing_the_line_alone_agrees_with_parsing_the_whole(
+        fn parsing_the_request_line_alone_agrees_with_parsing_the_whole_head(
             line in prop_oneof![
                 "(GET|HEAD|POST|X|) {0,2}/[ -~]{0,6} ?HTTP/1.[012]\r?",
                 "\r?\n?[ -~]{0,20}\r?",
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn only_usual_lines_are_parsed_alone() {
+    fn only_plain_http_1_1_request_lines_are_parsed_alone() {
         let known = Fields {
             keep_alive: true,
             len: 2,

@@ -61,7 +61,7 @@ fn a_folder_exchanged_with_a_link_never_publishes_the_target() {
 }
 
 #[test]
-fn a_link_that_is_changed_to_lead_out_publishes_nothing() {
+fn a_link_changed_to_point_outside_the_folder_publishes_nothing() {
     let outside = folder(&["site/inside", "site/z"]);
     fs::write(outside.path().join("secret.txt"), "secret").unwrap();
     let site = outside.path().join("site");

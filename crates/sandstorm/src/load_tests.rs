@@ -54,7 +54,7 @@ fn files_are_found_by_their_path() {
 }
 
 #[test]
-fn names_need_not_be_utf_8() {
+fn file_names_need_not_be_utf_8() {
     let folder = folder(&[]);
     let name = OsStr::from_bytes(b"\xff\xfe \n.html");
     fs::write(folder.path().join(name), "odd").unwrap();
@@ -151,7 +151,7 @@ fn assert_skipped(folder: &Path, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn links_that_lead_out_are_left_out() {
+fn links_that_point_outside_the_folder_are_left_out() {
     let outside = folder(&["secret.txt", "site/a/b", "site-b/x", "secrets/a"]);
     let site = outside.path().join("site");
     let link = site.join("link");
@@ -180,7 +180,7 @@ fn links_that_lead_out_are_left_out() {
 }
 
 #[test]
-fn links_through_links_stay_inside() {
+fn links_through_other_links_are_followed_inside_the_folder() {
     let outside = folder(&["site/a/b/c", "site/d"]);
     let site = outside.path().join("site");
     symlink("site", outside.path().join("alias")).unwrap();
@@ -203,7 +203,7 @@ fn links_through_links_stay_inside() {
 }
 
 #[test]
-fn links_in_a_circle_are_left_out() {
+fn links_that_form_a_loop_are_left_out() {
     let folder = folder(&["a/b/c"]);
     symlink("..", folder.path().join("a/b/up")).unwrap();
     symlink(".", folder.path().join("here")).unwrap();
@@ -226,7 +226,7 @@ fn links_in_a_circle_are_left_out() {
 }
 
 #[test]
-fn what_cannot_be_served_is_left_out() {
+fn unservable_entries_are_left_out() {
     let folder = folder(&["special/x", "z"]);
     let path = |name: &str| folder.path().join(name);
     symlink("nothing", path("dangling")).unwrap();
@@ -287,7 +287,7 @@ fn a_folder_with_nothing_to_serve_is_an_error() {
 }
 
 #[test]
-fn an_index_may_be_a_folder() {
+fn a_folder_named_index_html_is_not_an_index() {
     let folder = folder(&["index.html/a", "docs/index.html/index.html"]);
     let site = load(folder.path()).unwrap();
     assert_eq!(body(&site, b"/"), None);

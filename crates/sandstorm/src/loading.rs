@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_refuses_and_names_at_most_100_entries() {
+    fn strict_loading_fails_and_names_at_most_100_entries() {
         for (bad, lines) in [(1, 2), (MAX_NAMED, 101), (MAX_NAMED + 1, 101)] {
             let folder = folder(bad);
             let error = load(folder.path(), &Limits::default(), true, Fields::new()).unwrap_err();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_a_file_is_refused_either_way() {
+    fn a_folder_without_a_file_is_refused_with_and_without_strict() {
         let folder = folder(1);
         fs::remove_file(folder.path().join("page.html")).unwrap();
         let load =

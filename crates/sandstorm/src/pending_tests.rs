@@ -42,7 +42,7 @@ fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<P
 }
 
 #[test]
-fn released_places_are_used_again() {
+fn released_places_are_reused() {
     let mut pending = Pending::default();
     let take = |pending: &mut Pending| pending.take(answer(), b"", peer(1), NOW).unwrap();
     let places: Vec<Place> = (0..9).map(|_| take(&mut pending)).collect();
@@ -128,7 +128,7 @@ fn requests_of_an_address_beyond_its_share_are_evicted() {
 }
 
 #[test]
-fn waiting_for_the_application_within_the_share_is_never_evicted() {
+fn a_request_that_waits_for_the_application_within_its_share_is_never_evicted() {
     let mut pending = Pending::default();
     fill(&mut pending, &answer, 100);
     let late = NOW + Duration::from_secs(20);

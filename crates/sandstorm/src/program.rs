@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_prepares_everything() {
+    fn a_worker_prepares_every_packet_as_a_resident() {
         let (_folder, program) = sandstorm(SendMode::PreCopy, 100_000);
         let context = context(&["10.0.0.1/24", "fd00::1/64"]);
         let plan = program.memory(&context);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_block_says_what_was_loaded() {
+    fn the_start_block_reports_the_loaded_files() {
         let (folder, program) = sandstorm(SendMode::MemCopy, 1_500);
         let lines = program.loaded();
         let path = folder.path().display();

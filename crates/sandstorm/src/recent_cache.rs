@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_be_replaced_but_never_gets_the_value_of_another() {
+    fn a_key_may_be_replaced_but_never_returns_the_value_of_another() {
         let mut recent = RecentCache::new();
         for round in 0..3 {
             for i in 1..5 * ENTRIES {

@@ -21,7 +21,7 @@ fn half_past() -> SystemTime {
 }
 
 #[test]
-fn the_present_second_ends_with_that_of_the_wall_clock() {
+fn the_current_second_ends_with_that_of_the_wall_clock() {
     let config = LinkConfig::symmetric(PathConfig::default());
     let (port, _, _) = sim::link(&config, 1);
     let config = tcpip::Config::on_ports(&[80]);

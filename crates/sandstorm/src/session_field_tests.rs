@@ -50,7 +50,7 @@ fn an_invalid_host_is_refused() {
 /// Each field in this test has a name as long as that of a field that the server evaluates. In the
 /// evaluated field, most of these values would change the answer.
 #[test]
-fn a_field_with_a_name_of_the_same_length_is_not_confused() {
+fn a_field_name_of_the_same_length_is_not_mistaken_for_another() {
     for field in [
         "From: a b",
         "Accept: */*",
@@ -71,7 +71,7 @@ fn a_field_with_a_name_of_the_same_length_is_not_confused() {
 }
 
 #[test]
-fn transfer_codings_are_one_list() {
+fn transfer_encoding_fields_form_one_list() {
     for (codings, expected) in [
         (&["chunked"][..], 200),
         (&["CHUNKED"], 200),
@@ -119,7 +119,7 @@ fn transfer_codings_are_one_list() {
 }
 
 #[test]
-fn an_expectation_is_met_or_refused() {
+fn expectations_other_than_100_continue_are_refused() {
     for (fields, expected) in [
         ("Expect: 100-continue\r\n", (200, false)),
         ("Expect: 100-Continue\r\n", (200, false)),

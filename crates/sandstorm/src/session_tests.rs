@@ -101,7 +101,7 @@ fn field<'a>(response: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn the_response_with_a_file_byte_for_byte() {
+fn a_response_with_a_file_has_the_expected_bytes() {
     assert_eq!(
         ask(&get("/style.css", "")),
         "HTTP/1.1 200 OK\r\n\
@@ -118,7 +118,7 @@ fn the_response_with_a_file_byte_for_byte() {
 }
 
 #[test]
-fn the_response_that_a_file_is_not_modified_byte_for_byte() {
+fn a_not_modified_response_has_the_expected_bytes() {
     let request = "GET /style.css HTTP/1.0\r\nIf-None-Match: \"8a59fb4fec8a43ae\"\r\n\r\n";
     assert_eq!(
         ask(request),
@@ -131,7 +131,7 @@ fn the_response_that_a_file_is_not_modified_byte_for_byte() {
 }
 
 #[test]
-fn an_error_page_byte_for_byte() {
+fn an_error_page_has_the_expected_bytes() {
     let page = "HTTP/1.1 405 Method Not Allowed\r\n\
         Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n\
         Connection: keep-alive\r\n\
@@ -146,7 +146,7 @@ fn an_error_page_byte_for_byte() {
 }
 
 #[test]
-fn the_response_to_head_is_that_to_get_without_the_body() {
+fn the_response_to_head_equals_that_to_get_without_the_body() {
     for path in ["/style.css", "/empty.txt", "/", "/docs", "/nothing"] {
         let whole = ask(&get(path, ""));
         let head = ask(&get(path, "").replace("GET", "HEAD"));
@@ -174,7 +174,7 @@ fn a_folder_is_answered_with_its_index() {
 }
 
 #[test]
-fn paths_are_exact_bytes() {
+fn decoded_paths_must_match_byte_for_byte() {
     for (path, expected) in [
         ("/a%20b&c.txt", 200),
         ("/%61%20b%26c%2Etxt", 200),
@@ -505,7 +505,7 @@ fn no_request_is_answered_before_it_is_complete() {
 }
 
 #[test]
-fn unconsumed_bytes_get_the_same_answer_again() {
+fn the_same_bytes_get_the_same_answer_until_they_are_consumed() {
     let (site, request) = (site(), get("/", ""));
     let mut session = Session::default();
     let first = session.next(&site, request.as_bytes());
@@ -651,7 +651,9 @@ proptest! {
     }
 
     #[test]
-    fn any_name_is_found_by_its_encoding(name in prop::collection::vec(1..=255_u8, 1..60)) {
+    fn any_file_name_is_found_by_its_percent_encoded_path(
+        name in prop::collection::vec(1..=255_u8, 1..60),
+    ) {
         prop_assume!(!name.contains(&b'/'));
         let path = [b"/", &*name].concat();
         let site = Builder::new(at(NOW)).file(&path, at(MODIFIED), b"found").build();

@@ -72,7 +72,7 @@ fn text_that_is_not_utf_8_gets_no_charset() {
 }
 
 #[test]
-fn tags_depend_only_on_the_content() {
+fn etags_depend_only_on_the_content() {
     let tag = |path, content, modified| {
         let site = Builder::new(at(2_000_000_000))
             .file(path, at(modified), content)
@@ -89,7 +89,7 @@ fn tags_depend_only_on_the_content() {
 }
 
 #[test]
-fn no_file_is_newer_than_now() {
+fn last_modified_is_never_in_the_future() {
     let last_modified = |modified| {
         let site = Builder::new(at(1_000_000_000))
             .file(b"/a", modified, b"")
@@ -112,7 +112,7 @@ fn no_file_is_newer_than_now() {
 }
 
 #[test]
-fn every_reply_has_its_slot_after_the_status_line() {
+fn every_reply_has_its_date_slot_after_the_status_line() {
     let site = Builder::new(at(2_000_000_000))
         .file(b"/docs/index.html", at(1), b"page")
         .file(b"/b", at(1), b"")
@@ -170,7 +170,7 @@ fn the_totals_count_everything_once() {
 }
 
 #[test]
-fn some_path_leads_to_a_file() {
+fn some_path_returns_the_path_of_a_file() {
     assert_eq!(site_of("/index.html", b"").some_path(), "/");
     assert_eq!(site_of("/a/index.html", b"").some_path(), "/a/");
     assert_eq!(site_of("/a b?.txt", b"").some_path(), "/a%20b%3F.txt");

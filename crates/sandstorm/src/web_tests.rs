@@ -48,7 +48,7 @@ fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
 }
 
 #[test]
-fn a_request_in_two_pieces_leaves_no_state_behind() {
+fn after_a_request_in_two_pieces_the_next_is_parsed_from_its_first_byte() {
     let mut web = web();
     let long = get("/not-a-file");
     // The second session's answer may come from the cache. Even then, the next request must be

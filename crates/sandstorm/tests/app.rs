@@ -93,7 +93,7 @@ fn fields_are_added_to_every_kind_of_response() {
 }
 
 #[test]
-fn a_prepared_reply_is_compared_with_the_clients_tag() {
+fn preconditions_are_evaluated_for_a_prepared_reply() {
     let whole = talk(get("/prepared"));
     let tag = &whole[whole.find("ETag: ").unwrap() + 6..][..18];
     let own = format!("Content-Type: text/x-probe\r\nCache-Control: no-cache\r\nETag: {tag}\r\n");
@@ -345,7 +345,7 @@ fn hostile_bodies_are_refused() {
 }
 
 #[test]
-fn a_client_that_waits_gets_100_continue() {
+fn a_client_that_expects_100_continue_gets_it() {
     let waits = "Content-Length: 3\r\nExpect: 100-continue\r\n";
     let head = request("POST", "/echo", waits, "");
     let at = head.len();
@@ -367,7 +367,7 @@ fn a_client_that_waits_gets_100_continue() {
 }
 
 #[test]
-fn an_answer_may_come_later() {
+fn an_answer_may_be_deferred() {
     let requests = [
         get("/later?1"),
         get("/count"),
@@ -495,7 +495,7 @@ fn a_waiting_request_of_an_address_beyond_its_share_is_evicted() {
 }
 
 #[test]
-fn many_connections_at_once_over_a_bad_link() {
+fn many_connections_are_served_over_a_lossy_link() {
     let body = "b".repeat(3_000);
     let requests = [
         post("/echo", &body),
@@ -531,7 +531,7 @@ fn many_connections_at_once_over_a_bad_link() {
 }
 
 #[test]
-fn an_answer_that_never_comes_is_504() {
+fn an_answer_that_never_comes_is_replaced_by_504() {
     let received = talk([get("/never"), get("/count")].concat());
     let late = page(
         "504 Gateway Timeout",
@@ -545,7 +545,7 @@ fn an_answer_that_never_comes_is_504() {
 }
 
 #[test]
-fn an_answer_to_a_client_that_has_gone_is_dropped() {
+fn an_answer_to_a_client_that_has_disconnected_is_dropped() {
     let gone = Talk {
         bytes: get("/later?gone").into_bytes(),
         aborts: true,
@@ -588,7 +588,7 @@ fn an_application_has_state_per_connection_and_the_client_address() {
 }
 
 #[test]
-fn with_sees_missing_an_application_sees_only_what_the_site_lacks() {
+fn with_sees_missing_an_application_sees_only_requests_that_the_site_cannot_answer() {
     let requests = [
         get("/a.txt?extra"),
         get("/count"),
@@ -681,7 +681,7 @@ proptest! {
 
     /// Checks that the answers do not depend on how the byte stream is split into segments.
     #[test]
-    fn the_cut_into_segments_does_not_matter(
+    fn the_split_into_segments_does_not_change_the_answers(
         exchanges in prop::collection::vec(any_exchange(), 1..8),
         cuts in prop::collection::vec(0..2_000usize, 0..12),
         single in 0..400usize,

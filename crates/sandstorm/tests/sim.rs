@@ -482,7 +482,7 @@ fn without_room_for_resident_packets_they_are_copied() {
 }
 
 #[test]
-fn many_connections_at_once_over_a_bad_link() {
+fn many_connections_are_served_over_a_lossy_link() {
     let site = site(&SIZES);
     for mode in MODES {
         for seed in 1..=5 {

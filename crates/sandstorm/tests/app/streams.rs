@@ -66,7 +66,7 @@ fn a_deferred_answer_may_be_streamed() {
 }
 
 #[test]
-fn many_clients_get_streams_over_a_bad_link_or_with_little_memory() {
+fn many_clients_get_streams_over_a_lossy_link_or_with_little_memory() {
     let bad = PathConfig {
         loss: 0.01,
         reorder: 0.02,
@@ -98,7 +98,7 @@ fn many_clients_get_streams_over_a_bad_link_or_with_little_memory() {
 }
 
 #[test]
-fn a_client_may_leave_during_a_streamed_response() {
+fn a_client_may_disconnect_during_a_streamed_response() {
     let visit = Talk {
         bytes: get("/stream-slowly?5x5").into_bytes(),
         aborts: true,
