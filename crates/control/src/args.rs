@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_of_the_loop_reach_its_configuration() {
+    fn event_loop_options_set_the_loops_configuration() {
         for (word, wait) in [
             ("block", Wait::Block),
             ("spin", Wait::Spin),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usage_requires_no_option() {
+    fn the_usage_line_shows_no_option_as_required() {
         let command = with_usage(super::Cli::command().name("kv"));
         let outcome = command.try_get_matches_from(["kv", "--device", "auto", "--bogus"]);
         let message = outcome.unwrap_err().to_string();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_wrong_number_contains_the_range() {
+    fn the_error_for_an_invalid_number_contains_the_range() {
         for line in ["--port http", "--port 0", "--port 65536"] {
             let message = parse(line).map(|_| ()).unwrap_err().to_string();
             assert!(message.contains("from 1 to 65535"), "{message}");

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_port_is_an_option_with_the_second_name() {
+    fn the_second_port_has_an_option_named_after_the_second_program() {
         let services = |line: &str| {
             let program = pair().with_second_port(10);
             program.command().debug_assert();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_have_the_name_of_their_program() {
+    fn counts_are_prefixed_with_the_name_of_their_program() {
         let program = pair();
         let mut port = Sink::new(1500, 64, 0);
         let both = program

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_wrong_number_contains_the_range() {
+    fn the_error_for_an_invalid_number_contains_the_range() {
         for line in ["--idle-timeout 0.5", "--idle-timeout 0"] {
             let message = parse(line).unwrap_err().to_string();
             assert!(message.contains("from 1 to 604800"), "{message}");

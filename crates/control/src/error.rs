@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_gone_has_the_name_of_its_interface() {
+    fn the_error_for_a_lost_port_names_its_interface() {
         let error = Error::PortGone {
             interface: "srv0".into(),
             worker: 0,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_descriptors_have_a_remedy() {
+    fn the_error_for_too_few_descriptors_names_the_remedy() {
         let message = |errno| Error::system("making an eventfd")(errno).to_string();
         let refused = message(io::Error::from_raw_os_error(libc::EMFILE));
         assert!(

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_freed_below_a_buffer_in_use_is_given_back() {
+    fn memory_freed_below_a_buffer_in_use_is_returned_to_the_system() {
         // The test allocates on another thread, because each worker's thread uses its own heap.
         let thread = std::thread::spawn(|| {
             let mut buffers: Vec<_> = (0..2_000).map(|_| vec![1_u8; 16_000]).collect();

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_knows_its_place_and_keeps_its_last_mailbox() {
+    fn a_new_worker_has_its_index_and_keeps_its_last_mailbox() {
         let context = WorkerContext::example(2, 5);
         let mut worker = NewWorker::<u8>::new(&context);
         assert_eq!((worker.index(), worker.workers()), (2, 5));

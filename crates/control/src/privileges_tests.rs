@@ -103,7 +103,7 @@ fn the_start_block_counts_the_system_calls_of_each_list() {
 }
 
 #[test]
-fn lines_of_workers_promise_nothing_for_other_threads() {
+fn the_privilege_lines_of_workers_claim_nothing_about_other_threads() {
     let off = &privileges("--no-sandbox").lines_of_workers(Dropped::default())[1].1;
     assert_eq!(off, "off by option; no worker has a capability");
     let on = &privileges("").lines_of_workers(Dropped::default())[1].1;

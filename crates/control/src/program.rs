@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_to_try_use_the_easiest_address() {
+    fn commands_to_try_prefer_an_ipv4_address() {
         let addresses = ["fe80::1", "2001:db8::1", "192.0.2.1"].map(|a| a.parse().unwrap());
         let at = Listening::new(addresses.to_vec(), 80);
         assert_eq!(at.authority(80).unwrap(), "192.0.2.1");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_makes_its_host() {
+    fn a_worker_context_configures_its_host() {
         let mut context = WorkerContext {
             index: 0,
             workers: 1,

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_counts_stay_after_the_end() {
+    fn the_last_counts_remain_after_the_worker_ends() {
         let published = Published::for_workers(1);
         let mut bench = Bench::new(&published);
         bench.pass();

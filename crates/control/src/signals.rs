@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_stop_signal_counts_after_a_second() {
+    fn further_stop_signals_are_ignored_for_one_second() {
         let start = Instant::now();
         let mut stops = StopSignals::default();
         let mut at = |millis| stops.receive(start + Duration::from_millis(millis));

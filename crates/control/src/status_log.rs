@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_new_mac_address_asks_for_a_restart() {
+    fn only_a_new_mac_address_causes_advice_to_restart() {
         let new = logged(Change::Mac([4; 6]));
         assert!(new.contains("srv0") && new.contains("restart"), "{new}");
         let former = logged(Change::Mac([2; 6]));

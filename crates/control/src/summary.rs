@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_add_up_and_each_worker_has_its_own_line_of_faults() {
+    fn counts_of_workers_are_added_and_each_worker_has_its_own_fault_lines() {
         let ended = [1, 2].map(|frames| {
             let mut ended = Ended {
                 faults: Some((FaultCounters::default(), FaultCounters::default())),

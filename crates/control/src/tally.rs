@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_one_name_add_up() {
+    fn counts_with_the_same_name_are_added() {
         let mut sum = Tally::default();
         for requests in [3, 4] {
             let mut one = Tally::default();

@@ -42,7 +42,7 @@ fn url(address: &IpAddr, port: u16) -> String {
 }
 
 #[test]
-fn one_interface_serves_both() {
+fn one_interface_serves_web_and_dns() {
     let folder = tempfile::tempdir().unwrap();
     let page = "a page\n".repeat(10_000);
     fs::write(folder.path().join("index.html"), &page).unwrap();

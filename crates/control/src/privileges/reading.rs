@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_readable_or_gone_are_not_named() {
+    fn readable_and_missing_files_are_not_reported() {
         let file = std::env::temp_dir().join(format!("control-reading-{}", std::process::id()));
         fs::write(&file, "").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();

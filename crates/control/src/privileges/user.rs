@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_may_have_another_group() {
+    fn a_user_option_may_name_a_group() {
         let parsed = spec("www:staff");
         assert_eq!(
             (parsed.user.as_str(), parsed.group.as_deref()),
