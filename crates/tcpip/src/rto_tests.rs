@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_initial_timeout_is_one_second_or_three_after_a_loss() {
+fn the_initial_timeout_is_one_second_or_three_after_a_lost_syn() {
     // RFC 6298 specifies 1 s (section 2.1), and 3 s after a retransmitted SYN (section 5.7).
     assert_eq!(Rtt::default().timeout(0, false, MIN_RTO_MS), 1_000);
     assert_eq!(Rtt::default().timeout(0, true, MIN_RTO_MS), 3_000);
@@ -31,7 +31,7 @@ fn later_samples_are_weighted() {
 }
 
 #[test]
-fn a_steady_round_trip_leaves_only_the_granularity() {
+fn with_a_steady_rtt_the_timeout_is_the_rtt_plus_one_tick() {
     let mut rtt = Rtt::default();
     for _ in 0..100 {
         rtt.sample(500_000);

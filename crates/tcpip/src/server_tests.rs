@@ -64,7 +64,7 @@ fn an_icmp_error_about_udp_is_not_for_tcp() {
 }
 
 #[test]
-fn messages_are_given_to_the_application() {
+fn messages_are_passed_to_the_application() {
     let (server, mut rig) = server();
     rig.open(None);
     let (sender, mailbox) = nmio::mailbox(2).unwrap();

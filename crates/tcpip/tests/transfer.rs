@@ -214,7 +214,7 @@ fn fetch(setup: &Setup, len: usize) -> Counters {
 const SIZES: [usize; 7] = [0, 1, 1447, 1448, 1449, 65_536, 3_000_000];
 
 #[test]
-fn every_size_arrives_by_copying() {
+fn every_size_arrives_from_copied_packets() {
     for v6 in [false, true] {
         for len in SIZES {
             let counters = fetch(
@@ -252,7 +252,7 @@ fn every_size_arrives_from_resident_packets() {
 }
 
 #[test]
-fn every_size_arrives_over_a_rough_link() {
+fn every_size_arrives_over_an_impaired_link() {
     let mut retransmits = 0;
     for seed in 0..6 {
         for mode in [SendMode::MemCopy, SendMode::PreCopy] {
@@ -276,7 +276,7 @@ fn every_size_arrives_over_a_rough_link() {
 }
 
 #[test]
-fn a_slow_line_makes_copies_of_packets_in_flight() {
+fn a_resident_packet_in_flight_is_copied_for_other_connections() {
     // Many clients need the same packet while it is still in the TX ring.
     let mut setup = Setup::default();
     setup.config.mode = SendMode::PreCopy;
@@ -305,7 +305,7 @@ fn a_slow_line_makes_copies_of_packets_in_flight() {
 }
 
 #[test]
-fn a_short_ring_loses_nothing() {
+fn a_short_tx_ring_loses_no_segments() {
     let mut setup = Setup::default();
     setup.end.tx_ring = 4;
     setup.path.line_rate = 50_000_000;
@@ -399,7 +399,7 @@ fn an_upload_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn many_connections_at_once_over_a_rough_link() {
+fn many_connections_are_served_over_an_impaired_link() {
     let setup = Setup {
         path: rough(),
         ..Setup::default()

@@ -150,7 +150,7 @@ fn count(server: &Server<Answerer>) -> Counters {
 proptest! {
     /// The parts have odd and even lengths, so that tail and trail start at odd and even offsets.
     #[test]
-    fn all_ways_send_the_same_reply(
+    fn every_way_to_reply_sends_the_same_bytes(
         request in prop::collection::vec(any::<u8>(), 1..60),
         max_head_len in 0usize..60,
         tail in prop::collection::vec(any::<u8>(), 0..60),
@@ -413,7 +413,7 @@ fn a_datagram_without_a_checksum_is_answered_over_ipv4_only() {
 }
 
 #[test]
-fn udp_alone_has_no_timers() {
+fn a_server_with_only_udp_has_no_timers() {
     let server = server(ReplyMethod::Copy, 0, b"", b"");
     assert_eq!(Handler::<Sink>::poll_timeout(&server), None);
 }

@@ -32,7 +32,7 @@ fn states(link: Link, millis: u64) -> Vec<(u64, State)> {
 }
 
 #[test]
-fn the_size_of_a_connection_is_bounded() {
+fn the_bbr_state_has_the_expected_size() {
     assert_eq!(size_of::<Bbr>(), 112);
 }
 
@@ -65,7 +65,7 @@ fn the_initial_pacing_rate_needs_no_round_trip() {
 }
 
 #[test]
-fn states_follow_each_other_as_in_the_draft() {
+fn state_transitions_are_those_of_the_draft() {
     let states = states(LINK, 12_000);
     let order: Vec<State> = states.iter().map(|(_, state)| *state).collect();
     assert_eq!(order[..2], [State::Startup, State::Drain]);
@@ -103,7 +103,7 @@ fn probes_for_bandwidth_are_two_to_three_seconds_after_the_last() {
 }
 
 #[test]
-fn the_round_trip_is_probed_every_five_seconds_for_200_ms() {
+fn the_minimum_rtt_is_probed_every_five_seconds_for_200_ms() {
     let states = states(LINK, 40_000);
     let probes: Vec<(u64, u64)> = states
         .windows(2)
@@ -120,7 +120,7 @@ fn the_round_trip_is_probed_every_five_seconds_for_200_ms() {
 }
 
 #[test]
-fn probe_rtt_halves_what_is_in_flight() {
+fn probe_rtt_halves_the_data_in_flight() {
     let mut min_window = u32::MAX;
     LINK.watch(&[Bbr::new(MSS)], 0, 0, 12_000, |_, _, bbr| {
         if bbr.state == State::ProbeRtt {
@@ -142,7 +142,7 @@ fn bbr_fills_the_link_without_a_queue() {
 }
 
 #[test]
-fn bbr_holds_its_rate_at_one_per_cent_of_loss() {
+fn bbr_holds_its_rate_at_one_percent_loss() {
     for seed in 1..=5 {
         let link = Link {
             loss: 10_000,
@@ -169,7 +169,7 @@ fn too_much_loss_reduces_the_rate() {
 }
 
 #[test]
-fn a_shallow_queue_is_not_overrun_for_long() {
+fn bbr_keeps_its_rate_with_little_loss_at_a_shallow_queue() {
     let link = Link::new(100, 40, 2);
     let outcome = link.run(&[Bbr::new(MSS)], 0, 2_000, 32_000)[0];
     let share = link.share(outcome.delivered, 30_000);
@@ -192,7 +192,7 @@ fn flows_converge_to_a_fair_share() {
 }
 
 #[test]
-fn ten_times_the_bandwidth_is_found() {
+fn a_tenfold_increase_in_bandwidth_is_found() {
     let link = Link {
         later: Some((5_000, 12_500_000)),
         buffer: 500_000,
@@ -284,7 +284,7 @@ fn an_ecn_echo_reduces_the_window() {
 }
 
 #[test]
-fn loss_while_probing_limits_what_is_in_flight() {
+fn loss_while_probing_limits_the_data_in_flight() {
     let link = Link::new(100, 40, 1);
     let mut limited = 0;
     link.watch(&[Bbr::new(MSS)], 0, 0, 20_000, |_, _, bbr| {

@@ -110,7 +110,7 @@ fn check_bounds<C: CongestionControl>(
 
 proptest! {
     #[test]
-    fn reno_survives_any_order_of_events(
+    fn reno_handles_any_order_of_events(
         mss in 88u32..=65_535,
         steps in prop::collection::vec(prop_oneof![0u32..2_000, any::<u32>()], 1..20),
         events in events(),
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn cubic_survives_any_order_of_events(
+    fn cubic_handles_any_order_of_events(
         mss in 88u32..=65_535,
         steps in prop::collection::vec(prop_oneof![0u32..2_000, any::<u32>()], 1..20),
         events in events(),
@@ -130,7 +130,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn bbr_survives_any_order_of_events(
+    fn bbr_handles_any_order_of_events(
         mss in 88u32..=65_535,
         steps in prop::collection::vec(prop_oneof![0u32..2_000, any::<u32>()], 1..20),
         events in events(),
@@ -255,7 +255,7 @@ fn cubic_does_not_starve_reno_on_small_paths() {
 }
 
 #[test]
-fn cubic_is_faster_where_reno_is_too_slow() {
+fn cubic_is_faster_than_reno_on_a_long_fast_path() {
     // The loss rate is 5 in 10^5 segments, and the RTT is 100 ms. CUBIC's mean window is then 316
     // segments (RFC 9438, section 5.1), and Reno's is at most 185.
     let share = |flow: Either| {

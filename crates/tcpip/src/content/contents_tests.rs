@@ -51,7 +51,7 @@ fn a_removed_id_is_not_found_even_if_its_index_is_reused() {
 }
 
 #[test]
-fn preparing_sums_all_segments_and_makes_residents_while_there_is_memory() {
+fn preparing_computes_all_checksums_and_makes_residents_while_there_is_memory() {
     let pool = pool(5);
     let mut all = contents(SendMode::PreCopy, 0);
     let a = add(&mut all, 3 * 1460);
@@ -69,7 +69,7 @@ fn preparing_sums_all_segments_and_makes_residents_while_there_is_memory() {
 }
 
 #[test]
-fn both_families_are_prepared_beside_each_other() {
+fn a_content_is_prepared_for_both_families() {
     let pool = pool(0);
     let mut all = contents(SendMode::MemCopy, 0);
     let id = add(&mut all, 14_400);
@@ -123,7 +123,7 @@ fn the_least_recently_used_class_without_connections_is_replaced_first() {
 }
 
 #[test]
-fn the_budget_is_freed_from_unused_classes_only() {
+fn only_unused_classes_give_memory_back_to_the_budget() {
     // 100 segments need 200 bytes for checksums, so the budget suffices for the segments of this
     // content in two classes.
     let mut all = contents(SendMode::MemCopy, 500);
@@ -146,7 +146,7 @@ fn the_budget_is_freed_from_unused_classes_only() {
 }
 
 #[test]
-fn the_lists_of_classes_survive_removed_contents() {
+fn the_list_of_a_class_stays_correct_when_contents_are_removed() {
     let mut all = contents(SendMode::MemCopy, 1 << 20);
     let class = all.acquire_class(Family::V4, 1000);
     let ids: Vec<ContentId> = (0..10).map(|_| add(&mut all, 5000)).collect();
@@ -171,7 +171,7 @@ fn the_lists_of_classes_survive_removed_contents() {
 proptest! {
     /// A segment's checksum counts the bytes of its slot as zeros.
     #[test]
-    fn slots_count_as_zeros(
+    fn checksums_count_slot_bytes_as_zeros(
         mut bytes in prop::collection::vec(any::<u8>(), 1..2000),
         offset: prop::sample::Index,
         len in 1usize..=MAX_SLOT_LEN,

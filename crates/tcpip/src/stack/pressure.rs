@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_asker_is_refused_for_the_rest_of_the_millisecond() {
+    fn a_refusal_holds_for_the_rest_of_the_millisecond() {
         let sampler = Sampler {
             last_refusal: Some(Refusal {
                 at: 7,

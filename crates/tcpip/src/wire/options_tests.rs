@@ -10,7 +10,7 @@ fn read(bytes: &[u8]) -> Options {
 }
 
 #[test]
-fn options_are_found_at_any_place() {
+fn options_are_read_at_any_position() {
     assert_eq!(read(&[]), Options::default());
     assert_eq!(read(&[2, 4, 5, 0xb4]).mss, Some(1460));
     // The options of a Linux SYN: MSS, SACK permitted, timestamps, NOP, window scale.
@@ -43,7 +43,7 @@ fn options_of_invalid_length_or_after_the_end_are_not_read() {
 }
 
 #[test]
-fn a_shift_is_at_most_fourteen() {
+fn a_window_scale_above_fourteen_is_read_as_fourteen() {
     // RFC 7323, section 2.3: larger shifts are treated as 14.
     assert_eq!(read(&[3, 3, 14]).window_scale, Some(14));
     assert_eq!(read(&[3, 3, 15]).window_scale, Some(14));
@@ -58,7 +58,7 @@ fn truncated_sack_blocks_are_ignored() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn arbitrary_option_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         Options::read(&bytes);
         read(&bytes);
     }

@@ -138,7 +138,7 @@ fn transfers_match_the_committed_table() {
 /// The table of results is the same, no matter whether the server sends super-segments or single
 /// frames.
 #[test]
-fn super_segments_change_nothing() {
+fn super_segments_do_not_change_the_table() {
     let selection = env::var(VARIABLE).unwrap_or_default();
     let mut cells = cells::sample();
     match &*selection {

@@ -168,7 +168,7 @@ fn any_difference_fails_a_case() {
 }
 
 #[test]
-fn our_numbers_wrap_in_one_form() {
+fn our_sequence_numbers_wrap_in_one_form() {
     let form = forms::FORMS.iter().find(|form| form.iss.is_some());
     let form = *form.expect("a form that waits for its number");
     let iss = run::first_iss(form).expect("a SYN-ACK");

@@ -112,7 +112,7 @@ impl Path {
 }
 
 #[test]
-fn the_state_fits_into_a_record() {
+fn the_cubic_state_has_the_expected_size() {
     assert_eq!(size_of::<Cubic>(), 48);
 }
 
@@ -132,7 +132,7 @@ fn the_first_slow_start_doubles_each_round_trip() {
 }
 
 #[test]
-fn a_loss_leaves_seven_tenths() {
+fn a_loss_reduces_the_window_to_seven_tenths() {
     // A loss reduces the window to 0.7 of its size (RFC 9438, section 4.6).
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
@@ -142,7 +142,7 @@ fn a_loss_leaves_seven_tenths() {
 }
 
 #[test]
-fn an_ecn_mark_leaves_85_hundredths() {
+fn an_ecn_mark_reduces_the_window_to_85_percent() {
     // An ECN mark reduces the window to 0.85 of its size (RFC 8511, section 3).
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
@@ -254,7 +254,7 @@ fn below_the_plateau_the_window_grows_in_whole_segments() {
 }
 
 #[test]
-fn the_first_ack_of_a_burst_uses_the_curve_at_its_time() {
+fn the_first_ack_of_a_burst_follows_the_curve_at_its_arrival() {
     let mut path = Path::after_loss(150 * MS, 10);
     let mut windows = Vec::new();
     for _ in 0..5 {
@@ -272,7 +272,7 @@ fn the_first_ack_of_a_burst_uses_the_curve_at_its_time() {
 }
 
 #[test]
-fn the_ack_that_ends_recovery_counts() {
+fn the_ack_that_ends_recovery_grows_the_window() {
     let mut path = Path::new(300 * MS);
     path.cubic.cwnd = 10 * MSS;
     path.lose_and_deliver(3 * MSS);
@@ -281,7 +281,7 @@ fn the_ack_that_ends_recovery_counts() {
 }
 
 #[test]
-fn until_the_first_loss_the_window_grows_by_a_twentieth() {
+fn before_the_first_loss_each_round_trip_grows_the_window_by_a_twentieth() {
     let mut path = Path::new(50 * MS);
     while path.cubic.ssthresh() == u32::MAX {
         path.round();
@@ -298,7 +298,7 @@ fn until_the_first_loss_the_window_grows_by_a_twentieth() {
 }
 
 #[test]
-fn small_acks_accumulate() {
+fn acks_of_single_bytes_add_up_to_the_same_growth() {
     let mut bytewise = Path::after_loss(100 * MS, 20);
     bytewise.ack();
     let mut event = bytewise.event(14 * MSS);
@@ -339,7 +339,7 @@ fn hystart_leaves_slow_start_without_a_loss() {
 }
 
 #[test]
-fn after_a_timeout_the_curve_starts_flat() {
+fn after_a_timeout_the_curve_starts_at_its_plateau() {
     // After a timeout and slow start, K is 0 (RFC 9438, section 4.8).
     let mut path = Path::new(50 * MS);
     path.cubic.cwnd = 100 * MSS;
@@ -490,7 +490,7 @@ fn congestion_of_a_half_used_window_reduces_all_of_it() {
 }
 
 #[test]
-fn an_earlier_copy_undoes_a_reduction() {
+fn restoring_an_earlier_state_undoes_a_reduction() {
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(500 * MS);
     let kept = path.cubic;
@@ -526,7 +526,7 @@ fn aggregated_acks_open_the_window_like_single_ones() {
 }
 
 #[test]
-fn a_loss_that_a_probe_has_repaired_is_no_recovery() {
+fn after_a_loss_repaired_by_a_probe_a_timeout_reduces_the_threshold() {
     // A tail loss probe has repaired the loss (RFC 8985, section 7.4.2), so `on_recovered` is not
     // called.
     let mut path = Path::new(100 * MS);
@@ -546,7 +546,7 @@ fn a_loss_that_a_probe_has_repaired_is_no_recovery() {
 /// A window that is one byte too small for another segment wastes that segment: a seventh of a
 /// window of seven segments.
 #[test]
-fn a_window_of_acks_adds_a_whole_segment() {
+fn acks_of_a_whole_window_add_a_whole_segment() {
     const MSS: u32 = 1448;
     let event = |now: u32, in_flight: u32, una: u32| Event {
         now,

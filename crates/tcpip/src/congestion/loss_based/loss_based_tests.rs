@@ -20,7 +20,7 @@ fn ack(validation: &mut Validation, event: &Event) {
 }
 
 #[test]
-fn the_maximum_of_a_sampling_period_counts() {
+fn pipe_ack_is_the_maximum_of_a_sampling_period() {
     // The sampling period lasts for at least a second (RFC 7661, section 4.3).
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 40_000));
@@ -54,7 +54,7 @@ fn the_sampling_period_is_three_round_trips_on_long_paths() {
 }
 
 #[test]
-fn a_flight_older_than_a_period_no_longer_counts() {
+fn pipe_ack_forgets_a_flight_older_than_a_sampling_period() {
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 40_000));
     ack(&mut validation, &at(5_000 * MS, 1_000));
@@ -87,7 +87,7 @@ fn a_window_of_two_segments_in_flight_may_grow() {
 }
 
 #[test]
-fn a_recovery_without_a_reported_end_is_no_long_phase() {
+fn a_recovery_without_a_reported_end_does_not_shrink_an_unvalidated_window() {
     let mut validation = Validation::default();
     validation.on_congestion(100_000, &at(0, 10_000), true);
     for second in 1..10 {

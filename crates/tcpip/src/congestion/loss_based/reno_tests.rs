@@ -62,7 +62,7 @@ fn a_loss_halves_the_used_part() {
 }
 
 #[test]
-fn congestion_leaves_two_segments() {
+fn congestion_never_reduces_the_window_below_two_segments() {
     // The window is at least two segments (RFC 5681, equation 4).
     for cause in [Congestion::Loss, Congestion::Ecn] {
         let mut reno = Reno::new(MSS);
@@ -85,7 +85,7 @@ fn flight_size_includes_selectively_acknowledged_bytes() {
 }
 
 #[test]
-fn an_ecn_mark_leaves_four_fifths() {
+fn an_ecn_mark_reduces_the_window_to_four_fifths() {
     // An ECN mark reduces the window to 0.8 of its used part (RFC 8511, section 3).
     let mut reno = Reno::new(MSS);
     reno.on_congestion(Congestion::Ecn, &flight(10 * MSS));
@@ -124,7 +124,7 @@ fn congestion_avoidance_continues_while_three_quarters_of_the_window_are_used() 
 }
 
 #[test]
-fn a_timeout_leaves_one_segment_and_slow_start_grows_by_one_per_ack() {
+fn a_timeout_reduces_the_window_to_one_segment_and_slow_start_adds_one_per_ack() {
     // A timeout leaves one segment (RFC 5681, section 3.1), and then the limit per ACK is one
     // segment (RFC 3465, section 2.3).
     let mut reno = Reno::new(MSS);
@@ -229,7 +229,7 @@ fn a_window_not_validated_for_five_minutes_is_halved() {
 
 proptest! {
     #[test]
-    fn newreno_has_renos_windows(
+    fn newreno_computes_the_same_windows_as_reno(
         events in prop::collection::vec((0u8..6, 0u32..100_000, 0u32..100_000), 0..100),
     ) {
         let mut reno = Reno::new(MSS);

@@ -99,7 +99,7 @@ fn peer_port_of(packet: &[u8]) -> u16 {
 }
 
 #[test]
-fn the_longest_idle_connection_gives_way_and_is_reset() {
+fn the_longest_idle_connection_is_evicted_with_a_reset() {
     let mut rig = Rig::three_idle(&three());
     rig.send_syn(1003);
     // The SYN may be spoofed, so it gets a cookie, and no connection is evicted yet.
@@ -133,7 +133,7 @@ fn a_recently_answered_request_counts_as_progress() {
 }
 
 #[test]
-fn of_a_thousand_connections_the_longest_idle_gives_way() {
+fn the_longest_idle_of_a_thousand_connections_is_evicted() {
     const ALL: u16 = 1_000;
     let mut rig = Rig::new(&Config {
         max_connections: ALL.into(),
@@ -179,7 +179,7 @@ fn spoofed_syns_evict_no_connection() {
 }
 
 #[test]
-fn a_connection_in_time_wait_gives_way_first_and_silently() {
+fn a_connection_in_time_wait_is_evicted_first_and_without_a_reset() {
     let mut rig = Rig::three_idle(&three());
     // Close the youngest connection from our side first, so that it enters TIME-WAIT.
     rig.app().habit = Habit::ServeOnce;
@@ -202,7 +202,7 @@ fn a_connection_in_time_wait_gives_way_first_and_silently() {
 /// Opens three connections, and calls `act` to bring each into the state under test. At first, no
 /// connection gives way. After more than a second without progress, the oldest connection gives
 /// way.
-fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
+fn the_longest_idle_is_evicted(act: impl Fn(&mut Rig)) {
     let mut rig = Rig::new(&three());
     rig.load(&[7; 3000], None);
     for port in 1000..1003 {
@@ -230,32 +230,32 @@ fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
 
 /// Unacknowledged data does not protect a connection.
 #[test]
-fn a_connection_without_progress_gives_way_in_any_state() {
+fn a_connection_without_progress_is_evicted_in_any_state() {
     // Data is in flight.
-    the_eldest_gives_way(|rig| rig.recv(1, 1, "PA", b"g"));
+    the_longest_idle_is_evicted(|rig| rig.recv(1, 1, "PA", b"g"));
     // The application does not consume the data.
-    the_eldest_gives_way(|rig| {
+    the_longest_idle_is_evicted(|rig| {
         rig.app().habit = Habit::Lazy;
         rig.recv(1, 1, "PA", b"g");
         rig.app().habit = Habit::Silent;
     });
     // The peer's window is zero.
-    the_eldest_gives_way(|rig| {
+    the_longest_idle_is_evicted(|rig| {
         rig.window = 0;
         rig.recv(1, 1, "PA", b"g");
         rig.window = 65_535;
     });
     // Both sides have closed, and our FIN is in flight.
-    the_eldest_gives_way(|rig| {
+    the_longest_idle_is_evicted(|rig| {
         rig.app().habit = Habit::Silent;
         rig.recv(1, 1, "FA", b"");
     });
     // The connection has just opened.
-    the_eldest_gives_way(|_| {});
+    the_longest_idle_is_evicted(|_| {});
 }
 
 #[test]
-fn a_served_connection_gives_way() {
+fn a_connection_is_evicted_after_its_response_is_acknowledged() {
     let mut rig = Rig::new(&three());
     rig.load(&[7; 3000], None);
     for port in 1000..1003 {
@@ -271,7 +271,7 @@ fn a_served_connection_gives_way() {
 }
 
 #[test]
-fn half_closed_connections_give_way_too() {
+fn half_closed_connections_are_evicted_too() {
     // Bring the connections into FIN-WAIT-2, in which our data and our FIN are acknowledged.
     let mut rig = Rig::new(&three());
     rig.load(b"content", None);
@@ -290,7 +290,7 @@ fn half_closed_connections_give_way_too() {
 }
 
 #[test]
-fn no_connection_gives_way_if_configured_to_refuse() {
+fn no_connection_is_evicted_if_configured_to_refuse() {
     let mut rig = Rig::three_idle(&Config {
         when_full: WhenFull::Refuse,
         ..three()
@@ -314,7 +314,7 @@ fn without_cookies_a_syn_evicts_a_connection() {
 }
 
 #[test]
-fn each_decision_examines_the_next_sample() {
+fn each_eviction_examines_the_next_sample() {
     let mut rig = Rig::new(&Config {
         max_connections: 200,
         ..Config::default()
@@ -431,7 +431,7 @@ fn five_knock_and_two_are_let_in(rig: &mut Rig) {
 }
 
 #[test]
-fn of_many_half_open_connections_only_the_share_is_established() {
+fn an_address_establishes_no_more_half_open_connections_than_its_share() {
     let mut rig = Rig::new(&two_each());
     rig.route = from_v4(5);
     five_knock_and_two_are_let_in(&mut rig);
@@ -452,7 +452,7 @@ fn cookies_do_not_bypass_the_share() {
 }
 
 #[test]
-fn time_wait_does_not_count() {
+fn connections_in_time_wait_do_not_count_towards_the_share() {
     let mut rig = Rig::new(&two_each());
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;

@@ -374,17 +374,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_sequence_is_survived_with_copied_segments(steps in prop::collection::vec(step(), 1..150)) {
+    fn any_sequence_of_events_is_handled_with_copied_segments(
+        steps in prop::collection::vec(step(), 1..150),
+    ) {
         run(SendMode::MemCopy, steps);
     }
 
     #[test]
-    fn any_sequence_is_survived_with_resident_packets(steps in prop::collection::vec(step(), 1..150)) {
+    fn any_sequence_of_events_is_handled_with_resident_packets(
+        steps in prop::collection::vec(step(), 1..150),
+    ) {
         run(SendMode::PreCopy, steps);
     }
 
     #[test]
-    fn any_bytes_after_an_ip_header_are_survived(
+    fn any_bytes_after_an_ip_header_are_handled(
         mut bytes in prop::collection::vec(any::<u8>(), 0..200),
         valid: bool,
         offset in 5u8..16,

@@ -121,7 +121,7 @@ fn a_deadline_does_not_interrupt_data_being_sent() {
 }
 
 #[test]
-fn a_deadline_has_a_purpose() {
+fn a_connection_reports_the_purpose_of_its_deadline() {
     let mut rig = waiting(&patient(), Duration::from_secs(30));
     assert_eq!(
         rig.stack.connection(0).1.deadline(),

@@ -83,7 +83,7 @@ fn full() -> Config {
 }
 
 #[test]
-fn a_syn_beyond_the_half_open_limit_is_answered_and_forgotten() {
+fn a_syn_beyond_the_half_open_limit_is_answered_without_state() {
     let mut rig = Rig::new(&Config {
         max_half_open: 1,
         ..Config::default()
@@ -104,7 +104,7 @@ fn a_syn_beyond_the_half_open_limit_is_answered_and_forgotten() {
 }
 
 #[test]
-fn cookies_that_follow_one_another_within_a_millisecond_are_a_flood() {
+fn two_cookies_within_a_millisecond_are_a_flood() {
     let mut rig = Rig::new(&full());
     let mut bake = |pause_ms: u64| {
         rig.pass_ms(pause_ms);
@@ -233,7 +233,7 @@ fn an_mss_is_rounded_down_to_a_class() {
 }
 
 #[test]
-fn our_timestamps_never_go_back() {
+fn our_timestamps_never_decrease() {
     // RFC 7323, section 5.3: the peer would drop a segment with an older timestamp.
     for wait in 0..200 {
         let mut rig = Rig::new(&full());

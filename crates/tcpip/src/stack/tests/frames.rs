@@ -8,7 +8,7 @@ use crate::Config;
 use crate::stack::testing::{Habit, Rig};
 
 #[test]
-fn a_tag_is_sent_back() {
+fn replies_keep_the_vlan_tag() {
     let mut rig = Rig::new(&Config::default());
     rig.route.vlan = Some(0x2005);
     rig.app().habit = Habit::Echo;
@@ -18,7 +18,7 @@ fn a_tag_is_sent_back() {
 }
 
 #[test]
-fn answers_follow_the_peers_link() {
+fn replies_go_to_the_peers_latest_mac_address() {
     let mut rig = Rig::with_habit(Habit::Echo);
     rig.route.src.mac = [2, 0, 0, 0, 0, 0x77];
     rig.recv(1, 1, "PA", b"hello");

@@ -86,7 +86,7 @@ fn an_ack_split_into_many_counts_by_its_bytes() {
 }
 
 #[test]
-fn one_ack_of_many_segments_adds_at_most_eight() {
+fn an_ack_of_many_segments_adds_at_most_eight_to_the_window() {
     let mut rig = serving_much(4 << 20);
     // Grow the window to a few hundred segments.
     while sent_to(&rig) < 600 * SEGMENT {
@@ -101,7 +101,7 @@ fn one_ack_of_many_segments_adds_at_most_eight() {
 }
 
 #[test]
-fn early_acks_gain_no_more_than_the_window_allows() {
+fn optimistic_acks_gain_no_more_than_the_window_allows() {
     // In each round, the client acknowledges all data sent so far, before the data can have
     // arrived. The congestion window grows as it would for a nearby client, and the data in flight
     // never exceeds the congestion window.
@@ -118,7 +118,7 @@ fn early_acks_gain_no_more_than_the_window_allows() {
 }
 
 #[test]
-fn early_selective_acks_stay_inside_the_peers_window() {
+fn optimistic_sack_blocks_send_no_more_than_the_peers_window() {
     // As soon as segments are sent, the client selectively acknowledges all of them except the
     // first.
     let mut rig = serving();
@@ -187,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_ack_is_worth_more_than_it_acknowledges(acked in 1u32..10_000_000) {
+    fn no_ack_grows_the_window_by_more_than_it_acknowledges(acked in 1u32..10_000_000) {
         growth::<Reno>(acked);
         growth::<NewReno>(acked);
         growth::<Cubic>(acked);
@@ -196,7 +196,7 @@ proptest! {
     /// No matter what a client acknowledges, the congestion window and the data sent per ACK stay
     /// limited.
     #[test]
-    fn the_windows_hold_whatever_is_acknowledged(
+    fn the_windows_stay_limited_whatever_is_acknowledged(
         claims in prop::collection::vec((0u32..40, 0u32..40, 0u32..40, any::<bool>()), 1..100),
     ) {
         let mut rig = serving();

@@ -7,7 +7,7 @@ use crate::stack::testing::{Habit, Rig};
 use crate::{Config, ConnectionId, Deadline, Timer, WriteError};
 
 #[test]
-fn a_response_is_given_later() {
+fn a_response_is_written_after_the_callback() {
     let mut rig = Rig::with_habit(Habit::Silent);
     rig.recv(1, 1, "PA", b"ask");
     rig.sent(1, 4, "A", b"");
@@ -82,7 +82,7 @@ fn a_parked_connection_is_offered_nothing_until_it_is_resumed() {
 }
 
 #[test]
-fn a_parked_connection_is_told_of_the_fin_when_it_is_resumed() {
+fn the_application_learns_of_the_fin_when_a_parked_connection_is_resumed() {
     let mut rig = Rig::with_habit(Habit::Park);
     rig.recv(1, 1, "FPA", b"ab");
     rig.sent(1, 4, "A", b"");
@@ -140,7 +140,7 @@ fn unconsumed_data_is_offered_again_at_once_on_request() {
 }
 
 #[test]
-fn a_callback_makes_a_content_and_writes_it() {
+fn a_callback_creates_and_writes_a_content() {
     let mut rig = Rig::with_habit(Habit::Store);
     rig.recv(1, 1, "PA", b"value");
     rig.sent(1, 6, "PA", b"value");
@@ -152,7 +152,7 @@ fn a_callback_makes_a_content_and_writes_it() {
 }
 
 #[test]
-fn shared_bytes_are_written_once() {
+fn write_once_sends_shared_bytes_and_then_releases_them() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let (id, bytes) = (rig.id(), std::sync::Arc::<[u8]>::from(*b"shared"));
     assert!(rig.reach(id, |_, conn| {
@@ -170,7 +170,7 @@ fn shared_bytes_are_written_once() {
 }
 
 #[test]
-fn no_later_connection_has_the_same_id() {
+fn connection_ids_are_not_reused() {
     let config = Config {
         max_time_wait: 0,
         ..Config::default()
@@ -188,7 +188,7 @@ fn no_later_connection_has_the_same_id() {
 }
 
 #[test]
-fn a_connection_is_reached_from_its_acceptance_to_its_end() {
+fn a_connection_is_accessible_from_its_acceptance_until_both_sides_have_closed() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let id = rig.id();
     assert!(rig.reach(id, |_, conn| conn.close()));
@@ -212,7 +212,7 @@ fn a_connection_is_reached_from_its_acceptance_to_its_end() {
 }
 
 #[test]
-fn a_connection_is_aborted_from_outside() {
+fn a_connection_is_aborted_outside_a_callback() {
     let mut rig = Rig::with_habit(Habit::Lazy);
     rig.recv(1, 1, "PA", b"ask");
     rig.sent(1, 4, "A", b"");
@@ -225,7 +225,7 @@ fn a_connection_is_aborted_from_outside() {
 }
 
 #[test]
-fn all_connections_are_reached_at_once() {
+fn for_each_visits_all_open_connections() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let first = rig.id();
     assert!(rig.reach(first, |_, conn| conn.abort()));
@@ -255,7 +255,7 @@ fn all_connections_are_reached_at_once() {
 }
 
 #[test]
-fn a_deadline_is_set_from_outside() {
+fn a_deadline_is_set_outside_a_callback() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let id = rig.id();
     assert!(rig.reach(id, |_, conn| {
@@ -269,7 +269,7 @@ fn a_deadline_is_set_from_outside() {
 }
 
 #[test]
-fn a_message_reaches_any_connections() {
+fn a_message_callback_may_write_to_any_connection() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let first = rig.id();
     rig.route.src.port += 1;

@@ -71,7 +71,7 @@ fn pools_of(limit: u32) -> Config {
 }
 
 #[test]
-fn a_partial_request_gives_up_its_receive_buffer() {
+fn a_connection_with_a_partial_request_loses_its_receive_buffer() {
     let mut rig = Rig::new(&pools_of(2));
     rig.app().habit = Habit::Lazy;
     let halves = [20, 21].map(|last| {
@@ -123,7 +123,7 @@ fn a_connection_with_more_progress_keeps_its_buffer() {
 
 /// We may discard data that we have acknowledged only selectively (RFC 2018, section 8).
 #[test]
-fn a_buffer_without_data_in_order_is_taken_and_its_owner_survives() {
+fn a_buffer_without_in_order_data_is_taken_and_its_connection_stays_open() {
     let mut rig = Rig::new(&pools_of(1));
     rig.app().habit = Habit::Echo;
     let first = rig.client(from_v4(20), 1000);
@@ -171,7 +171,7 @@ fn unread() -> (Rig, [Client; 2]) {
 }
 
 #[test]
-fn unread_answers_give_up_their_write_buffers() {
+fn connections_with_unread_answers_lose_their_write_buffers() {
     let (mut rig, readers) = unread();
     rig.port.sent.clear();
     let guest = rig.client(from_v4(5), 3000);
@@ -189,7 +189,7 @@ fn unread_answers_give_up_their_write_buffers() {
 }
 
 #[test]
-fn unread_responses_of_many_parts_give_up_their_lists() {
+fn connections_with_unread_responses_of_many_parts_lose_their_entry_lists() {
     let mut rig = Rig::new(&pools_of(2));
     let content = rig.add(&noise(100), None);
     rig.app().habit = Habit::Parts;
@@ -376,7 +376,7 @@ fn sixteen() -> Config {
 }
 
 #[test]
-fn an_address_beyond_its_share_gives_way_first() {
+fn connections_of_an_address_beyond_its_share_are_evicted_first() {
     let mut rig = Rig::new(&sixteen());
     let others: Vec<Client> = (0..8)
         .map(|n| rig.client(from_v4(20 + n), 1000 + u16::from(n)))
@@ -444,7 +444,7 @@ fn an_ipv6_network_has_one_share_and_its_size_can_be_set() {
 }
 
 #[test]
-fn the_slower_of_two_readers_gives_way() {
+fn the_slower_of_two_readers_is_evicted() {
     let mut rig = Rig::new(&Config {
         max_connections: 2,
         ..sixteen()
@@ -513,7 +513,7 @@ fn memory_is_freed_after_the_pressure() {
 }
 
 #[test]
-fn a_larger_scoreboard_is_returned_while_the_loss_is_remembered() {
+fn the_larger_scoreboard_is_returned_and_the_smallest_is_kept_after_recovery() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 10);

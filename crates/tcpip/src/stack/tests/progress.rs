@@ -11,7 +11,7 @@ fn at(millis: u64) -> Moment {
 }
 
 #[test]
-fn a_reader_at_the_minimum_rate_does_not_age() {
+fn a_reader_at_the_minimum_rate_gains_no_lag() {
     let mut housekeeping = Housekeeping::new(at(0));
     for second in 1..100 {
         housekeeping.advance(16_000, Pace::of(16_000), at(second * 1_000));
@@ -44,7 +44,7 @@ fn fast_reading_gives_twenty_seconds_of_credit() {
 proptest! {
     /// The lag never exceeds the time since the connection opened, even when the clock wraps.
     #[test]
-    fn lag_never_exceeds_the_age(
+    fn the_lag_never_exceeds_the_age_of_the_connection(
         start: u32,
         steps in prop::collection::vec((0u32..100_000, any::<u32>(), 1u32..1_000_000), 1..50),
     ) {

@@ -41,7 +41,7 @@ fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (
 }
 
 #[test]
-fn every_size_leaves_as_the_same_segments() {
+fn super_segments_consist_of_the_same_segments_at_every_size() {
     // Limit super-segments to three segments, and then to the maximum length of an IPv4 packet.
     for max_size in [3 * MSS + HEADERS, 65_535] {
         for segments in [1, 2, 3, 4, 6, 7, 44, 45, 90] {
@@ -113,7 +113,7 @@ fn a_run_is_limited_by_the_windows() {
 }
 
 #[test]
-fn a_run_that_finds_no_room_leaves_later_as_a_whole() {
+fn a_run_without_room_in_the_ring_is_sent_later_as_a_whole() {
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;
     rig.load(&noise(5 * MSS), None);
@@ -148,7 +148,7 @@ fn a_lost_segment_is_retransmitted_alone() {
 }
 
 #[test]
-fn a_tagged_link_gets_no_super_segments() {
+fn a_link_with_a_vlan_tag_gets_no_super_segments() {
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;
     rig.route.vlan = Some(5);
@@ -160,7 +160,7 @@ fn a_tagged_link_gets_no_super_segments() {
 }
 
 #[test]
-fn a_segment_with_cwr_leaves_alone() {
+fn a_segment_with_cwr_is_not_part_of_a_super_segment() {
     // Not every device segments a super-segment with CWR correctly.
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;

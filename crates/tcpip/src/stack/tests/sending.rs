@@ -44,7 +44,7 @@ pub(super) fn bytes_of(segments: &[Out]) -> Vec<u8> {
 }
 
 #[test]
-fn a_content_is_cut_at_multiples_of_the_mss() {
+fn a_content_is_segmented_at_multiples_of_the_mss() {
     for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         for (v6, mss) in [(false, 1460), (true, 1440)] {
             let content = noise(2 * mss + 80);
@@ -73,7 +73,7 @@ fn a_content_is_cut_at_multiples_of_the_mss() {
 }
 
 #[test]
-fn every_size_arrives_in_both_modes_and_by_any_mss() {
+fn contents_of_every_size_arrive_in_both_modes_and_with_any_mss() {
     for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         for mss in [88, 536, 1001, 1460] {
             for len in [1, 87, 88, 89, 1459, 1460, 1461, 2920, 30_001] {
@@ -116,7 +116,7 @@ fn a_slot_is_rendered_with_its_parameters() {
 }
 
 #[test]
-fn a_slot_may_lie_across_segments() {
+fn a_slot_may_span_two_segments() {
     for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         let slot = Slot {
             offset: 1450,
@@ -132,7 +132,7 @@ fn a_slot_may_lie_across_segments() {
 }
 
 #[test]
-fn a_slot_is_sent_again_with_the_same_parameters() {
+fn a_slot_is_retransmitted_with_the_same_parameters() {
     let slot = Slot { offset: 2, len: 4 };
     let mut rig = Rig::serving(&Config::default(), b"ab....cd", Some(slot));
     rig.app().params = 5;
@@ -158,7 +158,7 @@ fn a_full_stream_leaves_requests_unconsumed_until_there_is_room() {
 }
 
 #[test]
-fn consecutive_writes_leave_as_one_segment() {
+fn consecutive_writes_are_sent_as_one_segment() {
     let mut rig = Rig::with_habit(Habit::Echo);
     rig.window = 0;
     rig.recv(1, 1, "A", b"a");
@@ -189,7 +189,7 @@ fn a_write_buffer_has_a_limit() {
 }
 
 #[test]
-fn without_a_write_buffer_the_application_is_asked_again() {
+fn without_a_write_buffer_the_data_is_offered_again_later() {
     let mut rig = Rig::established(&Config {
         max_write_buffers: 1,
         ..Config::default()
@@ -212,7 +212,7 @@ fn without_a_write_buffer_the_application_is_asked_again() {
 }
 
 #[test]
-fn a_connection_without_a_write_buffer_is_asked_once_a_second_until_it_is_idle() {
+fn without_a_write_buffer_the_data_is_offered_once_a_second_until_the_idle_timeout() {
     let mut rig = Rig::established(&Config {
         max_write_buffers: 0,
         ..Config::default()
@@ -339,7 +339,7 @@ fn long_responses_share_a_full_ring() {
 }
 
 #[test]
-fn without_frames_segments_wait() {
+fn segments_wait_while_no_frame_is_free() {
     let mut rig = Rig::serving(&Config::default(), &noise(3000), None);
     let mut held = Vec::new();
     let request = rig.packet(
@@ -372,7 +372,7 @@ fn without_frames_segments_wait() {
 }
 
 #[test]
-fn prepared_contents_are_summed_once() {
+fn checksums_of_prepared_contents_are_computed_once() {
     for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         let mut rig = Rig::serving(&in_mode(mode), &noise(3000), None);
         let id = rig.app().content.unwrap();
@@ -399,7 +399,7 @@ fn without_memory_for_residents_segments_are_copied() {
 }
 
 #[test]
-fn a_tagged_link_gets_copies() {
+fn a_link_with_a_vlan_tag_gets_copies_of_resident_packets() {
     let mut rig = Rig::new(&in_mode(SendMode::PreCopy));
     rig.route.vlan = Some(7);
     rig.load(&noise(3000), None);

@@ -15,7 +15,7 @@ fn closed_by_us() -> Rig {
 
 /// After our FIN, the connection waits for the peer's FIN, even if the last write has failed.
 #[test]
-fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
+fn a_half_closed_connection_waits_for_the_peers_fin_after_a_failed_write() {
     let config = Config {
         max_write_buffers: 0,
         ..Config::default()
@@ -87,7 +87,7 @@ fn shutdown_resets_half_open_connections_and_peers_with_unacknowledged_data() {
 }
 
 #[test]
-fn shutdown_repeats_our_fin_only_if_it_is_unacknowledged() {
+fn shutdown_retransmits_our_fin_only_if_it_is_unacknowledged() {
     let mut rig = Rig::serving(&Config::default(), b"bye", None);
     rig.app().habit = Habit::ServeOnce;
     rig.recv(1, 1, "PA", b"g");

@@ -71,7 +71,7 @@ fn a_slice_up_to_the_end_of_its_content_ends_with_a_prepared_segment() {
 }
 
 #[test]
-fn head_and_body_of_one_content_are_one_segment() {
+fn head_and_body_of_one_content_are_sent_as_one_segment() {
     let mut rig = answering(&Config::default(), 0);
     let content = rig.add(&noise(1000), None);
     let slices = [0..200, 200..1000].map(|range| Part::Slice(content, range, 0));

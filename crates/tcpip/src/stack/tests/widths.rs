@@ -94,7 +94,7 @@ fn a_larger_path_mtu_is_found_by_probes() {
 }
 
 #[test]
-fn a_probe_that_is_too_large_costs_no_window() {
+fn the_loss_of_an_mtu_probe_does_not_reduce_the_window() {
     // RFC 4821, section 7.5: the loss of a probe does not indicate congestion.
     let mut rig = narrowed();
     let before = rig.stack.counters().fast_retransmits;
@@ -132,7 +132,7 @@ fn a_probe_lost_for_another_reason_is_repeated() {
 }
 
 #[test]
-fn a_probe_retransmitted_in_pieces_proves_nothing() {
+fn a_probe_retransmitted_in_smaller_segments_does_not_raise_the_path_mtu() {
     let mut rig = narrowed();
     let mut ack = 1;
     while rig.stack.counters().size_probes == 0 {
@@ -161,7 +161,7 @@ fn a_probe_retransmitted_in_pieces_proves_nothing() {
 
 /// RFC 6298, section 5.1: the retransmission timer runs whenever data is in flight.
 #[test]
-fn a_flight_that_begins_with_a_probe_has_a_timer() {
+fn the_retransmission_timer_runs_if_the_flight_begins_with_a_probe() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
     rig.recv(1, 1, "PA", b"g");
     // The path drops all large segments.

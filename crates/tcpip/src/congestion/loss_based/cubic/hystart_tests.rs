@@ -59,7 +59,7 @@ impl Rounds {
 }
 
 #[test]
-fn steady_delay_keeps_slow_start() {
+fn slow_start_continues_at_steady_delay() {
     let mut rounds = Rounds::new();
     for _ in 0..30 {
         assert_eq!(rounds.round(20_000), 10 * MSS);
@@ -68,7 +68,7 @@ fn steady_delay_keeps_slow_start() {
 }
 
 #[test]
-fn delay_ends_slow_start_through_conservative_slow_start() {
+fn increased_delay_starts_conservative_slow_start_for_five_rounds() {
     // Conservative slow start lasts for five rounds, in which the window grows at a quarter of the
     // rate at most (RFC 9406, section 4.2).
     let mut rounds = Rounds::new();
@@ -132,7 +132,7 @@ fn fewer_than_eight_samples_are_not_evaluated() {
 }
 
 #[test]
-fn the_minimum_round_trip_counts() {
+fn only_the_minimum_rtt_of_a_round_is_evaluated() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     for _ in 0..10 {
@@ -144,7 +144,7 @@ fn the_minimum_round_trip_counts() {
 }
 
 #[test]
-fn an_ack_counts_for_eight_segments_or_what_has_just_arrived() {
+fn growth_per_ack_is_limited_to_eight_segments_or_the_data_just_delivered() {
     // The limit of eight segments is the constant L of RFC 9406, section 4.3.
     let growth = |acked: u32, arrived: u32| {
         let event = Event {
@@ -220,7 +220,7 @@ fn delay_and_then_a_long_train_end_slow_start_immediately() {
 }
 
 #[test]
-fn rounds_begin_with_bursts() {
+fn a_pause_before_each_burst_does_not_hide_a_train() {
     // A pause before each burst does not prevent the detection of a train.
     let mut rounds = Rounds::new();
     rounds.spacing = 1_200;
@@ -232,7 +232,7 @@ fn rounds_begin_with_bursts() {
 }
 
 #[test]
-fn a_train_needs_no_samples() {
+fn a_train_is_detected_without_rtt_samples() {
     let mut rounds = Rounds::new();
     rounds.spacing = 1_200;
     rounds.round(18_000);
@@ -283,7 +283,7 @@ fn a_queue_that_grows_within_a_round_ends_conservative_slow_start() {
 }
 
 #[test]
-fn trains_count_on_short_round_trips_too() {
+fn trains_are_detected_on_round_trips_from_one_millisecond() {
     for (rtt, exits) in [(900, false), (1_000, true), (2_000, true), (5_000, false)] {
         let mut rounds = Rounds::new();
         rounds.spacing = 120;

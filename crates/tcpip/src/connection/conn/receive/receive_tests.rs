@@ -34,7 +34,7 @@ fn the_pool_is_bounded_and_lends_empty_buffers() {
 }
 
 #[test]
-fn data_beyond_the_buffer_is_cut_off() {
+fn data_beyond_the_buffer_is_discarded() {
     let mut buffer = buffer(4);
     assert_eq!(buffer.insert(2, b"cdef"), Some(0));
     assert_eq!(buffer.insert(100, b"x"), Some(0));

@@ -20,7 +20,7 @@ fn in_flight(segments: u32) -> Flight {
 }
 
 #[test]
-fn blocks_of_single_bytes_take_no_more_memory_than_whole_segments() {
+fn sack_blocks_of_single_bytes_take_no_more_memory_than_whole_segments() {
     // A malicious peer can report thousands of blocks of one byte within ten segments.
     let flight = in_flight(10);
     let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
@@ -35,7 +35,7 @@ fn blocks_of_single_bytes_take_no_more_memory_than_whole_segments() {
 }
 
 #[test]
-fn every_second_segment_of_a_large_window_fits() {
+fn sack_blocks_for_every_second_segment_of_a_large_window_fit() {
     let flight = in_flight(5_000);
     let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
     for n in 0..2_500 {

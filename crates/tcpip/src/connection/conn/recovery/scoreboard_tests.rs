@@ -152,7 +152,7 @@ proptest! {
 
     /// A full scoreboard ignores new SACK blocks, and forgets old ones to make room for losses.
     #[test]
-    fn sums_stay_right_near_the_capacity(
+    fn byte_counts_stay_correct_near_the_capacity(
         steps in steps(),
         (limit, fill) in prop::sample::select(&SIZES[..2])
             .prop_flat_map(|limit| (Just(limit), limit / 4 * 3 - 4..limit)),
@@ -212,7 +212,7 @@ fn a_larger_board_takes_over_the_ranges_of_a_small_one() {
 }
 
 #[test]
-fn the_blocks_of_an_ack_fit() {
+fn a_scoreboard_with_space_left_has_room_for_the_blocks_of_an_ack() {
     // In the worst case each block divides a retransmission, and all gaps turn out to be lost.
     for limit in SIZES {
         for blocks in 1..4 {
@@ -255,7 +255,7 @@ fn full(size: usize) -> (Scoreboard, u32) {
 }
 
 #[test]
-fn a_full_scoreboard_ignores_sack_blocks_and_stays_right() {
+fn a_full_scoreboard_ignores_sack_blocks_and_stays_consistent() {
     for size in [0, 1] {
         let (mut board, count) = full(size);
         let nxt = Seq(10 * count + 100);
@@ -283,7 +283,7 @@ fn losses_fit_into_a_full_scoreboard() {
 }
 
 #[test]
-fn losses_are_not_forgotten_for_retransmissions() {
+fn retransmissions_do_not_displace_losses() {
     // Each retransmission has a different time, so that the ranges are not merged.
     let mut board = Scoreboard::new(SIZES[0]);
     let nxt = Seq(1_000);
@@ -298,7 +298,7 @@ fn losses_are_not_forgotten_for_retransmissions() {
 }
 
 #[test]
-fn a_timeout_forgets_nothing_when_the_gaps_are_listed() {
+fn a_timeout_keeps_sacked_ranges_if_there_is_room_for_the_gaps() {
     let mut board = Scoreboard::new(SIZES[0]);
     for n in 0..10 {
         let mark = [Mark::Lost, Mark::Sacked][n as usize % 2];

@@ -85,7 +85,7 @@ fn a_larger_path_mtu_is_probed_after_ten_minutes() {
 }
 
 #[test]
-fn the_third_lost_probe_means_too_large_and_none_means_congestion() {
+fn the_third_lost_probe_ends_the_search_and_no_lost_probe_signals_congestion() {
     // A size fails after three lost probes (RFC 8899: MAX_PROBES). A lost probe is not a sign of
     // congestion (RFC 4821, section 7.5).
     let mut bench = probing();

@@ -50,7 +50,7 @@ fn a_slice_has_the_boundaries_of_its_content() {
 }
 
 #[test]
-fn a_slice_within_a_segment_is_one_segment() {
+fn a_slice_within_a_segment_is_sent_as_one_segment() {
     // A slice within a segment is, for example, the head of a response without its body.
     let mut bench = Offer::default().open();
     bench.write_slice(0..300, 5_000);
@@ -66,7 +66,7 @@ fn bytes_outside_any_content_are_never_prepared() {
 }
 
 #[test]
-fn entries_beyond_two_use_a_list_and_are_sent_in_order() {
+fn more_than_two_stream_entries_use_a_list_and_are_sent_in_order() {
     let mut bench = Offer::default().open();
     for len in [100, 200, 300, 400, 500] {
         bench.write(len);
@@ -136,7 +136,7 @@ fn a_run_ends_with_its_content() {
 }
 
 #[test]
-fn a_segment_with_cwr_goes_alone() {
+fn a_segment_with_cwr_is_not_part_of_a_run() {
     let mut bench = running(65_535);
     bench.send();
     bench.ack_ece(5_001);

@@ -52,7 +52,7 @@ fn with_one_segment(config: Config) -> Bench {
 }
 
 #[test]
-fn an_echo_measures_a_retransmission() {
+fn a_timestamp_echo_measures_the_rtt_of_a_retransmission() {
     // The TSecr tells which transmission was received (RFC 7323, section 4).
     let mut bench = Offer::stamped().open();
     bench.write(1_000);
@@ -170,7 +170,7 @@ fn a_zero_window_is_probed_with_one_byte_and_exponential_backoff() {
 }
 
 #[test]
-fn an_application_without_room_is_offered_again_with_growing_delays() {
+fn data_is_offered_with_growing_delays_to_an_application_without_room() {
     let mut bench = Offer::default().open();
     bench.tcb_mut().flags |= Flags::WANTS_ROOM;
     let now = bench.moment();

@@ -94,7 +94,7 @@ fn receiving(len: usize) -> Bench {
 }
 
 #[test]
-fn a_closed_window_does_not_open_by_less_than_a_segment() {
+fn a_zero_window_opens_only_by_a_segment_or_half_of_the_buffer() {
     // A closed window opens when a segment or half of the buffer is free (RFC 9293, section
     // 3.8.6.2.2).
     let mut bench = receiving(16_384);
