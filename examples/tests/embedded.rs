@@ -77,7 +77,7 @@ fn connect(address: IpAddr) -> TcpStream {
 }
 
 #[test]
-fn it_echoes_prints_its_counts_and_ends_on_quit() {
+fn the_embedded_server_echoes_prints_its_counts_and_ends_on_quit() {
     let mut embedded = Running::start(&[]);
     let mut addresses: Vec<IpAddr> = Vec::new();
     for line in embedded.output.by_ref() {

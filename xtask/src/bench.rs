@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_names_what_it_refuses() {
+    fn command_line_errors_quote_the_refused_word() {
         let parse = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.options);
         let options = parse("limit dns-batch --seconds 2 --repeats 5").unwrap();
         assert_eq!(options.selection.figures, ["limit", "dns-batch"]);

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_the_files_of_the_folder_and_in_the_manifest() {
+    fn fuzz_targets_are_the_files_of_the_folder_and_are_in_the_manifest() {
         let all = chosen(&[]).unwrap();
         assert!(all.contains(&"tcp_segments".to_owned()), "{all:?}");
         assert_eq!(chosen(&all[..1]).unwrap(), all[..1]);

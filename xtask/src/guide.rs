@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_project_lies_beside_the_checkout() {
+    fn the_project_of_the_guide_refers_to_the_checkout() {
         let guide = "```toml\n# Cargo.toml\na = { path = \"../sandstorm/crates/a\" }\n```\n\
                      ```rust\n// src/main.rs\nfn main() {}\n```\n";
         let project = shell::scratch("guide-test").unwrap();

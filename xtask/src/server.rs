@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_whole_try_line_counts() {
+    fn the_first_complete_try_line_is_used() {
         assert_eq!(
             try_line("sandstorm: 0.1.0\n      try: curl http://10.0.0.2/"),
             None

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_writes_is_not_ended() {
+    fn a_command_that_keeps_writing_is_not_killed() {
         let script = "for i in 1 2 3 4; do echo $i; sleep 0.2; done; echo error >&2; exit 3";
         let (output, fault) = sh(script, Duration::from_millis(700));
         assert_eq!(output, "1\n2\n3\n4\nerror\n");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_hangs_is_ended_with_its_children_and_its_tests_are_named() {
+    fn a_silent_command_is_killed_with_its_children_and_its_running_tests_are_named() {
         let begun = Instant::now();
         let script = "echo 'test a::b has been running for over 60 seconds'; sleep 1000 & \
                       echo $!; sleep 1000";
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_test_that_ended_does_not_run() {
+    fn a_slow_test_that_has_ended_is_not_reported_as_running() {
         let output = "test a has been running for over 60 seconds\n\
                       test b has been running for over 60 seconds\n\
                       test a ... ok\ntest c ... ok\n";
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_output_the_end_is_shown() {
+    fn only_the_end_of_long_output_is_shown() {
         let text = (0..500)
             .map(|i| i.to_string())
             .collect::<Vec<_>>()

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_measured_phase_counts() {
+    fn only_the_measured_phase_is_counted() {
         let mut meter = Meter::new(Duration::from_millis(10), Duration::from_millis(100));
         assert!(!meter.advance(Instant::from_millis(5)));
         meter.complete(Instant::ZERO, Instant::from_millis(6), 1);

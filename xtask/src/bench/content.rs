@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_has_the_sizes_of_a_cdn() {
+    fn the_mix_has_file_sizes_like_those_of_a_cdn() {
         let sizes = mix_sizes();
         let small = sizes.iter().filter(|size| **size < 25_000).count();
         assert_eq!((sizes.len(), small), (1_000, 900));

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_lines_and_a_load_that_does_not_end_is_killed() {
+    fn phase_lines_are_reported_and_a_load_that_does_not_end_is_killed() {
         let mut edges = 0;
         let mut watch = |script: &str, seconds| {
             let limit = Duration::from_secs_f64(seconds);

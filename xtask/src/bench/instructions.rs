@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_beyond_the_tolerance_is_named() {
+    fn growth_beyond_the_tolerance_is_reported() {
         assert_eq!(
             collected("==42== Events    : Ir\n==42== Collected : 184\n"),
             Some(184)

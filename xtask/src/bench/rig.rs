@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generators_have_distinct_addresses_of_their_own() {
+    fn the_addresses_of_generators_are_distinct() {
         let all: BTreeSet<String> = (0..1_000).map(generator_address).collect();
         assert_eq!(all.len(), 1_000);
         assert!(all.contains("10.99.0.1/16") && all.contains("10.99.1.0/16"));

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_a_template_is_filled_in() {
+    fn every_placeholder_of_a_template_is_filled_in() {
         let peers = [&NGINX, &LIGHTTPD, &H2O, &NSD, &KNOT, &KNOT_XDP, &BIND];
         for program in peers.into_iter().chain(DNS_SERVERS.iter().copied()) {
             let text = filled(program, 1_000, 20_000).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn more_connections_than_files_take_more_workers() {
+    fn connections_beyond_the_file_limit_take_more_workers() {
         for (connections, files, workers, each) in [
             (1_000, 20_000, 1, 1_512),
             (16_384, 1_048_576, 1, 16_896),

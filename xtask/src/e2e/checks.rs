@@ -113,7 +113,7 @@ mod tests {
     use anyhow::anyhow;
 
     #[test]
-    fn counts_are_read_back() {
+    fn the_counts_of_a_printed_report_are_parsed() {
         let mut checks = Checks::default();
         checks.check("right", || Ok(()));
         checks.check("right", || Ok(()));

@@ -487,7 +487,7 @@ ns1.storm.test.\t\t3600\tIN\tA\t192.0.2.53
 ";
 
     #[test]
-    fn the_output_of_dig_and_the_table_read_alike() {
+    fn the_output_of_dig_and_the_table_parse_to_the_same_reply() {
         let replies = replies(&TEXT.repeat(2));
         let table = "# a table\n\n? wWw.storm.test. A\n= NOERROR qr aa rd\n\
                      \x20 www.storm.test. 300  A 192.0.2.80\n+ ns1.storm.test. 3600 A 192.0.2.53\n";
@@ -530,7 +530,7 @@ ns1.storm.test.\t\t3600\tIN\tA\t192.0.2.53
     }
 
     #[test]
-    fn only_names_compare_without_case() {
+    fn only_names_are_compared_without_regard_to_case() {
         let lower = |record: &str| set(&[record.to_owned()]).pop_first().unwrap();
         assert_eq!(lower("A.test. 60 NS NS.Test."), "a.test. 60 ns ns.test.");
         assert_eq!(lower("A.test. 60 TXT \"Text\""), "a.test. 60 TXT \"Text\"");

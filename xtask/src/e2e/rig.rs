@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_read_from_the_start_block() {
+    fn addresses_and_port_are_read_from_the_start_block() {
         let block = "sandstorm: 0.1.0\nlistening: 10.0.0.2 fe80::2 fd00::2, port 8080\n";
         let place = place(block).unwrap();
         assert_eq!(place.socket(place.v4).to_string(), "10.0.0.2:8080");

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_differ_only_by_the_clock_are_found() {
+    fn sequence_numbers_that_differ_only_by_the_clock_are_found() {
         let first = numbers(|n| n);
         assert!(differ(&first, &numbers(|n| n.wrapping_add(OF_CLOCK - 1))).is_err());
         assert!(differ(&first, &numbers(|n| n.wrapping_sub(1))).is_err());

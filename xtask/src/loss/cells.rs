@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_have_names_of_their_own_and_files_that_exist() {
+    fn cell_names_are_unique_and_their_files_exist() {
         let cells = all();
         let names: BTreeSet<_> = cells.iter().map(Cell::full_name).collect();
         assert_eq!((names.len(), cells.len()), (168, 168));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_are_parts_of_the_bandwidth_delay_product() {
+    fn queue_sizes_are_fractions_of_the_bandwidth_delay_product() {
         for (path, queues) in [((100, 50), [41, 412, 1_648]), ((10, 1), [8, 32, 128])] {
             let queue = |part| Path(path.0, path.1, part).queue();
             assert_eq!([SHALLOW, DEEP, BLOATED].map(queue), queues);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impairment_is_on_the_way_that_it_concerns() {
+    fn an_impairment_applies_to_the_direction_that_it_concerns() {
         let cells = all();
         let find = |name: &str| cells.iter().find(|cell| cell.full_name() == name).unwrap();
         let acks = find("lost ACKs, 10% 10M 50ms");

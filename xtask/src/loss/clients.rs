@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_have_names_of_their_own_with_known_words() {
+    fn client_names_are_unique_and_consist_of_known_words() {
         let mut known = BTreeSet::new();
         for client in full() {
             known.extend(client.words().map(str::to_owned));

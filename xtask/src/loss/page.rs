@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_every_cell_and_says_what_is_missed() {
+    fn the_page_has_every_cell_and_shows_which_marks_are_missed() {
         let fast = measured("fast", [(1.0, 10_000), (0.5, 10_000), (0.25, 0)]);
         let slow = measured("slow", [(1.0, 10_000), (2.0, 90_000), (2.0, 0)]);
         let results = Results {

@@ -225,7 +225,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn few_retransmissions_of_nginx_are_no_base_for_a_ratio() {
+    fn few_retransmissions_by_nginx_do_not_inflate_the_ratio() {
         let ratio = |nginx, ours| {
             let [nginx, ours, _] = measured("a", [(1.0, nginx), (1.0, ours), (1.0, 0)]).figures();
             Ratios::new(&nginx, &ours).retransmitted

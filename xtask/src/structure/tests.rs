@@ -55,7 +55,7 @@ fn a_use_and_a_qualified_path_are_edges() {
 }
 
 #[test]
-fn an_edge_leads_through_re_exports_to_the_file_that_defines() {
+fn an_edge_through_re_exports_leads_to_the_defining_file() {
     let lib = ("lib.rs", "mod a; mod b; pub use a::A; pub(crate) use b::c;");
     let a = ("a.rs", "pub struct A;");
     let b = ("b.rs", "pub(crate) mod c; use crate::A;");
@@ -67,7 +67,7 @@ fn an_edge_leads_through_re_exports_to_the_file_that_defines() {
 }
 
 #[test]
-fn declarations_and_re_exports_of_children_are_no_edges() {
+fn declarations_and_re_exports_of_children_are_not_edges() {
     let quiet = "mod a; mod b; pub use a::A; pub(crate) use b::*;";
     let (a, b) = (("a.rs", "pub struct A;"), ("b.rs", "pub struct B;"));
     assert!(edges_of(&[("lib.rs", quiet), a, b]).is_empty());
@@ -80,7 +80,7 @@ fn declarations_and_re_exports_of_children_are_no_edges() {
 }
 
 #[test]
-fn test_code_comments_and_other_crates_are_no_edges() {
+fn test_code_comments_and_other_crates_are_not_edges() {
     for code in [
         "#[cfg(test)] mod tests { use crate::b::B; }",
         "#[cfg(any(test, fuzzing))] fn f(_: crate::b::B) {}",
@@ -99,7 +99,7 @@ fn test_code_comments_and_other_crates_are_no_edges() {
 }
 
 #[test]
-fn circles_are_found_over_several_files() {
+fn import_cycles_across_several_files_are_found() {
     let files = sources(&[
         ("lib.rs", "mod a; mod b; mod c; mod d; mod e;"),
         ("a.rs", "use crate::b::B; pub struct A;"),
@@ -120,14 +120,14 @@ fn circles_are_found_over_several_files() {
 }
 
 #[test]
-fn an_exception_that_nothing_needs_is_a_fault() {
+fn an_unnecessary_exception_is_a_fault() {
     let files = sources(&[LIB, ("a.rs", "use crate::b::B;"), ("b.rs", "pub struct B;")]);
     assert!(circle_faults("new", &files, false).is_empty());
     assert!(circle_faults("old", &files, true)[0].contains("take it off the list"));
 }
 
 #[test]
-fn every_spelling_of_restricted_visibility_counts() {
+fn every_spelling_of_restricted_visibility_is_counted() {
     let a = "pub(crate) struct A { pub(super) x: u8, pub(in crate::a) y: u8, z: u8 }\n\
         impl A { pub(crate) fn f() { fn inner() {} } pub(self) const C: u8 = 0; fn g() {} }\n\
         pub(crate) enum E { X(u8) }\n\
@@ -142,7 +142,7 @@ fn every_spelling_of_restricted_visibility_counts() {
 }
 
 #[test]
-fn public_items_count_where_no_path_from_the_root_leads_to_them() {
+fn public_items_are_counted_if_no_path_from_the_root_leads_to_them() {
     let a = "pub struct A { pub x: u8, y: u8 } impl A { pub fn f() {} fn g() {} }";
     let all = |lib: &str| open_items_of(&[("lib.rs", lib), ("a.rs", a)]);
     assert_eq!(all("mod a;"), 3);

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sentences_are_not_one() {
+    fn two_sentences_do_not_count_as_one() {
         let half = "word ".repeat(15);
         let text = format!("{half}end. `{half}` begins a new one (see there).");
         assert_eq!(long_sentences(Path::new("a.md"), &text), []);

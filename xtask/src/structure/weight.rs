@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_not_product() {
+    fn test_code_does_not_count_as_product_code() {
         let lines = |file| product_lines(Path::new(file), "a\nb\n#[cfg(test)]\nmod tests {\n}\n");
         assert_eq!(lines("src/lib.rs"), 2);
         for file in [

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_and_place_give_the_same_losses() {
+    fn the_same_seed_direction_and_connection_give_the_same_losses() {
         let of = |seed, way, number| losses(Draws::new(seed, way, number), r#"{"loss": 0.3}"#, 64);
         let first = of(1, Down, 0);
         assert_eq!(first, of(1, Down, 0));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_and_other_probabilities_do_not_change_the_losses() {
+    fn acks_and_other_impairments_do_not_change_the_losses() {
         let json = r#"{"loss": 0.3, "duplicate": 0.5, "reorder": 0.5, "ack_loss": 0.5}"#;
         let (config, mut with_acks) = (json.parse().unwrap(), draws());
         let plain = losses(draws(), r#"{"loss": 0.3}"#, 200);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_nth_is_lost_and_no_other() {
+    fn only_every_nth_segment_is_lost() {
         let lost = losses(draws(), r#"{"every": 5}"#, 20);
         let numbers: Vec<usize> = (1..=20).filter(|n| lost[n - 1]).collect();
         assert_eq!(numbers, [5, 10, 15, 20]);

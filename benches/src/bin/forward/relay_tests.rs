@@ -116,7 +116,7 @@ fn a_reused_port_is_a_new_connection() {
 }
 
 #[test]
-fn connections_of_an_earlier_run_get_no_number() {
+fn connections_of_an_earlier_run_are_not_counted() {
     let mut relay = relay(r#"{"loss": 1}"#);
     send(&mut relay, Down, 9, ACK, 100, ms(0));
     send(&mut relay, Up, 1, ACK, 0, ms(0));

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads() {
+    fn complete_response_heads_are_parsed() {
         let whole = |text: &str| match parse(text.as_bytes()) {
             Parsed::Whole(head) => (head.status, head.body_len, head.close),
             other => panic!("{text}: {other:?}"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_heads() {
+    fn malformed_response_heads_are_refused() {
         for text in [
             "HTTP/1.1 200 OK\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",

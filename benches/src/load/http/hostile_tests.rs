@@ -142,7 +142,7 @@ fn response() -> Vec<u8> {
 }
 
 #[test]
-fn responses_and_the_errors_they_cause() {
+fn each_bad_response_is_counted_as_its_kind_of_error() {
     let head = |text: &str| format!("HTTP/1.1 {text}\r\n\r\n").into_bytes();
     let long = head("200 OK\r\nContent-Length: 1101");
     let mut corrupt = response();
@@ -195,7 +195,7 @@ fn responses_and_the_errors_they_cause() {
 }
 
 #[test]
-fn refused_reset_and_silent_servers() {
+fn refused_reset_and_silent_connections_are_counted_as_errors() {
     let mut hand = Hand::new(&workload(&[1100], 1));
     let syn = hand.sent();
     hand.send(syn.port, (0, syn.seq), RST | ACK, Vec::new(), &[]);
@@ -293,7 +293,7 @@ fn answer_the_only_request(bits: u16) -> (Hand, Sent, u32) {
 }
 
 #[test]
-fn both_sides_close() {
+fn the_client_closes_after_the_server_closes() {
     let (mut hand, mut request, len) = answer_the_only_request(ACK | FIN);
     let first = hand.sent();
     assert_eq!(first.bits, FIN | ACK);

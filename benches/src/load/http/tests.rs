@@ -157,7 +157,7 @@ fn leave(link: &mut Link, client: &mut Client, server: &mut Server) {
 }
 
 #[test]
-fn keep_alive() {
+fn requests_share_keep_alive_connections() {
     for mode in [SendMode::PreCopy, SendMode::MemCopy] {
         for len in SIZES {
             let world = World {
@@ -180,7 +180,7 @@ fn keep_alive() {
 }
 
 #[test]
-fn a_new_connection_for_each_request() {
+fn each_request_may_use_a_new_connection() {
     let world = World::new();
     let mut workload = workload(&SIZES, 10);
     workload.requests = 1;
@@ -194,7 +194,7 @@ fn a_new_connection_for_each_request() {
 }
 
 #[test]
-fn some_requests_on_each_connection() {
+fn each_connection_may_carry_several_requests() {
     let world = World::new();
     let mut workload = workload(&[1100], 10);
     workload.requests = 3;

@@ -68,7 +68,7 @@ fn acks_with_sack_blocks_are_valid() {
 }
 
 #[test]
-fn hostile_options() {
+fn malformed_options_are_ignored() {
     let nothing = Negotiated {
         mss: DEFAULT_MSS,
         window_scale: None,

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_of_medians_and_its_range_of_neighbours() {
+    fn a_ratio_compares_medians_and_its_range_compares_runs_of_one_repeat() {
         let runs = |costs: [f64; 3]| {
             let run = |(repeat, core_us)| Run {
                 repeat,
