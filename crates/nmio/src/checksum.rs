@@ -29,26 +29,26 @@ impl Sum {
         } else {
             sum_of_blocks(blocks)
         };
-        if let Some((half, behind)) = tail.split_first_chunk::<{ BLOCK / 2 }>() {
+        if let Some((half, rest)) = tail.split_first_chunk::<{ BLOCK / 2 }>() {
             sum += half.as_chunks().0.iter().map(word).sum::<u128>();
-            tail = behind;
+            tail = rest;
         }
-        if let Some((pair, behind)) = tail.split_first_chunk::<{ BLOCK / 4 }>() {
+        if let Some((pair, rest)) = tail.split_first_chunk::<{ BLOCK / 4 }>() {
             sum += pair.as_chunks().0.iter().map(word).sum::<u128>();
-            tail = behind;
+            tail = rest;
         }
-        if let Some((bytes, behind)) = tail.split_first_chunk() {
+        if let Some((bytes, rest)) = tail.split_first_chunk() {
             sum += word(bytes);
-            tail = behind;
+            tail = rest;
         }
         let mut end = 0;
-        if let Some((bytes, behind)) = tail.split_first_chunk() {
+        if let Some((bytes, rest)) = tail.split_first_chunk() {
             end += u64::from(u32::from_ne_bytes(*bytes));
-            tail = behind;
+            tail = rest;
         }
-        if let Some((bytes, behind)) = tail.split_first_chunk() {
+        if let Some((bytes, rest)) = tail.split_first_chunk() {
             end += u64::from(u16::from_ne_bytes(*bytes));
-            tail = behind;
+            tail = rest;
         }
         if let [last] = *tail {
             end += u64::from(u16::from_ne_bytes([last, 0]));

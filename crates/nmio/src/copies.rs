@@ -39,23 +39,23 @@ impl Copies {
     #[inline(always)]
     pub fn free(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<&mut Resident> {
         if self.packets.get(self.last).is_none_or(Resident::in_flight) {
-            self.turn(make)?;
+            self.advance(make)?;
         }
         self.packets.get_mut(self.last)
     }
 
     /// Selects the next copy, or creates one if all copies are in flight.
     #[inline(always)]
-    fn turn(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
-        let behind = (self.last + 1).min(self.packets.len());
-        let next = if behind < self.packets.len() {
-            behind
+    fn advance(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
+        let after_last = (self.last + 1).min(self.packets.len());
+        let next = if after_last < self.packets.len() {
+            after_last
         } else {
             0
         };
         if self.packets.get(next).is_none_or(Resident::in_flight) {
-            self.packets.insert(behind, make()?);
-            self.last = behind;
+            self.packets.insert(after_last, make()?);
+            self.last = after_last;
         } else {
             self.last = next;
         }
@@ -131,25 +131,25 @@ mod tests {
         ) {
             let (pool, mut copies) = (pool(), Copies::default());
             let mut in_flight = VecDeque::new();
-            let mut most = 0;
+            let mut high_water = 0;
             for step in steps {
-                let full = in_flight.len() == RESIDENTS as usize;
+                let is_full = in_flight.len() == RESIDENTS as usize;
                 match step {
                     Step::Send => {
                         let sending = send(&mut copies, &pool);
-                        prop_assert_eq!(sending.is_none(), full, "memory for {} copies", RESIDENTS);
+                        prop_assert_eq!(sending.is_none(), is_full, "memory for {} copies", RESIDENTS);
                         in_flight.extend(sending);
-                        most = most.max(in_flight.len());
+                        high_water = high_water.max(in_flight.len());
                     }
                     Step::Give => {
-                        let given = copies.free(|| pool.make_resident(b"packet"));
-                        prop_assert_eq!(given.is_none(), full);
-                        prop_assert!(given.is_none_or(|copy| !copy.in_flight()));
-                        most = most.max((in_flight.len() + 1).min(RESIDENTS as usize));
+                        let copy = copies.free(|| pool.make_resident(b"packet"));
+                        prop_assert_eq!(copy.is_none(), is_full);
+                        prop_assert!(copy.is_none_or(|copy| !copy.in_flight()));
+                        high_water = high_water.max((in_flight.len() + 1).min(RESIDENTS as usize));
                     }
                     Step::Complete => drop(in_flight.pop_front()),
                 }
-                prop_assert_eq!(copies.len(), most);
+                prop_assert_eq!(copies.len(), high_water);
             }
         }
     }

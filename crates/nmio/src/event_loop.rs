@@ -113,19 +113,19 @@ pub fn run<P: Port, H: Handler<P>>(
     config: &LoopConfig,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let mut turn = LoopState::new(config, clock.now());
+    let mut state = LoopState::new(config, clock.now());
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
-        if !turn.pass(port, handler, now)? {
-            turn.rest(port, handler, Instant::FAR, now)?;
+        if !state.pass(port, handler, now)? {
+            state.rest(port, handler, Instant::FAR, now)?;
         }
     }
-    let last = clock.now() + SHUTDOWN;
+    let deadline = clock.now() + SHUTDOWN;
     loop {
         let now = clock.now();
         let all_closed = handler.handle_stop(port, now);
         let flushed = port.flush()?;
-        if (all_closed && flushed) || now >= last {
+        if (all_closed && flushed) || now >= deadline {
             return Ok(());
         }
         if !flushed {

@@ -300,11 +300,13 @@ fn a_loop_with_a_flooded_handler_does_not_sleep() {
 #[test]
 fn a_caller_may_end_the_wait_before_the_next_timer() {
     let (mut port, _peer, clock) = sim::link(&LinkConfig::default(), 0);
-    let mut turn = LoopState::new(&LoopConfig::default(), clock.now());
+    let mut state = LoopState::new(&LoopConfig::default(), clock.now());
     for (latest, due, end) in [(1, None, 1), (3, Some(2), 2), (3, Some(4), 3)] {
         let handler = Timed(due.map(Instant::from_millis));
         let latest = Instant::from_millis(latest);
-        turn.rest(&mut port, &handler, latest, clock.now()).unwrap();
+        state
+            .rest(&mut port, &handler, latest, clock.now())
+            .unwrap();
         assert_eq!(clock.now(), Instant::from_millis(end));
     }
 }
@@ -332,12 +334,12 @@ fn shutdown_ends_when_all_is_closed_and_sent_or_after_one_second() {
 #[test]
 fn the_loop_does_not_wait_for_an_expired_timer() {
     let config = LoopConfig::default();
-    let turn = LoopState::new(&config, Instant::ZERO);
+    let state = LoopState::new(&config, Instant::ZERO);
     let now = Instant::from_millis(5);
     for due in [Instant::ZERO, now] {
-        assert_eq!(turn.timeout(Some(due), now), Duration::ZERO);
+        assert_eq!(state.timeout(Some(due), now), Duration::ZERO);
     }
-    assert_eq!(turn.timeout(Some(now + MILLI), now), MILLI);
-    assert_eq!(turn.timeout(Some(Instant::FAR), now), STOP_CHECK);
-    assert_eq!(turn.timeout(None, now), STOP_CHECK);
+    assert_eq!(state.timeout(Some(now + MILLI), now), MILLI);
+    assert_eq!(state.timeout(Some(Instant::FAR), now), STOP_CHECK);
+    assert_eq!(state.timeout(None, now), STOP_CHECK);
 }

@@ -267,14 +267,14 @@ impl Faults {
         if faults.corrupt {
             self.received.corrupt(&mut frame);
         }
-        let double = faults.duplicate.then(|| copy(pool, &frame)).flatten();
-        self.received.counters.duplicated += u64::from(double.is_some());
+        let duplicate_frame = faults.duplicate.then(|| copy(pool, &frame)).flatten();
+        self.received.counters.duplicated += u64::from(duplicate_frame.is_some());
         if faults.reorder {
             self.ready.extend(self.received.hold(frame).err());
-            self.ready.extend(double);
+            self.ready.extend(duplicate_frame);
         } else {
             self.ready.push_back(frame);
-            self.ready.extend(double);
+            self.ready.extend(duplicate_frame);
             self.received.age(|frame| self.ready.push_back(frame));
         }
     }
@@ -336,19 +336,19 @@ impl Faults {
         // Corruption and reordering use a copy, because the resident packet itself must not be
         // changed or held back. If no scratch frame is free for the copy, the fault does not
         // happen.
-        let mut stand_in = None;
+        let mut substitute = None;
         if faults.corrupt || faults.reorder {
-            stand_in = copy(inner.pool(), bytes);
+            substitute = copy(inner.pool(), bytes);
         }
         if faults.corrupt
-            && let Some(frame) = &mut stand_in
+            && let Some(frame) = &mut substitute
         {
             self.sent.corrupt(frame);
         }
         if faults.duplicate {
-            self.duplicate(inner.pool(), stand_in.as_deref().unwrap_or(bytes));
+            self.duplicate(inner.pool(), substitute.as_deref().unwrap_or(bytes));
         }
-        match stand_in {
+        match substitute {
             None => inner.send_resident(packet)?,
             Some(frame) if faults.reorder => {
                 return match self.sent.hold(frame) {
@@ -447,8 +447,8 @@ impl Direction {
     ///
     /// Every held-back frame waits for the same number of frames, so the oldest is released first.
     fn age(&mut self, mut release: impl FnMut(Frame)) {
-        for (_, left) in &mut self.held {
-            *left -= 1;
+        for (_, remaining) in &mut self.held {
+            *remaining -= 1;
         }
         while let Some((_, 0)) = self.held.front() {
             if let Some((frame, _)) = self.held.pop_front() {

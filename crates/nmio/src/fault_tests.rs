@@ -249,10 +249,10 @@ fn a_pause_releases_held_back_frames_without_a_wait() {
     let mut batch = Batch::new();
     a.receive(&mut batch, 16).unwrap();
     assert!(batch.is_empty());
-    let mut turn = LoopState::new(&LoopConfig::default(), clock.now());
+    let mut state = LoopState::new(&LoopConfig::default(), clock.now());
     let echo = Echo::default();
-    let mut rest = |port: &mut _| turn.rest(port, &echo, Instant::FAR, clock.now());
-    rest(&mut a).unwrap();
+    let mut wait_idle = |port: &mut _| state.rest(port, &echo, Instant::FAR, clock.now());
+    wait_idle(&mut a).unwrap();
     assert_eq!(
         clock.now(),
         Instant::ZERO,
@@ -261,7 +261,7 @@ fn a_pause_releases_held_back_frames_without_a_wait() {
     a.receive(&mut batch, 16).unwrap();
     assert_eq!(batch.len(), 1);
     batch.clear();
-    rest(&mut a).unwrap();
+    wait_idle(&mut a).unwrap();
     assert_eq!(
         clock.now(),
         Instant::ZERO + STOP_CHECK,
@@ -290,18 +290,18 @@ fn without_faults_everything_is_forwarded() {
 #[derive(Default)]
 struct Echo {
     answered: u32,
-    damaged: u32,
+    corrupted: u32,
 }
 
-fn whole(packet: &[u8]) -> Option<u32> {
+fn parse_request(packet: &[u8]) -> Option<u32> {
     let number = u32::from_be_bytes(packet.get(..4)?.try_into().ok()?);
     (packet[4..] == (!number).to_be_bytes()).then_some(number)
 }
 
 impl<P: Port> Handler<P> for Echo {
     fn handle_frame(&mut self, port: &mut P, frame: Frame, _now: Instant) {
-        if whole(&frame).is_none() {
-            self.damaged += 1;
+        if parse_request(&frame).is_none() {
+            self.corrupted += 1;
         } else if port.send(frame).is_ok() {
             self.answered += 1;
         }
@@ -316,25 +316,25 @@ impl<P: Port> Handler<P> for Echo {
 
 /// Sends each number repeatedly until it is answered. At most `WINDOW` numbers are unanswered at
 /// the same time.
-struct Asker {
+struct Client {
     next: u32,
     total: u32,
     due: BTreeMap<u32, Instant>,
-    asked: u32,
+    requests: u32,
 }
 
 const WINDOW: usize = 16;
 const RETRY: Duration = Duration::from_millis(50);
 
-impl Asker {
+impl Client {
     fn done(&self) -> bool {
         self.next == self.total && self.due.is_empty()
     }
 }
 
-impl<P: Port> Handler<P> for Asker {
+impl<P: Port> Handler<P> for Client {
     fn handle_frame(&mut self, _port: &mut P, frame: Frame, _now: Instant) {
-        if let Some(number) = whole(&frame) {
+        if let Some(number) = parse_request(&frame) {
             self.due.remove(&number);
         }
     }
@@ -353,7 +353,7 @@ impl<P: Port> Handler<P> for Asker {
             frame[4..].copy_from_slice(&(!number).to_be_bytes());
             if port.send(frame).is_ok() {
                 *due = now + RETRY;
-                self.asked += 1;
+                self.requests += 1;
             }
         }
     }
@@ -378,24 +378,24 @@ fn the_event_loop_works_with_all_faults_at_once() {
         .unwrap();
     let mut client = Fault::new(a, None);
     let mut server = Fault::new(Pcap::new(b, None).unwrap(), Some(&faults));
-    let mut asker = Asker {
+    let mut requester = Client {
         next: 0,
         total: 2000,
         due: BTreeMap::new(),
-        asked: 0,
+        requests: 0,
     };
     let mut echo = Echo::default();
     let ended = sim::run_until(
         &clock,
-        (&mut client, &mut asker),
+        (&mut client, &mut requester),
         (&mut server, &mut echo),
         &LoopConfig::default(),
         Instant::from_millis(600_000),
-        |asker, _| asker.done(),
+        |requester, _| requester.done(),
     )
     .unwrap();
     assert!(ended, "every number is answered");
-    assert!(asker.asked > 2000 && echo.answered > 2000 && echo.damaged > 50);
+    assert!(requester.requests > 2000 && echo.answered > 2000 && echo.corrupted > 50);
     let (received, sent) = server.fault_counters();
     for counters in [received, sent] {
         assert!(counters.dropped.min(counters.duplicated) > 50);
@@ -410,10 +410,10 @@ fn the_event_loop_works_with_all_faults_at_once() {
 #[test]
 fn run_works_with_faults_until_it_is_stopped() {
     /// Echoes requests, and stops the loop when the request with the given number arrives.
-    struct Last<'a>(Echo, u32, &'a AtomicBool);
-    impl<P: Port> Handler<P> for Last<'_> {
+    struct StopAt<'a>(Echo, u32, &'a AtomicBool);
+    impl<P: Port> Handler<P> for StopAt<'_> {
         fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-            if whole(&frame) == Some(self.1) {
+            if parse_request(&frame) == Some(self.1) {
                 self.2.store(true, Ordering::Relaxed);
             }
             self.0.handle_frame(port, frame, now);
@@ -433,10 +433,10 @@ fn run_works_with_faults_until_it_is_stopped() {
     }
     client.flush().unwrap();
     let stop = AtomicBool::new(false);
-    let mut last = Last(Echo::default(), 998, &stop);
+    let mut stop_at = StopAt(Echo::default(), 998, &stop);
     crate::run(
         &mut server,
-        &mut last,
+        &mut stop_at,
         &clock,
         &LoopConfig::default(),
         &stop,
@@ -444,7 +444,7 @@ fn run_works_with_faults_until_it_is_stopped() {
     .unwrap();
     let (received, sent) = server.fault_counters();
     assert!(received.dropped > 150, "{received:?}");
-    assert_eq!(sent.frames, u64::from(last.0.answered));
+    assert_eq!(sent.frames, u64::from(stop_at.0.answered));
     let mut batch = Batch::new();
     let mut answers = 0;
     while {

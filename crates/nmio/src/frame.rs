@@ -18,8 +18,9 @@
 //! ```
 //!
 //! The kernel receives into `OFFERED` frames, and sends `SENDING` and `RESIDENT_SENDING` frames. If
-//! `take_overdue` finds a frame in one of the two sending states, it marks the frame as overdue. If
-//! the frame is still in flight at the next call of `take_overdue`, that call takes the frame back.
+//! `reclaim_overdue` finds a frame in one of the two sending states, it marks the frame as overdue.
+//! If the frame is still in flight at the next call of `reclaim_overdue`, that call takes the frame
+//! back.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -273,20 +274,20 @@ impl Pool {
     /// # Safety
     /// The kernel no longer reads these frames, and no [`Sending`] owns any of them.
     #[cold]
-    pub(crate) unsafe fn take_overdue(&self) -> u32 {
-        let mut taken = 0;
+    pub(crate) unsafe fn reclaim_overdue(&self) -> u32 {
+        let mut reclaimed = 0;
         for (index, state) in (0..).zip(&self.0.state) {
             match state.get() {
                 State::Sending => state.set(State::Overdue),
                 State::ResidentSending => state.set(State::ResidentOverdue),
                 State::Overdue | State::ResidentOverdue => {
                     // SAFETY: the caller guarantees what `complete` requires.
-                    taken += u32::from(unsafe { self.complete(index) });
+                    reclaimed += u32::from(unsafe { self.complete(index) });
                 }
                 State::Free | State::Held | State::Offered | State::Resident => {}
             }
         }
-        taken
+        reclaimed
     }
 }
 

@@ -36,22 +36,22 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let which = 0..FRAMES;
+    let position = 0..FRAMES;
     let index = 0..FRAMES as u32 + 2;
     let len = 0..LAYOUT.capacity + 1;
     prop_oneof![
         4 => Just(Step::Take),
-        2 => (which.clone(), len.clone(), any::<u8>()).prop_map(|(i, n, b)| Step::Write(i, n, b)),
-        2 => which.clone().prop_map(Step::DropFrame),
-        2 => which.clone().prop_map(Step::OfferFrame),
-        3 => which.clone().prop_map(Step::SendFrame),
+        2 => (position.clone(), len.clone(), any::<u8>()).prop_map(|(i, n, b)| Step::Write(i, n, b)),
+        2 => position.clone().prop_map(Step::DropFrame),
+        2 => position.clone().prop_map(Step::OfferFrame),
+        3 => position.clone().prop_map(Step::SendFrame),
         2 => (index.clone(), 0..LAYOUT.capacity + 3).prop_map(|(i, n)| Step::Claim(i, n)),
         4 => index.prop_map(Step::Complete),
         3 => (0..LAYOUT.capacity + 3, any::<u8>()).prop_map(|(n, b)| Step::MakeResident(n, b)),
-        2 => (which.clone(), any::<u8>()).prop_map(|(i, b)| Step::Patch(i, b)),
-        1 => (which.clone(), len).prop_map(|(i, n)| Step::Resize(i, n)),
-        3 => which.clone().prop_map(Step::SendResident),
-        1 => which.prop_map(Step::DropResident),
+        2 => (position.clone(), any::<u8>()).prop_map(|(i, b)| Step::Patch(i, b)),
+        1 => (position.clone(), len).prop_map(|(i, n)| Step::Resize(i, n)),
+        3 => position.clone().prop_map(Step::SendResident),
+        1 => position.prop_map(Step::DropResident),
         1 => Just(Step::TakeOverdue),
     ]
 }
@@ -59,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Free,
-    Hand,
+    Held,
     /// The frame is in the fill ring.
     Fill,
     /// The frame is in the TX ring.
@@ -76,7 +76,7 @@ struct World {
     residents: Vec<Resident>,
     places: [Place; FRAMES],
     /// Whether the last search for overdue frames has already found the frame in the TX ring.
-    seen: [bool; FRAMES],
+    seen_in_flight: [bool; FRAMES],
     /// Expected bytes of each frame that is not free.
     bytes: [[u8; LAYOUT.capacity]; FRAMES],
     free: u32,
@@ -90,7 +90,7 @@ impl World {
             frames: Vec::new(),
             residents: Vec::new(),
             places: [Place::Free; FRAMES],
-            seen: [false; FRAMES],
+            seen_in_flight: [false; FRAMES],
             bytes: [[0; LAYOUT.capacity]; FRAMES],
             free: FRAMES as u32,
             residents_left: LAYOUT.resident_frames,
@@ -181,14 +181,14 @@ impl World {
                     self.residents_left += 1;
                     if *place == Place::ResidentTx {
                         *place = Place::Tx;
-                        self.seen[packet.frame.index as usize] = false;
+                        self.seen_in_flight[packet.frame.index as usize] = false;
                     } else {
                         *place = Place::Free;
                         self.free += 1;
                     }
                 }
             }
-            Step::TakeOverdue => self.take_overdue(),
+            Step::TakeOverdue => self.reclaim_overdue(),
         }
     }
 
@@ -197,7 +197,7 @@ impl World {
         assert_eq!(frame.is_some(), self.free > self.residents_left);
         if let Some(mut frame) = frame {
             assert_eq!(frame.len(), 0);
-            self.leaves_the_free(frame.index, Place::Hand);
+            self.leaves_the_free(frame.index, Place::Held);
             // The model does not track bytes left by the last user, so overwrite them.
             frame.set_len(LAYOUT.capacity);
             frame.fill(0);
@@ -239,7 +239,7 @@ impl World {
         assert_eq!(frame.is_some(), offered && len <= LAYOUT.capacity);
         if let Some(frame) = frame {
             assert_eq!((frame.index, frame.len()), (index, len));
-            self.places[index as usize] = Place::Hand;
+            self.places[index as usize] = Place::Held;
             self.frames.push(frame);
         }
     }
@@ -260,22 +260,23 @@ impl World {
             Some(place @ Place::ResidentTx) => *place = Place::Resident,
             _ => return false,
         }
-        self.seen[index] = false;
+        self.seen_in_flight[index] = false;
         true
     }
 
-    fn take_overdue(&mut self) {
+    fn reclaim_overdue(&mut self) {
         let mut overdue = 0;
         for index in 0..FRAMES {
-            if self.seen[index] {
+            if self.seen_in_flight[index] {
                 assert!(self.completes(index));
                 overdue += 1;
             } else {
-                self.seen[index] = matches!(self.places[index], Place::Tx | Place::ResidentTx);
+                self.seen_in_flight[index] =
+                    matches!(self.places[index], Place::Tx | Place::ResidentTx);
             }
         }
         // SAFETY: no kernel shares the frames, and no `Sending` outlives its step.
-        assert_eq!(unsafe { self.pool.take_overdue() }, overdue);
+        assert_eq!(unsafe { self.pool.reclaim_overdue() }, overdue);
     }
 
     /// Checks that the pool and the model agree, and that every frame has exactly one owner.
@@ -288,7 +289,7 @@ impl World {
         for frame in &self.frames {
             let index = frame.index as usize;
             owners[index] += 1;
-            assert_eq!(self.places[index], Place::Hand);
+            assert_eq!(self.places[index], Place::Held);
             assert_eq!(frame[..], self.bytes[index][..frame.len()]);
             // SAFETY: the index is that of an existing frame.
             let data = unsafe { self.pool.0.data(frame.index) };
@@ -474,15 +475,15 @@ fn a_frame_that_never_completes_is_reclaimed() {
     let pool = pool(3, 1);
     // SAFETY: this test shares no frames with the kernel, and each `Sending` was turned into an
     // index.
-    let take_overdue = || unsafe { pool.take_overdue() };
+    let reclaim_overdue = || unsafe { pool.reclaim_overdue() };
     let lost = pool.take().unwrap().send(&pool).into_index();
     let mut resident = pool.make_resident(b"x").unwrap();
     let resident_index = resident.send(&pool).unwrap().into_index();
     let offered = pool.take().unwrap().offer(&pool);
-    assert_eq!(take_overdue(), 0, "the first search only marks them");
+    assert_eq!(reclaim_overdue(), 0, "the first search only marks them");
     assert!(resident.in_flight() && resident.bytes_mut().is_none());
     let young = pool.take().unwrap().send(&pool).into_index();
-    assert_eq!(take_overdue(), 2);
+    assert_eq!(reclaim_overdue(), 2);
     assert!(!resident.in_flight());
     assert!(!complete(&pool, lost), "this completion comes too late");
     assert!(

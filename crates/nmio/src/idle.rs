@@ -138,13 +138,13 @@ impl Idle {
 
     /// Returns the maximum time to sleep at `now`, if the next timer expires at `due`.
     pub(crate) fn timeout(&self, due: Option<Instant>, flushed: bool, now: Instant) -> Duration {
-        let most = if flushed {
+        let max = if flushed {
             STOP_CHECK
         } else {
             let factor = 1u32.checked_shl(self.retries).unwrap_or(u32::MAX);
             FIRST_RETRY.saturating_mul(factor).min(self.straggler)
         };
-        due.map_or(most, |due| due.since(now).min(most))
+        due.map_or(max, |due| due.since(now).min(max))
     }
 
     /// Updates the number of useless wake-ups in a row. Returns true if it has reached

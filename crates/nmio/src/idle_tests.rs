@@ -151,12 +151,12 @@ fn busy_polling_blocks_if_the_port_cannot_poll() {
 ///
 /// For each sleep, `sleeps` tells whether packets ended the previous sleep, and how many frames
 /// were sent afterwards.
-fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<bool> {
+fn gathers_before(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<bool> {
     let mut idle = idle(Wait::Block);
     let mut sent = 0;
     let status = LoopStatus { flushed, ..QUIET };
     idle.action(port, status, NOW);
-    let gathering = sleeps.iter().map(|&(woken, frames)| {
+    let gathers = sleeps.iter().map(|&(woken, frames)| {
         idle.note_pass(woken);
         // A loop sleeps only after a pass without packets.
         idle.note_pass(false);
@@ -167,7 +167,7 @@ fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<boo
             other => panic!("{other:?}"),
         }
     });
-    gathering.collect()
+    gathers.collect()
 }
 
 #[test]
@@ -177,22 +177,25 @@ fn packets_accumulate_after_useless_wakeups_until_a_packet_is_sent() {
         useless, useless, useless, sent, useless, useless, useless, useless, useless, sent, useless,
     ];
     assert_eq!(
-        gatherings(GATHERS, true, &sleeps),
+        gathers_before(GATHERS, true, &sleeps),
         [
             false, false, false, false, false, false, false, true, true, false, false
         ]
     );
     // The loop does not let packets accumulate if the port has no ring, or while unsent packets
     // wait for a flush.
-    assert_eq!(gatherings(PortHints::default(), true, &sleeps), [false; 11]);
-    assert_eq!(gatherings(GATHERS, false, &sleeps), [false; 11]);
+    assert_eq!(
+        gathers_before(PortHints::default(), true, &sleeps),
+        [false; 11]
+    );
+    assert_eq!(gathers_before(GATHERS, false, &sleeps), [false; 11]);
 }
 
 #[test]
 fn a_long_wait_without_packets_is_not_a_useless_wakeup() {
     let (useless, idle) = ((true, 0), (false, 0));
     assert_eq!(
-        gatherings(
+        gathers_before(
             GATHERS,
             true,
             &[
@@ -212,9 +215,9 @@ fn packets_do_not_accumulate_beyond_a_timer() {
     }
     for (until, gather) in [(MICRO, MICRO), (GATHERING * 2, GATHERING)] {
         idle.note_pass(true);
-        let rest = idle.action(GATHERS, due(NOW + until), NOW);
+        let action = idle.action(GATHERS, due(NOW + until), NOW);
         let timeout = until;
-        assert_eq!(rest, IdleAction::Block { gather, timeout });
+        assert_eq!(action, IdleAction::Block { gather, timeout });
     }
 }
 
@@ -226,23 +229,23 @@ struct Served {
     latest: Duration,
 }
 
-/// Simulates a loop that receives one packet every `apart`, on virtual time. A pass and a wake-up
-/// take one microsecond each.
-fn serve(wait: Wait, apart: Duration, answered: bool, flooded: bool) -> Served {
+/// Simulates a loop that receives one packet every `interval`, on virtual time. A pass and a
+/// wake-up take one microsecond each.
+fn serve(wait: Wait, interval: Duration, answered: bool, flooded: bool) -> Served {
     const PACKETS: u32 = 1_000;
-    let arrivals: Vec<Instant> = (1..=PACKETS).map(|n| NOW + apart * n).collect();
+    let arrivals: Vec<Instant> = (1..=PACKETS).map(|n| NOW + interval * n).collect();
     let (mut now, mut next, mut served) = (NOW, 0, Served::default());
     let (mut idle, mut port) = (idle(wait), GATHERS);
     while next < arrivals.len() {
-        let come = arrivals[next..].iter().take_while(|at| **at <= now).count();
-        if come > 0 {
+        let arrived = arrivals[next..].iter().take_while(|at| **at <= now).count();
+        if arrived > 0 {
             served.latest = served.latest.max(now.since(arrivals[next]));
-            next += come;
-            port.sent += if answered { come as u64 } else { 0 };
+            next += arrived;
+            port.sent += if answered { arrived as u64 } else { 0 };
         }
-        idle.note_pass(come > 0);
+        idle.note_pass(arrived > 0);
         now = now + MICRO;
-        if come > 0 {
+        if arrived > 0 {
             continue;
         }
         let status = LoopStatus { flooded, ..QUIET };
@@ -257,10 +260,10 @@ fn serve(wait: Wait, apart: Duration, answered: bool, flooded: bool) -> Served {
 
 #[test]
 fn requests_are_answered_at_once_and_pure_acks_rarely_cause_wakeups() {
-    let apart = Duration::from_micros(10);
-    let requests = serve(Wait::Block, apart, true, false);
+    let interval = Duration::from_micros(10);
+    let requests = serve(Wait::Block, interval, true, false);
     assert_eq!((requests.sleeps, requests.latest), (1_000, MICRO));
-    let acks = serve(Wait::Block, apart, false, false);
+    let acks = serve(Wait::Block, interval, false, false);
     assert!((160..200).contains(&acks.sleeps), "{acks:?}");
     assert!(acks.latest <= GATHERING, "{acks:?}");
     // Packets that arrive only after the loop has finished accumulating are handled without delay.
@@ -270,9 +273,9 @@ fn requests_are_answered_at_once_and_pure_acks_rarely_cause_wakeups() {
 
 #[test]
 fn the_loop_never_sleeps_during_a_flood_or_while_spinning() {
-    let apart = Duration::from_micros(10);
+    let interval = Duration::from_micros(10);
     for (wait, flooded) in [(Wait::Block, true), (Wait::Spin, false)] {
-        let served = serve(wait, apart, true, flooded);
+        let served = serve(wait, interval, true, flooded);
         assert_eq!(served.sleeps, 0);
         assert!(served.latest <= MICRO, "{served:?}");
     }

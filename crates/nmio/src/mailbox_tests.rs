@@ -8,7 +8,7 @@ use crate::sim::{self, LinkConfig, PathConfig};
 use crate::time::{Clock, Instant};
 use crate::{Handler, LoopConfig};
 
-fn taken(mailbox: &mut Mailbox<u32>) -> Vec<u32> {
+fn take_messages(mailbox: &mut Mailbox<u32>) -> Vec<u32> {
     let mut all = Vec::new();
     mailbox.bell().silence();
     mailbox.take_all(|message| all.push(message));
@@ -30,9 +30,9 @@ fn a_full_mailbox_returns_the_message() {
     assert_eq!(sender.send(1), Ok(()));
     assert_eq!(sender.clone().send(2), Ok(()));
     assert_eq!(sender.send(3), Err(SendMessageError::Full(3)));
-    assert_eq!(taken(&mut mailbox), [1, 2]);
+    assert_eq!(take_messages(&mut mailbox), [1, 2]);
     assert_eq!(sender.send(3), Ok(()));
-    assert_eq!(taken(&mut mailbox), [3]);
+    assert_eq!(take_messages(&mut mailbox), [3]);
     drop(mailbox);
     assert_eq!(sender.send(4), Err(SendMessageError::Closed(4)));
 }
@@ -49,7 +49,7 @@ fn the_bell_rings_once_until_the_mailbox_is_emptied() {
     let mut count = [0; 8];
     rustix::io::read(mailbox.bell().event(), &mut count).unwrap();
     assert_eq!(u64::from_ne_bytes(count), 1);
-    assert_eq!(taken(&mut mailbox), [1, 2]);
+    assert_eq!(take_messages(&mut mailbox), [1, 2]);
     assert!(!mailbox.bell().is_rung());
     assert!(!is_readable(mailbox.bell()));
 }
@@ -66,7 +66,7 @@ fn a_message_sent_while_messages_are_taken_waits_for_the_next_call() {
     });
     assert_eq!(rounds, 1, "a sender cannot keep the worker busy");
     assert!(mailbox.bell().is_rung());
-    assert_eq!(taken(&mut mailbox), [2]);
+    assert_eq!(take_messages(&mut mailbox), [2]);
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn mailboxes_can_share_a_bell() {
 /// bell is silent.
 #[test]
 fn every_message_is_received() {
-    const EACH: u32 = 20_000;
+    const MESSAGES: u32 = 20_000;
     let (sender, mut mailbox) = mailbox(16).unwrap();
     let senders: Vec<_> = (0..2)
-        .map(|who| {
+        .map(|sender_id| {
             let sender = sender.clone();
             thread::spawn(move || {
-                for number in 0..EACH {
-                    while sender.send((who, number)).is_err() {
+                for number in 0..MESSAGES {
+                    while sender.send((sender_id, number)).is_err() {
                         thread::yield_now();
                     }
                 }
@@ -108,15 +108,18 @@ fn every_message_is_received() {
         })
         .collect();
     let mut next = [0; 2];
-    while next != [EACH; 2] {
+    while next != [MESSAGES; 2] {
         let bell = mailbox.bell();
         let limit = Duration::from_secs(10);
         let events = crate::sys::poll(Some(bell.event()), libc::POLLIN, limit, None).unwrap();
         assert!(events & libc::POLLIN != 0, "a message must ring the bell");
         bell.silence();
-        mailbox.take_all(|(who, number): (usize, u32)| {
-            assert_eq!(next[who], number, "messages of one sender arrive in order");
-            next[who] += 1;
+        mailbox.take_all(|(sender_id, number): (usize, u32)| {
+            assert_eq!(
+                next[sender_id], number,
+                "messages of one sender arrive in order"
+            );
+            next[sender_id] += 1;
         });
     }
     for sender in senders {
@@ -125,16 +128,16 @@ fn every_message_is_received() {
 }
 
 /// Records each message and the time at which it was handled.
-struct Listening {
+struct Listener {
     mailbox: Mailbox<u32>,
-    heard: Vec<(u32, Instant)>,
+    received: Vec<(u32, Instant)>,
 }
 
-impl<P: Port> Handler<P> for Listening {
+impl<P: Port> Handler<P> for Listener {
     fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {}
     fn handle_messages(&mut self, _: &mut P, now: Instant) {
-        let Self { mailbox, heard } = self;
-        mailbox.take_all(|message| heard.push((message, now)));
+        let Self { mailbox, received } = self;
+        mailbox.take_all(|message| received.push((message, now)));
     }
     fn bell(&self) -> Option<&Bell> {
         Some(self.mailbox.bell())
@@ -146,12 +149,12 @@ impl<P: Port> Handler<P> for Listening {
 }
 
 /// Sends a message when its timer expires.
-struct Calling {
+struct Caller {
     sender: Sender<u32>,
     at: Option<Instant>,
 }
 
-impl<P: Port> Handler<P> for Calling {
+impl<P: Port> Handler<P> for Caller {
     fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {}
     fn handle_timers(&mut self, _: &mut P, now: Instant) {
         if self.at.is_some_and(|at| at <= now) {
@@ -168,22 +171,25 @@ impl<P: Port> Handler<P> for Calling {
 fn a_sleeping_worker_gets_a_message_within_100_microseconds() {
     let (sender, mailbox) = mailbox(4).unwrap();
     let (mut a, mut b, clock) = sim::link(&LinkConfig::symmetric(PathConfig::default()), 1);
-    let mut listening = Listening {
+    let mut listener = Listener {
         mailbox,
-        heard: Vec::new(),
+        received: Vec::new(),
     };
     let at = clock.now() + Duration::from_millis(37);
-    let mut calling = Calling {
+    let mut caller = Caller {
         sender,
         at: Some(at),
     };
     let config = LoopConfig::default();
     let end = clock.now() + Duration::from_secs(1);
-    let is_heard = |listening: &Listening, _: &Calling| !listening.heard.is_empty();
-    let ends = ((&mut a, &mut listening), (&mut b, &mut calling));
-    assert!(sim::run_until(&clock, ends.0, ends.1, &config, end, is_heard).unwrap());
-    let [(7, heard)] = listening.heard[..] else {
-        panic!("{:?}", listening.heard)
+    let has_received = |listener: &Listener, _: &Caller| !listener.received.is_empty();
+    let ends = ((&mut a, &mut listener), (&mut b, &mut caller));
+    assert!(sim::run_until(&clock, ends.0, ends.1, &config, end, has_received).unwrap());
+    let [(7, received)] = listener.received[..] else {
+        panic!("{:?}", listener.received)
     };
-    assert!(heard.since(at) <= Duration::from_micros(100), "{heard:?}");
+    assert!(
+        received.since(at) <= Duration::from_micros(100),
+        "{received:?}"
+    );
 }

@@ -22,11 +22,11 @@ pub fn prefer_large_pages<T>(memory: &[T]) {
     if first >= end {
         return;
     }
-    let whole = memory.as_ptr().cast::<u8>().wrapping_add(first - start);
+    let pages = memory.as_ptr().cast::<u8>().wrapping_add(first - start);
     for advice in [libc::MADV_HUGEPAGE, MADV_COLLAPSE] {
         // SAFETY: the range lies within `memory`, which stays mapped while it is borrowed. Neither
         // kind of advice changes its content or protection.
-        unsafe { libc::madvise(whole.cast_mut().cast(), end - first, advice) };
+        unsafe { libc::madvise(pages.cast_mut().cast(), end - first, advice) };
     }
 }
 

@@ -251,8 +251,8 @@ fn a_capture_goes_to_regular_files_only() {
     refusal(Path::new("/dev/null"));
     refusal(&std::env::temp_dir());
     let pipe = Scratch::new("pipe");
-    let made = Command::new("mkfifo").arg(&pipe.0).status().unwrap();
-    assert!(made.success());
+    let status = Command::new("mkfifo").arg(&pipe.0).status().unwrap();
+    assert!(status.success());
     refusal(&pipe.0);
     // Opening a pipe for both reading and writing does not wait for another process.
     let reader = File::options().read(true).write(true).open(&pipe.0);

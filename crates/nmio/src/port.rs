@@ -90,15 +90,15 @@ impl BatchSizes {
 /// Lists the sizes and the count of each non-empty class, for example `1: 12, 2-3: 4, 256: 1`.
 impl fmt::Display for BatchSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut between = "";
+        let mut separator = "";
         for (class, batches) in self.0.iter().enumerate().filter(|(_, n)| **n > 0) {
-            let least = 1 << class;
+            let low = 1 << class;
             if class == 0 || class == Self::CLASSES - 1 {
-                write!(f, "{between}{least}: {batches}")?;
+                write!(f, "{separator}{low}: {batches}")?;
             } else {
-                write!(f, "{between}{least}-{}: {batches}", 2 * least - 1)?;
+                write!(f, "{separator}{low}-{}: {batches}", 2 * low - 1)?;
             }
-            between = ", ";
+            separator = ", ";
         }
         Ok(())
     }

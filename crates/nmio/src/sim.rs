@@ -514,12 +514,12 @@ where
 {
     let (port_a, handler_a) = a;
     let (port_b, handler_b) = b;
-    let mut turn_a = LoopState::new(config, clock.now());
-    let mut turn_b = LoopState::new(config, clock.now());
+    let mut state_a = LoopState::new(config, clock.now());
+    let mut state_b = LoopState::new(config, clock.now());
     loop {
         let now = clock.now();
-        let more_a = turn_a.pass(port_a, handler_a, now)?;
-        let more_b = turn_b.pass(port_b, handler_b, now)?;
+        let received_a = state_a.pass(port_a, handler_a, now)?;
+        let received_b = state_b.pass(port_b, handler_b, now)?;
         if done(handler_a, handler_b) {
             return Ok(true);
         }
@@ -527,11 +527,11 @@ where
             return Ok(false);
         }
         let mut next = now;
-        if !more_a && !more_b {
+        if !received_a && !received_b {
             let is_rung = |bell: Option<&Bell>| bell.is_some_and(Bell::is_rung);
             if !is_rung(handler_a.bell()) && !is_rung(handler_b.bell()) {
-                let sleep_a = turn_a.timeout(handler_a.poll_timeout(), now);
-                let sleep_b = turn_b.timeout(handler_b.poll_timeout(), now);
+                let sleep_a = state_a.timeout(handler_a.poll_timeout(), now);
+                let sleep_b = state_b.timeout(handler_b.poll_timeout(), now);
                 next = deadline.min(now + sleep_a.min(sleep_b));
                 next = clock.next_event().map_or(next, |event| next.min(event));
             }

@@ -55,27 +55,27 @@ pub struct TapPort {
     counters: PortCounters,
     /// The error that a send got because the device was removed. The next `flush` returns this
     /// error.
-    gone: Option<io::Error>,
+    write_error: Option<io::Error>,
 }
 
 impl TapPort {
     /// Creates the port for one queue. `file` is the queue's descriptor, in nonblocking mode.
     pub(crate) fn new(file: Arc<OwnedFd>, config: TapConfig) -> Result<Self, DeviceError> {
         let supers = config.memory.resident_frames == 0;
-        let largest = if supers { MAX_PACKET } else { config.mtu };
+        let max_packet = if supers { MAX_PACKET } else { config.mtu };
         sys::offer_offload(file.as_fd(), supers).map_err(DeviceError::set_up(
             "set the offload features of the tap device",
         ))?;
-        let capacity = largest + LINK_HEADER;
+        let capacity = max_packet + LINK_HEADER;
         let stride = capacity.next_multiple_of(CACHE_LINE);
-        let own = MAX_BATCH as u32 + RESERVE;
-        let layout = config.memory.layout(stride, capacity, own)?;
+        let port_frames = MAX_BATCH as u32 + RESERVE;
+        let layout = config.memory.layout(stride, capacity, port_frames)?;
         Ok(Self {
             file,
             pool: Pool::on_heap(layout),
             config,
             counters: PortCounters::default(),
-            gone: None,
+            write_error: None,
         })
     }
 
@@ -140,7 +140,7 @@ impl TapPort {
                 self.counters.tx_batches.count(frames);
                 self.counters.tx_bytes += bytes as u64;
             }
-            Err(error) if is_gone(&error) => self.gone = Some(error),
+            Err(error) if is_removed(&error) => self.write_error = Some(error),
             // The device is down (EIO) or the kernel is out of memory. The packet is lost, as if
             // the network had dropped it.
             Err(_) => self.counters.tx_lost += frames as u64,
@@ -158,14 +158,14 @@ fn finish_checksum(packet: &mut [u8], (start, field): (usize, usize)) -> bool {
         return false;
     };
     let checksum = Sum::of(rest).finish_udp().to_be_bytes();
-    let place = rest
+    let checksum_field = rest
         .get_mut(field..)
         .and_then(|rest| rest.first_chunk_mut());
-    place.map(|place| *place = checksum).is_some()
+    checksum_field.map(|field| *field = checksum).is_some()
 }
 
 /// Returns true if the device was removed, and false if it is only down.
-fn is_gone(error: &io::Error) -> bool {
+fn is_removed(error: &io::Error) -> bool {
     sys::is_errno(error, libc::EBADFD) || sys::is_errno(error, libc::ENODEV)
 }
 
@@ -205,7 +205,7 @@ impl Port for TapPort {
                     batch.push(frame);
                 }
                 Ok(_) => self.counters.bad_descriptors += 1,
-                Err(error) if is_gone(&error) => return Err(error),
+                Err(error) if is_removed(&error) => return Err(error),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // No packet is available, or the device is down and may come up again.
                 Err(_) => break,
@@ -245,7 +245,7 @@ impl Port for TapPort {
     }
 
     fn flush(&mut self) -> io::Result<bool> {
-        self.gone.take().map_or(Ok(true), Err)
+        self.write_error.take().map_or(Ok(true), Err)
     }
 
     fn hints(&self) -> PortHints {

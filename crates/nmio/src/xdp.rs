@@ -36,7 +36,7 @@ use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints,
 use crate::super_segment::{self, SuperSegment};
 use crate::sys;
 pub(crate) use config::XdpConfig;
-pub(crate) use packet_socket::MOST_BYTES as MOST_SUPER_BYTES;
+pub(crate) use packet_socket::MAX_GSO_SIZE;
 use packet_socket::{PacketSocket, Runs};
 use refusals::Refusals;
 pub(crate) use rings::MAX_MTU;
@@ -55,14 +55,14 @@ const MAX_KICKS: u32 = rings::TX_RING / DEFAULT_BUDGET * 2;
 const SEND_BUFFER: u32 = rings::TX_RING * 4096;
 /// Number of times that a port finds the RX ring empty before it checks that its interface still
 /// exists.
-const LOOKS_UNTIL_CHECK: u32 = 1 << 16;
+const EMPTY_POLLS_UNTIL_CHECK: u32 = 1 << 16;
 /// Maximum number of packets that one busy-polling call handles.
 const BUSY_POLL_BUDGET: u32 = 64;
 /// Time that one busy-polling call may spin in the kernel, in µs.
 const BUSY_POLL_TIME: u32 = 20;
 /// Maximum number of queries for the queue's NAPI id, one after each wait that packets ended. The
 /// kernel sets the id with the first packet at the latest, so more queries would be useless.
-const BUSY_POLL_QUESTIONS: u32 = 8;
+const MAX_NAPI_ID_QUERIES: u32 = 8;
 
 // Options from linux/socket.h that libc does not define for every target.
 const SO_BUSY_POLL: i32 = 46;
@@ -93,11 +93,11 @@ pub struct XdpPort {
     /// How to send runs of segments.
     runs: Runs,
     /// Whether all packets currently go through the packet socket, to keep them in order.
-    detoured: bool,
+    bypasses_ring: bool,
     capabilities: Capabilities,
     counters: PortCounters,
     busy_polling: BusyPolling,
-    busy_poll_questions: u32,
+    napi_id_queries: u32,
     /// Maximum number of packets that one wakeup sends in copy mode.
     tx_budget: u32,
     /// Decides whether and when frames that the driver has dropped are sent again.
@@ -107,8 +107,8 @@ pub struct XdpPort {
     /// Whether some packets are staged, or in the TX ring but not yet taken by the kernel.
     unflushed: bool,
     /// Value of `counters.tx_frames` at the last flush.
-    handed_over: u64,
-    empty_looks: u32,
+    frames_at_flush: u64,
+    empty_polls: u32,
 }
 
 impl XdpPort {
@@ -137,7 +137,7 @@ impl XdpPort {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
         }
         let busy_polling = if config.wait == Wait::BusyPoll {
-            ask_for_busy_polling(fd)
+            request_busy_polling(fd)
         } else {
             BusyPolling::Off
         };
@@ -158,17 +158,17 @@ impl XdpPort {
         Ok(Self {
             rings,
             runs,
-            detoured: false,
+            bypasses_ring: false,
             capabilities,
             counters: PortCounters::default(),
             busy_polling,
-            busy_poll_questions: 0,
+            napi_id_queries: 0,
             tx_budget,
             refusals: Refusals::default(),
             dropped: 0,
             unflushed: false,
-            handed_over: 0,
-            empty_looks: 0,
+            frames_at_flush: 0,
+            empty_polls: 0,
         })
     }
 
@@ -213,7 +213,7 @@ impl XdpPort {
             Runs::Frames(why) => format!("each segment is sent as a frame: {why}"),
             Runs::Supers(packets) => format!(
                 "super-segments of up to {} KB are sent through a packet socket, {}",
-                packets.largest.div_ceil(1024),
+                packets.max_super_len.div_ceil(1024),
                 packets.describe()
             ),
         };
@@ -243,7 +243,7 @@ impl XdpPort {
         if self.refusals.hold_back(Instant::now) {
             return Ok(false);
         }
-        let mut untaken = self.rings.untaken() + 1;
+        let mut pending = self.rings.pending() + 1;
         for _ in 0..MAX_KICKS {
             if !self.rings.tx_needs_wakeup() {
                 return Ok(true);
@@ -260,16 +260,16 @@ impl XdpPort {
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
                 // The interface is down and may come up again.
                 Some(libc::ENETDOWN) => return Ok(false),
-                _ => return Err(self.gone(error)),
+                _ => return Err(self.fatal_error(error)),
             }
-            let left = self.rings.untaken();
-            if left == 0 {
+            let remaining = self.rings.pending();
+            if remaining == 0 {
                 return Ok(true);
             }
-            if left >= untaken {
+            if remaining >= pending {
                 return Ok(false);
             }
-            untaken = left;
+            pending = remaining;
             self.rings.reap();
         }
         Ok(false)
@@ -298,7 +298,7 @@ impl XdpPort {
 
     /// Returns the error that made the port unusable: the socket's pending error if there is one,
     /// otherwise `error`.
-    fn gone(&self, error: io::Error) -> io::Error {
+    fn fatal_error(&self, error: io::Error) -> io::Error {
         let cause = sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR);
         match cause {
             Ok(errno) if errno != 0 => io::Error::from_raw_os_error(errno),
@@ -349,10 +349,10 @@ impl XdpPort {
 
     /// Queues a frame for the packet socket, so that it stays behind earlier super-segments.
     #[cold]
-    fn send_behind(&mut self, frame: Frame) -> Result<(), SendError> {
+    fn send_in_order(&mut self, frame: Frame) -> Result<(), SendError> {
         frame.assert_of(self.rings.pool());
         self.flush_for(Self::packet_room)?;
-        if !self.detoured {
+        if !self.bypasses_ring {
             // The flush has sent all earlier packets, so the ring can be used again without
             // reordering.
             return self.send(frame);
@@ -380,11 +380,11 @@ impl XdpPort {
     }
 
     /// Checks again for the queue's NAPI id, which the kernel may set only with the first packet.
-    fn look_for_napi(&mut self) {
-        if self.busy_poll_questions == BUSY_POLL_QUESTIONS {
+    fn query_napi_id(&mut self) {
+        if self.napi_id_queries == MAX_NAPI_ID_QUERIES {
             return;
         }
-        self.busy_poll_questions += 1;
+        self.napi_id_queries += 1;
         if has_napi_id(self.rings.fd()) {
             self.busy_polling = BusyPolling::Active;
         }
@@ -395,15 +395,15 @@ fn has_napi_id(fd: BorrowedFd<'_>) -> bool {
     sys::option(fd, libc::SOL_SOCKET, SO_INCOMING_NAPI_ID).is_ok_and(|id| id != 0)
 }
 
-fn ask_for_busy_polling(fd: BorrowedFd<'_>) -> BusyPolling {
-    let asked = [
+fn request_busy_polling(fd: BorrowedFd<'_>) -> BusyPolling {
+    let result = [
         (SO_PREFER_BUSY_POLL, 1),
         (SO_BUSY_POLL, BUSY_POLL_TIME),
         (SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET),
     ]
     .into_iter()
     .try_for_each(|(name, value)| sys::set_option(fd, libc::SOL_SOCKET, name, value));
-    match asked {
+    match result {
         Err(_) => BusyPolling::Refused,
         Ok(()) if has_napi_id(fd) => BusyPolling::Active,
         Ok(()) => BusyPolling::Inert,
@@ -413,7 +413,7 @@ fn ask_for_busy_polling(fd: BorrowedFd<'_>) -> BusyPolling {
 impl Port for XdpPort {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            segmentation: self.runs.largest(),
+            segmentation: self.runs.max_super_len(),
             ..self.capabilities
         }
     }
@@ -427,9 +427,9 @@ impl Port for XdpPort {
         self.rings.reap();
         self.rings.receive(batch, limit.min(MAX_BATCH));
         if batch.is_empty() {
-            self.empty_looks += 1;
-            if self.empty_looks == LOOKS_UNTIL_CHECK {
-                self.empty_looks = 0;
+            self.empty_polls += 1;
+            if self.empty_polls == EMPTY_POLLS_UNTIL_CHECK {
+                self.empty_polls = 0;
                 self.check_alive()?;
             }
         } else {
@@ -450,11 +450,11 @@ impl Port for XdpPort {
         let len = frame.len();
         if len < ETHERNET_HEADER {
             // The kernel would reject such a short frame and never complete it.
-            self.rings.note_bad();
+            self.rings.count_invalid();
             return Ok(());
         }
-        if self.detoured {
-            return self.send_behind(frame);
+        if self.bypasses_ring {
+            return self.send_in_order(frame);
         }
         self.make_room()?;
         self.rings.send(frame);
@@ -467,15 +467,15 @@ impl Port for XdpPort {
         let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
         let len = bytes.len();
         if len < ETHERNET_HEADER {
-            self.rings.note_bad();
+            self.rings.count_invalid();
             return Ok(());
         }
-        if self.detoured {
+        if self.bypasses_ring {
             // The packet socket's queue can hold frames but not residents, so queue a copy.
             let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
             frame.set_len(len);
             frame.copy_from_slice(bytes);
-            return self.send_behind(frame);
+            return self.send_in_order(frame);
         }
         self.make_room()?;
         if !self.rings.send_resident(packet) {
@@ -490,7 +490,7 @@ impl Port for XdpPort {
         self.counters.tx_frames += packet.segments() as u64;
         self.counters.tx_bytes += packet.wire_len() as u64;
         self.counters.tx_supers += 1;
-        self.detoured = true;
+        self.bypasses_ring = true;
         self.packets().push_super(packet);
         Ok(())
     }
@@ -500,7 +500,7 @@ impl Port for XdpPort {
         if self.rings.room() < rings::TX_RING / 4 {
             self.rings.reap();
         }
-        if self.detoured {
+        if self.bypasses_ring {
             return self.packet_room();
         }
         self.rings.room() as usize
@@ -508,22 +508,22 @@ impl Port for XdpPort {
 
     #[inline]
     fn flush(&mut self) -> io::Result<bool> {
-        if !self.unflushed && !self.detoured {
+        if !self.unflushed && !self.bypasses_ring {
             return Ok(true);
         }
-        let frames = self.counters.tx_frames - self.handed_over;
-        self.handed_over = self.counters.tx_frames;
+        let frames = self.counters.tx_frames - self.frames_at_flush;
+        self.frames_at_flush = self.counters.tx_frames;
         self.counters.tx_batches.count(frames as usize);
         if self.unflushed {
             self.rings.submit();
             self.unflushed = !self.kick()?;
         }
-        if !self.detoured || self.unflushed {
+        if !self.bypasses_ring || self.unflushed {
             return Ok(!self.unflushed);
         }
         let packets = self.packets();
         let done = packets.send()?;
-        self.detoured = !done || !packets.may_return();
+        self.bypasses_ring = !done || !packets.can_return_to_ring();
         Ok(done)
     }
 
@@ -547,7 +547,7 @@ impl Port for XdpPort {
             return self.check_alive();
         }
         if self.busy_polling == BusyPolling::Inert {
-            self.look_for_napi();
+            self.query_napi_id();
         }
         Ok(())
     }
@@ -560,20 +560,20 @@ impl Port for XdpPort {
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
             Some(libc::ENETDOWN) => self.check_alive(),
-            _ => Err(self.gone(error)),
+            _ => Err(self.fatal_error(error)),
         }
     }
 
     fn counters(&self) -> PortCounters {
         let (lost, invalid) = self.rings.kernel_counts();
-        let (calls, refused) = match &self.runs {
-            Runs::Supers(packets) => (packets.calls, packets.refused),
+        let (calls, lost_supers) = match &self.runs {
+            Runs::Supers(packets) => (packets.calls, packets.dropped),
             Runs::Frames(_) => (0, 0),
         };
         PortCounters {
             rx_lost: lost,
             tx_lost: self.dropped + self.rings.lost(),
-            bad_descriptors: self.rings.bad() + invalid + refused,
+            bad_descriptors: self.rings.invalid() + invalid + lost_supers,
             tx_wakeups: self.counters.tx_wakeups + calls,
             ..self.counters
         }

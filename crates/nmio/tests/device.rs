@@ -6,8 +6,8 @@
 mod bursts;
 #[path = "device/contract.rs"]
 mod contract;
-#[path = "device/made.rs"]
-mod made;
+#[path = "device/created.rs"]
+mod created;
 #[path = "device/mailbox.rs"]
 mod mailbox;
 #[path = "device/reports.rs"]
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use nmio::device::{AnyPort, DeviceError, Interface, InterfaceConfig, MemoryPlan, Transport};
 use nmio::{Port, Wait};
-use rig::{Rig, Server, ask, config, run, settle, socket, spawn};
+use rig::{Rig, Server, config, exchange, run, settle, socket, spawn};
 
 /// Device names for native and for generic XDP.
 const MODES: [&str; 2] = ["xdp:srv", "xdp:srv,generic"];
@@ -63,10 +63,10 @@ fn shared_mode_answers_and_leaves_no_xdp_program() {
             "10.9.0.1"
         );
         let v4 = rig.client_socket("10.9.0.2:0");
-        assert_eq!(ask(&v4, "10.9.0.1:7", "hello"), "hello");
+        assert_eq!(exchange(&v4, "10.9.0.1:7", "hello"), "hello");
         let v6 = rig.client_socket("[fd09::2]:0");
         assert_eq!(
-            ask(&v6, "[fd09::1]:7", "hello over IPv6"),
+            exchange(&v6, "[fd09::1]:7", "hello over IPv6"),
             "hello over IPv6"
         );
         let mode = if device.ends_with("generic") {
@@ -122,17 +122,17 @@ fn own_mode_takes_all_packets_to_its_address() {
         assert!(server.interface.is_own());
         let v4 = rig.client_socket("10.9.0.2:0");
         // The client's kernel first sends an ARP request, which the reflector answers.
-        assert_eq!(ask(&v4, "10.9.0.9:7", "hello"), "hello");
-        assert_eq!(ask(&v4, "10.9.0.9:9999", "any port"), "any port");
+        assert_eq!(exchange(&v4, "10.9.0.9:7", "hello"), "hello");
+        assert_eq!(exchange(&v4, "10.9.0.9:9999", "any port"), "any port");
         // Packets to the kernel's address of the interface still go to the kernel.
         let kernel = socket("10.9.0.1:7");
         v4.send_to(b"kernel", "10.9.0.1:7").unwrap();
         kernel.recv_from(&mut [0; 64]).expect("the kernel's packet");
         // A neighbour solicitation for the server's own IPv6 address reaches the ring.
-        let before = server.seen(0);
+        let before = server.received(0);
         let v6 = rig.client_socket("[fd09::2]:0");
         v6.send_to(b"who has it?", "[fd09::9]:7").unwrap();
-        eventually("the solicitation arrives", || server.seen(0) > before);
+        eventually("the solicitation arrives", || server.received(0) > before);
         server.stop();
 
         let server = Server::start(&config(device, &["fd09::9/64"], 1));
@@ -142,7 +142,7 @@ fn own_mode_takes_all_packets_to_its_address() {
             "the client sends an ARP request for an unused address"
         );
         std::thread::sleep(Duration::from_millis(200));
-        assert_eq!(server.seen(0), 0);
+        assert_eq!(server.received(0), 0);
         let mac = server
             .interface
             .mac()
@@ -151,7 +151,7 @@ fn own_mode_takes_all_packets_to_its_address() {
         rig.client
             .run(|| run(&format!("ip neigh replace fd09::9 lladdr {mac} dev cli")));
         let v6 = rig.client_socket("[fd09::2]:0");
-        assert_eq!(ask(&v6, "[fd09::9]:7", "hello"), "hello");
+        assert_eq!(exchange(&v6, "[fd09::9]:7", "hello"), "hello");
         server.stop();
     }
 }
@@ -177,14 +177,16 @@ fn fragments_go_to_the_kernel_in_shared_mode_and_to_the_server_in_own_mode() {
     let server = Server::start(&config("xdp:srv", &[], 1));
     client.send_to(&long, "10.9.0.1:7").unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(server.seen(0), 0);
+    assert_eq!(server.received(0), 0);
     server.stop();
     // In own mode the server gets fragments.
     let server = Server::start(&config("xdp:srv", &["10.9.0.9/24"], 1));
-    assert_eq!(ask(&client, "10.9.0.9:7", "short"), "short");
-    let before = server.seen(0);
+    assert_eq!(exchange(&client, "10.9.0.9:7", "short"), "short");
+    let before = server.received(0);
     client.send_to(&long, "10.9.0.9:7").unwrap();
-    eventually("three fragments arrive", || server.seen(0) == before + 3);
+    eventually("three fragments arrive", || {
+        server.received(0) == before + 3
+    });
     server.stop();
 }
 
@@ -196,17 +198,17 @@ fn two_queues_serve_clients_at_the_same_time() {
         assert_eq!(line(server.interface.summary(), "queues"), "2 of 2");
         for _ in 0..64 {
             let client = rig.client_socket("10.9.0.2:0");
-            assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
+            assert_eq!(exchange(&client, "10.9.0.1:7", "hello"), "hello");
         }
-        assert_eq!(server.seen(0) + server.seen(1), 64);
+        assert_eq!(server.received(0) + server.received(1), 64);
         // In generic mode veth does not report a packet's RX queue, so all packets arrive on the
         // first queue.
-        let spread = server.seen(0) > 0 && server.seen(1) > 0;
+        let spread = server.received(0) > 0 && server.received(1) > 0;
         assert_eq!(
             spread,
             device == "xdp:srv",
             "{device}: {} of 64",
-            server.seen(0)
+            server.received(0)
         );
         server.stop();
     }
@@ -245,9 +247,9 @@ fn by_default_every_queue_is_served() {
         // RX queues.
         for _ in 0..200 {
             let client = rig.client_socket("10.9.0.2:0");
-            assert_eq!(ask(&client, to, "hello"), "hello");
+            assert_eq!(exchange(&client, to, "hello"), "hello");
         }
-        let busy = (0..queues as usize).filter(|queue| server.seen(*queue) > 0);
+        let busy = (0..queues as usize).filter(|queue| server.received(*queue) > 0);
         assert_eq!(busy.count(), queues as usize);
         server.stop();
     }
@@ -259,7 +261,7 @@ fn fewer_queues_than_rx_queues_are_refused_in_both_modes() {
     for own in [&[][..], &["10.9.0.9/24"]] {
         for config in [config("xdp:srv", own, 1), defaults("xdp:srv,queues=1", own)] {
             let error = refusal(&config);
-            let asked = matches!(
+            let is_expected = matches!(
                 error,
                 DeviceError::UnservedQueues {
                     has: 2,
@@ -267,7 +269,7 @@ fn fewer_queues_than_rx_queues_are_refused_in_both_modes() {
                     ..
                 }
             );
-            assert!(asked, "{error}");
+            assert!(is_expected, "{error}");
             let text = error.to_string();
             assert!(text.contains("ethtool -L srv rx 1 tx 1"), "{text}");
         }
@@ -283,7 +285,7 @@ fn fewer_queues_than_rx_queues_are_refused_in_both_modes() {
     let server = Server::start(&defaults("xdp:srv,queues=1", &[]));
     assert_eq!(line(server.interface.summary(), "queues"), "1 of 1");
     let client = rig.client_socket("10.9.0.2:0");
-    assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
+    assert_eq!(exchange(&client, "10.9.0.1:7", "hello"), "hello");
     server.stop();
 }
 
@@ -291,7 +293,7 @@ fn fewer_queues_than_rx_queues_are_refused_in_both_modes() {
 fn each_served_queue_must_exist_and_be_able_to_send() {
     let rig = Rig::new(2);
     let error = refusal(&config("xdp:srv,queues=3", &[], 3));
-    let asked = matches!(
+    let is_expected = matches!(
         error,
         DeviceError::TooManyQueues {
             asked: 3,
@@ -299,7 +301,7 @@ fn each_served_queue_must_exist_and_be_able_to_send() {
             ..
         }
     );
-    assert!(asked, "{error}");
+    assert!(is_expected, "{error}");
     // The interface now has two RX queues, but only one TX queue.
     run("ethtool -L srv tx 1");
     let error = refusal(&config("xdp:srv,queues=2", &[], 2));
@@ -325,7 +327,7 @@ fn a_resident_packet_can_be_sent_repeatedly() {
         let server = Server::start(&config(device, &[], 1));
         let client = rig.client_socket("10.9.0.2:0");
         for _ in 0..10 {
-            assert_eq!(ask(&client, "10.9.0.1:7", "resident"), "resident");
+            assert_eq!(exchange(&client, "10.9.0.1:7", "resident"), "resident");
             let (len, _) = client.recv_from(&mut [0; 64]).expect("a second copy");
             assert_eq!(len, "resident".len());
         }
@@ -383,7 +385,7 @@ fn a_burst_of_a_whole_ring_loses_nothing() {
                     .unwrap_or_else(|e| panic!("after {n}: {e}"));
             }
         }
-        assert_eq!(server.refused(), 0);
+        assert_eq!(server.dropped(), 0);
         let counters = server.stop()[0];
         assert_eq!(counters.tx_frames, 3 * RING as u64);
         // Some slots of the TX ring are reserved for retries, so each burst needs a second flush.
@@ -400,13 +402,13 @@ fn each_way_of_waiting_works_and_is_in_the_summary() {
         let mut config = config("xdp:srv", &[], 1);
         config.wait = wait;
         let server = Server::start(&config);
-        assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
-        let told = server
+        assert_eq!(exchange(&client, "10.9.0.1:7", "hello"), "hello");
+        let is_reported = server
             .port_summary
             .iter()
             .any(|(name, _)| *name == "busy polling");
-        assert_eq!(told, wait == Wait::BusyPoll);
-        if told {
+        assert_eq!(is_reported, wait == Wait::BusyPoll);
+        if is_reported {
             // The queues of this veth device have no NAPI id, so busy polling has no effect.
             assert!(line(&server.port_summary, "busy polling").starts_with("inert"));
         }
@@ -421,10 +423,10 @@ fn a_port_in_use_is_refused_and_a_served_port_is_reserved() {
         (Transport::Udp, "10.9.0.1:7"),
         (Transport::Udp, "0.0.0.0:7"),
     ] {
-        let taken = UdpSocket::bind(address).unwrap();
-        let mut wanted = config("xdp:srv", &[], 1);
-        wanted.services = vec![(transport, 7)];
-        let error = Interface::open(&wanted).err().unwrap();
+        let occupied = UdpSocket::bind(address).unwrap();
+        let mut config = config("xdp:srv", &[], 1);
+        config.services = vec![(transport, 7)];
+        let error = Interface::open(&config).err().unwrap();
         assert!(
             matches!(error, DeviceError::PortTaken { port: 7, .. }),
             "{error}"
@@ -434,19 +436,19 @@ fn a_port_in_use_is_refused_and_a_served_port_is_reserved() {
             "{error}"
         );
         eventually("nothing is left attached", || !has_xdp());
-        drop(taken);
+        drop(occupied);
         settle();
     }
-    let mut wanted = config("xdp:srv", &[], 1);
-    wanted.services = vec![(Transport::Tcp, 80)];
+    let mut config = config("xdp:srv", &[], 1);
+    config.services = vec![(Transport::Tcp, 80)];
     let listener = std::net::TcpListener::bind("[::]:80").unwrap();
     assert!(matches!(
-        Interface::open(&wanted),
+        Interface::open(&config),
         Err(DeviceError::PortTaken { .. })
     ));
     drop(listener);
     settle();
-    let interface = Interface::open(&wanted).unwrap_or_else(|error| panic!("{error}"));
+    let interface = Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
     assert!(
         std::net::TcpListener::bind("10.9.0.1:80").is_err(),
         "the port is reserved"
@@ -468,8 +470,8 @@ fn connections_of_an_earlier_program_do_not_hold_its_port() {
         .run(|| std::net::TcpStream::connect("10.9.0.1:80"))
         .unwrap();
     let (accepted, _) = listener.accept().unwrap();
-    let mut wanted = config("xdp:srv", &[], 1);
-    wanted.services = vec![(Transport::Tcp, 80)];
+    let mut config = config("xdp:srv", &[], 1);
+    config.services = vec![(Transport::Tcp, 80)];
     // Close the accepted connection first, so that the server's side enters TIME-WAIT.
     drop(accepted);
     drop(client);
@@ -478,7 +480,7 @@ fn connections_of_an_earlier_program_do_not_hold_its_port() {
     eventually("the connection is in TIME-WAIT", || {
         run("ss -Htan state time-wait").contains("10.9.0.1:80")
     });
-    let interface = Interface::open(&wanted).unwrap_or_else(|error| panic!("{error}"));
+    let interface = Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
     assert!(std::net::TcpListener::bind("10.9.0.1:80").is_err());
     assert!(std::net::TcpListener::bind("0.0.0.0:80").is_err());
     drop(interface);
@@ -509,7 +511,7 @@ fn a_larger_mtu_gets_larger_frames() {
     assert_eq!(server.interface.mtu(), 3000);
     let client = rig.client_socket("10.9.0.2:0");
     let long = "x".repeat(1900);
-    assert_eq!(ask(&client, "10.9.0.1:7", &long), long);
+    assert_eq!(exchange(&client, "10.9.0.1:7", &long), long);
     server.stop();
 }
 
@@ -534,16 +536,16 @@ fn too_much_packet_memory_is_refused_without_an_attempt() {
 fn serving_ends_with_an_error_when_the_interface_is_removed() {
     for wait in [Wait::Block, Wait::Spin] {
         let _rig = Rig::new(1);
-        let mut wanted = config("xdp:srv", &[], 1);
-        wanted.wait = wait;
-        let server = Server::start(&wanted);
+        let mut xdp_config = config("xdp:srv", &[], 1);
+        xdp_config.wait = wait;
+        let server = Server::start(&xdp_config);
         run("ip link delete srv");
         let error = server.wait_for_end().unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown, "{error}");
 
-        let mut wanted = config("tap:nmiotap", &["10.7.0.2/24"], 1);
-        wanted.wait = wait;
-        let server = Server::start(&wanted);
+        let mut tap_config = config("tap:nmiotap", &["10.7.0.2/24"], 1);
+        tap_config.wait = wait;
+        let server = Server::start(&tap_config);
         run("ip link delete nmiotap");
         server.wait_for_end().unwrap_err();
     }
@@ -555,14 +557,14 @@ fn serving_resumes_when_the_interface_is_up_again() {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &[], 1));
         let client = rig.client_socket("10.9.0.2:0");
-        assert_eq!(ask(&client, "10.9.0.1:7", "before"), "before");
+        assert_eq!(exchange(&client, "10.9.0.1:7", "before"), "before");
         run("ip link set srv down");
         std::thread::sleep(Duration::from_millis(50));
         run("ip link set srv up");
         eventually("the carrier is back", || {
             run("ip -br link show srv").contains("LOWER_UP")
         });
-        assert_eq!(ask(&client, "10.9.0.1:7", "after"), "after");
+        assert_eq!(exchange(&client, "10.9.0.1:7", "after"), "after");
         server.stop();
     }
 }
@@ -589,7 +591,7 @@ fn child_process() {
             .set_read_timeout(Some(Duration::from_secs(2)))
             .unwrap();
         let to = format!("{}:7", server.interface.addresses()[0].address);
-        assert_eq!(ask(&client, &to, "hello"), "hello");
+        assert_eq!(exchange(&client, &to, "hello"), "hello");
         println!("answered");
     }
     // Runs until it is killed or its parent exits.
@@ -632,13 +634,16 @@ fn a_killed_server_leaves_no_xdp_program_and_no_interface() {
         let (mut server, output) = child(me.to_str().unwrap(), &[], device);
         read_until(output, word);
         let attached = || run("ip -details link");
-        let there = attached();
-        assert!(there.contains("xdp") || there.contains("nmiot"), "{there}");
+        let attached_names = attached();
+        assert!(
+            attached_names.contains("xdp") || attached_names.contains("nmiot"),
+            "{attached_names}"
+        );
         server.kill().unwrap(); // SIGKILL
         server.wait().unwrap();
         eventually(device, || {
-            let left = attached();
-            !left.contains("xdp") && !left.contains("nmiot")
+            let attached_names = attached();
+            !attached_names.contains("xdp") && !attached_names.contains("nmiot")
         });
     }
     // Check that the queue can be served again.
@@ -650,12 +655,12 @@ fn without_privileges_auto_falls_back_to_tap_and_reports_why() {
     let me = std::env::current_exe().unwrap();
     let arguments = ["--user", "--map-root-user", "--net", me.to_str().unwrap()];
     let (mut server, output) = child("unshare", &arguments, "auto");
-    let said = read_until(output, "answered");
+    let text = read_until(output, "answered");
     server.kill().unwrap();
     server.wait().unwrap();
-    assert!(said.contains("auto: a tap device"), "{said}");
+    assert!(text.contains("auto: a tap device"), "{text}");
     assert!(
-        said.contains("why not AF_XDP") && said.contains("no permission to"),
-        "{said}"
+        text.contains("why not AF_XDP") && text.contains("no permission to"),
+        "{text}"
     );
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::namespace::Namespace;
-use super::queue::{QueueSource, Way};
+use super::queue::{Backend, QueueSource};
 use super::{AddressPrefix, Monitor, Offload};
 use crate::port::Wait;
 
@@ -183,13 +183,13 @@ impl QueueAccess {
             index < queues,
             "queue {index} does not exist: there are {queues} queues, counted from 0"
         );
-        let way = match &self.facts.kind {
+        let backend = match &self.facts.kind {
             Kind::Xdp {
                 interface,
                 generic,
                 partial_checksums,
                 offload,
-            } => Way::Xdp {
+            } => Backend::Xdp {
                 interface: interface.clone(),
                 queue: index,
                 xsks: Arc::clone(&self.descriptors[0]),
@@ -198,13 +198,13 @@ impl QueueAccess {
                 partial_checksums: *partial_checksums,
                 offload: *offload,
             },
-            Kind::Tap { name } => Way::Tap {
+            Kind::Tap { name } => Backend::Tap {
                 name: name.clone(),
                 file: Arc::clone(&self.descriptors[index as usize]),
             },
         };
         QueueSource {
-            way,
+            backend,
             mtu: self.facts.mtu,
             wait: self.facts.wait,
         }
@@ -250,9 +250,9 @@ mod tests {
         let descriptors = descriptors
             .iter()
             .map(|fd| fd.try_clone_to_owned().unwrap());
-        let come = QueueAccess::from_parts(&facts, descriptors.collect()).unwrap();
-        assert_eq!(format!("{:?}", come.facts), format!("{:?}", sent.facts));
-        assert!(matches!(come.queue(1).way, Way::Tap { .. }));
+        let received = QueueAccess::from_parts(&facts, descriptors.collect()).unwrap();
+        assert_eq!(format!("{:?}", received.facts), format!("{:?}", sent.facts));
+        assert!(matches!(received.queue(1).backend, Backend::Tap { .. }));
     }
 
     #[test]
@@ -272,8 +272,8 @@ mod tests {
             (access(xdp(), 2), 3, false),
         ] {
             let (facts, _) = sent.to_parts().unwrap();
-            let come = (0..descriptors).map(|_| null()).collect();
-            let outcome = QueueAccess::from_parts(&facts, come);
+            let received = (0..descriptors).map(|_| null()).collect();
+            let outcome = QueueAccess::from_parts(&facts, received);
             assert_eq!(outcome.is_ok(), fits, "{descriptors} for {:?}", sent.facts);
         }
         assert!(QueueAccess::from_parts("{}", vec![]).is_err());

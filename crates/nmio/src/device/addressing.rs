@@ -33,24 +33,25 @@ impl Addressing {
     /// Plans the addresses of a link. Fails if this host already has one of the configured
     /// addresses. If none are configured, chooses networks that this host does not use.
     pub(super) fn new(config: &InterfaceConfig) -> Result<Self, DeviceError> {
-        let taken = interface_addresses()?;
-        refuse_taken(&config.own_addresses, &taken)?;
-        Self::plan(&config.own_addresses, &taken)
+        let in_use = interface_addresses()?;
+        refuse_taken(&config.own_addresses, &in_use)?;
+        Self::plan(&config.own_addresses, &in_use)
     }
 
     /// Gives the server the addresses `given`, and the client another address in each of their
-    /// networks. If `given` is empty, chooses a free pair of networks. `taken` are the addresses
+    /// networks. If `given` is empty, chooses a free pair of networks. `in_use` are the addresses
     /// that this host already has.
-    fn plan(given: &[AddressPrefix], taken: &[InterfaceAddress]) -> Result<Self, DeviceError> {
+    fn plan(given: &[AddressPrefix], in_use: &[InterfaceAddress]) -> Result<Self, DeviceError> {
         if given.is_empty() {
-            return Self::choose(taken);
+            return Self::choose(in_use);
         }
         let mut client: Vec<AddressPrefix> = Vec::new();
         for own in given {
             if client.iter().any(|end| end.contains(own.address)) {
                 continue;
             }
-            let free = neighbours(*own).find(|address| given.iter().all(|g| g.address != *address));
+            let free =
+                host_candidates(*own).find(|address| given.iter().all(|g| g.address != *address));
             let address = free.ok_or(DeviceError::NoRoomForClient {
                 address: own.address,
                 prefix: own.prefix,
@@ -67,7 +68,7 @@ impl Addressing {
         })
     }
 
-    fn choose(taken: &[InterfaceAddress]) -> Result<Self, DeviceError> {
+    fn choose(in_use: &[InterfaceAddress]) -> Result<Self, DeviceError> {
         for n in 0..MAX_NETWORKS {
             let v4 = |host: u32| AddressPrefix {
                 address: Ipv4Addr::from_bits(IPV4_POOL.to_bits() + n * 4 + host).into(),
@@ -78,13 +79,13 @@ impl Addressing {
                     .into(),
                 prefix: IPV6_PREFIX,
             };
-            let free = |ours: AddressPrefix| {
-                taken.iter().all(|a| {
-                    let theirs = AddressPrefix {
+            let free = |candidate: AddressPrefix| {
+                in_use.iter().all(|a| {
+                    let network = AddressPrefix {
                         address: a.address,
                         prefix: a.prefix,
                     };
-                    !ours.contains(a.address) && !theirs.contains(ours.address)
+                    !candidate.contains(a.address) && !network.contains(candidate.address)
                 })
             };
             if free(v4(1)) && free(v6(1)) {
@@ -116,12 +117,12 @@ impl Addressing {
         let index = control
             .index(name)
             .map_err(DeviceError::set_up(format!("find {name}")))?;
-        let mut refused = None;
+        let mut ipv6_error = None;
         for end in &self.client {
             match netlink::add_address(index, end.address, end.prefix) {
                 Ok(()) => {}
                 Err(error) if sys::is_errno(&error, libc::EEXIST) => {}
-                Err(error) if self.chosen && end.address.is_ipv6() => refused = Some(error),
+                Err(error) if self.chosen && end.address.is_ipv6() => ipv6_error = Some(error),
                 Err(source) => {
                     return Err(DeviceError::SetUp {
                         step: format!("assign address {end} to {name}"),
@@ -130,7 +131,7 @@ impl Addressing {
                 }
             }
         }
-        if let Some(error) = refused {
+        if let Some(error) = ipv6_error {
             self.server.retain(|end| end.address.is_ipv4());
             self.client.retain(|end| end.address.is_ipv4());
             lines.push((
@@ -161,10 +162,10 @@ pub(super) fn bring_up(control: &Control, name: &str) -> Result<(), DeviceError>
 
 /// Returns the lowest host addresses (at most 512) in the network of `own`, in ascending order and
 /// without `own` itself.
-fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
+fn host_candidates(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
     // Number of addresses to consider. The server has fewer addresses than this, so at least one
     // is free unless the network is too small.
-    const LOOK_AT: u128 = 512;
+    const MAX_CANDIDATES: u128 = 512;
     let (bits, own_bits) = match own.address {
         IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
         IpAddr::V6(v6) => (128, v6.to_bits()),
@@ -179,7 +180,7 @@ fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
         (false, 2..) => (1, hosts),
         _ => (0, hosts),
     };
-    (first..end.min(first + LOOK_AT))
+    (first..end.min(first + MAX_CANDIDATES))
         .map(move |host| network + host)
         .filter_map(move |address| {
             let address = match own.address {
@@ -199,16 +200,16 @@ pub(super) fn interface_addresses() -> Result<Vec<InterfaceAddress>, DeviceError
 /// Returns an error if this host already has one of the server's addresses.
 pub(super) fn refuse_taken(
     own: &[AddressPrefix],
-    taken: &[InterfaceAddress],
+    in_use: &[InterfaceAddress],
 ) -> Result<(), DeviceError> {
-    let ours = taken
+    let conflict = in_use
         .iter()
-        .find(|taken| own.iter().any(|own| own.address == taken.address));
-    match ours {
+        .find(|used| own.iter().any(|own| own.address == used.address));
+    match conflict {
         None => Ok(()),
-        Some(ours) => Err(DeviceError::AddressTaken {
-            address: ours.address,
-            interface: ours.interface.clone(),
+        Some(conflict) => Err(DeviceError::AddressTaken {
+            address: conflict.address,
+            interface: conflict.interface.clone(),
         }),
     }
 }
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(refuse(&["10.7.0.2/24", "10.7.0.3/24"]), Ok(()));
     }
 
-    fn taken(text: &str) -> InterfaceAddress {
+    fn in_use(text: &str) -> InterfaceAddress {
         let AddressPrefix { address, prefix } = prefix(text);
         InterfaceAddress {
             interface: "eth0".into(),
@@ -268,12 +269,12 @@ mod tests {
             wire.server,
             [prefix("198.18.0.2/30"), prefix("fd9a:5e1d:70ac::2/126")]
         );
-        let wire = Addressing::plan(&[], &[taken("198.18.0.1/30"), taken("10.0.0.1/8")]).unwrap();
+        let wire = Addressing::plan(&[], &[in_use("198.18.0.1/30"), in_use("10.0.0.1/8")]).unwrap();
         assert_eq!(
             wire.server,
             [prefix("198.18.0.6/30"), prefix("fd9a:5e1d:70ac:1::2/126")]
         );
-        let wire = Addressing::plan(&[], &[taken("198.18.3.7/22")]).unwrap();
+        let wire = Addressing::plan(&[], &[in_use("198.18.3.7/22")]).unwrap();
         assert_eq!(
             wire.server[0],
             prefix("198.18.4.2/30"),

@@ -18,10 +18,10 @@ use super::lines::{Lines, join_addresses};
 use super::namespace::Namespace;
 use super::pair::VethPair;
 use super::pfifo::QUEUE_LEN;
-use super::ready::{XdpReady, XdpWanted};
+use super::ready::{XdpReady, XdpRequest};
 use super::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, netlink};
 use crate::sys::{self, Control, TapFlags};
-use crate::xdp::MOST_SUPER_BYTES;
+use crate::xdp::MAX_GSO_SIZE;
 
 /// Number of interface names to try for one program. For example, sandstorm tries sandstorm0 to
 /// sandstorm99.
@@ -35,17 +35,17 @@ pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     // Report configuration errors before trying a veth pair, because falling back to a tap device
     // would not fix them.
     let addressing = Addressing::new(config)?;
-    let refused = match open_pair(config, addressing) {
+    let xdp_error = match open_pair(config, addressing) {
         Ok(interface) => return Ok(interface),
         Err(error) => error,
     };
     match open_auto_tap(config, Addressing::new(config)?) {
         Ok(mut interface) => {
-            interface.add_line("why not AF_XDP", refused.to_string());
+            interface.add_line("why not AF_XDP", xdp_error.to_string());
             Ok(interface)
         }
         Err(tap) => Err(DeviceError::Auto {
-            xdp: Box::new(refused),
+            xdp: Box::new(xdp_error),
             tap: Box::new(tap),
         }),
     }
@@ -100,7 +100,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     wire.configure(&control, pair.name(), &mut lines)?;
     let offload = DeviceError::set_up(format!("turn off TX checksum offload on {}", pair.name()));
     control.disable_tx_checksums(pair.name()).map_err(offload)?;
-    let wanted = XdpWanted {
+    let request = XdpRequest {
         interface: SERVER_END,
         queues: Queues::Exactly(queues),
         vlans: &[],
@@ -114,9 +114,9 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     keep_tags(&control, pair.name())?;
     add_queue(&control, pair.name())?;
     let ready = namespace
-        .run(|| open_server_end(&wanted))
+        .run(|| open_server_end(&request))
         .map_err(DeviceError::set_up("enter the private network namespace"))??;
-    let mut interface = Interface::from_xdp(ready, &wanted, config.wait);
+    let mut interface = Interface::from_xdp(ready, &request, config.wait);
     interface.set_device_line("auto: a veth pair with AF_XDP".into());
     let (name, value) = wire.line(pair.name());
     interface.add_line(name, value);
@@ -145,7 +145,7 @@ fn keep_tags(control: &Control, name: &str) -> Result<(), DeviceError> {
 }
 
 /// Opens the server's end of the pair. Must be called in the private namespace.
-fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
+fn open_server_end(request: &XdpRequest<'_>) -> Result<XdpReady, DeviceError> {
     // Stop the kernel from sending its own IPv6 packets on this end. Errors are ignored, because
     // the file does not exist if IPv6 is disabled.
     let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
@@ -158,18 +158,18 @@ fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     // ignored, because shorter super-segments work too. The summary shows the limit in effect.
     let _ = control
         .index(SERVER_END)
-        .and_then(|index| netlink::allow_supers(index, MOST_SUPER_BYTES as u32));
-    XdpReady::open(wanted)
+        .and_then(|index| netlink::allow_supers(index, MAX_GSO_SIZE as u32));
+    XdpReady::open(request)
 }
 
 fn open_auto_tap(config: &InterfaceConfig, wire: Addressing) -> Result<Interface, DeviceError> {
     for suffix in 0..MAX_SUFFIX {
         let name = format!("{}{suffix}", config.program);
-        let how = TapFlags {
+        let flags = TapFlags {
             multi_queue: config.wire_queues() > 1,
             exclusive: true,
         };
-        match attach(&name, how) {
+        match attach(&name, flags) {
             Ok(first) => {
                 let mut interface = finish_tap(config, name, first, Some(wire))?;
                 interface.set_device_line("auto: a tap device (slower than AF_XDP)".into());
@@ -206,18 +206,18 @@ pub(super) fn open_named_tap(
     } else {
         Some(Addressing::new(config)?)
     };
-    let how = TapFlags {
+    let flags = TapFlags {
         multi_queue: config.wire_queues() > 1,
         exclusive: false,
     };
-    let first = attach(name, how).map_err(|error| tap_error(name, error))?;
+    let first = attach(name, flags).map_err(|error| tap_error(name, error))?;
     let mut interface = finish_tap(config, name.to_owned(), first, wire)?;
-    let made = if exists {
+    let origin = if exists {
         "existing"
     } else {
         "made for the server"
     };
-    interface.set_device_line(format!("tap {name}, {made}"));
+    interface.set_device_line(format!("tap {name}, {origin}"));
     Ok(interface)
 }
 
@@ -228,12 +228,12 @@ fn finish_tap(
     wire: Option<Addressing>,
 ) -> Result<Interface, DeviceError> {
     let mut queues = vec![Arc::new(OwnedFd::from(first))];
-    let how = TapFlags {
+    let flags = TapFlags {
         multi_queue: config.wire_queues() > 1,
         exclusive: false,
     };
     for _ in 1..config.wire_queues() {
-        let queue = attach(&name, how).map_err(|error| tap_error(&name, error))?;
+        let queue = attach(&name, flags).map_err(|error| tap_error(&name, error))?;
         queues.push(Arc::new(queue.into()));
     }
     let control = Control::new().map_err(DeviceError::set_up("configure interfaces"))?;
@@ -264,13 +264,13 @@ fn finish_tap(
 /// Opens one queue of a tap device, which is created if it does not exist. With
 /// [`TapFlags::exclusive`], fails if it exists. Closing the device's last descriptor removes the
 /// device unless it is persistent.
-fn attach(name: &str, how: TapFlags) -> io::Result<File> {
+fn attach(name: &str, flags: TapFlags) -> io::Result<File> {
     let tun = OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(libc::O_NONBLOCK)
         .open("/dev/net/tun")?;
-    sys::attach_tap(&tun, name, how)?;
+    sys::attach_tap(&tun, name, flags)?;
     Ok(tun)
 }
 

@@ -9,7 +9,7 @@ use super::access::{Facts, Kind, QueueAccess};
 use super::namespace::Namespace;
 use super::pair::VethPair;
 use super::pfifo::Pfifo;
-use super::ready::{XdpReady, XdpWanted};
+use super::ready::{XdpReady, XdpRequest};
 use crate::port::Wait;
 use crate::xdp::steer::Steering;
 
@@ -38,22 +38,22 @@ impl Deref for Interface {
 }
 
 impl Interface {
-    pub(super) fn from_xdp(ready: XdpReady, wanted: &XdpWanted<'_>, wait: Wait) -> Self {
+    pub(super) fn from_xdp(ready: XdpReady, request: &XdpRequest<'_>, wait: Wait) -> Self {
         let xsks = ready.steering.xsks();
         let summary = ready.lines.into_iter();
         let facts = Facts {
             kind: Kind::Xdp {
-                interface: wanted.interface.to_owned(),
-                generic: wanted.generic,
-                partial_checksums: wanted.partial_checksums,
-                offload: wanted.offload,
+                interface: request.interface.to_owned(),
+                generic: request.generic,
+                partial_checksums: request.partial_checksums,
+                offload: request.offload,
             },
             mac: ready.mac,
             mtu: ready.mtu,
-            own: !wanted.own.is_empty(),
+            own: !request.own.is_empty(),
             addresses: ready.addresses,
             queues: ready.queues,
-            vlans: wanted.vlans.to_vec(),
+            vlans: request.vlans.to_vec(),
             wait,
             summary: summary
                 .map(|(name, value)| (name.to_owned(), value))
@@ -61,7 +61,7 @@ impl Interface {
         };
         Self {
             _steering: Some(ready.steering),
-            _held: ready.held,
+            _held: ready.open_sockets,
             pfifo: ready.pfifo,
             wire: None,
             access: QueueAccess::new(facts, vec![xsks]),

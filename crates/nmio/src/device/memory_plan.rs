@@ -17,8 +17,8 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// Returns the memory layout of a port. The port itself needs `own` frames, for its rings and
-    /// one batch. Frames start `stride` bytes apart and hold `capacity` bytes each.
+    /// Returns the memory layout of a port. The port itself needs `port_frames` frames, for its
+    /// rings and one batch. Frames start `stride` bytes apart and hold `capacity` bytes each.
     ///
     /// # Errors
     /// [`DeviceError::Memory`] if this host does not have enough memory.
@@ -26,19 +26,19 @@ impl MemoryPlan {
         self,
         stride: usize,
         capacity: usize,
-        own: u32,
+        port_frames: u32,
     ) -> Result<PoolLayout, DeviceError> {
-        let refused = |bytes| DeviceError::memory(bytes, io::ErrorKind::OutOfMemory.into());
-        let io_frames = own.checked_add(self.scratch_frames);
+        let too_large = |bytes| DeviceError::memory(bytes, io::ErrorKind::OutOfMemory.into());
+        let io_frames = port_frames.checked_add(self.scratch_frames);
         let frames = io_frames.and_then(|io_frames| io_frames.checked_add(self.resident_frames));
         let (Some(io_frames), Some(frames)) = (io_frames, frames) else {
-            return Err(refused(u64::MAX));
+            return Err(too_large(u64::MAX));
         };
         let bytes = u64::from(frames) * stride as u64;
         // Refuse too large a size here, because the kernel would allow the allocation, but might
         // kill processes later, when memory runs out.
         if sys::available_memory().is_some_and(|available| bytes > available) {
-            return Err(refused(bytes));
+            return Err(too_large(bytes));
         }
         Ok(PoolLayout {
             stride,

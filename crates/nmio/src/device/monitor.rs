@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libc::{IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS, RTM_DELADDR, RTM_NEWADDR, RTM_NEWLINK};
 use netlink_packet_core::NetlinkBuffer;
 
-use super::netlink::{ANSWER, INTERFACE_MESSAGE, attribute};
+use super::netlink::{INTERFACE_MESSAGE, RECEIVE_BUFFER, attribute};
 use crate::sys::{self, Control};
 
 /// Size in bytes of `struct ifaddrmsg`: family, prefix, flags, scope, index.
@@ -54,10 +54,10 @@ struct State {
 #[derive(Debug)]
 pub struct Monitor {
     socket: File,
-    /// The messages that were last read from the kernel. `rest` is the start and end of the bytes
-    /// that are not parsed yet.
+    /// The messages that were last read from the kernel. `unparsed` is the start and end of the
+    /// bytes that are not parsed yet.
     buffer: Box<[u8]>,
-    rest: (usize, usize),
+    unparsed: (usize, usize),
     state: State,
 }
 
@@ -73,8 +73,8 @@ impl Monitor {
         let own = addresses.into_iter().filter(|a| a.interface == name);
         Ok(Self {
             socket,
-            buffer: vec![0; ANSWER].into_boxed_slice(),
-            rest: (0, 0),
+            buffer: vec![0; RECEIVE_BUFFER].into_boxed_slice(),
+            unparsed: (0, 0),
             state: State {
                 index: control.index(name)?,
                 is_up: flags & libc::IFF_UP != 0,
@@ -91,18 +91,18 @@ impl Monitor {
     /// Fails if reading from the kernel's socket fails.
     pub fn next_change(&mut self) -> io::Result<Option<Change>> {
         loop {
-            let (start, end) = self.rest;
+            let (start, end) = self.unparsed;
             if let Ok(message) = NetlinkBuffer::new_checked(&self.buffer[start..end]) {
                 let len = message.length() as usize;
-                self.rest.0 += len.next_multiple_of(4).min(end - start);
-                if let Some(change) = self.state.learn(&message) {
+                self.unparsed.0 += len.next_multiple_of(4).min(end - start);
+                if let Some(change) = self.state.apply(&message) {
                     return Ok(Some(change));
                 }
                 continue;
             }
-            self.rest = (0, 0);
+            self.unparsed = (0, 0);
             match self.socket.read(&mut self.buffer) {
-                Ok(len) => self.rest = (0, len),
+                Ok(len) => self.unparsed = (0, len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if sys::is_errno(&error, libc::ENOBUFS) => {
                     return Ok(Some(Change::Missed));
@@ -121,7 +121,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 impl State {
     /// Updates the state from a message, and returns the change that the message reports. Returns
     /// `None` if the message concerns another interface or reports nothing new.
-    fn learn(&mut self, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
+    fn apply(&mut self, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
         let body = message.payload();
         // RTM_NEWLINK and RTM_*ADDR messages contain the interface index at this offset.
         if u32_at(body, 4)? != self.index {
@@ -191,8 +191,8 @@ mod tests {
 
     const HEADER: usize = 16;
 
-    fn learn(state: &mut State, message: &[u8]) -> Option<Change> {
-        state.learn(&NetlinkBuffer::new_checked(message).ok()?)
+    fn apply(state: &mut State, message: &[u8]) -> Option<Change> {
+        state.apply(&NetlinkBuffer::new_checked(message).ok()?)
     }
 
     fn state() -> State {
@@ -241,10 +241,10 @@ mod tests {
             (running, [4; 6], Some(Change::Mac([4; 6]))),
             (running, [4; 6], None),
         ] {
-            assert_eq!(learn(&mut state, &link(7, flags, mac)), change);
+            assert_eq!(apply(&mut state, &link(7, flags, mac)), change);
         }
         assert_eq!(
-            learn(&mut state, &link(8, 0, [2; 6])),
+            apply(&mut state, &link(8, 0, [2; 6])),
             None,
             "another interface"
         );
@@ -270,13 +270,13 @@ mod tests {
             (RTM_DELADDR, 1, Some(Change::AddressRemoved(first))),
             (RTM_NEWADDR, 1, Some(Change::AddressAdded(first))),
         ] {
-            assert_eq!(learn(&mut state, &v4(kind, [192, 0, 2, last])), change);
+            assert_eq!(apply(&mut state, &v4(kind, [192, 0, 2, last])), change);
         }
         let fixed = [libc::AF_INET6 as u8, 64, 0, 0, 7, 0, 0, 0];
         let v6: Ipv6Addr = "2001:db8::1".parse().unwrap();
         let message = message(RTM_NEWADDR, &fixed, &[(IFA_ADDRESS, &v6.octets())]);
         assert_eq!(
-            learn(&mut state, &message),
+            apply(&mut state, &message),
             Some(Change::AddressAdded(v6.into()))
         );
     }
@@ -289,12 +289,12 @@ mod tests {
                 bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
                 bytes[20..24].copy_from_slice(&7u32.to_ne_bytes());
             }
-            learn(&mut state(), &bytes);
+            apply(&mut state(), &bytes);
             // Most random length fields are wrong, so also try the correct length.
             if bytes.len() >= HEADER {
                 let len = (bytes.len() as u32).to_ne_bytes();
                 bytes[..4].copy_from_slice(&len);
-                learn(&mut state(), &bytes);
+                apply(&mut state(), &bytes);
             }
         }
     }

@@ -36,19 +36,19 @@ pub(super) const INTERFACE_MESSAGE: usize = 16;
 const QDISC_MESSAGE: usize = 20;
 /// Size of the receive buffer, in bytes. The kernel's description of an interface is about 2 KB
 /// long. It is longer for a card with SR-IOV virtual functions.
-pub(super) const ANSWER: usize = 32 << 10;
+pub(super) const RECEIVE_BUFFER: usize = 32 << 10;
 /// Limit on the length of super-segments, in bytes, for kernels that report no limit.
 const DEFAULT_GSO_SIZE: u32 = 65_536;
 
 /// Sends a request, and waits until the kernel has executed it.
-fn request(kind: u16, flags: u16, fixed: &[u8], attributes: &[DefaultNla]) -> io::Result<()> {
+fn execute(kind: u16, flags: u16, fixed: &[u8], attributes: &[DefaultNla]) -> io::Result<()> {
     let socket = sys::route_socket()?;
-    ask(&socket, kind, flags, fixed, attributes).map(drop)
+    exchange(&socket, kind, flags, fixed, attributes).map(drop)
 }
 
 /// Sends a request and returns the kernel's response without its header. The result is empty if the
 /// kernel only acknowledges the request.
-fn ask(
+fn exchange(
     mut socket: &File,
     kind: u16,
     flags: u16,
@@ -62,13 +62,13 @@ fn ask(
     header.set_message_type(kind);
     header.set_flags(NLM_F_REQUEST | flags);
     socket.write_all(&bytes)?;
-    let mut answer = vec![0; ANSWER];
-    let len = socket.read(&mut answer)?;
-    let answer = NetlinkBuffer::new_checked(&answer[..len]).map_err(io::Error::other)?;
-    if answer.message_type() != NLMSG_ERROR {
-        return Ok(answer.payload().to_vec());
+    let mut response = vec![0; RECEIVE_BUFFER];
+    let len = socket.read(&mut response)?;
+    let response = NetlinkBuffer::new_checked(&response[..len]).map_err(io::Error::other)?;
+    if response.message_type() != NLMSG_ERROR {
+        return Ok(response.payload().to_vec());
     }
-    let error = ErrorBuffer::new_checked(answer.payload()).map_err(io::Error::other)?;
+    let error = ErrorBuffer::new_checked(response.payload()).map_err(io::Error::other)?;
     match error.code() {
         None => Ok(Vec::new()),
         Some(code) => Err(io::Error::from_raw_os_error(-code.get())),
@@ -100,23 +100,23 @@ fn nest(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind, body(&[], attributes))
 }
 
-/// Returns the value of the first attribute of type `wanted`, or `None` if there is none.
-pub(super) fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+/// Returns the value of the first attribute of type `kind`, or `None` if there is none.
+pub(super) fn attribute(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     let mut attributes = NlasIterator::new(attributes).flatten();
-    let found = attributes.find(|attribute| attribute.kind() == wanted)?;
-    let len = usize::from(found.length());
-    found.into_inner().get(4..len)
+    let attribute = attributes.find(|attribute| attribute.kind() == kind)?;
+    let len = usize::from(attribute.length());
+    attribute.into_inner().get(4..len)
 }
 
-/// Returns the value of the first attribute of type `wanted` as a number.
-fn number(attributes: &[u8], wanted: u16) -> Option<u32> {
-    let value = attribute(attributes, wanted)?.first_chunk()?;
+/// Returns the value of the first attribute of type `kind` as a number.
+fn number(attributes: &[u8], kind: u16) -> Option<u32> {
+    let value = attribute(attributes, kind)?.first_chunk()?;
     Some(u32::from_ne_bytes(*value))
 }
 
-/// Returns the value of the first attribute of type `wanted` as text, up to the first zero byte.
-fn text(attributes: &[u8], wanted: u16) -> Option<String> {
-    let value = attribute(attributes, wanted)?;
+/// Returns the value of the first attribute of type `kind` as text, up to the first zero byte.
+fn text(attributes: &[u8], kind: u16) -> Option<String> {
+    let value = attribute(attributes, kind)?;
     let end = value.iter().position(|byte| *byte == 0);
     Some(String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned())
 }
@@ -163,8 +163,11 @@ pub(super) fn has_xdp(index: u32) -> io::Result<bool> {
 
 /// Requests the attributes of interface number `index` from the kernel.
 fn link_attributes(socket: &File, index: u32) -> io::Result<Vec<u8>> {
-    let answer = ask(socket, libc::RTM_GETLINK, 0, &interface(index), &[])?;
-    Ok(answer.get(INTERFACE_MESSAGE..).unwrap_or_default().to_vec())
+    let response = exchange(socket, libc::RTM_GETLINK, 0, &interface(index), &[])?;
+    Ok(response
+        .get(INTERFACE_MESSAGE..)
+        .unwrap_or_default()
+        .to_vec())
 }
 
 /// Returns the attributes for creating one end of a veth pair.
@@ -194,12 +197,12 @@ pub(super) fn create_veth(
     ];
     let mut attributes = end(name, queues);
     attributes.push(nest(IFLA_LINKINFO, &info));
-    request(libc::RTM_NEWLINK, CREATE, &interface(0), &attributes)
+    execute(libc::RTM_NEWLINK, CREATE, &interface(0), &attributes)
 }
 
 /// Removes interface number `index`.
 pub(super) fn delete_link(index: u32) -> io::Result<()> {
-    request(libc::RTM_DELLINK, NLM_F_ACK, &interface(index), &[])
+    execute(libc::RTM_DELLINK, NLM_F_ACK, &interface(index), &[])
 }
 
 /// Returns the maximum lengths of TCP super-segments, over IPv4 and over IPv6, that interface
@@ -219,7 +222,7 @@ pub(crate) fn longest_supers(route: &File, index: u32) -> io::Result<[usize; 2]>
 /// the link header. Requires Linux 6.3.
 pub(super) fn allow_supers(index: u32, bytes: u32) -> io::Result<()> {
     let limit = value(IFLA_GSO_IPV4_MAX_SIZE, &bytes.to_ne_bytes());
-    request(libc::RTM_SETLINK, NLM_F_ACK, &interface(index), &[limit])
+    execute(libc::RTM_SETLINK, NLM_F_ACK, &interface(index), &[limit])
 }
 
 /// Adds a packet queue to interface number `index`. The queue holds up to `packets` packets that
@@ -235,7 +238,7 @@ pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
         value(libc::TCA_KIND, b"pfifo\0"),
         value(libc::TCA_OPTIONS, &packets.to_ne_bytes()),
     ];
-    request(libc::RTM_NEWQDISC, CREATE, &fixed, &attributes)
+    execute(libc::RTM_NEWQDISC, CREATE, &fixed, &attributes)
 }
 
 /// Removes the queueing discipline of interface number `index`. The kernel then uses its default.
@@ -243,7 +246,7 @@ pub(super) fn remove_queue(index: u32) -> io::Result<()> {
     let mut fixed = [0; QDISC_MESSAGE];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     fixed[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
-    request(libc::RTM_DELQDISC, NLM_F_ACK, &fixed, &[])
+    execute(libc::RTM_DELQDISC, NLM_F_ACK, &fixed, &[])
 }
 
 /// Adds an address to interface number `index`.
@@ -269,5 +272,5 @@ pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result
         let broadcast = v4.to_bits() | u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
         attributes.push(value(libc::IFA_BROADCAST, &broadcast.to_be_bytes()));
     }
-    request(libc::RTM_NEWADDR, CREATE, &fixed, &attributes)
+    execute(libc::RTM_NEWADDR, CREATE, &fixed, &attributes)
 }

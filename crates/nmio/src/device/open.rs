@@ -1,7 +1,7 @@
 //! Opens an interface from its configuration.
 
 use super::addressing::refuse_duplicates;
-use super::ready::{XdpReady, XdpWanted};
+use super::ready::{XdpReady, XdpRequest};
 use super::{Device, DeviceError, Interface, InterfaceConfig, MAX_QUEUES, Queues, auto};
 use crate::xdp::steer;
 
@@ -37,9 +37,9 @@ impl Interface {
                 offload,
                 pfifo,
             } => {
-                let wanted = XdpWanted {
+                let request = XdpRequest {
                     interface,
-                    queues: asked_queues(*queues, config.workers)?,
+                    queues: requested_queues(*queues, config.workers)?,
                     vlans,
                     generic: *generic,
                     partial_checksums: *partial_checksums,
@@ -48,9 +48,9 @@ impl Interface {
                     own: &config.own_addresses,
                     services: &config.services,
                 };
-                let ready = XdpReady::open(&wanted)?;
+                let ready = XdpReady::open(&request)?;
                 let is_veth = ready.is_veth;
-                let mut interface = Self::from_xdp(ready, &wanted, config.wait);
+                let mut interface = Self::from_xdp(ready, &request, config.wait);
                 interface.set_device_line(config.device.to_string());
                 if is_veth && !partial_checksums {
                     interface.add_line("checksums", VETH_CHECKSUMS.to_owned());
@@ -63,7 +63,7 @@ impl Interface {
 
 /// Combines `queues=` and `--workers`. If both are given, they must specify the same number,
 /// because each worker serves one queue.
-fn asked_queues(queues: Queues, workers: Option<u32>) -> Result<Queues, DeviceError> {
+fn requested_queues(queues: Queues, workers: Option<u32>) -> Result<Queues, DeviceError> {
     match (queues, queues.number(), workers) {
         (Queues::All, _, Some(workers)) => Ok(Queues::Exactly(workers)),
         (_, Some(queues), Some(workers)) if queues != workers => {
@@ -99,17 +99,17 @@ mod tests {
     #[test]
     fn workers_and_queues_must_agree() {
         use Queues::{All, Exactly, Partial};
-        for (queues, workers, asked) in [
+        for (queues, workers, expected) in [
             (All, None, All),
             (All, Some(2), Exactly(2)),
             (Exactly(2), None, Exactly(2)),
             (Exactly(2), Some(2), Exactly(2)),
             (Partial(2), Some(2), Partial(2)),
         ] {
-            assert_eq!(asked_queues(queues, workers).unwrap(), asked);
+            assert_eq!(requested_queues(queues, workers).unwrap(), expected);
         }
         for queues in [Exactly(2), Partial(2)] {
-            let error = asked_queues(queues, Some(3)).unwrap_err().to_string();
+            let error = requested_queues(queues, Some(3)).unwrap_err().to_string();
             assert!(error.contains("--workers 3 and queues=2 differ"), "{error}");
         }
     }

@@ -11,12 +11,12 @@ use crate::xdp::{XdpConfig, XdpPort};
 
 /// A queue that has not been opened yet. It can be sent to the thread that will serve it.
 pub struct QueueSource {
-    pub(super) way: Way,
+    pub(super) backend: Backend,
     pub(super) mtu: usize,
     pub(super) wait: Wait,
 }
 
-pub(super) enum Way {
+pub(super) enum Backend {
     Xdp {
         interface: String,
         queue: u32,
@@ -41,8 +41,8 @@ impl QueueSource {
     /// # Errors
     /// A [`DeviceError`], for example if another program uses the queue.
     pub fn open(self, memory: MemoryPlan) -> Result<AnyPort, DeviceError> {
-        match self.way {
-            Way::Xdp {
+        match self.backend {
+            Backend::Xdp {
                 interface,
                 queue,
                 xsks,
@@ -69,7 +69,7 @@ impl QueueSource {
                 };
                 XdpPort::open(&config).map(AnyPort::Xdp)
             }
-            Way::Tap { name, file } => {
+            Backend::Tap { name, file } => {
                 let config = TapConfig {
                     name,
                     mtu: self.mtu,

@@ -11,7 +11,7 @@ use super::{DeviceError, MAX_QUEUES, Queues};
 use crate::sys::{Channels, Control};
 
 /// An interface's queues as its driver reports them, and this host's number of cores.
-struct Found<'a> {
+struct InterfaceQueues<'a> {
     interface: &'a str,
     rx: u32,
     tx: u32,
@@ -21,7 +21,7 @@ struct Found<'a> {
     is_veth: bool,
     /// The RSS indirection table: the RX queue for each hash value. `None`: the driver does not
     /// report the table.
-    flows: Option<Vec<u32>>,
+    indirection_table: Option<Vec<u32>>,
     cores: u32,
 }
 
@@ -30,7 +30,7 @@ struct Found<'a> {
 pub(super) fn choose(
     control: &Control,
     interface: &str,
-    wanted: Queues,
+    requested: Queues,
     lines: &mut Lines,
 ) -> Result<u32, DeviceError> {
     let channels = control.channels(interface);
@@ -39,36 +39,36 @@ pub(super) fn choose(
         .or_else(|| control.listed_queues(interface));
     let Some((rx, tx)) = counts else {
         // If this number is too large, a worker gets an error when it binds to its queue.
-        let served = wanted.number().unwrap_or(1);
+        let served = requested.number().unwrap_or(1);
         lines.push((
             "queues",
             format!("{served}; the driver does not report how many {interface} has"),
         ));
         return Ok(served);
     };
-    let found = Found {
+    let queues = InterfaceQueues {
         interface,
         rx,
         tx,
         channels,
         is_veth: control.is_veth(interface),
-        flows: control.flow_table(interface),
+        indirection_table: control.indirection_table(interface),
         cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
     };
-    found.choose(wanted, lines)
+    queues.choose(requested, lines)
 }
 
-impl Found<'_> {
-    fn choose(&self, wanted: Queues, lines: &mut Lines) -> Result<u32, DeviceError> {
+impl InterfaceQueues<'_> {
+    fn choose(&self, requested: Queues, lines: &mut Lines) -> Result<u32, DeviceError> {
         let interface = self.interface.to_owned();
-        let served = wanted.number().unwrap_or(self.rx);
+        let served = requested.number().unwrap_or(self.rx);
         // Each worker needs an RX queue and a TX queue.
-        if wanted == Queues::All && self.rx > self.tx {
+        if requested == Queues::All && self.rx > self.tx {
             return Err(DeviceError::FewTxQueues {
                 interface,
                 rx: self.rx,
                 tx: self.tx,
-                remedy: self.resize(self.rx),
+                remedy: self.resize_command(self.rx),
             });
         }
         let pairs = self.rx.min(self.tx);
@@ -77,20 +77,21 @@ impl Found<'_> {
                 interface,
                 asked: served,
                 has: pairs,
-                remedy: self.resize(served.min(MAX_QUEUES)),
+                remedy: self.resize_command(served.min(MAX_QUEUES)),
             });
         }
         let unserved = self.rx - served;
-        if unserved > 0 && matches!(wanted, Queues::Exactly(_)) && !self.are_idle_from(served) {
+        if unserved > 0 && matches!(requested, Queues::Exactly(_)) && !self.are_unused_from(served)
+        {
             return Err(DeviceError::UnservedQueues {
                 interface,
                 has: self.rx,
                 served,
-                remedy: self.resize(served),
+                remedy: self.resize_command(served),
             });
         }
         lines.push(("queues", format!("{served} of {}", self.rx)));
-        if unserved > 0 && self.are_idle_from(served) {
+        if unserved > 0 && self.are_unused_from(served) {
             lines.push((
                 "flow table",
                 "sends no packets to the unserved queues".to_owned(),
@@ -113,7 +114,7 @@ impl Found<'_> {
             let advice = format!(
                 "{served} workers share {} cores; use fewer queues: {}",
                 self.cores,
-                self.resize(self.cores)
+                self.resize_command(self.cores)
             );
             lines.push(("advice", advice));
         }
@@ -122,20 +123,20 @@ impl Found<'_> {
 
     /// Returns true if the RSS indirection table is known and directs no packets to queue `first`
     /// or any later queue.
-    fn are_idle_from(&self, first: u32) -> bool {
-        self.flows
+    fn are_unused_from(&self, first: u32) -> bool {
+        self.indirection_table
             .as_ref()
-            .is_some_and(|flows| !flows.is_empty() && flows.iter().all(|queue| *queue < first))
+            .is_some_and(|table| !table.is_empty() && table.iter().all(|queue| *queue < first))
     }
 
     /// Returns the command that sets the interface's number of queue pairs to `number`, or explains
     /// why no command can.
-    fn resize(&self, number: u32) -> String {
+    fn resize_command(&self, number: u32) -> String {
         let interface = self.interface;
         match self.channels {
             None => format!("the driver of {interface} cannot change it"),
-            Some(channels) if number > channels.most => {
-                format!("{interface} can have at most {}", channels.most)
+            Some(channels) if number > channels.max => {
+                format!("{interface} can have at most {}", channels.max)
             }
             Some(Channels { combined: true, .. }) => {
                 format!("ethtool -L {interface} combined {number}")
@@ -156,46 +157,46 @@ mod tests {
     use super::*;
 
     /// A network card with `rx` of its 8 combined queues in use, on a host with 4 cores.
-    fn card(rx: u32) -> Found<'static> {
-        Found {
+    fn card(rx: u32) -> InterfaceQueues<'static> {
+        InterfaceQueues {
             interface: "eth0",
             rx,
             tx: rx,
             channels: Some(Channels {
                 rx,
                 tx: rx,
-                most: 8,
+                max: 8,
                 combined: true,
             }),
             is_veth: false,
-            flows: None,
+            indirection_table: None,
             cores: 4,
         }
     }
 
-    fn choose(found: &Found<'_>, wanted: Queues) -> (Result<u32, String>, Lines) {
+    fn choose(queues: &InterfaceQueues<'_>, requested: Queues) -> (Result<u32, String>, Lines) {
         let mut lines = Lines::new();
-        let chosen = found.choose(wanted, &mut lines);
-        (chosen.map_err(|error| error.to_string()), lines)
+        let result = queues.choose(requested, &mut lines);
+        (result.map_err(|error| error.to_string()), lines)
     }
 
-    fn refusal(found: &Found<'_>, wanted: Queues) -> String {
-        choose(found, wanted).0.unwrap_err()
+    fn refusal(queues: &InterfaceQueues<'_>, requested: Queues) -> String {
+        choose(queues, requested).0.unwrap_err()
     }
 
     #[test]
     fn all_queues_are_served_by_default() {
         for rx in [1, 2, 4] {
-            let (chosen, lines) = choose(&card(rx), Queues::All);
-            assert_eq!(chosen, Ok(rx));
+            let (result, lines) = choose(&card(rx), Queues::All);
+            assert_eq!(result, Ok(rx));
             assert_eq!(lines, [("queues", format!("{rx} of {rx}"))]);
         }
     }
 
     #[test]
     fn more_queues_than_cores_are_served_with_advice() {
-        let (chosen, lines) = choose(&card(8), Queues::All);
-        assert_eq!(chosen, Ok(8));
+        let (result, lines) = choose(&card(8), Queues::All);
+        assert_eq!(result, Ok(8));
         let (name, advice) = &lines[1];
         assert_eq!(*name, "advice");
         assert!(
@@ -209,11 +210,11 @@ mod tests {
         let text = refusal(&card(4), Queues::Exactly(2));
         assert!(text.contains("ethtool -L eth0 combined 2"), "{text}");
         assert!(text.contains("queues=2,partial"), "{text}");
-        let veth = Found {
+        let veth = InterfaceQueues {
             channels: Some(Channels {
                 rx: 4,
                 tx: 4,
-                most: 4,
+                max: 4,
                 combined: false,
             }),
             is_veth: true,
@@ -226,12 +227,12 @@ mod tests {
 
     #[test]
     fn fewer_queues_suffice_if_the_flow_table_skips_the_others() {
-        let with = |flows: &[u32]| Found {
-            flows: Some(flows.to_vec()),
+        let with = |table: &[u32]| InterfaceQueues {
+            indirection_table: Some(table.to_vec()),
             ..card(4)
         };
-        let (chosen, lines) = choose(&with(&[0, 1, 0, 1]), Queues::Exactly(2));
-        assert_eq!(chosen, Ok(2));
+        let (result, lines) = choose(&with(&[0, 1, 0, 1]), Queues::Exactly(2));
+        assert_eq!(result, Ok(2));
         assert!(lines.iter().any(|(name, _)| *name == "flow table"));
         assert!(lines.iter().all(|(name, _)| *name != "warning"));
         for others in [&[0, 1, 2, 1][..], &[]] {
@@ -241,27 +242,27 @@ mod tests {
 
     #[test]
     fn the_partial_option_serves_fewer_queues_with_a_warning() {
-        let (chosen, lines) = choose(&card(4), Queues::Partial(1));
-        assert_eq!(chosen, Ok(1));
+        let (result, lines) = choose(&card(4), Queues::Partial(1));
+        assert_eq!(result, Ok(1));
         let warning = lines.iter().find(|(name, _)| *name == "warning").unwrap();
         assert!(warning.1.contains("other 3 queues"), "{warning:?}");
         let (_, lines) = choose(&card(2), Queues::Partial(1));
         assert!(lines.iter().any(|(_, value)| {
             value.starts_with("clients whose packets arrive on the other queue of eth0 are")
         }));
-        let (chosen, lines) = choose(&card(4), Queues::Partial(4));
-        assert_eq!((chosen, lines.len()), (Ok(4), 1));
+        let (result, lines) = choose(&card(4), Queues::Partial(4));
+        assert_eq!((result, lines.len()), (Ok(4), 1));
     }
 
     #[test]
     fn more_queues_than_the_interface_has_are_refused() {
-        for wanted in [Queues::Exactly(6), Queues::Partial(6)] {
-            let text = refusal(&card(4), wanted);
+        for requested in [Queues::Exactly(6), Queues::Partial(6)] {
+            let text = refusal(&card(4), requested);
             assert!(text.contains("ethtool -L eth0 combined 6"), "{text}");
         }
         let text = refusal(&card(4), Queues::Exactly(9));
         assert!(text.contains("at most 8"), "{text}");
-        let fixed = Found {
+        let fixed = InterfaceQueues {
             channels: None,
             ..card(4)
         };
@@ -271,22 +272,22 @@ mod tests {
 
     #[test]
     fn each_rx_queue_needs_a_tx_queue() {
-        let lopsided = Found { tx: 1, ..card(2) };
+        let lopsided = InterfaceQueues { tx: 1, ..card(2) };
         let text = refusal(&lopsided, Queues::All);
         assert!(text.contains("ethtool -L eth0 combined 2"), "{text}");
         refusal(&lopsided, Queues::Exactly(2));
         // Additional TX queues are allowed.
-        let (chosen, _) = choose(&Found { tx: 4, ..card(2) }, Queues::All);
-        assert_eq!(chosen, Ok(2));
+        let (result, _) = choose(&InterfaceQueues { tx: 4, ..card(2) }, Queues::All);
+        assert_eq!(result, Ok(2));
     }
 
     #[test]
     fn more_queues_than_the_steering_program_knows_are_refused() {
-        let huge = Found {
+        let huge = InterfaceQueues {
             channels: Some(Channels {
                 rx: 300,
                 tx: 300,
-                most: 300,
+                max: 300,
                 combined: true,
             }),
             ..card(300)

@@ -17,7 +17,7 @@ use crate::xdp::MAX_MTU;
 use crate::xdp::steer::{self, Rules, Steering};
 
 /// The interface to open, and the requested options.
-pub(super) struct XdpWanted<'a> {
+pub(super) struct XdpRequest<'a> {
     pub(super) interface: &'a str,
     pub(super) queues: Queues,
     pub(super) vlans: &'a [u16],
@@ -35,7 +35,7 @@ pub(super) struct XdpReady {
     pub(super) steering: Steering,
     /// Descriptors that must stay open, because they reserve the served ports or keep the multicast
     /// groups joined.
-    pub(super) held: Vec<OwnedFd>,
+    pub(super) open_sockets: Vec<OwnedFd>,
     pub(super) pfifo: Option<Pfifo>,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
@@ -48,8 +48,8 @@ pub(super) struct XdpReady {
 
 impl XdpReady {
     /// Prepares an interface in the calling thread's network namespace, as the options request.
-    pub(super) fn open(wanted: &XdpWanted<'_>) -> Result<Self, DeviceError> {
-        let name = wanted.interface;
+    pub(super) fn open(request: &XdpRequest<'_>) -> Result<Self, DeviceError> {
+        let name = request.interface;
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
         let link = Link::of(&control, name)?;
         let mut lines = vec![(
@@ -60,49 +60,49 @@ impl XdpReady {
                 link.mtu
             ),
         )];
-        let mode = if wanted.generic {
+        let mode = if request.generic {
             "generic: the kernel allocates a buffer for each packet first"
         } else {
             "native: runs in the driver"
         };
         lines.push(("XDP mode", mode.to_owned()));
-        let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
-        check_vlans(&control, wanted, &mut lines)?;
-        let master = netlink::master(link.index).map_err(asking(name))?;
+        let queues = queues::choose(&control, name, request.queues, &mut lines)?;
+        check_vlans(&control, request, &mut lines)?;
+        let master = netlink::master(link.index).map_err(query_error(name))?;
         // Ignore a VRF, because its interfaces keep their own addresses, unlike the ports of a
         // bridge.
         let master = master.filter(|master| master.kind != "vrf");
-        let networks = served_addresses(wanted, master.as_ref(), &mut lines)?;
-        hints(wanted, master.as_ref(), &networks, &mut lines);
+        let networks = served_addresses(request, master.as_ref(), &mut lines)?;
+        note_unserved_clients(request, master.as_ref(), &networks, &mut lines);
         DeviceError::check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
         check_unused(name, link.index)?;
-        let held = if wanted.own.is_empty() {
-            reserve(&addresses, wanted.services, link.index, &mut lines)?
+        let open_sockets = if request.own.is_empty() {
+            reserve(&addresses, request.services, link.index, &mut lines)?
         } else {
             vec![join_groups(name, link.index, &addresses)?]
         };
-        if wanted.partial_checksums {
+        if request.partial_checksums {
             lines.push((
                 "checksums",
                 "partial TCP and UDP checksums (pseudo-header only) are accepted".to_owned(),
             ));
         }
         let is_veth = control.is_veth(name);
-        let pfifo = tx_queue(wanted, link.index, is_veth, &mut lines)?;
+        let pfifo = tx_queue(request, link.index, is_veth, &mut lines)?;
         check_sockets()?;
         let rules = Rules {
-            own: !wanted.own.is_empty(),
+            own: !request.own.is_empty(),
             mac: link.mac,
-            vlans: wanted.vlans,
+            vlans: request.vlans,
             addresses: &addresses,
-            services: wanted.services,
+            services: request.services,
             mtu: link.mtu,
         };
-        let steering = Steering::attach(name, link.index, wanted.generic, &rules)?;
+        let steering = Steering::attach(name, link.index, request.generic, &rules)?;
         Ok(Self {
             steering,
-            held,
+            open_sockets,
             pfifo,
             mac: link.mac,
             mtu: link.mtu,
@@ -126,16 +126,16 @@ impl Link {
         let index = control
             .index(name)
             .map_err(|_| DeviceError::unknown_interface(name))?;
-        if control.flags(name).map_err(asking(name))? & libc::IFF_UP == 0 {
+        if control.flags(name).map_err(query_error(name))? & libc::IFF_UP == 0 {
             return Err(DeviceError::InterfaceDown {
                 name: name.to_owned(),
             });
         }
-        let mac = control.mac(name).map_err(asking(name))?;
+        let mac = control.mac(name).map_err(query_error(name))?;
         let mac = mac.ok_or_else(|| DeviceError::NotEthernet {
             name: name.to_owned(),
         })?;
-        let mtu = control.mtu(name).map_err(asking(name))?;
+        let mtu = control.mtu(name).map_err(query_error(name))?;
         if mtu > MAX_MTU {
             return Err(DeviceError::Mtu {
                 interface: name.to_owned(),
@@ -147,30 +147,30 @@ impl Link {
     }
 }
 
-fn asking(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
+fn query_error(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
     DeviceError::set_up(format!("read the state of interface {name}"))
 }
 
 /// Adds the packet queue of `qdisc=pfifo`, if this option is given.
 fn tx_queue(
-    wanted: &XdpWanted<'_>,
+    request: &XdpRequest<'_>,
     index: u32,
     is_veth: bool,
     lines: &mut Lines,
 ) -> Result<Option<Pfifo>, DeviceError> {
-    if wanted.pfifo {
-        return Pfifo::add(wanted.interface, index, lines);
+    if request.pfifo {
+        return Pfifo::add(request.interface, index, lines);
     }
     if is_veth {
-        advise_queue(wanted.interface, index, lines)?;
+        note_missing_queue(request.interface, index, lines)?;
     }
     Ok(None)
 }
 
 /// Adds a summary line if the veth interface has no queue for packets that it cannot send
 /// immediately.
-fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceError> {
-    if netlink::is_without_queue(index).map_err(asking(name))? {
+fn note_missing_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceError> {
+    if netlink::is_without_queue(index).map_err(query_error(name))? {
         lines.push((
             "TX queue",
             format!(
@@ -188,7 +188,7 @@ fn advise_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), DeviceE
 /// This check comes before the TCP and UDP ports are reserved. If another server on this interface
 /// has also reserved the same ports, the error must name the interface, which is the real obstacle.
 fn check_unused(name: &str, index: u32) -> Result<(), DeviceError> {
-    if netlink::has_xdp(index).map_err(asking(name))? {
+    if netlink::has_xdp(index).map_err(query_error(name))? {
         let interface = name.to_owned();
         return Err(DeviceError::ProgramBusy { interface });
     }
@@ -218,10 +218,10 @@ fn check_sockets() -> Result<(), DeviceError> {
 /// frames of all VLANs appear untagged.
 fn check_vlans(
     control: &Control,
-    wanted: &XdpWanted<'_>,
+    request: &XdpRequest<'_>,
     lines: &mut Lines,
 ) -> Result<(), DeviceError> {
-    let interface = wanted.interface.to_owned();
+    let interface = request.interface.to_owned();
     let strips = control.strips_tags(&interface);
     let mut remedy = format!("ethtool -K {interface} rxvlan off");
     if control.is_veth(&interface) {
@@ -229,7 +229,7 @@ fn check_vlans(
         // them there from the metadata.
         remedy.push_str(", and at the other end: ethtool -K PEER txvlan off");
     }
-    match (strips, wanted.vlans) {
+    match (strips, request.vlans) {
         (true, []) => lines.push((
             "VLANs",
             format!(
@@ -245,22 +245,22 @@ fn check_vlans(
 }
 
 fn served_addresses(
-    wanted: &XdpWanted<'_>,
+    request: &XdpRequest<'_>,
     master: Option<&Master>,
     lines: &mut Lines,
 ) -> Result<Vec<AddressPrefix>, DeviceError> {
     let all = interface_addresses()?;
-    if wanted.own.is_empty() {
+    if request.own.is_empty() {
         let shared: Vec<_> = all
             .into_iter()
-            .filter(|a| a.interface == wanted.interface)
+            .filter(|a| a.interface == request.interface)
             .map(|a| AddressPrefix {
                 address: a.address,
                 prefix: a.prefix,
             })
             .collect();
         if shared.is_empty() {
-            let interface = wanted.interface.to_owned();
+            let interface = request.interface.to_owned();
             return Err(match master.cloned() {
                 None => DeviceError::NoAddress { interface },
                 Some(Master { name, kind }) => DeviceError::PortWithoutAddress {
@@ -276,22 +276,22 @@ fn served_addresses(
         ));
         return Ok(shared);
     }
-    refuse_taken(wanted.own, &all)?;
+    refuse_taken(request.own, &all)?;
     lines.push((
         "addresses",
-        format!("{} (the server's own)", join_addresses(wanted.own)),
+        format!("{} (the server's own)", join_addresses(request.own)),
     ));
-    Ok(wanted.own.to_vec())
+    Ok(request.own.to_vec())
 }
 
 /// Adds summary lines about clients that will not be served.
-fn hints(
-    wanted: &XdpWanted<'_>,
+fn note_unserved_clients(
+    request: &XdpRequest<'_>,
     master: Option<&Master>,
     addresses: &[AddressPrefix],
     lines: &mut Lines,
 ) {
-    let interface = wanted.interface;
+    let interface = request.interface;
     if let Some(Master { name, kind }) = master {
         lines.push((
             "warning",
@@ -303,12 +303,12 @@ fn hints(
             ),
         ));
     }
-    if !wanted.own.is_empty() {
+    if !request.own.is_empty() {
         return;
     }
     if addresses.iter().all(|own| own.address.is_ipv6()) {
         let is_local = |own: &AddressPrefix| matches!(own.address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-        let who = if addresses.iter().all(is_local) {
+        let unserved = if addresses.iter().all(is_local) {
             "IPv4 clients and clients behind a router are not served, because it has only link-local \
              addresses"
         } else {
@@ -317,7 +317,7 @@ fn hints(
         lines.push((
             "warning",
             format!(
-                "{interface}: {who}; add one with: ip address add ADDRESS/PREFIX dev {interface}, \
+                "{interface}: {unserved}; add one with: ip address add ADDRESS/PREFIX dev {interface}, \
                  and restart the server"
             ),
         ));
@@ -368,8 +368,9 @@ fn reserve(
     for &(transport, port) in services {
         for &address in addresses {
             let socket = SocketAddr::new(address, port);
-            let held = sys::reserve_port(socket, transport == Transport::Tcp, index);
-            reserved.push(held.map_err(|source| reserve_error(transport, port, address, source))?);
+            let holder = sys::reserve_port(socket, transport == Transport::Tcp, index);
+            reserved
+                .push(holder.map_err(|source| reserve_error(transport, port, address, source))?);
         }
     }
     let ports: Vec<_> = services

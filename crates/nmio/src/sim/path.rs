@@ -140,8 +140,8 @@ pub(super) struct Path {
     queued: usize,
     /// Whether the current period of [`Bursts`] is bad. `until` is the time at which the period
     /// ends.
-    bad: bool,
-    until: Instant,
+    in_bad_period: bool,
+    period_end: Instant,
     burst_rng: fastrand::Rng,
     /// Frames in flight, sorted by arrival time and then by sending order.
     arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
@@ -160,8 +160,8 @@ impl Path {
             completions: VecDeque::new(),
             departures: VecDeque::new(),
             queued: 0,
-            bad: true,
-            until: now,
+            in_bad_period: true,
+            period_end: now,
             burst_rng: rng.fork(),
             rng,
             arrivals: BTreeMap::new(),
@@ -181,20 +181,20 @@ impl Path {
 
     /// Sends `packet` at `now`, or as soon as the line is free.
     pub(super) fn transmit(&mut self, now: Instant, packet: Sending) {
-        let left = self.line_free.max(now) + serialisation(packet.len(), self.config.line_rate);
-        self.line_free = left;
+        let sent_at = self.line_free.max(now) + serialisation(packet.len(), self.config.line_rate);
+        self.line_free = sent_at;
         self.counters.sent += 1;
-        self.deliver(left, &packet);
-        self.completions.push_back((left, packet));
+        self.deliver(sent_at, &packet);
+        self.completions.push_back((sent_at, packet));
     }
 
-    /// Sends a frame that left the sender at `left` through the other stages of the path.
-    fn deliver(&mut self, left: Instant, bytes: &[u8]) {
+    /// Sends a frame that left the sender at `sent_at` through the other stages of the path.
+    fn deliver(&mut self, sent_at: Instant, bytes: &[u8]) {
         if self.config.max_frame != 0 && bytes.len() > self.config.max_frame {
             self.counters.too_long += 1;
             return;
         }
-        let Some(departure) = self.queue(left, bytes.len()) else {
+        let Some(departure) = self.queue(sent_at, bytes.len()) else {
             self.counters.overflowed += 1;
             return;
         };
@@ -203,7 +203,7 @@ impl Path {
         let lost = self.draw(self.config.loss);
         let reordered = self.draw(self.config.reorder);
         let duplicated = self.draw(self.config.duplicate);
-        let in_burst = self.draw_burst(left);
+        let in_burst = self.draw_burst(sent_at);
         let every = self.config.lose_every;
         if lost || in_burst || (every != 0 && self.counters.sent.is_multiple_of(every)) {
             self.counters.lost += 1;
@@ -216,7 +216,7 @@ impl Path {
         }
         let mut buffer = self.copy(bytes);
         if let Some(mark) = self.config.mark
-            && departure.since(left) > mark.above + serialisation(bytes.len(), self.config.rate)
+            && departure.since(sent_at) > mark.above + serialisation(bytes.len(), self.config.rate)
         {
             if !(mark.with)(&mut buffer) {
                 self.counters.lost += 1;
@@ -227,8 +227,8 @@ impl Path {
         }
         if duplicated {
             self.counters.duplicated += 1;
-            let double = self.copy(&buffer);
-            self.arrive(arrival, double);
+            let copy = self.copy(&buffer);
+            self.arrive(arrival, copy);
         }
         self.arrive(arrival, buffer);
     }
@@ -239,17 +239,19 @@ impl Path {
         if self.config.rate == 0 {
             return Some(at);
         }
-        while let Some(&(left, len)) = self.departures.front()
-            && left <= at
+        while let Some(&(departure, len)) = self.departures.front()
+            && departure <= at
         {
             self.departures.pop_front();
             self.queued -= len;
         }
-        let most = self.config.queue_bytes;
-        if self.departures.len() >= self.config.queue || (most != 0 && self.queued + len > most) {
+        let max_bytes = self.config.queue_bytes;
+        if self.departures.len() >= self.config.queue
+            || (max_bytes != 0 && self.queued + len > max_bytes)
+        {
             return None;
         }
-        let start = (self.departures.back()).map_or(at, |&(left, _)| left.max(at));
+        let start = (self.departures.back()).map_or(at, |&(departure, _)| departure.max(at));
         let departure = start + serialisation(len, self.config.rate);
         self.departures.push_back((departure, len));
         self.queued += len;
@@ -262,14 +264,14 @@ impl Path {
         if bad.is_zero() {
             return false;
         }
-        while self.until <= at {
-            self.bad = !self.bad;
-            let mean = if self.bad { bad } else { good };
-            let lasting = mean.mul_f64(2.0 * self.burst_rng.f64());
+        while self.period_end <= at {
+            self.in_bad_period = !self.in_bad_period;
+            let mean = if self.in_bad_period { bad } else { good };
+            let length = mean.mul_f64(2.0 * self.burst_rng.f64());
             // Periods have a minimum length, so that this loop ends.
-            self.until = self.until + lasting.max(PASS_TIME);
+            self.period_end = self.period_end + length.max(PASS_TIME);
         }
-        self.burst_rng.f64() < loss && self.bad
+        self.burst_rng.f64() < loss && self.in_bad_period
     }
 
     fn draw(&mut self, probability: f64) -> bool {
@@ -304,7 +306,7 @@ impl Path {
 
     /// Completes the frames that have left the TX ring by `now`.
     pub(super) fn complete(&mut self, now: Instant) {
-        while (self.completions.front()).is_some_and(|&(left, _)| left <= now) {
+        while (self.completions.front()).is_some_and(|&(sent_at, _)| sent_at <= now) {
             self.completions.pop_front();
         }
     }
@@ -316,7 +318,7 @@ impl Path {
 
     /// Returns the time at which the next frame leaves the TX ring.
     pub(super) fn next_completion(&self) -> Option<Instant> {
-        self.completions.front().map(|&(left, _)| left)
+        self.completions.front().map(|&(sent_at, _)| sent_at)
     }
 
     /// Returns the time at which the next frame arrives, or [`Instant::ZERO`] if a frame is already

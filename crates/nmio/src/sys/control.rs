@@ -62,7 +62,7 @@ impl Control {
     ///
     /// # Safety
     /// The request `code` reads and writes one `ifreq`, and follows no pointer in it.
-    unsafe fn ask(&self, name: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
+    unsafe fn query(&self, name: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
         let mut request = Self::request(name)?;
         // SAFETY: the caller guarantees a suitable code, and the ifreq lives through the call.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), code, &raw mut request) })?;
@@ -72,9 +72,9 @@ impl Control {
     /// Returns the interface flags (`IFF_UP` and so on).
     pub(crate) fn flags(&self, name: &str) -> io::Result<i32> {
         // SAFETY: this request accesses one ifreq and follows no pointer in it.
-        let answer = unsafe { self.ask(name, libc::SIOCGIFFLAGS) }?;
+        let response = unsafe { self.query(name, libc::SIOCGIFFLAGS) }?;
         // SAFETY: this request fills in the flags.
-        Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
+        Ok(unsafe { response.ifr_ifru.ifru_flags }.into())
     }
 
     /// Returns true if the interface is up and has a carrier, or if its state cannot be read.
@@ -96,17 +96,19 @@ impl Control {
     /// Returns the MTU: the length of the largest IP packet, in bytes.
     pub(crate) fn mtu(&self, name: &str) -> io::Result<usize> {
         // SAFETY: this request accesses one ifreq and follows no pointer in it.
-        let answer = unsafe { self.ask(name, libc::SIOCGIFMTU) }?;
+        let response = unsafe { self.query(name, libc::SIOCGIFMTU) }?;
         // SAFETY: this request fills in the MTU.
-        Ok(unsafe { answer.ifr_ifru.ifru_mtu }.try_into().unwrap_or(0))
+        Ok(unsafe { response.ifr_ifru.ifru_mtu }
+            .try_into()
+            .unwrap_or(0))
     }
 
     /// Returns the Ethernet address, or `None` if the interface is not Ethernet.
     pub(crate) fn mac(&self, name: &str) -> io::Result<Option<[u8; 6]>> {
         // SAFETY: this request accesses one ifreq and follows no pointer in it.
-        let answer = unsafe { self.ask(name, libc::SIOCGIFHWADDR) }?;
+        let response = unsafe { self.query(name, libc::SIOCGIFHWADDR) }?;
         // SAFETY: this request fills in the hardware address.
-        let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
+        let address = unsafe { response.ifr_ifru.ifru_hwaddr };
         if address.sa_family != libc::ARPHRD_ETHER {
             return Ok(None);
         }
@@ -120,9 +122,9 @@ impl Control {
     /// Returns the interface's index in this network namespace.
     pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
         // SAFETY: this request accesses one ifreq and follows no pointer in it.
-        let answer = unsafe { self.ask(name, libc::SIOCGIFINDEX) }?;
+        let response = unsafe { self.query(name, libc::SIOCGIFINDEX) }?;
         // SAFETY: this request fills in the index.
-        Ok(unsafe { answer.ifr_ifru.ifru_ifindex } as u32)
+        Ok(unsafe { response.ifr_ifru.ifru_ifindex } as u32)
     }
 
     /// Executes an ethtool command.

@@ -10,7 +10,7 @@ const ETHTOOL_GFEATURES: u32 = 0x3a;
 /// Identifies the string set of feature names (`ETH_SS_FEATURES`).
 const FEATURES: u32 = 4;
 /// Maximum number of features that this code can read. Current kernels have fewer than 100.
-const MOST: usize = 256;
+const MAX_FEATURES: usize = 256;
 
 /// `struct ethtool_sset_info` for one string set.
 #[repr(C)]
@@ -28,7 +28,7 @@ struct Names {
     set: u32,
     count: u32,
     /// Feature names as C strings.
-    texts: [[u8; 32]; MOST],
+    texts: [[u8; 32]; MAX_FEATURES],
 }
 
 /// `struct ethtool_gfeatures`, with one block for every 32 features.
@@ -36,7 +36,7 @@ struct Names {
 struct Features {
     cmd: u32,
     blocks: u32,
-    states: [Block; MOST / 32],
+    states: [Block; MAX_FEATURES / 32],
 }
 
 #[repr(C)]
@@ -66,8 +66,8 @@ impl Control {
             .unwrap_or(false)
     }
 
-    /// Returns true if all features in `wanted` are active on the interface.
-    fn has_features(&self, name: &str, wanted: &[&str]) -> io::Result<bool> {
+    /// Returns true if all features in `required` are active on the interface.
+    fn has_features(&self, name: &str, required: &[&str]) -> io::Result<bool> {
         let mut info = SetInfo {
             cmd: ETHTOOL_GSSET_INFO,
             _reserved: 0,
@@ -77,40 +77,40 @@ impl Control {
         // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut info) }?;
-        // The kernel writes one name per feature in the set, so `MOST` must suffice.
-        if info.mask == 0 || info.count as usize > MOST {
+        // The kernel writes one name per feature in the set, so `MAX_FEATURES` must suffice.
+        if info.mask == 0 || info.count as usize > MAX_FEATURES {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let mut names = Box::new(Names {
             cmd: ETHTOOL_GSTRINGS,
             set: FEATURES,
             count: info.count,
-            texts: [[0; 32]; MOST],
+            texts: [[0; 32]; MAX_FEATURES],
         });
         // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut *names) }?;
         let mut features = Features {
             cmd: ETHTOOL_GFEATURES,
-            blocks: (MOST / 32) as u32,
+            blocks: (MAX_FEATURES / 32) as u32,
             states: [Block {
                 _available: 0,
                 _requested: 0,
                 active: 0,
                 _never_changed: 0,
-            }; MOST / 32],
+            }; MAX_FEATURES / 32],
         };
         // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut features) }?;
-        let is_on = |wanted: &&str| {
-            let is_it = |name: &[u8; 32]| {
+        let is_on = |required: &&str| {
+            let has_name = |name: &[u8; 32]| {
                 let end = name.iter().position(|byte| *byte == 0);
-                &name[..end.unwrap_or(name.len())] == wanted.as_bytes()
+                &name[..end.unwrap_or(name.len())] == required.as_bytes()
             };
-            let at = names.texts.iter().position(is_it);
+            let at = names.texts.iter().position(has_name);
             at.is_some_and(|at| features.states[at / 32].active >> (at % 32) & 1 == 1)
         };
-        Ok(wanted.iter().all(is_on))
+        Ok(required.iter().all(is_on))
     }
 }

@@ -10,7 +10,7 @@ const ETHTOOL_GRXFHINDIR: u32 = 0x38;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// Maximum number of entries of an RSS indirection table that this code can read. Known drivers use
 /// at most 2,048.
-const MAX_FLOW_TABLE: usize = 4096;
+const MAX_INDIRECTION_ENTRIES: usize = 4096;
 
 /// Numbers of queues of a device, as `ethtool -l` shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct Channels {
     /// Number of TX queues in use.
     pub(crate) tx: u32,
     /// Maximum number of queue pairs that the device supports.
-    pub(crate) most: u32,
+    pub(crate) max: u32,
     /// Whether the device has combined RX/TX queues, whose number `ethtool -L IFACE combined N`
     /// changes.
     pub(crate) combined: bool,
@@ -43,34 +43,34 @@ struct EthtoolChannels {
 
 /// `struct ethtool_rxfh_indir`: the RSS indirection table.
 #[repr(C)]
-struct FlowTable {
+struct IndirectionTable {
     cmd: u32,
     size: u32,
-    rings: [u32; MAX_FLOW_TABLE],
+    rings: [u32; MAX_INDIRECTION_ENTRIES],
 }
 
 impl Control {
     /// Returns the device's queue counts, or `None` if the driver does not report them.
     pub(crate) fn channels(&self, name: &str) -> Option<Channels> {
-        let mut told = EthtoolChannels {
+        let mut channels = EthtoolChannels {
             cmd: ETHTOOL_GCHANNELS,
             ..EthtoolChannels::default()
         };
         // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
-        unsafe { self.ethtool(name, &mut told) }.ok()?;
-        let [rx, tx] = [told.rx, told.tx].map(|own| own.saturating_add(told.combined));
-        let combined = told.max_combined > 0;
-        let most = if combined {
-            told.max_combined
+        unsafe { self.ethtool(name, &mut channels) }.ok()?;
+        let [rx, tx] = [channels.rx, channels.tx].map(|own| own.saturating_add(channels.combined));
+        let combined = channels.max_combined > 0;
+        let max = if combined {
+            channels.max_combined
         } else {
-            told.max_rx.min(told.max_tx)
+            channels.max_rx.min(channels.max_tx)
         };
         // A tap device reports 0 queues while no program has it open. Treat this as unknown.
         (rx > 0).then_some(Channels {
             rx,
             tx,
-            most,
+            max,
             combined,
         })
     }
@@ -101,11 +101,11 @@ impl Control {
     /// Returns the device's RSS indirection table (`ethtool -x`): the RX queue for each hash value.
     ///
     /// Returns `None` if the driver reports no table, or a table that is too large.
-    pub(crate) fn flow_table(&self, name: &str) -> Option<Vec<u32>> {
-        let mut table = Box::new(FlowTable {
+    pub(crate) fn indirection_table(&self, name: &str) -> Option<Vec<u32>> {
+        let mut table = Box::new(IndirectionTable {
             cmd: ETHTOOL_GRXFHINDIR,
-            size: MAX_FLOW_TABLE as u32,
-            rings: [0; MAX_FLOW_TABLE],
+            size: MAX_INDIRECTION_ENTRIES as u32,
+            rings: [0; MAX_INDIRECTION_ENTRIES],
         });
         // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.

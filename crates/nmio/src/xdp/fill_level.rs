@@ -5,17 +5,17 @@
 //! processor's cache. If there are many, even a large burst finds enough frames while the worker is
 //! not running, so no packets are lost.
 //!
-//! A burst that uses more than three quarters of the frames raises the level. After `CALM` received
-//! frames without another burst, the level falls. If the RX ring never becomes empty, all received
-//! frames count as a single burst, so the level falls too. Under such an overload, more frames
-//! would only delay each packet.
+//! A burst that uses more than three quarters of the frames raises the level. After `CALM_FRAMES`
+//! received frames without another burst, the level falls. If the RX ring never becomes empty, all
+//! received frames count as a single burst, so the level falls too. Under such an overload, more
+//! frames would only delay each packet.
 
 /// Number of slots in the fill ring. This is also the level during bursts.
 pub(super) const FILL_RING: u32 = 8192;
 /// The level outside bursts, in frames.
-const FEW: u32 = 2048;
+const LOW_LEVEL: u32 = 2048;
 /// The level falls when this many frames have been received since the last burst.
-const CALM: u32 = 64 * FILL_RING;
+const CALM_FRAMES: u32 = 64 * FILL_RING;
 
 /// The level of the fill ring, and the state that controls it.
 #[derive(Debug)]
@@ -24,16 +24,16 @@ pub(super) struct FillLevel {
     /// Whether the RX ring has been empty since the last burst.
     drained: bool,
     /// Number of frames received since the last burst.
-    calm: u32,
+    since_burst: u32,
 }
 
 impl FillLevel {
     /// Creates the state with the low level.
     pub(super) const fn new() -> Self {
         Self {
-            frames: FEW,
+            frames: LOW_LEVEL,
             drained: true,
-            calm: 0,
+            since_burst: 0,
         }
     }
 
@@ -45,21 +45,21 @@ impl FillLevel {
 
     /// Updates the level after a read of the RX ring.
     ///
-    /// `received` is the number of frames that the read returned, and `left` is the number of
-    /// frames in the fill ring now. `wait` is true if more frames may wait in the RX ring.
+    /// `received` is the number of frames that the read returned, and `remaining` is the number of
+    /// frames in the fill ring now. `more` is true if more frames may wait in the RX ring.
     #[inline(always)]
-    pub(super) fn look(&mut self, received: u32, wait: bool, left: u32) {
-        self.calm = self.calm.saturating_add(received);
-        if self.drained && left < self.frames / 4 {
+    pub(super) fn update(&mut self, received: u32, more: bool, remaining: u32) {
+        self.since_burst = self.since_burst.saturating_add(received);
+        if self.drained && remaining < self.frames / 4 {
             *self = Self {
                 frames: FILL_RING,
                 drained: false,
-                calm: 0,
+                since_burst: 0,
             };
         }
-        self.drained |= !wait;
-        if self.calm >= CALM {
-            self.frames = FEW;
+        self.drained |= !more;
+        if self.since_burst >= CALM_FRAMES {
+            self.frames = LOW_LEVEL;
         }
     }
 }
@@ -73,40 +73,40 @@ mod tests {
     #[test]
     fn a_burst_raises_the_fill_level_until_a_long_calm() {
         let mut level = FillLevel::new();
-        level.look(BATCH, true, FEW / 4);
-        assert_eq!(level.frames(), FEW, "a quarter of the frames is left");
-        level.look(BATCH, true, FEW / 4 - 1);
+        level.update(BATCH, true, LOW_LEVEL / 4);
+        assert_eq!(level.frames(), LOW_LEVEL, "a quarter of the frames is left");
+        level.update(BATCH, true, LOW_LEVEL / 4 - 1);
         assert_eq!(level.frames(), FILL_RING);
-        for _ in 1..CALM / BATCH {
-            level.look(BATCH, false, FILL_RING - BATCH);
+        for _ in 1..CALM_FRAMES / BATCH {
+            level.update(BATCH, false, FILL_RING - BATCH);
             assert_eq!(level.frames(), FILL_RING);
         }
-        level.look(BATCH, false, FILL_RING - BATCH);
-        assert_eq!(level.frames(), FEW);
+        level.update(BATCH, false, FILL_RING - BATCH);
+        assert_eq!(level.frames(), LOW_LEVEL);
     }
 
     #[test]
     fn another_burst_keeps_the_fill_level_high() {
         let mut level = FillLevel::new();
-        level.look(BATCH, true, 0);
-        level.look(CALM - BATCH - 1, false, FILL_RING);
-        level.look(BATCH, true, FILL_RING / 4 - 1);
-        level.look(CALM - 1, false, FILL_RING);
+        level.update(BATCH, true, 0);
+        level.update(CALM_FRAMES - BATCH - 1, false, FILL_RING);
+        level.update(BATCH, true, FILL_RING / 4 - 1);
+        level.update(CALM_FRAMES - 1, false, FILL_RING);
         assert_eq!(level.frames(), FILL_RING);
     }
 
     #[test]
     fn a_queue_that_never_drains_is_one_burst() {
         let mut level = FillLevel::new();
-        level.look(BATCH, true, 0);
-        for _ in 0..CALM / BATCH {
-            level.look(BATCH, true, 0);
+        level.update(BATCH, true, 0);
+        for _ in 0..CALM_FRAMES / BATCH {
+            level.update(BATCH, true, 0);
         }
-        assert_eq!(level.frames(), FEW);
-        level.look(BATCH, true, 0);
-        assert_eq!(level.frames(), FEW, "still the same burst");
-        level.look(BATCH - 1, false, 0);
-        level.look(BATCH, true, 0);
+        assert_eq!(level.frames(), LOW_LEVEL);
+        level.update(BATCH, true, 0);
+        assert_eq!(level.frames(), LOW_LEVEL, "still the same burst");
+        level.update(BATCH - 1, false, 0);
+        level.update(BATCH, true, 0);
         assert_eq!(level.frames(), FILL_RING, "another burst");
     }
 }

@@ -69,19 +69,19 @@ const ETHERNET_HEADER: usize = 14;
 /// Every super-segment, including its link header, is shorter than this number of bytes, even if
 /// the device accepts longer ones. The kernel stores a packet in at most 16 pieces. For this
 /// length, pieces of 16 KB suffice.
-pub(crate) const MOST_BYTES: usize = 256 << 10;
+pub(crate) const MAX_GSO_SIZE: usize = 256 << 10;
 /// Maximum length, in bytes, of an IP packet that the kernel can store even if memory is
 /// fragmented, because single pages suffice.
-const SURE_BYTES: usize = MAX_OVER_V6;
+const MAX_RELIABLE_LEN: usize = MAX_OVER_V6;
 /// Number of consecutive failed tries between two queries of the device's features. The first query
 /// follows the first failure. While the kernel segments, a packet is dropped after as many failed
 /// tries.
-const ASK: u32 = 64;
+const TRIES_PER_QUERY: u32 = 64;
 /// Number of consecutive failed tries after which the socket stops using long super-segments or, if
 /// it uses none, segmentation by the device.
-const GIVE_UP: u32 = 1_024;
+const TRIES_UNTIL_FALLBACK: u32 = 1_024;
 /// Maximum number of packets that wait for a flush: two calls of `sendmmsg`.
-const MOST: usize = 2 * MAX_PACKETS;
+const MAX_QUEUED: usize = 2 * MAX_PACKETS;
 /// Limit on the kernel memory, in bytes, for packets that the device or the receiver has not taken
 /// yet.
 const SEND_BUFFER: u32 = 8 << 20;
@@ -90,35 +90,35 @@ const SEND_BUFFER: u32 = 8 << 20;
 // The size difference between the variants wastes little memory: the queue is allocated once, and
 // most packets are super-segments.
 #[allow(clippy::large_enum_variant)]
-enum Waiting {
+enum QueuedPacket {
     Frame(Frame),
     Super(SuperSegment),
 }
 
-impl Waiting {
+impl QueuedPacket {
     /// Returns true if the packet is so long that some kernels refuse it.
     fn is_long(&self) -> bool {
-        matches!(self, Self::Super(packet) if packet.len() > SURE_BYTES + ETHERNET_HEADER)
+        matches!(self, Self::Super(packet) if packet.len() > MAX_RELIABLE_LEN + ETHERNET_HEADER)
     }
 }
 
 /// The packet socket, its queue, and the state of the device.
 pub(super) struct PacketSocket {
     socket: OwnedFd,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<QueuedPacket>,
     /// Maximum IP packet length, in bytes, of a super-segment over IPv4.
-    pub(super) largest: usize,
+    pub(super) max_super_len: usize,
     /// Whether super-segments are left to the device to segment. If not, the kernel segments them.
-    device_cuts: bool,
+    device_segments: bool,
     /// Number of consecutive tries that failed because there was no room.
-    tries: u32,
+    failed_tries: u32,
     /// Whether the device has only one TX queue, so that the ring and the packet socket share it.
     one_queue: bool,
     device: Device,
     /// Number of system calls made to send packets.
     pub(super) calls: u64,
     /// Number of packets dropped because the kernel refused them.
-    pub(super) refused: u64,
+    pub(super) dropped: u64,
 }
 
 /// How to send runs of segments.
@@ -148,8 +148,8 @@ impl Runs {
             return refuse("zero-copy needs no copy of frames, and keeps their order".to_owned());
         }
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
-        let cuts = control.segments_tcp(config.interface);
-        if !cuts && config.offload == Offload::Auto {
+        let device_segments = control.segments_tcp(config.interface);
+        if !device_segments && config.offload == Offload::Auto {
             return refuse(format!(
                 "{} does not segment TCP itself (see ethtool -k: tx-tcp-segmentation, \
                  tx-tcp6-segmentation)",
@@ -160,14 +160,13 @@ impl Runs {
             Ok(device) => device,
             Err(error) => return refuse(format!("the device's features cannot be read: {error}")),
         };
-        let largest = match device.largest() {
-            Ok(largest) => largest,
+        let max_super_len = match device.max_super_len() {
+            Ok(max_super_len) => max_super_len,
             Err(error) => {
                 return refuse(format!("the device's size limit cannot be read: {error}"));
             }
         };
-        let opened = sys::packet_sender(device.index);
-        let socket = match opened {
+        let socket = match sys::packet_sender(device.index) {
             Ok(socket) => socket,
             Err(error) => return refuse(format!("the kernel refuses a packet socket: {error}")),
         };
@@ -177,30 +176,30 @@ impl Runs {
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
         }
-        if let Err(error) = sys::bypass_queueing(fd, cuts) {
+        if let Err(error) = sys::bypass_queueing(fd, device_segments) {
             return refuse(format!(
                 "the queueing discipline cannot be bypassed: {error}"
             ));
         }
         Ok(Self::Supers(PacketSocket {
             socket,
-            queue: VecDeque::with_capacity(MOST),
-            largest,
-            device_cuts: cuts,
-            tries: 0,
+            queue: VecDeque::with_capacity(MAX_QUEUED),
+            max_super_len,
+            device_segments,
+            failed_tries: 0,
             one_queue: device.has_one_queue(),
             device,
             calls: 0,
-            refused: 0,
+            dropped: 0,
         }))
     }
 
     /// Returns the value for [`Capabilities::segmentation`](crate::Capabilities::segmentation).
     #[inline]
-    pub(super) fn largest(&self) -> usize {
+    pub(super) fn max_super_len(&self) -> usize {
         match self {
             Self::Frames(_) => 0,
-            Self::Supers(packets) => packets.largest,
+            Self::Supers(packets) => packets.max_super_len,
         }
     }
 }
@@ -238,9 +237,9 @@ impl Device {
     ///
     /// If the device's IPv6 limit is below [`MAX_OVER_V6`], it applies to IPv4 too, because a port
     /// reports only one limit.
-    fn largest(&self) -> io::Result<usize> {
+    fn max_super_len(&self) -> io::Result<usize> {
         let limits = longest_supers(&self.route, self.index)?;
-        let bytes = |limit: usize| limit.min(MOST_BYTES - 1).saturating_sub(ETHERNET_HEADER);
+        let bytes = |limit: usize| limit.min(MAX_GSO_SIZE - 1).saturating_sub(ETHERNET_HEADER);
         let [v4, v6] = limits.map(bytes);
         Ok(if v6 < MAX_OVER_V6 { v4.min(v6) } else { v4 })
     }
@@ -249,7 +248,7 @@ impl Device {
 impl PacketSocket {
     /// Describes whether the device or the kernel segments, and how this affects other packets.
     pub(super) fn describe(&self) -> &'static str {
-        match (self.device_cuts, self.one_queue) {
+        match (self.device_segments, self.one_queue) {
             (true, true) => "segmented by the device if necessary",
             (true, false) => {
                 "segmented by the device if necessary; after the first one all packets go through \
@@ -264,8 +263,8 @@ impl PacketSocket {
 
     /// Returns true if the TX ring may be used again after this queue has become empty. Returns
     /// false if that could reorder packets.
-    pub(super) fn may_return(&self) -> bool {
-        self.device_cuts && self.one_queue
+    pub(super) fn can_return_to_ring(&self) -> bool {
+        self.device_segments && self.one_queue
     }
 
     /// Queries the device. Returns true if it still segments packets of the maximum length.
@@ -275,9 +274,12 @@ impl PacketSocket {
     /// longer bypass the queueing discipline.
     #[cold]
     fn still_segments(&mut self) -> bool {
-        self.device_cuts =
-            self.device.segments() && self.device.largest().is_ok_and(|now| now >= self.largest);
-        if !self.device_cuts {
+        self.device_segments = self.device.segments()
+            && self
+                .device
+                .max_super_len()
+                .is_ok_and(|now| now >= self.max_super_len);
+        if !self.device_segments {
             tracing::warn!(
                 target: "nmio::xdp",
                 "{} no longer segments TCP: from now on the kernel segments, and all packets go \
@@ -288,33 +290,42 @@ impl PacketSocket {
             // supports it.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
         }
-        self.device_cuts
+        self.device_segments
     }
 
     /// Handles `ENOBUFS`: for example, the device's queue is full, or the kernel has no memory for
     /// a long packet. Returns true if sending should continue immediately.
     #[cold]
-    fn finds_no_room(&mut self) -> bool {
+    fn handle_no_buffers(&mut self) -> bool {
         if !self.device.control.is_running(&self.device.name) {
             // Without a carrier no packet can be sent, so do not count this try.
             return false;
         }
-        self.tries += 1;
-        if self.tries % ASK == 1 && self.device_cuts && !self.still_segments() {
+        self.failed_tries += 1;
+        if self.failed_tries % TRIES_PER_QUERY == 1
+            && self.device_segments
+            && !self.still_segments()
+        {
             return true;
         }
-        if self.tries >= GIVE_UP && (self.shorten() || self.stop_segmenting()) {
+        if self.failed_tries >= TRIES_UNTIL_FALLBACK
+            && (self.stop_long_supers() || self.segment_in_kernel())
+        {
             return true;
         }
         // A firewall rule may reject this packet on every try, so drop the packet after enough
         // tries.
-        let most = if self.device_cuts { GIVE_UP } else { ASK };
-        if self.tries < most {
+        let max_tries = if self.device_segments {
+            TRIES_UNTIL_FALLBACK
+        } else {
+            TRIES_PER_QUERY
+        };
+        if self.failed_tries < max_tries {
             return false;
         }
         self.queue.pop_front();
-        self.refused += 1;
-        self.tries = 0;
+        self.dropped += 1;
+        self.failed_tries = 0;
         true
     }
 
@@ -322,8 +333,8 @@ impl PacketSocket {
     /// claims to segment, such as runs of UDP datagrams. Returns false if the kernel already
     /// segments, or if the change fails.
     #[cold]
-    fn stop_segmenting(&mut self) -> bool {
-        if !self.device_cuts || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {
+    fn segment_in_kernel(&mut self) -> bool {
+        if !self.device_segments || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {
             return false;
         }
         tracing::warn!(
@@ -332,16 +343,16 @@ impl PacketSocket {
              packets go through the packet socket",
             self.device.name
         );
-        self.device_cuts = false;
-        self.tries = 0;
+        self.device_segments = false;
+        self.failed_tries = 0;
         true
     }
 
     /// Permanently stops using long super-segments, and drops those in the queue. Returns false if
     /// long super-segments were not in use.
     #[cold]
-    fn shorten(&mut self) -> bool {
-        if self.largest <= SURE_BYTES {
+    fn stop_long_supers(&mut self) -> bool {
+        if self.max_super_len <= MAX_RELIABLE_LEN {
             return false;
         }
         tracing::warn!(
@@ -349,30 +360,30 @@ impl PacketSocket {
             "{} or the kernel has no room for super-segments above 64 KB: from now on they are shorter",
             self.device.name
         );
-        self.largest = SURE_BYTES;
-        let waiting = self.queue.len();
+        self.max_super_len = MAX_RELIABLE_LEN;
+        let queued = self.queue.len();
         self.queue.retain(|packet| !packet.is_long());
         // These packets are lost, as if the network had dropped them.
-        self.refused += (waiting - self.queue.len()) as u64;
+        self.dropped += (queued - self.queue.len()) as u64;
         true
     }
 
     fn first_is_long(&self) -> bool {
-        self.queue.front().is_some_and(Waiting::is_long)
+        self.queue.front().is_some_and(QueuedPacket::is_long)
     }
 
     pub(super) fn room(&self) -> usize {
-        MOST - self.queue.len()
+        MAX_QUEUED - self.queue.len()
     }
 
     /// Queues a frame behind earlier super-segments. The queue must have room.
     pub(super) fn push_frame(&mut self, frame: Frame) {
-        self.queue.push_back(Waiting::Frame(frame));
+        self.queue.push_back(QueuedPacket::Frame(frame));
     }
 
     /// Queues a super-segment. The queue must have room.
     pub(super) fn push_super(&mut self, packet: SuperSegment) {
-        self.queue.push_back(Waiting::Super(packet));
+        self.queue.push_back(QueuedPacket::Super(packet));
     }
 
     /// Sends queued packets until the queue is empty or the kernel accepts no more for now. Returns
@@ -380,32 +391,34 @@ impl PacketSocket {
     pub(super) fn send(&mut self) -> io::Result<bool> {
         while !self.queue.is_empty() {
             self.calls += 1;
-            let packets = self.queue.iter().map(Waiting::gather);
+            let packets = self.queue.iter().map(QueuedPacket::gather);
             let sent = match sys::send_packets(self.socket.as_fd(), packets) {
                 Ok(sent) => sent,
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::ENOBUFS) if self.finds_no_room() => continue,
+                    Some(libc::ENOBUFS) if self.handle_no_buffers() => continue,
                     // Packet sockets before Linux 6.6 accept at most 68 KB.
-                    Some(libc::EMSGSIZE) if self.first_is_long() && self.shorten() => continue,
+                    Some(libc::EMSGSIZE) if self.first_is_long() && self.stop_long_supers() => {
+                        continue;
+                    }
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN) => {
                         return Ok(false);
                     }
                     Some(libc::ENODEV | libc::ENXIO | libc::EBADF) => return Err(error),
                     // The kernel would refuse this packet on every try, so drop it.
                     _ => {
-                        self.refused += 1;
+                        self.dropped += 1;
                         1
                     }
                 },
             };
-            self.tries = 0;
+            self.failed_tries = 0;
             self.queue.drain(..sent);
         }
         Ok(true)
     }
 }
 
-impl Waiting {
+impl QueuedPacket {
     fn gather(&self) -> Gather<'_> {
         match self {
             Self::Frame(frame) => Gather {

@@ -15,7 +15,7 @@ pub(super) struct Refusals {
     /// End of the current pause. `None`: there is no pause.
     retry_at: Option<Instant>,
     /// Frames of at least the given length, in bytes, are not retried before the given time.
-    hopeless: Option<(u32, Instant)>,
+    not_retried: Option<(u32, Instant)>,
 }
 
 impl Refusals {
@@ -26,15 +26,16 @@ impl Refusals {
     const DOUBLINGS: u32 = 4;
     /// Maximum time for which a frame is retried. On a busy machine, a receiving thread may wait
     /// for a CPU for tens of milliseconds.
-    const PATIENCE: Duration = Duration::from_millis(100);
+    const MAX_RETRY_TIME: Duration = Duration::from_millis(100);
     /// Time for which no frame is retried that is at least as long as a lost frame. It ends early
     /// if the device accepts such a frame. If a peer's MTU is too small, retries therefore delay
     /// shorter frames for only about 1 % of the time.
-    const DISTRUST: Duration = Duration::from_secs(10);
+    const NO_RETRY_TIME: Duration = Duration::from_secs(10);
     /// Upper bound on the number of tries for one frame.
     pub(super) const MAX_TRIES: u32 = Self::DOUBLINGS
         + 2
-        + (Self::PATIENCE.as_micros() / (Self::FIRST_PAUSE.as_micros() << Self::DOUBLINGS)) as u32;
+        + (Self::MAX_RETRY_TIME.as_micros() / (Self::FIRST_PAUSE.as_micros() << Self::DOUBLINGS))
+            as u32;
 
     /// Returns true if a pause has begun that [`hold_back`](Self::hold_back) has not ended yet.
     pub(super) fn is_paused(&self) -> bool {
@@ -64,19 +65,19 @@ impl Refusals {
     pub(super) fn retry(&mut self, len: u32, longest_accepted: Option<u32>, now: Instant) -> bool {
         if let Some(longest) = longest_accepted {
             self.head = None;
-            self.hopeless = self.hopeless.filter(|(least, _)| longest < *least);
+            self.not_retried = self.not_retried.filter(|(min_len, _)| longest < *min_len);
         }
-        let is_hopeless = |(least, until)| len >= least && now < until;
-        if self.hopeless.is_some_and(is_hopeless) {
+        let is_excluded = |(min_len, until)| len >= min_len && now < until;
+        if self.not_retried.is_some_and(is_excluded) {
             if longest_accepted.is_none() {
                 self.pause(Self::DOUBLINGS, now);
             }
             return false;
         }
         let (first_drop, drops) = *self.head.get_or_insert((now, 0));
-        if now.duration_since(first_drop) >= Self::PATIENCE {
+        if now.duration_since(first_drop) >= Self::MAX_RETRY_TIME {
             self.head = None;
-            self.hopeless = Some((len, now + Self::DISTRUST));
+            self.not_retried = Some((len, now + Self::NO_RETRY_TIME));
             return false;
         }
         self.head = Some((first_drop, drops + 1));
@@ -107,8 +108,8 @@ mod tests {
             pauses.push((now - dropped_at).as_micros());
         }
         assert_eq!(pauses[..7], [50, 100, 200, 400, 800, 800, 800]);
-        assert!(now - start >= Refusals::PATIENCE);
-        assert!(now - start < Refusals::PATIENCE + Duration::from_millis(1));
+        assert!(now - start >= Refusals::MAX_RETRY_TIME);
+        assert!(now - start < Refusals::MAX_RETRY_TIME + Duration::from_millis(1));
         assert!(pauses.len() < Refusals::MAX_TRIES as usize);
         assert!(!refusals.hold_back(|| now), "the next frame is not delayed");
     }
@@ -120,7 +121,7 @@ mod tests {
         for _ in 0..100 {
             assert!(refusals.retry(1_000, Some(60), now));
             assert!(!refusals.hold_back(|| now + Refusals::FIRST_PAUSE));
-            now += Refusals::PATIENCE;
+            now += Refusals::MAX_RETRY_TIME;
         }
     }
 
@@ -130,9 +131,9 @@ mod tests {
         let mut refusals = Refusals::default();
         let lose = |refusals: &mut Refusals, now| {
             assert!(refusals.retry(1_000, Some(60), now));
-            assert!(!refusals.hold_back(|| now + Refusals::PATIENCE));
-            assert!(!refusals.retry(1_000, None, now + Refusals::PATIENCE));
-            now + Refusals::PATIENCE
+            assert!(!refusals.hold_back(|| now + Refusals::MAX_RETRY_TIME));
+            assert!(!refusals.retry(1_000, None, now + Refusals::MAX_RETRY_TIME));
+            now + Refusals::MAX_RETRY_TIME
         };
         let now = lose(&mut refusals, start);
         assert!(!refusals.retry(1_001, Some(999), now));
@@ -141,8 +142,8 @@ mod tests {
         assert!(refusals.is_paused(), "the device may be dead");
         assert!(refusals.retry(999, Some(999), now));
         assert!(refusals.retry(1_000, Some(1_000), now), "one was accepted");
-        let now = lose(&mut refusals, now + Refusals::PATIENCE);
+        let now = lose(&mut refusals, now + Refusals::MAX_RETRY_TIME);
         assert!(!refusals.retry(1_000, Some(999), now));
-        assert!(refusals.retry(1_000, Some(999), now + Refusals::DISTRUST));
+        assert!(refusals.retry(1_000, Some(999), now + Refusals::NO_RETRY_TIME));
     }
 }

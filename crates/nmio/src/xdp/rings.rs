@@ -46,10 +46,10 @@ const COMPLETION_RING: u32 = TX_RING;
 /// Number of spare frames, for callers that hold more than one batch.
 const RESERVE: u32 = 256;
 /// Number of frames that the port itself needs.
-const OWN_FRAMES: u32 = RX_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
+const PORT_FRAMES: u32 = RX_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
 /// Maximum number of descriptors moved in one step into the fill or TX ring, or out of the
 /// completion ring.
-const MOVE: usize = 64;
+const MAX_MOVED: usize = 64;
 /// Size in bytes of a chunk for small MTUs, for example 1,500 bytes.
 const SMALL_CHUNK: u32 = 2048;
 /// Size in bytes of a chunk for larger MTUs. The kernel allows at most a page.
@@ -82,17 +82,17 @@ pub(super) struct Rings {
     fill: FillQueue,
     completion: CompQueue,
     received: Box<[FrameDesc; MAX_BATCH]>,
-    completed: Box<[FrameDesc; MOVE]>,
-    staged: ArrayVec<FrameDesc, MOVE>,
+    completed: Box<[FrameDesc; MAX_MOVED]>,
+    staged: ArrayVec<FrameDesc, MAX_MOVED>,
     /// Number of frames staged, in the TX ring, or sent but not completed.
     in_flight: u32,
     /// Number of frames offered to the kernel and not yet taken from the RX ring. At most
     /// `RX_RING`, so that the RX ring never overflows.
     offered: u32,
     fill_level: FillLevel,
-    overdue: Overdue,
+    overdue_check: OverdueCheck,
     lost: u64,
-    bad: u64,
+    invalid: u64,
     copying: Copying,
 }
 
@@ -108,7 +108,9 @@ impl Rings {
             .build()
             .expect("chunks are powers of two with room for data");
         let capacity = umem_config.mtu() as usize;
-        let layout = config.memory.layout(chunk as usize, capacity, OWN_FRAMES)?;
+        let layout = config
+            .memory
+            .layout(chunk as usize, capacity, PORT_FRAMES)?;
         let frames = NonZeroU32::new(layout.frames()).expect("a port has frames of its own");
         sys::lift_memory_lock_limit();
         let (umem, chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
@@ -138,14 +140,14 @@ impl Rings {
             fill,
             completion,
             received: Box::new([FrameDesc::default(); MAX_BATCH]),
-            completed: Box::new([FrameDesc::default(); MOVE]),
+            completed: Box::new([FrameDesc::default(); MAX_MOVED]),
             staged: ArrayVec::new(),
             in_flight: 0,
             offered: 0,
             fill_level: FillLevel::new(),
-            overdue: Overdue::default(),
+            overdue_check: OverdueCheck::default(),
             lost: 0,
-            bad: 0,
+            invalid: 0,
             copying,
         };
         let options = sys::option(rings.fd(), libc::SOL_XDP, sys::XDP_OPTIONS);
@@ -176,12 +178,12 @@ impl Rings {
     }
 
     /// Returns the number of invalid frames and descriptors so far.
-    pub(super) fn bad(&self) -> u64 {
-        self.bad
+    pub(super) fn invalid(&self) -> u64 {
+        self.invalid
     }
 
-    pub(super) fn note_bad(&mut self) {
-        self.bad += 1;
+    pub(super) fn count_invalid(&mut self) {
+        self.invalid += 1;
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -212,41 +214,43 @@ impl Rings {
         let count = unsafe { self.rx.consume(&mut self.received[..room]) };
         for desc in &self.received[..count] {
             let index = (desc.addr() >> self.chunk_shift) as u32;
-            let whole = self.chunks.get(index as usize).map(FrameDesc::addr) == Some(desc.addr())
+            let is_valid = self.chunks.get(index as usize).map(FrameDesc::addr)
+                == Some(desc.addr())
                 && !desc.has_more_frames();
             let len = desc.lengths().data();
             // SAFETY: this socket's RX ring has returned the frame.
             match unsafe { self.pool.claim(index, len) } {
-                Some(frame) if whole => batch.push(frame),
+                Some(frame) if is_valid => batch.push(frame),
                 Some(frame) => {
                     drop(frame);
-                    self.bad += 1;
+                    self.invalid += 1;
                 }
                 None => {
                     // The packet is too long, or its frame was not offered. The frame of a packet
                     // that is too long returns to the pool here. SAFETY: as above.
                     drop(unsafe { self.pool.claim(index, 0) });
-                    self.bad += 1;
+                    self.invalid += 1;
                 }
             }
         }
         self.offered = self.offered.saturating_sub(count as u32);
         if count > 0 || self.offered < self.fill_level.frames() {
-            let left = FILL_RING - self.fill.nb_free_exact();
-            self.fill_level.look(count as u32, count == room, left);
-            self.refill(left);
+            let remaining = FILL_RING - self.fill.nb_free_exact();
+            self.fill_level
+                .update(count as u32, count == room, remaining);
+            self.refill(remaining);
         }
     }
 
-    /// Refills the fill ring, which still holds `left` frames, to the level that `fill_level`
+    /// Refills the fill ring, which still holds `remaining` frames, to the level that `fill_level`
     /// gives. Stops early if the pool is empty or `RX_RING` frames are offered.
     #[inline(always)]
-    fn refill(&mut self, left: u32) {
-        let lacking = self.fill_level.frames().saturating_sub(left);
-        let mut lacking = lacking.min(RX_RING - self.offered);
-        while lacking > 0 {
-            let mut descs = ArrayVec::<FrameDesc, MOVE>::new();
-            while descs.len() < (lacking as usize).min(MOVE) {
+    fn refill(&mut self, remaining: u32) {
+        let missing = self.fill_level.frames().saturating_sub(remaining);
+        let mut missing = missing.min(RX_RING - self.offered);
+        while missing > 0 {
+            let mut descs = ArrayVec::<FrameDesc, MAX_MOVED>::new();
+            while descs.len() < (missing as usize).min(MAX_MOVED) {
                 let Some(frame) = self.pool.take() else { break };
                 descs.push(self.chunks[frame.offer(&self.pool) as usize]);
             }
@@ -258,7 +262,7 @@ impl Rings {
             let count = unsafe { self.fill.produce(&descs) };
             debug_assert_eq!(count, descs.len(), "the fill ring has room");
             self.offered += descs.len() as u32;
-            lacking -= descs.len() as u32;
+            missing -= descs.len() as u32;
         }
     }
 
@@ -324,7 +328,7 @@ impl Rings {
         if unsafe { self.tx.produce(&self.staged) } == 0 {
             // `in_flight` bounds the ring's contents, so the ring is full only if the kernel
             // misbehaves.
-            self.bad += self.staged.len() as u64;
+            self.invalid += self.staged.len() as u64;
             self.in_flight -= self.staged.len() as u32;
             for desc in &self.staged {
                 let index = (desc.addr() >> self.chunk_shift) as u32;
@@ -336,9 +340,9 @@ impl Rings {
     }
 
     /// Returns the number of frames in the TX ring that the kernel has not taken yet.
-    pub(super) fn untaken(&mut self) -> u32 {
+    pub(super) fn pending(&mut self) -> u32 {
         match &mut self.tx_slots {
-            Some(slots) => slots.untaken(),
+            Some(slots) => slots.pending(),
             None => TX_RING - self.tx.nb_free_exact(),
         }
     }
@@ -387,7 +391,7 @@ impl Rings {
                     self.complete(completed);
                 }
             }
-            if count < MOVE {
+            if count < MAX_MOVED {
                 return found;
             }
         }
@@ -403,10 +407,10 @@ impl Rings {
             for i in 0..count {
                 self.complete(self.completed[i].addr());
             }
-            if self.overdue.is_due(count) {
-                self.take_overdue();
+            if self.overdue_check.is_due(count) {
+                self.reclaim_overdue();
             }
-            if count < MOVE {
+            if count < MAX_MOVED {
                 return;
             }
         }
@@ -421,18 +425,18 @@ impl Rings {
         if unsafe { self.pool.complete(index) } {
             self.in_flight = self.in_flight.saturating_sub(1);
         } else {
-            self.bad += 1;
+            self.invalid += 1;
         }
     }
 
     /// Reclaims frames that the kernel never completed.
     #[cold]
-    fn take_overdue(&mut self) {
+    fn reclaim_overdue(&mut self) {
         // SAFETY: the kernel completes packets nearly in the order of sending. The overdue packets
-        // have stayed incomplete for `Overdue::AFTER` completions and for `Overdue::PATIENCE`, so
-        // the kernel no longer uses them. No `Sending` owns them, because `stage` turns each packet
-        // into its index.
-        let lost = unsafe { self.pool.take_overdue() };
+        // have stayed incomplete for `OverdueCheck::MIN_COMPLETIONS` completions and for
+        // `OverdueCheck::MIN_INTERVAL`, so the kernel no longer uses them. No `Sending` owns them,
+        // because `stage` turns each packet into its index.
+        let lost = unsafe { self.pool.reclaim_overdue() };
         if lost == 0 {
             return;
         }
@@ -470,35 +474,37 @@ fn data_of_first(umem: &Umem, chunks: &[FrameDesc]) -> NonNull<u8> {
 ///
 /// A frame is reclaimed only if two consecutive searches find it still in flight.
 #[derive(Debug, Default)]
-struct Overdue {
+struct OverdueCheck {
     /// Number of completions since the age of the last search was last compared with
-    /// [`PATIENCE`](Self::PATIENCE). This happens each time the number reaches
-    /// [`AFTER`](Self::AFTER).
+    /// [`MIN_INTERVAL`](Self::MIN_INTERVAL). This happens each time the number reaches
+    /// [`MIN_COMPLETIONS`](Self::MIN_COMPLETIONS).
     completed: usize,
     /// Time of the last search. `None`: there was none yet.
-    looked: Option<Instant>,
+    last_search: Option<Instant>,
 }
 
-impl Overdue {
+impl OverdueCheck {
     /// Minimum number of completions between two searches. A frame that is in the ring at the first
     /// search normally completes long before this number is reached.
-    const AFTER: usize = 16 * TX_RING as usize;
+    const MIN_COMPLETIONS: usize = 16 * TX_RING as usize;
     /// Minimum time between two searches. No device queue delays a packet by 30 seconds.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const MIN_INTERVAL: Duration = Duration::from_secs(30);
 
     /// Counts completions. Returns true if a search is due.
     #[inline(always)]
     fn is_due(&mut self, completed: usize) -> bool {
         self.completed += completed;
-        self.completed >= Self::AFTER && self.has_waited()
+        self.completed >= Self::MIN_COMPLETIONS && self.interval_has_passed()
     }
 
     #[cold]
-    fn has_waited(&mut self) -> bool {
+    fn interval_has_passed(&mut self) -> bool {
         self.completed = 0;
-        let due = self.looked.is_none_or(|at| at.elapsed() >= Self::PATIENCE);
+        let due = self
+            .last_search
+            .is_none_or(|at| at.elapsed() >= Self::MIN_INTERVAL);
         if due {
-            self.looked = Some(Instant::now());
+            self.last_search = Some(Instant::now());
         }
         due
     }

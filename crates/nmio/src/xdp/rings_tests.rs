@@ -46,7 +46,7 @@ fn send(rings: &mut Rings, len: usize) {
 /// Wakes the kernel until it has taken all frames from the TX ring.
 fn flush(rings: &mut Rings) {
     rings.submit();
-    while rings.untaken() > 0 {
+    while rings.pending() > 0 {
         let _ = sys::kick_tx(rings.fd());
         rings.reap();
     }
@@ -55,10 +55,10 @@ fn flush(rings: &mut Rings) {
 
 /// Makes the port search for overdue frames: pretends that it has never searched, and sends frames
 /// until it does.
-fn look_for_overdue(rings: &mut Rings) {
-    rings.overdue.looked = None;
-    while rings.overdue.looked.is_none() {
-        for _ in 0..MOVE {
+fn search_overdue(rings: &mut Rings) {
+    rings.overdue_check.last_search = None;
+    while rings.overdue_check.last_search.is_none() {
+        for _ in 0..MAX_MOVED {
             send(rings, 60);
         }
         flush(rings);
@@ -71,13 +71,13 @@ fn look_for_overdue(rings: &mut Rings) {
 fn a_fill_ring_that_is_still_full_is_not_refilled() {
     on_loopback(|rings| {
         let available = rings.pool().available() + rings.offered;
-        rings.fill_level.look(0, false, 0);
+        rings.fill_level.update(0, false, 0);
         rings.receive(&mut Batch::new(), 1);
         assert_eq!(rings.offered, FILL_RING, "the fill ring is full");
         rings.offered -= 3;
         rings.receive(&mut Batch::new(), 1);
         assert_eq!(
-            (rings.offered, rings.bad()),
+            (rings.offered, rings.invalid()),
             (FILL_RING - 3, 0),
             "the fill ring is still full"
         );
@@ -96,18 +96,18 @@ fn frames_that_are_never_completed_are_reclaimed() {
             rings.in_flight += 1;
         }
 
-        look_for_overdue(rings);
+        search_overdue(rings);
         assert_eq!(
             (rings.lost(), MAX_IN_FLIGHT - rings.room()),
             (0, 3),
             "one look is not enough"
         );
-        look_for_overdue(rings);
+        search_overdue(rings);
         assert_eq!((rings.lost(), MAX_IN_FLIGHT - rings.room()), (3, 0));
         assert_eq!(rings.pool().available(), available);
-        look_for_overdue(rings);
+        search_overdue(rings);
         assert_eq!(
-            (rings.lost(), rings.bad()),
+            (rings.lost(), rings.invalid()),
             (3, 0),
             "no other frame is taken back"
         );
@@ -116,14 +116,14 @@ fn frames_that_are_never_completed_are_reclaimed() {
 
 #[test]
 fn a_check_for_overdue_frames_is_due_after_completions_and_time() {
-    let mut overdue = Overdue::default();
-    assert!(!overdue.is_due(Overdue::AFTER - 1));
-    assert!(overdue.is_due(1));
+    let mut overdue_check = OverdueCheck::default();
+    assert!(!overdue_check.is_due(OverdueCheck::MIN_COMPLETIONS - 1));
+    assert!(overdue_check.is_due(1));
     assert!(
-        !overdue.is_due(2 * Overdue::AFTER),
+        !overdue_check.is_due(2 * OverdueCheck::MIN_COMPLETIONS),
         "too early for another look"
     );
-    overdue.looked = Instant::now().checked_sub(Overdue::PATIENCE);
-    assert!(!overdue.is_due(Overdue::AFTER - 1));
-    assert!(overdue.is_due(1));
+    overdue_check.last_search = Instant::now().checked_sub(OverdueCheck::MIN_INTERVAL);
+    assert!(!overdue_check.is_due(OverdueCheck::MIN_COMPLETIONS - 1));
+    assert!(overdue_check.is_due(1));
 }

@@ -15,7 +15,7 @@
 //! # Position of the kernel
 //! The kernel publishes its position when it has sent a frame, or when it has taken all frames that
 //! it knew of. If the first frame of a wakeup is dropped, the kernel publishes nothing, although it
-//! has taken the frame. The field `taken` counts that frame too.
+//! has taken the frame. The field `consumed` counts that frame too.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -50,8 +50,8 @@ pub(super) struct TxSlots {
     /// Number of slots minus one.
     mask: u32,
     /// Number of frames that the kernel has taken so far, modulo 2^32.
-    taken: u32,
-    /// Value of `taken` after the last drop.
+    consumed: u32,
+    /// Value of `consumed` after the last drop.
     last_drop: u32,
 }
 
@@ -79,25 +79,26 @@ impl TxSlots {
             len,
             offsets,
             mask: slots - 1,
-            taken: 0,
+            consumed: 0,
             last_drop: 0,
         })
     }
 
     /// Returns the number of frames in the ring that the kernel has not taken yet.
-    pub(super) fn untaken(&mut self) -> u32 {
-        self.follow();
-        self.index(self.offsets.producer).wrapping_sub(self.taken)
+    pub(super) fn pending(&mut self) -> u32 {
+        self.sync_consumed();
+        self.index(self.offsets.producer)
+            .wrapping_sub(self.consumed)
     }
 
-    /// Advances `taken` to the position that the kernel has published. Returns true if this changes
-    /// `taken`. Must be called before each wakeup, so that [`dropped`](Self::dropped) can tell
-    /// whether the kernel has published a position since.
-    pub(super) fn follow(&mut self) -> bool {
+    /// Advances `consumed` to the position that the kernel has published. Returns true if this
+    /// changes `consumed`. Must be called before each wakeup, so that [`dropped`](Self::dropped) can
+    /// tell whether the kernel has published a position since.
+    pub(super) fn sync_consumed(&mut self) -> bool {
         let published = self.index(self.offsets.consumer);
-        let is_ahead = published.wrapping_sub(self.taken).cast_signed() > 0;
+        let is_ahead = published.wrapping_sub(self.consumed).cast_signed() > 0;
         if is_ahead {
-            self.taken = published;
+            self.consumed = published;
         }
         is_ahead
     }
@@ -105,17 +106,17 @@ impl TxSlots {
     /// Returns the frame that the driver dropped. Must be called once after each wakeup that failed
     /// with `EBUSY`.
     pub(super) fn dropped(&mut self) -> Dropped {
-        if !self.follow() {
+        if !self.sync_consumed() {
             // The kernel has taken one frame without publishing it.
-            self.taken = self.taken.wrapping_add(1);
+            self.consumed = self.consumed.wrapping_add(1);
         }
-        let dropped = self.taken.wrapping_sub(1);
+        let dropped = self.consumed.wrapping_sub(1);
         // The ring still holds the descriptors of the last `mask` frames. Older ones may have been
         // overwritten.
         let accepted = dropped.wrapping_sub(self.last_drop).min(self.mask);
         let lengths = (1..=accepted).map(|back| self.read(dropped.wrapping_sub(back)).len);
         let longest_accepted = lengths.max();
-        self.last_drop = self.taken;
+        self.last_drop = self.consumed;
         Dropped {
             slot: self.read(dropped),
             longest_accepted,
@@ -127,7 +128,7 @@ impl TxSlots {
     pub(super) fn put_back(&mut self, dropped: Slot) -> Slot {
         let end = self.index(self.offsets.producer);
         let mut carried = dropped;
-        let mut position = self.taken;
+        let mut position = self.consumed;
         while position != end {
             let next = self.read(position);
             self.write(position, carried);

@@ -81,7 +81,7 @@ fn ring(first: u32) -> TxSlots {
         len,
         offsets,
         mask: SLOTS - 1,
-        taken: first,
+        consumed: first,
         last_drop: first,
     };
     for offset in [offsets.producer, offsets.consumer] {
@@ -173,7 +173,7 @@ fn send_all(first: u32, batch: u64, choices: &mut Choices) {
         }
         next = end;
         assert_eq!(
-            u64::from(slots.untaken()),
+            u64::from(slots.pending()),
             next - kernel.accepted.len() as u64
         );
         let before = kernel.accepted.len();
@@ -190,7 +190,7 @@ fn send_all(first: u32, batch: u64, choices: &mut Choices) {
         }
     }
     assert!(kernel.accepted.into_iter().eq(0..FRAMES));
-    assert_eq!(slots.untaken(), 0);
+    assert_eq!(slots.pending(), 0);
 }
 
 #[test]

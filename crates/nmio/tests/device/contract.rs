@@ -239,11 +239,11 @@ impl Caller {
         bytes[34..38].copy_from_slice(&number.to_be_bytes());
         let bytes = bytes.to_vec();
         let result = port.send_resident(resident);
-        let again = result.and_then(|()| port.send_resident(resident));
+        let second_result = result.and_then(|()| port.send_resident(resident));
         self.note(result, had_room, vec![bytes.clone()]);
-        if again != Err(SendError::InFlight) {
+        if second_result != Err(SendError::InFlight) {
             // The port has copied the packet.
-            self.note(again, false, vec![bytes]);
+            self.note(second_result, false, vec![bytes]);
         }
     }
 

@@ -35,9 +35,9 @@ fn a_bell_wakes_a_port_that_sleeps() {
             };
             woken.unwrap();
         }
-        let mut said = Vec::new();
-        mailbox.take_all(|message| said.push(message));
-        assert_eq!(said, [device]);
+        let mut messages = Vec::new();
+        mailbox.take_all(|message| messages.push(message));
+        assert_eq!(messages, [device]);
         assert!(started.elapsed() < Duration::from_secs(30), "{device}");
         outside.join().unwrap();
     }

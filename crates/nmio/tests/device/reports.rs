@@ -23,9 +23,9 @@ fn open(own: &[&str]) -> Interface {
 fn in_shared_mode_the_summary_advises_local_clients() {
     let _rig = Rig::new(1);
     let interface = open(&[]);
-    let said = line(interface.summary(), "this host");
-    assert!(said.contains("--device auto"), "{said}");
-    assert!(said.contains("UDP: no answer"), "{said}");
+    let hint = line(interface.summary(), "this host");
+    assert!(hint.contains("--device auto"), "{hint}");
+    assert!(hint.contains("UDP: no answer"), "{hint}");
     assert!(summary_values(&interface, "warning").is_empty());
     drop(interface);
     assert!(summary_values(&open(&["10.9.0.9/24"]), "this host").is_empty());
@@ -60,8 +60,11 @@ fn a_bridge_port_causes_a_warning() {
     }
     run("ip address flush dev srv");
     let error = refusal(&config("xdp:srv", &[], 1));
-    let asked = matches!(error, DeviceError::PortWithoutAddress { .. });
-    assert!(asked && error.to_string().contains("xdp:br7"), "{error}");
+    let is_expected = matches!(error, DeviceError::PortWithoutAddress { .. });
+    assert!(
+        is_expected && error.to_string().contains("xdp:br7"),
+        "{error}"
+    );
     // Check that the remedy in the error message works.
     run("ip address add 10.9.0.1/24 dev br7");
     run("ip link set br7 up");
@@ -70,13 +73,13 @@ fn a_bridge_port_causes_a_warning() {
 }
 
 /// Waits until the monitor reports `change`.
-fn hear(monitor: &mut Monitor, change: Change) {
-    let mut heard = Vec::new();
+fn wait_for_change(monitor: &mut Monitor, change: Change) {
+    let mut changes = Vec::new();
     eventually(&format!("{change:?}"), || {
         while let Some(one) = monitor.next_change().unwrap() {
-            heard.push(one);
+            changes.push(one);
         }
-        heard.contains(&change)
+        changes.contains(&change)
     });
 }
 
@@ -88,19 +91,19 @@ fn the_monitor_reports_changes() {
     assert_eq!(monitor.next_change().unwrap(), None);
     let address: IpAddr = "10.9.0.77".parse().unwrap();
     run("ip address add 10.9.0.77/24 dev srv");
-    hear(&mut monitor, Change::AddressAdded(address));
+    wait_for_change(&mut monitor, Change::AddressAdded(address));
     run("ip address del 10.9.0.77/24 dev srv");
-    hear(&mut monitor, Change::AddressRemoved(address));
+    wait_for_change(&mut monitor, Change::AddressRemoved(address));
     rig.client.run(|| run("ip link set cli down"));
-    hear(&mut monitor, Change::NoCarrier);
+    wait_for_change(&mut monitor, Change::NoCarrier);
     rig.client.run(|| run("ip link set cli up"));
-    hear(&mut monitor, Change::Carrier);
+    wait_for_change(&mut monitor, Change::Carrier);
     run("ip link set srv down");
-    hear(&mut monitor, Change::Down);
+    wait_for_change(&mut monitor, Change::Down);
     run("ip link set srv up");
-    hear(&mut monitor, Change::Up);
+    wait_for_change(&mut monitor, Change::Up);
     run("ip link set srv address 02:00:00:00:00:77");
-    hear(&mut monitor, Change::Mac([2, 0, 0, 0, 0, 0x77]));
+    wait_for_change(&mut monitor, Change::Mac([2, 0, 0, 0, 0, 0x77]));
 }
 
 #[test]
@@ -109,9 +112,9 @@ fn the_monitor_works_in_a_private_namespace() {
     let interface = Interface::open(&config("auto", &[], 1)).unwrap_or_else(|e| panic!("{e}"));
     let mut monitor = interface.monitor().unwrap();
     run("ip link set nmiotest0 down");
-    hear(&mut monitor, Change::NoCarrier);
+    wait_for_change(&mut monitor, Change::NoCarrier);
     run("ip link set nmiotest0 up");
-    hear(&mut monitor, Change::Carrier);
+    wait_for_change(&mut monitor, Change::Carrier);
 }
 
 #[test]

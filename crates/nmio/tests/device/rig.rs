@@ -247,15 +247,15 @@ pub(crate) struct Reflector {
     mac: [u8; 6],
     resident: Option<Resident>,
     /// Number of frames received so far.
-    seen: Arc<AtomicU64>,
+    received: Arc<AtomicU64>,
     /// Number of burst packets refused because the TX ring was full.
-    refused: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 const ETHERNET: usize = 14;
 
 impl Reflector {
-    fn turn_around(&self, frame: &mut [u8]) -> Option<usize> {
+    fn reflect_in_place(&self, frame: &mut [u8]) -> Option<usize> {
         let (dst, rest) = frame.split_at_mut(6);
         dst.copy_from_slice(&rest[..6]);
         rest[..6].copy_from_slice(&self.mac);
@@ -283,8 +283,8 @@ impl Reflector {
 
 impl<P: Port> Handler<P> for Reflector {
     fn handle_frame(&mut self, port: &mut P, mut frame: Frame, _: Instant) {
-        self.seen.fetch_add(1, Ordering::Relaxed);
-        let Some(payload) = self.turn_around(&mut frame) else {
+        self.received.fetch_add(1, Ordering::Relaxed);
+        let Some(payload) = self.reflect_in_place(&mut frame) else {
             return;
         };
         let text = String::from_utf8_lossy(&frame[payload.min(frame.len())..]).into_owned();
@@ -311,7 +311,7 @@ impl<P: Port> Handler<P> for Reflector {
                 copy.set_len(frame.len());
                 copy.copy_from_slice(&frame);
                 if port.send(copy).is_err() {
-                    self.refused.fetch_add(1, Ordering::Relaxed);
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
                 }
             }
         } else {
@@ -330,8 +330,8 @@ impl<P: Port> Handler<P> for Reflector {
 pub(crate) struct Server {
     pub(crate) interface: Interface,
     pub(crate) port_summary: Vec<(&'static str, String)>,
-    seen: Vec<Arc<AtomicU64>>,
-    refused: Arc<AtomicU64>,
+    received: Vec<Arc<AtomicU64>>,
+    dropped: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<io::Result<PortCounters>>>,
 }
@@ -340,11 +340,11 @@ impl Server {
     pub(crate) fn start(config: &InterfaceConfig) -> Self {
         let interface = Interface::open(config).unwrap_or_else(|error| panic!("{error}"));
         let stop = Arc::new(AtomicBool::new(false));
-        let refused = Arc::new(AtomicU64::new(0));
+        let dropped = Arc::new(AtomicU64::new(0));
         let mut server = Self {
             port_summary: Vec::new(),
-            seen: Vec::new(),
-            refused: Arc::clone(&refused),
+            received: Vec::new(),
+            dropped: Arc::clone(&dropped),
             stop: Arc::clone(&stop),
             workers: Vec::new(),
             interface,
@@ -352,9 +352,9 @@ impl Server {
         let (ready, opened) = std::sync::mpsc::channel();
         for index in 0..server.interface.queues() {
             let source = server.interface.queue(index);
-            let seen = Arc::new(AtomicU64::new(0));
-            server.seen.push(Arc::clone(&seen));
-            let (stop, refused, ready) = (Arc::clone(&stop), Arc::clone(&refused), ready.clone());
+            let received = Arc::new(AtomicU64::new(0));
+            server.received.push(Arc::clone(&received));
+            let (stop, dropped, ready) = (Arc::clone(&stop), Arc::clone(&dropped), ready.clone());
             let (wait, mac) = (config.wait, server.interface.mac());
             server.workers.push(thread::spawn(move || {
                 let memory = MemoryPlan {
@@ -367,8 +367,8 @@ impl Server {
                 ready.send(port.summary()).unwrap();
                 let reflector = Reflector {
                     mac,
-                    seen,
-                    refused,
+                    received,
+                    dropped,
                     resident: None,
                 };
                 match port {
@@ -382,13 +382,13 @@ impl Server {
     }
 
     /// Returns the number of frames that queue `index` has received.
-    pub(crate) fn seen(&self, index: usize) -> u64 {
-        self.seen[index].load(Ordering::Relaxed)
+    pub(crate) fn received(&self, index: usize) -> u64 {
+        self.received[index].load(Ordering::Relaxed)
     }
 
     /// Returns the number of burst packets that were refused because the TX ring was full.
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Stops the server and returns the counters of each queue.
@@ -427,7 +427,7 @@ fn reflect<P: Port>(
 /// Sends `payload` and returns the answer.
 ///
 /// Sends the packet only once, and panics if no answer arrives.
-pub(crate) fn ask(socket: &UdpSocket, to: &str, payload: &str) -> String {
+pub(crate) fn exchange(socket: &UdpSocket, to: &str, payload: &str) -> String {
     let mut answer = [0; 2048];
     socket.send_to(payload.as_bytes(), to).unwrap();
     let (len, from) = socket

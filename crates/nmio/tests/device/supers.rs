@@ -71,13 +71,13 @@ fn run_of(
     len: usize,
     control: Option<u8>,
 ) -> SuperSegment {
-    let (cut, protocol, header_len) = match (control, path.addresses) {
+    let (gso_type, protocol, header_len) = match (control, path.addresses) {
         (None, _) => (GsoType::Udp, PROTOCOL_UDP, UDP),
         (Some(_), Addresses::V4 { .. }) => (GsoType::TcpV4, PROTOCOL_TCP, TCP),
         (Some(_), Addresses::V6 { .. }) => (GsoType::TcpV6, PROTOCOL_TCP, TCP),
     };
     let at = path.header_len();
-    let mut packet = SuperSegment::new(cut, mss, (at + header_len, at), bytes, 7..7 + len);
+    let mut packet = SuperSegment::new(gso_type, mss, (at + header_len, at), bytes, 7..7 + len);
     let headers = packet.headers_mut();
     path.write(headers, protocol, header_len + len);
     let pseudo = path.addresses.pseudo_sum(protocol, header_len + len);
@@ -108,15 +108,15 @@ pub(crate) fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
 
 /// Receives frames until there are at least `count`, or until 5 s have passed.
 pub(crate) fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
-    let mut taken = Vec::new();
+    let mut received = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);
     let mut batch = Batch::new();
-    while taken.len() < count && Instant::now() < end {
+    while received.len() < count && Instant::now() < end {
         port.receive(&mut batch, MAX_BATCH).unwrap();
-        taken.extend(batch.drain(..).map(|frame| frame.to_vec()));
+        received.extend(batch.drain(..).map(|frame| frame.to_vec()));
         port.wait(Duration::from_millis(50), None).unwrap();
     }
-    taken
+    received
 }
 
 pub(crate) fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
@@ -129,7 +129,7 @@ pub(crate) fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
 #[test]
 fn kernel_segmentation_equals_ours_and_keeps_the_order() {
     let rig = Rig::new(1);
-    compare_cuts(
+    compare_segmentation(
         &rig,
         "xdp:srv,offload=on",
         "segmented by the kernel",
@@ -141,10 +141,10 @@ fn kernel_segmentation_equals_ours_and_keeps_the_order() {
 fn the_kernel_segments_packets_if_the_device_no_longer_does() {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
-    // `compare_cuts` attaches an XDP program at the client's end, which makes `srv` stop
+    // `compare_segmentation` attaches an XDP program at the client's end, which makes `srv` stop
     // segmenting. Because veth does not complete the segments' partial checksums, the comparison
     // must ignore the checksum fields.
-    compare_cuts(&rig, "xdp:srv", "segmented by the device", |frame| {
+    compare_segmentation(&rig, "xdp:srv", "segmented by the device", |frame| {
         let (next, at) = if frame[12..14] == [0x86, 0xdd] {
             (frame[20], 54)
         } else {
@@ -156,27 +156,32 @@ fn the_kernel_segments_packets_if_the_device_no_longer_does() {
 }
 
 /// Sends super-segments over `device` and compares the received frames with the expected ones.
-/// Before the comparison, `normal` changes each frame, for example to clear a field that may
-/// differ. The summary's line `segmentation` must contain the text `said`.
-fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
+/// Before the comparison, `normalise` changes each frame, for example to clear a field that may
+/// differ. The summary's line `segmentation` must contain the text `expected_text`.
+fn compare_segmentation(
+    rig: &Rig,
+    device: &str,
+    expected_text: &str,
+    normalise: impl Fn(&mut [u8]),
+) {
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
-    assert!(line(&port.summary(), "segmentation").contains(said));
+    assert!(line(&port.summary(), "segmentation").contains(expected_text));
     assert_eq!(port.capabilities().segmentation, ORDINARY);
     let bytes: Arc<[u8]> = (0..300_000u32)
         .map(|i| (i.wrapping_mul(i) >> 3) as u8)
         .collect();
     // An XDP program at the client's end makes the kernel segment packets to it.
     let (ready, is_ready) = mpsc::channel();
-    let (wanted, count) = mpsc::channel::<usize>();
-    let (taken, seen) = mpsc::channel();
+    let (count_sender, count_receiver) = mpsc::channel::<usize>();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             rig.client.run(move || {
                 let own = ["10.9.0.8/24", "fd09::8/64"];
                 let (interface, mut port) = open("xdp:cli,offload=off", &own);
                 ready.send(()).unwrap();
-                for count in count {
-                    taken.send(take(&mut port, count)).unwrap();
+                for count in count_receiver {
+                    sender.send(take(&mut port, count)).unwrap();
                 }
                 drop((port, interface));
             });
@@ -213,17 +218,17 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
                 send_frame(&mut port, &single[0]);
                 port.send_super(packet).unwrap();
                 assert!(port.flush().unwrap());
-                wanted.send(expected.len()).unwrap();
-                let mut seen = seen.recv().unwrap();
-                assert_eq!(seen.len(), expected.len(), "{v6} {len} {control:?}");
-                let both = seen.iter_mut().chain(&mut expected);
-                both.for_each(|frame| normal(frame));
-                for (index, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
-                    assert_eq!(seen, expected, "{v6} {len} {control:?} frame {index}");
+                count_sender.send(expected.len()).unwrap();
+                let mut received = receiver.recv().unwrap();
+                assert_eq!(received.len(), expected.len(), "{v6} {len} {control:?}");
+                let all_frames = received.iter_mut().chain(&mut expected);
+                all_frames.for_each(|frame| normalise(frame));
+                for (index, (received, expected)) in received.iter().zip(&expected).enumerate() {
+                    assert_eq!(received, expected, "{v6} {len} {control:?} frame {index}");
                 }
             }
         }
-        drop(wanted);
+        drop(count_sender);
     });
     let counters = port.counters();
     assert_eq!((counters.tx_supers, counters.bad_descriptors), (44, 0));
@@ -241,25 +246,25 @@ fn packets_without_room_in_the_kernel_wait_in_order() {
     let mut expected = Vec::new();
     for len in 2_000.. {
         let packet = run(&path, &bytes, len, Some(ACK));
-        let cut = frames(&packet);
+        let segments = frames(&packet);
         if port.send_super(packet).is_err() {
             break;
         }
-        expected.extend(cut);
+        expected.extend(segments);
         assert!(len < 3_000, "the queue is bounded");
     }
     assert_eq!(port.room(), 0);
     assert!(!port.flush().unwrap(), "the packets are still queued");
     // When the link is up again, all packets must arrive in order.
     let (ready, is_ready) = mpsc::channel();
-    let (taken, seen) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let count = expected.len();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             rig.client.run(move || {
                 let (interface, mut port) = open("xdp:cli,offload=off", &["10.9.0.8/24"]);
                 ready.send(()).unwrap();
-                taken.send(take(&mut port, count)).unwrap();
+                sender.send(take(&mut port, count)).unwrap();
                 drop((port, interface));
             });
         });
@@ -270,7 +275,7 @@ fn packets_without_room_in_the_kernel_wait_in_order() {
             assert!(Instant::now() < end, "the queued packets leave");
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(seen.recv().unwrap(), expected);
+        assert_eq!(receiver.recv().unwrap(), expected);
     });
     assert_eq!(port.counters().bad_descriptors, 0);
     drop((port, interface));
@@ -279,7 +284,7 @@ fn packets_without_room_in_the_kernel_wait_in_order() {
 #[test]
 fn the_summary_shows_what_performs_segmentation() {
     let _rig = Rig::new(1);
-    for (device, said) in [
+    for (device, expected_text) in [
         ("xdp:srv,offload=off", "offload=off was given"),
         // The rig turns off checksum offload, which also turns off TSO.
         ("xdp:srv", "does not segment TCP"),
@@ -287,18 +292,21 @@ fn the_summary_shows_what_performs_segmentation() {
     ] {
         let (interface, port) = open(device, &["10.9.0.9/24"]);
         let summary = port.summary();
-        assert!(line(&summary, "segmentation").contains(said), "{summary:?}");
+        assert!(
+            line(&summary, "segmentation").contains(expected_text),
+            "{summary:?}"
+        );
         drop((port, interface));
         crate::rig::settle();
     }
     crate::rig::run("ethtool -K srv tx on sg on tso on");
-    for (kind, said) in [
+    for (kind, expected_text) in [
         ("on", "segmented by the device"),
         ("off", "does not segment"),
     ] {
         crate::rig::run(&format!("ethtool -K srv tx-tcp6-segmentation {kind}"));
         let (interface, port) = open("xdp:srv", &["10.9.0.9/24"]);
-        assert!(line(&port.summary(), "segmentation").contains(said));
+        assert!(line(&port.summary(), "segmentation").contains(expected_text));
         drop((port, interface));
         crate::rig::settle();
     }
@@ -312,8 +320,8 @@ fn super_segments_respect_the_devices_limit() {
     let (interface, mut port) = open("xdp:srv", &["10.9.0.9/24"]);
     let largest = port.capabilities().segmentation;
     assert_eq!(largest, 20_000 - 1 - 14);
-    let said = line(&port.summary(), "segmentation").to_owned();
-    assert!(said.contains("up to 20 KB"), "{said}");
+    let segmentation = line(&port.summary(), "segmentation").to_owned();
+    assert!(segmentation.contains("up to 20 KB"), "{segmentation}");
     let bytes: Arc<[u8]> = vec![0; 70_000].into();
     let path = path(false);
     let mut send = |bytes_of_packet| {
@@ -447,8 +455,8 @@ fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
     let packet = run(&path(true), &bytes, 20_000, control);
     port.send_super(packet).unwrap();
     send_frame(&mut port, &[2; 60]);
-    let away = (0..flushes).any(|_| port.flush().unwrap());
-    assert!(away, "{changes:?}: {:?}", port.counters());
+    let flushed = (0..flushes).any(|_| port.flush().unwrap());
+    assert!(flushed, "{changes:?}: {:?}", port.counters());
     drop((port, interface, rig));
 }
 
@@ -486,10 +494,10 @@ fn a_tap_device_receives_whole_super_segments() {
         sender.send_super(packet).unwrap();
         assert!(sender.flush().unwrap());
         // Expect one packet, as if it were a single segment with a complete checksum.
-        let whole = run_of(20_000, &path, &bytes, 20_000, Some(ACK | PSH));
+        let unsegmented = run_of(20_000, &path, &bytes, 20_000, Some(ACK | PSH));
         let end = Instant::now() + Duration::from_secs(5);
         let mut batch = Batch::new();
-        let taken = loop {
+        let received = loop {
             receiver.receive(&mut batch, MAX_BATCH).unwrap();
             // Skip other packets, which this host may send at any time.
             if let Some(frame) = batch.drain(..).find(|frame| frame.len() > 200) {
@@ -499,7 +507,11 @@ fn a_tap_device_receives_whole_super_segments() {
             let pause = Duration::from_millis(50);
             receiver.wait(pause, None).unwrap();
         };
-        assert!(taken == frames(&whole)[0], "{} bytes", taken.len());
+        assert!(
+            received == frames(&unsegmented)[0],
+            "{} bytes",
+            received.len()
+        );
     }
     drop((sender, host, receiver, tap));
 }

@@ -56,8 +56,8 @@ fn only_configured_vlans_reach_the_ring_with_their_tags() {
         let device = format!("{mode},vlan=10,4094");
         let (interface, mut server) = open(&device, &["10.9.0.9/24"]);
         assert_eq!(interface.vlans(), [10, 4094]);
-        let said = line(interface.summary(), "VLANs");
-        assert_eq!(said, "10, 4094, and untagged frames");
+        let summary_line = line(interface.summary(), "VLANs");
+        assert_eq!(summary_line, "10, 4094, and untagged frames");
         let served = [
             datagram(None, 0),
             datagram(Some(10), 1),
@@ -65,7 +65,7 @@ fn only_configured_vlans_reach_the_ring_with_their_tags() {
             datagram(Some(4094), 3),
         ];
         let others = [11, 0, 0xe000].map(|tag| datagram(Some(tag), 9));
-        let (seen, back) = thread::scope(|scope| {
+        let (received, back) = thread::scope(|scope| {
             let client = scope.spawn(|| {
                 rig.client.run(|| {
                     run("ethtool -K cli rxvlan off");
@@ -77,14 +77,14 @@ fn only_configured_vlans_reach_the_ring_with_their_tags() {
                     take(&mut client, served.len())
                 })
             });
-            let seen = take(&mut server, served.len());
-            for frame in &seen {
+            let received = take(&mut server, served.len());
+            for frame in &received {
                 send_frame(&mut server, &turned_round(frame));
             }
             server.flush().unwrap();
-            (seen, client.join().unwrap())
+            (received, client.join().unwrap())
         });
-        assert_eq!(seen, served, "{device}");
+        assert_eq!(received, served, "{device}");
         let expected: Vec<_> = served.iter().map(|frame| turned_round(frame)).collect();
         assert_eq!(back, expected, "{device}");
     }
@@ -116,6 +116,9 @@ fn vlan_is_refused_where_tags_are_stripped() {
     let text = error.to_string();
     assert!(text.contains("ethtool -K srv rxvlan off"), "{text}");
     let interface = open("xdp:srv").unwrap_or_else(|error| panic!("{error}"));
-    let said = line(interface.summary(), "VLANs");
-    assert!(said.contains("ethtool -K srv rxvlan off"), "{said}");
+    let summary_line = line(interface.summary(), "VLANs");
+    assert!(
+        summary_line.contains("ethtool -K srv rxvlan off"),
+        "{summary_line}"
+    );
 }

@@ -3,7 +3,7 @@
 use nmio::Port;
 use nmio::device::{AnyPort, DeviceError, Interface, MemoryPlan};
 
-use crate::rig::{Namespace, Server, ask, config, run, socket};
+use crate::rig::{Namespace, Server, config, exchange, run, socket};
 use crate::{eventually, line};
 
 #[test]
@@ -19,17 +19,19 @@ fn device_auto_is_a_link_to_this_host() {
         );
         assert!(summary.iter().all(|(name, _)| *name != "VLANs"));
         let client = socket("0.0.0.0:0");
-        assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
+        assert_eq!(exchange(&client, "198.18.0.2:7", "hello"), "hello");
         // The summary shows the maximum length of super-segments. Newer kernels allow longer ones.
-        let said = line(&server.port_summary, "segmentation");
-        assert!(said.contains("of up to 256 KB") || said.contains("of up to 64 KB"));
+        let segmentation = line(&server.port_summary, "segmentation");
+        assert!(
+            segmentation.contains("of up to 256 KB") || segmentation.contains("of up to 64 KB")
+        );
         // A second server must choose another interface name and other networks.
         let second = Server::start(&config("auto", &[], 1));
         assert_eq!(
             second.interface.addresses()[0].address.to_string(),
             "198.18.0.6"
         );
-        assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
+        assert_eq!(exchange(&client, "198.18.0.6:7", "hello"), "hello");
         assert!(run("ip -br link").contains("nmiotest1"));
         let end = run("ip link show nmiotest0");
         assert!(
@@ -51,7 +53,10 @@ fn device_auto_works_if_ipv6_is_disabled() {
     let server = Server::start(&config("auto", &[], 1));
     assert_eq!(server.interface.addresses().len(), 1);
     assert!(line(server.interface.summary(), "warning").contains("IPv6 is off"));
-    assert_eq!(ask(&socket("0.0.0.0:0"), "198.18.0.2:7", "hello"), "hello");
+    assert_eq!(
+        exchange(&socket("0.0.0.0:0"), "198.18.0.2:7", "hello"),
+        "hello"
+    );
     server.stop();
 }
 
@@ -60,7 +65,10 @@ fn device_auto_uses_the_given_address() {
     Namespace::unshare();
     let server = Server::start(&config("auto", &["10.8.0.1/29"], 1));
     assert!(run("ip -br address show nmiotest0").contains("10.8.0.2/29"));
-    assert_eq!(ask(&socket("0.0.0.0:0"), "10.8.0.1:7", "hello"), "hello");
+    assert_eq!(
+        exchange(&socket("0.0.0.0:0"), "10.8.0.1:7", "hello"),
+        "hello"
+    );
     server.stop();
     let error = Interface::open(&config("auto", &["10.8.0.1/32"], 1))
         .err()
@@ -79,8 +87,8 @@ fn a_tap_device_answers_and_is_removed_at_the_end() {
         assert!(server.interface.is_own());
         assert_eq!(server.interface.queues(), queues);
         let client = socket("0.0.0.0:0");
-        assert_eq!(ask(&client, "10.7.0.2:7", "hello"), "hello");
-        assert_eq!(ask(&client, "10.7.0.2:7", "resident"), "resident");
+        assert_eq!(exchange(&client, "10.7.0.2:7", "hello"), "hello");
+        assert_eq!(exchange(&client, "10.7.0.2:7", "resident"), "resident");
         client
             .recv_from(&mut [0; 64])
             .expect("the second copy arrives");
@@ -131,7 +139,10 @@ fn an_existing_tap_device_is_used_and_kept() {
         .unwrap();
     assert!(matches!(error, DeviceError::AddressTaken { .. }), "{error}");
     let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], 1));
-    assert_eq!(ask(&socket("0.0.0.0:0"), "10.7.0.2:7", "hello"), "hello");
+    assert_eq!(
+        exchange(&socket("0.0.0.0:0"), "10.7.0.2:7", "hello"),
+        "hello"
+    );
     server.stop();
     assert!(
         run("ip -br link").contains("nmiotap"),
