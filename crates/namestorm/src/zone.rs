@@ -334,7 +334,7 @@ impl<'z> NameRef<'z> {
     }
 
     /// Returns the status of the name in its zone.
-    pub fn status(self) -> NameStatus {
+    pub fn standing(self) -> NameStatus {
         self.node().status
     }
 
