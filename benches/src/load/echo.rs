@@ -21,14 +21,14 @@ impl Echo {
     /// # Errors
     /// Fails if the frame has no room for an identifier or exceeds an MTU of 1,500 bytes.
     pub fn new(frame_len: usize) -> Result<Self, LoadError> {
-        const LEAST: usize = HEADERS + ID_LEN;
-        const MOST: usize = 1514;
-        if !(LEAST..=MOST).contains(&frame_len) {
+        const MIN_LEN: usize = HEADERS + ID_LEN;
+        const MAX_LEN: usize = 1514;
+        if !(MIN_LEN..=MAX_LEN).contains(&frame_len) {
             return Err(LoadError::Asked(format!(
-                "frames of {frame_len} bytes are not possible: give {LEAST} to {MOST}"
+                "frames of {frame_len} bytes are not possible: give {MIN_LEN} to {MAX_LEN}"
             )));
         }
-        let message: Vec<u8> = (0..frame_len - LEAST).map(|i| i as u8).collect();
+        let message: Vec<u8> = (0..frame_len - MIN_LEN).map(|i| i as u8).collect();
         Ok(Self {
             sum: Sum::of(&message),
             message,

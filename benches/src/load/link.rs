@@ -313,8 +313,8 @@ fn resolve<P: Port>(
             let _ = port.send(frame);
         }
         port.flush()?;
-        let asked = clock.now();
-        while clock.now().since(asked) < RESOLVE_INTERVAL {
+        let requested_at = clock.now();
+        while clock.now().since(requested_at) < RESOLVE_INTERVAL {
             port.receive(&mut batch, 64)?;
             let found = batch.drain(..).find_map(|frame| arp_reply(&frame, target));
             if found.is_some() {

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Number of significant decimal digits of recorded latencies.
 const LATENCY_DIGITS: u8 = 2;
 /// Longest recorded latency in ns: one minute. Longer latencies are recorded as this value.
-const LATENCY_MOST: u64 = 60_000_000_000;
+const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
 /// Results of a generator, printed as one JSON object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -76,7 +76,7 @@ impl Meter {
             ended: Instant::FAR,
             completed: 0,
             bytes: 0,
-            latencies: Histogram::new_with_bounds(1, LATENCY_MOST, LATENCY_DIGITS)
+            latencies: Histogram::new_with_bounds(1, MAX_LATENCY_NS, LATENCY_DIGITS)
                 .expect("the bounds are in range"),
             errors: BTreeMap::new(),
         }
@@ -118,14 +118,14 @@ impl Meter {
         self.began + length
     }
 
-    /// Counts a correct reply of `bytes` bytes. `asked` is the time at which the request was sent
-    /// (closed loop) or due (open loop).
+    /// Counts a correct reply of `bytes` bytes. `requested_at` is the time at which the request was
+    /// sent (closed loop) or due (open loop).
     #[inline(always)]
-    pub fn complete(&mut self, asked: Instant, now: Instant, bytes: usize) {
+    pub fn complete(&mut self, requested_at: Instant, now: Instant, bytes: usize) {
         if self.phase == Phase::Measuring {
             self.completed += 1;
             self.bytes += bytes as u64;
-            let nanos = now.since(asked).as_nanos() as u64;
+            let nanos = now.since(requested_at).as_nanos() as u64;
             self.latencies.saturating_record(nanos.max(1));
         }
     }
@@ -180,8 +180,8 @@ mod tests {
         meter.error("timeout");
         assert!(meter.advance(Instant::from_millis(15)));
         for i in 0..50 {
-            let asked = Instant::from_millis(16 + i);
-            meter.complete(asked, asked + Duration::from_micros(100), 40);
+            let requested_at = Instant::from_millis(16 + i);
+            meter.complete(requested_at, requested_at + Duration::from_micros(100), 40);
         }
         meter.error("wrong rcode");
         assert_eq!(meter.phase_end(), Instant::from_millis(115));

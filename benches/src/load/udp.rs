@@ -44,7 +44,7 @@ pub trait Questions {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// Time at which the request was sent or due, or [`Instant::FAR`] if the slot is free.
-    asked: Instant,
+    requested_at: Instant,
     question: u32,
     /// Source port of the request. It changes with each use of the slot, so that late replies to
     /// earlier requests are recognized.
@@ -108,7 +108,7 @@ impl<Q: Questions> Asker<Q> {
             target_port,
             slots: vec![
                 Slot {
-                    asked: Instant::FAR,
+                    requested_at: Instant::FAR,
                     question: 0,
                     src_port: FIRST_PORT
                 };
@@ -124,7 +124,7 @@ impl<Q: Questions> Asker<Q> {
     /// Sends one request. Returns false if there is no free slot, no free frame or no room in the
     /// port.
     #[inline(always)]
-    fn ask<P: Port>(&mut self, port: &mut P, asked: Instant) -> bool {
+    fn ask<P: Port>(&mut self, port: &mut P, requested_at: Instant) -> bool {
         let Some(&id) = self.free.front() else {
             return false;
         };
@@ -154,7 +154,7 @@ impl<Q: Questions> Asker<Q> {
             return false;
         }
         *slot = Slot {
-            asked,
+            requested_at,
             question: number,
             src_port,
         };
@@ -178,14 +178,19 @@ impl<Q: Questions> Asker<Q> {
         let Some(slot) = self.slots.get_mut(usize::from(id)) else {
             return self.meter.error("unknown id");
         };
-        if slot.asked == Instant::FAR || slot.src_port != word(2) || word(0) != self.target_port {
+        if slot.requested_at == Instant::FAR
+            || slot.src_port != word(2)
+            || word(0) != self.target_port
+        {
             return self.meter.error("late or unsolicited");
         }
         match self.questions.check(slot.question, &udp[HEADER_LEN..]) {
-            Ok(()) => self.meter.complete(slot.asked, now, udp.len() - HEADER_LEN),
+            Ok(()) => self
+                .meter
+                .complete(slot.requested_at, now, udp.len() - HEADER_LEN),
             Err(wrong) => self.meter.error(wrong),
         }
-        slot.asked = Instant::FAR;
+        slot.requested_at = Instant::FAR;
         self.free.push_back(id);
     }
 
@@ -193,8 +198,8 @@ impl<Q: Questions> Asker<Q> {
     fn sweep(&mut self, now: Instant) {
         self.next_sweep = now + SWEEP;
         for (id, slot) in self.slots.iter_mut().enumerate() {
-            if slot.asked != Instant::FAR && now.since(slot.asked) > TIMEOUT {
-                slot.asked = Instant::FAR;
+            if slot.requested_at != Instant::FAR && now.since(slot.requested_at) > TIMEOUT {
+                slot.requested_at = Instant::FAR;
                 self.free.push_back(id as u16);
                 self.meter.error("timeout");
             }

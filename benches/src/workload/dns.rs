@@ -46,18 +46,18 @@ impl Zone {
     /// Creates a workload that queries the zone's names in turn. `mode` says how the server sends
     /// its replies.
     pub fn answer(&self, mode: ReplyMode) -> Answer {
-        let asked = (0..self.names.min(QUERIES))
+        let queries = (0..self.names.min(QUERIES))
             .map(|i| query(&format!("host{}", i * STRIDE % self.names)))
             .collect();
-        Answer(Setup::new(self, mode, asked, NOERROR))
+        Answer(Setup::new(self, mode, queries, NOERROR))
     }
 
     /// Creates a workload that queries names that are not in the zone.
     pub fn no_such_name(&self, mode: ReplyMode) -> Answer {
-        let asked = (0..self.names.min(QUERIES))
+        let queries = (0..self.names.min(QUERIES))
             .map(|i| query(&format!("none{i}")))
             .collect();
-        Answer(Setup::new(self, mode, asked, NXDOMAIN))
+        Answer(Setup::new(self, mode, queries, NXDOMAIN))
     }
 
     /// Like [`answer`](Self::answer), but the server receives `N` queries in one batch.
@@ -91,13 +91,13 @@ fn query(label: &str) -> Vec<u8> {
 struct Setup {
     sink: Sink,
     server: Server,
-    asked: Vec<Vec<u8>>,
+    queries: Vec<Vec<u8>>,
     next: usize,
     rcode: usize,
 }
 
 impl Setup {
-    fn new(zone: &Zone, mode: ReplyMode, asked: Vec<Vec<u8>>, rcode: usize) -> Self {
+    fn new(zone: &Zone, mode: ReplyMode, queries: Vec<Vec<u8>>, rcode: usize) -> Self {
         let sink = Sink::new(1500, 2 * nmio::MAX_BATCH as u32, RESIDENTS);
         let host = crate::host();
         let capabilities = sink.capabilities();
@@ -107,7 +107,7 @@ impl Setup {
                 UdpAndTcp::new(53, &zone.answers, mode, &capabilities, SECRET),
             ),
             sink,
-            asked,
+            queries,
             next: 0,
             rcode,
         }
@@ -116,9 +116,9 @@ impl Setup {
     /// Returns the next query as a received frame.
     #[inline(always)]
     fn query(&mut self) -> Frame {
-        let frame = self.sink.frame_from(&self.asked[self.next]);
+        let frame = self.sink.frame_from(&self.queries[self.next]);
         self.next += 1;
-        if self.next == self.asked.len() {
+        if self.next == self.queries.len() {
             self.next = 0;
         }
         frame

@@ -91,7 +91,7 @@ pub struct KeepAlive {
     request_len: u32,
     response_len: u32,
     status: Status,
-    asked: u64,
+    sent_requests: u64,
     sent_before: u64,
 }
 
@@ -138,7 +138,7 @@ impl KeepAlive {
             request_len: requests[0].len() as u32,
             response_len,
             status,
-            asked: 0,
+            sent_requests: 0,
             sent_before: server.transports.stack().counters().segments_sent,
             sink,
             server,
@@ -162,16 +162,16 @@ impl Workload for KeepAlive {
             .handle_frame(&mut self.sink, frame, Instant::ZERO);
         client.seq = client.seq.wrapping_add(self.request_len);
         client.ack = client.ack.wrapping_add(self.response_len);
-        self.asked += 1;
+        self.sent_requests += 1;
     }
 
     fn check(&self) {
         let stack = self.server.transports.stack();
         let sent = stack.counters().segments_sent - self.sent_before;
-        assert_eq!(sent, self.asked, "one segment for each request");
+        assert_eq!(sent, self.sent_requests, "one segment for each request");
         // `new` sent one more request to measure the length of the response.
-        let answered = stack.app().counters().of(self.status);
-        assert_eq!(answered, self.asked + 1);
+        let replies = stack.app().counters().of(self.status);
+        assert_eq!(replies, self.sent_requests + 1);
     }
 }
 

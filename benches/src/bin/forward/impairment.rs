@@ -150,9 +150,12 @@ mod tests {
                 *count += u32::from(met);
             }
         }
-        for (count, wanted) in counts.into_iter().zip([0.03, 0.1, 0.2, 0.4]) {
+        for (count, expected) in counts.into_iter().zip([0.03, 0.1, 0.2, 0.4]) {
             let rate = f64::from(count) / 1e5;
-            assert!((rate - wanted).abs() < 0.01, "{rate} instead of {wanted}");
+            assert!(
+                (rate - expected).abs() < 0.01,
+                "{rate} instead of {expected}"
+            );
         }
     }
 

@@ -19,7 +19,7 @@ use crate::segment::Segment;
 /// Length of an Ethernet header in bytes.
 const LINK_LEN: usize = 14;
 /// Minimum time from a frame's scheduled arrival to its delivery for the frame to count as late.
-const LATE: Duration = Duration::from_millis(1);
+const LATE_THRESHOLD: Duration = Duration::from_millis(1);
 
 /// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,7 +49,7 @@ pub(crate) struct Report {
 }
 
 #[derive(Debug)]
-struct Way {
+struct DirectionState {
     path: Path,
     /// All counters of the direction except those of `path`.
     report: DirectionReport,
@@ -69,7 +69,7 @@ struct Half {
 pub(crate) struct Relay {
     paths: [PathConfig; 2],
     seed: u64,
-    ways: [Way; 2],
+    directions: [DirectionState; 2],
     /// All connections in the order of their first SYN.
     flows: Vec<[Half; 2]>,
     /// Index in `flows` of the current connection, by the client's and the server's address and
@@ -86,7 +86,7 @@ impl Relay {
         Self {
             paths,
             seed,
-            ways: paths.map(|path| Way {
+            directions: paths.map(|path| DirectionState {
                 path: Path::new(&path),
                 report: DirectionReport::default(),
             }),
@@ -119,7 +119,7 @@ impl Relay {
             peer.handle_ack(segment.ack);
         }
         let half = &mut flow[direction as usize];
-        let sent = &mut self.ways[direction as usize].report.sent;
+        let sent = &mut self.directions[direction as usize].report.sent;
         let place = half.ledger.handle_sent(segment, now, sent);
         let config = &self.paths[direction as usize];
         let impairment = if segment.len > 0 {
@@ -182,16 +182,16 @@ impl Relay {
         now: Instant,
     ) -> Outcome {
         let PathConfig { mtu, icmp, .. } = self.paths[direction as usize];
-        let way = &mut self.ways[direction as usize];
+        let state = &mut self.directions[direction as usize];
         if mtu == 0 || frame.len() <= LINK_LEN + mtu {
-            return way.path.offer(now, frame, impairment);
+            return state.path.offer(now, frame, impairment);
         }
-        way.report.too_big += 1;
+        state.report.too_big += 1;
         if let Some(segment) = segment.filter(|_| icmp) {
             // The network has no router address, so the error seems to come from the destination.
             let error = IcmpError::TooBig(mtu as u32);
             let error = segment.route.back().icmp_error(error, frame);
-            let back = &mut self.ways[direction.opposite() as usize].path;
+            let back = &mut self.directions[direction.opposite() as usize].path;
             back.offer(now, &error, Impairment::default());
         }
         Outcome::TooBig
@@ -199,27 +199,30 @@ impl Relay {
 
     /// Returns the time at which the next frame leaves the network in either direction.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
-        let next = self.ways.iter().filter_map(|way| way.path.next_arrival());
+        let next = self
+            .directions
+            .iter()
+            .filter_map(|state| state.path.next_arrival());
         next.min()
     }
 
     /// Removes and returns the next frame that has left the network in `direction` by `now`.
     pub(crate) fn poll_frame(&mut self, direction: Direction, now: Instant) -> Option<Vec<u8>> {
-        let way = &mut self.ways[direction as usize];
-        let (at, frame) = way.path.pop_arrived(now)?;
+        let state = &mut self.directions[direction as usize];
+        let (at, frame) = state.path.pop_arrived(now)?;
         let late = now.since(at);
-        let report = &mut way.report;
+        let report = &mut state.report;
         report.forwarded += 1;
-        report.late += u64::from(late >= LATE);
+        report.late += u64::from(late >= LATE_THRESHOLD);
         report.latest_us = report.latest_us.max(late.as_micros() as u64);
         Some(frame)
     }
 
     /// Returns the counters so far.
     pub(crate) fn report(&self) -> Report {
-        let [down, up] = self.ways.each_ref().map(|way| DirectionReport {
-            path: way.path.counters(),
-            ..way.report
+        let [down, up] = self.directions.each_ref().map(|state| DirectionReport {
+            path: state.path.counters(),
+            ..state.report
         });
         Report {
             down,

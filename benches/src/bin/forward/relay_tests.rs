@@ -17,7 +17,7 @@ fn traced(down: &str, trace: Option<Box<dyn std::io::Write>>) -> Relay {
 }
 
 /// Sends a segment with `len` bytes of data.
-fn send(relay: &mut Relay, way: Direction, seq: u32, bits: u16, len: usize, at: Instant) {
+fn send(relay: &mut Relay, direction: Direction, seq: u32, bits: u16, len: usize, at: Instant) {
     let segment = testkit::Segment {
         bits,
         seq,
@@ -27,8 +27,12 @@ fn send(relay: &mut Relay, way: Direction, seq: u32, bits: u16, len: usize, at: 
         ..testkit::Segment::default()
     };
     let route = Route::to_server(false, 4_000, 80);
-    let route = if way == Down { route.back() } else { route };
-    relay.handle_frame(way, &route.segment(&segment, Layout::Usual), at);
+    let route = if direction == Down {
+        route.back()
+    } else {
+        route
+    };
+    relay.handle_frame(direction, &route.segment(&segment, Layout::Usual), at);
 }
 
 fn ms(millis: u64) -> Instant {

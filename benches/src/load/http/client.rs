@@ -86,25 +86,25 @@ impl Client {
     /// # Errors
     /// Fails if the workload is impossible, for example with more connections than ports.
     pub fn new(place: &Place, workload: &Workload, meter: Meter) -> Result<Self, LoadError> {
-        let asked = |why: String| Err(LoadError::Asked(why));
+        let invalid = |why: String| Err(LoadError::Asked(why));
         if workload.pages.is_empty() || workload.pages.len() > MAX_PATHS {
-            return asked(format!("a mix has 1 to {MAX_PATHS} paths"));
+            return invalid(format!("a mix has 1 to {MAX_PATHS} paths"));
         }
         let slots = Slots::new(place.addresses.len(), workload.epoch.subsec_nanos());
         let active = u64::from(workload.connections);
-        let wanted = active + u64::from(workload.idle);
+        let total = active + u64::from(workload.idle);
         if active == 0 {
-            return asked("0 connections can send no requests".into());
+            return invalid("0 connections can send no requests".into());
         }
-        if wanted > slots.len() as u64 {
-            return asked(format!(
-                "{wanted} connections are more than the {} ports of the addresses given: \
+        if total > slots.len() as u64 {
+            return invalid(format!(
+                "{total} connections are more than the {} ports of the addresses given: \
                  give more --address",
                 slots.len()
             ));
         }
         let lingering = workload.connections.max(MIN_LINGERING);
-        let capacity = wanted as u32 + lingering;
+        let capacity = total as u32 + lingering;
         let host = SocketAddrV4::new(place.target.0, place.target.1);
         let prepare = |page: &super::Page| {
             let texts = [request(page, host, false)?, request(page, host, true)?];

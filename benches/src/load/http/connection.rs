@@ -120,7 +120,7 @@ pub(super) struct Connection {
     pub(super) armed: u32,
     /// Time from which the latency of the request is measured. In an open loop, this is its due
     /// time. In a closed loop, this is the time of the SYN or of the preceding response.
-    pub(super) asked: Instant,
+    pub(super) requested_at: Instant,
 }
 
 impl Connection {

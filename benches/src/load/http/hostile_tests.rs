@@ -16,7 +16,7 @@ const ISS: u32 = u32::MAX - 500;
 const SACK: Opt = Opt::SackPermitted;
 
 /// The client under test. The test plays the part of the server by hand.
-struct Hand {
+struct Harness {
     sink: Sink,
     client: Client,
     now: Instant,
@@ -24,7 +24,7 @@ struct Hand {
 
 /// The segment that the client sent last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sent {
+struct SentSegment {
     port: u16,
     seq: u32,
     ack: u32,
@@ -34,18 +34,18 @@ struct Sent {
     sack: Vec<(u32, u32)>,
 }
 
-impl Hand {
+impl Harness {
     fn new(workload: &Workload) -> Self {
         let mut meter = Meter::new(Duration::ZERO, Duration::from_hours(1));
         meter.advance(Instant::ZERO);
         meter.advance(Instant::ZERO);
-        let mut hand = Self {
+        let mut harness = Self {
             sink: Sink::new(1500, 256, 0),
             client: Client::new(&Place::of_tests(), workload, meter).unwrap(),
             now: Instant::ZERO,
         };
-        hand.wait(0);
-        hand
+        harness.wait(0);
+        harness
     }
 
     /// Advances the clock by `ms` milliseconds and handles the expired timers.
@@ -59,9 +59,9 @@ impl Hand {
         (0..times).for_each(|_| self.wait(100));
     }
 
-    fn sent(&self) -> Sent {
+    fn sent(&self) -> SentSegment {
         let Received { route, segment, .. } = read_segment(self.sink.last()).unwrap();
-        Sent {
+        SentSegment {
             port: route.src.port,
             seq: segment.seq,
             ack: segment.ack,
@@ -100,7 +100,7 @@ impl Hand {
     }
 
     /// Acknowledges a request, and sends the data at `offset` of the server's stream.
-    fn reply(&mut self, request: &Sent, offset: u32, bits: u16, data: &[u8]) {
+    fn reply(&mut self, request: &SentSegment, offset: u32, bits: u16, data: &[u8]) {
         self.send(
             request.port,
             (at(offset), request.end),
@@ -111,7 +111,7 @@ impl Hand {
     }
 
     /// Accepts the connection that the client opens, and returns the client's request.
-    fn accept(&mut self, options: &[Opt]) -> Sent {
+    fn accept(&mut self, options: &[Opt]) -> SentSegment {
         let syn = self.sent();
         assert_eq!(syn.bits, SYN);
         let ack = syn.seq.wrapping_add(1);
@@ -167,28 +167,28 @@ fn each_bad_response_is_counted_as_its_kind_of_error() {
         (b"HTTP/1.1 20".to_vec(), FIN, "closed early"),
     ];
     for (number, (bytes, fin, error)) in cases.into_iter().enumerate() {
-        let mut hand = Hand::new(&workload(&[1100], 1));
-        let request = hand.accept(&[SACK]);
+        let mut harness = Harness::new(&workload(&[1100], 1));
+        let request = harness.accept(&[SACK]);
         let (first, last) = bytes.split_at(bytes.len().min(700));
         if last.is_empty() {
-            hand.reply(&request, 0, ACK | fin, first);
+            harness.reply(&request, 0, ACK | fin, first);
         } else {
-            hand.reply(&request, 0, ACK, first);
-            hand.reply(&request, first.len() as u32, ACK | fin, last);
+            harness.reply(&request, 0, ACK, first);
+            harness.reply(&request, first.len() as u32, ACK | fin, last);
         }
         let expected: Vec<_> = (!error.is_empty())
             .then_some((error, 1))
             .into_iter()
             .collect();
-        assert_eq!(hand.errors(), expected, "case {number}");
+        assert_eq!(harness.errors(), expected, "case {number}");
         assert_eq!(
-            hand.completed(),
+            harness.completed(),
             u64::from(error.is_empty()),
             "case {number}"
         );
         // The client continues after each of these responses.
-        hand.wait(60);
-        let next = hand.sent();
+        harness.wait(60);
+        let next = harness.sent();
         let continues = next.bits == SYN || next.seq == request.end;
         assert!(continues, "case {number}: {next:?}");
     }
@@ -196,141 +196,149 @@ fn each_bad_response_is_counted_as_its_kind_of_error() {
 
 #[test]
 fn refused_reset_and_silent_connections_are_counted_as_errors() {
-    let mut hand = Hand::new(&workload(&[1100], 1));
-    let syn = hand.sent();
-    hand.send(syn.port, (0, syn.seq), RST | ACK, Vec::new(), &[]);
-    assert_eq!(hand.errors(), [], "the reset does not acknowledge this SYN");
-    hand.send(
+    let mut harness = Harness::new(&workload(&[1100], 1));
+    let syn = harness.sent();
+    harness.send(syn.port, (0, syn.seq), RST | ACK, Vec::new(), &[]);
+    assert_eq!(
+        harness.errors(),
+        [],
+        "the reset does not acknowledge this SYN"
+    );
+    harness.send(
         syn.port,
         (0, syn.seq.wrapping_add(1)),
         RST | ACK,
         Vec::new(),
         &[],
     );
-    assert_eq!(hand.errors(), [("refused", 1)]);
-    hand.wait(60);
-    let again = hand.sent();
+    assert_eq!(harness.errors(), [("refused", 1)]);
+    harness.wait(60);
+    let again = harness.sent();
     assert_eq!(again.bits, SYN);
     assert_ne!(again.port, syn.port);
 
-    let request = hand.accept(&[]);
-    hand.reply(&request, 5, RST, &[]);
-    let errors = hand.errors().len();
+    let request = harness.accept(&[]);
+    harness.reply(&request, 5, RST, &[]);
+    let errors = harness.errors().len();
     assert_eq!(
         errors, 1,
         "a reset elsewhere in the window gets a challenge ACK"
     );
-    assert_eq!(hand.sent().bits, ACK);
-    hand.reply(&request, 0, RST, &[]);
-    assert_eq!(hand.errors(), [("refused", 1), ("reset", 1)]);
+    assert_eq!(harness.sent().bits, ACK);
+    harness.reply(&request, 0, RST, &[]);
+    assert_eq!(harness.errors(), [("refused", 1), ("reset", 1)]);
 
-    hand.wait(60);
-    let before = hand.count();
-    hand.wait_long(400);
-    let errors = hand.errors();
+    harness.wait(60);
+    let before = harness.count();
+    harness.wait_long(400);
+    let errors = harness.errors();
     assert!(errors.contains(&("connect timeout", 1)), "{errors:?}");
     assert!(
-        hand.count() - before < 20,
+        harness.count() - before < 20,
         "the retransmission interval grows"
     );
 }
 
 #[test]
 fn a_request_is_retransmitted_until_it_is_acknowledged() {
-    let mut hand = Hand::new(&workload(&[1100], 1));
-    let request = hand.accept(&[]);
-    hand.wait(199);
-    assert_eq!(hand.count(), 3, "a SYN, an ACK and a request");
+    let mut harness = Harness::new(&workload(&[1100], 1));
+    let request = harness.accept(&[]);
+    harness.wait(199);
+    assert_eq!(harness.count(), 3, "a SYN, an ACK and a request");
     for (wait, count) in [(2, 4), (399, 4), (2, 5)] {
-        hand.wait(wait);
-        assert_eq!((hand.count(), hand.sent()), (count, request.clone()));
+        harness.wait(wait);
+        assert_eq!((harness.count(), harness.sent()), (count, request.clone()));
     }
-    hand.reply(&request, 0, ACK, &[]);
-    hand.wait_long(90);
-    assert_eq!((hand.count(), hand.errors()), (5, vec![]));
-    hand.wait_long(20);
-    assert_eq!(hand.errors(), [("timeout", 1)], "no response arrived");
+    harness.reply(&request, 0, ACK, &[]);
+    harness.wait_long(90);
+    assert_eq!((harness.count(), harness.errors()), (5, vec![]));
+    harness.wait_long(20);
+    assert_eq!(harness.errors(), [("timeout", 1)], "no response arrived");
 }
 
 #[test]
 fn in_order_data_gets_a_delayed_ack_and_out_of_order_data_an_immediate_one() {
-    let mut hand = Hand::new(&workload(&[1100], 1));
-    let request = hand.accept(&[SACK]);
+    let mut harness = Harness::new(&workload(&[1100], 1));
+    let request = harness.accept(&[SACK]);
     let bytes = response();
-    hand.reply(&request, 0, ACK, &bytes[..100]);
-    let count = hand.count();
-    hand.wait(39);
-    assert_eq!(hand.count(), count);
-    hand.wait(2);
-    assert_eq!(hand.sent().ack, at(100));
+    harness.reply(&request, 0, ACK, &bytes[..100]);
+    let count = harness.count();
+    harness.wait(39);
+    assert_eq!(harness.count(), count);
+    harness.wait(2);
+    assert_eq!(harness.sent().ack, at(100));
     // The ACK reports the hole of 100 bytes and the data after the hole.
-    hand.reply(&request, 200, ACK, &bytes[200..300]);
-    let sent = hand.sent();
+    harness.reply(&request, 200, ACK, &bytes[200..300]);
+    let sent = harness.sent();
     assert_eq!((sent.ack, sent.sack), (at(100), vec![(at(200), at(300))]));
     // The segment that fills the hole overlaps the data on both sides.
-    hand.reply(&request, 50, ACK, &bytes[50..250]);
-    assert_eq!(hand.sent().ack, at(300));
-    hand.reply(&request, 300, ACK, &bytes[300..]);
-    assert_eq!((hand.completed(), hand.errors()), (1, vec![]));
+    harness.reply(&request, 50, ACK, &bytes[50..250]);
+    assert_eq!(harness.sent().ack, at(300));
+    harness.reply(&request, 300, ACK, &bytes[300..]);
+    assert_eq!((harness.completed(), harness.errors()), (1, vec![]));
     assert_eq!(
-        hand.sent().bits,
+        harness.sent().bits,
         PSH | ACK,
         "the next request carries the ACK"
     );
-    assert_eq!(hand.sent().ack, at(bytes.len() as u32));
+    assert_eq!(harness.sent().ack, at(bytes.len() as u32));
 }
 
 /// Opens a connection for one request. Answers the request in one segment whose control bits are
 /// `bits`. Returns the client under test, the request, and the length of the response.
-fn answer_the_only_request(bits: u16) -> (Hand, Sent, u32) {
+fn answer_the_only_request(bits: u16) -> (Harness, SentSegment, u32) {
     let mut workload = workload(&[1100], 1);
     workload.requests = 1;
-    let mut hand = Hand::new(&workload);
-    let request = hand.accept(&[]);
-    hand.reply(&request, 0, bits, &response());
-    assert_eq!(hand.completed(), 1);
-    (hand, request, response().len() as u32)
+    let mut harness = Harness::new(&workload);
+    let request = harness.accept(&[]);
+    harness.reply(&request, 0, bits, &response());
+    assert_eq!(harness.completed(), 1);
+    (harness, request, response().len() as u32)
 }
 
 #[test]
 fn the_client_closes_after_the_server_closes() {
-    let (mut hand, mut request, len) = answer_the_only_request(ACK | FIN);
-    let first = hand.sent();
+    let (mut harness, mut request, len) = answer_the_only_request(ACK | FIN);
+    let first = harness.sent();
     assert_eq!(first.bits, FIN | ACK);
     // The lane opens another connection, and the client retransmits the FIN.
-    hand.wait(0);
-    assert_eq!(hand.sent().bits, SYN);
-    hand.wait(150);
-    let next = hand.accept(&[]);
+    harness.wait(0);
+    assert_eq!(harness.sent().bits, SYN);
+    harness.wait(150);
+    let next = harness.accept(&[]);
     assert_ne!(next.port, request.port);
-    hand.wait(60);
-    let fin = hand.sent();
+    harness.wait(60);
+    let fin = harness.sent();
     assert_eq!(fin, first);
     assert_eq!((fin.seq, fin.ack), (request.end, at(len + 1)));
     request.end = request.end.wrapping_add(1);
-    hand.reply(&request, len + 1, ACK, &[]);
-    let used = hand.client.connections.len() - hand.client.free.len();
+    harness.reply(&request, len + 1, ACK, &[]);
+    let used = harness.client.connections.len() - harness.client.free.len();
     assert_eq!(used, 1);
     // A late FIN is acknowledged as in TIME-WAIT.
-    hand.reply(&request, len, ACK | FIN, &[]);
-    let late = hand.sent();
+    harness.reply(&request, len, ACK | FIN, &[]);
+    let late = harness.sent();
     assert_eq!((late.bits, late.port), (ACK, request.port));
     assert_eq!((late.seq, late.ack), (request.end, at(len + 1)));
-    assert_eq!(hand.errors(), []);
+    assert_eq!(harness.errors(), []);
 }
 
 #[test]
 fn the_client_closes_if_the_server_does_not() {
-    let (mut hand, mut request, len) = answer_the_only_request(ACK);
-    hand.wait_long(11);
-    assert_eq!(hand.sent().bits, SYN, "the lane opens another connection");
+    let (mut harness, mut request, len) = answer_the_only_request(ACK);
+    harness.wait_long(11);
+    assert_eq!(
+        harness.sent().bits,
+        SYN,
+        "the lane opens another connection"
+    );
     request.end = request.end.wrapping_add(1);
-    hand.reply(&request, len, ACK, &[]);
-    hand.reply(&request, len, ACK | FIN, &[]);
-    let last = hand.sent();
+    harness.reply(&request, len, ACK, &[]);
+    harness.reply(&request, len, ACK | FIN, &[]);
+    let last = harness.sent();
     assert_eq!((last.bits, last.seq), (ACK, request.end));
     assert_eq!(last.ack, at(len + 1));
-    assert_eq!((hand.completed(), hand.errors()), (1, vec![]));
+    assert_eq!((harness.completed(), harness.errors()), (1, vec![]));
 }
 
 #[test]
@@ -348,11 +356,11 @@ fn random_segments_cause_no_panic_and_no_leak() {
         let mut workload = workload(&[1100, 0], 4);
         workload.requests = rng.u32(..3);
         workload.idle = rng.u32(..3);
-        let mut hand = Hand::new(&workload);
+        let mut harness = Harness::new(&workload);
         for _ in 0..600 {
             // Most segments are almost correct, so that they pass the client's first checks.
-            let id = rng.usize(..hand.client.connections.len().min(12));
-            let connection = &hand.client.connections[id];
+            let id = rng.usize(..harness.client.connections.len().min(12));
+            let connection = &harness.client.connections[id];
             let port = match rng.u8(..20) {
                 0 => rng.u16(..),
                 _ => connection.port,
@@ -384,12 +392,12 @@ fn random_segments_cause_no_panic_and_no_leak() {
             let piece = pieces[rng.usize(..pieces.len())];
             let end = rng.usize(..=piece.len());
             let data = if rng.bool() { piece } else { &piece[..end] };
-            hand.send(port, (seq, ack), control, vec![options], data);
+            harness.send(port, (seq, ack), control, vec![options], data);
             if rng.u8(..4) == 0 {
-                hand.wait(rng.u64(..120));
+                harness.wait(rng.u64(..120));
             }
         }
-        let client = &hand.client;
+        let client = &harness.client;
         let mut free = client.free.clone();
         free.sort_unstable();
         free.dedup();

@@ -36,7 +36,7 @@ struct Lane {
     connection: u32,
     /// Due time of the request that waits for the lane's next connection. [`Instant::FAR`] if no
     /// request waits.
-    asked: Instant,
+    requested_at: Instant,
 }
 
 /// All lanes and the queues that they wait in.
@@ -63,9 +63,9 @@ pub(super) struct Lanes {
 /// The idle connections, which send no requests.
 #[derive(Debug)]
 struct Idle {
-    wanted: u32,
+    count: u32,
     /// Number of connections whose SYN has been queued.
-    begun: u32,
+    started_count: u32,
     /// Number of handshakes under way.
     opening: u32,
     /// Number of failed connections.
@@ -75,7 +75,7 @@ struct Idle {
 
 impl Idle {
     fn is_settled(&self) -> bool {
-        self.opening == 0 && (self.begun == self.wanted || self.failed > IDLE_FAILURES)
+        self.opening == 0 && (self.started_count == self.count || self.failed > IDLE_FAILURES)
     }
 }
 
@@ -86,7 +86,7 @@ impl Lanes {
             completed: 0,
             ready: false,
             connection: NOBODY,
-            asked: Instant::FAR,
+            requested_at: Instant::FAR,
         };
         Self {
             all: vec![lane; count],
@@ -104,8 +104,8 @@ impl Lanes {
             }),
             pace: workload.pace,
             idle: Idle {
-                wanted: workload.idle,
-                begun: 0,
+                count: workload.idle,
+                started_count: 0,
                 opening: 0,
                 failed: 0,
                 pace: Pace::new(IDLE_RATE, 1),
@@ -125,7 +125,8 @@ impl Lanes {
         let resting =
             (self.resting.front()).map(|(until, _)| Instant::from_millis(u64::from(*until)));
         let pace = self.pace.and_then(|pace| pace.due());
-        let idle = if self.idle.begun < self.idle.wanted && self.idle.opening < IDLE_OPENING {
+        let idle = if self.idle.started_count < self.idle.count && self.idle.opening < IDLE_OPENING
+        {
             self.idle.pace.due()
         } else {
             None
@@ -141,7 +142,7 @@ impl Lanes {
 
     pub(super) fn idle_failed(&self) -> u32 {
         if self.idle.failed > IDLE_FAILURES {
-            self.idle.failed + (self.idle.wanted - self.idle.begun)
+            self.idle.failed + (self.idle.count - self.idle.started_count)
         } else {
             self.idle.failed
         }
@@ -171,14 +172,14 @@ impl Lanes {
         }
     }
 
-    /// Queues a lane without a connection, so that it gets a new one. `asked` is the due time of
-    /// the request that waits for the connection, or [`Instant::FAR`]. If no request waits and
-    /// connections open only when a request is due, makes the lane ready instead.
-    fn reopen(&mut self, lane: u32, asked: Instant) {
+    /// Queues a lane without a connection, so that it gets a new one. `requested_at` is the due
+    /// time of the request that waits for the connection, or [`Instant::FAR`]. If no request waits
+    /// and connections open only when a request is due, makes the lane ready instead.
+    fn reopen(&mut self, lane: u32, requested_at: Instant) {
         let entry = &mut self.all[lane as usize];
         entry.connection = NOBODY;
-        entry.asked = asked;
-        if asked == Instant::FAR && self.opens_when_due() {
+        entry.requested_at = requested_at;
+        if requested_at == Instant::FAR && self.opens_when_due() {
             self.make_ready(lane);
         } else {
             self.to_open.push_back(lane);
@@ -221,8 +222,8 @@ impl Client {
             && until <= self.now_ms
         {
             self.lanes.resting.pop_front();
-            let asked = self.lanes.all[lane as usize].asked;
-            self.lanes.reopen(lane, asked);
+            let requested_at = self.lanes.all[lane as usize].requested_at;
+            self.lanes.reopen(lane, requested_at);
         }
         if self.lanes.started && self.lanes.pace.is_some() {
             self.handle_pace(now);
@@ -238,7 +239,7 @@ impl Client {
             }
             return;
         }
-        while self.lanes.idle.begun < self.lanes.idle.wanted
+        while self.lanes.idle.started_count < self.lanes.idle.count
             && self.lanes.idle.opening < IDLE_OPENING
             && self.lanes.idle.failed <= IDLE_FAILURES
             && self.lanes.idle.pace.take(now).is_some()
@@ -246,7 +247,7 @@ impl Client {
             if self.open(NOBODY, now).is_none() {
                 break;
             }
-            self.lanes.idle.begun += 1;
+            self.lanes.idle.started_count += 1;
             self.lanes.idle.opening += 1;
         }
     }
@@ -269,13 +270,13 @@ impl Client {
             entry.ready = false;
             let id = entry.connection;
             if when_due {
-                if let Some(asked) = self.lanes.backlog.pop_front() {
-                    self.lanes.reopen(lane, asked);
+                if let Some(requested_at) = self.lanes.backlog.pop_front() {
+                    self.lanes.reopen(lane, requested_at);
                 }
             } else if self.can_ask(id, lane)
-                && let Some(asked) = self.lanes.backlog.pop_front()
+                && let Some(requested_at) = self.lanes.backlog.pop_front()
             {
-                self.ask(id, asked);
+                self.ask(id, requested_at);
             }
         }
     }
@@ -294,12 +295,16 @@ impl Client {
     #[inline(always)]
     pub(super) fn open_waiting(&mut self, now: Instant) {
         while let Some(&lane) = self.lanes.to_open.front() {
-            let asked = self.lanes.all[lane as usize].asked;
-            let asked = if asked == Instant::FAR { now } else { asked };
+            let requested_at = self.lanes.all[lane as usize].requested_at;
+            let requested_at = if requested_at == Instant::FAR {
+                now
+            } else {
+                requested_at
+            };
             let Some(id) = self.open(lane, now) else {
                 break;
             };
-            self.connections[id as usize].asked = asked;
+            self.connections[id as usize].requested_at = requested_at;
             self.lanes.all[lane as usize].connection = id;
             self.lanes.to_open.pop_front();
         }
@@ -323,7 +328,7 @@ impl Client {
             snd_nxt: isn.wrapping_add(1),
             left: self.lanes.requests,
             lane,
-            asked: now,
+            requested_at: now,
             ..Connection::free()
         };
         self.queue(id, Flags::SYN);
@@ -340,9 +345,9 @@ impl Client {
             self.lanes.idle.opening -= 1;
             return;
         }
-        let asked = connection.asked;
-        if self.lanes.pace.is_none() || self.lanes.all[lane as usize].asked != Instant::FAR {
-            self.ask(id, asked);
+        let requested_at = connection.requested_at;
+        if self.lanes.pace.is_none() || self.lanes.all[lane as usize].requested_at != Instant::FAR {
+            self.ask(id, requested_at);
         } else {
             self.next_request(id, lane, now);
         }
@@ -353,21 +358,21 @@ impl Client {
     pub(super) fn next_request(&mut self, id: u32, lane: u32, now: Instant) {
         if self.lanes.pace.is_none() {
             self.ask(id, now);
-        } else if let Some(asked) = self.lanes.backlog.pop_front() {
-            self.ask(id, asked);
+        } else if let Some(requested_at) = self.lanes.backlog.pop_front() {
+            self.ask(id, requested_at);
         } else {
             self.lanes.make_ready(lane);
         }
     }
 
-    /// Queues a request for sending. Its latency is measured from `asked`.
+    /// Queues a request for sending. Its latency is measured from `requested_at`.
     #[inline(always)]
-    fn ask(&mut self, id: u32, asked: Instant) {
+    fn ask(&mut self, id: u32, requested_at: Instant) {
         let page = self.draw.next();
         let limit_at = self.now_ms + RESPONSE_LIMIT;
         let connection = &mut self.connections[id as usize];
         connection.page = page;
-        connection.asked = asked;
+        connection.requested_at = requested_at;
         connection.rto_at = NEVER;
         connection.limit_at = limit_at;
         if connection.left == 1 {
@@ -415,7 +420,8 @@ impl Client {
     pub(super) fn close(&mut self, id: u32) {
         let now_ms = self.now_ms;
         let connection = &mut self.connections[id as usize];
-        let (lane, flags, asked) = (connection.lane, connection.flags, connection.asked);
+        let (lane, flags, requested_at) =
+            (connection.lane, connection.flags, connection.requested_at);
         connection.state = State::Closing;
         connection.lane = NOBODY;
         connection.limit_at = now_ms + CLOSE_LIMIT;
@@ -428,7 +434,7 @@ impl Client {
         } else if !flags.intersects(Flags::BUSY) {
             self.lanes.reopen(lane, Instant::FAR);
         } else if flags.intersects(Flags::REQUEST) {
-            self.lanes.reopen(lane, asked);
+            self.lanes.reopen(lane, requested_at);
         } else {
             self.meter.error(error::CLOSED_EARLY);
             self.rest(lane, Instant::FAR);
@@ -447,7 +453,8 @@ impl Client {
     #[cold]
     pub(super) fn fail_silently(&mut self, id: u32, kind: &'static str) {
         let connection = &self.connections[id as usize];
-        let (lane, flags, asked) = (connection.lane, connection.flags, connection.asked);
+        let (lane, flags, requested_at) =
+            (connection.lane, connection.flags, connection.requested_at);
         let state = connection.state;
         self.release(id);
         if state == State::Closing || state == State::Closed {
@@ -465,14 +472,14 @@ impl Client {
         if asking || kind == error::UNASKED {
             self.meter.error(kind);
         }
-        self.rest(lane, if unsent { asked } else { Instant::FAR });
+        self.rest(lane, if unsent { requested_at } else { Instant::FAR });
     }
 
     /// Lets a lane pause before its next connection.
-    fn rest(&mut self, lane: u32, asked: Instant) {
+    fn rest(&mut self, lane: u32, requested_at: Instant) {
         let entry = &mut self.lanes.all[lane as usize];
         entry.connection = NOBODY;
-        entry.asked = asked;
+        entry.requested_at = requested_at;
         let until = self.now_ms + REST;
         self.lanes.resting.push_back((until, lane));
     }

@@ -164,8 +164,8 @@ impl Client {
         } else if connection.crc != page.crc {
             self.meter.error(error::CHECKSUM);
         } else if measuring {
-            let (asked, lane) = (connection.asked, connection.lane);
-            self.meter.complete(asked, now, page.len as usize);
+            let (requested_at, lane) = (connection.requested_at, connection.lane);
+            self.meter.complete(requested_at, now, page.len as usize);
             self.lanes.count(lane);
         }
         let server_closes = flags.intersects(Flags::EXPECT_FIN);

@@ -45,12 +45,12 @@ impl Page {
     /// # Errors
     /// Fails if the path is invalid, or if the file cannot be read or is too long.
     pub fn read(site: &Path, path: &str, weight: f64) -> Result<Self, LoadError> {
-        let asked = |why: String| LoadError::Asked(format!("`{path}`: {why}"));
+        let invalid = |why: String| LoadError::Asked(format!("`{path}`: {why}"));
         let relative = path
             .strip_prefix('/')
-            .ok_or_else(|| asked("a path begins with a slash".into()))?;
+            .ok_or_else(|| invalid("a path begins with a slash".into()))?;
         if !path.bytes().all(is_plain) || relative.split('/').any(|part| part == "..") {
-            return Err(asked(
+            return Err(invalid(
                 "a path may have only letters, digits and -._~/".into(),
             ));
         }
@@ -59,9 +59,9 @@ impl Page {
             file.push("index.html");
         }
         let body =
-            fs::read(&file).map_err(|error| asked(format!("{}: {error}", file.display())))?;
+            fs::read(&file).map_err(|error| invalid(format!("{}: {error}", file.display())))?;
         if u32::try_from(body.len()).is_err() {
-            return Err(asked("the file has 4 GiB or more".into()));
+            return Err(invalid("the file has 4 GiB or more".into()));
         }
         Ok(Self::of(path, weight, &body))
     }

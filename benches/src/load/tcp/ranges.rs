@@ -179,10 +179,10 @@ mod tests {
                 .collect();
             rng.shuffle(&mut pieces);
             // Repeats every piece, so that dropped pieces arrive again.
-            let mut twice = pieces.clone();
+            let mut duplicated = pieces.clone();
             pieces.sort_unstable();
-            twice.extend(pieces);
-            let all = assemble(&whole, base, &twice);
+            duplicated.extend(pieces);
+            let all = assemble(&whole, base, &duplicated);
             assert_eq!(all, (whole.len(), crc32fast::hash(&whole)), "round {round}");
         }
     }

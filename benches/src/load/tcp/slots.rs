@@ -8,7 +8,7 @@ const FIRST_PORT: u16 = 1024;
 /// Number of ports per address.
 const PORTS: usize = 65_536 - FIRST_PORT as usize;
 /// Maximum number of slots that one search examines, so that a search in a full table is short.
-const MOST_LOOKS: usize = 1 << 16;
+const MAX_PROBES: usize = 1 << 16;
 
 /// A table of connections, indexed by address and port without a hash. Slots are taken in turn, so
 /// that a 4-tuple is reused as late as possible. The reason is TIME-WAIT: a server that closed
@@ -43,7 +43,7 @@ impl Slots {
     /// Gives the next free slot to `connection` and returns its address index and port. Returns
     /// `None` if the search finds no free slot.
     pub(in super::super) fn take(&mut self, connection: u32) -> Option<(u8, u16)> {
-        for _ in 0..MOST_LOOKS.min(self.connections.len()) {
+        for _ in 0..MAX_PROBES.min(self.connections.len()) {
             let slot = self.next;
             self.next += 1;
             if self.next == self.connections.len() {
