@@ -48,8 +48,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let targets = chosen(&options.targets)?;
     setup::run()?;
-    let made = shell::target_folder()?.join("fuzz");
-    let programs = build(&made.join("build"))?;
+    let output_folder = shell::target_folder()?.join("fuzz");
+    let programs = build(&output_folder.join("build"))?;
     let waiting: Mutex<VecDeque<&String>> = Mutex::new(targets.iter().collect());
     let failed = Mutex::new(Vec::new());
     // Run as many targets at a time as there are CPU cores.
@@ -59,7 +59,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             let Some(target) = next.filter(|_| !interrupt::seen()) else {
                 return;
             };
-            match fuzz(&programs.join(target), target, options.seconds, &made) {
+            match fuzz(
+                &programs.join(target),
+                target,
+                options.seconds,
+                &output_folder,
+            ) {
                 Ok(done) => println!("fuzz: {target}: {done}"),
                 Err(failure) => locked(&failed).push(format!("{target}: {failure:#}")),
             }
@@ -122,10 +127,10 @@ fn build(folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(host).join("release"))
 }
 
-/// Runs one target and returns its statistics. Results go to the folder `made`.
-fn fuzz(program: &Path, target: &str, seconds: u32, made: &Path) -> Result<String> {
+/// Runs one target and returns its statistics. Results go to the folder `output_folder`.
+fn fuzz(program: &Path, target: &str, seconds: u32, output_folder: &Path) -> Result<String> {
     let folder = |name: &str| {
-        let path = made.join(name);
+        let path = output_folder.join(name);
         shell::make_folder(&path).map(|()| path)
     };
     let (found, crashes) = (folder(&format!("corpus/{target}"))?, folder("crashes")?);

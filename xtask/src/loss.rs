@@ -150,16 +150,16 @@ fn measure(options: &Options, programs: &Path, folder: &Path) -> Result<()> {
     let limit = lab.measure(cells::limit(), FIRST_SEED..FIRST_SEED + 1)?;
     println!("{}", page::line(&limit));
     let goodputs = limit.figures().map(|figures| figures.goodput);
-    let most = goodputs.into_iter().fold(f64::MAX, f64::min) * LIMIT_PART;
+    let max_rate = goodputs.into_iter().fold(f64::MAX, f64::min) * LIMIT_PART;
     note(
         "limit of the rig in Mb/s",
         format!("{:.0?}", goodputs.map(|bits| bits / 1e6)),
     );
-    let mut above = 0;
+    let mut skipped = 0;
     for cell in options.cells() {
         interrupt::check()?;
-        if cell.mbits as f64 * 1e6 > most {
-            above += 1;
+        if cell.mbits as f64 * 1e6 > max_rate {
+            skipped += 1;
             continue;
         }
         let seeds = options.seed..options.seed + options.repeats();
@@ -175,12 +175,12 @@ fn measure(options: &Options, programs: &Path, folder: &Path) -> Result<()> {
     );
     results.setting.push(dropped);
     write(&results, folder)?;
-    for (wanted, measured, met) in results::marks(&results.cells) {
+    for (target, measured, met) in results::marks(&results.cells) {
         let verdict = if met { "met   " } else { "missed" };
-        println!("loss: {verdict} {wanted}: {measured}");
+        println!("loss: {verdict} {target}: {measured}");
     }
     println!("loss: written {}", folder.join(PAGE).display());
-    ensure!(above == 0, "{above} networks are faster than the rig");
+    ensure!(skipped == 0, "{skipped} networks are faster than the rig");
     Ok(())
 }
 

@@ -174,8 +174,8 @@ impl Drop for Server {
         if matches!(self.ended(), Ok(Some(_))) {
             return;
         }
-        let asked = self.signal(Signal::TERM);
-        if asked.is_ok() && matches!(self.wait(STOP_LIMIT), Ok(Some(_))) {
+        let result = self.signal(Signal::TERM);
+        if result.is_ok() && matches!(self.wait(STOP_LIMIT), Ok(Some(_))) {
             return;
         }
         // `kill` fails if the program has already exited, which is harmless.
@@ -187,8 +187,8 @@ impl Drop for Server {
 /// Returns the command in the first complete `try:` line, if there is such a line.
 fn try_line(output: &str) -> Option<String> {
     // The last line may still be incomplete, so ignore text after the last newline.
-    let whole = &output[..=output.rfind('\n')?];
-    let mut lines = whole.lines();
+    let complete = &output[..=output.rfind('\n')?];
+    let mut lines = complete.lines();
     let line = lines.find_map(|line| line.trim_start().strip_prefix("try:"))?;
     Some(line.trim().to_owned())
 }

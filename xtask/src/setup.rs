@@ -39,16 +39,16 @@ const INSTALL: &str = "install -y --no-install-recommends";
 
 /// Prints and installs the missing packages.
 pub(crate) fn run() -> Result<()> {
-    let wanted = || BUILD.iter().chain(RUN).copied();
+    let packages = || BUILD.iter().chain(RUN).copied();
     if !shell::is_installed("dpkg-query") {
         println!(
             "setup: this is not Debian, so nothing is installed. These packages are needed, \
              by their Debian names: {}",
-            wanted().collect::<Vec<_>>().join(" ")
+            packages().collect::<Vec<_>>().join(" ")
         );
         return Ok(());
     }
-    let missing: Vec<&str> = wanted().filter(|package| !has(package)).collect();
+    let missing: Vec<&str> = packages().filter(|package| !has(package)).collect();
     if missing.is_empty() {
         println!("setup: all packages are installed");
         return Ok(());

@@ -235,8 +235,8 @@ fn length_faults(name: &str, files: &Files) -> Vec<String> {
             }
         }
     }
-    let needless = excepted.into_iter();
-    faults.extend(needless.map(|function| {
+    let obsolete = excepted.into_iter();
+    faults.extend(obsolete.map(|function| {
         format!("{function} is not too long any more: take it off the list in {LISTS}")
     }));
     faults

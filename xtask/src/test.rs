@@ -177,9 +177,9 @@ impl Tests {
         Ok(())
     }
 
-    fn close(&mut self, name: &str, well: bool, took: Duration) {
+    fn close(&mut self, name: &str, well: bool, duration: Duration) {
         let word = if well { "ok  " } else { "FAIL" };
-        self.report(&format!("{word} {name}: {:.1} s", took.as_secs_f64()));
+        self.report(&format!("{word} {name}: {:.1} s", duration.as_secs_f64()));
     }
 
     fn report(&mut self, line: &str) {

@@ -22,9 +22,9 @@ const FILES: [usize; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 <<
 /// than [`MIX_KNEE`] bytes.
 const MIX_FILES: usize = 1_000;
 const MIX_SEED: u64 = 0x5aed_2026;
-const MIX_LEAST: f64 = 512.0;
+const MIX_MIN: f64 = 512.0;
 const MIX_KNEE: f64 = 25_000.0;
-const MIX_MOST: f64 = 20_000_000.0;
+const MIX_MAX: f64 = 20_000_000.0;
 
 /// Files of a comparison. Dropping [`Content`] removes the served files.
 pub(crate) struct Content {
@@ -144,11 +144,11 @@ fn mix_sizes() -> Vec<usize> {
     let size = |i: usize| {
         let quantile = (i as f64 + 0.5) / MIX_FILES as f64;
         let size = if quantile < 0.9 {
-            between(MIX_LEAST, MIX_KNEE, quantile / 0.9)
+            between(MIX_MIN, MIX_KNEE, quantile / 0.9)
         } else {
-            between(MIX_KNEE, MIX_MOST, (quantile - 0.9) / 0.1)
+            between(MIX_KNEE, MIX_MAX, (quantile - 0.9) / 0.1)
         };
-        // The size is at least `MIX_LEAST`, so it is positive.
+        // The size is at least `MIX_MIN`, so it is positive.
         #[allow(clippy::cast_sign_loss)]
         let size = size as usize;
         size

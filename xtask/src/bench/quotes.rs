@@ -94,21 +94,23 @@ pub(crate) fn run(check: bool) -> Result<()> {
     let readme = read(README)?;
     let pages = PAGES.map(|(file, _)| read(file));
     let pages = pages.into_iter().collect::<Result<Vec<_>>>()?;
-    let wanted = quoted(&readme, &pages, &Baseline::read()?)?;
-    if readme == wanted {
+    let expected = quoted(&readme, &pages, &Baseline::read()?)?;
+    if readme == expected {
         println!("figures: {README} has the measured figures");
         return Ok(());
     }
     if check {
-        let mut both = readme.lines().zip(wanted.lines());
-        let (is, wanted) = both.find(|(is, wanted)| is != wanted).unwrap_or_default();
+        let mut lines = readme.lines().zip(expected.lines());
+        let (found, expected) = lines
+            .find(|(found, expected)| found != expected)
+            .unwrap_or_default();
         return Err(anyhow!(
-            "{README} has\n  {is}\nbut the measured figures are\n  {wanted}\n`cargo xtask bench \
-             figures` quotes them again"
+            "{README} has\n  {found}\nbut the measured figures are\n  {expected}\n`cargo xtask \
+             bench figures` quotes them again"
         ));
     }
     let path = shell::repository().join(README);
-    std::fs::write(path, wanted).with_context(|| format!("writing {README}"))?;
+    std::fs::write(path, expected).with_context(|| format!("writing {README}"))?;
     println!("figures: written to {README}");
     Ok(())
 }
@@ -134,12 +136,12 @@ mod tests {
             page(LOSS, "| goodput | 1.09 |"),
         ];
         let readme = page(SUMMARY, "| rate | 1 |") + &page(INSTRUCTIONS, "") + &page(LOSS, "");
-        let wanted = quoted(&readme, &pages, &baseline).unwrap();
-        assert!(wanted.contains("784,000") && wanted.contains("597"));
-        assert_eq!(quoted(&wanted, &pages, &baseline).unwrap(), wanted);
+        let expected = quoted(&readme, &pages, &baseline).unwrap();
+        assert!(expected.contains("784,000") && expected.contains("597"));
+        assert_eq!(quoted(&expected, &pages, &baseline).unwrap(), expected);
         for (figure, other) in [("784,000", "785,000"), ("597", "598"), ("1.09", "1.10")] {
-            let changed = wanted.replace(figure, other);
-            assert_eq!(quoted(&changed, &pages, &baseline).unwrap(), wanted);
+            let changed = expected.replace(figure, other);
+            assert_eq!(quoted(&changed, &pages, &baseline).unwrap(), expected);
         }
         assert!(quoted("no markers", &pages, &baseline).is_err());
     }

@@ -46,19 +46,19 @@ pub(super) enum Abuse {
     HalfQuestion,
 }
 
-/// Opens one connection from address `from` for each entry of `wanted`, and then calls `opened`.
+/// Opens one connection from address `from` for each entry of `abuses`, and then calls `opened`.
 /// The entry says what the client does on its connection in each round. The rounds continue until
-/// `over` is true. If the server closes a connection, the client opens another one.
+/// `stop` is true. If the server closes a connection, the client opens another one.
 pub(super) fn run(
     from: SocketAddr,
     to: SocketAddr,
-    wanted: &[Abuse],
-    over: &AtomicBool,
+    abuses: &[Abuse],
+    stop: &AtomicBool,
     opened: impl FnOnce(),
 ) -> Result<()> {
-    let is_over = || over.load(Ordering::Relaxed);
+    let is_stopped = || stop.load(Ordering::Relaxed);
     let mut open = Vec::new();
-    for abuse in wanted.iter().take_while(|_| !is_over()) {
+    for abuse in abuses.iter().take_while(|_| !is_stopped()) {
         // The server may close the connection before the first bytes are sent, so try twice.
         let stream = abuse.open(from, to).or_else(|_| abuse.open(from, to))?;
         open.push((*abuse, stream));
@@ -67,14 +67,14 @@ pub(super) fn run(
     let pause = ROUND / open.len().div_ceil(AT_ONCE).max(1) as u32;
     for round in 0.. {
         for some in open.chunks_mut(AT_ONCE) {
-            if is_over() {
+            if is_stopped() {
                 return Ok(());
             }
             for (abuse, stream) in some {
-                if !abuse.goes_on(stream, round) {
+                if !abuse.continues(stream, round) {
                     // If the server refuses the new connection, the client may stay without one.
-                    if let Ok(again) = abuse.open(from, to) {
-                        *stream = again;
+                    if let Ok(reopened) = abuse.open(from, to) {
+                        *stream = reopened;
                     }
                 }
             }
@@ -128,7 +128,7 @@ impl Abuse {
 
     /// Does what the client does in one round. Returns false if the server has closed the
     /// connection.
-    fn goes_on(self, stream: &mut TcpStream, round: u32) -> bool {
+    fn continues(self, stream: &mut TcpStream, round: u32) -> bool {
         let done = match self {
             Self::HalfHead | Self::HalfQuestion => stream.write(b"x"),
             Self::Sip if round.is_multiple_of(SIP_ROUNDS) => stream.read(&mut [0; SIP]),

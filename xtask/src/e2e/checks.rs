@@ -77,12 +77,12 @@ impl Checks {
 
     /// Prints one line of results and all failure messages. A single write prevents other threads
     /// from printing in between.
-    pub(crate) fn print(&self, what: &str, seed: Option<u64>, took: Duration) {
+    pub(crate) fn print(&self, what: &str, seed: Option<u64>, duration: Duration) {
         let word = if self.failed == 0 { "ok  " } else { "FAIL" };
         let seed = seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
-        let (passed, took) = (self.passed, took.as_secs_f64());
+        let (passed, seconds) = (self.passed, duration.as_secs_f64());
         let details = self.details.concat();
-        println!("{word} {what} ({passed} checks, {took:.1} s{seed}){details}");
+        println!("{word} {what} ({passed} checks, {seconds:.1} s{seed}){details}");
     }
 }
 

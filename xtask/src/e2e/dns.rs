@@ -274,11 +274,11 @@ impl Client {
     }
 
     fn sizes(&self) -> Result<()> {
-        for (question, most, is_truncated) in SIZES {
+        for (question, max_size, is_truncated) in SIZES {
             let reply = self.ask(question)?;
             let size = reply.text.split_once("MSG SIZE  rcvd: ");
             let size = size.and_then(|(_, rest)| rest.lines().next()?.parse().ok());
-            let fits = size.is_some_and(|size: usize| size <= most);
+            let fits = size.is_some_and(|size: usize| size <= max_size);
             let right = fits && reply.has("tc") == is_truncated && !reply.came_by_tcp();
             ensure!(right, "{question}: {size:?} bytes\n{}", reply.text);
         }
@@ -362,15 +362,15 @@ impl Client {
 
     fn garbage(&self) -> Result<()> {
         let socket = udp(self.socket())?;
-        let whole = question(3);
+        let valid = question(3);
         let changed = |at: usize, bytes: &[u8]| {
-            let mut message = whole.clone();
+            let mut message = valid.clone();
             message[at..at + bytes.len()].copy_from_slice(bytes);
             message
         };
         let (is_answer, two_questions) = (changed(2, &[0x80]), changed(5, &[2]));
         let pointer_loop = changed(HEADER, &[0xc0, HEADER as u8]);
-        let parts = (0..whole.len()).map(|end| &whole[..end]);
+        let parts = (0..valid.len()).map(|end| &valid[..end]);
         for datagram in parts.chain([&is_answer[..], &two_questions, &pointer_loop]) {
             socket.send(datagram).context("sending")?;
         }
@@ -420,8 +420,8 @@ pub(super) fn framed(message: &[u8]) -> Vec<u8> {
 
 /// Sends [`question`] over a TCP connection and checks the answer.
 pub(super) fn ask_over(stream: &mut TcpStream, id: u16) -> Result<()> {
-    let asked = stream.write_all(&framed(&question(id)));
-    asked.context("sending a question")?;
+    let result = stream.write_all(&framed(&question(id)));
+    result.context("sending a question")?;
     expect_address(id, &receive_framed(stream)?)
 }
 
@@ -544,7 +544,7 @@ ns1.storm.test.\t\t3600\tIN\tA\t192.0.2.53
         let read = |name: &str| shell::read(&zones.join(name)).unwrap();
         let table = expected(&read("storm.test.expected")).unwrap();
         let lower = |question: &str| question.to_lowercase();
-        let asked: BTreeSet<_> = table.iter().map(|entry| lower(&entry.question)).collect();
+        let questions: BTreeSet<_> = table.iter().map(|entry| lower(&entry.question)).collect();
         let mut records = 0;
         for origin in ["storm.test.", "2.0.192.in-addr.arpa."] {
             let zone = read(&format!("{origin}zone"));
@@ -554,7 +554,7 @@ ns1.storm.test.\t\t3600\tIN\tA\t192.0.2.53
                 let class = words.iter().position(|word| *word == "IN").unwrap();
                 let name = format!("{}.{origin}", words[0]).replace("@.", "");
                 let question = lower(&format!("{name} IN {}", words[class + 1]));
-                assert!(asked.contains(&question), "{question} is not asked for");
+                assert!(questions.contains(&question), "{question} is not asked for");
                 records += 1;
             }
         }

@@ -40,17 +40,17 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// or no request would coincide with a burst.
 const PAUSE: Range<u64> = 1_000..3_000;
 /// Minimum fraction of [`RATE`] that the generator must reach.
-const LEAST_SHARE: f64 = 0.95;
+const MIN_SHARE: f64 = 0.95;
 /// Maximum growth of the server's memory in bytes. If the server remembered SYNs, half a million of
 /// them would take 60 MB.
-const MOST_GROWTH: u64 = 1 << 20;
+const MAX_GROWTH: u64 = 1 << 20;
 /// Path that the client requests.
 pub(super) const PATH: &str = "/size-1460.bin";
 
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let rig = Rig::build(&Scenario::WEB)?;
     let (server, place) = rig.start(env, &Scenario::WEB, &[])?;
-    for (burst, is_apart, most) in CASES {
+    for (burst, is_apart, max_slowdown) in CASES {
         let apart = if is_apart {
             ", server and client apart"
         } else {
@@ -60,11 +60,11 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
             give_core(&server)?;
         }
         let name = format!(
-            "{RATE} SYNs a second, {burst} at a time{apart}: a request takes {most} times as \
-             long at most, and no memory"
+            "{RATE} SYNs a second, {burst} at a time{apart}: a request takes {max_slowdown} times \
+             as long at most, and no memory"
         );
         checks.measure(name, || {
-            let compare = || compare(&rig, &server, &place, env, burst, most);
+            let compare = || compare(&rig, &server, &place, env, burst, max_slowdown);
             if is_apart {
                 on_the_other_core(compare)
             } else {
@@ -121,7 +121,7 @@ fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
 struct Measurement {
     requests: usize,
     median: Duration,
-    most: Duration,
+    max: Duration,
     /// Number of frames per second that the client's side of the link sent to the server.
     rate: f64,
     /// Server's resident memory at the beginning and at the end, in bytes.
@@ -136,7 +136,7 @@ fn compare(
     place: &Place,
     env: &Env,
     burst: u32,
-    most: f64,
+    max_slowdown: f64,
 ) -> Result<String> {
     let quiet = rig.as_client(|| ask(place, server))??;
     let mut flood = start(rig, place, &env.programs, burst)?;
@@ -149,17 +149,17 @@ fn compare(
          {:?} ({:?}); {} and {} of them; memory {} kB, then {} kB",
         flooded.rate,
         flooded.median,
-        flooded.most,
+        flooded.max,
         quiet.median,
-        quiet.most,
+        quiet.max,
         flooded.requests,
         quiet.requests,
         before >> 10,
         after >> 10,
     );
-    let floods = flooded.rate >= f64::from(RATE) * LEAST_SHARE;
-    let is_soon = flooded.median <= quiet.median.mul_f64(most);
-    let is_small = after.saturating_sub(before) <= MOST_GROWTH;
+    let floods = flooded.rate >= f64::from(RATE) * MIN_SHARE;
+    let is_soon = flooded.median <= quiet.median.mul_f64(max_slowdown);
+    let is_small = after.saturating_sub(before) <= MAX_GROWTH;
     ensure!(floods && is_soon && is_small, "{line}");
     Ok(line)
 }
@@ -186,7 +186,7 @@ fn ask(place: &Place, server: &Server) -> Result<Measurement> {
         rate: sent as f64 / begun.elapsed().as_secs_f64(),
         requests: times.len(),
         median: times[times.len() / 2],
-        most: times[times.len() - 1],
+        max: times[times.len() - 1],
         memory: [memory_before, memory_after],
     })
 }

@@ -70,8 +70,8 @@ pub(crate) fn same(received: &[u8], expected: &[u8]) -> Result<()> {
     }
     let pairs = received.iter().zip(expected);
     let equal = pairs.take_while(|(one, other)| one == other).count();
-    let (found, wanted) = (received.len(), expected.len());
-    bail!("{found} bytes instead of {wanted}, different from byte {equal}")
+    let (received_len, expected_len) = (received.len(), expected.len());
+    bail!("{received_len} bytes instead of {expected_len}, different from byte {equal}")
 }
 
 impl Connection {

@@ -26,7 +26,7 @@ const READS: usize = 8;
 /// the server sends as a super-segment.
 const BUFFER: &str = "net.ipv4.tcp_rmem=4096 32768 32768";
 /// Maximum growth of the server's memory per slow reader, in bytes.
-const MOST_EACH: u64 = 1_024;
+const MAX_GROWTH_PER_READER: u64 = 1_024;
 
 /// Number of idle connections.
 const IDLE: u32 = 1_000_000;
@@ -35,7 +35,7 @@ const OF_ADDRESS: u32 = 50_000;
 /// Number of connections that send requests.
 const ASKING: u32 = 16;
 /// Maximum resident memory of the server with all idle connections, in bytes.
-const MOST_MEMORY: u64 = 1 << 30;
+const MAX_MEMORY: u64 = 1 << 30;
 
 /// Ten thousand clients request a large file and read slowly.
 pub(crate) fn readers(env: &Env, checks: &mut Checks) -> Result<()> {
@@ -94,21 +94,21 @@ fn read_slowly(server: &Server, place: &Place) -> Result<()> {
     }
     // Another client must be served without delay.
     fetch()?;
-    let (after, most) = memory(server.id())?;
+    let (after, peak) = memory(server.id())?;
     let read = readers
         .iter()
         .flatten()
         .map(|reader| reader.1)
         .sum::<usize>()
         / 1_000_000;
-    let grown = most.max(after).saturating_sub(before);
+    let growth = peak.max(after).saturating_sub(before);
     let line = format!(
         "readers: {READERS} have read {read} MB of {} GB; the server's memory has grown by {} kB",
         READERS * size / 1_000_000_000,
-        grown >> 10
+        growth >> 10
     );
     println!("{line}");
-    ensure!(grown <= MOST_EACH * READERS as u64, "{line}");
+    ensure!(growth <= MAX_GROWTH_PER_READER * READERS as u64, "{line}");
     Ok(())
 }
 
@@ -142,23 +142,23 @@ pub(crate) fn crowd(env: &Env, checks: &mut Checks) -> Result<()> {
         let addresses: String = addresses.collect();
         let load = env.programs.join("load");
         // The generator's measurement begins when all connections are open.
-        let said = rig.client().run(&format!(
+        let output = rig.client().run(&format!(
             "{} http --interface cli0 --target {v4} --port {port} --site {site} --path {PATH} \
              --connections {ASKING} --idle {IDLE} --seconds 3{addresses}",
             load.display()
         ))?;
-        let json = said.lines().rev().find(|line| line.starts_with('{'));
+        let json = output.lines().rev().find(|line| line.starts_with('{'));
         let report: serde_json::Value =
-            serde_json::from_str(json.unwrap_or_default()).with_context(|| said.clone())?;
+            serde_json::from_str(json.unwrap_or_default()).with_context(|| output.clone())?;
         let completed = report["completed"].as_u64().unwrap_or(0);
-        let (_, most) = memory(server.id())?;
+        let (_, peak) = memory(server.id())?;
         let line = format!(
             "crowd: {IDLE} idle connections: {} MB of memory at most, and {completed} requests \
              of others",
-            most >> 20
+            peak >> 20
         );
         println!("{line}");
-        ensure!(completed > 0 && most <= MOST_MEMORY, "{line}");
+        ensure!(completed > 0 && peak <= MAX_MEMORY, "{line}");
         Ok(())
     });
     checks.check("it stops normally", || server.stop_well().map(drop));

@@ -144,20 +144,20 @@ pub(crate) fn full() -> Vec<Scenario> {
 /// scenario that covers the most new combinations, so the sample is always the same.
 pub(crate) fn sample() -> Vec<Scenario> {
     let mut left = full();
-    let mut wanted: BTreeSet<_> = left.iter().flat_map(Scenario::combinations).collect();
+    let mut uncovered: BTreeSet<_> = left.iter().flat_map(Scenario::combinations).collect();
     let mut sample = Vec::new();
-    while !wanted.is_empty() {
+    while !uncovered.is_empty() {
         let new = |s: &Scenario| {
             s.combinations()
                 .iter()
-                .filter(|c| wanted.contains(*c))
+                .filter(|c| uncovered.contains(*c))
                 .count()
         };
         let Some(best) = (0..left.len()).rev().max_by_key(|&i| new(&left[i])) else {
             break;
         };
         let chosen = left.swap_remove(best);
-        wanted.retain(|combination| !chosen.combinations().contains(combination));
+        uncovered.retain(|combination| !chosen.combinations().contains(combination));
         sample.push(chosen);
     }
     sample

@@ -31,7 +31,7 @@ const THREADS: usize = 4;
 const FILES: u64 = 200;
 /// Time between the opening of the last abusive connection and the other client's first request
 /// under pressure.
-const SETTLED: Duration = Duration::from_secs(3);
+const SETTLE_TIME: Duration = Duration::from_secs(3);
 /// Addresses of the abusers. Both are in one IPv6 network, so the server counts them as one client.
 /// Together they have enough ports to fill the server's connection table.
 const ABUSERS: [&str; 2] = ["fd99::66", "fd99::67"];
@@ -44,11 +44,11 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Number of frames that can queue on the clients' side of the link.
 const QUEUE: usize = 100_000;
 /// Limit for the other client's longest wait.
-const MOST_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Limit for the other client's median wait, relative to the median with an idle server.
-const MOST_MEDIAN: f64 = 3.0;
+const MAX_MEDIAN_RATIO: f64 = 3.0;
 /// Limit for the server's memory, relative to its initial size.
-const MOST_MEMORY: f64 = 1.5;
+const MAX_MEMORY_RATIO: f64 = 1.5;
 
 #[derive(Clone, Copy)]
 struct Case {
@@ -173,7 +173,7 @@ fn run(cases: &[Case], env: &Env, checks: &mut Checks) -> Result<()> {
 /// maximum of all requests.
 struct WaitingTimes {
     median: Duration,
-    most: Duration,
+    max: Duration,
 }
 
 impl Case {
@@ -187,15 +187,15 @@ impl Case {
         })??;
         let mut line = format!(
             "pressure, {}: requests take {:?} (at most {:?}), on a quiet server {:?} ({:?})",
-            self.name, pressed.median, pressed.most, quiet.median, quiet.most
+            self.name, pressed.median, pressed.max, quiet.median, quiet.max
         );
         let mut is_met =
-            pressed.most <= MOST_WAIT && pressed.median <= quiet.median.mul_f64(MOST_MEDIAN);
+            pressed.max <= MAX_WAIT && pressed.median <= quiet.median.mul_f64(MAX_MEDIAN_RATIO);
         if let Some(wait) = self.memory_after {
             interrupt::wait_for(wait, || Ok(None::<()>))?;
             let (before, after) = (memory_before >> 10, memory()? >> 10);
             line = format!("{line}; memory {before} kB, {wait:?} later {after} kB");
-            is_met &= after as f64 <= before as f64 * MOST_MEMORY;
+            is_met &= after as f64 <= before as f64 * MAX_MEMORY_RATIO;
         }
         let output = server.stop_well()?;
         let (what, count) = (self.shortage, counted(&output, self.shortage)?);
@@ -228,9 +228,9 @@ impl Case {
     /// Returns the other client's waiting times while the abusers are active.
     fn press(&self, place: &Place) -> Result<WaitingTimes> {
         let to = place.socket(place.v6);
-        let over = &AtomicBool::new(false);
+        let stop = &AtomicBool::new(false);
         let share = |(abuse, count): &(Abuse, usize)| std::iter::repeat_n(*abuse, count / THREADS);
-        let wanted: &Vec<Abuse> = &self.abuses.iter().flat_map(share).collect();
+        let abuses: &Vec<Abuse> = &self.abuses.iter().flat_map(share).collect();
         let (opened, all_opened) = mpsc::channel();
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -238,18 +238,18 @@ impl Case {
                 let from: IpAddr = address.parse().with_context(|| address.to_string())?;
                 let (from, opened) = (SocketAddr::new(from, 0), opened.clone());
                 let opened = move || opened.send(()).unwrap_or_default();
-                threads.push(scope.spawn(move || abusers::run(from, to, wanted, over, opened)));
+                threads.push(scope.spawn(move || abusers::run(from, to, abuses, stop, opened)));
             }
             drop(opened);
             let are_open = all_opened.iter().count() == THREADS;
-            std::thread::sleep(SETTLED);
-            let seen = self.ask(place);
-            over.store(true, Ordering::Relaxed);
+            std::thread::sleep(SETTLE_TIME);
+            let times = self.ask(place);
+            stop.store(true, Ordering::Relaxed);
             for thread in threads {
                 thread.join().map_err(|_| anyhow!("an abuser panicked"))??;
             }
             ensure!(are_open, "abusers could not open their connections");
-            seen
+            times
         })
     }
 
@@ -285,7 +285,7 @@ impl Case {
         }
         short.sort();
         let median = short[short.len() / 2];
-        let most = short.into_iter().chain(long).max().unwrap_or_default();
-        Ok(WaitingTimes { median, most })
+        let max = short.into_iter().chain(long).max().unwrap_or_default();
+        Ok(WaitingTimes { median, max })
     }
 }

@@ -182,7 +182,7 @@ const PIECE: usize = 1_000_000;
 /// Number of fetches per address.
 const REPEATS: usize = 3;
 /// Lower limit on the median speed of the fetches, in Gb/s.
-const LEAST: f64 = 10.0;
+const MIN_GBPS: f64 = 10.0;
 
 /// Fetches 1 GB with curl over the devices that the server makes: a veth pair and a tap device.
 /// curl runs in the server's namespace.
@@ -198,13 +198,13 @@ pub(crate) fn gigabyte(env: &Env, checks: &mut Checks) -> Result<()> {
         let (server, place) = rig.serve(env, "sandstorm", words)?;
         for address in place.addresses() {
             let what = format!("1 GB over {device} from {address}");
-            checks.check(format_args!("{what} at {LEAST} Gb/s or more"), || {
+            checks.check(format_args!("{what} at {MIN_GBPS} Gb/s or more"), || {
                 let fetch = |_| gigabits(&rig, place.socket(address));
                 let speeds: Result<Vec<f64>> = (0..REPEATS).map(fetch).collect();
                 let mut speeds = speeds?;
                 speeds.sort_by(f64::total_cmp);
                 println!("{what}: {speeds:.1?} Gb/s");
-                let is_fast = speeds[REPEATS / 2] >= LEAST;
+                let is_fast = speeds[REPEATS / 2] >= MIN_GBPS;
                 ensure!(is_fast, "{speeds:.1?} Gb/s");
                 Ok(())
             });

@@ -228,13 +228,13 @@ fn many_at_once(to: SocketAddr) -> Result<()> {
         let share = 0..AT_ONCE / CLIENT_THREADS;
         share.map(|_| Connection::open(to)).collect()
     })?;
-    let asked = in_threads(opened, |mut connections| {
+    let requested = in_threads(opened, |mut connections| {
         for (connection, size) in connections.iter_mut().zip(sizes.iter().cycle()) {
             connection.send(get(&format!("/size-{size}.bin")))?;
         }
         Ok(connections)
     })?;
-    in_threads(asked, |mut connections| {
+    in_threads(requested, |mut connections| {
         for (connection, body) in connections.iter_mut().zip(bodies.iter().cycle()) {
             connection.receive(true)?.expect_body(body)?;
         }

@@ -96,12 +96,12 @@ impl Path {
         let mut down = up.clone();
         down["queue"] = self.queue().into();
         let has = |field: &str| impairment.get(field).is_some();
-        let way = if has("ack_loss") { &mut up } else { &mut down };
+        let direction = if has("ack_loss") { &mut up } else { &mut down };
         for (field, value) in impairment.as_object().into_iter().flatten() {
-            way[field] = value.clone();
+            direction[field] = value.clone();
         }
         // The file must be large enough for several bursts.
-        let least = if has("burst") { 1 << 20 } else { 0 };
+        let min_size = if has("burst") { 1 << 20 } else { 0 };
         let rate = match mbits {
             1_000 => "1G".to_owned(),
             mbits => format!("{mbits}M"),
@@ -118,7 +118,7 @@ impl Path {
             up,
             rtt_ms,
             mbits,
-            size: self.size(loss).max(least),
+            size: self.size(loss).max(min_size),
             at_once: 1,
             in_turn: 1,
             receive_buffer: 0,

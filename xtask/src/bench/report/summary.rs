@@ -83,18 +83,18 @@ impl Summary {
 /// Returns the row about memory at the largest number of connections.
 fn memory_row(results: &Results) -> Option<Vec<String>> {
     let rows = growth(results);
-    let most = rows
+    let max_connections = rows
         .iter()
         .map(|(_, connections, _)| *connections)
         .reduce(f64::max)?;
     let at_most = rows
         .iter()
-        .filter(|(_, connections, _)| *connections >= most);
+        .filter(|(_, connections, _)| *connections >= max_connections);
     let shown = at_most.map(|(server, _, bytes)| format!("{server} {}", thousands(*bytes)));
     let (ours, others): (Vec<_>, Vec<_>) = shown.partition(|text| text.starts_with("sandstorm"));
     let what = format!(
         "one of {} open connections, bytes of memory",
-        thousands(most)
+        thousands(max_connections)
     );
     Some(vec![what, ours.join("; "), others.join("; ")])
 }
@@ -102,7 +102,7 @@ fn memory_row(results: &Results) -> Option<Vec<String>> {
 /// Returns rows with the server, its largest number of connections, and the bytes per connection.
 pub(super) fn memory(results: &Results) -> Vec<Vec<String>> {
     let rows = growth(results).into_iter();
-    rows.map(|(server, most, bytes)| vec![server, thousands(most), thousands(bytes)])
+    rows.map(|(server, connections, bytes)| vec![server, thousands(connections), thousands(bytes)])
         .collect()
 }
 
