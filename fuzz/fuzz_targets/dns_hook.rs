@@ -56,14 +56,14 @@ struct Input<'a> {
 }
 
 /// A record: section, owner, type, TTL and data.
-type Made = (Section, Option<Name>, u16, u32, Vec<u8>);
+type AddedRecord = (Section, Option<Name>, u16, u32, Vec<u8>);
 
 /// A hook that answers as the input says. Equal questions get equal answers.
 #[derive(Clone)]
 struct Scripted {
     verdict: u8,
     is_forgiving: bool,
-    records: Vec<Made>,
+    records: Vec<AddedRecord>,
 }
 
 impl Scripted {
@@ -184,7 +184,7 @@ fuzz_target!(|input: Input| {
         let (dns, secret) = (DnsOverTcp::with_hook(all, IDLE_TIMEOUT, hook), [1, 2, 3, 4]);
         Stack::new(&config, dns, &port.capabilities(), secret, Instant::ZERO)
     };
-    let got = talk(PORT, make, &sent, &input.cuts, input.ends);
-    assert_eq!(got.bytes, bytes);
-    assert_eq!(got.is_closed, closes || input.ends);
+    let received = talk(PORT, make, &sent, &input.cuts, input.ends);
+    assert_eq!(received.bytes, bytes);
+    assert_eq!(received.is_closed, closes || input.ends);
 });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuzz::http::{Piece, bytes, response};
-use fuzz::talk::{Got, talk};
+use fuzz::talk::{Received, talk};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use nmio::Instant;
@@ -23,7 +23,7 @@ const FORBIDDEN: StatusCode = StatusCode::new(403).unwrap();
 const TICK: Timer = Timer::new(0);
 const PERIOD: Duration = Duration::from_millis(10);
 /// A small limit on the length of a request body, in bytes.
-const FEW: u64 = 5;
+const MAX_BODY: u64 = 5;
 /// Lengths in bytes of the pieces that follow `begins` in a streamed response, last piece first.
 const PIECES: [usize; 6] = [1, 20, 300, 7, 2_000, 1];
 /// The server's limits for a chunked body: number of digits in a chunk size, bytes in all
@@ -116,8 +116,8 @@ impl<const FIRST: bool> App for Probe<FIRST> {
         *exchange.state() = Progress { count: 0, stops };
         match head.path() {
             "/p" | "/s" => Intake::Pieces(u64::MAX),
-            "/q" => Intake::Pieces(FEW),
-            "/t" => Intake::Whole(FEW as usize),
+            "/q" => Intake::Pieces(MAX_BODY),
+            "/t" => Intake::Whole(MAX_BODY as usize),
             "/u" => Intake::Unread(Verdict::Refuse(FORBIDDEN)),
             "/k" => {
                 self.waiting.push(exchange.ticket());
@@ -206,7 +206,7 @@ thread_local! {
     );
 }
 
-fn visit<const FIRST: bool>(bytes: &[u8], cuts: &[u16], ends: bool) -> Got {
+fn visit<const FIRST: bool>(bytes: &[u8], cuts: &[u16], ends: bool) -> Received {
     let config = Config {
         max_connections: 2,
         ..Config::on_ports(&[PORT])
@@ -304,24 +304,24 @@ fn chunks(mut rest: &[u8]) -> Body<'_> {
 
 /// Checks that the first response echoes the body of its request. If the body is malformed, the
 /// response must be an error. If the body is incomplete, there may also be no response.
-fn check_echo(got: &Got, body: &Body<'_>) {
+fn check_echo(received: &Received, body: &Body<'_>) {
     match body {
         Ok((body, _)) => {
-            let response = response(&got.bytes);
+            let response = response(&received.bytes);
             assert_eq!(response.status, 200);
             assert_eq!(response.content_length, Some(body.len()));
             assert!(response.rest.starts_with(body), "a wrong body");
         }
-        Err(Error::Malformed) => assert_eq!(response(&got.bytes).status, 400),
+        Err(Error::Malformed) => assert_eq!(response(&received.bytes).status, 400),
         Err(Error::Incomplete) => {
-            assert!(got.bytes.is_empty() || response(&got.bytes).status == 400);
+            assert!(received.bytes.is_empty() || response(&received.bytes).status == 400);
         }
     }
 }
 
 /// Checks a sequence of responses. Only the last one may close the connection.
-fn check_responses(got: &Got) {
-    let mut rest = &got.bytes[..];
+fn check_responses(received: &Received) {
+    let mut rest = &received.bytes[..];
     let mut closes = false;
     while !rest.is_empty() {
         assert!(!closes, "a response after the last");
@@ -338,7 +338,7 @@ fn check_responses(got: &Got) {
         };
         closes = response.closes;
     }
-    assert!(!closes || got.is_closed, "the server does not close");
+    assert!(!closes || received.is_closed, "the server does not close");
 }
 
 fuzz_target!(|input: Input| {
@@ -355,18 +355,21 @@ fuzz_target!(|input: Input| {
     };
     let all = [head.as_bytes(), &sent].concat();
     let visit = [visit::<false>, visit::<true>][usize::from(input.sees_everything)];
-    let whole = visit(&all, &[], input.ends);
+    let unsegmented = visit(&all, &[], input.ends);
     if let Some(framing) = input.body {
-        check_echo(&whole, &body(framing, &sent));
+        check_echo(&unsegmented, &body(framing, &sent));
     }
     // The end of a response to HEAD is unknown without its request.
     if !has(b"HEAD") {
-        check_responses(&whole);
+        check_responses(&unsegmented);
     }
-    let cut = visit(&all, &input.cuts, input.ends);
+    let segmented = visit(&all, &input.cuts, input.ends);
     // The segmentation decides whether the server sends 100 (Continue), so the responses may
     // differ.
     if !has(b"100-") {
-        assert_eq!(cut, whole, "the segmentation changes the responses");
+        assert_eq!(
+            segmented, unsegmented,
+            "the segmentation changes the responses"
+        );
     }
 });

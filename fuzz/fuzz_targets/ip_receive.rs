@@ -71,7 +71,7 @@ struct Frame<'a> {
     vlan: Option<u16>,
     template: Template,
     edits: Vec<(u8, u8)>,
-    cut: Option<u8>,
+    truncated_len: Option<u8>,
     bytes: &'a [u8],
 }
 
@@ -102,7 +102,7 @@ impl Frame<'_> {
         if self.is_mended {
             mend(&mut frame);
         }
-        frame.truncate(self.cut.map_or(MTU + 18, usize::from));
+        frame.truncate(self.truncated_len.map_or(MTU + 18, usize::from));
         frame
     }
 
@@ -284,17 +284,17 @@ fn check_turn_round(sink: &Sink, packet: Packet, protocol: u8) {
 
 /// Checks a reply with independent readers: addresses, checksums and type.
 fn check_reply(request: &[u8], reply: &[u8]) {
-    let asked_link = Header::parse(request).expect("a request with a header");
+    let request_link = Header::parse(request).expect("a request with a header");
     let link = Header::parse(reply).expect("a reply with a header");
-    assert_eq!(link.vlan, asked_link.vlan);
+    assert_eq!(link.vlan, request_link.vlan);
     assert_eq!(link.src.0, SERVER_MAC);
-    let request = &request[asked_link.len()..];
+    let request = &request[request_link.len()..];
     if link.ethertype == ETHERTYPE_ARP {
         let sender = &request[8..18];
         let own = [&SERVER_MAC, &octets(SERVER[0])[..]].concat();
         let expected = [&[0, 1, 8, 0, 6, 4, 0, 2], &own[..], sender].concat();
         assert_eq!(reply[link.len()..], expected);
-        assert_eq!(link.dst, asked_link.src);
+        assert_eq!(link.dst, request_link.src);
         return;
     }
     let packet = read(reply).expect("a valid packet");
@@ -320,5 +320,5 @@ fn check_reply(request: &[u8], reply: &[u8]) {
         }
         other => panic!("an unexpected reply: {other:?}"),
     }
-    assert_eq!(link.dst == asked_link.src, to_sender);
+    assert_eq!(link.dst == request_link.src, to_sender);
 }

@@ -17,7 +17,7 @@ const PORT: u16 = 53;
 const FRAMES: u32 = 3;
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
-enum Way {
+enum ReplyMethod {
     TurnRound,
     Copy,
     Resident,
@@ -29,7 +29,7 @@ struct Input<'a> {
     vlan: Option<u16>,
     /// Whether to set the server's port and a valid length in the UDP header.
     is_ours: bool,
-    way: Way,
+    method: ReplyMethod,
     /// Length in bytes to which the service extends the payload.
     extend: Option<u16>,
     head_len: u16,
@@ -66,13 +66,17 @@ impl Service for Scripted<'_> {
         let head_len = usize::from(input.head_len);
         let head = datagram.payload().get(..head_len);
         let answer = head.map(|head| [head, input.tail, input.trail].concat());
-        let most = datagram.max_reply();
-        let fits = answer.as_ref().is_some_and(|answer| answer.len() <= most);
+        let max_reply = datagram.max_reply();
+        let fits = answer
+            .as_ref()
+            .is_some_and(|answer| answer.len() <= max_reply);
         let tail = Tail::new(input.tail);
-        let sent = match input.way {
-            Way::TurnRound => datagram.turn_around(head_len, tail, input.trail),
-            Way::Copy => datagram.send_copy(head_len, tail, input.trail),
-            Way::Resident => datagram.send_resident(head_len, &mut self.copies, tail, input.trail),
+        let sent = match input.method {
+            ReplyMethod::TurnRound => datagram.turn_around(head_len, tail, input.trail),
+            ReplyMethod::Copy => datagram.send_copy(head_len, tail, input.trail),
+            ReplyMethod::Resident => {
+                datagram.send_resident(head_len, &mut self.copies, tail, input.trail)
+            }
         };
         assert_eq!(sent, fits);
         self.answered += u64::from(sent);
@@ -100,7 +104,8 @@ fuzz_target!(|input: Input| {
         answered: 0,
     };
     let mut server = Server::new(Host::own(station()), Udp::new(PORT, service));
-    // With `Way::Resident`, the first answer creates the resident packet that later answers use.
+    // With `ReplyMethod::Resident`, the first answer creates the resident packet that later answers
+    // use.
     for _ in 0..3 {
         let frame = sink.frame_from(&frame);
         server.handle_frame(&mut sink, frame, Instant::ZERO);

@@ -109,19 +109,19 @@ pub fn checked(query: &[u8], rest: &[u8], reply: &Reply<'_>, transport: Transpor
 fn check_answer(query: &[u8], reply: &[u8]) {
     let query = Reader::from_octets(query).expect("a query with a header");
     let reply = Reader::from_octets(reply).expect("a reply with a header");
-    let (asked, header) = (query.header(), reply.header());
-    assert_eq!(header.id(), asked.id());
-    assert_eq!(header.opcode(), asked.opcode());
-    assert_eq!(header.rd(), asked.rd());
+    let (query_header, header) = (query.header(), reply.header());
+    assert_eq!(header.id(), query_header.id());
+    assert_eq!(header.opcode(), query_header.opcode());
+    assert_eq!(header.rd(), query_header.rd());
     assert!(header.qr() && !header.ra() && !header.z());
     let counts = reply.header_counts();
     if counts.qdcount() != 0 {
         let question = reply.sole_question().expect("one question in the reply");
-        let asked = query.first_question().expect("a question in the query");
-        assert_eq!(question.qtype(), asked.qtype());
-        assert_eq!(question.qclass(), asked.qclass());
+        let expected = query.first_question().expect("a question in the query");
+        assert_eq!(question.qtype(), expected.qtype());
+        assert_eq!(question.qclass(), expected.qclass());
         // The reply keeps the upper and lower case of the queried name.
-        assert_eq!(question.qname().to_string(), asked.qname().to_string());
+        assert_eq!(question.qname().to_string(), expected.qname().to_string());
     }
     let mut records = [0_u16; 3];
     let mut section = Some(reply.answer().expect("an answer section"));

@@ -15,7 +15,7 @@ const QUIET: Duration = Duration::from_millis(200);
 
 /// What a client has received.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Got {
+pub struct Received {
     pub bytes: Vec<u8>,
     /// Whether the server has closed its direction.
     pub is_closed: bool,
@@ -29,7 +29,7 @@ pub fn talk<T: Transports<SimPort>>(
     bytes: &[u8],
     cuts: &[u16],
     ends: bool,
-) -> Got {
+) -> Received {
     let end = EndConfig {
         io_frames: FRAMES,
         resident_frames: 0,
@@ -61,7 +61,7 @@ pub fn talk<T: Transports<SimPort>>(
         }
     }
     let connection = client.connections.remove(0);
-    Got {
+    Received {
         bytes: connection.received,
         is_closed: connection.closed_by_server,
     }

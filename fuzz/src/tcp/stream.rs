@@ -281,11 +281,11 @@ impl Stream {
     /// like a segment of an earlier connection.
     fn check_tsval(&mut self, tsval: u32, start: u32, end: u32, is_new: bool) {
         let first = self.first_tsvals.partition_point(|&(end, _)| end <= start);
-        let least = match self.first_tsvals.get(first) {
+        let min_tsval = match self.first_tsvals.get(first) {
             Some(&(_, first)) if !is_new => first,
             _ => self.tsval.unwrap_or(tsval),
         };
-        let ahead = tsval.wrapping_sub(least);
+        let ahead = tsval.wrapping_sub(min_tsval);
         assert!(ahead.cast_signed() >= 0, "the server's TSval goes back");
         if is_new {
             self.tsval = Some(tsval);
@@ -312,8 +312,12 @@ impl Stream {
             "{} bytes beyond the window",
             end - self.edge
         );
-        let taken = header_len as u32 - 20 + sent.len();
-        assert!(taken <= current.mss, "{taken} bytes, MSS {}", current.mss);
+        let segment_len = header_len as u32 - 20 + sent.len();
+        assert!(
+            segment_len <= current.mss,
+            "{segment_len} bytes, MSS {}",
+            current.mss
+        );
         let first_flight = (INITIAL_WINDOW + self.acks) * current.mss;
         assert!(
             self.acked || end <= first_flight + 1,
