@@ -244,7 +244,7 @@ fn memcached() {
     };
     // The answers must not depend on which worker serves the connection and which keeps the key.
     for number in 0..20 {
-        let asked = format!(
+        let request = format!(
             "get k{number}\r\nset k{number} 5 0 3\r\nabc\r\nget k{number}\r\n\
              set k{number} 6 0 0\r\n\r\nget k{number}\r\n"
         );
@@ -252,7 +252,7 @@ fn memcached() {
             "END\r\nSTORED\r\nVALUE k{number} 5 3\r\nabc\r\nEND\r\nSTORED\r\n\
              VALUE k{number} 6 0\r\n\r\nEND\r\n"
         );
-        assert_eq!(talk(asked.as_bytes()), expected);
+        assert_eq!(talk(request.as_bytes()), expected);
         let (get, found) = (
             format!("get k{number}\r\n"),
             format!("VALUE k{number} 6 0\r\n\r\nEND\r\n"),
@@ -261,7 +261,7 @@ fn memcached() {
         let delete = format!("delete k{number}\r\ndelete k{number}\r\n{get}");
         assert_eq!(talk(delete.as_bytes()), "DELETED\r\nNOT_FOUND\r\nEND\r\n");
     }
-    for (asked, answer) in [
+    for (request, answer) in [
         (&b"nonsense\r\nget k\r\n"[..], "ERROR\r\nEND\r\n"),
         (b"set k x 0 1\r\na\r\n", "ERROR\r\n"),
         (&[b'x'; 1_024], "ERROR\r\n"),
@@ -269,7 +269,7 @@ fn memcached() {
         (b"get a b\r\n", "ERROR\r\n"),
         (b"get", ""),
     ] {
-        assert_eq!(talk(asked), answer);
+        assert_eq!(talk(request), answer);
     }
     example.stop();
 }
@@ -286,18 +286,18 @@ fn memcached_under_200_clients() {
             let mut stream = example.beside(|| connect(address, 11_211));
             std::thread::spawn(move || {
                 let value = vec![b'a' + (number % 26) as u8; 1 + 97 * number];
-                let mut asked = format!("set k{number} 0 0 {}\r\n", value.len()).into_bytes();
-                asked.extend(&value);
-                asked.extend(b"\r\n");
+                let mut request = format!("set k{number} 0 0 {}\r\n", value.len()).into_bytes();
+                request.extend(&value);
+                request.extend(b"\r\n");
                 let mut expected = b"STORED\r\n".to_vec();
                 for _ in 0..20 {
-                    asked.extend(format!("get k{number}\r\n").as_bytes());
+                    request.extend(format!("get k{number}\r\n").as_bytes());
                     let head = format!("VALUE k{number} 0 {}\r\n", value.len());
                     expected.extend([head.as_bytes(), &value, b"\r\nEND\r\n"].concat());
                 }
                 // Send the requests in two parts, with a pause in between, and read the answers
                 // slowly.
-                let (first, second) = asked.split_at(asked.len() / 2);
+                let (first, second) = request.split_at(request.len() / 2);
                 stream.write_all(first).unwrap();
                 std::thread::sleep(Duration::from_millis(number as u64));
                 stream.write_all(second).unwrap();

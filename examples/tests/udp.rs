@@ -12,7 +12,7 @@ use rig::Example;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum payload that fits one packet over both IP versions: the MTU minus the IPv6 and UDP
 /// headers.
-const MOST: usize = 1500 - 48;
+const MAX_PAYLOAD: usize = 1500 - 48;
 
 fn socket(server: IpAddr, port: u16) -> UdpSocket {
     let any: IpAddr = if server.is_ipv4() {
@@ -33,7 +33,7 @@ fn echoes(program: &str) {
         example.beside(|| {
             let socket = socket(*address, 7);
             let mut received = [0; 2048];
-            for len in [1, 2, 17, 512, MOST - 1, MOST] {
+            for len in [1, 2, 17, 512, MAX_PAYLOAD - 1, MAX_PAYLOAD] {
                 let sent: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
                 socket.send(&sent).unwrap();
                 let count = socket.recv(&mut received).unwrap();
@@ -81,15 +81,15 @@ fn check_offset(server: IpAddr) {
     ntpdig.args(["--json", "--samples=1", "--timeout=5"]);
     let output = ntpdig.arg(server.to_string()).output();
     let output = output.expect("ntpdig is installed: cargo xtask setup");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
-    assert!(said.contains(r#""stratum":1"#), "{said}");
+    assert!(output_text.contains(r#""stratum":1"#), "{output_text}");
     let number = |name: &str| -> f64 {
-        let (_, rest) = said.split_once(&format!(r#""{name}":"#)).unwrap();
+        let (_, rest) = output_text.split_once(&format!(r#""{name}":"#)).unwrap();
         let end = rest.find([',', '}']).unwrap();
         rest[..end].parse().unwrap()
     };
-    assert!(number("offset").abs() < 0.5, "{said}");
+    assert!(number("offset").abs() < 0.5, "{output_text}");
 }
 
 /// Checks all fields of an answer, and that invalid requests are not answered.

@@ -65,9 +65,9 @@ fn counter() {
 fn count_and_read(mut stream: TcpStream, number: u64) -> Vec<u64> {
     const TIMES: usize = 10;
     let one = "GET /counter HTTP/1.1\r\nHost: storm.test\r\n\r\nGET / HTTP/1.1\r\nHost: storm.test\r\n\r\n";
-    let asked = one.repeat(TIMES);
+    let requests = one.repeat(TIMES);
     // Send the requests in two parts, with a pause in between, and read the answers slowly.
-    let (first, second) = asked.split_at(asked.len() / 3 + 1);
+    let (first, second) = requests.split_at(requests.len() / 3 + 1);
     stream.write_all(first.as_bytes()).unwrap();
     std::thread::sleep(Duration::from_millis(number));
     stream.write_all(second.as_bytes()).unwrap();

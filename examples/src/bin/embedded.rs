@@ -58,9 +58,9 @@ fn counts(snapshot: &Snapshot) -> String {
 
 async fn echo(device: Device) -> Result<(), control::Error> {
     let quit = Arc::new(Notify::new());
-    let heard = Arc::clone(&quit);
+    let quit_flag = Arc::clone(&quit);
     let program = Tcp::new(move |_: &mut NewWorker<()>, _: &mut Contents| {
-        let quit = Arc::clone(&heard);
+        let quit = Arc::clone(&quit_flag);
         Ok(Echo { quit })
     });
     let mut server = control::embed(ServeArgs::on(device), program).await?;

@@ -60,7 +60,7 @@ impl LargeBody {
             conn.write_bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?;
             return Ok(0..0);
         }
-        let range = asked_for(head).filter(|range| !range.is_empty());
+        let range = requested_range(head).filter(|range| !range.is_empty());
         let (status, range) = match range {
             None => ("200 OK".to_owned(), 0..size),
             Some(range) if range.start >= size => {
@@ -87,7 +87,7 @@ impl LargeBody {
 
 /// Parses the requested range. Returns `None` if the request has no range, or one that is neither
 /// `FIRST-` nor `FIRST-LAST`.
-fn asked_for(head: &str) -> Option<Range<u64>> {
+fn requested_range(head: &str) -> Option<Range<u64>> {
     let field = head
         .lines()
         .find_map(|line| line.strip_prefix("Range: bytes="))?;

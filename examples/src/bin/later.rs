@@ -19,7 +19,7 @@ use nmio::mailbox::Sender;
 use tcpip::{Application, CongestionControl, Connection, ConnectionId, Connections};
 
 /// Capacity of the queue of lines for the thread, and of each worker's mailbox for answers.
-const MOST: usize = 1_024;
+const QUEUE_LEN: usize = 1_024;
 /// Number of received bytes without a line end after which the connection is reset.
 const MAX_LINE: usize = 256;
 /// How long the thread works on a line.
@@ -85,13 +85,13 @@ fn main() -> ExitCode {
     let thread = OnceLock::new();
     control::tcp(|worker, _| {
         let questions = thread.get_or_init(|| {
-            let (sender, receiver) = sync_channel(MOST);
+            let (sender, receiver) = sync_channel(QUEUE_LEN);
             thread::spawn(move || work(&receiver));
             sender
         });
         Ok(Later {
             questions: SyncSender::clone(questions),
-            answers: worker.open_mailbox(MOST),
+            answers: worker.open_mailbox(QUEUE_LEN),
         })
     })
 }

@@ -30,11 +30,11 @@ impl Example {
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
         // Some tests open more client sockets than the default limit on open files allows.
         let files = getrlimit(Resource::Nofile);
-        let most = Rlimit {
+        let limit = Rlimit {
             current: files.maximum,
             ..files
         };
-        setrlimit(Resource::Nofile, most).unwrap();
+        setrlimit(Resource::Nofile, limit).unwrap();
         // `unshare` and `sh` replace themselves with the example. On a veth pair, Linux chooses the
         // queue by a hash. `txrehash=0` keeps this hash the same for retransmissions.
         let mut command = Command::new("unshare");
