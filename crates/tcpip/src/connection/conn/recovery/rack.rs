@@ -178,12 +178,8 @@ impl Rack {
             let mark = if elapsed >= window {
                 Mark::Lost
             } else {
-                let remaining = window - elapsed;
-                losses.recheck_in = Some(
-                    losses
-                        .recheck_in
-                        .map_or(remaining, |min| min.min(remaining)),
-                );
+                let delay = window - elapsed;
+                losses.recheck_in = Some(losses.recheck_in.map_or(delay, |min| min.min(delay)));
                 self.any_late = true;
                 if is_retransmission {
                     Mark::LateRetransmit { at: since }
