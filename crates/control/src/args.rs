@@ -127,8 +127,8 @@ where
 {
     move |text| {
         let parsed = text.parse().ok().filter(|number| range.contains(number));
-        let (least, most) = (range.start(), range.end());
-        parsed.ok_or_else(|| format!("give a whole number from {least} to {most}"))
+        let (min, max) = (range.start(), range.end());
+        parsed.ok_or_else(|| format!("give a whole number from {min} to {max}"))
     }
 }
 

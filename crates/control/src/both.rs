@@ -32,7 +32,8 @@ use crate::run::serve;
 /// # impl tcpip::Application for Web {
 /// #     type State = ();
 /// #     type Message = ();
-/// #     fn on_receive(&mut self, _: &mut tcpip::Connection<'_, ()>, data: &[u8]) -> usize { data.len() }
+/// #     fn on_receive(&mut self, _: &mut tcpip::Connection<'_, ()>, data: &[u8]) -> usize {
+/// data.len() }
 /// # }
 /// # impl udpip::Service for Clock {
 /// #     type Message = ();
@@ -174,9 +175,9 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         Ok(ip::Both(first, self.second.transports(port, context)?))
     }
 
-    fn prepared<P: Port>(&self, both: &Self::Transports<P>) -> PreparedPackets {
-        let first = self.first.prepared(&both.0);
-        let second = self.second.prepared(&both.1);
+    fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> PreparedPackets {
+        let first = self.first.prepared(&transports.0);
+        let second = self.second.prepared(&transports.1);
         PreparedPackets {
             packets: first.packets + second.packets,
             bytes: first.bytes + second.bytes,
@@ -209,9 +210,9 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.try_commands(at), second].concat()
     }
 
-    fn counted<P: Port>(&self, both: &Self::Transports<P>) -> Counted {
-        let first = self.first.counted(&both.0);
-        let second = self.second.counted(&both.1);
+    fn counted<P: Port>(&self, transports: &Self::Transports<P>) -> Counted {
+        let first = self.first.counted(&transports.0);
+        let second = self.second.counted(&transports.1);
         Counted {
             partial_checksums: first.partial_checksums + second.partial_checksums,
             evicted: first.evicted + second.evicted,
@@ -219,9 +220,9 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         }
     }
 
-    fn tally<P: Port>(&self, both: &Self::Transports<P>, tally: &mut Tally) {
-        tally.for_program(A::NAME, |tally| self.first.tally(&both.0, tally));
-        tally.for_program(B::NAME, |tally| self.second.tally(&both.1, tally));
+    fn tally<P: Port>(&self, transports: &Self::Transports<P>, tally: &mut Tally) {
+        tally.for_program(A::NAME, |tally| self.first.tally(&transports.0, tally));
+        tally.for_program(B::NAME, |tally| self.second.tally(&transports.1, tally));
     }
 }
 
@@ -361,11 +362,11 @@ mod tests {
     fn counts_are_prefixed_with_the_name_of_their_program() {
         let program = pair();
         let mut port = Sink::new(1500, 64, 0);
-        let both = program
+        let transports = program
             .transports(&mut port, &WorkerContext::example(0, 1))
             .unwrap();
         let mut tally = Tally::default();
-        Program::tally::<Sink>(&program, &both, &mut tally);
+        Program::tally::<Sink>(&program, &transports, &mut tally);
         let events: Vec<_> = tally.events().iter().map(ToString::to_string).collect();
         let expected = [
             "one: datagrams 0",

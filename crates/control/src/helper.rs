@@ -102,14 +102,14 @@ impl Helper {
     /// # Errors
     /// [`Error::Refused`] with the helper's message, or [`Error::HelperGone`].
     pub(crate) fn open(&self, services: Vec<(Transport, u16)>) -> Result<QueueAccess, Error> {
-        let gone = |source: io::Error| Error::HelperGone(source.to_string());
+        let helper_gone = |source: io::Error| Error::HelperGone(source.to_string());
         let socket = self.socket.as_fd();
-        message::send(socket, &Request::Open { services }).map_err(gone)?;
-        match message::receive(socket).map_err(gone)? {
+        message::send(socket, &Request::Open { services }).map_err(helper_gone)?;
+        match message::receive(socket).map_err(helper_gone)? {
             Some(Answer::Opened { facts, descriptors }) => {
                 message::receive_descriptors(socket, descriptors)
                     .and_then(|descriptors| QueueAccess::from_parts(&facts, descriptors))
-                    .map_err(gone)
+                    .map_err(helper_gone)
             }
             Some(Answer::Refused(why)) => Err(Error::Refused(why)),
             None => Err(Error::HelperGone("it has ended".to_owned())),

@@ -161,14 +161,14 @@ pub(crate) fn services<P: Program>(
     port: Option<u16>,
 ) -> Result<Vec<(Transport, u16)>, Error> {
     let owners = program.port_owners(port.unwrap_or(P::DEFAULT_PORT));
-    let mut known: Vec<(&PortOwner, (Transport, u16))> = Vec::new();
+    let mut taken: Vec<(&PortOwner, (Transport, u16))> = Vec::new();
     for owner in &owners {
         for &(transport, port) in &owner.services {
             if port == 0 {
                 let option = owner.option.clone();
                 return Err(Error::PortZero { option });
             }
-            if let Some((other, _)) = known.iter().find(|(_, one)| *one == (transport, port)) {
+            if let Some((other, _)) = taken.iter().find(|(_, one)| *one == (transport, port)) {
                 return Err(Error::PortTwice {
                     programs: [other.program, owner.program],
                     options: [other.option.clone(), owner.option.clone()],
@@ -176,10 +176,10 @@ pub(crate) fn services<P: Program>(
                     port,
                 });
             }
-            known.push((owner, (transport, port)));
+            taken.push((owner, (transport, port)));
         }
     }
-    Ok(known.into_iter().map(|(_, service)| service).collect())
+    Ok(taken.into_iter().map(|(_, service)| service).collect())
 }
 
 /// Formats the ports of `services` for the start block. If there are several ports, adds their
@@ -191,7 +191,7 @@ fn ports(services: &[(Transport, u16)]) -> String {
             Transport::Tcp => "TCP",
             Transport::Udp => "UDP",
         };
-        match ports.iter_mut().find(|(known, _)| known == port) {
+        match ports.iter_mut().find(|(listed, _)| listed == port) {
             Some((_, transports)) => transports.push(name),
             None => ports.push((*port, vec![name])),
         }

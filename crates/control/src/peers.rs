@@ -27,8 +27,8 @@ impl<M: Send> Mailboxes<M> {
     /// `on_message`.
     pub fn open(&self, worker: &mut NewWorker<M>, capacity: usize) -> Peers<M> {
         let capacity = capacity.saturating_mul(worker.workers() as usize);
-        let none = || (0..worker.workers()).map(|_| OnceLock::new()).collect();
-        let senders = self.0.get_or_init(none);
+        let empty_slots = || (0..worker.workers()).map(|_| OnceLock::new()).collect();
+        let senders = self.0.get_or_init(empty_slots);
         let own = worker.index() as usize;
         if let Some(sender) = senders.get(own) {
             sender.get_or_init(|| worker.open_mailbox(capacity));

@@ -203,9 +203,9 @@ impl Privileges {
 
     fn change_user(&self, missing: &mut Vec<String>) -> Result<String, Error> {
         match &self.plan.user {
-            NewUser::Account { account, asked } => match account.assume() {
+            NewUser::Account { account, required } => match account.assume() {
                 Ok(()) => return Ok(format!("{account}, no supplementary groups")),
-                Err(errno) if *asked => {
+                Err(errno) if *required => {
                     return Err(Error::User {
                         user: account.to_string(),
                         source: errno.into(),
@@ -234,7 +234,7 @@ impl Privileges {
             Some([worker, control, _]) => format!(
                 "no thread has a capability; Landlock: {}; seccomp: {} system calls for workers, \
                  {} for the control thread",
-                self.table.shown(),
+                self.table.describe_file_access(),
                 worker.filter.calls(),
                 control.filter.calls()
             ),

@@ -119,20 +119,20 @@ fn a_thread_that_cannot_change_its_user_reports_or_fails() {
         return;
     }
     std::thread::spawn(|| {
-        let ours = privileges("--no-sandbox");
-        let asked_for = privileges("--no-sandbox --user nobody");
+        let lenient = privileges("--no-sandbox");
+        let with_user = privileges("--no-sandbox --user nobody");
         let mut required = privileges("--no-sandbox");
         required.plan.sandbox = Sandbox::Required;
         assert_eq!(required.drop_all(Kind::Worker).unwrap().missing, [""; 0]);
         // The thread's user is now `nobody`, who cannot switch to another user.
-        let again = ours.drop_all(Kind::Worker).unwrap();
+        let dropped = lenient.drop_all(Kind::Worker).unwrap();
         let missing = "user nobody (uid 65534, gid 65534) (permission denied)";
-        assert_eq!(again.missing, [missing]);
-        assert_eq!(again.user, "uid 65534, the user who started the server");
-        let refused = asked_for.drop_all(Kind::Worker);
-        assert!(matches!(refused, Err(Error::User { .. })), "{refused:?}");
-        let refused = required.drop_all(Kind::Worker);
-        assert!(matches!(refused, Err(Error::Sandbox(_))), "{refused:?}");
+        assert_eq!(dropped.missing, [missing]);
+        assert_eq!(dropped.user, "uid 65534, the user who started the server");
+        let result = with_user.drop_all(Kind::Worker);
+        assert!(matches!(result, Err(Error::User { .. })), "{result:?}");
+        let result = required.drop_all(Kind::Worker);
+        assert!(matches!(result, Err(Error::Sandbox(_))), "{result:?}");
     })
     .join()
     .unwrap();

@@ -258,10 +258,10 @@ impl Listening {
         Self { addresses, port }
     }
 
-    /// Returns the command that `with` forms from the first address and the port, or no command if
-    /// there is no address. [`Program::try_commands`] can return this list.
-    pub fn command(&self, with: impl FnOnce(&IpAddr, u16) -> String) -> Vec<String> {
-        let command = self.addresses.first().map(|first| with(first, self.port));
+    /// Returns the command that `format` forms from the first address and the port, or no command
+    /// if there is no address. [`Program::try_commands`] can return this list.
+    pub fn command(&self, format: impl FnOnce(&IpAddr, u16) -> String) -> Vec<String> {
+        let command = self.addresses.first().map(|first| format(first, self.port));
         command.into_iter().collect()
     }
 

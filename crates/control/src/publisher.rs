@@ -178,11 +178,11 @@ mod tests {
     }
 
     /// A worker on a simulated link.
-    struct Bench<'a> {
+    struct Worker<'a> {
         port: SimPort,
         peer: SimPort,
         clock: SimClock,
-        turn: LoopState,
+        loop_state: LoopState,
         publisher: Publisher<'a, Probe, SimPort>,
         published: &'a [Published],
     }
@@ -192,11 +192,11 @@ mod tests {
         Server::new(Host::own(station), Counter(0))
     }
 
-    impl<'a> Bench<'a> {
+    impl<'a> Worker<'a> {
         fn new(published: &'a [Published]) -> Self {
             let (port, peer, clock) = link(&LinkConfig::default(), 0);
             Self {
-                turn: LoopState::new(&LoopConfig::default(), clock.now()),
+                loop_state: LoopState::new(&LoopConfig::default(), clock.now()),
                 publisher: Publisher::new(&Probe, server(), &port, &published[0]),
                 port,
                 peer,
@@ -216,10 +216,10 @@ mod tests {
         fn pass(&mut self) {
             let now = self.clock.now();
             let (port, publisher) = (&mut self.port, &mut self.publisher);
-            self.turn.pass(port, publisher, now).unwrap();
+            self.loop_state.pass(port, publisher, now).unwrap();
         }
 
-        fn seen(&self) -> Snapshot {
+        fn snapshot(&self) -> Snapshot {
             snapshot(self.published)
         }
     }
@@ -232,19 +232,25 @@ mod tests {
     fn counts_are_published_at_most_once_in_100_ms() {
         let published = Published::for_workers(1);
         assert_eq!(frames(&snapshot(&published)), None);
-        let mut bench = Bench::new(&published);
-        assert_eq!(frames(&bench.seen()), Some(0), "before the first pass");
+        let mut worker = Worker::new(&published);
+        assert_eq!(frames(&worker.snapshot()), Some(0), "before the first pass");
         let mut times = Vec::new();
-        while bench.clock.now() < Instant::from_millis(1_050) {
-            bench.send();
+        while worker.clock.now() < Instant::from_millis(1_050) {
+            worker.send();
             let before = calls();
-            bench.pass();
+            worker.pass();
             if calls() > before {
                 assert_eq!(calls(), before + 1);
-                times.push(bench.clock.now());
-                let seen = bench.seen();
-                assert_eq!(frames(&seen), Some(bench.publisher.server.transports.0));
-                assert_eq!(seen.port().rx_frames, bench.publisher.server.transports.0);
+                times.push(worker.clock.now());
+                let snapshot = worker.snapshot();
+                assert_eq!(
+                    frames(&snapshot),
+                    Some(worker.publisher.server.transports.0)
+                );
+                assert_eq!(
+                    snapshot.port().rx_frames,
+                    worker.publisher.server.transports.0
+                );
             }
         }
         assert!((10..=11).contains(&times.len()), "{times:?}");
@@ -256,32 +262,32 @@ mod tests {
     #[test]
     fn an_idle_worker_publishes_its_last_counts_within_100_ms() {
         let published = Published::for_workers(1);
-        let mut bench = Bench::new(&published);
-        bench.pass();
-        bench.clock.advance(Duration::from_millis(30));
-        bench.send();
-        bench.pass();
-        let last_activity = bench.clock.now();
-        assert_eq!(frames(&bench.seen()), Some(0), "too early");
+        let mut worker = Worker::new(&published);
+        worker.pass();
+        worker.clock.advance(Duration::from_millis(30));
+        worker.send();
+        worker.pass();
+        let last_activity = worker.clock.now();
+        assert_eq!(frames(&worker.snapshot()), Some(0), "too early");
         // The maximum time for which the loop sleeps.
-        let timeout = bench.turn.timeout(None, last_activity);
-        bench.clock.advance(timeout);
-        bench.pass();
-        assert_eq!(frames(&bench.seen()), Some(1));
-        assert!(bench.clock.now().since(last_activity) <= Duration::from_millis(100));
+        let timeout = worker.loop_state.timeout(None, last_activity);
+        worker.clock.advance(timeout);
+        worker.pass();
+        assert_eq!(frames(&worker.snapshot()), Some(1));
+        assert!(worker.clock.now().since(last_activity) <= Duration::from_millis(100));
     }
 
     #[test]
     fn a_reader_delays_the_counts_but_not_the_worker() {
         let published = Published::for_workers(1);
-        let mut bench = Bench::new(&published);
-        bench.pass();
+        let mut worker = Worker::new(&published);
+        worker.pass();
         let before = calls();
-        bench.clock.advance(PERIOD);
+        worker.clock.advance(PERIOD);
         let reader = published[0].lock();
         for _ in 0..100 {
-            bench.send();
-            bench.pass();
+            worker.send();
+            worker.pass();
         }
         assert_eq!(
             calls(),
@@ -289,19 +295,19 @@ mod tests {
             "a worker that cannot publish counts nothing"
         );
         drop(reader);
-        bench.clock.advance(RETRY);
-        bench.pass();
-        assert_eq!(frames(&bench.seen()), Some(100));
+        worker.clock.advance(RETRY);
+        worker.pass();
+        assert_eq!(frames(&worker.snapshot()), Some(100));
     }
 
     #[test]
     fn the_last_counts_remain_after_the_worker_ends() {
         let published = Published::for_workers(1);
-        let mut bench = Bench::new(&published);
-        bench.pass();
-        bench.send();
-        bench.pass();
-        let last = bench.publisher.finish(&bench.port);
+        let mut worker = Worker::new(&published);
+        worker.pass();
+        worker.send();
+        worker.pass();
+        let last = worker.publisher.finish(&worker.port);
         assert_eq!(last.tally().of("frames"), Some(1));
         assert_eq!(frames(&snapshot(&published)), Some(1));
     }

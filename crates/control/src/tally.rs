@@ -120,7 +120,7 @@ fn add(counts: &mut Vec<Count>, program: Option<&'static str>, name: &'static st
 mod tests {
     use super::*;
 
-    fn shown(counts: &[Count]) -> Vec<String> {
+    fn to_strings(counts: &[Count]) -> Vec<String> {
         counts.iter().map(ToString::to_string).collect()
     }
 
@@ -133,8 +133,8 @@ mod tests {
             one.drop("bad checksum", 1);
             sum.merge(&one);
         }
-        assert_eq!(shown(sum.events()), ["requests 7"]);
-        assert_eq!(shown(sum.drops()), ["bad checksum 2"]);
+        assert_eq!(to_strings(sum.events()), ["requests 7"]);
+        assert_eq!(to_strings(sum.drops()), ["bad checksum 2"]);
     }
 
     #[test]
@@ -156,9 +156,9 @@ mod tests {
             "outer: connections 4",
             "connections 8",
         ];
-        assert_eq!(shown(sum.events()), events);
+        assert_eq!(to_strings(sum.events()), events);
         let drops = ["outer: bad checksum 6", "bad checksum 10"];
-        assert_eq!(shown(sum.drops()), drops);
+        assert_eq!(to_strings(sum.drops()), drops);
         assert_eq!(sum.of("connections"), Some(14));
         assert_eq!(sum.of_program("web", "connections"), Some(2));
         assert_eq!(sum.of_program("web", "requests"), None);

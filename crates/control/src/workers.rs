@@ -205,7 +205,7 @@ mod tests {
         summary.map(|summary| summary.port().rx_frames)
     }
 
-    fn gone() -> Error {
+    fn port_gone() -> Error {
         Error::PortGone {
             interface: "srv0".into(),
             worker: 1,
@@ -251,7 +251,7 @@ mod tests {
             || Ok(()),
             vec![
                 Event::Ready(0, Ready::example()),
-                ended(Some(gone())),
+                ended(Some(port_gone())),
                 ended_well(),
             ],
         );
@@ -264,7 +264,7 @@ mod tests {
         let (outcome, served, stopped) = watch(
             || unreachable!("one has failed"),
             vec![
-                ended(Some(gone())),
+                ended(Some(port_gone())),
                 Event::Ready(0, Ready::example()),
                 ended_well(),
             ],
@@ -292,7 +292,7 @@ mod tests {
             vec![
                 Event::Ready(0, Ready::example()),
                 Event::Ready(1, Ready::example()),
-                ended(Some(gone())),
+                ended(Some(port_gone())),
                 ended_well(),
             ],
         );
@@ -308,14 +308,14 @@ mod tests {
 
     #[test]
     fn no_worker_serves_while_the_control_thread_has_privileges() {
-        let refused = || {
+        let denied = || {
             Err(Error::System {
                 what: "dropping privileges",
                 source: io::ErrorKind::PermissionDenied.into(),
             })
         };
         let (outcome, served, stopped) = watch(
-            refused,
+            denied,
             vec![
                 Event::Ready(0, Ready::example()),
                 Event::Ready(1, Ready::example()),

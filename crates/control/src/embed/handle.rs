@@ -54,8 +54,8 @@ impl Stopper {
     }
 
     pub(super) fn stop(&self) {
-        let (asked, owner) = &*self.0;
-        if !asked.swap(true, Ordering::Relaxed) {
+        let (is_stopping, owner) = &*self.0;
+        if !is_stopping.swap(true, Ordering::Relaxed) {
             // An error means that the owning thread has ended.
             let _ = owner.send(Message::Stop);
         }

@@ -36,9 +36,9 @@ impl Starting {
 
     /// Returns a future that immediately completes with `error`.
     pub(super) fn failed(error: Error) -> Self {
-        let (refused, started) = oneshot::channel();
+        let (sender, started) = oneshot::channel();
         // Sending cannot fail, because the receiver still exists.
-        let _ = refused.send(Err(error));
+        let _ = sender.send(Err(error));
         Self {
             started,
             guard: StopOnDrop::disarmed(),

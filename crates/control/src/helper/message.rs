@@ -13,10 +13,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Maximum number of descriptors in one message. The kernel allows 253.
-const MOST_DESCRIPTORS: usize = 64;
+const MAX_DESCRIPTORS: usize = 64;
 /// Maximum size of one message in bytes. The facts about an interface with a few hundred addresses
 /// need only a tenth of this size.
-const MOST_BYTES: usize = 128 << 10;
+const MAX_BYTES: usize = 128 << 10;
 
 /// Sends `message` as text, without descriptors.
 pub(super) fn send(socket: BorrowedFd<'_>, message: &impl Serialize) -> io::Result<()> {
@@ -25,7 +25,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, message: &impl Serialize) -> io::Resu
 
 /// Receives a message that [`send`] has sent. Returns `None` if the other side is closed.
 pub(super) fn receive<M: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<M>> {
-    let mut bytes = vec![0; MOST_BYTES];
+    let mut bytes = vec![0; MAX_BYTES];
     let len = receive_with(socket, &mut bytes, &mut Vec::new())?;
     if len == 0 {
         return Ok(None);
@@ -39,8 +39,8 @@ pub(super) fn send_descriptors(
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     descriptors
-        .chunks(MOST_DESCRIPTORS)
-        .try_for_each(|some| send_with(socket, &[0], some))
+        .chunks(MAX_DESCRIPTORS)
+        .try_for_each(|chunk| send_with(socket, &[0], chunk))
 }
 
 /// Receives `count` descriptors.
@@ -78,16 +78,16 @@ fn send_with(
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    if bytes.len() > MOST_BYTES {
+    if bytes.len() > MAX_BYTES {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
-        beside.push(SendAncillaryMessage::ScmRights(descriptors));
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     let bytes = [IoSlice::new(bytes)];
-    sendmsg(socket, &bytes, &mut beside, SendFlags::NOSIGNAL)?;
+    sendmsg(socket, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
@@ -96,15 +96,15 @@ fn receive_with(
     bytes: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [IoSliceMut::new(bytes)];
     let received = rustix::io::retry_on_intr(|| {
-        recvmsg(socket, &mut bytes, &mut beside, RecvFlags::CMSG_CLOEXEC)
+        recvmsg(socket, &mut bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
     })?;
-    for message in beside.drain() {
-        if let RecvAncillaryMessage::ScmRights(come) = message {
-            descriptors.extend(come);
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            descriptors.extend(received);
         }
     }
     // The kernel has closed the descriptors that did not fit or that exceeded the process's limit.
@@ -128,69 +128,69 @@ mod tests {
 
     #[test]
     fn a_message_arrives_whole_or_is_refused() {
-        let (here, there) = socket_pair().unwrap();
+        let (near, far) = socket_pair().unwrap();
         // The quotation marks of the JSON string take two bytes.
-        let longest = "x".repeat(MOST_BYTES - 2);
+        let longest = "x".repeat(MAX_BYTES - 2);
         for text in ["", "some text", &longest] {
-            send(here.as_fd(), &text).unwrap();
-            let come = receive::<String>(there.as_fd()).unwrap();
-            assert_eq!(come.as_deref(), Some(text));
+            send(near.as_fd(), &text).unwrap();
+            let received = receive::<String>(far.as_fd()).unwrap();
+            assert_eq!(received.as_deref(), Some(text));
         }
-        let error = send(here.as_fd(), &(longest + "x")).unwrap_err();
+        let error = send(near.as_fd(), &(longest + "x")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]
     fn as_many_descriptors_arrive_as_were_sent() {
-        let (here, there) = socket_pair().unwrap();
+        let (near, far) = socket_pair().unwrap();
         let null = File::open("/dev/null").unwrap();
-        for count in [0, 1, MOST_DESCRIPTORS, 256] {
-            send_descriptors(here.as_fd(), &vec![null.as_fd(); count]).unwrap();
-            let come = receive_descriptors(there.as_fd(), count).unwrap();
-            assert_eq!(come.len(), count);
+        for count in [0, 1, MAX_DESCRIPTORS, 256] {
+            send_descriptors(near.as_fd(), &vec![null.as_fd(); count]).unwrap();
+            let received = receive_descriptors(far.as_fd(), count).unwrap();
+            assert_eq!(received.len(), count);
         }
-        drop(here);
-        assert!(receive_descriptors(there.as_fd(), 1).is_err());
-        assert!(receive::<String>(there.as_fd()).unwrap().is_none());
+        drop(near);
+        assert!(receive_descriptors(far.as_fd(), 1).is_err());
+        assert!(receive::<String>(far.as_fd()).unwrap().is_none());
     }
 
     /// Creates two connected sockets. The second socket has a receive timeout of 2 s, and the first
     /// one sends it a message with too many descriptors.
-    fn too_many_on_their_way() -> (OwnedFd, OwnedFd) {
-        const SENT: usize = 2 * MOST_DESCRIPTORS;
-        let (here, there) = socket_pair().unwrap();
-        let patience = Some(Duration::from_secs(2));
-        set_socket_timeout(&there, Timeout::Recv, patience).unwrap();
+    fn send_too_many_descriptors() -> (OwnedFd, OwnedFd) {
+        const SENT: usize = 2 * MAX_DESCRIPTORS;
+        let (near, far) = socket_pair().unwrap();
+        let timeout = Some(Duration::from_secs(2));
+        set_socket_timeout(&far, Timeout::Recv, timeout).unwrap();
         let null = File::open("/dev/null").unwrap();
         let descriptors = [null.as_fd(); SENT];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SENT))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        assert!(beside.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
         let bytes = [IoSlice::new(&[0])];
-        sendmsg(&here, &bytes, &mut beside, SendFlags::NOSIGNAL).unwrap();
-        (here, there)
+        sendmsg(&near, &bytes, &mut ancillary, SendFlags::NOSIGNAL).unwrap();
+        (near, far)
     }
 
     #[test]
     fn lost_descriptors_are_an_error() {
-        let (_here, there) = too_many_on_their_way();
-        let error = receive_descriptors(there.as_fd(), 2 * MOST_DESCRIPTORS).unwrap_err();
+        let (_near, far) = send_too_many_descriptors();
+        let error = receive_descriptors(far.as_fd(), 2 * MAX_DESCRIPTORS).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
     }
 
     #[test]
     fn draining_ends_only_when_the_other_end_closes() {
-        let (here, there) = too_many_on_their_way();
-        send(here.as_fd(), &"unread").unwrap();
+        let (near, far) = send_too_many_descriptors();
+        send(near.as_fd(), &"unread").unwrap();
         let closing = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
-            drop(here);
+            drop(near);
         });
-        drain(there.as_fd());
+        drain(far.as_fd());
         // All messages have been drained, so receiving finds the end of the stream without
         // blocking.
-        set_socket_timeout(&there, Timeout::Recv, Some(Duration::from_micros(1))).unwrap();
-        assert!(receive::<String>(there.as_fd()).unwrap().is_none());
+        set_socket_timeout(&far, Timeout::Recv, Some(Duration::from_micros(1))).unwrap();
+        assert!(receive::<String>(far.as_fd()).unwrap().is_none());
         closing.join().unwrap();
     }
 }

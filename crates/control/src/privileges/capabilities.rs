@@ -7,12 +7,12 @@ use rustix::thread::{
 };
 
 /// All capability numbers are below this bound.
-const MOST: u32 = u64::BITS;
+const MAX_CAPABILITIES: u32 = u64::BITS;
 
 /// Removes every capability from the thread's bounding set, so that executing a program cannot
 /// restore one. This needs `CAP_SETPCAP`.
 pub(crate) fn empty_bounding_set() -> io::Result<()> {
-    for number in 0..MOST {
+    for number in 0..MAX_CAPABILITIES {
         let one = CapabilitySet::from_bits_retain(1 << number);
         match capability_is_in_bounding_set(one) {
             Ok(true) => remove_capability_from_bounding_set(one)?,

@@ -69,14 +69,14 @@ mod tests {
     #[test]
     fn a_few_files_are_named_and_all_are_counted() {
         let paths = ["a", "b", "c", "d", "e"].map(PathBuf::from);
-        let shown = |count| {
+        let list_of = |count| {
             let named = paths.iter().take(NAMED.min(count)).map(PathBuf::as_path);
             let named = named.collect();
             Unreadable { named, count }.to_string()
         };
-        assert_eq!(shown(1), "a");
-        assert_eq!(shown(3), "a, b, c");
-        assert_eq!(shown(5), "a, b, c and 2 more");
+        assert_eq!(list_of(1), "a");
+        assert_eq!(list_of(3), "a, b, c");
+        assert_eq!(list_of(5), "a, b, c and 2 more");
     }
 
     #[test]
@@ -103,8 +103,8 @@ mod tests {
         let file = std::env::temp_dir().join(format!("control-reading-{}", std::process::id()));
         fs::write(&file, "").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        let gone = file.with_extension("gone");
-        assert!(Unreadable::among(&[file.clone(), gone]).is_none());
+        let removed_file = file.with_extension("gone");
+        assert!(Unreadable::among(&[file.clone(), removed_file]).is_none());
         fs::remove_file(file).unwrap();
     }
 }

@@ -27,10 +27,10 @@ impl Filter {
     pub(super) fn compile(kind: Kind) -> Result<Self, BackendError> {
         let refuse = SeccompAction::Errno(libc::EACCES as u32);
         let (allow, kill) = (SeccompAction::Allow, SeccompAction::KillProcess);
-        let known = system_calls(kind).chain(REFUSED);
+        let listed_calls = system_calls(kind).chain(REFUSED);
         Ok(Self {
             refusing: program(REFUSED.iter(), refuse, allow.clone())?,
-            killing: program(known, allow, kill)?,
+            killing: program(listed_calls, allow, kill)?,
             calls: system_calls(kind).count(),
         })
     }
@@ -65,22 +65,24 @@ fn program<'a>(
 
 /// Returns the rules for a condition, which holds if at least one rule matches.
 fn alternatives(argument: Argument) -> Result<Vec<SeccompRule>, BackendError> {
-    let rule = |place, width, operator, value| {
-        SeccompRule::new(vec![SeccompCondition::new(place, width, operator, value)?])
+    let rule = |index, arg_len, operator, value| {
+        SeccompRule::new(vec![SeccompCondition::new(
+            index, arg_len, operator, value,
+        )?])
     };
     match argument {
-        Argument::OneOf(place, values) => values
+        Argument::OneOf(index, values) => values
             .iter()
-            .map(|&value| rule(place, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value))
+            .map(|&value| rule(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value))
             .collect(),
-        Argument::Without(place, bits) => Ok(vec![rule(
-            place,
+        Argument::Without(index, bits) => Ok(vec![rule(
+            index,
             SeccompCmpArgLen::Qword,
             SeccompCmpOp::MaskedEq(bits),
             0,
         )?]),
-        Argument::ThisProcess(place) => Ok(vec![rule(
-            place,
+        Argument::ThisProcess(index) => Ok(vec![rule(
+            index,
             SeccompCmpArgLen::Dword,
             SeccompCmpOp::Eq,
             u64::from(std::process::id()),

@@ -59,12 +59,12 @@ impl Table {
     }
 
     /// Describes the file access of the control thread, for the start block.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn describe_file_access(&self) -> String {
         if self.readable.is_empty() {
             return "no file access".to_owned();
         }
-        let shown = self.readable.iter().map(|path| path.display().to_string());
-        format!("read access below {}", shown.collect::<Vec<_>>().join(", "))
+        let paths = self.readable.iter().map(|path| path.display().to_string());
+        format!("read access below {}", paths.collect::<Vec<_>>().join(", "))
     }
 
     /// Returns the paths below which a thread of this kind may read.
@@ -248,7 +248,7 @@ mod tests {
     fn only_the_control_thread_may_read_files() {
         let [folder, file] = ["pages", "pages/index"].map(PathBuf::from);
         let table = Table::for_server(vec![folder.clone()], vec![file.clone()]);
-        assert_eq!(table.shown(), "read access below pages");
+        assert_eq!(table.describe_file_access(), "read access below pages");
         assert_eq!(table.readable(Kind::Control), [folder]);
         assert_eq!(table.to_read_again(Kind::Control), [file]);
         for kind in [Kind::Worker, Kind::Helper] {

@@ -57,9 +57,9 @@ impl fmt::Display for Account {
 /// The user that the threads become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NewUser {
-    /// Switch to `account`. `asked` says whether `--user` named the account. If so, a failure to
+    /// Switch to `account`. `required` says whether `--user` named the account. If so, a failure to
     /// switch to it is an error.
-    Account { account: Account, asked: bool },
+    Account { account: Account, required: bool },
     /// No change: an ordinary user started the server.
     Same,
     /// The threads stay root, because neither the program's own user nor `nobody` exists.
@@ -74,7 +74,7 @@ impl NewUser {
             let account = look_up(&spec.user, spec.group.as_deref())?;
             return Ok(Self::Account {
                 account,
-                asked: true,
+                required: true,
             });
         }
         if !geteuid().is_root() {
@@ -85,7 +85,7 @@ impl NewUser {
                 Ok(account) => {
                     return Ok(Self::Account {
                         account,
-                        asked: false,
+                        required: false,
                     });
                 }
                 Err(Error::UnknownUser { .. }) => {}
@@ -101,13 +101,13 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
         what: "looking up a user",
         source: errno.into(),
     };
-    let found = User::from_name(user).map_err(failed)?;
-    let found = found.ok_or_else(|| Error::UnknownUser {
+    let entry = User::from_name(user).map_err(failed)?;
+    let entry = entry.ok_or_else(|| Error::UnknownUser {
         kind: "user",
         name: user.to_owned(),
     })?;
     let gid = match group {
-        None => found.gid,
+        None => entry.gid,
         Some(name) => {
             let group = Group::from_name(name).map_err(failed)?;
             let group = group.ok_or_else(|| Error::UnknownUser {
@@ -118,8 +118,8 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
         }
     };
     Ok(Account {
-        name: found.name,
-        uid: Uid::from_raw(found.uid.as_raw()),
+        name: entry.name,
+        uid: Uid::from_raw(entry.uid.as_raw()),
         gid: Gid::from_raw(gid.as_raw()),
     })
 }
@@ -160,11 +160,11 @@ mod tests {
 
     #[test]
     fn users_are_found_by_name() {
-        let found = NewUser::find(Some(&spec("root:daemon")), "x").unwrap();
-        let NewUser::Account { account, asked } = found else {
-            panic!("{found:?}");
+        let user = NewUser::find(Some(&spec("root:daemon")), "x").unwrap();
+        let NewUser::Account { account, required } = user else {
+            panic!("{user:?}");
         };
-        assert!(asked && account.uid.is_root() && !account.gid.is_root());
+        assert!(required && account.uid.is_root() && !account.gid.is_root());
         for unknown in ["no-such-user", "root:no-such-group"] {
             let message = NewUser::find(Some(&spec(unknown)), "x")
                 .unwrap_err()
@@ -181,10 +181,10 @@ mod tests {
             return;
         }
         for (program, expected) in [("daemon", "daemon"), ("no-such-user", "nobody")] {
-            let NewUser::Account { account, asked } = default(program) else {
+            let NewUser::Account { account, required } = default(program) else {
                 panic!("{program}");
             };
-            assert!(!asked);
+            assert!(!required);
             assert_eq!(account.name, expected);
         }
     }
