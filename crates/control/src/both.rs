@@ -32,8 +32,7 @@ use crate::run::serve;
 /// # impl tcpip::Application for Web {
 /// #     type State = ();
 /// #     type Message = ();
-/// #     fn on_receive(&mut self, _: &mut tcpip::Connection<'_, ()>, data: &[u8]) -> usize {
-/// data.len() }
+/// #     fn on_receive(&mut self, _: &mut tcpip::Connection<'_, ()>, data: &[u8]) -> usize { data.len() }
 /// # }
 /// # impl udpip::Service for Clock {
 /// #     type Message = ();
