@@ -142,7 +142,7 @@ fn only_one(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
 /// zone.
 fn check_hidden(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
-    match name.standing() {
+    match name.status() {
         NameStatus::Authoritative => {}
         // No records may exist below a DNAME (RFC 6672, section 2.4).
         NameStatus::BelowDname => {
@@ -225,7 +225,7 @@ fn check_targets<'z>(
     report: &mut Report,
 ) {
     let rtype = rrset.rtype();
-    if ![NS, MX, SRV].contains(&rtype) || name.standing() == NameStatus::BelowCut {
+    if ![NS, MX, SRV].contains(&rtype) || name.status() == NameStatus::BelowCut {
         return;
     }
     for target in rrset.data().filter_map(|data| rtype::target(rtype, data)) {
@@ -268,7 +268,7 @@ fn fault_of(zone: &Zone, target: &[u8]) -> Option<Fault> {
     }
     // A wildcard may supply the target's address.
     let has_wildcard = wildcards_above(zone, target).any(|wildcard| {
-        matches!(wildcard.standing(), NameStatus::BelowCut) || name::is_wildcard(wildcard.owner())
+        matches!(wildcard.status(), NameStatus::BelowCut) || name::is_wildcard(wildcard.owner())
     });
     (!has_wildcard).then_some(Fault::NoAddress)
 }

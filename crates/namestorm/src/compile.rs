@@ -132,10 +132,7 @@ impl<'c, 'z> Pass<'c, 'z> {
     }
 
     fn name(&mut self, name: NameRef<'z>) -> Result<(), ArenaFull> {
-        if matches!(
-            name.standing(),
-            NameStatus::BelowCut | NameStatus::BelowDname
-        ) {
+        if matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname) {
             return Ok(());
         }
         let key = name.key();
@@ -150,7 +147,7 @@ impl<'c, 'z> Pass<'c, 'z> {
         if is_child {
             // The child zone, which is also ours, answers for the name. Only the DS RRset comes
             // from the parent side of the cut (RFC 4035, section 3.1.4.1).
-            if limit == key.len() && name.standing() == NameStatus::Cut {
+            if limit == key.len() && name.status() == NameStatus::Cut {
                 self.compiler.delegation_signer(name)?;
             }
             return Ok(());
@@ -160,7 +157,7 @@ impl<'c, 'z> Pass<'c, 'z> {
             negative: self.negative,
             ..Node::bare(Kind::Plain)
         };
-        let node = match name.standing() {
+        let node = match name.status() {
             NameStatus::Cut => self.compiler.cut(name, node)?,
             _ if name.rrset(CNAME).is_some() => self.compiler.alias(name, node)?,
             _ => self.compiler.plain(name, node)?,

@@ -119,7 +119,7 @@ fn main() -> ExitCode {
                 ..
             } = &*serve;
             Namestorm::load(zones, *hash, *mode, *strict, &mut say)
-                .map(|program| program.with_tcp(TcpSettings::asked(&serve.connections)))
+                .map(|program| program.with_tcp(TcpSettings::from_args(&serve.connections)))
         }),
         Command::Check { zones } => match check(&zones, &mut say, io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,

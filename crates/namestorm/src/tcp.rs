@@ -44,7 +44,7 @@ pub struct TcpSettings {
 
 impl TcpSettings {
     /// Returns the default settings, overridden by the options on the command line.
-    pub fn asked(connections: &ConnectionArgs) -> Self {
+    pub fn from_args(connections: &ConnectionArgs) -> Self {
         let defaults = Self::default();
         Self {
             stack: connections.config(defaults.stack),

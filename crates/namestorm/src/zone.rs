@@ -334,7 +334,7 @@ impl<'z> NameRef<'z> {
     }
 
     /// Returns the status of the name in its zone.
-    pub fn standing(self) -> NameStatus {
+    pub fn status(self) -> NameStatus {
         self.node().status
     }
 

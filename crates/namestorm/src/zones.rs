@@ -226,7 +226,7 @@ impl Zones {
             let Ok(found) = zone.find(&key[..end]) else {
                 continue;
             };
-            if found.standing() == NameStatus::Cut {
+            if found.status() == NameStatus::Cut {
                 return Location::Cut(found);
             }
             if end == key.len() {
@@ -246,7 +246,7 @@ impl Zones {
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());
         let found = zone.find(&key).ok()?;
-        (found.standing() == NameStatus::Cut).then_some(found)
+        (found.status() == NameStatus::Cut).then_some(found)
     }
 
     /// Returns the address RRsets of `name`, which may be authoritative data or glue. Returns no
@@ -282,5 +282,5 @@ fn addresses_in<'z>(zone: &'z Zone, name: &[u8]) -> Option<NameRef<'z>> {
     let mut key = Vec::new();
     name::append_sort_key(&mut key, name, zone.apex());
     let found = zone.find(&key).ok()?;
-    (found.standing() != NameStatus::BelowDname).then_some(found)
+    (found.status() != NameStatus::BelowDname).then_some(found)
 }

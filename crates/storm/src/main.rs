@@ -105,7 +105,7 @@ impl Serve {
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?
-            .with_tcp(TcpSettings::asked(&self.connections));
+            .with_tcp(TcpSettings::from_args(&self.connections));
         let both = Both::<Storm, _, _>::new(web.with_congestion::<C>(), dns);
         Ok(both.with_port_args(&self.dns))
     }

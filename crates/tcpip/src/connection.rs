@@ -368,8 +368,8 @@ impl Tcb {
     #[inline(always)]
     fn timestamps(&self, now: Moment) -> Option<Timestamps> {
         self.negotiated.timestamps().then(|| Timestamps {
-            value: self.tsval_at(now),
-            echo: self.ts_recent,
+            tsval: self.tsval_at(now),
+            tsecr: self.ts_recent,
         })
     }
 
@@ -485,7 +485,7 @@ impl Tcb {
         // timed.
         match segment.timestamps {
             Some(timestamps) if self.negotiated.timestamps() => {
-                self.measure_tsecr(timestamps.echo, now)
+                self.measure_tsecr(timestamps.tsecr, now)
             }
             _ => 0,
         }

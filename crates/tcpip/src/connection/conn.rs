@@ -259,7 +259,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             timestamps: tcb.timestamps(now),
         };
         if let Some(timestamps) = &mut header.timestamps {
-            timestamps.value = timestamps.value.wrapping_sub(backdating);
+            timestamps.tsval = timestamps.tsval.wrapping_sub(backdating);
         }
         let Some(segment) = StreamSegment::at(tcb, seq, &self.cx.lists) else {
             debug_assert!(tcb.flags.intersects(Flags::CLOSE), "only a FIN has no data");

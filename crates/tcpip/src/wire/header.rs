@@ -24,9 +24,9 @@ const TIMESTAMPS_WORD: u32 = 0x0101_080a;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Timestamps {
     /// The sender's timestamp (`TSval`).
-    pub value: u32,
+    pub tsval: u32,
     /// The most recent TSval that the sender has accepted from the other side (`TSecr`).
-    pub echo: u32,
+    pub tsecr: u32,
 }
 
 impl Timestamps {
@@ -39,8 +39,8 @@ impl Timestamps {
             u32::from_be_bytes([option[at], option[at + 1], option[at + 2], option[at + 3]])
         };
         (word(0) == TIMESTAMPS_WORD).then(|| Self {
-            value: word(4),
-            echo: word(8),
+            tsval: word(4),
+            tsecr: word(8),
         })
     }
 }
@@ -213,8 +213,8 @@ impl Header {
         match self.timestamps {
             Some(timestamps) => sum
                 .dword(TIMESTAMPS_WORD)
-                .dword(timestamps.value)
-                .dword(timestamps.echo),
+                .dword(timestamps.tsval)
+                .dword(timestamps.tsecr),
             None => sum,
         }
     }
@@ -250,8 +250,8 @@ impl Header {
                 .first_chunk_mut()
                 .expect("a segment holds its header");
             option[..4].copy_from_slice(&TIMESTAMPS_WORD.to_be_bytes());
-            option[4..8].copy_from_slice(&timestamps.value.to_be_bytes());
-            option[8..].copy_from_slice(&timestamps.echo.to_be_bytes());
+            option[4..8].copy_from_slice(&timestamps.tsval.to_be_bytes());
+            option[8..].copy_from_slice(&timestamps.tsecr.to_be_bytes());
         }
     }
 }

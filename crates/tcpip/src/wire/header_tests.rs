@@ -37,7 +37,7 @@ proptest! {
     fn testkit_reads_our_header(
         seq: u32, ack: u32, window: u16, stamps: Option<(u32, u32)>, control: u8, data: Vec<u8>
     ) {
-        let timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
+        let timestamps = stamps.map(|(tsval, tsecr)| Timestamps { tsval, tsecr });
         let control = Control(control);
         let header = Header { seq: Seq(seq), ack: Seq(ack), control, window, timestamps };
         let mut bytes = vec![0xee; header.len()];

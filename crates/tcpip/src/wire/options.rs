@@ -77,8 +77,8 @@ impl Options {
             (SACK_PERMITTED, 0) => self.sack_permitted = true,
             (TIMESTAMPS, 8) => {
                 self.timestamps = Some(Timestamps {
-                    value: u32_at(0),
-                    echo: u32_at(4),
+                    tsval: u32_at(0),
+                    tsecr: u32_at(4),
                 });
             }
             (SACK, len) if len % 8 == 0 => {

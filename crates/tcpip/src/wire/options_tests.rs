@@ -22,7 +22,7 @@ fn options_are_read_at_any_position() {
     assert!(options.sack_permitted);
     assert_eq!(options.window_scale, Some(7));
     let timestamps = options.timestamps.unwrap();
-    assert_eq!((timestamps.value, timestamps.echo), (0x0102_0304, 9));
+    assert_eq!((timestamps.tsval, timestamps.tsecr), (0x0102_0304, 9));
     assert_eq!(read(&[1, 1, 2, 4, 5, 0xb4]).mss, Some(1460));
     assert_eq!(read(&[254, 5, 9, 9, 9, 2, 4, 5, 0xb4]).mss, Some(1460));
 }

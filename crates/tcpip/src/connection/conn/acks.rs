@@ -204,7 +204,7 @@ fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
     if let Some(timestamps) = segment.timestamps
         && !segment.seq.after(tcb.rcv_nxt)
     {
-        tcb.ts_recent = timestamps.value;
+        tcb.ts_recent = timestamps.tsval;
     }
 }
 

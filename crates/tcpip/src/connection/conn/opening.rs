@@ -169,7 +169,7 @@ impl Tcb {
             rtt_seq: iss + 1,
             rtt_at: now.micros,
             negotiated,
-            ts_recent: timestamps.map_or(0, |timestamps| timestamps.value),
+            ts_recent: timestamps.map_or(0, |timestamps| timestamps.tsval),
             ts_offset,
             snd_una: iss,
             snd_nxt: iss + 1,

@@ -255,7 +255,7 @@ fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
         return true;
     }
     segment.timestamps.is_some_and(|timestamps| {
-        let ahead = timestamps.value.wrapping_sub(tcb.ts_recent);
+        let ahead = timestamps.tsval.wrapping_sub(tcb.ts_recent);
         ahead.cast_signed() >= 0
     })
 }
@@ -272,7 +272,7 @@ fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
         None => by_number,
         Some(_) if !tcb.negotiated.timestamps() => true,
         Some(timestamps) => {
-            let ahead = timestamps.value.wrapping_sub(tcb.ts_recent).cast_signed();
+            let ahead = timestamps.tsval.wrapping_sub(tcb.ts_recent).cast_signed();
             ahead > 0 || ahead == 0 && by_number
         }
     }

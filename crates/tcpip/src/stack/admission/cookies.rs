@@ -74,7 +74,7 @@ impl Terms {
     /// Returns the terms stored in the TSecr of the peer's `timestamps`. Without timestamps, the
     /// terms are empty.
     fn from_tsecr(timestamps: Option<Timestamps>) -> Self {
-        let Some(Timestamps { echo: tsecr, .. }) = timestamps else {
+        let Some(Timestamps { tsecr, .. }) = timestamps else {
             return Self::default();
         };
         let scale = Some(tsecr & NO_SCALE).filter(|scale| *scale != NO_SCALE);

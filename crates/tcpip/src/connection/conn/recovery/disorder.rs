@@ -390,7 +390,7 @@ impl Flight {
 /// Returns the TSecr of a segment if both sides use timestamps.
 fn tsecr(tcb: &Tcb, segment: Segment) -> Option<u32> {
     let timestamps = segment.timestamps.filter(|_| tcb.negotiated.timestamps());
-    timestamps.map(|timestamps| timestamps.echo)
+    timestamps.map(|timestamps| timestamps.tsecr)
 }
 
 /// Counts reordering and duplicates, and widens the reordering window after a spurious

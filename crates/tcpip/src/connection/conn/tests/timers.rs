@@ -61,7 +61,10 @@ fn a_timestamp_echo_measures_the_rtt_of_a_retransmission() {
     assert_eq!(bench.send(), ["1:1001 PA retransmitted"]);
     let echo = bench.moment().millis;
     bench.pass_ms(80);
-    bench.stamps = Some(Timestamps { value: 1, echo });
+    bench.stamps = Some(Timestamps {
+        tsval: 1,
+        tsecr: echo,
+    });
     bench.ack(1_001);
     assert_eq!(bench.tcb().rtt.smoothed(), 97_500);
     assert_eq!(bench.tcb().rtt.variation(), 42_500);

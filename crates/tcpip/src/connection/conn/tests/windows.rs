@@ -52,7 +52,10 @@ fn stamped(recent: u32) -> Bench {
 }
 
 fn stamp(bench: &mut Bench, value: u32) {
-    bench.stamps = Some(Timestamps { value, echo: 0 });
+    bench.stamps = Some(Timestamps {
+        tsval: value,
+        tsecr: 0,
+    });
 }
 
 #[test]

@@ -41,8 +41,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let agreed = (terms.negotiated(), mss);
         let tcb = half_open(&packet, segment, options, agreed, (iss, ts_offset), now);
         let (mut header, options) = tcb.syn_ack(&self.cx, now);
-        if let Some(Timestamps { value, .. }) = &mut header.timestamps {
-            *value = terms.stamp(*value);
+        if let Some(Timestamps { tsval, .. }) = &mut header.timestamps {
+            *tsval = terms.stamp(*tsval);
         }
         if packet.payload_capacity() < header.len() + options.bytes().len() {
             return;
