@@ -66,9 +66,9 @@ enum State {
     SizeEnd {
         size: u64,
     },
-    /// Inside a chunk's data. `left` is the number of bytes still to come.
+    /// Inside a chunk's data. `remaining` is the number of bytes still to come.
     Data {
-        left: u64,
+        remaining: u64,
     },
     /// Before the CR after a chunk's data.
     DataCr,
@@ -100,7 +100,7 @@ impl BodyReader {
     /// Number of bytes still to come of a body of known length, or `None` for a chunked body.
     pub(crate) const fn known_left(&self) -> Option<u64> {
         match self.state {
-            State::Known(left) => Some(left),
+            State::Known(remaining) => Some(remaining),
             _ => None,
         }
     }
@@ -110,10 +110,12 @@ impl BodyReader {
         loop {
             match &mut self.state {
                 State::Known(0) | State::End => return Part::End,
-                State::Known(left) | State::Data { left } if !data.is_empty() => {
-                    let len = data.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= len as u64;
-                    if self.state == (State::Data { left: 0 }) {
+                State::Known(remaining) | State::Data { remaining } if !data.is_empty() => {
+                    let len = data
+                        .len()
+                        .min(usize::try_from(*remaining).unwrap_or(usize::MAX));
+                    *remaining -= len as u64;
+                    if self.state == (State::Data { remaining: 0 }) {
                         self.state = State::DataCr;
                     }
                     let (piece, rest) = data.split_at(len);
@@ -153,7 +155,7 @@ impl BodyReader {
                 (self.extensions <= MAX_EXTENSIONS).then_some(self.state)
             }
             (State::SizeEnd { size: 0 } | State::TrailerEnd, b'\n') => Some(State::TrailerLine),
-            (State::SizeEnd { size }, b'\n') => Some(State::Data { left: size }),
+            (State::SizeEnd { size }, b'\n') => Some(State::Data { remaining: size }),
             (State::DataCr, b'\r') => Some(State::DataLf),
             (State::DataLf, b'\n') => Some(State::Size { digits: 0, size: 0 }),
             (State::TrailerLine, b'\r') => Some(State::LastLf),

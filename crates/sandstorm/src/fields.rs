@@ -186,7 +186,7 @@ impl Fields {
     }
 
     /// Writes the fields of this list whose names do not occur in `own`.
-    pub(crate) fn write_beside(&self, own: &Self, out: &mut Vec<u8>) {
+    pub(crate) fn write_missing_in(&self, own: &Self, out: &mut Vec<u8>) {
         if own.is_empty() {
             out.extend_from_slice(self.0.as_bytes());
             return;
@@ -284,11 +284,11 @@ mod tests {
         /// Checks that a parser finds all added fields and no others.
         #[test]
         fn an_http_parser_finds_all_added_fields(
-            given in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\r\n\t]{0,8}"), 0..5),
+            pairs in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\r\n\t]{0,8}"), 0..5),
         ) {
             let mut fields = Fields::new();
             let mut added = Vec::new();
-            for (name, value) in &given {
+            for (name, value) in &pairs {
                 if fields.add(name, value).is_ok() {
                     added.push((name.as_str(), value.as_bytes()));
                 }

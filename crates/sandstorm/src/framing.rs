@@ -14,7 +14,7 @@ pub(crate) struct Framing {
     /// The length of the body, or the fact that the body is chunked.
     pub(crate) body: BodyLength,
     /// Whether the client waits for `100 Continue` before it sends the body.
-    pub(crate) continues: bool,
+    pub(crate) expects_continue: bool,
     /// Whether the request contains a precondition, such as `If-Match`.
     pub(crate) conditional: bool,
 }
@@ -24,7 +24,7 @@ impl Framing {
     pub(crate) const NOTHING: Self = Self {
         persistent: false,
         body: BodyLength::Known(0),
-        continues: false,
+        expects_continue: false,
         conditional: false,
     };
 
@@ -39,7 +39,7 @@ impl Framing {
         let mut keep_alive = minor > 0;
         let mut conditional = false;
         let mut expected = true;
-        let mut continues = false;
+        let mut expects_continue = false;
         for Header { name, value } in fields {
             // Comparing lengths first rules out most other fields cheaply.
             match name.len() {
@@ -52,7 +52,7 @@ impl Framing {
                 6 if name.eq_ignore_ascii_case("expect") => {
                     expected &= list(value).all(|e| e.eq_ignore_ascii_case(b"100-continue"));
                     // `100-continue` from an HTTP/1.0 client is ignored (RFC 9110, section 10.1.1).
-                    continues = minor > 0;
+                    expects_continue = minor > 0;
                 }
                 8 if name.eq_ignore_ascii_case("if-match") => conditional = true,
                 10 if name.eq_ignore_ascii_case("connection") => {
@@ -92,7 +92,7 @@ impl Framing {
         Ok(Self {
             persistent: keep_alive && !close,
             body,
-            continues,
+            expects_continue,
             conditional,
         })
     }
@@ -107,7 +107,7 @@ struct TransferCodings {
     /// Number of times that `chunked` occurs in the list, capped at 2.
     chunked: u8,
     /// Whether the list contains codings other than `chunked`.
-    others: bool,
+    has_other_codings: bool,
     /// Whether the last coding in the list is `chunked`.
     chunked_last: bool,
 }
@@ -121,7 +121,7 @@ impl TransferCodings {
             if self.chunked_last {
                 self.chunked = (self.chunked + 1).min(2);
             } else {
-                self.others = true;
+                self.has_other_codings = true;
             }
         }
     }
@@ -136,11 +136,11 @@ impl TransferCodings {
         // `Transfer-Encoding` requires HTTP/1.1, excludes `Content-Length`, and may list `chunked`
         // only once (RFC 9112, section 6.1). `chunked` must be the last coding (section 6.3, item
         // 4).
-        let framing_right = minor > 0 && !has_length && self.chunked_last && self.chunked == 1;
-        if !framing_right {
+        let is_valid = minor > 0 && !has_length && self.chunked_last && self.chunked == 1;
+        if !is_valid {
             return Err(Status::BadRequest);
         }
-        if self.others {
+        if self.has_other_codings {
             return Err(Status::NotImplemented);
         }
         Ok(true)

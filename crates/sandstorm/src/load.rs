@@ -229,10 +229,10 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// only the last component may be a symbolic link. If the entry is a folder, its entries are
     /// loaded next.
     fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
-        let mut kind = file_type(&self.root.look(&real).map_err(unreadable)?);
+        let mut kind = file_type(&self.root.stat(&real).map_err(unreadable)?);
         if kind == FileType::Symlink {
             real = self.root.follow(&real)?;
-            kind = file_type(&self.root.look(&real).map_err(unreadable)?);
+            kind = file_type(&self.root.stat(&real).map_err(unreadable)?);
         }
         match kind {
             FileType::RegularFile => self.load_file(path, &real),
@@ -283,25 +283,26 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             return Err(Reason::TooManyBytes { len, limit });
         }
         let key = [b"/", path.as_os_str().as_bytes()].concat();
-        self.site.add_file(&key, modified, len as usize, |place| {
-            read_exactly(&mut file, place, modified)
+        self.site.add_file(&key, modified, len as usize, |buffer| {
+            read_exactly(&mut file, buffer, modified)
         })?;
         (self.progress)(Progress::Loaded(self.site.totals()));
         Ok(())
     }
 }
 
-/// Reads a file into `place`. Fails if the file's length differs from that of `place`, or its
+/// Reads a file into `buffer`. Fails if the file's length differs from that of `buffer`, or its
 /// modification time from `modified`.
-fn read_exactly(file: &mut File, place: &mut [u8], modified: SystemTime) -> Result<(), Reason> {
-    file.read_exact(place).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => Reason::Changed,
-        _ => Reason::Unreadable(error),
-    })?;
+fn read_exactly(file: &mut File, buffer: &mut [u8], modified: SystemTime) -> Result<(), Reason> {
+    file.read_exact(buffer)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Reason::Changed,
+            _ => Reason::Unreadable(error),
+        })?;
     let metadata = file.metadata().map_err(unreadable)?;
     let now = metadata.modified().map_err(unreadable)?;
     let more = file.read(&mut [0]).map_err(unreadable)?;
-    if more == 0 && metadata.len() == place.len() as u64 && now == modified {
+    if more == 0 && metadata.len() == buffer.len() as u64 && now == modified {
         Ok(())
     } else {
         Err(Reason::Changed)

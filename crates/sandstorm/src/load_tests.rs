@@ -259,8 +259,8 @@ fn unservable_entries_are_left_out() {
         ],
     );
     // The name is not valid UTF-8.
-    let odd = path("").join(OsStr::from_bytes(b"\xff"));
-    symlink("nothing", odd).unwrap();
+    let non_utf8 = path("").join(OsStr::from_bytes(b"\xff"));
+    symlink("nothing", non_utf8).unwrap();
     let (_, lines) = load_with(folder.path(), &Limits::default());
     assert!(lines.iter().any(|line| line.contains("/\\xFF\" is a link")));
 }
@@ -363,8 +363,8 @@ fn the_number_of_paths_to_folders_is_limited() {
     let path = |name: String| folder.path().join(name);
     for n in 0..40 {
         fs::create_dir(path(format!("d{n:02}"))).unwrap();
-        for way in ["l", "r"] {
-            symlink(format!("../d{:02}", n + 1), path(format!("d{n:02}/{way}"))).unwrap();
+        for name in ["l", "r"] {
+            symlink(format!("../d{:02}", n + 1), path(format!("d{n:02}/{name}"))).unwrap();
         }
     }
     let limits = Limits {
@@ -399,15 +399,15 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
 #[test]
 fn progress_is_reported_after_each_file() {
     let folder = folder(&[".a", "b", "c/d"]);
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     let site = Site::load(folder.path(), &Limits::default(), |progress| {
         if let Progress::Loaded(totals) = progress {
-            told.push(*totals);
+            reports.push(*totals);
         }
     })
     .unwrap();
-    assert_eq!(told.last(), Some(site.totals()));
-    assert!(told.is_sorted_by_key(|totals| totals.files));
+    assert_eq!(reports.last(), Some(site.totals()));
+    assert!(reports.is_sorted_by_key(|totals| totals.files));
 }
 
 #[path = "load_race_tests.rs"]

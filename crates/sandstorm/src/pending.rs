@@ -84,7 +84,7 @@ pub(crate) struct Busy {
 pub(crate) struct Body {
     pub(crate) reader: BodyReader,
     /// Maximum number of bytes that may still arrive.
-    pub(crate) left: u64,
+    pub(crate) remaining: u64,
     /// Whether the application receives the body in pieces.
     pub(crate) in_pieces: bool,
     /// Whether `100 Continue` must still be sent, because the send stream had no room for it.
@@ -153,7 +153,7 @@ pub(crate) struct Pending {
     /// Memory used by the entries and their buffers, in bytes.
     memory: usize,
     /// Index at which the next search for memory begins.
-    hand: usize,
+    next_sample: usize,
 }
 
 /// Error: no memory is left for the request.
@@ -216,7 +216,7 @@ impl Pending {
             let grown = needed.max(2 * before);
             let memory = self.memory + grown - before;
             if memory > MAX_PENDING_BYTES {
-                self.make_way(place, memory - MAX_PENDING_BYTES, now)?;
+                self.free_memory(place, memory - MAX_PENDING_BYTES, now)?;
             }
             let entry = self.entry(place);
             entry.bytes.reserve_exact(grown - entry.bytes.len());
@@ -226,25 +226,31 @@ impl Pending {
         Ok(())
     }
 
-    /// Frees at least `needed` bytes for the request at `asker`, or returns an error. Examines a
-    /// [`SAMPLE`] of the places: first takes the buffers of free places, and then evicts requests.
+    /// Frees at least `needed` bytes for the request at `requester`, or returns an error. Examines
+    /// a [`SAMPLE`] of the places: first takes the buffers of free places, and then evicts
+    /// requests.
     ///
     /// Requests of other addresses that hold more than their [`SHARE`] are evicted first. Next are
     /// the requests with the largest lag, whose clients send or read too slowly. The TCP stack
     /// evicts connections in the same order. A request that waits for the application does not lag.
-    /// If the asker's address holds more than its share, no other address loses a request.
+    /// If the requester's address holds more than its share, no other address loses a request.
     #[cold]
-    fn make_way(&mut self, asker: Place, needed: usize, now: Instant) -> Result<(), Exhausted> {
+    fn free_memory(
+        &mut self,
+        requester: Place,
+        needed: usize,
+        now: Instant,
+    ) -> Result<(), Exhausted> {
         let sample = self.sample();
         let mut freed = 0;
         for place in &sample {
             let entry = self.entry(*place);
-            if entry.phase.is_none() && *place != asker {
+            if entry.phase.is_none() && *place != requester {
                 freed += std::mem::take(&mut entry.bytes).capacity();
             }
         }
         self.memory -= freed;
-        for place in self.ranked(sample, asker, now) {
+        for place in self.eviction_order(sample, requester, now) {
             if freed >= needed {
                 break;
             }
@@ -256,8 +262,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Returns those requests of a sample that may be evicted for `asker`, in eviction order.
-    fn ranked(&self, mut sample: Sample, asker: Place, now: Instant) -> Sample {
+    /// Returns those requests of a sample that may be evicted for `requester`, in eviction order.
+    fn eviction_order(&self, mut sample: Sample, requester: Place, now: Instant) -> Sample {
         let entry = |place: &Place| &self.entries[place.0 as usize];
         let memory = |places: &[Place]| -> usize {
             let each = places.iter().map(|place| entry(place).bytes.capacity());
@@ -267,37 +273,37 @@ impl Pending {
         // is more.
         let average = self.memory / self.entries.len() * sample.len();
         let share = memory(&sample).max(average) / SHARE;
-        let client = entry(&asker).client;
-        let least = MIN_LAG.max(entry(&asker).lag(now));
+        let client = entry(&requester).client;
+        let min_lag = MIN_LAG.max(entry(&requester).lag(now));
         sample.sort_unstable_by_key(|place| entry(place).client);
         let clients = || sample.chunk_by(|a, b| entry(a).client == entry(b).client);
         let is_own = |places: &[Place]| entry(&places[0]).client == client;
-        let asks_beyond = clients().any(|places| is_own(places) && memory(places) > share);
-        let mut ranked: ArrayVec<_, SAMPLE> = ArrayVec::new();
+        let requester_over_share = clients().any(|places| is_own(places) && memory(places) > share);
+        let mut candidates: ArrayVec<_, SAMPLE> = ArrayVec::new();
         for places in clients() {
             let is_own = is_own(places);
-            if asks_beyond && !is_own {
+            if requester_over_share && !is_own {
                 continue;
             }
-            let is_beyond = !is_own && memory(places) > share;
+            let is_over_share = !is_own && memory(places) > share;
             for place in places {
                 let (lag, memory) = (entry(place).lag(now), entry(place).bytes.capacity());
-                if *place != asker && memory > 0 && (is_beyond || lag > least) {
-                    ranked.push(Reverse((is_beyond, lag, memory, *place)));
+                if *place != requester && memory > 0 && (is_over_share || lag > min_lag) {
+                    candidates.push(Reverse((is_over_share, lag, memory, *place)));
                 }
             }
         }
-        ranked.sort_unstable();
-        let places = ranked.into_iter().map(|Reverse((.., place))| place);
+        candidates.sort_unstable();
+        let places = candidates.into_iter().map(|Reverse((.., place))| place);
         places.collect()
     }
 
     /// Returns the places to examine next.
     fn sample(&mut self) -> Sample {
         let len = self.entries.len();
-        let sample = (0..len.min(SAMPLE)).map(|at| Place(((self.hand + at) % len) as u32));
+        let sample = (0..len.min(SAMPLE)).map(|at| Place(((self.next_sample + at) % len) as u32));
         let sample = sample.collect();
-        self.hand = (self.hand + SAMPLE) % len;
+        self.next_sample = (self.next_sample + SAMPLE) % len;
         sample
     }
 
@@ -333,8 +339,8 @@ impl Pending {
     pub(crate) fn update_body(&mut self, place: Place, body: Body, len: usize, now: Instant) {
         let entry = self.entry(place);
         entry.phase = Some(Phase::Body(body));
-        let gained = PROGRESS_OF_BYTE.saturating_mul(len as u32);
-        entry.progress = (entry.progress + gained).min(now + CREDIT);
+        let advance = PROGRESS_OF_BYTE.saturating_mul(len as u32);
+        entry.progress = (entry.progress + advance).min(now + CREDIT);
     }
 
     /// Changes what the request waits for, and sets its virtual clock to `now`.
@@ -353,7 +359,7 @@ impl Pending {
             return;
         }
         self.free.push(place);
-        self.tidy(place);
+        self.shrink(place);
     }
 
     /// Puts back bytes that were [removed](Self::take_bytes) to make an answer. If the request no
@@ -364,13 +370,13 @@ impl Pending {
             Some(_) => {}
             None => {
                 self.put_bytes(place, bytes);
-                self.tidy(place);
+                self.shrink(place);
             }
         }
     }
 
     /// Frees the memory of a free place, except for a small buffer for the next request.
-    fn tidy(&mut self, place: Place) {
+    fn shrink(&mut self, place: Place) {
         let memory = self.memory;
         let entry = self.entry(place);
         let before = entry.bytes.capacity();
@@ -379,8 +385,8 @@ impl Pending {
         if before > KEPT_BYTES || memory > MAX_PENDING_BYTES / 2 {
             entry.bytes = Vec::new();
         }
-        let given = before - entry.bytes.capacity();
-        self.memory -= given;
+        let freed = before - entry.bytes.capacity();
+        self.memory -= freed;
     }
 
     fn entry(&mut self, place: Place) -> &mut Entry {

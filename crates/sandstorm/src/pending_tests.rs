@@ -19,7 +19,7 @@ fn answer() -> Phase {
 
 const BODY: Body = Body {
     reader: BodyReader::new(BodyLength::Chunked),
-    left: 0,
+    remaining: 0,
     in_pieces: false,
     owes_continue: false,
 };
@@ -71,21 +71,21 @@ fn memory_is_limited_and_is_freed() {
     assert!(pending.append(places[0], &[b'x'; 5_000], NOW).is_err());
     let small = pending.take(answer(), b"", peer(1), NOW);
     assert!(small.is_ok(), "it takes no memory");
-    let own = pending.entries.len() * size_of::<Entry>();
+    let entries_memory = pending.entries.len() * size_of::<Entry>();
     pending.release(places[0]);
-    assert_eq!(pending.memory, own + 3 * large.len());
+    assert_eq!(pending.memory, entries_memory + 3 * large.len());
     let bytes = pending.take_bytes(places[1]);
-    assert_eq!(pending.memory, own + 2 * large.len());
+    assert_eq!(pending.memory, entries_memory + 2 * large.len());
     pending.keep(places[1], bytes);
     for place in places {
         pending.release(place);
     }
-    assert_eq!(pending.memory, own);
+    assert_eq!(pending.memory, entries_memory);
     let place = pending
         .take(answer(), &[b'x'; KEPT_BYTES], peer(1), NOW)
         .unwrap();
     pending.release(place);
-    assert_eq!(pending.memory, own + KEPT_BYTES);
+    assert_eq!(pending.memory, entries_memory + KEPT_BYTES);
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn requests_of_an_address_beyond_its_share_are_evicted() {
     let bytes = vec![b'x'; 1 << 20];
     // These requests wait for the application, so only other addresses can evict them.
     assert!(pending.take(answer(), &bytes, peer(0), NOW).is_err());
-    let others = pending.take(answer(), &bytes, peer(9), NOW).unwrap();
-    let gone = places
+    let other_client = pending.take(answer(), &bytes, peer(9), NOW).unwrap();
+    let evicted = places
         .iter()
         .filter(|place| was_evicted(&mut pending, **place));
-    assert!([7, 8].contains(&gone.count()), "no more than needed");
-    assert!(!was_evicted(&mut pending, others));
+    assert!([7, 8].contains(&evicted.count()), "no more than needed");
+    assert!(!was_evicted(&mut pending, other_client));
     assert!(pending.memory <= MAX_PENDING_BYTES);
     // Addresses in the same IPv6 network count as one client.
     let mut pending = Pending::default();
@@ -131,9 +131,9 @@ fn requests_of_an_address_beyond_its_share_are_evicted() {
 fn a_request_that_waits_for_the_application_within_its_share_is_never_evicted() {
     let mut pending = Pending::default();
     fill(&mut pending, &answer, 100);
-    let late = NOW + Duration::from_secs(20);
+    let later = NOW + Duration::from_secs(20);
     let bytes = vec![b'x'; 1 << 20];
-    assert!(pending.take(answer(), &bytes, peer(200), late).is_err());
+    assert!(pending.take(answer(), &bytes, peer(200), later).is_err());
 }
 
 #[test]
@@ -158,12 +158,12 @@ fn a_request_with_a_slow_body_is_evicted() {
     for (number, place) in places.iter().enumerate() {
         assert_eq!(was_evicted(&mut pending, *place), number != 7, "{number}");
     }
-    let told = Busy {
+    let expected = Busy {
         head_only: false,
         close: true,
     };
     let phase = pending.phase(places[8]);
-    assert!(matches!(phase, Some(Phase::Evicted(Some(busy))) if *busy == told));
+    assert!(matches!(phase, Some(Phase::Evicted(Some(busy))) if *busy == expected));
     // The virtual clock is never more than two seconds ahead of real time.
     pending.update_body(places[7], BODY, 10_000_000, at(5_000));
     let entry = &pending.entries[places[7].0 as usize];
@@ -183,11 +183,11 @@ fn a_client_that_does_not_read_loses_its_response() {
         })
     };
     let places = fill(&mut pending, &room, 100);
-    let late = NOW + Duration::from_secs(2);
+    let later = NOW + Duration::from_secs(2);
     let bytes = vec![b'x'; 256 << 10];
-    assert!(pending.take(answer(), &bytes, peer(200), late).is_ok());
-    let gone = places
+    assert!(pending.take(answer(), &bytes, peer(200), later).is_ok());
+    let evicted = places
         .iter()
         .filter(|place| matches!(pending.phase(**place), Some(Phase::Evicted(None))));
-    assert!(gone.count() > 0);
+    assert!(evicted.count() > 0);
 }

@@ -36,7 +36,7 @@ const SPARE_RESIDENTS: u64 = 4_096;
 const SCRATCH_FRAMES: u32 = 64;
 
 /// Type of the function that creates [`SiteOnly`].
-type MakeNone = fn(&mut NewWorker<()>, &mut Replies<'_>) -> Result<SiteOnly, StartError>;
+type MakeSiteOnly = fn(&mut NewWorker<()>, &mut Replies<'_>) -> Result<SiteOnly, StartError>;
 
 impl Named for SiteOnly {
     const NAME: &'static str = "sandstorm";
@@ -47,7 +47,7 @@ impl Named for SiteOnly {
 /// A program that serves a loaded site, with an application in each worker. Pass it to
 /// [`control::serve`] or [`control::embed`](control::embed()).
 #[derive(Debug)]
-pub struct Sandstorm<A = SiteOnly, F = MakeNone, C = Cubic> {
+pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     make: F,
     types: PhantomData<fn() -> (A, C)>,
     site: Arc<Site>,

@@ -55,13 +55,13 @@ impl Reply {
         if query.is_empty() {
             out.extend_from_slice(&self.bytes);
         } else {
-            let (before, behind) = self.bytes.split_at(self.location_end());
+            let (before, tail) = self.bytes.split_at(self.location_end());
             out.extend_from_slice(before);
             out.push(b'?');
             for piece in percent_encode(query, NOT_IN_QUERY) {
                 out.extend_from_slice(piece.as_bytes());
             }
-            out.extend_from_slice(behind);
+            out.extend_from_slice(tail);
         }
         slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
     }
@@ -170,12 +170,12 @@ pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
 /// Makes the page that explains a status to a person.
 pub(crate) fn page(status: impl Display, explanation: &str) -> String {
-    let explained = match explanation {
+    let paragraph = match explanation {
         "" => String::new(),
         text => format!("<p>{text}</p>\n"),
     };
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n{explained}</html>\n"
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n{paragraph}</html>\n"
     )
 }
 

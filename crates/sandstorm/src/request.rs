@@ -11,7 +11,7 @@ pub struct Request<'a> {
     method: &'a str,
     body: &'a [u8],
     body_len: BodyLength,
-    waits_to_go_on: bool,
+    expects_continue: bool,
     /// Whether the client allows the connection to stay open.
     persistent: bool,
 }
@@ -29,7 +29,7 @@ impl<'a> Request<'a> {
             method,
             body: &[],
             body_len: framing.body,
-            waits_to_go_on: framing.continues,
+            expects_continue: framing.expects_continue,
             persistent: framing.persistent,
         }
     }
@@ -87,8 +87,8 @@ impl<'a> Request<'a> {
     }
 
     /// Returns true if the client waits for `100 Continue` before sending the body.
-    pub(crate) fn waits_to_go_on(&self) -> bool {
-        self.waits_to_go_on
+    pub(crate) fn expects_continue(&self) -> bool {
+        self.expects_continue
     }
 
     pub(crate) fn is_head(&self) -> bool {

@@ -92,11 +92,11 @@ impl Response {
 
     /// Turns the response into a page about a status. Its fields are kept.
     pub(crate) fn set_page(&mut self, status: StatusCode) {
-        let ours = Status::ALL.iter().find(|one| one.code() == status.code());
+        let own_status = Status::ALL.iter().find(|one| one.code() == status.code());
         self.status = status;
         self.body.clear();
         if !status.is_bodiless() {
-            let page = page(status, ours.map_or("", |status| status.explanation()));
+            let page = page(status, own_status.map_or("", |status| status.explanation()));
             self.body.extend_from_slice(page.as_bytes());
         }
         if !self.fields.has("content-type") {
@@ -120,7 +120,7 @@ impl Response {
         let slot_at = out.len();
         out.resize(slot_at + SLOT_LEN, b' ');
         out.extend_from_slice(b"\r\n");
-        common.write_beside(&self.fields, out);
+        common.write_missing_in(&self.fields, out);
         out.extend_from_slice(self.fields.lines().as_bytes());
         out.extend_from_slice(more.as_bytes());
         // A 204 response must not contain `Content-Length`, and a 304 response need not (RFC 9110,

@@ -42,7 +42,7 @@ impl Root {
 
     /// Returns the status of `path` without following links. The entry is not opened for reading,
     /// because that can have side effects if the entry is a device.
-    pub(crate) fn look(&self, path: &Path) -> io::Result<Stat> {
+    pub(crate) fn stat(&self, path: &Path) -> io::Result<Stat> {
         Ok(fstat(self.open_below(path, OFlags::PATH)?)?)
     }
 
@@ -71,10 +71,10 @@ impl Root {
     /// long as they stay inside the root.
     pub(crate) fn follow(&self, link: &Path) -> Result<PathBuf, Reason> {
         let mut real = PathBuf::new();
-        let mut rest: VecDeque<OsString> = link.iter().map(OsStr::to_owned).collect();
+        let mut components: VecDeque<OsString> = link.iter().map(OsStr::to_owned).collect();
         let mut target = PathBuf::new();
         let mut links = 0;
-        while let Some(name) = rest.pop_front() {
+        while let Some(name) = components.pop_front() {
             if name == ".." {
                 if !real.pop() {
                     return Err(Reason::LeadsOut { target });
@@ -98,13 +98,13 @@ impl Root {
             }
             let text = readlinkat(&at, "", Vec::new()).map_err(|error| unreadable(error.into()))?;
             target = PathBuf::from(OsString::from_vec(text.into_bytes()));
-            let mut way = target.clone();
+            let mut relative_target = target.clone();
             if target.is_absolute() {
-                way = self.below(&target)?;
+                relative_target = self.below(&target)?;
                 real = PathBuf::new();
             }
-            for name in way.iter().rev().filter(|name| *name != ".") {
-                rest.push_front(name.to_owned());
+            for name in relative_target.iter().rev().filter(|name| *name != ".") {
+                components.push_front(name.to_owned());
             }
         }
         Ok(real)

@@ -78,44 +78,44 @@ impl Session {
         &mut self,
         site: &Site,
         data: &[u8],
-        known: &mut RecentCache<Fields>,
+        cache: &mut RecentCache<Fields>,
     ) -> Step {
         let Some(line_len) = line_len(data) else {
             return self.next(site, data);
         };
         let (line, fields) = data.split_at(line_len);
-        match known.find(fields) {
+        match cache.find(fields) {
             Ok(fields) => match parse_line(line, fields) {
                 Some(request) => Step::Answer(answer(site, &request, data)),
                 None => self.next(site, data),
             },
             Err(place) => self.read(site, data, |request| {
                 if let Some(value) = request.known_fields(line_len) {
-                    known.remember(place, fields, value);
+                    cache.remember(place, fields, value);
                 }
             }),
         }
     }
 
-    /// Answers the first request in `data` if it is complete. Passes the request's head to `learn`
-    /// if its fields may be cached.
+    /// Answers the first request in `data` if it is complete. Passes the request's head to
+    /// `cache_fields` if its fields may be cached.
     #[inline]
-    fn read(&mut self, site: &Site, data: &[u8], learn: impl FnOnce(&Head<'_>)) -> Step {
+    fn read(&mut self, site: &Site, data: &[u8], cache_fields: impl FnOnce(&Head<'_>)) -> Step {
         let mut fields = field_buffer();
         match self.find(data, &mut fields) {
-            Found::Head { head, skipped } => {
+            HeadSearch::Head { head, skipped } => {
                 // The cache treats everything after the first line as fields. After an empty first
                 // line, the request line would be treated as a field.
                 if skipped == 0 {
-                    learn(&head);
+                    cache_fields(&head);
                 }
-                Step::Answer(answer(site, &head, &data[skipped..])).after(skipped)
+                Step::Answer(answer(site, &head, &data[skipped..])).skip(skipped)
             }
-            Found::More { consumed } => Step::More { consumed },
-            Found::Refused(refusal) => Step::Answer(refuse(refusal, data)),
-            Found::LaterMinor { skipped, digit_at } => {
-                let head = as_1_1(&data[skipped..], digit_at);
-                self.next(site, &head).after(skipped)
+            HeadSearch::More { consumed } => Step::More { consumed },
+            HeadSearch::Refused(refusal) => Step::Answer(refuse(refusal, data)),
+            HeadSearch::LaterMinor { skipped, digit_at } => {
+                let head = as_http_1_1(&data[skipped..], digit_at);
+                self.next(site, &head).skip(skipped)
             }
         }
     }
@@ -126,7 +126,7 @@ impl Session {
         &mut self,
         data: &'d [u8],
         fields: &'f mut FieldBuffer<'d>,
-    ) -> Found<'f> {
+    ) -> HeadSearch<'f> {
         // Empty lines before a request are ignored (RFC 9112, section 2.2).
         let mut skipped = 0;
         while data[skipped..].starts_with(b"\r\n") {
@@ -134,18 +134,18 @@ impl Session {
         }
         let data = &data[skipped..];
         let searched = usize::from(self.searched).saturating_sub(skipped);
-        let news = data.get(searched..).unwrap_or_default();
-        let more = Found::More { consumed: skipped };
+        let unsearched = data.get(searched..).unwrap_or_default();
+        let more = HeadSearch::More { consumed: skipped };
         // Only a line feed can complete a head, so parse again only if one has arrived. Otherwise a
         // head that arrives byte by byte would be parsed for each byte.
-        if searched > 0 && data.len() < HEAD_LIMIT && !news.contains(&b'\n') {
+        if searched > 0 && data.len() < HEAD_LIMIT && !unsearched.contains(&b'\n') {
             self.searched = data.len() as u16;
             return more;
         }
         match parse(data, fields) {
             Ok(Some(head)) => {
                 self.searched = 0;
-                Found::Head { head, skipped }
+                HeadSearch::Head { head, skipped }
             }
             Ok(None) => {
                 self.searched = data.len() as u16;
@@ -154,8 +154,10 @@ impl Session {
             Err(not_read) => {
                 self.searched = 0;
                 match not_read {
-                    NotRead::Refused(refusal) => Found::Refused(refusal),
-                    NotRead::LaterMinor { digit_at } => Found::LaterMinor { skipped, digit_at },
+                    NotRead::Refused(refusal) => HeadSearch::Refused(refusal),
+                    NotRead::LaterMinor { digit_at } => {
+                        HeadSearch::LaterMinor { skipped, digit_at }
+                    }
                 }
             }
         }
@@ -163,22 +165,22 @@ impl Session {
 }
 
 /// The result of looking for a head.
-pub(crate) enum Found<'f> {
+pub(crate) enum HeadSearch<'f> {
     /// No complete head has arrived yet. The first `consumed` bytes can be discarded.
     More { consumed: usize },
     /// A head, after `skipped` bytes of empty lines.
     Head { head: Head<'f>, skipped: usize },
     /// An invalid request, to be answered with an error.
     Refused(Refusal),
-    /// The head of a request with a later minor version. The caller must change it with [`as_1_1`]
-    /// and parse it again. `digit_at` is the offset of the version digit from the start of the
-    /// head.
+    /// The head of a request with a later minor version. The caller must change it with
+    /// [`as_http_1_1`] and parse it again. `digit_at` is the offset of the version digit from the
+    /// start of the head.
     LaterMinor { skipped: usize, digit_at: usize },
 }
 
 /// Copies the head at the start of `data`, and replaces the version digit at `digit_at` with a 1.
 #[cold]
-pub(crate) fn as_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIMIT> {
+pub(crate) fn as_http_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIMIT> {
     let head = data.iter().copied().take(HEAD_LIMIT);
     let mut head = head.collect::<ArrayVec<u8, HEAD_LIMIT>>();
     head[digit_at] = b'1';
@@ -200,7 +202,7 @@ pub(crate) fn refuse(refusal: Refusal, data: &[u8]) -> Answer {
 impl Step {
     /// Adds `skipped` to the number of consumed bytes.
     #[inline(always)]
-    fn after(mut self, skipped: usize) -> Self {
+    fn skip(mut self, skipped: usize) -> Self {
         match &mut self {
             Self::More { consumed } | Self::Answer(Answer { consumed, .. }) => *consumed += skipped,
         }
@@ -211,7 +213,7 @@ impl Step {
 /// Returns the site's answer to the request at the start of `data`.
 #[inline]
 pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
-    let with = |reply| Answer {
+    let reply_with = |reply| Answer {
         reply,
         close: !request.keep_alive,
         consumed: request.len,
@@ -220,29 +222,29 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     let head_only = match request.method {
         Method::Get => false,
         Method::Head => true,
-        Method::OfNoFile => return with(Site::shared(Status::MethodNotAllowed, false)),
-        Method::Unknown => return with(Site::shared(Status::NotImplemented, false)),
+        Method::OfNoFile => return reply_with(Site::shared(Status::MethodNotAllowed, false)),
+        Method::Unknown => return reply_with(Site::shared(Status::NotImplemented, false)),
     };
-    let shared = |status| with(Site::shared(status, head_only));
-    let refused = Answer {
+    let shared = |status| reply_with(Site::shared(status, head_only));
+    let bad_request = Answer {
         close: true,
         ..shared(Status::BadRequest)
     };
     let Some(target) = request.page() else {
-        return refused;
+        return bad_request;
     };
     match site.find(target.path.as_bytes()) {
         Ok(Page::File(file)) => match request.precondition(file.tag, Some(file.modified)) {
-            None => with(file.whole(head_only)),
-            Some(Status::NotModified) => with(file.not_modified()),
+            None => reply_with(file.content_reply(head_only)),
+            Some(Status::NotModified) => reply_with(file.not_modified()),
             Some(status) => shared(status),
         },
         Ok(Page::Redirect(first)) => Answer {
             query_from_end: query_from_end(request.len, target.query.unwrap_or_default(), data),
-            ..with(redirect_reply(*first, head_only))
+            ..reply_with(redirect_reply(*first, head_only))
         },
         Err(NoPage::Unknown) => shared(Status::NotFound),
-        Err(NoPage::BadEncoding) => refused,
+        Err(NoPage::BadEncoding) => bad_request,
     }
 }
 

@@ -141,7 +141,7 @@ fn expectations_other_than_100_continue_are_refused() {
         assert_eq!(found, Some(expected), "{fields}");
     }
     let head = "HEAD / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n";
-    let response = ask(head);
+    let response = respond(head);
     assert!(response.starts_with("HTTP/1.1 417 Expectation Failed\r\n"));
     assert!(response.ends_with("\r\n\r\n"));
 }
@@ -175,13 +175,13 @@ fn a_head_may_be_as_long_as_the_limit() {
 #[test]
 fn an_incomplete_head_that_reaches_the_limit_is_refused_at_once() {
     let long = format!("GET /{}", "x".repeat(HEAD_LIMIT));
-    let (most, rest) = long.as_bytes().split_at(HEAD_LIMIT - 1);
+    let (head_start, rest) = long.as_bytes().split_at(HEAD_LIMIT - 1);
     for more in [1, 2] {
-        let (sent, closes) = talk(&site(), [most, &rest[..more]]);
+        let (sent, closes) = talk(&site(), [head_start, &rest[..more]]);
         assert!(sent.starts_with(b"HTTP/1.1 414 URI Too Long\r\n"), "{more}");
         assert!(closes);
     }
-    assert_eq!(talk(&site(), [most]), (Vec::new(), false));
+    assert_eq!(talk(&site(), [head_start]), (Vec::new(), false));
 }
 
 #[test]
@@ -214,7 +214,10 @@ fn later_versions_of_http_1_are_answered_as_1_1() {
         assert_eq!(outcome(&request), Some(expected), "{version}");
     }
     let later = |request: String| request.replace("HTTP/1.1", "HTTP/1.2");
-    assert_eq!(ask(&later(get("/docs", ""))), ask(&get("/docs", "")));
+    assert_eq!(
+        respond(&later(get("/docs", ""))),
+        respond(&get("/docs", ""))
+    );
     assert_eq!(outcome("GET / HTTP/1.2\r\n\r\n"), Some((400, true)));
     assert_eq!(
         outcome("\nGET / HTTP/1.2\r\nHost: a\r\n\r\n"),
@@ -222,12 +225,12 @@ fn later_versions_of_http_1_are_answered_as_1_1() {
     );
     // Empty lines precede the request, and another request follows it. Sending all bytes one by one
     // must give the same result.
-    let two = format!("\r\n\r\n{}{}", later(get("/docs?a", "")), get("/", ""));
-    let whole = talk(&site(), [two.as_bytes()]);
+    let both_requests = format!("\r\n\r\n{}{}", later(get("/docs?a", "")), get("/", ""));
+    let whole = talk(&site(), [both_requests.as_bytes()]);
     assert!(!whole.1);
     let codes: Vec<u16> = parse_responses(&whole.0, "").iter().map(|r| r.0).collect();
     assert_eq!(codes, [301, 200]);
-    assert_eq!(talk(&site(), two.as_bytes().chunks(1)), whole);
+    assert_eq!(talk(&site(), both_requests.as_bytes().chunks(1)), whole);
     let long = format!("GET / HTTP/1.2\r\nHost: a\r\nA: {}", "x".repeat(HEAD_LIMIT));
     assert_eq!(outcome(long), Some((431, true)));
 }
@@ -235,7 +238,7 @@ fn later_versions_of_http_1_are_answered_as_1_1() {
 #[test]
 fn a_redirect_keeps_the_query_byte_for_byte() {
     assert_eq!(
-        ask(&get("/docs?a=1&b=%20'\"<\u{fc}>#", "")),
+        respond(&get("/docs?a=1&b=%20'\"<\u{fc}>#", "")),
         "HTTP/1.1 301 Moved Permanently\r\n\
          Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n\
          Connection: keep-alive\r\n\
@@ -255,10 +258,10 @@ fn a_redirect_keeps_the_query_byte_for_byte() {
         ("http://storm.test/docs?a", "/docs/?a"),
         ("/docs?a[]={b}|c", "/docs/?a[]={b}|c"),
     ] {
-        let whole = ask(&get(target, "Connection: close\r\n"));
+        let whole = respond(&get(target, "Connection: close\r\n"));
         assert_eq!(field(&whole, "Location"), location);
         assert!(whole.contains("\r\nConnection: close     \r\n"));
-        let head = ask(&get(target, "Connection: close\r\n").replace("GET", "HEAD"));
+        let head = respond(&get(target, "Connection: close\r\n").replace("GET", "HEAD"));
         assert!(whole.starts_with(&head) && head.ends_with("\r\n\r\n"));
     }
     // Redirects with queries are sent in order with other responses.

@@ -63,7 +63,7 @@ fn talk<'a>(site: &Site, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>
 }
 
 /// Returns the answer to one request.
-fn ask(request: &str) -> String {
+fn respond(request: &str) -> String {
     String::from_utf8(talk(&site(), [request.as_bytes()]).0).unwrap()
 }
 
@@ -103,7 +103,7 @@ fn field<'a>(response: &'a str, name: &str) -> &'a str {
 #[test]
 fn a_response_with_a_file_has_the_expected_bytes() {
     assert_eq!(
-        ask(&get("/style.css", "")),
+        respond(&get("/style.css", "")),
         "HTTP/1.1 200 OK\r\n\
          Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n\
          Connection: keep-alive\r\n\
@@ -121,7 +121,7 @@ fn a_response_with_a_file_has_the_expected_bytes() {
 fn a_not_modified_response_has_the_expected_bytes() {
     let request = "GET /style.css HTTP/1.0\r\nIf-None-Match: \"8a59fb4fec8a43ae\"\r\n\r\n";
     assert_eq!(
-        ask(request),
+        respond(request),
         "HTTP/1.1 304 Not Modified\r\n\
          Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n\
          Connection: close     \r\n\
@@ -142,14 +142,14 @@ fn an_error_page_has_the_expected_bytes() {
         <!DOCTYPE html>\n<html lang=\"en\">\n<title>405 Method Not Allowed</title>\n\
         <h1>405 Method Not Allowed</h1>\n\
         <p>This method is not allowed here.</p>\n</html>\n";
-    assert_eq!(ask(&get("/", "").replace("GET", "POST")), page);
+    assert_eq!(respond(&get("/", "").replace("GET", "POST")), page);
 }
 
 #[test]
 fn the_response_to_head_equals_that_to_get_without_the_body() {
     for path in ["/style.css", "/empty.txt", "/", "/docs", "/nothing"] {
-        let whole = ask(&get(path, ""));
-        let head = ask(&get(path, "").replace("GET", "HEAD"));
+        let whole = respond(&get(path, ""));
+        let head = respond(&get(path, "").replace("GET", "HEAD"));
         let (start, body) = whole.split_at(whole.find("\r\n\r\n").unwrap() + 4);
         assert_eq!(start, head);
         assert_eq!(field(&whole, "Content-Length"), body.len().to_string());
@@ -159,7 +159,7 @@ fn the_response_to_head_equals_that_to_get_without_the_body() {
 #[test]
 fn a_folder_is_answered_with_its_index() {
     let body = |path| {
-        let response = ask(&get(path, ""));
+        let response = respond(&get(path, ""));
         assert_eq!(field(&response, "Content-Type"), "text/html; charset=utf-8");
         response[response.find("\r\n\r\n").unwrap() + 4..].to_owned()
     };
@@ -168,9 +168,9 @@ fn a_folder_is_answered_with_its_index() {
     assert_eq!(body("/docs/"), "<p>Docs\n");
     assert_eq!(body("/docs/index.html"), "<p>Docs\n");
     assert_eq!(body("/docs/?a=/docs"), "<p>Docs\n");
-    let moved = ask(&get("/docs", ""));
-    assert!(moved.starts_with("HTTP/1.1 301 Moved Permanently\r\n"));
-    assert_eq!(field(&moved, "Location"), "/docs/");
+    let redirect = respond(&get("/docs", ""));
+    assert!(redirect.starts_with("HTTP/1.1 301 Moved Permanently\r\n"));
+    assert_eq!(field(&redirect, "Location"), "/docs/");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn unsupported_and_unknown_methods_are_refused() {
         let request = get("/", "").replace("GET", method);
         assert_eq!(outcome(&request), Some((expected, false)), "{method}");
     }
-    let refused = ask(&get("*", "").replace("GET", "OPTIONS"));
+    let refused = respond(&get("*", "").replace("GET", "OPTIONS"));
     assert_eq!(field(&refused, "Allow"), "GET, HEAD");
 }
 
@@ -477,7 +477,7 @@ fn the_error_response_to_head_has_no_body() {
         "HEAD / HTTP/2.0\r\n\r\n",
         "HEAD / HTTP/1.1\r\nHost a\r\n\r\n",
     ] {
-        let response = ask(request);
+        let response = respond(request);
         assert!(response.ends_with("\r\n\r\n"), "{response}");
         assert!(response.contains("\r\nContent-Length: "));
     }

@@ -57,7 +57,7 @@ pub(crate) struct FilePage {
 
 impl FilePage {
     #[inline(always)]
-    pub(crate) fn whole(&self, head_only: bool) -> ReplyId {
+    pub(crate) fn content_reply(&self, head_only: bool) -> ReplyId {
         ReplyId(self.first.0 + u32::from(head_only))
     }
 
@@ -294,8 +294,8 @@ impl Builder {
     /// of its folder.
     #[must_use]
     pub fn file(mut self, path: &[u8], modified: SystemTime, content: &[u8]) -> Self {
-        let copy = |place: &mut [u8]| {
-            place.copy_from_slice(content);
+        let copy = |buffer: &mut [u8]| {
+            buffer.copy_from_slice(content);
             Ok::<(), std::convert::Infallible>(())
         };
         let Ok(()) = self.add_file(path, modified, content.len(), copy);

@@ -15,7 +15,7 @@ fn head(site: &Site, path: &str) -> String {
     let Ok(Page::File(page)) = site.find(path.as_bytes()) else {
         panic!("no file at {path}");
     };
-    let bytes = site.reply(page.whole(false)).bytes();
+    let bytes = site.reply(page.content_reply(false)).bytes();
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
     String::from_utf8(bytes[..end.unwrap()].to_vec()).unwrap()
 }
@@ -64,9 +64,13 @@ fn text_that_is_not_utf_8_gets_no_charset() {
     let Ok(Page::File(page)) = site.find(b"/a.txt") else {
         panic!("no file");
     };
-    assert!(site.reply(page.whole(false)).bytes().ends_with(latin));
+    assert!(
+        site.reply(page.content_reply(false))
+            .bytes()
+            .ends_with(latin)
+    );
     assert_eq!(
-        &**site.reply(page.whole(true)).bytes(),
+        &**site.reply(page.content_reply(true)).bytes(),
         format!("{head}\r\n\r\n").as_bytes()
     );
 }

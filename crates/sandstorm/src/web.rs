@@ -167,14 +167,14 @@ impl<A: App> Application for Web<A> {
     fn on_receive(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         match A::SEES {
             Sees::Nothing => self.serve(conn, data),
-            Sees::Missing | Sees::Everything => self.converse(conn, data),
+            Sees::Missing | Sees::Everything => self.process(conn, data),
         }
     }
 
     #[inline]
     fn on_sent(&mut self, conn: &mut Conn<'_, A::State>) {
         if A::SEES != Sees::Nothing {
-            self.core.go_on(conn);
+            self.core.resume_sending(conn);
             self.stream(conn);
         }
     }
@@ -186,14 +186,14 @@ impl<A: App> Application for Web<A> {
             conn.state().has_ended = true;
         } else if self.core.was_evicted(conn) {
             conn.state().has_ended = true;
-            self.core.give_up(conn);
+            self.core.fail_pending(conn);
         } else {
             conn.close();
         }
     }
 
     fn on_deadline(&mut self, conn: &mut Conn<'_, A::State>, _: Deadline) {
-        if A::SEES == Sees::Nothing || !self.core.give_up(conn) {
+        if A::SEES == Sees::Nothing || !self.core.fail_pending(conn) {
             conn.close();
         }
     }

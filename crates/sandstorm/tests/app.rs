@@ -249,24 +249,32 @@ fn a_body_may_be_taken_in_pieces_up_to_its_limit() {
 
 #[test]
 fn an_unread_body_is_discarded() {
-    let refused = |goes_on| page("403 Forbidden", goes_on, "");
-    let later = |goes_on: bool| {
-        let option = if goes_on { "keep-alive" } else { "close     " };
+    let refused = |stays_open| page("403 Forbidden", stays_open, "");
+    let deferred = |stays_open: bool| {
+        let option = if stays_open {
+            "keep-alive"
+        } else {
+            "close     "
+        };
         text("later ").replacen("keep-alive", option, 1)
     };
     for target in ["/unread", "/stop", "/unread-later"] {
-        let answer = |goes_on| match target {
-            "/unread-later" => later(goes_on),
-            _ => refused(goes_on),
+        let answer = |stays_open| match target {
+            "/unread-later" => deferred(stays_open),
+            _ => refused(stays_open),
         };
         for len in [1, 3_000, 65_536, 65_537, 400_000] {
             let body = "x".repeat(len);
             // The application reads the first piece of a body sent to `/stop`, so only the
             // remaining bytes count towards the limit.
-            let goes_on = len <= 65_536 + usize::from(target == "/stop");
-            let rest = if goes_on { text("1\n") } else { String::new() };
+            let stays_open = len <= 65_536 + usize::from(target == "/stop");
+            let rest = if stays_open {
+                text("1\n")
+            } else {
+                String::new()
+            };
             let received = talk(post(target, &body) + &get("/count"));
-            assert!(received == answer(goes_on) + &rest, "{target} {len}");
+            assert!(received == answer(stays_open) + &rest, "{target} {len}");
             let chunks = format!("{len:x}\r\n{body}\r\n0\r\n\r\n");
             let received = talk(chunked(target, &chunks) + &get("/count"));
             assert!(received == answer(false), "{target} {len} in chunks");
@@ -287,8 +295,8 @@ fn an_unread_body_must_arrive_within_the_request_timeout() {
         let (outcomes, server) = visits::<true>(&config(), &[visit]);
         assert_eq!(outcomes[0].received, page("403 Forbidden", true, ""));
         assert!(outcomes[0].closed_by_server);
-        let missed = server.transports.stack().counters().deadlines_missed;
-        assert_eq!(missed, u64::from(is_late));
+        let deadlines_missed = server.transports.stack().counters().deadlines_missed;
+        assert_eq!(deadlines_missed, u64::from(is_late));
     }
 }
 
@@ -299,10 +307,10 @@ fn a_body_beyond_the_default_limit_is_refused() {
         false,
         "The request's body is longer than this server takes.",
     );
-    for (extra, is_taken) in [(0, true), (1, false)] {
+    for (extra, is_accepted) in [(0, true), (1, false)] {
         let body = "x".repeat(BODY_LIMIT + extra);
         let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
-        let expected = if is_taken {
+        let expected = if is_accepted {
             text(&format!("POST /echo {body}"))
         } else {
             too_large.clone()
@@ -314,7 +322,7 @@ fn a_body_beyond_the_default_limit_is_refused() {
 
 #[test]
 fn hostile_bodies_are_refused() {
-    let bad = page(
+    let bad_request = page(
         "400 Bad Request",
         false,
         "What was received is no valid HTTP request.",
@@ -328,7 +336,7 @@ fn hostile_bodies_are_refused() {
         "10000000000000000\r\n",
     ] {
         let received = talk([chunked("/echo", chunks), get("/count")].concat());
-        assert_eq!(received, bad, "{chunks:?}");
+        assert_eq!(received, bad_request, "{chunks:?}");
     }
     for fields in [
         "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
@@ -346,14 +354,14 @@ fn hostile_bodies_are_refused() {
 
 #[test]
 fn a_client_that_expects_100_continue_gets_it() {
-    let waits = "Content-Length: 3\r\nExpect: 100-continue\r\n";
-    let head = request("POST", "/echo", waits, "");
+    let fields = "Content-Length: 3\r\nExpect: 100-continue\r\n";
+    let head = request("POST", "/echo", fields, "");
     let at = head.len();
     let whole = format!("{head}abc");
-    let told = "HTTP/1.1 100 Continue\r\n\r\n".to_owned();
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n".to_owned();
     assert_eq!(
         talk_cut(whole.as_bytes(), vec![at]),
-        told + &text("POST /echo abc")
+        interim + &text("POST /echo abc")
     );
     // No `100 Continue` is sent if the client does not wait for it, if the request is refused, or
     // if the client uses HTTP/1.0.
@@ -361,8 +369,8 @@ fn a_client_that_expects_100_continue_gets_it() {
     let stopped = page("403 Forbidden", false, "");
     let refused = whole.replace("/echo", "/unread");
     assert_eq!(talk_cut(refused.as_bytes(), vec![at + 2]), stopped);
-    let old = whole.replace("HTTP/1.1", "HTTP/1.0");
-    let received = talk_cut(old.as_bytes(), vec![at]);
+    let http_1_0 = whole.replace("HTTP/1.1", "HTTP/1.0");
+    let received = talk_cut(http_1_0.as_bytes(), vec![at]);
     assert!(received.starts_with("HTTP/1.1 200 "), "{received}");
 }
 
@@ -429,8 +437,8 @@ fn a_body_that_exceeds_the_memory_gets_503() {
 #[test]
 fn a_request_whose_body_stalls_is_evicted_for_another() {
     let announced = |len: usize| format!("Content-Length: {len}\r\n");
-    let stalls = request("POST", "/huge", &announced(50_000_000), "");
-    let stalls = stalls + &"x".repeat(20_000_000);
+    let stalled = request("POST", "/huge", &announced(50_000_000), "");
+    let stalled = stalled + &"x".repeat(20_000_000);
     // The second client sends its large body after the first client has stalled.
     let count = get("/count");
     let cuts = (1..=4_000).map(|n| n * count.len()).collect();
@@ -444,7 +452,7 @@ fn a_request_whose_body_stalls_is_evicted_for_another() {
     };
     let (outcomes, _) = visits::<true>(
         &config(),
-        &[visit(stalls, Vec::new(), false), visit(bytes, cuts, true)],
+        &[visit(stalled, Vec::new(), false), visit(bytes, cuts, true)],
     );
     let busy = "This server has too much to do; try again later.";
     let expected = page("503 Service Unavailable", false, busy);
@@ -476,18 +484,18 @@ fn a_waiting_request_of_an_address_beyond_its_share_is_evicted() {
     assert!(other.ends_with(&(text("7000000 bytes") + &text("later 1"))));
     let busy = "This server has too much to do; try again later.";
     let busy = page("503 Service Unavailable", true, busy);
-    let told = outcomes.iter().filter(|one| one.received == busy);
-    assert_eq!(told.count(), 1);
+    let evicted = outcomes.iter().filter(|one| one.received == busy);
+    assert_eq!(evicted.count(), 1);
     let answered = outcomes
         .iter()
         .filter(|one| one.received == text("later 11500000 bytes"));
     assert_eq!(answered.count(), 4);
     let app = server.transports.stack().app();
-    let is_answered = |wanted| {
+    let is_answered = |expected| {
         app.app()
             .answered
             .iter()
-            .filter(|is| **is == wanted)
+            .filter(|is| **is == expected)
             .count()
     };
     assert_eq!((is_answered(true), is_answered(false)), (5, 1));
@@ -512,14 +520,14 @@ fn many_connections_are_served_over_a_lossy_link() {
         half_close: true,
         ..Talk::default()
     };
-    let bad = PathConfig {
+    let lossy = PathConfig {
         loss: 0.01,
         reorder: 0.02,
         reorder_delay: Duration::from_millis(3),
         duplicate: 0.01,
         ..path()
     };
-    let (outcomes, server) = visits_over::<true>(bad, &config(), &vec![visit; 200]);
+    let (outcomes, server) = visits_over::<true>(lossy, &config(), &vec![visit; 200]);
     for outcome in &outcomes {
         assert!(
             outcome.received == expected,
@@ -546,17 +554,20 @@ fn an_answer_that_never_comes_is_replaced_by_504() {
 
 #[test]
 fn an_answer_to_a_client_that_has_disconnected_is_dropped() {
-    let gone = Talk {
+    let disconnecting = Talk {
         bytes: get("/later?gone").into_bytes(),
         aborts: true,
         ..Talk::default()
     };
-    let stays = Talk {
+    let connected = Talk {
         bytes: get("/later?stays").into_bytes(),
         half_close: true,
         ..Talk::default()
     };
-    let (outcomes, server) = visits::<true>(&config(), &[gone.clone(), stays, gone]);
+    let (outcomes, server) = visits::<true>(
+        &config(),
+        &[disconnecting.clone(), connected, disconnecting],
+    );
     assert_eq!(outcomes[1].received, text("later stays"));
     let web = server.transports.stack().app();
     assert_eq!(web.counters().of_app, [1, 0, 0, 0]);
@@ -641,9 +652,9 @@ fn the_application_does_not_see_invalid_requests() {
     assert_eq!(talk(get("http://a/echo")), text("GET http://a/echo "));
     let options = talk(request("OPTIONS", "*", "", ""));
     assert_eq!(options, text("OPTIONS * "));
-    let later = post("/echo", "abc").replace("HTTP/1.1", "HTTP/1.3");
+    let http_1_3 = post("/echo", "abc").replace("HTTP/1.1", "HTTP/1.3");
     assert_eq!(
-        talk([later, get("/count")].concat()),
+        talk([http_1_3, get("/count")].concat()),
         text("POST /echo abc") + &text("1\n")
     );
 }

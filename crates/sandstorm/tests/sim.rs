@@ -149,7 +149,7 @@ fn check(mut received: &[u8], exchanges: &[Exchange]) {
 }
 
 /// Returns copies of `talk` for the server's IPv4 and IPv6 addresses.
-fn to_both(talk: &Talk) -> [Talk; 2] {
+fn to_both_addresses(talk: &Talk) -> [Talk; 2] {
     SERVER.map(|server| Talk {
         server,
         ..talk.clone()
@@ -230,7 +230,7 @@ impl World {
             expected,
             ..Talk::default()
         };
-        let (client, server) = self.run(site, &to_both(&talk));
+        let (client, server) = self.run(site, &to_both_addresses(&talk));
         for connection in &client.connections {
             assert!(!connection.closed_by_server);
             check(&connection.received, exchanges);
@@ -507,7 +507,7 @@ fn many_connections_are_served_over_a_lossy_link() {
                 expected: exchanges.iter().map(|e| answer_len(&site, e)).sum(),
                 ..Talk::default()
             };
-            let (client, _) = world.run(&site, &vec![to_both(&talk); 10].concat());
+            let (client, _) = world.run(&site, &vec![to_both_addresses(&talk); 10].concat());
             for connection in &client.connections {
                 check(&connection.received, &exchanges);
             }

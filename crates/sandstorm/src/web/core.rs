@@ -53,15 +53,15 @@ pub(crate) struct PreparedReply {
 
 /// What happens to a connection after an answer was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum After {
+pub(super) enum Continuation {
     /// The answer is complete, so the next request may be processed.
-    GoesOn,
+    ReadNext,
     /// The next request must wait, because the answer to this one is not yet complete.
-    Waits,
+    Wait,
     /// The next request must wait, because the application will send more of this response.
-    Streams,
+    Stream,
     /// The connection ends, so there is no next request.
-    Ends,
+    End,
 }
 
 /// The parts of [`Web`](super::Web) other than the application and the caches.
@@ -145,7 +145,7 @@ impl Core {
         } else {
             conn.write(reply.content, stamp.as_u64())?;
         }
-        self.count_ours(reply.status);
+        self.count_own(reply.status);
         if answer.close {
             conn.close();
         }
@@ -180,15 +180,15 @@ impl Core {
         })
     }
 
-    /// Calls `ask` with a new exchange for a request of `conn`. The exchange gets the next serial
-    /// number.
+    /// Calls `callback` with a new exchange for a request of `conn`. The exchange gets the next
+    /// serial number.
     pub(super) fn exchange<S: Default, R>(
         &mut self,
         conn: &mut Conn<'_, S>,
-        ask: impl FnOnce(&mut Exchange<'_, S>) -> R,
+        callback: impl FnOnce(&mut Exchange<'_, S>) -> R,
     ) -> R {
         self.exchanges += 1;
-        self.exchange_of(conn, self.exchanges, ask)
+        self.exchange_of(conn, self.exchanges, callback)
     }
 
     /// Same as [`exchange`](Self::exchange), but for a request that already has a serial number:
@@ -197,7 +197,7 @@ impl Core {
         &mut self,
         conn: &mut Conn<'_, S>,
         serial: u64,
-        ask: impl FnOnce(&mut Exchange<'_, S>) -> R,
+        callback: impl FnOnce(&mut Exchange<'_, S>) -> R,
     ) -> R {
         self.serial = serial;
         self.response.clear();
@@ -205,7 +205,7 @@ impl Core {
         // items, and both borrows go through the connection.
         let mut state = std::mem::take(&mut conn.state().state);
         let connection = conn.id();
-        let result = ask(&mut Exchange {
+        let result = callback(&mut Exchange {
             ticket: Ticket { connection, serial },
             peer: conn.peer(),
             now: conn.now(),
@@ -226,7 +226,7 @@ impl Core {
         request: &Request<'_>,
         bytes: &[u8],
         verdict: Verdict,
-    ) -> After {
+    ) -> Continuation {
         self.out.clear();
         match verdict {
             Verdict::Later => return self.wait(conn, request, bytes),
@@ -250,7 +250,7 @@ impl Core {
             }
         }
         self.count(self.response.status());
-        self.answer_made(conn, request.is_head(), !request.keep_alive())
+        self.answer_from_response(conn, request.is_head(), !request.keep_alive())
     }
 
     /// Answers `request` with the server's own page about a status.
@@ -259,9 +259,9 @@ impl Core {
         conn: &mut Conn<'_, S>,
         status: Status,
         request: &Request<'_>,
-    ) -> After {
+    ) -> Continuation {
         self.set_page(status);
-        self.answer_made(conn, request.is_head(), !request.keep_alive())
+        self.answer_from_response(conn, request.is_head(), !request.keep_alive())
     }
 
     /// Fills the response with the server's own page about a status, and counts the answer.
@@ -269,18 +269,23 @@ impl Core {
         self.out.clear();
         self.response.clear();
         self.response.set_page(status.into());
-        self.count_ours(status);
+        self.count_own(status);
     }
 
     /// Sends the response in `self.response`.
-    fn answer_made<S>(&mut self, conn: &mut Conn<'_, S>, head_only: bool, close: bool) -> After {
+    fn answer_from_response<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        head_only: bool,
+        close: bool,
+    ) -> Continuation {
         let stamp = Stamp::new(self.second, close);
         let (response, out) = (&self.response, &mut self.out);
         response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
         self.deliver(conn, Outgoing::new(None, stamp))
     }
 
-    fn count_ours(&mut self, status: Status) {
+    fn count_own(&mut self, status: Status) {
         self.counters.requests += 1;
         self.counters.by_status[status as usize] += 1;
     }
@@ -298,14 +303,14 @@ impl Core {
         conn: &mut Conn<'_, S>,
         answer: &Answer,
         bytes: &[u8],
-    ) -> After {
+    ) -> Continuation {
         let close = answer.close;
         let stamp = Stamp::new(self.second, close);
         let Some(reply) = self.prepared.get(answer.reply.index()).copied() else {
             conn.abort();
-            return After::Ends;
+            return Continuation::End;
         };
-        self.count_ours(reply.status);
+        self.count_own(reply.status);
         let extra = self.response.fields();
         let own = self.site.reply(answer.reply);
         let (slot_at, whole) = (own.slot_at() as usize, own.bytes());
@@ -334,7 +339,7 @@ impl Core {
         conn: &mut Conn<'_, S>,
         request: &Request<'_>,
         prepared: &PreparedId,
-    ) -> After {
+    ) -> Continuation {
         let close = !request.keep_alive();
         let stamp = Stamp::new(self.second, close);
         let unchanged = prepared.unchanged.filter(|_| request.is_get_or_head());
@@ -352,7 +357,7 @@ impl Core {
         };
         let Some(whole) = conn.contents().bytes(content) else {
             conn.abort();
-            return After::Ends;
+            return Continuation::End;
         };
         let len = whole.len() as u32;
         let head_len = head_len.min(len);
@@ -371,7 +376,12 @@ impl Core {
     }
 
     /// Stores a request until its deferred answer is given.
-    fn wait<S>(&mut self, conn: &mut Conn<'_, S>, request: &Request<'_>, bytes: &[u8]) -> After {
+    fn wait<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        request: &Request<'_>,
+        bytes: &[u8],
+    ) -> Continuation {
         let phase = Phase::Answer {
             serial: self.serial,
             close: !request.keep_alive(),
@@ -387,21 +397,25 @@ impl Core {
             }
         }
         conn.set_deadline(Deadline::Request, self.answer_timeout);
-        After::Waits
+        Continuation::Wait
     }
 
     /// Sends the bytes in `out`, and then the part of a content item that `outgoing` names, if any.
     /// If the send stream has no room, stores the answer, so that the application need not be
     /// called again.
-    pub(super) fn deliver<S>(&mut self, conn: &mut Conn<'_, S>, outgoing: Outgoing) -> After {
+    pub(super) fn deliver<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        outgoing: Outgoing,
+    ) -> Continuation {
         conn.clear_deadline();
         let place = conn.state().place;
         match write(conn, &self.out, &outgoing) {
             Ok(()) => {
                 if let Some(stream) = outgoing.stream {
                     // Cannot fail, because no bytes are stored.
-                    let _ = self.hold(conn, Phase::Stream(stream), false);
-                    return After::Streams;
+                    let _ = self.store_phase(conn, Phase::Stream(stream), false);
+                    return Continuation::Stream;
                 }
                 self.pending.release(place);
                 conn.state().place = Place::NONE;
@@ -409,30 +423,30 @@ impl Core {
                     if conn.state().unread > 0 {
                         self.expect_more(conn);
                     }
-                    return After::GoesOn;
+                    return Continuation::ReadNext;
                 }
                 conn.close();
-                After::Ends
+                Continuation::End
             }
             Err(WriteError::Full) => {
-                if self.hold(conn, Phase::Room(outgoing), true).is_ok() {
-                    return After::Waits;
+                if self.store_phase(conn, Phase::Room(outgoing), true).is_ok() {
+                    return Continuation::Wait;
                 }
                 conn.abort();
-                After::Ends
+                Continuation::End
             }
             // The server has already closed the connection, for example after the idle timeout.
-            Err(WriteError::Closed) => After::Ends,
+            Err(WriteError::Closed) => Continuation::End,
             Err(_) => {
                 conn.abort();
-                After::Ends
+                Continuation::End
             }
         }
     }
 
     /// Makes the connection's request wait in `phase`. Discards the request's stored bytes. If
     /// `has_bytes` is set, stores the bytes of `out` instead.
-    fn hold<S>(
+    fn store_phase<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
         phase: Phase,
@@ -472,53 +486,53 @@ impl Core {
         conn: &mut Conn<'_, S>,
         place: Place,
         is_read: bool,
-        answer: impl FnOnce(&mut Self, &mut Conn<'_, S>, &Request<'_>, &[u8]) -> After,
-    ) -> After {
+        answer: impl FnOnce(&mut Self, &mut Conn<'_, S>, &Request<'_>, &[u8]) -> Continuation,
+    ) -> Continuation {
         let bytes = self.pending.take_bytes(place);
         let mut fields = field_buffer();
-        let after = match parse(&bytes, &mut fields) {
+        let continuation = match parse(&bytes, &mut fields) {
             Ok(Some(head)) => {
                 let body = &bytes[head.len..];
                 let request = Request::new(head, &bytes).with_body(body, is_read);
                 answer(self, conn, &request, &bytes)
             }
             // Cannot happen: this head has already been parsed.
-            _ => After::Ends,
+            _ => Continuation::End,
         };
         self.pending.keep(place, bytes);
-        after
+        continuation
     }
 
     /// If the connection's request was evicted, answers with 503, or aborts the connection if a
     /// finished response was lost. Returns `None` if the request was not evicted.
-    pub(super) fn turn_away<S>(&mut self, conn: &mut Conn<'_, S>) -> Option<After> {
+    pub(super) fn answer_evicted<S>(&mut self, conn: &mut Conn<'_, S>) -> Option<Continuation> {
         let place = conn.state().place;
         let Some(Phase::Evicted(busy)) = self.pending.phase(place) else {
             return None;
         };
         let Some(Busy { head_only, close }) = *busy else {
             conn.abort();
-            return Some(After::Ends);
+            return Some(Continuation::End);
         };
         self.set_page(Status::ServiceUnavailable);
-        Some(self.answer_made(conn, head_only, close))
+        Some(self.answer_from_response(conn, head_only, close))
     }
 
     /// Answers the connection's request with 504 if its answer is deferred. If the request was
     /// evicted, answers with 503 or aborts the connection. Returns `false` in all other cases.
-    pub(super) fn give_up<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+    pub(super) fn fail_pending<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
-        let after = if let Some(Phase::Answer { close, .. }) = self.pending.phase(place) {
+        let continuation = if let Some(Phase::Answer { close, .. }) = self.pending.phase(place) {
             let is_read = !*close;
             self.answer_pending(conn, place, is_read, |core, conn, request, _| {
                 core.answer_page(conn, Status::GatewayTimeout, request)
             })
-        } else if let Some(after) = self.turn_away(conn) {
-            after
+        } else if let Some(continuation) = self.answer_evicted(conn) {
+            continuation
         } else {
             return false;
         };
-        if after == After::GoesOn {
+        if continuation == Continuation::ReadNext {
             conn.offer_again();
         }
         true
@@ -526,7 +540,7 @@ impl Core {
 
     /// Continues to send what waits for room. Called when the send stream has room again, or when
     /// the client has acknowledged all data.
-    pub(super) fn go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
+    pub(super) fn resume_sending<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
             None => {
@@ -537,7 +551,7 @@ impl Core {
             }
             Some(Phase::Answer { .. } | Phase::Stream(_)) => return,
             Some(Phase::Evicted(_)) => {
-                self.give_up(conn);
+                self.fail_pending(conn);
                 return;
             }
             Some(Phase::Body(body)) => {
@@ -549,17 +563,17 @@ impl Core {
             Some(Phase::Room(outgoing)) => outgoing.clone(),
         };
         self.out = self.pending.take_bytes(place);
-        if self.deliver(conn, outgoing) == After::GoesOn {
+        if self.deliver(conn, outgoing) == Continuation::ReadNext {
             conn.offer_again();
         }
     }
 
-    /// Marks the `left` remaining bytes of a body for discarding. Returns `false` if there are more
+    /// Marks the `remaining` bytes of a body for discarding. Returns `false` if there are more
     /// than [`UNREAD_LIMIT`], or if their number is unknown.
-    pub(super) fn discard<S>(conn: &mut Conn<'_, S>, left: Option<u64>) -> bool {
-        let left = left.filter(|left| *left <= UNREAD_LIMIT);
-        conn.state().unread = left.unwrap_or(0) as u32;
-        left.is_some()
+    pub(super) fn discard<S>(conn: &mut Conn<'_, S>, remaining: Option<u64>) -> bool {
+        let remaining = remaining.filter(|remaining| *remaining <= UNREAD_LIMIT);
+        conn.state().unread = remaining.unwrap_or(0) as u32;
+        remaining.is_some()
     }
 
     /// Discards those bytes at the start of `data` that belong to an unread body. Returns their

@@ -4,13 +4,13 @@ use tcpip::WriteError;
 
 use super::Web;
 use super::conversation::Conn;
-use super::core::{After, Core};
+use super::core::{Continuation, Core};
 use crate::app::App;
 use crate::body::{BodyReader, Part};
 use crate::head::field_buffer;
 use crate::pending::{Body, Phase, Place};
 use crate::request::Request;
-use crate::session::{self, Answer, Found, Step, as_1_1, refuse};
+use crate::session::{self, Answer, HeadSearch, Step, as_http_1_1, refuse};
 use crate::status::Status;
 use crate::verdict::{Intake, Sees};
 
@@ -18,65 +18,65 @@ use crate::verdict::{Intake, Sees};
 #[derive(Clone, Copy, Debug)]
 enum Progress {
     /// The value is the number of consumed bytes. The next bytes can be processed.
-    On(usize),
+    Continue(usize),
     /// The value is the number of consumed bytes. The connection continues when there are more
     /// bytes, room in the send stream, or an answer.
-    Stop(usize),
+    Pause(usize),
     /// The connection ends here.
-    Ends,
+    End,
 }
 
 impl Progress {
     /// Returns the progress after an answer. `len` is the number of consumed bytes.
-    fn after(after: After, len: usize) -> Self {
-        match after {
-            After::GoesOn | After::Streams => Self::On(len),
-            After::Waits => Self::Stop(len),
-            After::Ends => Self::Ends,
+    fn from_continuation(continuation: Continuation, len: usize) -> Self {
+        match continuation {
+            Continuation::ReadNext | Continuation::Stream => Self::Continue(len),
+            Continuation::Wait => Self::Pause(len),
+            Continuation::End => Self::End,
         }
     }
 }
 
 impl<A: App> Web<A> {
     /// Processes the requests in `data`. Returns how many bytes were consumed.
-    pub(super) fn converse(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
+    pub(super) fn process(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         let mut at = 0;
         conn.state().wants_room = false;
         loop {
             at += self.core.skip_unread(conn, &data[at..]);
             match self.stream(conn) {
-                After::Ends => return data.len(),
+                Continuation::End => return data.len(),
                 _ if at == data.len() => break,
                 _ => {}
             }
             let place = conn.state().place;
-            let rest = &data[at..];
+            let unparsed = &data[at..];
             let progress = match self.core.pending.phase(place) {
-                None => self.read_head(conn, rest),
+                None => self.read_head(conn, unparsed),
                 Some(Phase::Body(body)) => {
                     let body = *body;
-                    self.read_body(conn, place, body, rest)
+                    self.read_body(conn, place, body, unparsed)
                 }
-                Some(Phase::Evicted(_)) => match self.core.turn_away(conn) {
-                    Some(after) => Progress::after(after, 0),
+                Some(Phase::Evicted(_)) => match self.core.answer_evicted(conn) {
+                    Some(continuation) => Progress::from_continuation(continuation, 0),
                     None => return at,
                 },
                 // Later requests must wait until the pending one is answered.
                 Some(Phase::Answer { .. } | Phase::Room(_) | Phase::Stream(_)) => return at,
             };
             match progress {
-                Progress::On(len) => at += len,
-                Progress::Stop(len) => {
+                Progress::Continue(len) => at += len,
+                Progress::Pause(len) => {
                     at += len;
                     at += self.core.skip_unread(conn, &data[at..]);
                     break;
                 }
-                Progress::Ends => return data.len(),
+                Progress::End => return data.len(),
             }
         }
         let place = conn.state().place;
-        let is_under_way = self.core.pending.phase(place).is_some();
-        if conn.state().has_ended && !is_under_way && !conn.state().wants_room {
+        let has_pending = self.core.pending.phase(place).is_some();
+        if conn.state().has_ended && !has_pending && !conn.state().wants_room {
             // The client sends no more, so the remaining bytes will never be a complete request.
             conn.close();
         }
@@ -89,7 +89,7 @@ impl<A: App> Web<A> {
             match self.next(&mut conn.state().session, data) {
                 Step::More { consumed } => {
                     self.core.expect_more(conn);
-                    return Progress::Stop(consumed);
+                    return Progress::Pause(consumed);
                 }
                 Step::Answer(answer) if !self.core.may_be_for_application(&answer) => {
                     return self.send(conn, &answer, data);
@@ -99,28 +99,28 @@ impl<A: App> Web<A> {
         }
         let mut fields = field_buffer();
         match conn.state().session.find(data, &mut fields) {
-            Found::More { consumed } => {
+            HeadSearch::More { consumed } => {
                 self.core.expect_more(conn);
-                Progress::Stop(consumed)
+                Progress::Pause(consumed)
             }
-            Found::Refused(refusal) => self.send(conn, &refuse(refusal, data), data),
-            Found::LaterMinor { skipped, digit_at } => {
-                let head = as_1_1(&data[skipped..], digit_at);
+            HeadSearch::Refused(refusal) => self.send(conn, &refuse(refusal, data), data),
+            HeadSearch::LaterMinor { skipped, digit_at } => {
+                let head = as_http_1_1(&data[skipped..], digit_at);
                 match self.read_head(conn, &head) {
-                    Progress::On(len) => Progress::On(skipped + len),
-                    Progress::Stop(len) => Progress::Stop(skipped + len),
-                    Progress::Ends => Progress::Ends,
+                    Progress::Continue(len) => Progress::Continue(skipped + len),
+                    Progress::Pause(len) => Progress::Pause(skipped + len),
+                    Progress::End => Progress::End,
                 }
             }
-            Found::Head { head, skipped } => {
+            HeadSearch::Head { head, skipped } => {
                 let data = &data[skipped..];
                 match self.take(conn, Request::new(head, data), data) {
-                    Progress::On(len) => Progress::On(skipped + len),
+                    Progress::Continue(len) => Progress::Continue(skipped + len),
                     // The send stream had no room for the answer. The request and the empty lines
                     // before it will be read again.
-                    Progress::Stop(0) => Progress::Stop(0),
-                    Progress::Stop(len) => Progress::Stop(skipped + len),
-                    Progress::Ends => Progress::Ends,
+                    Progress::Pause(0) => Progress::Pause(0),
+                    Progress::Pause(len) => Progress::Pause(skipped + len),
+                    Progress::End => Progress::End,
                 }
             }
         }
@@ -130,15 +130,15 @@ impl<A: App> Web<A> {
     fn send(&mut self, conn: &mut Conn<'_, A::State>, answer: &Answer, data: &[u8]) -> Progress {
         conn.clear_deadline();
         match self.core.send(conn, answer, data) {
-            Ok(()) if answer.close => Progress::Ends,
-            Ok(()) => Progress::On(answer.consumed),
+            Ok(()) if answer.close => Progress::End,
+            Ok(()) => Progress::Continue(answer.consumed),
             Err(WriteError::Full) => {
                 conn.state().wants_room = true;
-                Progress::Stop(0)
+                Progress::Pause(0)
             }
             Err(_) => {
                 conn.abort();
-                Progress::Ends
+                Progress::End
             }
         }
     }
@@ -159,48 +159,48 @@ impl<A: App> Web<A> {
         if request.body_len().is_none() {
             conn.clear_deadline();
             let verdict = core.exchange(conn, |exchange| app.on_request(&request, exchange));
-            let after = core.answer(conn, &request, data, verdict);
-            return Progress::after(after, request.head_len());
+            let continuation = core.answer(conn, &request, data, verdict);
+            return Progress::from_continuation(continuation, request.head_len());
         }
         let intake = core.exchange(conn, |exchange| app.on_head(&request, exchange));
-        let waits_to_go_on = request.waits_to_go_on() && data.len() == request.head_len();
+        let expects_continue = request.expects_continue() && data.len() == request.head_len();
         // A client that waits for `100 Continue` may or may not send the body, so it is unknown how
         // many bytes follow.
-        let len = request.announced_len().filter(|_| !waits_to_go_on);
+        let len = request.announced_len().filter(|_| !expects_continue);
         if Core::discard(conn, len) {
             request = request.with_body_discarded();
         }
-        let (left, in_pieces) = match intake {
+        let (remaining, in_pieces) = match intake {
             Intake::Unread(verdict) => {
-                let after = core.answer(conn, &request, data, verdict);
-                return Progress::after(after, request.head_len());
+                let continuation = core.answer(conn, &request, data, verdict);
+                return Progress::from_continuation(continuation, request.head_len());
             }
             Intake::Whole(limit) => (limit as u64, false),
             Intake::Pieces(limit) => (limit, true),
         };
-        if request.announced_len().is_some_and(|len| len > left) {
-            let after = core.answer_page(conn, Status::ContentTooLarge, &request);
-            return Progress::after(after, request.head_len());
+        if request.announced_len().is_some_and(|len| len > remaining) {
+            let continuation = core.answer_page(conn, Status::ContentTooLarge, &request);
+            return Progress::from_continuation(continuation, request.head_len());
         }
         let phase = Phase::Body(Body {
             reader: BodyReader::new(request.body_len()),
-            left,
+            remaining,
             in_pieces,
             owes_continue: false,
         });
         let (peer, now) = (conn.peer().ip(), conn.now());
         let head = &data[..request.head_len()];
         let Ok(place) = core.pending.take(phase, head, peer, now) else {
-            let after = core.answer_page(conn, Status::ServiceUnavailable, &request);
-            return Progress::after(after, request.head_len());
+            let continuation = core.answer_page(conn, Status::ServiceUnavailable, &request);
+            return Progress::from_continuation(continuation, request.head_len());
         };
         conn.state().place = place;
         conn.state().unread = 0;
         core.expect_more(conn);
-        if waits_to_go_on {
+        if expects_continue {
             core.send_continue(conn);
         }
-        Progress::On(request.head_len())
+        Progress::Continue(request.head_len())
     }
 
     /// Reads the part of a body that is in `data`.
@@ -214,26 +214,26 @@ impl<A: App> Web<A> {
         let Self { app, core, .. } = self;
         // The client has begun to send the body, so it no longer waits for `100 Continue`.
         body.owes_continue = false;
-        let mut rest = data;
+        let mut unparsed = data;
         let failure = loop {
-            let piece = match body.reader.next(&mut rest) {
+            let piece = match body.reader.next(&mut unparsed) {
                 Part::Piece(piece) => piece,
                 Part::More => {
                     core.pending
                         .update_body(place, body, data.len(), conn.now());
-                    return Progress::Stop(data.len());
+                    return Progress::Pause(data.len());
                 }
                 Part::End => {
-                    let len = data.len() - rest.len();
-                    let after = Self::finish(app, core, conn, place);
-                    return Progress::after(after, len);
+                    let len = data.len() - unparsed.len();
+                    let continuation = Self::finish(app, core, conn, place);
+                    return Progress::from_continuation(continuation, len);
                 }
                 Part::Malformed => break Status::BadRequest,
             };
-            let Some(left) = body.left.checked_sub(piece.len() as u64) else {
+            let Some(remaining) = body.remaining.checked_sub(piece.len() as u64) else {
                 break Status::ContentTooLarge;
             };
-            body.left = left;
+            body.remaining = remaining;
             if !body.in_pieces {
                 if core.pending.append(place, piece, conn.now()).is_err() {
                     break Status::ServiceUnavailable;
@@ -243,19 +243,25 @@ impl<A: App> Web<A> {
             let verdict = core.exchange(conn, |exchange| app.on_body(piece, exchange));
             let Some(verdict) = verdict else { continue };
             let is_read = Core::discard(conn, body.reader.known_left());
-            let after = core.answer_pending(conn, place, is_read, |core, conn, request, bytes| {
-                core.answer(conn, request, bytes, verdict)
-            });
-            return Progress::after(after, data.len() - rest.len());
+            let continuation =
+                core.answer_pending(conn, place, is_read, |core, conn, request, bytes| {
+                    core.answer(conn, request, bytes, verdict)
+                });
+            return Progress::from_continuation(continuation, data.len() - unparsed.len());
         };
-        let after = core.answer_pending(conn, place, false, |core, conn, request, _| {
+        let continuation = core.answer_pending(conn, place, false, |core, conn, request, _| {
             core.answer_page(conn, failure, request)
         });
-        Progress::after(after, data.len())
+        Progress::from_continuation(continuation, data.len())
     }
 
     /// Passes a request with a complete body to the application.
-    fn finish(app: &mut A, core: &mut Core, conn: &mut Conn<'_, A::State>, place: Place) -> After {
+    fn finish(
+        app: &mut A,
+        core: &mut Core,
+        conn: &mut Conn<'_, A::State>,
+        place: Place,
+    ) -> Continuation {
         conn.clear_deadline();
         core.answer_pending(conn, place, true, |core, conn, request, bytes| {
             let verdict = core.exchange(conn, |exchange| app.on_request(request, exchange));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tcpip::{CongestionControl, Connections, Timer};
 
 use super::conversation::Conversation;
-use super::core::{After, Core};
+use super::core::{Continuation, Core};
 use crate::app::Clients;
 use crate::exchange::{Exchange, Ticket};
 use crate::pending::Phase;
@@ -41,21 +41,22 @@ impl<S: Default, C: CongestionControl> Clients<S> for AllClients<'_, '_, S, C> {
         let is_read = match self.core.pending.phase(place) {
             Some(Phase::Answer { serial, close }) if *serial == ticket.serial => !*close,
             Some(Phase::Evicted(_)) => {
-                self.core.give_up(&mut conn);
+                self.core.fail_pending(&mut conn);
                 return false;
             }
             _ => return false,
         };
         let serial = ticket.serial;
         let core = &mut *self.core;
-        let after = core.answer_pending(&mut conn, place, is_read, |core, conn, request, bytes| {
-            let verdict = core.exchange_of(conn, serial, |exchange| answer(request, exchange));
-            core.answer(conn, request, bytes, verdict)
-        });
-        match after {
-            After::GoesOn => conn.offer_again(),
-            After::Streams => core.resumed.push(ticket.connection),
-            After::Waits | After::Ends => {}
+        let continuation =
+            core.answer_pending(&mut conn, place, is_read, |core, conn, request, bytes| {
+                let verdict = core.exchange_of(conn, serial, |exchange| answer(request, exchange));
+                core.answer(conn, request, bytes, verdict)
+            });
+        match continuation {
+            Continuation::ReadNext => conn.offer_again(),
+            Continuation::Stream => core.resumed.push(ticket.connection),
+            Continuation::Wait | Continuation::End => {}
         }
         true
     }

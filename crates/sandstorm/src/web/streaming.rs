@@ -6,7 +6,7 @@ use tcpip::{CongestionControl, Connections};
 
 use super::Web;
 use super::conversation::{Conn, Conversation};
-use super::core::{After, Core};
+use super::core::{Continuation, Core};
 use crate::app::App;
 use crate::date::{SLOT_LEN, Stamp};
 use crate::pending::{Outgoing, Phase, Stream};
@@ -21,9 +21,9 @@ const PIECES_AT_A_TIME: usize = 4;
 impl<A: App> Web<A> {
     /// Asks the application for more pieces of the connection's streamed response, if there is one
     /// that does not wait to be resumed.
-    pub(super) fn stream(&mut self, conn: &mut Conn<'_, A::State>) -> After {
+    pub(super) fn stream(&mut self, conn: &mut Conn<'_, A::State>) -> Continuation {
         let Self { app, core, .. } = self;
-        let mut after = After::Streams;
+        let mut continuation = Continuation::Stream;
         for _ in 0..PIECES_AT_A_TIME {
             let place = conn.state().place;
             let stream = match core.pending.phase(place) {
@@ -31,15 +31,15 @@ impl<A: App> Web<A> {
                 _ => break,
             };
             let more = core.exchange_of(conn, stream.serial, |exchange| app.on_more(exchange));
-            after = core.go_on_streaming(conn, stream, more);
-            if after != After::Streams {
+            continuation = core.continue_stream(conn, stream, more);
+            if continuation != Continuation::Stream {
                 break;
             }
         }
-        if after == After::GoesOn {
+        if continuation == Continuation::ReadNext {
             conn.offer_again();
         }
-        after
+        continuation
     }
 
     /// Continues the streamed responses that a message or timer callback has begun or resumed.
@@ -61,7 +61,7 @@ impl Core {
         &mut self,
         conn: &mut Conn<'_, S>,
         request: &Request<'_>,
-    ) -> After {
+    ) -> Continuation {
         // HTTP/1.0 has no chunks, so the end of the connection ends the body.
         let chunked = request.head().minor > 0;
         let close = !request.keep_alive() || !chunked;
@@ -89,12 +89,12 @@ impl Core {
     }
 
     /// Sends the piece that the application has written.
-    fn go_on_streaming<S>(
+    fn continue_stream<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
         mut stream: Stream,
         more: More,
-    ) -> After {
+    ) -> Continuation {
         self.out.clear();
         self.append_piece(stream.chunked);
         // An acknowledgement triggers the next piece, but an empty piece is not acknowledged.

@@ -23,12 +23,12 @@ pub(crate) struct Visitor {
     /// Number of body bytes received in pieces so far.
     bytes: usize,
     /// Whether the request is answered after the first piece of its body.
-    stops: bool,
+    answers_early: bool,
     /// Number of pieces of the response still to be sent. Each piece is `len` bytes long.
     pieces: usize,
     len: usize,
     /// Whether the next piece must wait until a message arrives.
-    waits: bool,
+    waits_for_message: bool,
 }
 
 /// The application. It receives all requests if `FIRST` is set, and otherwise only those that the
@@ -149,7 +149,7 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                 let visitor = exchange.state();
                 visitor.pieces = pieces.parse().unwrap();
                 visitor.len = len.parse().unwrap();
-                visitor.waits = request.path() == "/stream-slowly";
+                visitor.waits_for_message = request.path() == "/stream-slowly";
                 exchange.add_field("X-Pieces", pieces).unwrap();
                 exchange.response().write(b"begins");
                 Verdict::Stream
@@ -196,7 +196,7 @@ impl<const FIRST: bool> App for Probe<FIRST> {
     }
 
     fn on_head(&mut self, head: &Request<'_>, exchange: &mut Exchange<'_, Visitor>) -> Intake {
-        exchange.state().stops = head.path() == "/stop";
+        exchange.state().answers_early = head.path() == "/stop";
         match head.path() {
             "/pieces" | "/stop" => Intake::Pieces(PIECES_LIMIT),
             "/unread-later" => {
@@ -212,18 +212,18 @@ impl<const FIRST: bool> App for Probe<FIRST> {
     fn on_body(&mut self, piece: &[u8], exchange: &mut Exchange<'_, Visitor>) -> Option<Verdict> {
         let visitor = exchange.state();
         visitor.bytes += piece.len();
-        visitor.stops.then_some(Verdict::Refuse(FORBIDDEN))
+        visitor.answers_early.then_some(Verdict::Refuse(FORBIDDEN))
     }
 
     fn on_more(&mut self, exchange: &mut Exchange<'_, Visitor>) -> More {
         let visitor = exchange.state();
-        let (len, waits) = (visitor.len, visitor.waits);
-        let Some(left) = visitor.pieces.checked_sub(1) else {
+        let (len, waits_for_message) = (visitor.len, visitor.waits_for_message);
+        let Some(remaining) = visitor.pieces.checked_sub(1) else {
             return More::Last;
         };
-        visitor.pieces = left;
+        visitor.pieces = remaining;
         exchange.response().write(&b"p".repeat(len));
-        if waits {
+        if waits_for_message {
             self.streams.push(exchange.ticket());
             self.sender.send(exchange.ticket()).unwrap();
             return More::Wait;
@@ -262,7 +262,7 @@ impl<const FIRST: bool> App for Probe<FIRST> {
             self.answered.push(is_answered);
         }
         for ticket in std::mem::take(&mut self.waiting) {
-            let mut waits_again = false;
+            let mut defers_again = false;
             let is_answered = clients.answer(ticket, |request, exchange| {
                 assert_eq!(exchange.ticket(), ticket);
                 if request.path() == "/a.txt" {
@@ -277,7 +277,7 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                 }
                 exchange.state().bytes += 1;
                 if request.query() == Some("again") && exchange.state().bytes < 3 {
-                    waits_again = true;
+                    defers_again = true;
                     return Verdict::Later;
                 }
                 let body = std::str::from_utf8(request.body()).unwrap();
@@ -287,7 +287,7 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                     request.query().unwrap_or("")
                 ))
             });
-            if waits_again {
+            if defers_again {
                 self.waiting.push(ticket);
                 clients.set_timer(TICK, Duration::from_millis(50));
             } else {

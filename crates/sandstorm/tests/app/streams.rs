@@ -32,18 +32,18 @@ fn pieces_are_sent_as_chunks_and_the_connection_stays_open() {
 fn after_an_empty_piece_the_response_waits_to_be_resumed() {
     // The response is never resumed, so the idle timeout closes the connection.
     let received = talk([get("/stream?1x0"), get("/count")].concat());
-    let begins = stream(1, 1);
-    assert_eq!(received, begins[..begins.find("1\r\np").unwrap()]);
+    let complete = stream(1, 1);
+    assert_eq!(received, complete[..complete.find("1\r\np").unwrap()]);
     let received = talk([get("/stream-slowly?1x0"), get("/count")].concat());
     assert_eq!(received, stream(0, 1).replace(": 0", ": 1") + &text("1\n"));
 }
 
 #[test]
 fn an_http_1_0_client_gets_the_pieces_without_chunks() {
-    let old = get("/stream?2x5").replace("HTTP/1.1", "HTTP/1.0");
+    let http_1_0 = get("/stream?2x5").replace("HTTP/1.1", "HTTP/1.0");
     let body = "begins".to_owned() + &"p".repeat(10);
     let expected = response("200 OK", false, "X-Pieces: 2\r\n", &body);
-    assert_eq!(talk(old + &get("/count")), expected);
+    assert_eq!(talk(http_1_0 + &get("/count")), expected);
     let last = request("GET", "/stream?2x5", "Connection: close\r\n", "");
     let expected = stream(2, 5).replacen("keep-alive", "close     ", 1);
     assert_eq!(talk(last + &get("/count")), expected);
@@ -67,7 +67,7 @@ fn a_deferred_answer_may_be_streamed() {
 
 #[test]
 fn many_clients_get_streams_over_a_lossy_link_or_with_little_memory() {
-    let bad = PathConfig {
+    let lossy = PathConfig {
         loss: 0.01,
         reorder: 0.02,
         reorder_delay: Duration::from_millis(3),
@@ -84,7 +84,7 @@ fn many_clients_get_streams_over_a_lossy_link_or_with_little_memory() {
         half_close: true,
         ..Talk::default()
     };
-    for (path, config) in [(bad, config()), (path(), little)] {
+    for (path, config) in [(lossy, config()), (path(), little)] {
         let (outcomes, server) = visits_over::<true>(path, &config, &vec![visit.clone(); 40]);
         for outcome in &outcomes {
             assert!(outcome.received == stream(30, 3_000) + &stream(30, 300));

@@ -160,12 +160,12 @@ pub(crate) fn text(body: &str) -> String {
 
 /// Returns the expected response with the server's own page about `status`.
 pub(crate) fn page(status: &str, keep_alive: bool, explanation: &str) -> String {
-    let explained = match explanation {
+    let paragraph = match explanation {
         "" => String::new(),
         text => format!("<p>{text}</p>\n"),
     };
     let body = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n{explained}</html>\n"
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n{paragraph}</html>\n"
     );
     let fields = format!(
         "Content-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n",
