@@ -11,9 +11,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// allow. If other connections already wait for the ring, this one waits for its turn.
     #[inline(always)]
     pub(super) fn transmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        if self.blocked.is_empty() {
-            self.transmit_at_most(port, id, usize::MAX, now);
-        } else if self.records[id as usize].tcb.is_recovering() || self.conn(id).has_new() {
+        if !self.blocked.is_empty() {
+            self.wait_for_turn(id);
+            return;
+        }
+        self.transmit_at_most(port, id, usize::MAX, now);
+    }
+
+    /// Makes a connection with data to send wait behind those that already wait for the ring.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_turn(&mut self, id: u32) {
+        if self.records[id as usize].tcb.is_recovering() || self.conn(id).has_new() {
             self.block(id);
         }
     }
