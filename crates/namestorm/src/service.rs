@@ -92,11 +92,6 @@ impl Dns {
         self.responder.counters()
     }
 
-    /// Returns the number of answers that have a set of resident packets. The set may be empty.
-    pub fn resident_answers(&self) -> usize {
-        self.copies.len()
-    }
-
     /// Answers one query. `parsed` is the query's question, if it has already been parsed.
     #[inline(always)]
     pub(crate) fn answer<P: Port, H: Hook>(

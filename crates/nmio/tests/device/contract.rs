@@ -105,6 +105,16 @@ struct Real<P> {
     whole: bool,
 }
 
+impl<P> Real<P> {
+    fn new(port: P, socket: RawSocket, whole: bool) -> Self {
+        Self {
+            port,
+            socket,
+            whole,
+        }
+    }
+}
+
 impl<P: Port> Link for Real<P> {
     type Port = P;
 
@@ -343,30 +353,9 @@ fn device_keeps_the_contract(
 ) {
     for seed in 1..=2 {
         let (_interface, port) = opened(device, own);
-        let socket = socket();
         match port {
-            AnyPort::Xdp(port) => {
-                let whole = false;
-                keeps_its_contract(
-                    &mut Real {
-                        port,
-                        socket,
-                        whole,
-                    },
-                    seed,
-                );
-            }
-            AnyPort::Tap(port) => {
-                let whole = true;
-                keeps_its_contract(
-                    &mut Real {
-                        port,
-                        socket,
-                        whole,
-                    },
-                    seed,
-                );
-            }
+            AnyPort::Xdp(port) => keeps_its_contract(&mut Real::new(port, socket(), false), seed),
+            AnyPort::Tap(port) => keeps_its_contract(&mut Real::new(port, socket(), true), seed),
         }
     }
     let (_interface, port) = opened(device, own);
