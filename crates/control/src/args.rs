@@ -67,7 +67,7 @@ pub struct ServeArgs {
     pub workers: Option<u32>,
 
     /// What a worker does when it is idle.
-    #[arg(long, value_enum, default_value_t = WaitArg::Block)]
+    #[arg(long, value_enum, default_value_t = WaitArg::Adaptive)]
     pub wait: WaitArg,
 
     /// Maximum time between two flushes of the TX ring while packets keep arriving, in
@@ -149,7 +149,7 @@ impl Default for ServeArgs {
             addresses: Vec::new(),
             port: None,
             workers: None,
-            wait: WaitArg::Block,
+            wait: WaitArg::Adaptive,
             flush_interval_us: FLUSH_INTERVAL_US,
             batch: BATCH,
             user: None,
@@ -221,6 +221,8 @@ impl ServeArgs {
 /// Values of `--wait`: how an idle worker waits for packets.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitArg {
+    /// Poll the ring for up to 8 µs while that usually finds a packet. Then sleep as with `block`.
+    Adaptive,
     /// Sleep in the kernel until a packet arrives, except during a flood of packets.
     Block,
     /// Poll the ring without pause. This occupies one core and has the lowest latency.
@@ -232,6 +234,7 @@ pub enum WaitArg {
 impl From<WaitArg> for Wait {
     fn from(arg: WaitArg) -> Self {
         match arg {
+            WaitArg::Adaptive => Self::Adaptive,
             WaitArg::Block => Self::Block,
             WaitArg::Spin => Self::Spin,
             WaitArg::BusyPoll => Self::BusyPoll,
@@ -301,7 +304,7 @@ mod tests {
         let config = args.loop_config();
         assert_eq!(config.flush_interval, Duration::from_micros(80));
         assert_eq!(config.straggler, Duration::from_millis(5));
-        assert_eq!(config.wait, Wait::Block);
+        assert_eq!(config.wait, Wait::Adaptive);
         assert_eq!(args.workers, None);
         assert_eq!(args.port, None);
     }
@@ -319,6 +322,7 @@ mod tests {
     #[test]
     fn event_loop_options_set_the_loops_configuration() {
         for (word, wait) in [
+            ("adaptive", Wait::Adaptive),
             ("block", Wait::Block),
             ("spin", Wait::Spin),
             ("busy-poll", Wait::BusyPoll),

@@ -81,7 +81,7 @@ pub struct LoopConfig {
     /// Maximum number of frames handled between two readings of the clock: 1 to [`MAX_BATCH`], by
     /// default 64.
     pub batch: usize,
-    /// How an idle loop waits.
+    /// How an idle loop waits, by default [`Wait::Adaptive`].
     pub wait: Wait,
     /// Maximum time until the next flush if packets remain queued. The default is the paper's 5 ms.
     pub straggler: Duration,
@@ -92,7 +92,7 @@ impl Default for LoopConfig {
         Self {
             flush_interval: Duration::from_micros(80),
             batch: 64,
-            wait: Wait::Block,
+            wait: Wait::default(),
             straggler: Duration::from_millis(5),
         }
     }

@@ -3,10 +3,10 @@
 use super::*;
 
 const STRAGGLER: Duration = Duration::from_millis(5);
-const NOW: Instant = Instant::from_millis(1_000);
-const MICRO: Duration = Duration::from_micros(1);
+pub(super) const NOW: Instant = Instant::from_millis(1_000);
+pub(super) const MICRO: Duration = Duration::from_micros(1);
 /// A port whose packets accumulate in a ring while the loop sleeps.
-const GATHERS: PortHints = PortHints {
+pub(super) const GATHERS: PortHints = PortHints {
     ready: false,
     can_poll: false,
     gathers: true,
@@ -17,7 +17,7 @@ const POLLS: PortHints = PortHints {
     ..GATHERS
 };
 /// No timer is set, and all packets are flushed.
-const QUIET: LoopStatus = LoopStatus {
+pub(super) const QUIET: LoopStatus = LoopStatus {
     has_messages: false,
     due: None,
     flooded: false,
@@ -28,7 +28,7 @@ const FLOODED: LoopStatus = LoopStatus {
     ..QUIET
 };
 
-fn idle(wait: Wait) -> Idle {
+pub(super) fn idle(wait: Wait) -> Idle {
     Idle::new(wait, STRAGGLER)
 }
 
@@ -39,7 +39,7 @@ fn due(due: Instant) -> LoopStatus {
     }
 }
 
-fn block(timeout: Duration) -> IdleAction {
+pub(super) fn block(timeout: Duration) -> IdleAction {
     IdleAction::Block {
         gather: Duration::ZERO,
         timeout,
@@ -47,7 +47,7 @@ fn block(timeout: Duration) -> IdleAction {
 }
 
 /// Returns what a newly created policy decides.
-fn action(wait: Wait, port: PortHints, status: LoopStatus) -> IdleAction {
+pub(super) fn action(wait: Wait, port: PortHints, status: LoopStatus) -> IdleAction {
     idle(wait).action(port, status, NOW)
 }
 
@@ -66,7 +66,7 @@ fn a_loop_with_messages_does_not_sleep() {
         has_messages: true,
         ..QUIET
     };
-    for wait in [Wait::Block, Wait::BusyPoll] {
+    for wait in [Wait::Adaptive, Wait::Block, Wait::BusyPoll] {
         for port in [PortHints::default(), GATHERS, POLLS] {
             assert_eq!(action(wait, port, status), IdleAction::Spin);
         }
@@ -79,7 +79,7 @@ fn a_loop_with_available_frames_does_not_sleep() {
         ready: true,
         ..POLLS
     };
-    for wait in [Wait::Block, Wait::BusyPoll] {
+    for wait in [Wait::Adaptive, Wait::Block, Wait::BusyPoll] {
         for status in [QUIET, FLOODED] {
             assert_eq!(action(wait, ready, status), IdleAction::Spin);
         }
@@ -128,7 +128,9 @@ fn the_wait_before_the_next_flush_doubles_up_to_a_limit() {
 
 #[test]
 fn a_flooded_loop_yields_instead_of_sleeping() {
-    assert_eq!(action(Wait::Block, GATHERS, FLOODED), IdleAction::Yield);
+    for wait in [Wait::Adaptive, Wait::Block] {
+        assert_eq!(action(wait, GATHERS, FLOODED), IdleAction::Yield);
+    }
     // A flooded loop yields even if a timer has expired.
     let status = LoopStatus {
         due: Some(NOW),

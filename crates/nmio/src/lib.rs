@@ -48,7 +48,7 @@
 //!     own_addresses: vec![],
 //!     services: vec![(Transport::Udp, 7)],
 //!     workers: Some(1),
-//!     wait: Wait::Block,
+//!     wait: Wait::default(),
 //!     program: "mirror",
 //! })?;
 //! for (name, value) in interface.summary() {

@@ -144,12 +144,15 @@ pub struct PortCounters {
 /// How an idle loop waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
+    /// Like `Block`, but poll the RX ring of an `AF_XDP` port for at most 8 µs before each sleep,
+    /// as long as most of these spins find a packet.
+    #[default]
+    Adaptive,
     /// Sleep in the kernel until a packet or a message arrives, or a timer expires.
     ///
     /// While the handler [is flooded](crate::Handler::is_flooded), the loop yields the CPU instead
     /// of sleeping. After four wake-ups in a row without a sent packet, a loop on `AF_XDP` first
     /// sleeps for 50 to 100 µs, so that packets accumulate.
-    #[default]
     Block,
     /// Poll the port without pauses.
     Spin,
@@ -166,7 +169,8 @@ pub struct PortHints {
     pub ready: bool,
     /// Whether [`Port::poll_device`] makes the kernel poll the device.
     pub can_poll: bool,
-    /// Whether packets accumulate in a ring while the loop sleeps without calling the port.
+    /// Whether packets accumulate in a ring while the loop does not call the port. Only then does
+    /// the loop let packets accumulate, or poll the ring before it sleeps.
     pub gathers: bool,
     /// Number of frames queued for sending since the port was opened. Always 0 if `gathers` is not
     /// set.

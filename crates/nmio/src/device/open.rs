@@ -86,7 +86,7 @@ mod tests {
             own_addresses: own.iter().map(|own| own.parse().unwrap()).collect(),
             services: Vec::new(),
             workers: None,
-            wait: Wait::Block,
+            wait: Wait::default(),
             program: "test",
         };
         let error = Interface::open(&config).err().unwrap();
