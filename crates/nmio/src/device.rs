@@ -29,6 +29,7 @@ mod memory_plan;
 mod monitor;
 mod name;
 mod namespace;
+mod napi;
 mod netlink;
 mod open;
 mod pair;

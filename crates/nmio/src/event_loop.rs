@@ -214,7 +214,7 @@ impl LoopState {
                 thread::yield_now();
                 Ok(())
             }
-            IdleAction::Poll => port.poll_device(),
+            IdleAction::Poll { timeout } => port.poll_device(timeout, handler.bell()),
             IdleAction::Block { gather, timeout } => {
                 if !gather.is_zero() {
                     thread::sleep(gather);

@@ -79,7 +79,7 @@ impl Port for Scripted {
         Ok(())
     }
 
-    fn poll_device(&mut self) -> io::Result<()> {
+    fn poll_device(&mut self, _: Duration, _: Option<&Bell>) -> io::Result<()> {
         self.rest(Call::Poll);
         Ok(())
     }

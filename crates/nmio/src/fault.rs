@@ -221,8 +221,8 @@ impl<P: Port> Port for Fault<P> {
     }
 
     #[inline(always)]
-    fn poll_device(&mut self) -> io::Result<()> {
-        self.inner.poll_device()
+    fn poll_device(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
+        self.inner.poll_device(timeout, bell)
     }
 
     fn counters(&self) -> PortCounters {

@@ -56,7 +56,10 @@ pub(crate) enum IdleAction {
     /// Yields the CPU to other threads first.
     Yield,
     /// Lets the kernel poll the device once.
-    Poll,
+    Poll {
+        /// Maximum time to poll; never zero.
+        timeout: Duration,
+    },
     /// Sleeps until a packet or a message arrives.
     Block {
         /// Time to sleep first, whether or not packets arrive; at most `timeout`.
@@ -78,14 +81,14 @@ pub(crate) enum IdleAction {
 ///
 /// # Short spins
 /// Before it sleeps, a loop with [`Wait::Adaptive`] polls the RX ring for at most 8 µs. A sleep and
-/// a wake-up cost about as much CPU time. So a spin in vain at most doubles the cost of a wait, and
-/// a spin that finds a packet makes the wait cheaper and shorter. A loop that sleeps less handles
+/// a wake-up cost about as much CPU time. So a spin in vain at most doubles the cost of a wait. A
+/// spin that finds a packet makes the wait cheaper and shorter. A loop that sleeps less handles
 /// smaller batches, which costs up to a fifth more CPU time.
 ///
 /// [`Spins`] records which spins found a packet. The loop spins while more than three quarters of
 /// them do. Otherwise it blocks, and tries a spin only now and then. The rate of arrivals would
-/// tell less, because a spin cannot find every packet: with threaded NAPI on the worker's core, the
-/// kernel receives only while the worker sleeps.
+/// tell less, because a spin cannot find every packet. With threaded NAPI on the worker's core, for
+/// example, the kernel receives only while the worker sleeps.
 #[derive(Debug)]
 pub(crate) struct Idle {
     wait: Wait,
@@ -199,7 +202,7 @@ impl Idle {
             return IdleAction::Spin;
         }
         if self.wait == Wait::BusyPoll && port.can_poll {
-            return IdleAction::Poll;
+            return IdleAction::Poll { timeout };
         }
         // After useless wake-ups packets accumulate, so the loop then does not spin either.
         let may_spin = port.gathers && status.flushed && self.useless_wakeups < USELESS_WAKEUPS;

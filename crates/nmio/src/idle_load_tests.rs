@@ -19,8 +19,8 @@ const LENGTH: Duration = Duration::from_millis(200);
 struct Load {
     name: &'static str,
     arrivals: BinaryHeap<Reverse<Instant>>,
-    /// For clients that send a request after each answer: the time from an answer to the next
-    /// request, and the time that the clients' one core needs for each request.
+    /// For clients that send a request after each answer. The first time is that from an answer to
+    /// the next request. The second is the time that the clients' core needs for a request.
     closed: Option<[Duration; 2]>,
     answered: bool,
     flooded: bool,

@@ -46,6 +46,10 @@ pub(super) fn block(timeout: Duration) -> IdleAction {
     }
 }
 
+fn poll(timeout: Duration) -> IdleAction {
+    IdleAction::Poll { timeout }
+}
+
 /// Returns what a newly created policy decides.
 pub(super) fn action(wait: Wait, port: PortHints, status: LoopStatus) -> IdleAction {
     idle(wait).action(port, status, NOW)
@@ -138,12 +142,12 @@ fn a_flooded_loop_yields_instead_of_sleeping() {
     };
     assert_eq!(action(Wait::Block, GATHERS, status), IdleAction::Yield);
     // A busy-polling loop must keep polling the device, even during a flood.
-    assert_eq!(action(Wait::BusyPoll, POLLS, FLOODED), IdleAction::Poll);
+    assert_eq!(action(Wait::BusyPoll, POLLS, FLOODED), poll(STOP_CHECK));
 }
 
 #[test]
 fn busy_polling_blocks_if_the_port_cannot_poll() {
-    assert_eq!(action(Wait::BusyPoll, POLLS, QUIET), IdleAction::Poll);
+    assert_eq!(action(Wait::BusyPoll, POLLS, QUIET), poll(STOP_CHECK));
     assert_eq!(action(Wait::BusyPoll, GATHERS, QUIET), block(STOP_CHECK));
     assert_eq!(action(Wait::Block, POLLS, QUIET), block(STOP_CHECK));
     assert_eq!(action(Wait::BusyPoll, POLLS, due(NOW)), IdleAction::Spin);

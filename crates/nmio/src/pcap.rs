@@ -226,11 +226,11 @@ impl<P: Port> Port for Pcap<P> {
     }
 
     #[inline(always)]
-    fn poll_device(&mut self) -> io::Result<()> {
+    fn poll_device(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         if let Some(recorder) = &mut self.recorder {
             recorder.write_out();
         }
-        self.inner.poll_device()
+        self.inner.poll_device(timeout, bell)
     }
 
     fn counters(&self) -> PortCounters {

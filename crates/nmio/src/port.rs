@@ -144,8 +144,8 @@ pub struct PortCounters {
 /// How an idle loop waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
-    /// Like `Block`, but poll the RX ring of an `AF_XDP` port for at most 8 µs before each sleep,
-    /// as long as most of these spins find a packet.
+    /// Like `Block`, but on an `AF_XDP` port, first poll the RX ring for at most 8 µs. The loop does
+    /// so as long as most of these spins find a packet.
     #[default]
     Adaptive,
     /// Sleep in the kernel until a packet or a message arrives, or a timer expires.
@@ -253,12 +253,15 @@ pub trait Port {
     /// If the port is gone. An interrupted wait is not an error.
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()>;
 
-    /// Makes the kernel poll the device for a few microseconds. Call it only if
-    /// [`PortHints::can_poll`] is set. The default implementation does nothing.
+    /// Makes the kernel poll the device for at most 100 µs, or until a packet arrives. The poll also
+    /// ends, perhaps only after 20 µs, when `timeout` has passed or `bell` is rung.
+    ///
+    /// Call this method only if [`PortHints::can_poll`] is set. The default implementation does
+    /// nothing.
     ///
     /// # Errors
     /// If the port is gone.
-    fn poll_device(&mut self) -> io::Result<()> {
+    fn poll_device(&mut self, _timeout: Duration, _bell: Option<&Bell>) -> io::Result<()> {
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 mod control;
 mod features;
+mod napi;
 mod packet;
 mod queues;
 mod socket;
@@ -19,6 +20,7 @@ use std::ptr;
 use std::time::Duration;
 
 pub(crate) use control::Control;
+pub(crate) use napi::NapiPoller;
 pub(crate) use packet::{
     FINISHED, Gather, MAX_PACKETS, VNET_HEADER, bypass_queueing, packet_sender, partial_checksum,
     read_packet, send_packets, vnet_header, write_packet,
@@ -286,6 +288,12 @@ pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd>
 /// Opens a routing netlink socket for requests and responses.
 pub(crate) fn route_socket() -> io::Result<File> {
     let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    Ok(socket.into())
+}
+
+/// Opens a generic netlink socket for requests and responses.
+pub(crate) fn generic_socket() -> io::Result<File> {
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_GENERIC)?;
     Ok(socket.into())
 }
 

@@ -25,6 +25,7 @@ mod rings;
 pub(crate) mod steer;
 mod tx_slots;
 
+use std::fmt::Write;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
 use crate::super_segment::{self, SuperSegment};
-use crate::sys;
+use crate::sys::{self, NapiPoller};
 pub(crate) use config::XdpConfig;
 pub(crate) use packet_socket::MAX_GSO_SIZE;
 use packet_socket::{PacketSocket, Runs};
@@ -97,6 +98,8 @@ pub struct XdpPort {
     capabilities: Capabilities,
     counters: PortCounters,
     busy_polling: BusyPolling,
+    /// Polls the queue's NAPI instance in place of the socket, or the reason why it cannot.
+    poller: Option<io::Result<NapiPoller>>,
     napi_id_queries: u32,
     /// Maximum number of packets that one wakeup sends in copy mode.
     tx_budget: u32,
@@ -136,11 +139,16 @@ impl XdpPort {
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
         }
-        let busy_polling = if config.wait == Wait::BusyPoll {
+        let mut busy_polling = if config.wait == Wait::BusyPoll {
             request_busy_polling(fd)
         } else {
             BusyPolling::Off
         };
+        let is_inert = busy_polling == BusyPolling::Inert;
+        let poller = config.napi.filter(|_| is_inert).map(NapiPoller::open);
+        if let Some(Ok(_)) = &poller {
+            busy_polling = BusyPolling::Active;
+        }
         let runs = Runs::open(config, rings.copying())?;
         let capabilities = Capabilities {
             mtu: config.mtu,
@@ -162,6 +170,7 @@ impl XdpPort {
             capabilities,
             counters: PortCounters::default(),
             busy_polling,
+            poller,
             napi_id_queries: 0,
             tx_budget,
             refusals: Refusals::default(),
@@ -225,9 +234,14 @@ impl XdpPort {
                 "inert: the driver has set no NAPI id for this queue (some set it with the first \
                  packets); until then waiting blocks"
             }
+            BusyPolling::Active if self.poller.is_some() => "active, through io_uring",
             BusyPolling::Active => "active",
         };
-        lines.push(("busy polling", busy.to_owned()));
+        let mut busy = busy.to_owned();
+        if let Some(Err(error)) = &self.poller {
+            let _ = write!(busy, "; io_uring cannot poll it either: {error}");
+        }
+        lines.push(("busy polling", busy));
         lines
     }
 
@@ -552,8 +566,13 @@ impl Port for XdpPort {
         Ok(())
     }
 
-    fn poll_device(&mut self) -> io::Result<()> {
+    fn poll_device(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
+        if let Some(Ok(poller)) = &mut self.poller {
+            let readable = poller.poll(self.rings.fd(), bell.map(Bell::event), timeout)?;
+            // A removed interface causes no event, only a pending socket error.
+            return if readable { Ok(()) } else { self.check_alive() };
+        }
         let Err(error) = sys::kick_rx(self.rings.fd()) else {
             return Ok(());
         };

@@ -196,6 +196,8 @@ pub(super) const REFUSED: &[Call] = &[
 /// checks whether its device can still cut super-segments.
 const WORKER: &[Call] = &[
     any(libc::SYS_ppoll),
+    // A port's io_uring can only watch descriptors, and no other can be created.
+    any(libc::SYS_io_uring_enter),
     any(libc::SYS_readv),
     any(libc::SYS_sendmmsg),
     any(libc::SYS_getsockopt),

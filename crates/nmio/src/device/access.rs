@@ -49,6 +49,8 @@ pub(super) enum Kind {
         generic: bool,
         partial_checksums: bool,
         offload: Offload,
+        /// The number of the NAPI instance of each queue; empty if unknown or not polled.
+        napis: Vec<u32>,
     },
     Tap {
         name: String,
@@ -189,6 +191,7 @@ impl QueueAccess {
                 generic,
                 partial_checksums,
                 offload,
+                napis,
             } => Backend::Xdp {
                 interface: interface.clone(),
                 queue: index,
@@ -197,6 +200,7 @@ impl QueueAccess {
                 generic: *generic,
                 partial_checksums: *partial_checksums,
                 offload: *offload,
+                napi: napis.get(index as usize).copied(),
             },
             Kind::Tap { name } => Backend::Tap {
                 name: name.clone(),
@@ -262,6 +266,7 @@ mod tests {
             generic: false,
             partial_checksums: false,
             offload: Offload::Auto,
+            napis: vec![7, 8],
         };
         for (sent, descriptors, fits) in [
             (tap(2), 1, false),

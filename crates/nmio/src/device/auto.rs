@@ -108,6 +108,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         partial_checksums: false,
         offload: Offload::Auto,
         pfifo: false,
+        wait: config.wait,
         own: &wire.server,
         services: &config.services,
     };
@@ -116,7 +117,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     let ready = namespace
         .run(|| open_server_end(&request))
         .map_err(DeviceError::set_up("enter the private network namespace"))??;
-    let mut interface = Interface::from_xdp(ready, &request, config.wait);
+    let mut interface = Interface::from_xdp(ready, &request);
     interface.set_device_line("auto: a veth pair with AF_XDP".into());
     let (name, value) = wire.line(pair.name());
     interface.add_line(name, value);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::AddressPrefix;
 use super::access::{Facts, Kind, QueueAccess};
 use super::namespace::Namespace;
+use super::napi::PolledQueues;
 use super::pair::VethPair;
 use super::pfifo::Pfifo;
 use super::ready::{XdpReady, XdpRequest};
@@ -20,8 +21,10 @@ use crate::xdp::steer::Steering;
 /// tap device is removed only when its ports are dropped too. An interface dereferences to its
 /// [`QueueAccess`], which describes it and opens its queues.
 pub struct Interface {
-    // Fields drop in this order. This detaches the steering program, then releases the ports and
-    // multicast groups, and then removes the packet queue, the veth pair or the tap device.
+    // Fields drop in this order. First the interrupts are restored and the steering program is
+    // detached. Then the ports and multicast groups are released. Last, the packet queue, the veth
+    // pair or the tap device is removed.
+    polled: Option<PolledQueues>,
     _steering: Option<Steering>,
     _held: Vec<OwnedFd>,
     pfifo: Option<Pfifo>,
@@ -38,7 +41,7 @@ impl Deref for Interface {
 }
 
 impl Interface {
-    pub(super) fn from_xdp(ready: XdpReady, request: &XdpRequest<'_>, wait: Wait) -> Self {
+    pub(super) fn from_xdp(ready: XdpReady, request: &XdpRequest<'_>) -> Self {
         let xsks = ready.steering.xsks();
         let summary = ready.lines.into_iter();
         let facts = Facts {
@@ -47,6 +50,10 @@ impl Interface {
                 generic: request.generic,
                 partial_checksums: request.partial_checksums,
                 offload: request.offload,
+                napis: ready
+                    .polled
+                    .as_ref()
+                    .map_or_else(Vec::new, PolledQueues::ids),
             },
             mac: ready.mac,
             mtu: ready.mtu,
@@ -54,12 +61,13 @@ impl Interface {
             addresses: ready.addresses,
             queues: ready.queues,
             vlans: request.vlans.to_vec(),
-            wait,
+            wait: request.wait,
             summary: summary
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
         };
         Self {
+            polled: ready.polled,
             _steering: Some(ready.steering),
             _held: ready.open_sockets,
             pfifo: ready.pfifo,
@@ -87,6 +95,7 @@ impl Interface {
             summary: Vec::new(),
         };
         Self {
+            polled: None,
             _steering: None,
             _held: Vec::new(),
             pfifo: None,
@@ -110,10 +119,10 @@ impl Interface {
         self.access.set_device_line(value);
     }
 
-    /// Returns true if dropping the interface must remove a veth pair or a packet queue, which needs
-    /// `CAP_NET_ADMIN`.
+    /// Returns true if dropping the interface needs `CAP_NET_ADMIN`: to remove a veth pair or a
+    /// packet queue, or to restore the interrupts of polled queues.
     pub fn needs_removal(&self) -> bool {
-        self.wire.is_some() || self.pfifo.is_some()
+        self.wire.is_some() || self.pfifo.is_some() || self.polled.is_some()
     }
 }
 

@@ -11,14 +11,16 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{IFLA_IFNAME, IFLA_LINKINFO};
 use netlink_packet_core::{
-    DefaultNla, Emitable, ErrorBuffer, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST,
-    NLMSG_ERROR, NetlinkBuffer, NlasIterator,
+    DefaultNla, Emitable, ErrorBuffer, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL,
+    NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
 };
 
 use crate::sys;
 
 /// Flags of a request that creates an object, and fails if the object already exists.
 const CREATE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+/// Flag of a request that the kernel acknowledges.
+pub(super) const ACK: u16 = NLM_F_ACK;
 // Constants from linux/if_link.h, linux/veth.h and linux/pkt_sched.h.
 const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
 const IFLA_XDP_ATTACHED: u16 = 2;
@@ -48,29 +50,70 @@ fn execute(kind: u16, flags: u16, fixed: &[u8], attributes: &[DefaultNla]) -> io
 
 /// Sends a request and returns the kernel's response without its header. The result is empty if the
 /// kernel only acknowledges the request.
-fn exchange(
+pub(super) fn exchange(
     mut socket: &File,
     kind: u16,
     flags: u16,
     fixed: &[u8],
     attributes: &[DefaultNla],
 ) -> io::Result<Vec<u8>> {
-    let mut bytes = [&[0; HEADER], &body(fixed, attributes)[..]].concat();
-    let len = bytes.len() as u32;
-    let mut header = NetlinkBuffer::new(&mut bytes);
-    header.set_length(len);
-    header.set_message_type(kind);
-    header.set_flags(NLM_F_REQUEST | flags);
-    socket.write_all(&bytes)?;
+    request(socket, kind, flags, fixed, attributes)?;
     let mut response = vec![0; RECEIVE_BUFFER];
     let len = socket.read(&mut response)?;
     let response = NetlinkBuffer::new_checked(&response[..len]).map_err(io::Error::other)?;
     if response.message_type() != NLMSG_ERROR {
         return Ok(response.payload().to_vec());
     }
-    let error = ErrorBuffer::new_checked(response.payload()).map_err(io::Error::other)?;
+    outcome(response.payload()).map(|()| Vec::new())
+}
+
+/// Requests a list from the kernel. Returns its messages without their headers.
+pub(super) fn dump(
+    mut socket: &File,
+    kind: u16,
+    fixed: &[u8],
+    attributes: &[DefaultNla],
+) -> io::Result<Vec<Vec<u8>>> {
+    request(socket, kind, NLM_F_DUMP, fixed, attributes)?;
+    let (mut list, mut buffer) = (Vec::new(), vec![0; RECEIVE_BUFFER]);
+    loop {
+        let len = socket.read(&mut buffer)?;
+        let mut unread = &buffer[..len];
+        while !unread.is_empty() {
+            let message = NetlinkBuffer::new_checked(unread).map_err(io::Error::other)?;
+            match message.message_type() {
+                NLMSG_DONE => return Ok(list),
+                NLMSG_ERROR => outcome(message.payload())?,
+                _ => list.push(message.payload().to_vec()),
+            }
+            let len = message.length().next_multiple_of(4) as usize;
+            unread = unread.get(len..).unwrap_or_default();
+        }
+    }
+}
+
+/// Sends a request to the kernel.
+fn request(
+    mut socket: &File,
+    kind: u16,
+    flags: u16,
+    fixed: &[u8],
+    attributes: &[DefaultNla],
+) -> io::Result<()> {
+    let mut bytes = [&[0; HEADER], &body(fixed, attributes)[..]].concat();
+    let len = bytes.len() as u32;
+    let mut header = NetlinkBuffer::new(&mut bytes);
+    header.set_length(len);
+    header.set_message_type(kind);
+    header.set_flags(NLM_F_REQUEST | flags);
+    socket.write_all(&bytes)
+}
+
+/// Returns the outcome that an error message reports, which may be success.
+fn outcome(payload: &[u8]) -> io::Result<()> {
+    let error = ErrorBuffer::new_checked(payload).map_err(io::Error::other)?;
     match error.code() {
-        None => Ok(Vec::new()),
+        None => Ok(()),
         Some(code) => Err(io::Error::from_raw_os_error(-code.get())),
     }
 }
@@ -91,7 +134,7 @@ fn interface(index: u32) -> [u8; INTERFACE_MESSAGE] {
 }
 
 /// Creates an attribute to send.
-fn value(kind: u16, value: &[u8]) -> DefaultNla {
+pub(super) fn value(kind: u16, value: &[u8]) -> DefaultNla {
     DefaultNla::new(kind, value.to_vec())
 }
 
@@ -109,7 +152,7 @@ pub(super) fn attribute(attributes: &[u8], kind: u16) -> Option<&[u8]> {
 }
 
 /// Returns the value of the first attribute of type `kind` as a number.
-fn number(attributes: &[u8], kind: u16) -> Option<u32> {
+pub(super) fn number(attributes: &[u8], kind: u16) -> Option<u32> {
     let value = attribute(attributes, kind)?.first_chunk()?;
     Some(u32::from_ne_bytes(*value))
 }

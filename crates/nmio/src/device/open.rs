@@ -45,12 +45,13 @@ impl Interface {
                     partial_checksums: *partial_checksums,
                     offload: *offload,
                     pfifo: *pfifo,
+                    wait: config.wait,
                     own: &config.own_addresses,
                     services: &config.services,
                 };
                 let ready = XdpReady::open(&request)?;
                 let is_veth = ready.is_veth;
-                let mut interface = Self::from_xdp(ready, &request, config.wait);
+                let mut interface = Self::from_xdp(ready, &request);
                 interface.set_device_line(config.device.to_string());
                 if is_veth && !partial_checksums {
                     interface.add_line("checksums", VETH_CHECKSUMS.to_owned());

@@ -25,6 +25,8 @@ pub(super) enum Backend {
         generic: bool,
         partial_checksums: bool,
         offload: Offload,
+        /// Number of the queue's NAPI instance, if it is known and polled.
+        napi: Option<u32>,
     },
     Tap {
         name: String,
@@ -50,6 +52,7 @@ impl QueueSource {
                 generic,
                 partial_checksums,
                 offload,
+                napi,
             } => {
                 if let Some(namespace) = namespace {
                     namespace
@@ -63,6 +66,7 @@ impl QueueSource {
                     generic,
                     partial_checksums,
                     offload,
+                    napi,
                     wait: self.wait,
                     memory,
                     xsks: xsks.as_fd(),

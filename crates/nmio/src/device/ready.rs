@@ -9,9 +9,11 @@ use std::os::fd::OwnedFd;
 
 use super::addressing::{interface_addresses, refuse_taken};
 use super::lines::{Lines, join, join_addresses};
+use super::napi::PolledQueues;
 use super::netlink::{self, Master};
 use super::pfifo::Pfifo;
 use super::{AddressPrefix, DeviceError, Needs, Offload, Queues, Transport, queues};
+use crate::port::Wait;
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
 use crate::xdp::steer::{self, Rules, Steering};
@@ -25,6 +27,7 @@ pub(super) struct XdpRequest<'a> {
     pub(super) partial_checksums: bool,
     pub(super) offload: Offload,
     pub(super) pfifo: bool,
+    pub(super) wait: Wait,
     /// The server's own addresses; empty in shared mode.
     pub(super) own: &'a [AddressPrefix],
     pub(super) services: &'a [(Transport, u16)],
@@ -37,6 +40,7 @@ pub(super) struct XdpReady {
     /// groups joined.
     pub(super) open_sockets: Vec<OwnedFd>,
     pub(super) pfifo: Option<Pfifo>,
+    pub(super) polled: Option<PolledQueues>,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
     pub(super) is_veth: bool,
@@ -100,10 +104,14 @@ impl XdpReady {
             mtu: link.mtu,
         };
         let steering = Steering::attach(name, link.index, request.generic, &rules)?;
+        // Some drivers create the NAPI instances only with the XDP program.
+        let polls = request.wait == Wait::BusyPoll;
+        let polled = polls.then(|| PolledQueues::defer(name, link.index, queues, &mut lines));
         Ok(Self {
             steering,
             open_sockets,
             pfifo,
+            polled: polled.flatten(),
             mac: link.mac,
             mtu: link.mtu,
             is_veth,

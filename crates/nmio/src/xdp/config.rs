@@ -13,6 +13,8 @@ pub(crate) struct XdpConfig<'a> {
     pub(crate) generic: bool,
     pub(crate) partial_checksums: bool,
     pub(crate) offload: Offload,
+    /// Number of the queue's NAPI instance, if it is known and polled.
+    pub(crate) napi: Option<u32>,
     pub(crate) wait: Wait,
     pub(crate) memory: MemoryPlan,
     /// The steering program's map from queues to sockets.

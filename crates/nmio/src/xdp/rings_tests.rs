@@ -24,6 +24,7 @@ fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
                 generic: true,
                 partial_checksums: false,
                 offload: Offload::Off,
+                napi: None,
                 wait: Wait::Spin,
                 memory: MemoryPlan::default(),
                 xsks: no_program.as_fd(),
