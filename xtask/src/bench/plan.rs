@@ -3,7 +3,7 @@
 use super::Selection;
 use super::results::Quantity::{self, Cost, Memory, Rate, Throughput};
 use super::servers::{
-    DNS_SERVERS, H2O, LIGHTTPD, NGINX, NGINX_BUSY_POLL, Program, REFLECT, SANDSTORM,
+    DNS_SERVERS, H2O, KNOT, LIGHTTPD, NGINX, NGINX_BUSY_POLL, NSD, Program, REFLECT, SANDSTORM,
     SANDSTORM_PRECOPY, Serves, Spec, TURNAROUND,
 };
 
@@ -40,6 +40,7 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "web-loss", "HTTP, 1 % of packets lost, 80 connections", "body", [Throughput], ["web", "paper", "all"];
     "delta-t", "Flush interval", "µs", [Rate], ["paper", "all"];
     "connections", "Open connections", "connections", [Rate, Memory], ["all"];
+    "home", "At home: a veth pair as it comes, wrk and dnsperf as clients", "names, or body", [Rate], ["all"];
     "agreement", "Our load generators beside others", "rate, or body", [Rate, Cost], ["all"];
 ];
 
@@ -102,6 +103,7 @@ struct Sweep {
     /// Whether the runs of all values form one [`Set`]. Otherwise each value has its own set.
     together: bool,
     offloads: bool,
+    plain: bool,
     rows: &'static [Row],
 }
 
@@ -112,6 +114,7 @@ const SWEEP: Sweep = Sweep {
     options: "",
     together: false,
     offloads: false,
+    plain: false,
     rows: &[],
 };
 
@@ -264,6 +267,12 @@ const SWEEPS: &[Sweep] = &[
         options: "--max-connections {connections} --idle-timeout 3600", rows: &[
         row("connections", "", "load http --site {files} --path /1024.bin --connections 16 --idle {x}"),
     ], ..SWEEP },
+    Sweep { xs: [&[KB]; 2], programs: [&[&SANDSTORM, &NGINX]; 2], plain: true, rows: &[
+        row("home", "HTTP, 64 connections", "wrk -c 64 {wrk}"),
+    ], ..SWEEP },
+    Sweep { xs: [&[100]; 2], programs: [&[&TURNAROUND, &KNOT, &NSD]; 2], serves: Serves::Zone(None), plain: true, rows: &[
+        row("home", "DNS", "dnsperf -s {address} -p 53 -d {questions} -c 4 -T 1 -q 100 -l {seconds}"),
+    ], ..SWEEP },
     // dnsperf runs only at the two lower rates. At higher rates dnsperf is the bottleneck.
     Sweep { xs: [&[50_000, 100_000, 200_000, 400_000], &[100_000]], programs: [&[&TURNAROUND]; 2],
         serves: Serves::Zone(Some(100)), together: true, rows: &[
@@ -369,6 +378,7 @@ impl Sweep {
             },
             connections,
             offloads: self.offloads,
+            plain: self.plain,
         }
     }
 }

@@ -63,6 +63,9 @@ pub(crate) fn generator_address(n: u32) -> String {
 pub(crate) struct Tuning {
     /// Whether segmentation and checksum offloads are on at both sides, with long super-segments.
     pub(crate) offloads: bool,
+    /// Whether the veth pair stays as `ip` creates it, except for the queueing discipline. Then the
+    /// kernel receives in the sender's thread, and offloads are on.
+    pub(crate) plain: bool,
     /// Whether frames for the server wait until it polls or a timer expires.
     pub(crate) deferred: bool,
 }
@@ -82,6 +85,8 @@ pub(crate) struct Rig {
     /// Kernel threads that receive for links with the same names in other namespaces. They are not
     /// this rig's and must not be pinned.
     foreign: BTreeSet<i32>,
+    /// Whether kernel threads receive at both sides.
+    has_receivers: bool,
 }
 
 /// Number of rigs so far, which makes the names of namespaces unique.
@@ -103,6 +108,7 @@ impl Rig {
                 .into_iter()
                 .flat_map(receivers)
                 .collect(),
+            has_receivers: !tuning.plain,
             server: end("bs", SERVER_LINK, SERVER_CORE)?,
             client: end("bc", CLIENT_LINK, CLIENT_CORE)?,
         };
@@ -114,7 +120,7 @@ impl Rig {
         ))?;
         server.set_up(SERVER_ADDRESS, SERVER_SETTINGS, tuning)?;
         client.set_up(CLIENT_KERNEL_ADDRESS, CLIENT_SETTINGS, tuning)?;
-        for end in [server, client] {
+        for end in [server, client].into_iter().filter(|_| !tuning.plain) {
             // Threaded NAPI can be enabled only while both sides are up.
             end.set("threaded", 1)?;
             if tuning.offloads {
@@ -151,7 +157,12 @@ impl Rig {
     /// Pins the kernel threads that receive on each side to that side's core, and returns those of
     /// the server's side. Call this function again after an XDP program is attached, which creates
     /// new threads.
+    ///
+    /// In a plain rig there are none.
     pub(crate) fn pin_receivers(&self) -> Result<Vec<i32>> {
+        if !self.has_receivers {
+            return Ok(Vec::new());
+        }
         let pinned = |end: &End| {
             let mut threads = receivers(end.link);
             threads.retain(|id| !self.foreign.contains(id) && pin(*id, end.core));
@@ -179,13 +190,15 @@ impl End {
         sysctl.arg(format!("net.ipv6.conf.{link}.disable_ipv6=1"));
         shell::capture(&mut sysctl)?;
         namespace.ip(&format!("address add {address}/{PREFIX} dev {link}"))?;
-        let features = ["tx", "rx", "sg", "tso", "gso"];
-        namespace.set_features(link, &features, tuning.offloads)?;
-        if tuning.offloads {
-            namespace.allow_long_supers(link)?;
+        if !tuning.plain {
+            let features = ["tx", "rx", "sg", "tso", "gso"];
+            namespace.set_features(link, &features, tuning.offloads)?;
+            if tuning.offloads {
+                namespace.allow_long_supers(link)?;
+            }
+            // Threaded NAPI needs a NAPI instance per queue, which veth has only with GRO.
+            namespace.set_features(link, &["gro"], true)?;
         }
-        // Threaded NAPI needs a NAPI instance per queue, which veth has only with GRO.
-        namespace.set_features(link, &["gro"], true)?;
         namespace.ip(&format!("link set {link} up"))?;
         // With a queueing discipline, a full veth queue pauses its sender. Without one, veth drops
         // frames.

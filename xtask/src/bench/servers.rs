@@ -118,12 +118,15 @@ pub(crate) struct Spec {
     pub(crate) connections: u32,
     /// Whether segmentation and checksum offloads are on at both sides.
     pub(crate) offloads: bool,
+    /// Whether the rig is [plain](Tuning::plain).
+    pub(crate) plain: bool,
 }
 
 impl Spec {
     pub(crate) fn tuning(&self) -> Tuning {
         Tuning {
             offloads: self.offloads,
+            plain: self.plain,
             deferred: self.polls(),
         }
     }
@@ -217,7 +220,7 @@ impl Spec {
         };
         // A kernel with offloads sends partial checksums over veth, so our servers must accept
         // them.
-        let checksums = if self.offloads {
+        let checksums = if self.offloads || self.plain {
             ",partial-checksums"
         } else {
             ""
@@ -275,6 +278,7 @@ mod tests {
             options: String::new(),
             connections,
             offloads: false,
+            plain: false,
         };
         let path = Path::new("/p");
         let words = spec.words(path, path, path, files)?;

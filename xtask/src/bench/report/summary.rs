@@ -10,6 +10,8 @@ const KB: f64 = 1024.0;
 /// One row of the summary: a quantity at one point of a figure.
 struct Summary {
     what: &'static str,
+    /// The generator, its connections and its part in the load.
+    load: &'static str,
     quantity: Quantity,
     figure: &'static str,
     panel: &'static str,
@@ -19,9 +21,9 @@ struct Summary {
 }
 
 macro_rules! summary {
-    ($($what:literal, $quantity:ident, $figure:literal, $panel:literal, $x:expr, $servers:expr;)+) => {
+    ($($what:literal, $load:literal, $quantity:ident, $figure:literal, $panel:literal, $x:expr, $servers:expr;)+) => {
         &[$(Summary {
-            what: $what, quantity: $quantity, figure: $figure, panel: $panel, x: $x,
+            what: $what, load: $load, quantity: $quantity, figure: $figure, panel: $panel, x: $x,
             servers: $servers,
         }),+]
     };
@@ -33,16 +35,18 @@ const WEB: &[&str] = &["sandstorm*", "nginx*", "h2o", "lighttpd"];
 
 #[rustfmt::skip]
 const SUMMARY: &[Summary] = summary![
-    "DNS, 100 names, answers/s", Rate, "dns-names", "", 100.0, DNS;
-    "DNS, 1,000,000 names, answers/s", Rate, "dns-names", "", 1e6, DNS;
-    "HTTP, 1 KB, keep-alive, CPU µs per request", Cost, "web-cost", "keep-alive, full rate", KB, WEB;
-    "HTTP, 1 KB, new connection, CPU µs per request", Cost, "web-cost", "new connection, full rate", KB, WEB;
-    "HTTP, 64 KB, 16 connections, CPU µs per request", Cost, "web-sizes", "16 connections", 64.0 * KB, WEB;
-    "the same with segmentation offload", Cost, "web-offload", "16 connections", 64.0 * KB, WEB;
+    "DNS, 100 names, answers/s", "`load`, 240 queries in flight", Rate, "dns-names", "", 100.0, DNS;
+    "DNS, 1,000,000 names, answers/s", "`load`, 240 queries in flight", Rate, "dns-names", "", 1e6, DNS;
+    "HTTP, 1 KB, keep-alive, CPU µs per request", "`load`, 64 connections", Cost, "web-cost", "keep-alive, full rate", KB, WEB;
+    "HTTP, 1 KB, new connection, CPU µs per request", "`load`, 64 connections", Cost, "web-cost", "new connection, full rate", KB, WEB;
+    "HTTP, 64 KB, CPU µs per request", "`load`, 16 connections", Cost, "web-sizes", "16 connections", 64.0 * KB, WEB;
+    "the same with segmentation offload", "wrk, 16 connections, offloads on", Cost, "web-offload", "16 connections", 64.0 * KB, WEB;
+    "HTTP, 1 KB, requests/s, at home", "wrk, 64 connections, plain pair", Rate, "home", "HTTP, 64 connections", KB, WEB;
+    "DNS, 100 names, answers/s, at home", "dnsperf, 100 queries in flight, plain pair", Rate, "home", "DNS", 100.0, DNS;
 ];
 
 /// Column heads of [`rows`].
-pub(super) const HEADS: [&str; 4] = ["work", "ours", "others", "measured"];
+pub(super) const HEADS: [&str; 5] = ["work", "load", "ours", "others", "measured"];
 
 /// Returns a row for each kind of work. Each row comes from the last results that have that work.
 pub(super) fn rows(all: &[Results]) -> Vec<Vec<String>> {
@@ -76,7 +80,12 @@ impl Summary {
         };
         let ours = shown(self.servers.first()?)?;
         let others: Vec<String> = self.servers[1..].iter().filter_map(shown).collect();
-        Some(vec![self.what.to_owned(), ours, others.join("; ")])
+        Some(vec![
+            self.what.to_owned(),
+            self.load.to_owned(),
+            ours,
+            others.join("; "),
+        ])
     }
 }
 
@@ -96,7 +105,8 @@ fn memory_row(results: &Results) -> Option<Vec<String>> {
         "one of {} open connections, bytes of memory",
         thousands(max_connections)
     );
-    Some(vec![what, ours.join("; "), others.join("; ")])
+    let load = "`load`, 16 of them busy".to_owned();
+    Some(vec![what, load, ours.join("; "), others.join("; ")])
 }
 
 /// Returns rows with the server, its largest number of connections, and the bytes per connection.

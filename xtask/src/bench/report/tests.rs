@@ -153,12 +153,14 @@ fn the_summary_has_the_range_of_our_modes() {
     let ours = "namestorm 480,000 to 500,000";
     let others = "reflector 600,000; NSD 200,000; BIND 100,000";
     let measured = "2026-11-21, commit 004c3ce";
-    assert_eq!(
-        rows[0],
-        ["DNS, 100 names, answers/s", ours, others, measured]
-    );
+    let [what, load] = ["DNS, 100 names, answers/s", "`load`, 240 queries in flight"];
+    assert_eq!(rows[0], [what, load, ours, others, measured]);
     let memory = "one of 100,000 open connections, bytes of memory";
-    assert_eq!(rows.last().unwrap()[..2], [memory, "sandstorm memcopy 260"]);
+    let last = &rows.last().unwrap()[..3];
+    assert_eq!(
+        last,
+        [memory, "`load`, 16 of them busy", "sandstorm memcopy 260"]
+    );
 }
 
 #[test]
