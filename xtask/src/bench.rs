@@ -17,6 +17,7 @@ pub(crate) mod rig;
 mod runner;
 mod servers;
 mod usage;
+mod waits;
 
 use std::path::{Path, PathBuf};
 
@@ -91,6 +92,8 @@ enum Command {
     },
     /// Count the instructions that our code executes per packet or request.
     Instructions(instructions::Options),
+    /// Compare ways of waiting for packets, at 1 to 100 % of each server's capacity.
+    Waits(waits::Options),
     /// Copy measured figures from benches/ into README.md.
     Figures {
         /// Fail if README.md has different figures.
@@ -111,6 +114,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = target.join(FOLDER);
     match &options.command {
         Some(Command::Instructions(options)) => instructions::run(options),
+        Some(Command::Waits(options)) => {
+            if prepare(options.built)? {
+                let outcome = waits::run(options, &target, &folder);
+                shell::give_back(&folder);
+                return outcome;
+            }
+            Ok(())
+        }
         Some(Command::Figures { check }) => quotes::run(*check),
         Some(Command::Report { files }) => {
             let last = [folder.join(RESULTS)];
@@ -125,8 +136,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
-    if !selection.built {
+/// Installs packages and builds programs, unless `built` is set. Returns true if this process is
+/// root and should go on. Otherwise another process has done the rest as root.
+fn prepare(built: bool) -> Result<bool> {
+    if !built {
         setup::run()?;
         // A failed installation is not an error, because the results list each missing server.
         for (package, failure) in setup::install_quietly(PACKAGES) {
@@ -135,7 +148,14 @@ fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
         shell::build_release("bench", &["sandstorm", "namestorm", "examples", "benches"])?;
     }
     if !shell::is_root() {
-        return shell::again_as_root("bench");
+        return shell::again_as_root("bench").map(|()| false);
+    }
+    Ok(true)
+}
+
+fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
+    if !prepare(selection.built)? {
+        return Ok(());
     }
     let words = std::env::args().skip(1).filter(|word| *word != "--built");
     let command = words.collect::<Vec<_>>().join(" ");

@@ -2,6 +2,7 @@
 
 use super::Selection;
 use super::results::Quantity::{self, Cost, Memory, Rate, Throughput};
+use super::rig::Interrupts;
 use super::servers::{
     DNS_SERVERS, H2O, KNOT, LIGHTTPD, NGINX, NGINX_BUSY_POLL, NSD, Program, REFLECT, SANDSTORM,
     SANDSTORM_PRECOPY, Serves, Spec, TURNAROUND,
@@ -379,6 +380,11 @@ impl Sweep {
             connections,
             offloads: self.offloads,
             plain: self.plain,
+            interrupts: if *program == NGINX_BUSY_POLL {
+                Interrupts::Polled
+            } else {
+                Interrupts::Immediate
+            },
         }
     }
 }

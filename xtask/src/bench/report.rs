@@ -20,7 +20,7 @@ use crate::markdown::{escape, owned, write_table};
 use anyhow::{Context as _, Result};
 use chart::Series;
 use lines::{Line, is_same, lines, place};
-pub(super) use numbers::thousands;
+pub(super) use numbers::{digits, thousands};
 use numbers::{Spread, percentile, x_shown};
 
 /// Pages in the folder of the raw results: the Markdown page and the HTML page.

@@ -61,6 +61,10 @@ pub(crate) struct Load {
     pub(crate) latency_us: [f64; 4],
     /// Number of errors in the measured part, by kind.
     pub(crate) errors: BTreeMap<String, u64>,
+    /// Number of correct replies per second on a single connection: 10th percentile and median over
+    /// all connections. Only our HTTP generator reports it.
+    #[serde(default)]
+    pub(crate) connection_rate: Option<[f64; 2]>,
 }
 
 /// CPU time of a run, per request and as utilization.

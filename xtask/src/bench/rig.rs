@@ -58,6 +58,29 @@ pub(crate) fn generator_address(n: u32) -> String {
     format!("10.99.{}.{}/{PREFIX}", n >> 8, n & 255)
 }
 
+/// When the kernel receives frames for the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Interrupts {
+    #[default]
+    Immediate,
+    /// After 50 µs, together with the frames that arrive meanwhile.
+    Deferred,
+    /// When the server polls, or after 200 µs.
+    Polled,
+}
+
+impl Interrupts {
+    /// Returns the number of empty polls before a queue enables interrupts again, and the timer in
+    /// ns after which waiting frames are delivered.
+    fn settings(self) -> Option<[u32; 2]> {
+        match self {
+            Self::Immediate => None,
+            Self::Deferred => Some([1, 50_000]),
+            Self::Polled => Some([100, 200_000]),
+        }
+    }
+}
+
 /// Kernel settings in which rigs differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
@@ -66,8 +89,7 @@ pub(crate) struct Tuning {
     /// Whether the veth pair stays as `ip` creates it, except for the queueing discipline. Then the
     /// kernel receives in the sender's thread, and offloads are on.
     pub(crate) plain: bool,
-    /// Whether frames for the server wait until it polls or a timer expires.
-    pub(crate) deferred: bool,
+    pub(crate) interrupts: Interrupts,
 }
 
 /// One side of the veth pair.
@@ -129,11 +151,9 @@ impl Rig {
                 end.set("queues/rx-0/rps_cpus", 1 << end.core)?;
             }
         }
-        if tuning.deferred {
-            // The first value is the number of empty polls before a queue re-enables interrupts.
-            // The second is the timer in ns after which waiting frames are delivered.
-            server.set("napi_defer_hard_irqs", 100)?;
-            server.set("gro_flush_timeout", 200_000)?;
+        if let Some([polls, timer]) = tuning.interrupts.settings() {
+            server.set("napi_defer_hard_irqs", polls)?;
+            server.set("gro_flush_timeout", timer)?;
         }
         Ok(rig)
     }

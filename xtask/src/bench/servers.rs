@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::content::{Content, ORIGIN};
 use super::peers::fill;
-use super::rig::{self, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
+use super::rig::{self, Interrupts, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
 use super::{busy_poll, peers, usage};
 use crate::server::Server;
 use crate::shell;
@@ -120,6 +120,7 @@ pub(crate) struct Spec {
     pub(crate) offloads: bool,
     /// Whether the rig is [plain](Tuning::plain).
     pub(crate) plain: bool,
+    pub(crate) interrupts: Interrupts,
 }
 
 impl Spec {
@@ -127,13 +128,13 @@ impl Spec {
         Tuning {
             offloads: self.offloads,
             plain: self.plain,
-            deferred: self.polls(),
+            interrupts: self.interrupts,
         }
     }
 
     /// Returns true if the server polls its queue in place of the kernel's threads.
     pub(crate) fn polls(&self) -> bool {
-        *self.program == NGINX_BUSY_POLL
+        self.interrupts == Interrupts::Polled
     }
 
     /// Starts the server on the rig and waits until it is ready. Returns the server and the ids of
@@ -279,6 +280,7 @@ mod tests {
             connections,
             offloads: false,
             plain: false,
+            interrupts: Interrupts::Immediate,
         };
         let path = Path::new("/p");
         let words = spec.words(path, path, path, files)?;

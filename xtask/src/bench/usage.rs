@@ -30,6 +30,15 @@ pub(crate) fn family(id: i32) -> Vec<i32> {
     family
 }
 
+/// Returns how many times threads of these processes have slept.
+pub(crate) fn sleeps(ids: &[i32]) -> u64 {
+    let tasks = ids.iter().flat_map(|id| Process::new(*id)?.tasks());
+    let status = tasks.flatten().flatten().flat_map(|task| task.status());
+    status
+        .filter_map(|status| status.voluntary_ctxt_switches)
+        .sum()
+}
+
 /// Returns the resident memory of the processes, in bytes.
 pub(crate) fn resident(ids: &[i32]) -> u64 {
     let status = |id: &i32| Process::new(*id).and_then(|process| process.status()).ok();

@@ -80,7 +80,7 @@ pub(super) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
 
 /// Formats a number below 1,000 with at most three significant digits and three decimals. A larger
 /// number is rounded to an integer.
-pub(super) fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 999.5 => return thousands(value),
         v if v >= 99.95 => 0,
