@@ -25,7 +25,6 @@ mod rings;
 pub(crate) mod steer;
 mod tx_slots;
 
-use std::fmt::Write;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -98,8 +97,8 @@ pub struct XdpPort {
     capabilities: Capabilities,
     counters: PortCounters,
     busy_polling: BusyPolling,
-    /// Polls the queue's NAPI instance in place of the socket, or the reason why it cannot.
-    poller: Option<io::Result<NapiPoller>>,
+    /// Polls the queue's NAPI instance in place of the socket.
+    poller: Option<NapiPoller>,
     napi_id_queries: u32,
     /// Maximum number of packets that one wakeup sends in copy mode.
     tx_budget: u32,
@@ -146,7 +145,9 @@ impl XdpPort {
         };
         let is_inert = busy_polling == BusyPolling::Inert;
         let poller = config.napi.filter(|_| is_inert).map(NapiPoller::open);
-        if let Some(Ok(_)) = &poller {
+        let step = "poll a queue through io_uring".to_owned();
+        let poller = poller.transpose().map_err(DeviceError::set_up(step))?;
+        if poller.is_some() {
             busy_polling = BusyPolling::Active;
         }
         let runs = Runs::open(config, rings.copying())?;
@@ -237,11 +238,7 @@ impl XdpPort {
             BusyPolling::Active if self.poller.is_some() => "active, through io_uring",
             BusyPolling::Active => "active",
         };
-        let mut busy = busy.to_owned();
-        if let Some(Err(error)) = &self.poller {
-            let _ = write!(busy, "; io_uring cannot poll it either: {error}");
-        }
-        lines.push(("busy polling", busy));
+        lines.push(("busy polling", busy.to_owned()));
         lines
     }
 
@@ -568,7 +565,7 @@ impl Port for XdpPort {
 
     fn poll_device(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
-        if let Some(Ok(poller)) = &mut self.poller {
+        if let Some(poller) = &mut self.poller {
             let readable = poller.poll(self.rings.fd(), bell.map(Bell::event), timeout)?;
             // A removed interface causes no event, only a pending socket error.
             return if readable { Ok(()) } else { self.check_alive() };

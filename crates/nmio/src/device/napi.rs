@@ -7,7 +7,7 @@ use std::io;
 
 use super::lines::Lines;
 use super::netlink::{self, attribute, number};
-use crate::sys;
+use crate::sys::{self, NapiPoller};
 
 /// Time after the last poll until the kernel receives by itself again, in ns. This is the value
 /// that the kernel's documentation of busy polling suggests.
@@ -49,8 +49,8 @@ impl PolledQueues {
     /// Defers the interrupts of interface `name`, whose number is `index`, if all its queues are
     /// served, `queues` in number. Adds a line to the summary.
     ///
-    /// Returns `None` if the kernel does not tell the queues' NAPI instances, or does not defer
-    /// their interrupts.
+    /// Returns `None` if the kernel does not tell the queues' NAPI instances, cannot poll them through
+    /// `io_uring`, or does not defer their interrupts.
     pub(super) fn defer(name: &str, index: u32, queues: u32, lines: &mut Lines) -> Option<Self> {
         let (line, polled) = match Self::try_defer(index, queues) {
             Ok(Some(polled)) => (
@@ -67,7 +67,10 @@ impl PolledQueues {
                 None,
             ),
             Err(error) => (
-                format!("not deferred: {error}; Linux 6.13 or later can defer them"),
+                format!(
+                    "not deferred: {error}; this needs Linux 6.13, and 0 in \
+                     /proc/sys/kernel/io_uring_disabled"
+                ),
                 None,
             ),
         };
@@ -83,6 +86,10 @@ impl PolledQueues {
         if napis.len() != queues as usize {
             return Ok(None);
         }
+        // Without workers that poll, deferred interrupts would only delay packets.
+        napis
+            .iter()
+            .try_for_each(|napi| NapiPoller::open(napi.id).map(drop))?;
         let polled = Self { napis };
         for napi in &polled.napis {
             family.set(Napi {
