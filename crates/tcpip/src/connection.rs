@@ -577,7 +577,8 @@ pub(crate) struct Plan {
     pub(crate) len: u32,
     /// Index of the prepared segment with this data, if there is one.
     pub(crate) prepared: Option<u32>,
-    /// Whether this is a run of more than one segment.
+    /// Whether this is a run of more than one segment or stream entry. If `len` exceeds the length
+    /// of `slice`, the run consists of several whole entries.
     pub(crate) is_run: bool,
 }
 
@@ -641,13 +642,12 @@ impl StreamSegment {
     }
 
     /// Returns the length in bytes of the run of segments that begins with this segment. The length
-    /// is at most `usable`, and at most `max_len`, the maximum payload of one packet.
+    /// is at most `max_len`.
     ///
     /// Returns 0 if the run would consist of only one segment, or if this segment is not prepared.
-    #[inline(always)]
-    fn run(&self, mss: u32, usable: u32, max_len: u32) -> u32 {
+    fn run(&self, mss: u32, max_len: u32) -> u32 {
         let left = self.slice.len;
-        let bytes = left.min(usable).min(max_len);
+        let bytes = left.min(max_len);
         if bytes <= mss || self.prepared.is_none() {
             return 0;
         }

@@ -5,13 +5,22 @@
 //! computed only once and stored. The payload of a prepared segment is copied to a frame
 //! ([`SendMode::MemCopy`]) or sent in place ([`SendMode::PreCopy`]). A run of segments is sent as
 //! one super-segment.
+//!
+//! If the port supports super-segments, several short stream entries in a row are sent as one run,
+//! too. Their bytes are copied to a buffer, or to a frame if one segment holds them. Otherwise, each
+//! entry would be a packet of its own.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
-use nmio::{Port, SendError, SuperSegment, super_segment};
+use nmio::super_segment::{GsoType, MAX_OVER_V6};
+use nmio::{Port, SendError, SuperSegment};
 
-use crate::connection::{Plan, Tcb};
+use crate::connection::{Context, Plan, Tcb};
 use crate::content::{Contents, MAX_SLOT_LEN, SendMode, Slot, payload_sum};
 use crate::counters::Counters;
+use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
 
@@ -20,6 +29,10 @@ use crate::writes::Writes;
 const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [1; TIMESTAMPS_LEN];
 /// The checksum of [`NO_OPERATIONS`].
 const NO_OPERATIONS_SUM: Sum = Sum::from_folded(0x0101 * (TIMESTAMPS_LEN / 2) as u16);
+
+/// Maximum number of buffers for runs of several stream entries. They then occupy 4 MiB. An XDP port
+/// passes as many super-segments to the kernel in one system call.
+const MAX_JOIN_BUFFERS: usize = 64;
 
 /// Writes the bytes of a slot: see [`Application::render`](crate::Application::render).
 pub(crate) trait Render {
@@ -35,6 +48,9 @@ pub(crate) struct Emitter<'a, R> {
     app: &'a mut R,
     contents: &'a mut Contents,
     writes: &'a Writes,
+    /// Buffers for runs of several stream entries. A buffer is in use while a super-segment shares
+    /// it. The number of buffers grows to its greatest use so far.
+    buffers: &'a mut Vec<Arc<[u8]>>,
     mode: SendMode,
 }
 
@@ -95,18 +111,46 @@ fn render_part<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize
     part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
+/// Returns the bytes and the slot of a slice's content item or write buffer.
+#[inline(always)]
+fn source<'a>(
+    contents: &'a Contents,
+    writes: &'a Writes,
+    slice: &Slice,
+) -> (&'a [u8], Option<Slot>) {
+    if let Some(buffer) = slice.source.buffer() {
+        (&*writes[buffer], None)
+    } else {
+        let (bytes, slot) = contents.get(slice.source.content_index());
+        (&**bytes, slot)
+    }
+}
+
+/// Returns a buffer that is not in use, or `None` if all [`MAX_JOIN_BUFFERS`] are in use.
+fn unused_buffer(buffers: &mut Vec<Arc<[u8]>>) -> Option<&mut Arc<[u8]>> {
+    let is_unused = |buffer: &Arc<[u8]>| Arc::strong_count(buffer) == 1;
+    let index = buffers.iter().position(is_unused);
+    let index = index.unwrap_or(buffers.len());
+    if index == buffers.len() && index < MAX_JOIN_BUFFERS {
+        buffers.push(Arc::from(vec![0; MAX_OVER_V6]));
+    }
+    buffers.get_mut(index)
+}
+
 impl<'a, R: Render> Emitter<'a, R> {
     #[inline(always)]
     pub(crate) fn new(
         app: &'a mut R,
         contents: &'a mut Contents,
         writes: &'a Writes,
+        buffers: &'a mut Vec<Arc<[u8]>>,
         mode: SendMode,
     ) -> Self {
         Self {
             app,
             contents,
             writes,
+            buffers,
             mode,
         }
     }
@@ -118,28 +162,29 @@ impl<'a, R: Render> Emitter<'a, R> {
             app: self.app,
             contents: self.contents,
             writes: self.writes,
+            buffers: self.buffers,
             mode: self.mode,
         }
     }
 
     /// Sends the planned segment or run of segments, and updates the counters.
     #[inline(always)]
-    pub(crate) fn send<P: Port>(
+    pub(crate) fn send<P: Port, C>(
         &mut self,
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        counters: &mut Counters,
+        cx: &mut Context<C>,
     ) -> Result<(), NoRoom> {
         if plan.len == 0 {
             send_control(port, tcb, &plan.header, &Written::default())?;
         } else if plan.is_run {
-            self.reborrow().send_run(port, tcb, plan, counters)?;
+            self.reborrow().send_run(port, tcb, plan, cx)?;
         } else {
-            self.send_segment(port, tcb, plan, counters)?;
+            self.send_segment(port, tcb, plan, &mut cx.counters)?;
         }
-        counters.segments_sent += 1;
-        counters.bytes_sent += u64::from(plan.len);
+        cx.counters.segments_sent += 1;
+        cx.counters.bytes_sent += u64::from(plan.len);
         Ok(())
     }
 
@@ -168,43 +213,62 @@ impl<'a, R: Render> Emitter<'a, R> {
         Ok(())
     }
 
-    /// Sends a run of segments as one super-segment, without copying the content item's bytes.
+    /// Sends a run of segments as one super-segment. The bytes of a content item are not copied.
     #[inline(never)]
-    fn send_run<P: Port>(
+    fn send_run<P: Port, C>(
         self,
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        counters: &mut Counters,
+        cx: &mut Context<C>,
     ) -> Result<(), NoRoom> {
+        if plan.len > plan.slice.len {
+            return self.send_joined(port, tcb, plan, cx);
+        }
         let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
         let (start, len) = (plan.slice.from as usize, plan.len as usize);
-        let (at, header_len) = (tcb.path.header_len(), plan.header.len());
-        let gso_type = match tcb.path.addresses {
-            Addresses::V4 { .. } => super_segment::GsoType::TcpV4,
-            Addresses::V6 { .. } => super_segment::GsoType::TcpV6,
-        };
-        let headers = (at + header_len, at);
-        let range = start..start + len;
-        let mut packet = SuperSegment::new(gso_type, tcb.mss, headers, bytes, range);
-        let header = packet.headers_mut();
-        let tcp_len = header_len + len;
-        tcb.path
-            .write_marked(header, PROTOCOL_TCP, tcp_len, plan.ecn);
-        let pseudo = tcb.path.addresses.pseudo_sum(PROTOCOL_TCP, tcp_len).fold();
-        plan.header.write(&mut header[at..], tcb.ports(), pseudo, 0);
+        let mut packet = super_segment(tcb, &plan, bytes, start..start + len);
         if let Some(slot) = slot
             && let Some((from, to)) = slot.within(start, start + len)
         {
             let part = packet.patch_mut(from - start, to - from);
             render_at(self.app, slot, plan.slice.params, from, part);
         }
-        let segments = packet.segments() as u64;
-        port.send_super(packet).map_err(|_| NoRoom)?;
-        counters.sent_runs += 1;
-        // `send` counts the run as one segment, so this function counts the other segments.
-        counters.segments_sent += segments - 1;
-        Ok(())
+        send_super(port, packet, &mut cx.counters)
+    }
+
+    /// Sends a run of several whole stream entries.
+    fn send_joined<P: Port, C>(
+        self,
+        port: &mut P,
+        tcb: &Tcb,
+        plan: Plan,
+        cx: &mut Context<C>,
+    ) -> Result<(), NoRoom> {
+        let (app, contents, writes) = (self.app, &*self.contents, self.writes);
+        let mut join = |payload: &mut [u8]| {
+            let (mut rest, mut seq) = (payload, plan.header.seq);
+            while !rest.is_empty() {
+                let slice = tcb.stream.locate(seq, &cx.lists);
+                let slice = slice.expect("the stream contains the whole run");
+                let (part, after) = rest.split_at_mut(slice.len as usize);
+                let (bytes, slot) = source(contents, writes, &slice);
+                let start = slice.from as usize;
+                part.copy_from_slice(&bytes[start..start + part.len()]);
+                render(app, slot, slice.params, start, part);
+                (rest, seq) = (after, seq + slice.len);
+            }
+        };
+        let len = plan.len as usize;
+        if len <= usize::from(tcb.mss) {
+            send_joined_frame(port, tcb, &plan, join)?;
+            cx.counters.sent_assembled += 1;
+            return Ok(());
+        }
+        let buffer = unused_buffer(self.buffers).ok_or(NoRoom)?;
+        join(&mut Arc::get_mut(buffer).ok_or(NoRoom)?[..len]);
+        let packet = super_segment(tcb, &plan, buffer, 0..len);
+        send_super(port, packet, &mut cx.counters)
     }
 
     #[inline(always)]
@@ -278,12 +342,7 @@ impl<'a, R: Render> Emitter<'a, R> {
     /// Assembles and sends a segment from any range of a content item or write buffer.
     #[inline(never)]
     fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: Plan) -> Result<(), NoRoom> {
-        let (bytes, slot) = if let Some(buffer) = plan.slice.source.buffer() {
-            (&*self.writes[buffer], None)
-        } else {
-            let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
-            (&**bytes, slot)
-        };
+        let (bytes, slot) = source(self.contents, self.writes, &plan.slice);
         let (start, len) = (plan.slice.from as usize, plan.len as usize);
         let mut frame = port.pool().take().ok_or(NoRoom)?;
         let header_len = plan.header.len();
@@ -304,6 +363,58 @@ impl<'a, R: Render> Emitter<'a, R> {
         port.send(frame).map_err(|_| NoRoom)?;
         Ok(())
     }
+}
+
+/// Makes a super-segment with the headers of the planned run and the payload `bytes[range]`.
+#[inline(always)]
+fn super_segment(tcb: &Tcb, plan: &Plan, bytes: &Arc<[u8]>, range: Range<usize>) -> SuperSegment {
+    let (at, header_len) = (tcb.path.header_len(), plan.header.len());
+    let gso_type = match tcb.path.addresses {
+        Addresses::V4 { .. } => GsoType::TcpV4,
+        Addresses::V6 { .. } => GsoType::TcpV6,
+    };
+    let tcp_len = header_len + range.len();
+    let mut packet = SuperSegment::new(gso_type, tcb.mss, (at + header_len, at), bytes, range);
+    let header = packet.headers_mut();
+    tcb.path
+        .write_marked(header, PROTOCOL_TCP, tcp_len, plan.ecn);
+    let pseudo = tcb.path.addresses.pseudo_sum(PROTOCOL_TCP, tcp_len).fold();
+    plan.header.write(&mut header[at..], tcb.ports(), pseudo, 0);
+    packet
+}
+
+/// Sends a super-segment and counts it.
+#[inline(always)]
+fn send_super<P: Port>(
+    port: &mut P,
+    packet: SuperSegment,
+    counters: &mut Counters,
+) -> Result<(), NoRoom> {
+    let segments = packet.segments() as u64;
+    port.send_super(packet).map_err(|_| NoRoom)?;
+    counters.sent_runs += 1;
+    // `send` counts the run as one segment, so this function counts the other segments.
+    counters.segments_sent += segments - 1;
+    Ok(())
+}
+
+/// Sends a run of several stream entries that fit into one segment. `join` writes its data.
+fn send_joined_frame<P: Port>(
+    port: &mut P,
+    tcb: &Tcb,
+    plan: &Plan,
+    join: impl FnOnce(&mut [u8]),
+) -> Result<(), NoRoom> {
+    let (header_len, len) = (plan.header.len(), plan.len as usize);
+    let mut frame = port.pool().take().ok_or(NoRoom)?;
+    frame.set_len(tcb.path.header_len() + header_len + len);
+    let path = &tcb.path;
+    let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
+    let (header, payload) = frame[at..].split_at_mut(header_len);
+    join(payload);
+    let checksum = checksum(tcb, &plan.header, 0, len, Sum::of(payload));
+    plan.header.write(header, tcb.ports(), checksum, 0);
+    port.send(frame).map_err(|_| NoRoom)
 }
 
 /// Takes a frame from the pool, and sends a segment without data in it.
@@ -349,4 +460,34 @@ pub(crate) fn turn_around<P: Port>(
     }
     header.write(payload, (own_port, peer_port), sum.finish(), options.len());
     port.send(packet.turn_around(PROTOCOL_TCP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_reused_when_its_super_segment_is_gone() {
+        let mut buffers = Vec::new();
+        let first = unused_buffer(&mut buffers).unwrap().clone();
+        let second = unused_buffer(&mut buffers).unwrap().clone();
+        assert!(!Arc::ptr_eq(&first, &second));
+        let address = first.as_ptr();
+        drop(first);
+        for _ in 0..2 {
+            assert_eq!(unused_buffer(&mut buffers).unwrap().as_ptr(), address);
+        }
+        assert_eq!(buffers.len(), 2);
+    }
+
+    #[test]
+    fn the_number_of_buffers_is_bounded() {
+        let mut buffers = Vec::new();
+        let in_use: Vec<_> = (0..MAX_JOIN_BUFFERS)
+            .map(|_| unused_buffer(&mut buffers).unwrap().clone())
+            .collect();
+        assert!(unused_buffer(&mut buffers).is_none());
+        drop(in_use);
+        assert!(unused_buffer(&mut buffers).is_some());
+    }
 }

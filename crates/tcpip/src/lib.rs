@@ -105,7 +105,8 @@
 //! ACKs clock the transmission, unless the connection is paced. The TX ring is the only output
 //! queue. If the port supports super-segments ([`nmio::Capabilities::segmentation`]), a run of new
 //! segments of one content item is sent as one packet. This packet consists of one set of headers
-//! and a slice of the content item.
+//! and a slice of the content item. Several short slices in a row, such as the responses to
+//! pipelined requests, are copied to a buffer and sent as one packet, too.
 //!
 //! # The paper's Table 1
 //!

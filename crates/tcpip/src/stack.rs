@@ -21,6 +21,7 @@ pub use handle::WriteError;
 pub use timer::{Deadline, Timer};
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use ip::Packet;
@@ -377,6 +378,8 @@ pub struct Stack<A: Application, C = Cubic> {
     wheel: TimerWheel,
     contents: Contents,
     writes: Writes,
+    /// Buffers for runs of several stream entries: see [`Emitter`].
+    join_buffers: Vec<Arc<[u8]>>,
     requests: Requests,
     mailbox: Option<Mailbox<A::Message>>,
     cx: Context<C>,
@@ -593,7 +596,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Err(NoRoom);
         }
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
-        emitter.send(port, conn.tcb, *plan, &mut conn.cx.counters)?;
+        emitter.send(port, conn.tcb, *plan, conn.cx)?;
         conn.has_sent(plan, now);
         Ok(())
     }
@@ -660,7 +663,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn conn_and_emitter(&mut self, id: u32) -> (Conn<'_, C>, Emitter<'_, A>) {
         let (app, contents) = (&mut self.app, &mut self.contents);
-        let emitter = Emitter::new(app, contents, &self.writes, self.config.mode);
+        let buffers = &mut self.join_buffers;
+        let emitter = Emitter::new(app, contents, &self.writes, buffers, self.config.mode);
         let conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
         (conn, emitter)
     }

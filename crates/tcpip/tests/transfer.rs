@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use eth::{Mac, Station};
 use ip::Host;
-use nmio::sim::{EndConfig, LinkConfig, PathConfig};
+use nmio::sim::{EndConfig, LinkConfig, PathConfig, Segmentation};
 use nmio::{Instant, Port};
 use tcpip::{
     Application, CloseReason, Config, CongestionControl, Connection, ConnectionId, Connections,
@@ -340,10 +340,20 @@ fn a_small_window_of_the_peer_is_respected() {
 
 #[test]
 fn pipelined_requests_are_all_answered_in_order() {
-    for (seed, path) in [(1, PathConfig::default()), (2, rough()), (3, rough())] {
+    let supers = Some(Segmentation {
+        largest: 65_535,
+        write_segment: ip::write_segment,
+    });
+    let paths = [(1, PathConfig::default()), (2, rough()), (3, rough())];
+    let all = [None, supers].map(|segmentation| paths.map(|path| (segmentation, path)));
+    for (segmentation, (seed, path)) in all.into_iter().flatten() {
         let setup = Setup {
             path,
             seed,
+            end: EndConfig {
+                segmentation,
+                ..EndConfig::default()
+            },
             ..Setup::default()
         };
         let app = App {

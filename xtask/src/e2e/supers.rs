@@ -27,6 +27,12 @@ const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
 const AROUND: RangeInclusive<usize> = 0..=6;
 /// Size of the largest body in bytes. It is more than a client can buffer.
 const LARGEST: usize = SIZES[SIZES.len() - 1];
+/// Size in bytes of a short body. Several responses with such a body fit into one segment.
+const SHORT: usize = 100;
+/// Number of pipelined requests for the short body.
+const PIPELINED: usize = 16;
+/// Maximum number of packets in which the responses to these requests arrive.
+const MAX_PACKETS: usize = 8;
 /// Words that the server logs when the device stops segmenting.
 const CEASED: &str = "no longer segments TCP";
 /// Time limit for these words to appear in the log.
@@ -43,7 +49,7 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let site = env.folder.join("edges");
     shell::make_folder(&site)?;
     let mut sizes = edges(&SEGMENTS, SEGMENT, head);
-    sizes.push(LARGEST);
+    sizes.extend([LARGEST, SHORT]);
     write_files(&site, &sizes)?;
     for (by, tso) in [("the device", true), ("the kernel", false)] {
         for (joined, gro) in [("joined", true), ("not joined", false)] {
@@ -54,6 +60,11 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
             let (server, place) = serve(&rig, env, &site, "")?;
             let what = format!("cut by {by}, {joined} by GRO");
             fetch_from_each(&rig, &place, &sizes, &what, checks)?;
+            for address in place.addresses() {
+                checks.check(format_args!("{what}, pipelined, from {address}"), || {
+                    pipeline(&rig, place.socket(address))
+                });
+            }
             checks.check("it has sent super-segments", || expect_sent(server));
         }
     }
@@ -81,6 +92,23 @@ fn fetch_from_each(
             });
         }
     })
+}
+
+/// Pipelines requests for the short body. Checks the responses, and that they arrive in few packets.
+fn pipeline(rig: &Rig, to: SocketAddr) -> Result<()> {
+    let mut connection = rig.as_client(|| Connection::open(to))??;
+    let request = format!("GET /{SHORT}.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    let before = packets_received(rig)?;
+    connection.send(request.repeat(PIPELINED))?;
+    for _ in 0..PIPELINED {
+        connection.receive(true)?.expect_body(&body(SHORT))?;
+    }
+    let packets = packets_received(rig)? - before;
+    ensure!(
+        packets <= MAX_PACKETS,
+        "{PIPELINED} responses in {packets} packets"
+    );
+    Ok(())
 }
 
 /// Turns TSO off in the middle of a response. The sandboxed worker must notice, and then let the

@@ -118,6 +118,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             wheel: TimerWheel::new(max_connections, now),
             contents,
             writes,
+            join_buffers: Vec::new(),
             requests,
             mailbox: None,
             cx,

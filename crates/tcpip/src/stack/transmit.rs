@@ -47,14 +47,43 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // If the TX ring is full, a later call sends the probe.
             let _ = self.send(port, id, &plan, now);
         }
-        let segmentation = port.capabilities().segmentation;
+        match port.capabilities().segmentation {
+            0 => self.send_burst(port, id, limit, 0, now),
+            segmentation => self.send_burst_of_runs(port, id, limit, segmentation, now),
+        }
+    }
+
+    /// Sends new data to a port that accepts super-segments. The compiler makes two copies of
+    /// [`send_burst`](Self::send_burst), so that runs cost nothing on a port that accepts none.
+    #[inline(never)]
+    fn send_burst_of_runs<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        limit: usize,
+        segmentation: usize,
+        now: Moment,
+    ) {
+        self.send_burst(port, id, limit, segmentation, now);
+    }
+
+    /// Sends new data in at most `limit` packets. `segmentation` is the maximum size in bytes of a
+    /// super-segment over IPv4, or 0.
+    #[inline(always)]
+    fn send_burst<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        limit: usize,
+        segmentation: usize,
+        now: Moment,
+    ) {
         let mut room = port.room().min(limit);
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
         let mut burst = conn.begin_burst(segmentation, now);
         let mut is_refused = false;
         while let Some(plan) = conn.next_segment(&mut burst, room, now) {
-            let counters = &mut conn.cx.counters;
-            if emitter.send(port, conn.tcb, plan, counters).is_err() {
+            if emitter.send(port, conn.tcb, plan, conn.cx).is_err() {
                 is_refused = true;
                 break;
             }

@@ -7,7 +7,12 @@ use super::{Conn, DeadlineKind, Flags, NONE, Plan, SegmentKind, StreamSegment, T
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{MAX_PACING_DEBT, PACING_TICK};
+use crate::stream::Lists;
 use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
+
+/// Maximum length in bytes of a stream entry that is sent in one run with others. The run copies its
+/// bytes. For longer entries, the copies cost more than the packets that they save.
+const MAX_JOINED_ENTRY: u32 = 16 << 10;
 
 /// State of a burst: new data that is sent between [`Conn::begin_burst`] and [`Conn::end_burst`].
 pub(crate) struct Burst {
@@ -95,11 +100,11 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         let mut control = burst.control;
         let (segment, len) = if let Some(segment) = StreamSegment::at(tcb, seq, &self.cx.lists) {
-            let len = tcb.bytes_to_send(&segment, flight, burst)?;
+            let len = tcb.bytes_to_send(&segment, flight, burst, &self.cx.lists)?;
             if len == 0 {
                 return None;
             }
-            if len == segment.slice.len || tcb.fills_window(flight + len) {
+            if len >= segment.slice.len || tcb.fills_window(flight + len) {
                 control = control | Control::PSH;
             }
             // A FIN needs room in the peer's window, like data.
@@ -303,13 +308,19 @@ impl Tcb {
     /// Returns the number of bytes to send, as one segment or a run of segments, if `flight` bytes
     /// are in flight. Returns `None` or 0 if nothing may be sent.
     #[inline(always)]
-    fn bytes_to_send(&self, segment: &StreamSegment, flight: u32, burst: &Burst) -> Option<u32> {
+    fn bytes_to_send(
+        &self,
+        segment: &StreamSegment,
+        flight: u32,
+        burst: &Burst,
+        lists: &Lists,
+    ) -> Option<u32> {
         if flight.saturating_add(segment.len) <= burst.usable {
             // Not every device can segment a packet with CWR, so a segment with CWR is sent alone.
             let sends_cwr = self.flags.intersects(Flags::SEND_CWR) && self.negotiated.ecn();
             if burst.max_run > 0 && !sends_cwr {
-                let run = segment.run(self.mss.into(), burst.usable - flight, burst.max_run);
-                return Some(segment.len.max(run));
+                let max_len = burst.max_run.min(burst.usable - flight);
+                return self.run_at(burst.seq, max_len, lists);
             }
             return Some(segment.len);
         }
@@ -319,6 +330,30 @@ impl Tcb {
         let may_truncate =
             flight == 0 && self.snd_wnd > 0 && !self.flags.intersects(Flags::LARGE_WINDOW);
         may_truncate.then(|| segment.len.min(burst.usable))
+    }
+
+    /// Returns the length in bytes of the run or segment that begins at `seq`. A run has at most
+    /// `max_len` bytes. It consists of several whole short entries, or of segments of one entry.
+    #[inline(never)]
+    fn run_at(&self, seq: Seq, max_len: u32, lists: &Lists) -> Option<u32> {
+        let segment = StreamSegment::at(self, seq, lists)?;
+        let joined = self.joined_run(seq, max_len.min(MAX_OVER_V6 as u32), lists);
+        if joined > segment.slice.len {
+            return Some(joined);
+        }
+        Some(segment.len.max(segment.run(self.mss.into(), max_len)))
+    }
+
+    /// Returns the total length in bytes of the whole short entries from `seq` that fit into
+    /// `max_len` bytes. Pipelined requests lead to several short entries.
+    fn joined_run(&self, seq: Seq, max_len: u32, lists: &Lists) -> u32 {
+        let mut len = 0;
+        while let Some(slice) = self.stream.locate(seq + len, lists)
+            && slice.len <= MAX_JOINED_ENTRY.min(max_len - len)
+        {
+            len += slice.len;
+        }
+        len
     }
 }
 

@@ -3,9 +3,10 @@
 
 use nmio::super_segment::MAX_OVER_V6;
 
+use super::sending::bytes_of;
 use crate::negotiated::Negotiated;
 use crate::stack::testing::{Out, Rig, noise};
-use crate::{Config, Slot};
+use crate::{Config, SendMode, Slot};
 
 /// Number of data bytes in a full segment. `HEADERS` is the length in bytes of a super-segment's
 /// IPv4 and TCP headers, including 12 bytes reserved for timestamps.
@@ -180,4 +181,88 @@ fn a_segment_with_cwr_is_not_part_of_a_super_segment() {
     rig.pass_ms(10);
     let rest = rig.sent_all();
     assert!(rest.len() > 1 && rest.iter().all(|out| out.control == "A"));
+}
+
+/// Opens a connection that requests a content item of `len` bytes `requests` times at once. The
+/// item has a slot. Returns the rig before the first response is acknowledged.
+fn pipelined(len: usize, requests: usize, mode: SendMode, segmentation: usize) -> Rig {
+    let mut rig = Rig::new(&Config {
+        mode,
+        ..Config::default()
+    });
+    rig.port.segmentation = segmentation;
+    let (offset, slot_len) = (len as u32 - 21, 20);
+    rig.load(
+        &noise(len),
+        Some(Slot {
+            offset,
+            len: slot_len,
+        }),
+    );
+    rig.open(Some(MSS as u16 + 12));
+    rig.recv(1, 1, "PA", &vec![b'g'; requests]);
+    rig
+}
+
+#[test]
+fn short_responses_to_pipelined_requests_are_sent_as_one_packet() {
+    for mode in [SendMode::MemCopy, SendMode::PreCopy] {
+        let frames = pipelined(1_000, 14, mode, 0).sent_all();
+        assert_eq!(frames.len(), 14);
+        let mut rig = pipelined(1_000, 14, mode, 65_535);
+        let cut = rig.sent_all();
+        assert!(bytes_of(&frames) == bytes_of(&cut));
+        let full = cut.iter().take(9).all(|out| out.data.len() == MSS);
+        assert!(full && cut.len() == 10, "the run is cut at the MSS");
+        let counters = rig.stack.counters();
+        assert_eq!((counters.sent_runs, counters.segments_sent), (1, 1 + 10));
+        assert_eq!(counters.bytes_sent, 14_000);
+    }
+}
+
+#[test]
+fn short_responses_that_fit_into_one_segment_are_sent_in_one_frame() {
+    for len in [40, 292, 293] {
+        let frames = pipelined(len, 5, SendMode::MemCopy, 0).sent_all();
+        let mut rig = pipelined(len, 5, SendMode::MemCopy, 65_535);
+        let sent = rig.sent_all();
+        assert!(bytes_of(&frames) == bytes_of(&sent));
+        let is_frame = 5 * len <= MSS;
+        assert_eq!(sent.len(), if is_frame { 1 } else { 2 });
+        let counters = rig.stack.counters();
+        let expected = (u64::from(is_frame), u64::from(!is_frame));
+        assert_eq!((counters.sent_assembled, counters.sent_runs), expected);
+    }
+}
+
+#[test]
+fn a_lost_segment_of_several_responses_is_retransmitted() {
+    let expected = bytes_of(&pipelined(1_000, 14, SendMode::MemCopy, 0).sent_all());
+    let mut rig = pipelined(1_000, 14, SendMode::MemCopy, 65_535);
+    assert_eq!(rig.sent_all().len(), 10);
+    let lost = MSS..2 * MSS;
+    for _ in 0..4 {
+        rig.recv(15, 1 + lost.start as u32, "A", b"");
+    }
+    // The lost segment contains the end of the second response, and most of the third.
+    let mut resent = rig.sent_all();
+    rig.recv(15, 1 + 2_000, "A", b"");
+    resent.extend(rig.sent_all());
+    let ends = [1 + 2_000, 1 + 3_000];
+    let ends_of = |out: &Out| out.seq + out.data.len() as u32;
+    assert!(resent.iter().map(ends_of).eq(ends));
+    assert!(bytes_of(&resent) == expected[lost.start..3_000]);
+}
+
+#[test]
+fn responses_without_room_in_the_ring_are_sent_later_as_one_packet() {
+    let mut rig = pipelined(1_000, 2, SendMode::MemCopy, 65_535);
+    assert_eq!(rig.sent_all().len(), 2);
+    rig.port.room = 0;
+    rig.recv(3, 1 + 2_000, "PA", b"ggg");
+    rig.sent_nothing();
+    rig.port.room = 1;
+    rig.pass_ms(10);
+    assert_eq!(rig.sent_all().len(), 3);
+    assert_eq!(rig.stack.counters().sent_runs, 2);
 }

@@ -204,7 +204,9 @@ fn setting() -> impl Strategy<Value = Setting> {
 
 /// Generates the lengths and slots of a few content items.
 fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
-    let content = (100usize..20_000, prop::option::of((0u32..60, 21u32..40)));
+    // Short contents are sent several at a time if the port supports super-segments.
+    let len = prop_oneof![100usize..500, 100usize..20_000];
+    let content = (len, prop::option::of((0u32..60, 21u32..40)));
     let content = content.prop_map(|(len, slot)| {
         let slot = slot.map(|(offset, len)| Slot { offset, len });
         (len, slot)

@@ -122,17 +122,75 @@ fn a_run_has_as_many_whole_segments_as_fit_into_a_packet() {
 }
 
 #[test]
-fn a_run_ends_with_its_content() {
+fn a_run_ends_before_a_long_entry() {
+    // The second entry is one byte longer than the entries that are sent together with others.
     let mut bench = Offer::default().open();
     bench.segmentation = 65_535;
     bench.write(2_500);
-    bench.write_slice(300..4_700, 5_000);
-    bench.close();
+    bench.write_slice(300..16_685, 20_000);
+    bench.write(100);
     let plans = bench.plans();
     let runs: Vec<_> = plans.iter().map(|plan| (plan.len, plan.is_run)).collect();
-    // A run begins with a whole segment, and may end with a partial one.
-    assert_eq!(runs, [(2_500, true), (700, false), (3_700, true)]);
+    // A run of one entry begins with a whole segment, and may end with a partial one.
+    assert_eq!(runs, [(2_500, true), (700, false), (6_000, true)]);
+    bench.ack(9_201);
+    // The end of the long entry is short enough.
+    assert_eq!(bench.send(), ["9201:18986 PA"]);
     assert_eq!(bench.tcb().snd_nxt, bench.tcb().limit());
+}
+
+/// A connection with entries of these lengths to send, on a port that accepts super-segments of up
+/// to `max` bytes.
+fn with_entries(max: usize, lens: &[u32]) -> Bench {
+    let mut bench = Offer::default().open();
+    bench.segmentation = max;
+    for len in lens {
+        bench.write(*len);
+    }
+    bench
+}
+
+#[test]
+fn short_entries_are_sent_as_one_run() {
+    let mut bench = with_entries(65_535, &[100, 2_200]);
+    bench.write_bytes(1_300);
+    bench.write_slice(300..500, 5_000);
+    bench.close();
+    assert_eq!(bench.send(), ["1:3802 FPA"]);
+    assert!(with_entries(65_535, &[100, 200]).plans()[0].is_run);
+    assert_eq!(with_entries(0, &[100, 200]).send().len(), 2);
+}
+
+#[test]
+fn a_run_of_short_entries_ends_where_the_window_or_the_packet_does() {
+    let mut bench = with_entries(65_535, &[1_500; 8]);
+    // The congestion window has room for six entries, and for the first segment of the seventh.
+    assert_eq!(bench.send(), ["1:9001 PA", "9001:10001 A"]);
+    bench.ack(10_001);
+    assert_eq!(bench.send(), ["10001:12001 PA"]);
+    let mut bench = with_entries(4_000 + HEADERS, &[1_500, 1_500, 1_000, 1, 999]);
+    assert_eq!(bench.send(), ["1:4001 PA", "4001:5001 PA"]);
+    let mut bench = with_entries(3_999 + HEADERS, &[1_500, 1_500, 1_000, 1, 999]);
+    assert_eq!(bench.send(), ["1:3001 PA", "3001:5001 PA"]);
+}
+
+#[test]
+fn a_run_of_short_entries_is_retransmitted_entry_by_entry() {
+    let mut bench = Offer::plain().open();
+    bench.segmentation = 65_535;
+    for _ in 0..5 {
+        bench.write(600);
+    }
+    assert_eq!(bench.send(), ["1:3001 PA"]);
+    // The first 1,000 bytes, a whole segment, have arrived.
+    bench.ack(1_001);
+    assert_eq!(bench.fire(), "Transmit");
+    assert_eq!(bench.send(), ["1001:1201 PA retransmitted"]);
+    bench.ack(1_201);
+    assert_eq!(bench.send(), ["1201:1801 PA retransmitted"]);
+    bench.ack(1_801);
+    let retransmitted = ["1801:2401 PA retransmitted", "2401:3001 PA retransmitted"];
+    assert_eq!(bench.send(), retransmitted);
 }
 
 #[test]
