@@ -19,6 +19,8 @@ const NEAR: Route = Route(100 * M, ms(20));
 const MOBILE: Route = Route(10 * M, ms(60));
 const FAR: Route = Route(100 * M, ms(200));
 const INSIDE: Route = Route(10_000 * M, ms(1));
+/// The route between two hosts of one rack.
+const RACK: Route = Route(10_000 * M, Duration::from_micros(100));
 
 /// Probabilities of loss, with their names in the results table.
 const LOSSES: [(f64, &str); 4] = [(0.001, "0.1%"), (0.01, "1%"), (0.03, "3%"), (0.1, "10%")];
@@ -48,6 +50,7 @@ pub(crate) fn sample() -> Vec<Cell> {
         windows(),
         readers(),
         short(),
+        tails(),
         many(),
         controls(),
         smoltcp(),
@@ -469,6 +472,24 @@ fn short() -> Vec<Cell> {
     }
     let idle = Cell::new("requests/idle-2s/300KB", FAR).bytes(300 * KB);
     cells.push(idle.change(|cell| (cell.times, cell.think) = (5, ms(2000))));
+    cells
+}
+
+/// Short responses over a very short path, where a lost tail must not wait for a timer that suits
+/// the Internet. Some clients delay the ACK of a response with one segment by 40 ms, and the others
+/// do not.
+fn tails() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (share, percent) in [(0.0, "0%"), (0.01, "1%"), (0.1, "10%")] {
+        for kilobytes in [1, 30] {
+            for (every, word) in [(2, "delayed"), (1, "prompt")] {
+                let name = format!("tails/{percent}/{kilobytes}KB-{word}");
+                let cell = Cell::new(&name, RACK).loss(share).bytes(kilobytes * KB);
+                let cell = cell.with(|peer| peer.acks.every = every);
+                cells.push(cell.change(|cell| (cell.times, cell.think) = (200, ms(50))));
+            }
+        }
+    }
     cells
 }
 
