@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::content::SendMode;
-use crate::rto::MIN_RTO_MS;
+use crate::rto::{MIN_RTO_MS, QUICK_MIN_RTO_MS};
 
 /// How a new connection is handled when the connection table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -156,9 +156,16 @@ pub struct Config {
     /// default, because ACKs clock the transmission. Connections whose congestion control sets a
     /// rate ([`Bbr`](crate::Bbr)) are always paced.
     pub pacing: bool,
-    /// Minimum retransmission timeout, 200 ms by default and at most
+    /// Initial minimum of a connection's retransmission timeout, 200 ms by default and at most
     /// [`MAX_RTO_MS`](crate::MAX_RTO_MS). RFC 6298, section 2.4, recommends one second.
     pub min_rto: Duration,
+    /// Lowest minimum of a connection's retransmission timeout, 10 ms by default.
+    ///
+    /// The minimum falls from [`min_rto`](Self::min_rto) after about half a second of activity, if
+    /// the client uses SACK and the round trip is below 10 ms. It then covers the longest delay that
+    /// the client's ACKs have shown. Spurious retransmissions raise it again. With a value of at
+    /// least `min_rto`, the minimum never falls.
+    pub quick_min_rto: Duration,
     /// Whether connections use SACK if the client offers it (RFC 2018). On by default.
     pub sack: bool,
     /// Whether connections use timestamps if the client offers them (RFC 7323, section 3). On by
@@ -237,6 +244,7 @@ impl Default for Config {
             keep_alive: None,
             pacing: false,
             min_rto: Duration::from_millis(MIN_RTO_MS.into()),
+            quick_min_rto: Duration::from_millis(QUICK_MIN_RTO_MS.into()),
             sack: true,
             timestamps: true,
             window_scaling: true,

@@ -126,6 +126,10 @@ bitflags! {
         const MTU_PROBE_LOST = 1 << 16;
         /// Whether two path MTU probes of the current size were lost.
         const MTU_PROBE_LOST_TWICE = 1 << 17;
+        /// Whether at least one timer has expired needlessly.
+        const NEEDLESS_TIMER = 1 << 18;
+        /// Whether at least two timers have expired needlessly.
+        const NEEDLESS_TIMER_TWICE = 1 << 19;
     }
 }
 
@@ -252,6 +256,9 @@ pub(crate) struct Tcb {
     /// What happens at `deadline`.
     deadline_kind: DeadlineKind,
     reo_wnd: ReorderingWindow,
+    /// Longest RTO that any RTT sample has given, without a minimum, in milliseconds. A spurious
+    /// retransmission raises this value. 255 keeps the minimum RTO at its initial value.
+    longest_rto: u8,
     /// Largest value of `mss` that both sides accept.
     mss_max: u16,
     /// Smallest value of `mss` that is known to be too large for the path, or 0 if none is known.
@@ -314,12 +321,33 @@ impl Tcb {
         self.stream.end() + u32::from(self.flags.intersects(Flags::CLOSE))
     }
 
-    /// Returns the retransmission timeout in milliseconds. `min_rto_ms` is the minimum before the
-    /// backoff doubles the timeout.
+    /// Returns the retransmission timeout in milliseconds. `min_rto_ms` is the initial minimum of
+    /// the timeout, before the backoff doubles it.
     #[inline(always)]
     fn rto(&self, min_rto_ms: u32) -> u32 {
+        if self.backoff > 0 {
+            return self.rto_with_backoff(min_rto_ms);
+        }
+        let after_loss = self.flags.intersects(Flags::SYN_ACK_RETRANSMITTED);
+        self.rtt.timeout(0, after_loss, min_rto_ms)
+    }
+
+    /// Returns the retransmission timeout in milliseconds after any number of timeouts. Not inlined,
+    /// because most connections have none.
+    #[cold]
+    #[inline(never)]
+    fn rto_with_backoff(&self, min_rto_ms: u32) -> u32 {
         let after_loss = self.flags.intersects(Flags::SYN_ACK_RETRANSMITTED);
         self.rtt.timeout(self.backoff, after_loss, min_rto_ms)
+    }
+
+    /// Adds an RTT sample in microseconds.
+    #[inline(always)]
+    fn add_rtt(&mut self, rtt: u32) {
+        let timeout = self.rtt.sample(rtt);
+        if timeout > self.longest_rto.into() {
+            self.longest_rto = timeout.min(u8::MAX.into()) as u8;
+        }
     }
 
     /// Sets the deadline to `after` milliseconds from now.
@@ -397,7 +425,7 @@ impl Tcb {
         self.flags -= Flags::TIMING;
         self.backoff = 0;
         let rtt = now.micros.wrapping_sub(self.rtt_at);
-        self.rtt.sample(rtt);
+        self.add_rtt(rtt);
         rtt
     }
 
@@ -408,10 +436,10 @@ impl Tcb {
     /// for the next window probe.
     #[inline(always)]
     fn timeout(&self, is_in_order: bool, min_rto_ms: u32) -> (DeadlineKind, u32) {
-        let rto = self.rto(min_rto_ms);
         if self.probes_window() {
-            return (DeadlineKind::ZeroWindow, rto);
+            return (DeadlineKind::ZeroWindow, self.probe_interval(min_rto_ms));
         }
+        let rto = self.rto(min_rto_ms);
         let is_measured = self.rtt.smoothed() > 0;
         if !self.negotiated.sack() || !is_measured || self.backoff > 0 || !is_in_order {
             return (DeadlineKind::Retransmit, rto);
@@ -422,6 +450,14 @@ impl Tcb {
             probe += MAX_ACK_DELAY_MS;
         }
         (DeadlineKind::TailProbe, probe.min(rto))
+    }
+
+    /// Returns the interval between zero-window probes in milliseconds. The initial minimum of the
+    /// RTO applies to them, because they are not urgent.
+    #[cold]
+    #[inline(never)]
+    fn probe_interval(&self, min_rto_ms: u32) -> u32 {
+        self.rto_with_backoff(min_rto_ms).max(min_rto_ms)
     }
 
     /// Returns the [`Event`] that describes the connection to the congestion control algorithm.
@@ -518,7 +554,7 @@ impl Tcb {
         }
         if !self.flags.intersects(Flags::TIMING) {
             self.backoff = 0;
-            self.rtt.sample(millis * 1000);
+            self.add_rtt(millis * 1000);
         }
         millis * 1000 + now.micros.wrapping_sub(now.millis.wrapping_mul(1000))
     }

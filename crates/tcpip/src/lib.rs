@@ -135,7 +135,8 @@
 //!   for peers without SACK (RFC 6582).
 //! - Limited transmit (RFC 3042) and proportional rate reduction (RFC 6937).
 //! - Retransmission timeouts (RFC 6298), and undoing spurious window reductions (RFC 3522, RFC
-//!   3708, RFC 5682).
+//!   3708, RFC 5682). The minimum timeout is 200 ms. On short paths, it falls to the longest
+//!   timeout that the RTT samples have given, which includes the client's delayed ACKs.
 //! - Congestion control: [`Cubic`] (RFC 9438) with `HyStart++` (RFC 9406), [`NewReno`], the paper's
 //!   [`Reno`], and [`Bbr`].
 //! - An initial window of ten segments (RFC 6928), congestion window validation (RFC 7661), ECN
@@ -191,7 +192,9 @@ pub use content::{
 pub use counters::Counters;
 pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
 pub use negotiated::Negotiated;
-pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
+pub use rto::{
+    INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS, QUICK_MIN_RTO_MS,
+};
 pub use server::Server;
 pub use stack::{
     Application, Connection, ConnectionId, Connections, Deadline, Stack, Timer, WriteError,

@@ -5,11 +5,16 @@ pub const INITIAL_RTO_MS: u32 = 1_000;
 /// Retransmission timeout before the first RTT sample if the SYN-ACK was retransmitted (RFC 6298,
 /// section 5.7), in milliseconds.
 pub const INITIAL_RTO_AFTER_LOSS_MS: u32 = 3_000;
-/// Default minimum timeout in milliseconds, the same as in Linux.
+/// Default of the initial minimum timeout in milliseconds, the same as in Linux.
 ///
 /// RFC 6298, section 2.4, recommends one second, because clocks were coarse. Current systems use
 /// less.
 pub const MIN_RTO_MS: u32 = 200;
+/// Default of the lowest minimum timeout in milliseconds, for connections over short paths.
+///
+/// Data centres use minimums of 5 to 10 ms. This value is ten ticks of our timers, and one tick of
+/// a peer's kernel with 100 ticks per second. It is also the minimum delay of a tail loss probe.
+pub const QUICK_MIN_RTO_MS: u32 = 10;
 /// Maximum timeout (RFC 6298, section 2.5), in milliseconds.
 pub const MAX_RTO_MS: u32 = 60_000;
 
@@ -37,9 +42,18 @@ pub(crate) struct Rtt {
     /// Timeout computed from `srtt` and `rttvar`, in milliseconds. It is at most [`MAX_RTO_MS`],
     /// and 0 before the first sample.
     timeout: u16,
+    /// Minimum of a timeout that is not doubled, in milliseconds, at most [`MAX_RTO_MS`]. It is 0
+    /// until the connection sets it.
+    floor: u16,
 }
 
 impl Rtt {
+    /// Sets the minimum of a timeout that is not doubled, in milliseconds.
+    #[inline(always)]
+    pub(crate) fn set_floor(&mut self, floor: u32) {
+        self.floor = floor.min(MAX_RTO_MS) as u16;
+    }
+
     /// Returns the smoothed RTT in microseconds, or 0 before the first sample.
     #[inline(always)]
     pub(crate) const fn smoothed(self) -> u32 {
@@ -57,9 +71,10 @@ impl Rtt {
         self.min
     }
 
-    /// Adds an RTT sample in microseconds (RFC 6298, sections 2.2 and 2.3).
+    /// Adds an RTT sample in microseconds (RFC 6298, sections 2.2 and 2.3). Returns the measured
+    /// timeout in milliseconds.
     #[inline(always)]
-    pub(crate) fn sample(&mut self, rtt: u32) {
+    pub(crate) fn sample(&mut self, rtt: u32) -> u32 {
         let rtt = rtt.clamp(1, MAX_RTT);
         if self.srtt == 0 {
             self.srtt = rtt;
@@ -75,23 +90,33 @@ impl Rtt {
         // RTO = SRTT + max(G, 4 * RTTVAR): RFC 6298, section 2.3.
         let micros = self.srtt + (4 * self.rttvar).max(GRANULARITY);
         self.timeout = micros.div_ceil(1000).min(MAX_RTO_MS) as u16;
+        self.timeout.into()
     }
 
-    /// Returns the timeout in milliseconds: the measured timeout or `min_rto_ms`, whichever is
+    /// Returns the timeout in milliseconds: the measured timeout or the minimum, whichever is
     /// larger, doubled `backoff` times. The result is at most [`MAX_RTO_MS`].
     ///
-    /// Before the first sample, an initial timeout is used instead, regardless of `min_rto_ms`:
+    /// The minimum that was [set](Self::set_floor) applies to the first timeout, and `min_rto_ms` to
+    /// later ones. If a tail loss probe and a retransmission were lost too, there is more than a
+    /// lost tail. The connection also does not give up sooner.
+    ///
+    /// Before the first sample, an initial timeout is used instead, regardless of the minimum:
     /// [`INITIAL_RTO_MS`], or [`INITIAL_RTO_AFTER_LOSS_MS`] if `after_loss` is set. `after_loss`
     /// tells whether the SYN-ACK was retransmitted.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
+        let min = if backoff == 0 {
+            self.floor.into()
+        } else {
+            min_rto_ms
+        };
         let base = match self.timeout {
             0 if after_loss => INITIAL_RTO_AFTER_LOSS_MS,
             0 => INITIAL_RTO_MS,
-            measured => u32::from(measured).max(min_rto_ms),
+            measured => u32::from(measured).max(min),
         };
         if backoff == 0 {
-            return base.min(MAX_RTO_MS);
+            return base;
         }
         let doubled = u64::from(base) << u32::from(backoff).min(MAX_BACKOFF);
         doubled.min(u64::from(MAX_RTO_MS)) as u32

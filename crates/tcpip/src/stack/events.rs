@@ -164,14 +164,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         {
             self.handle_due(port, id, now);
         }
-        let tcb = &self.records[id as usize].tcb;
-        if tcb.state != State::Closed && has_passed(tcb.deadline, now) {
+        if self.records[id as usize].tcb.state != State::Closed {
             self.handle_deadline(port, id, now);
         }
         self.schedule(id, now);
     }
 
-    /// Handles a connection's deadline that has passed.
+    /// Handles a connection's deadline, unless it was postponed meanwhile.
     fn handle_deadline<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.ensure_space(id);
         let expiry = self.conn(id).on_deadline(now);

@@ -70,6 +70,7 @@ pub(crate) fn set(
         "keep_alive" => config.keep_alive = Some(time()?),
         "user_timeout" => config.user_timeout = Some(time()?),
         "min_rto" => config.min_rto = time()?,
+        "quick_min_rto" => config.quick_min_rto = time()?,
         "window_scaling" => config.window_scaling = switch()?,
         "sack" => config.sack = switch()?,
         "timestamps" => config.timestamps = switch()?,

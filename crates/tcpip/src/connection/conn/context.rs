@@ -40,6 +40,7 @@ impl Settings {
             max_probe_interval_ms: (user_timeout_ms / PROBES_IN_USER_TIMEOUT).max(min_rto_ms),
             first_idle_ms: millis(silence),
             min_rto_ms,
+            quick_min_rto_ms: millis(config.quick_min_rto),
         }
     }
 }

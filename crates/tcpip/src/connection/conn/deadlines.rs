@@ -23,8 +23,13 @@ const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
 const MAX_PERSIST_MS: u32 = 3_600_000;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes an expired deadline.
+    /// Processes an expired timer. If the deadline was postponed meanwhile, only records that the
+    /// timer has expired needlessly.
     pub(crate) fn on_deadline(&mut self, now: Moment) -> Expiry {
+        if self.tcb.deadline.wrapping_sub(now.millis).cast_signed() > 0 {
+            self.on_needless_timer();
+            return Expiry::Wait;
+        }
         match self.tcb.deadline_kind {
             DeadlineKind::Handshake => self.on_handshake_timeout(now),
             DeadlineKind::TimeWait => Expiry::Forget,
@@ -44,6 +49,22 @@ impl<C: CongestionControl> Conn<'_, C> {
             DeadlineKind::TailProbe | DeadlineKind::Reordering | DeadlineKind::Retransmit => {
                 self.on_loss_deadline(now)
             }
+        }
+    }
+
+    /// Records that a timer has expired needlessly.
+    ///
+    /// The timer of an active connection expires about once per initial minimum RTO. After three
+    /// such timers, one of which may belong to the handshake, the peer has been observed for long
+    /// enough to adapt the minimum RTO.
+    fn on_needless_timer(&mut self) {
+        let flags = &mut self.tcb.flags;
+        if !flags.intersects(Flags::NEEDLESS_TIMER) {
+            *flags |= Flags::NEEDLESS_TIMER;
+        } else if !flags.intersects(Flags::NEEDLESS_TIMER_TWICE) {
+            *flags |= Flags::NEEDLESS_TIMER_TWICE;
+        } else {
+            self.adapt_min_rto();
         }
     }
 
@@ -108,7 +129,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         let left = self.persist_time_left(now);
         let max_interval = self.cx.settings.max_probe_interval_ms;
-        let interval = self.rto().min(max_interval).min(left.max(1));
+        let interval = self.tcb.probe_interval(self.cx.settings.min_rto_ms);
+        let interval = interval.min(max_interval).min(left.max(1));
         self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 

@@ -37,6 +37,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(crate) fn open(&mut self, tcb: Tcb, now: Moment) {
         *self.congestion = C::new(u32::from(tcb.mss));
         *self.tcb = tcb;
+        self.tcb.rtt.set_floor(self.cx.settings.min_rto_ms);
         let rto = self.rto();
         self.tcb.arm(DeadlineKind::Handshake, rto, now);
     }
@@ -69,6 +70,7 @@ impl Default for Tcb {
             negotiated: Negotiated::new(false, false, None, false),
             deadline_kind: DeadlineKind::Handshake,
             reo_wnd: ReorderingWindow::new(),
+            longest_rto: 0,
             mss_max: 0,
             mss_too_big: 0,
             raise_at: 0,

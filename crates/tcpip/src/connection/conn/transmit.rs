@@ -253,8 +253,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.flags -= Flags::TIMING;
         tcb.rtt_at = now.micros;
         (tcb.retries, tcb.backoff) = (0, 0);
-        let rto = self.rto();
-        self.tcb.arm(DeadlineKind::ZeroWindow, rto, now);
+        let interval = self.tcb.probe_interval(self.cx.settings.min_rto_ms);
+        self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 
     /// Returns true if the next segment may be timed. During recovery a gap delays the cumulative

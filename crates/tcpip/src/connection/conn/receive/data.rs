@@ -173,7 +173,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             (tcb.retries, tcb.backoff) = (0, 0);
         }
         let min_rto = self.cx.settings.min_rto_ms;
-        let rto = tcb.rtt.timeout(tcb.backoff, false, min_rto);
+        let rto = tcb.rtt.timeout(tcb.backoff, false, min_rto).max(min_rto);
         if idle_for > rto.cast_signed() {
             self.congestion.on_idle(&tcb.event(0, 0, now));
         }

@@ -59,6 +59,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             recovery.count_duplicates(tcb, is_duplicate, acked, &mut delivery);
         }
         let spurious = recovery.spurious_bytes(&delivery);
+        // Outside fast recovery, a timer has caused the retransmissions.
+        let by_timer = recovery.phase != Phase::Recovery;
         note_disorder(&mut self.cx.counters, tcb, &delivery, spurious > 0);
 
         // A TSecr identifies the transmission, so even a retransmission can be measured (RFC 7323,
@@ -95,11 +97,15 @@ impl<C: CongestionControl> Conn<'_, C> {
         if let Some(proof) = proof {
             proof.count(&mut self.cx.counters);
         }
+        let opens_window = !segment.control.has(Control::ECE) || !tcb.negotiated.ecn();
+        if by_timer && (spurious > 0 || proof.is_some()) {
+            self.raise_min_rto();
+        }
         ProcessedAck {
             delivery,
             acked,
             ends_recovery: false,
-            opens_window: !segment.control.has(Control::ECE) || !tcb.negotiated.ecn(),
+            opens_window,
             event,
         }
     }
