@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use hdrhistogram::{Counter, Histogram};
 use nmio::Instant;
 use serde::Serialize;
 
@@ -35,6 +35,9 @@ pub struct Report {
     /// Number of correct replies per second on a single connection: 10th percentile and median over
     /// all connections. Only the HTTP generator reports it.
     pub connection_rate: Option<[f64; 2]>,
+    /// Highest p50 of a single connection's latencies in µs. Only the HTTP generator reports it, in
+    /// an open loop with at most 1,024 connections.
+    pub slowest_p50_us: Option<f64>,
 }
 
 /// The phase of a run.
@@ -46,6 +49,11 @@ pub enum Phase {
     Measuring,
     /// The run is over.
     Finished,
+}
+
+/// Creates a histogram of latencies in ns.
+pub(super) fn histogram<T: Counter>() -> Histogram<T> {
+    Histogram::new_with_bounds(1, MAX_LATENCY_NS, LATENCY_DIGITS).expect("the bounds are in range")
 }
 
 /// Counts replies, latencies and errors of the measured phase.
@@ -64,9 +72,6 @@ pub struct Meter {
 
 impl Meter {
     /// Creates a meter for a run that measures for `measured` after `warm_up`.
-    ///
-    /// # Panics
-    /// Never panics, because the histogram's bounds are valid constants.
     pub fn new(warm_up: Duration, measured: Duration) -> Self {
         Self {
             warm_up,
@@ -76,8 +81,7 @@ impl Meter {
             ended: Instant::FAR,
             completed: 0,
             bytes: 0,
-            latencies: Histogram::new_with_bounds(1, MAX_LATENCY_NS, LATENCY_DIGITS)
-                .expect("the bounds are in range"),
+            latencies: histogram(),
             errors: BTreeMap::new(),
         }
     }
@@ -164,6 +168,7 @@ impl Meter {
             ],
             errors: self.errors.clone(),
             connection_rate: None,
+            slowest_p50_us: None,
         }
     }
 }

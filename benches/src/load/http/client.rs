@@ -537,6 +537,7 @@ impl Generator for Client {
     fn report(&self) -> Report {
         let mut report = self.meter.report("load http", self.lanes.rate());
         report.connection_rate = self.lanes.connection_rate(report.seconds);
+        report.slowest_p50_us = self.lanes.slowest_p50_us();
         if self.lanes.idle_failed() > 0 {
             report
                 .errors

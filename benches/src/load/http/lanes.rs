@@ -4,12 +4,15 @@
 //! closes or fails, the lane opens a new connection.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use nmio::{Instant, Port};
 
 use super::client::{Client, RESPONSE_LIMIT};
 use super::connection::{Connection, ENDLESS, Flags, NEVER, State};
 use super::{Workload, error};
+use crate::load::meter::histogram;
 use crate::load::pace::Pace;
 use crate::load::tcp::NOBODY;
 
@@ -20,6 +23,9 @@ const REST: u32 = 50;
 const CLOSE_LIMIT: u32 = 1_000;
 /// Maximum number of requests of an open loop that wait for a connection.
 const MAX_BACKLOG: usize = 1 << 16;
+/// Maximum number of lanes in an open loop whose latencies are recorded separately. A histogram
+/// takes 15 KB.
+const MAX_RECORDED: usize = 1024;
 /// Idle connections are opened at this rate per second. A kernel's listener can sustain it. At most
 /// `IDLE_OPENING` handshakes run at the same time.
 const IDLE_RATE: f64 = 40_000.0;
@@ -31,6 +37,9 @@ const IDLE_FAILURES: u32 = 100;
 struct Lane {
     /// Number of correct responses in the measured phase.
     completed: u32,
+    /// Latencies of these responses in ns. An open loop spreads its requests evenly, so only
+    /// latencies show whether the server prefers some connections.
+    latencies: Option<Box<Histogram<u32>>>,
     /// Whether the lane is in the queue of ready lanes.
     ready: bool,
     connection: u32,
@@ -82,8 +91,10 @@ impl Idle {
 impl Lanes {
     pub(super) fn new(workload: &Workload) -> Self {
         let count = workload.connections as usize;
+        let is_recorded = workload.pace.is_some() && count <= MAX_RECORDED;
         let lane = Lane {
             completed: 0,
+            latencies: is_recorded.then(|| Box::new(histogram())),
             ready: false,
             connection: NOBODY,
             requested_at: Instant::FAR,
@@ -164,11 +175,21 @@ impl Lanes {
         Some([rate(at(10)?), rate(at(50)?)])
     }
 
+    /// Returns the highest p50 of a lane's latencies in µs.
+    pub(super) fn slowest_p50_us(&self) -> Option<f64> {
+        let all = self.all.iter().filter_map(|lane| lane.latencies.as_ref());
+        let slowest = all.map(|latencies| latencies.value_at_quantile(0.5)).max();
+        slowest.map(|nanos| nanos as f64 / 1_000.0)
+    }
+
     /// Counts a correct response of a lane.
     #[inline(always)]
-    pub(super) fn count(&mut self, lane: u32) {
+    pub(super) fn count(&mut self, lane: u32, latency: Duration) {
         if let Some(lane) = self.all.get_mut(lane as usize) {
             lane.completed += 1;
+            if let Some(latencies) = &mut lane.latencies {
+                latencies.saturating_record((latency.as_nanos() as u64).max(1));
+            }
         }
     }
 

@@ -166,7 +166,7 @@ impl Client {
         } else if measuring {
             let (requested_at, lane) = (connection.requested_at, connection.lane);
             self.meter.complete(requested_at, now, page.len as usize);
-            self.lanes.count(lane);
+            self.lanes.count(lane, now.since(requested_at));
         }
         let server_closes = flags.intersects(Flags::EXPECT_FIN);
         self.after_response(id, server_closes, now);

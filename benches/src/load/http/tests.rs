@@ -173,6 +173,7 @@ fn requests_share_keep_alive_connections() {
                 8,
                 "{report:?}"
             );
+            assert_eq!(report.slowest_p50_us, None, "a closed loop");
             let [p10, median] = report.connection_rate.unwrap();
             assert!(p10 > 0.0 && p10 <= median, "{report:?}");
         }
@@ -242,6 +243,11 @@ fn an_open_loop_keeps_its_rate() {
             "{requests}: {report:?}"
         );
         assert!(report.latency_us[1] < 1_500.0, "{requests}: {report:?}");
+        let slowest = report.slowest_p50_us.unwrap();
+        assert!(
+            slowest >= report.latency_us[0] && slowest <= report.latency_us[3],
+            "{requests}: {report:?}"
+        );
     }
 }
 
