@@ -65,6 +65,10 @@ pub(crate) struct Load {
     /// all connections. Only our HTTP generator reports it.
     #[serde(default)]
     pub(crate) connection_rate: Option<[f64; 2]>,
+    /// Highest p50 of a single connection in µs. Only our HTTP generator reports it, in an open
+    /// loop.
+    #[serde(default)]
+    pub(crate) slowest_p50_us: Option<f64>,
 }
 
 /// CPU time of a run, per request and as utilization.

@@ -89,6 +89,9 @@ pub(crate) struct Tuning {
     /// Whether the veth pair stays as `ip` creates it, except for the queueing discipline. Then the
     /// kernel receives in the sender's thread, and offloads are on.
     pub(crate) plain: bool,
+    /// Whether the links have no queueing discipline. A full veth queue then drops frames, as a
+    /// network card does. Otherwise it pauses its sender.
+    pub(crate) unqueued: bool,
     pub(crate) interrupts: Interrupts,
 }
 
@@ -220,6 +223,9 @@ impl End {
             namespace.set_features(link, &["gro"], true)?;
         }
         namespace.ip(&format!("link set {link} up"))?;
+        if tuning.unqueued {
+            return Ok(());
+        }
         // With a queueing discipline, a full veth queue pauses its sender. Without one, veth drops
         // frames.
         let mut tc = namespace.command("tc");

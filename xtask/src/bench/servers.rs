@@ -128,6 +128,7 @@ impl Spec {
         Tuning {
             offloads: self.offloads,
             plain: self.plain,
+            unqueued: false,
             interrupts: self.interrupts,
         }
     }

@@ -39,6 +39,20 @@ pub(crate) fn sleeps(ids: &[i32]) -> u64 {
         .sum()
 }
 
+/// Returns the CPU time of all threads of these processes in ns.
+pub(crate) fn run_time(ids: &[i32]) -> u64 {
+    let tasks = ids.iter().flat_map(|id| Process::new(*id)?.tasks());
+    let times = tasks.flatten().flatten().flat_map(|task| task.schedstat());
+    times.map(|time| time.sum_exec_runtime).sum()
+}
+
+/// Returns the kernel thread that does a core's deferred work, unless it cannot be found.
+pub(crate) fn softirq_thread(core: usize) -> Option<i32> {
+    let name = format!("ksoftirqd/{core}");
+    let thread = processes().find(|stat| stat.comm == name)?;
+    Some(thread.pid)
+}
+
 /// Returns the resident memory of the processes, in bytes.
 pub(crate) fn resident(ids: &[i32]) -> u64 {
     let status = |id: &i32| Process::new(*id).and_then(|process| process.status()).ok();

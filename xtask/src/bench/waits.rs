@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::content::Content;
 use super::generators;
 use super::results::{Cost, Load};
-use super::rig::{self, Interrupts, Rig};
+use super::rig::{self, Interrupts, Rig, SERVER_CORE, Tuning};
 use super::servers::{
     KNOT, KNOT_XDP, NGINX, NSD, Program, SANDSTORM, Serves, Spec, TURNAROUND, is_installed,
 };
@@ -34,6 +34,15 @@ pub(crate) struct Options {
     /// Duration of each measurement, without its warm-up.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<f64>,
+
+    /// Run only servers whose name contains this text.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    server: String,
 
     /// Do not install packages or build programs.
     #[arg(long, hide = true)]
@@ -87,11 +96,26 @@ struct Cell {
     /// Load in percent of capacity.
     percent: u32,
     load: Load,
+    /// Use of both cores, which other work on the machine distorts.
     cost: Cost,
+    /// CPU time for each reply in µs: of the server's threads, and of the kernel's threads that
+    /// receive for the server.
+    cpu_us: [f64; 2],
     /// Number of times that the server's threads slept, and that the kernel's receiving thread did.
     sleeps: [u64; 2],
     /// Number of [`EVENTS`] for each reply, where the machine can count them.
     events: [Option<f64>; 3],
+}
+
+/// Everything that the command found out.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Findings {
+    machine: Vec<(String, String)>,
+    cells: Vec<Cell>,
+    /// Cells of ways of waiting that change nothing here.
+    inert: Vec<Cell>,
+    /// Servers and ways of waiting that could not be measured, and why.
+    missing: Vec<String>,
 }
 
 /// Measures all cells, and writes them as a table and as raw results.
@@ -99,44 +123,43 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     rig::keep_away()?;
     let content = Content::create(target.join("release"), folder.join("configs"))?;
-    let seconds = options
-        .seconds
-        .unwrap_or(if options.quick { 1.0 } else { 3.0 });
-    let loads = if options.quick { QUICK_LOADS } else { LOADS };
-    let mut machine = machine::describe();
-    machine.push(machine::busy_before()?);
-    let (mut cells, mut missing) = (Vec::new(), Vec::new());
+    let mut findings = Findings {
+        machine: machine::describe(),
+        ..Findings::default()
+    };
+    findings.machine.push(machine::busy_before()?);
     for (program, serves, policies) in SERVERS {
+        if !program.name.contains(&options.server) {
+            continue;
+        }
         if !program.is_ours() && !is_installed(program.executable()) {
-            missing.push(format!("{}: it is not installed", program.name));
+            let missing = format!("{}: skipped, as it is not installed", program.name);
+            findings.missing.push(missing);
             continue;
         }
         let mut bench = Bench {
             content: &content,
             program,
             serves: *serves,
-            seconds,
+            seconds: options
+                .seconds
+                .unwrap_or(if options.quick { 1.0 } else { 3.0 }),
             capacity: 0.0,
         };
-        for policy in *policies {
-            match bench.measure(policy, loads) {
-                Ok(measured) => cells.extend(measured),
-                Err(failure) => {
-                    interrupt::check()?;
-                    println!("waits: {}, {}: {failure:#}", program.name, policy.0);
-                    missing.push(format!("{}, {}: {failure:#}", program.name, policy.0));
-                }
-            }
-        }
+        bench.measure_all(
+            policies,
+            if options.quick { QUICK_LOADS } else { LOADS },
+            &mut findings,
+        )?;
     }
-    let raw = serde_json::to_string_pretty(&cells).context("writing the results")?;
-    let page = table::page(&cells, &machine, &missing);
-    for (name, text) in [("waits.json", raw), ("waits.md", page.clone())] {
+    let raw = serde_json::to_string_pretty(&findings).context("writing the results")?;
+    let page = table::page(&findings);
+    for (name, text) in [("waits.json", &raw), ("waits.md", &page)] {
         let path = folder.join(name);
         std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     println!("{page}");
-    match missing.len() {
+    match findings.missing.len() {
         0 => Ok(()),
         n => bail!("{n} servers or ways of waiting are missing"),
     }
@@ -154,6 +177,32 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Measures the server with all its ways of waiting. The first is its usual one.
+    fn measure_all(
+        &mut self,
+        policies: &[Policy],
+        loads: &[u32],
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let first = findings.cells.len();
+        for policy in policies {
+            let what = format!("{}, {}", self.program.name, policy.0);
+            match self.measure(policy, loads) {
+                Ok(cells) if is_inert(&cells, &findings.cells[first..]) => {
+                    eprintln!("waits: {what}: inert");
+                    findings.inert.extend(cells);
+                }
+                Ok(cells) => findings.cells.extend(cells),
+                Err(failure) => {
+                    interrupt::check()?;
+                    eprintln!("waits: {what}: {failure:#}");
+                    findings.missing.push(format!("{what}: {failure:#}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the server with one way of waiting, and measures it at each load.
     fn measure(&mut self, policy: &Policy, loads: &[u32]) -> Result<Vec<Cell>> {
         let spec = Spec {
@@ -165,19 +214,24 @@ impl Bench<'_> {
             plain: false,
             interrupts: policy.2,
         };
-        let rig = Rig::build(spec.tuning())?;
+        let rig = Rig::build(Tuning {
+            unqueued: true,
+            ..spec.tuning()
+        })?;
         let (server, processes) = spec.start(&rig, self.content)?;
         if self.capacity == 0.0 {
-            let load = self.command(None);
+            let load = command(self.serves, None);
             self.capacity = self.load(&load, self.seconds, &rig, || {})?.rate;
-            println!("waits: {}: {:.0}/s", self.program.name, self.capacity);
+            eprintln!("waits: {}: {:.0}/s", self.program.name, self.capacity);
         }
         let mut cells = Vec::new();
         for &percent in loads {
             interrupt::check()?;
-            let mut cell = self.cell(percent, &rig, &processes)?;
-            (cell.policy, cell.percent) = (policy.0, percent);
-            println!("waits: {}", table::line(&cell).join(" | "));
+            let cell = Cell {
+                policy: policy.0,
+                ..self.cell(percent, &rig, &processes)?
+            };
+            eprintln!("waits: {}", table::line(&cell).join(" | "));
             cells.push(cell);
         }
         if self.program.is_ours() {
@@ -187,20 +241,6 @@ impl Bench<'_> {
             server.stop(Signal::KILL)?;
         }
         Ok(cells)
-    }
-
-    /// Returns the generator's command line, for an open loop if there is a rate.
-    fn command(&self, rate: Option<f64>) -> String {
-        let load = match self.serves {
-            Serves::Files => {
-                "load http --site {files} --path /1024.bin --connections 64".to_owned()
-            }
-            _ => format!("load dns --hosts {NAMES} --window 240"),
-        };
-        match rate {
-            Some(rate) => format!("{} --rate {rate:.0}", load.replace(" --window 240", "")),
-            None => load,
-        }
     }
 
     fn load(&self, load: &str, seconds: f64, rig: &Rig, edge: impl FnMut() + Send) -> Result<Load> {
@@ -213,23 +253,32 @@ impl Bench<'_> {
 
     /// Measures one cell.
     fn cell(&self, percent: u32, rig: &Rig, processes: &[i32]) -> Result<Cell> {
-        let command = self.command(Some(self.capacity * f64::from(percent) / 100.0));
+        let command = command(self.serves, Some(share(self.capacity, percent)));
+        let softirqs = usage::softirq_thread(SERVER_CORE);
         let mut samples = Vec::new();
         let load = self.load(&command, self.seconds, rig, || {
             let sample = rig.pin_receivers().and_then(|receivers| {
-                let sleeps = [usage::sleeps(processes), usage::sleeps(&receivers)];
-                Ok((Sample::take(processes, &receivers)?, sleeps))
+                let kernel: Vec<i32> = receivers.iter().copied().chain(softirqs).collect();
+                Ok((
+                    Sample::take(processes, &receivers)?,
+                    [processes, &kernel].map(usage::run_time),
+                    [processes, &receivers].map(usage::sleeps),
+                ))
             });
             samples.push(sample);
         })?;
         let samples = samples.into_iter().collect::<Result<Vec<_>>>()?;
-        let [(first, before), (last, after)] = &samples[..] else {
+        let [(first, times, sleeps), (last, last_times, last_sleeps)] = &samples[..] else {
             bail!("the load did not report its measured part");
         };
+        let grown = |from: &[u64; 2], to: &[u64; 2]| [0, 1].map(|n| to[n].saturating_sub(from[n]));
+        let completed = load.completed as f64;
         Ok(Cell {
             server: self.program.name,
+            percent,
             cost: first.cost_until(last, load.completed),
-            sleeps: [0, 1].map(|n| after[n].saturating_sub(before[n])),
+            cpu_us: grown(times, last_times).map(|nanos| nanos as f64 / 1e3 / completed),
+            sleeps: grown(sleeps, last_sleeps),
             events: self.count(&command, rig, processes)?,
             load,
             ..Cell::default()
@@ -254,6 +303,35 @@ impl Bench<'_> {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         Ok(EVENTS.map(|event| Some(counted(&text, event)? / (load.rate * COUNTED / 2.0))))
     }
+}
+
+/// Returns the rate of a load in requests per second.
+fn share(capacity: f64, percent: u32) -> f64 {
+    (capacity * f64::from(percent) / 100.0).max(1.0)
+}
+
+/// Returns the generator's command line, for an open loop if there is a rate.
+fn command(serves: Serves, rate: Option<f64>) -> String {
+    let load = match serves {
+        Serves::Files => "load http --site {files} --path /1024.bin --connections 64".to_owned(),
+        _ => format!("load dns --hosts {NAMES} --window 240"),
+    };
+    match rate {
+        Some(rate) => format!("{} --rate {rate:.0}", load.replace(" --window 240", "")),
+        None => load,
+    }
+}
+
+/// Returns true if `cells` are of a server that should poll, but does not. A server that polls
+/// spends more CPU time of its own at low loads, or takes over the work of the kernel's threads.
+/// `usual` are cells of the same server and loads without polling.
+fn is_inert(cells: &[Cell], usual: &[Cell]) -> bool {
+    let should_poll = cells.iter().all(|cell| cell.policy.starts_with("busy"));
+    let is_alike = |(cell, usual): (&Cell, &Cell)| {
+        let [server, kernel] = [0, 1].map(|n| cell.cpu_us[n] / usual.cpu_us[n]);
+        server < 1.5 && kernel > 0.5
+    };
+    should_poll && (1..=usual.len()).contains(&cells.len()) && cells.iter().zip(usual).all(is_alike)
 }
 
 /// Returns a command that counts [`EVENTS`] of these processes for half of [`COUNTED`].
@@ -296,5 +374,42 @@ mod tests {
         assert_eq!(counted(output, EVENTS[0]), Some(1_200.0));
         assert_eq!(counted(output, EVENTS[1]), None);
         assert_eq!(counted(output, EVENTS[2]), None);
+    }
+
+    #[test]
+    fn an_open_loop_has_a_share_of_the_capacity_and_no_window() {
+        let rate = Some(share(200_000.0, 1));
+        assert_eq!(
+            command(Serves::Zone(Some(NAMES)), rate),
+            "load dns --hosts 100 --rate 2000"
+        );
+        assert!(command(Serves::Files, rate).ends_with(" --connections 64 --rate 2000"));
+        assert!(command(Serves::Zone(Some(NAMES)), None).ends_with(" --window 240"));
+        assert_eq!(
+            command(Serves::Files, Some(share(3.0, 10))),
+            command(Serves::Files, Some(1.0))
+        );
+    }
+
+    #[test]
+    fn busy_polling_is_inert_if_it_moves_no_work_to_the_server() {
+        let cells = |policy, times: [[f64; 2]; 2]| {
+            times.map(|cpu_us| Cell {
+                policy,
+                cpu_us,
+                ..Cell::default()
+            })
+        };
+        let usual = cells("default", [[5.0, 8.0], [4.0, 6.0]]);
+        let inert = cells("busy polling", [[6.0, 7.0], [4.0, 5.0]]);
+        assert!(is_inert(&inert, &usual));
+        assert!(!is_inert(&inert, &[]));
+        for (policy, times) in [
+            ("busy polling", [[15.0, 7.0], [4.0, 5.0]]),
+            ("busy polling", [[6.0, 0.1], [4.0, 5.0]]),
+            ("deferral", [[6.0, 7.0], [4.0, 5.0]]),
+        ] {
+            assert!(!is_inert(&cells(policy, times), &usual));
+        }
     }
 }
