@@ -59,9 +59,9 @@ impl<C: CongestionControl> Conn<'_, C> {
             recovery.count_duplicates(tcb, is_duplicate, acked, &mut delivery);
         }
         let spurious = recovery.spurious_bytes(&delivery);
-        // Outside fast recovery, a timer has caused the retransmissions.
         let by_timer = recovery.phase != Phase::Recovery;
-        note_disorder(&mut self.cx.counters, tcb, &delivery, spurious > 0);
+        let is_late = spurious > 0 && !recovery.is_probe_dsack(&delivery);
+        note_disorder(&mut self.cx.counters, tcb, &delivery, is_late);
 
         // A TSecr identifies the transmission, so even a retransmission can be measured (RFC 7323,
         // section 4).
@@ -250,6 +250,14 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C: CongestionControl> Recovery<C> {
+    /// Returns true if the peer reports the tail loss probe as a duplicate. A timer has caused the
+    /// probe, so the duplicate is no sign of reordering.
+    fn is_probe_dsack(&self, delivery: &Delivery) -> bool {
+        let probe = self.tail_probe.filter(|probe| probe.is_retransmission);
+        let dsack_end = delivery.dsack.map(|(_, end)| end);
+        probe.is_some_and(|probe| dsack_end == Some(probe.end))
+    }
+
     /// Enters fast recovery (RFC 6675, section 5, step 4).
     fn enter_recovery(&mut self, tcb: &mut Tcb, congestion: &mut C, event: &Event) {
         self.save_prior(congestion);
@@ -400,7 +408,8 @@ fn tsecr(tcb: &Tcb, segment: Segment) -> Option<u32> {
 }
 
 /// Counts reordering and duplicates, and widens the reordering window after a spurious
-/// retransmission. `spurious` tells whether a DSACK proves a retransmission spurious.
+/// retransmission. `spurious` tells whether a DSACK proves a retransmission spurious, other than a
+/// tail loss probe.
 fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, delivery: &Delivery, spurious: bool) {
     counters.scoreboard_full += u64::from(delivery.board_full);
     counters.duplicates_reported += u64::from(delivery.dsack.is_some());
