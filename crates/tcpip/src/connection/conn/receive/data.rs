@@ -172,12 +172,25 @@ impl<C: CongestionControl> Conn<'_, C> {
             idle_for = idle_for.max(i32::try_from(before).unwrap_or(i32::MAX));
             (tcb.retries, tcb.backoff) = (0, 0);
         }
+        // The initial minimum RTO applies here, even if the connection's own minimum is lower.
+        if idle_for > self.cx.settings.min_rto_ms.cast_signed() {
+            self.reborrow().after_pause(idle_for, now);
+        }
+        self.tcb.arm(DeadlineKind::Idle, first_idle, now);
+    }
+
+    /// Tells the congestion control about a pause of `idle_for` milliseconds if the pause was longer
+    /// than the RTO.
+    #[cold]
+    fn after_pause(self, idle_for: i32, now: Moment) {
+        let tcb = &*self.tcb;
         let min_rto = self.cx.settings.min_rto_ms;
-        let rto = tcb.rtt.timeout(tcb.backoff, false, min_rto).max(min_rto);
+        let mut rtt = tcb.rtt;
+        rtt.set_floor(min_rto);
+        let rto = rtt.timeout(tcb.backoff, false, min_rto);
         if idle_for > rto.cast_signed() {
             self.congestion.on_idle(&tcb.event(0, 0, now));
         }
-        tcb.arm(DeadlineKind::Idle, first_idle, now);
     }
 
     /// Makes an ACK pending if our window has opened, because the peer may be waiting for a larger
