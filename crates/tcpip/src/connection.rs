@@ -332,8 +332,7 @@ impl Tcb {
         self.rtt.timeout(0, after_loss, min_rto_ms)
     }
 
-    /// Returns the retransmission timeout in milliseconds after any number of timeouts. Not inlined,
-    /// because most connections have none.
+    /// Returns the retransmission timeout in milliseconds after any number of timeouts.
     #[cold]
     #[inline(never)]
     fn rto_with_backoff(&self, min_rto_ms: u32) -> u32 {
@@ -341,7 +340,6 @@ impl Tcb {
         self.rtt.timeout(self.backoff, after_loss, min_rto_ms)
     }
 
-    /// Adds an RTT sample in microseconds.
     #[inline(always)]
     fn add_rtt(&mut self, rtt: u32) {
         let timeout = self.rtt.sample(rtt);
@@ -452,12 +450,15 @@ impl Tcb {
         (DeadlineKind::TailProbe, probe.min(rto))
     }
 
-    /// Returns the interval between zero-window probes in milliseconds. The initial minimum of the
-    /// RTO applies to them, because they are not urgent.
+    /// Returns the interval between zero-window probes in milliseconds: the RTO without its lower
+    /// minimum, because the probes are not urgent.
     #[cold]
     #[inline(never)]
     fn probe_interval(&self, min_rto_ms: u32) -> u32 {
-        self.rto_with_backoff(min_rto_ms).max(min_rto_ms)
+        let after_loss = self.flags.intersects(Flags::SYN_ACK_RETRANSMITTED);
+        let mut rtt = self.rtt;
+        rtt.set_floor(min_rto_ms);
+        rtt.timeout(self.backoff, after_loss, min_rto_ms)
     }
 
     /// Returns the [`Event`] that describes the connection to the congestion control algorithm.

@@ -96,30 +96,27 @@ impl Rtt {
     /// Returns the timeout in milliseconds: the measured timeout or the minimum, whichever is
     /// larger, doubled `backoff` times. The result is at most [`MAX_RTO_MS`].
     ///
-    /// The minimum that was [set](Self::set_floor) applies to the first timeout, and `min_rto_ms` to
-    /// later ones. If a tail loss probe and a retransmission were lost too, there is more than a
-    /// lost tail. The connection also does not give up sooner.
+    /// The minimum that was [set](Self::set_floor) applies to the first timeout. The second timeout
+    /// is at least `min_rto_ms`, the third twice as long, and so on. So a quick first timeout does
+    /// not postpone the later ones if the path fails for longer.
     ///
     /// Before the first sample, an initial timeout is used instead, regardless of the minimum:
     /// [`INITIAL_RTO_MS`], or [`INITIAL_RTO_AFTER_LOSS_MS`] if `after_loss` is set. `after_loss`
     /// tells whether the SYN-ACK was retransmitted.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
-        let min = if backoff == 0 {
-            self.floor.into()
-        } else {
-            min_rto_ms
-        };
         let base = match self.timeout {
             0 if after_loss => INITIAL_RTO_AFTER_LOSS_MS,
             0 => INITIAL_RTO_MS,
-            measured => u32::from(measured).max(min),
+            measured => u32::from(measured).max(self.floor.into()),
         };
         if backoff == 0 {
             return base;
         }
-        let doubled = u64::from(base) << u32::from(backoff).min(MAX_BACKOFF);
-        doubled.min(u64::from(MAX_RTO_MS)) as u32
+        let shift = u32::from(backoff).min(MAX_BACKOFF);
+        let doubled = u64::from(base) << shift;
+        let later = u64::from(min_rto_ms) << (shift - 1);
+        doubled.max(later).min(u64::from(MAX_RTO_MS)) as u32
     }
 }
 

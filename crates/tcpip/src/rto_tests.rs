@@ -79,10 +79,17 @@ fn each_backoff_doubles_the_timeout_up_to_a_minute() {
 }
 
 #[test]
-fn a_lower_minimum_applies_to_the_first_timeout_only() {
+fn a_quick_timeout_comes_before_the_usual_ones() {
     let mut rtt = rtt();
     rtt.sample(100);
-    rtt.set_floor(10);
-    let timeouts: Vec<u32> = (0..4).map(|n| rtt.timeout(n, false, MIN_RTO_MS)).collect();
-    assert_eq!(timeouts, [10, 400, 800, 1_600]);
+    for (floor, expected) in [
+        (10, [10, 200, 400, 800]),
+        // Each timeout at least doubles (RFC 6298, section 5.5).
+        (150, [150, 300, 600, 1_200]),
+        (MIN_RTO_MS, [200, 400, 800, 1_600]),
+    ] {
+        rtt.set_floor(floor);
+        let timeouts = [0, 1, 2, 3].map(|n| rtt.timeout(n, false, MIN_RTO_MS));
+        assert_eq!(timeouts, expected);
+    }
 }
