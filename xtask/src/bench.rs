@@ -49,25 +49,12 @@ pub(crate) struct Options {
     selection: Selection,
 }
 
-/// Options that select what to measure.
+/// Options of all comparisons.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct Selection {
-    /// Figures or groups of figures to measure. Default: limit, dns and web.
-    #[arg(value_name = "FIGURE", value_parser = PossibleValuesParser::new(plan::words()))]
-    figures: Vec<String>,
-
-    /// Measure few points, once each. This takes less than 3 minutes.
-    #[arg(long)]
-    quick: bool,
-
+pub(crate) struct Common {
     /// Duration of each measurement, without its warm-up.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<f64>,
-
-    /// How often to measure each point. Every server is measured once before any is measured again.
-    /// Default: 3, or 1 with --quick.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    repeats: Option<u32>,
 
     /// Run only servers whose name contains this text.
     #[arg(
@@ -81,6 +68,33 @@ pub(crate) struct Selection {
     /// Do not install packages or build programs.
     #[arg(long, hide = true)]
     built: bool,
+}
+
+impl Common {
+    /// Returns true if the server of this name is selected.
+    fn selects(&self, name: &str) -> bool {
+        name.to_lowercase().contains(&self.server.to_lowercase())
+    }
+}
+
+/// Options that select what to measure.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// Figures or groups of figures to measure. Default: limit, dns and web.
+    #[arg(value_name = "FIGURE", value_parser = PossibleValuesParser::new(plan::words()))]
+    figures: Vec<String>,
+
+    /// Measure few points, once each. This takes less than 3 minutes.
+    #[arg(long)]
+    quick: bool,
+
+    /// How often to measure each point. Every server is measured once before any is measured again.
+    /// Default: 3, or 1 with --quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: Option<u32>,
+
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Subcommand, Clone, Debug)]
@@ -115,7 +129,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.command {
         Some(Command::Instructions(options)) => instructions::run(options),
         Some(Command::Waits(options)) => {
-            if prepare(options.built)? {
+            if prepare(options.common.built)? {
                 let outcome = waits::run(options, &target, &folder);
                 shell::give_back(&folder);
                 return outcome;
@@ -154,7 +168,7 @@ fn prepare(built: bool) -> Result<bool> {
 }
 
 fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
-    if !prepare(selection.built)? {
+    if !prepare(selection.common.built)? {
         return Ok(());
     }
     let words = std::env::args().skip(1).filter(|word| *word != "--built");

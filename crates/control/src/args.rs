@@ -227,7 +227,8 @@ pub enum WaitArg {
     Block,
     /// Poll the ring without pause. This occupies one core and has the lowest latency.
     Spin,
-    /// Let the kernel poll the device if its driver supports busy polling. Sleep otherwise.
+    /// Let the kernel poll the device in the worker's thread, all the time. Where that does not
+    /// work, sleep.
     BusyPoll,
 }
 

@@ -298,8 +298,7 @@ pub(crate) fn plan(selection: &Selection) -> Vec<Set> {
         for &x in sweep.xs[run] {
             for (n, program) in sweep.programs[run].iter().enumerate() {
                 let jobs = sweep.jobs(selection, x, n, program);
-                let name = program.name.to_lowercase();
-                if !jobs.is_empty() && name.contains(&selection.server.to_lowercase()) {
+                if !jobs.is_empty() && selection.common.selects(program.name) {
                     let spec = sweep.spec(x, program);
                     groups.push(Group { spec, jobs });
                 }
@@ -351,7 +350,7 @@ impl Sweep {
                     _ => program.name,
                 },
                 load,
-                seconds: selection.seconds.unwrap_or(seconds),
+                seconds: selection.common.seconds.unwrap_or(seconds),
             })
         };
         self.rows.iter().filter_map(job).collect()
@@ -392,6 +391,7 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Common;
 
     fn of(figures: &[&str], quick: bool) -> Vec<Set> {
         plan(&Selection {
@@ -440,7 +440,10 @@ mod tests {
     fn a_selection_limits_figures_servers_and_repeats() {
         let sets = plan(&Selection {
             figures: vec!["dns-names".to_owned()],
-            server: "knot".to_owned(),
+            common: Common {
+                server: "knot".to_owned(),
+                ..Common::default()
+            },
             repeats: Some(2),
             ..Selection::default()
         });

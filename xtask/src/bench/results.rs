@@ -61,10 +61,6 @@ pub(crate) struct Load {
     pub(crate) latency_us: [f64; 4],
     /// Number of errors in the measured part, by kind.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// Number of correct replies per second on a single connection: 10th percentile and median over
-    /// all connections. Only our HTTP generator reports it.
-    #[serde(default)]
-    pub(crate) connection_rate: Option<[f64; 2]>,
     /// Highest p50 of a single connection in µs. Only our HTTP generator reports it, in an open
     /// loop.
     #[serde(default)]

@@ -6,13 +6,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use rustix::process::Signal;
 
 use super::content::Content;
 use super::generators;
 use super::plan::{Group, Job, Set};
 use super::results::{Load, Missing, Results, Run};
-use super::rig::{self, Rig, SERVER_CORE, SERVER_LINK};
+use super::rig::{Rig, SERVER_CORE, SERVER_LINK};
 use super::servers::{Program, is_installed};
 use super::usage::{self, Sample};
 use crate::{interrupt, shell};
@@ -111,7 +110,6 @@ impl Runner {
 
     /// Starts a server, runs its jobs and stops it.
     fn run_group(&mut self, group: &Group, repeat: u32) -> Result<()> {
-        let program = group.spec.program;
         let rig = Rig::build(group.spec.tuning())?;
         let tables = usage::kernel_tables();
         let (mut server, processes) = group.spec.start(&rig, &self.content)?;
@@ -139,15 +137,7 @@ impl Runner {
                 }
             }
         }
-        if program.is_ours() {
-            server.stop(Signal::TERM)?;
-        } else {
-            // Some of these servers wait for their clients after SIGTERM. If only the first process
-            // is killed, its workers survive.
-            processes.iter().copied().for_each(rig::kill);
-            server.stop(Signal::KILL)?;
-        }
-        Ok(())
+        group.spec.stop(server, &processes)
     }
 
     /// Runs one job. `tables` is the size of the kernel's tables before the server started, in

@@ -12,6 +12,7 @@ use super::{busy_poll, peers, usage};
 use crate::server::Server;
 use crate::shell;
 use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
 
 /// Time limit for a server to start. It is long enough to load a million names.
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -162,6 +163,19 @@ impl Spec {
             processes.iter().try_for_each(|&id| busy_poll::set(id))?;
         }
         Ok((server, processes))
+    }
+
+    /// Stops the server and its processes.
+    pub(crate) fn stop(&self, server: Server, processes: &[i32]) -> Result<()> {
+        let signal = if self.program.is_ours() {
+            Signal::TERM
+        } else {
+            // Some of these servers wait for their clients after SIGTERM. If only the first process
+            // is killed, its workers survive.
+            processes.iter().copied().for_each(rig::kill);
+            Signal::KILL
+        };
+        server.stop(signal).map(drop)
     }
 
     fn command(&self, rig: &Rig, content: &Content) -> Result<Command> {

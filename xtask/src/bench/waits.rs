@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::Signal;
 use serde::Serialize;
 
 use super::content::Content;
@@ -21,7 +20,7 @@ use super::servers::{
     KNOT, KNOT_XDP, NGINX, NSD, Program, SANDSTORM, Serves, Spec, TURNAROUND, is_installed,
 };
 use super::usage::{self, Sample};
-use super::{machine, seconds};
+use super::{Common, machine};
 use crate::{interrupt, shell};
 
 /// Options of `cargo xtask bench waits`.
@@ -31,25 +30,11 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
 
-    /// Duration of each measurement, without its warm-up.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    seconds: Option<f64>,
-
-    /// Run only servers whose name contains this text.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
-    server: String,
-
-    /// Do not install packages or build programs.
-    #[arg(long, hide = true)]
-    pub(super) built: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
-/// Loads in percent of capacity. 0 stands for a closed loop.
+/// Loads in percent of capacity.
 const LOADS: &[u32] = &[1, 10, 50, 90, 100];
 const QUICK_LOADS: &[u32] = &[10, 50, 90];
 /// Number of names in the zone.
@@ -129,7 +114,7 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
     };
     findings.machine.push(machine::busy_before()?);
     for (program, serves, policies) in SERVERS {
-        if !program.name.contains(&options.server) {
+        if !options.common.selects(program.name) {
             continue;
         }
         if !program.is_ours() && !is_installed(program.executable()) {
@@ -142,6 +127,7 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
             program,
             serves: *serves,
             seconds: options
+                .common
                 .seconds
                 .unwrap_or(if options.quick { 1.0 } else { 3.0 }),
             capacity: 0.0,
@@ -234,12 +220,7 @@ impl Bench<'_> {
             eprintln!("waits: {}", table::line(&cell).join(" | "));
             cells.push(cell);
         }
-        if self.program.is_ours() {
-            server.stop(Signal::TERM)?;
-        } else {
-            processes.iter().copied().for_each(rig::kill);
-            server.stop(Signal::KILL)?;
-        }
+        spec.stop(server, &processes)?;
         Ok(cells)
     }
 

@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use io_uring::IoUring;
 use io_uring::cqueue;
 use io_uring::opcode::PollAdd;
 use io_uring::register::Restriction;
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, Submitter};
 
 use super::check;
 
@@ -88,7 +88,7 @@ impl NapiPoller {
         }
         let timeout = Timespec::from(timeout.min(MAX_POLL));
         let args = SubmitArgs::new().timespec(&timeout);
-        match wait(&self.ring.submitter(), &args) {
+        match self.ring.submitter().submit_with_args(1, &args) {
             Err(error) if !is_temporary(&error) => return Err(error),
             _ => {}
         }
@@ -113,11 +113,6 @@ impl NapiPoller {
         let pushed = unsafe { self.ring.submission().push(&entry) };
         self.watched[index] = pushed.is_ok();
     }
-}
-
-/// Submits queued requests, and polls until an event or the timeout.
-fn wait(submitter: &Submitter<'_>, args: &SubmitArgs<'_, '_>) -> io::Result<usize> {
-    submitter.submit_with_args(1, args)
 }
 
 /// Returns true for errors after which the next poll may succeed: a timeout, or a signal.
