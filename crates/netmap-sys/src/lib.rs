@@ -1,337 +1,145 @@
 //! Bindings to the netmap API, version 14.
 //!
 //! netmap maps the rings and buffers of a network interface into a program's memory. FreeBSD
-//! includes netmap; Linux can load it as a module.
+//! includes netmap; Linux can load it as a module. This crate has the structures, constants,
+//! `ioctl` numbers and functions of netmap's public interface, under their original names. It
+//! opens no device and makes no system call. Building it needs no header and no library.
 //!
-//! This crate declares structures, constants, `ioctl` numbers and functions of the public headers
-//! `net/netmap.h` and `net/netmap_user.h`, under their original names. They suffice for a port that
-//! binds one ring pair. Current kernels require API 14 or later. In that version, one `ioctl`,
-//! [`NIOCCTRL`], carries all requests. Two more `ioctl`s synchronize the rings.
+//! # The idea
+//! A program opens [`NETMAP_DEVICE_NAME`] and binds the descriptor to a port. The program
+//! then maps a memory region, in which the kernel has written structures that both sides use:
 //!
-//! No other crate of this workspace uses these bindings yet. This crate loads no module, opens no
-//! device and makes no system call.
+//! - One [`netmap_if`] describes the port. It holds the offsets of the rings.
+//! - Each [`netmap_ring`] is followed by its [`netmap_slot`]s. The program owns the slots from
+//!   `head` up to, but not including, `tail`.
+//! - Each slot names a buffer by its index. Swapping two indices moves a packet without a copy.
 //!
-//! # How to use netmap
-//! 1. Open `/dev/netmap`.
-//! 2. Call `ioctl(fd, NIOCCTRL, &header)` with a [`nmreq_header`] of type [`NETMAP_REQ_REGISTER`].
-//!    Its body is a [`nmreq_register`] with [`NR_REG_ONE_NIC`] and a ring number.
-//! 3. Map `nr_memsize` bytes of the device as shared memory. The [`netmap_if`] starts `nr_offset`
-//!    bytes into this memory. Pass its address to [`netmap_txring`] and [`netmap_rxring`] to find
-//!    the rings.
-//! 4. The program owns the slots from `head` up to, but not including, `tail`. Fill or empty them,
-//!    and advance `head` and `cur`. Then call `ioctl` with [`NIOCTXSYNC`] or [`NIOCRXSYNC`], or
-//!    call `poll`. The kernel changes `tail` only in those calls.
+//! The program fills or empties slots, and advances `head` and `cur`. The kernel changes `tail`,
+//! but only in [`NIOCTXSYNC`], [`NIOCRXSYNC`] and `poll`. Everything else is a request, which
+//! [`NIOCCTRL`] carries.
+//!
+//! | the request | its body | module |
+//! |---|---|---|
+//! | bind a port; describe a port or its memory | [`nmreq_register`] and others | [`requests`] |
+//! | attach to VALE, netmap's software switch, or detach | [`nmreq_vale_attach`] and others | [`vale`] |
+//! | let a kernel thread sync the rings | [`nmreq_sync_kloop_start`] | [`kloop`] |
+//!
+//! A request can have [`options`], such as external memory and packet offsets.
+//!
+//! # Example
+//! This program sends one broadcast frame on `eth1`.
+//! ```no_run
+//! use std::fs::OpenOptions;
+//! use std::io::Error;
+//! use std::os::fd::AsRawFd;
+//! use std::ptr::{null_mut, write_bytes};
+//!
+//! use netmap_sys::*;
+//!
+//! # fn main() -> Result<(), Error> {
+//! let device = OpenOptions::new().read(true).write(true).open(NETMAP_DEVICE_NAME)?;
+//!
+//! // Bind the first ring pair of the NIC.
+//! let mut body = nmreq_register { nr_mode: NR_REG_ONE_NIC, ..Default::default() };
+//! let address = (&raw mut body).expose_provenance() as u64;
+//! let mut header = nmreq_header::new(NETMAP_REQ_REGISTER, "eth1", address).unwrap();
+//! // SAFETY: the header and the body are those of this request, and stay valid during the call.
+//! if unsafe { libc::ioctl(device.as_raw_fd(), NIOCCTRL as _, &raw mut header) } < 0 {
+//!     return Err(Error::last_os_error());
+//! }
+//!
+//! // Map the region.
+//! let (size, fd) = (body.nr_memsize as usize, device.as_raw_fd());
+//! let access = libc::PROT_READ | libc::PROT_WRITE;
+//! // SAFETY: this is a new mapping, at an address that the kernel chooses.
+//! let memory = unsafe { libc::mmap(null_mut(), size, access, libc::MAP_SHARED, fd, 0) };
+//! if memory == libc::MAP_FAILED {
+//!     return Err(Error::last_os_error());
+//! }
+//!
+//! // Fill the first free slot.
+//! // SAFETY: the kernel has filled in the region, and TX ring 0 is bound. The program owns slot
+//! // `head` and its buffer, because the ring has space. The buffer has at least 60 bytes.
+//! unsafe {
+//!     let nifp = memory.byte_add(body.nr_offset as usize).cast::<netmap_if>();
+//!     let ring = netmap_txring(nifp, 0);
+//!     assert!(nm_ring_space(&*ring) > 0);
+//!     let head = (*ring).head;
+//!     let slot = netmap_slot_at(ring, head);
+//!     (*slot).len = 60;
+//!     write_bytes(netmap_buf(ring, (*slot).buf_idx), 0xff, 60);
+//!     (*ring).head = nm_ring_next(&*ring, head);
+//!     (*ring).cur = (*ring).head;
+//! }
+//!
+//! // Send it.
+//! // SAFETY: this request has no argument.
+//! if unsafe { libc::ioctl(fd, NIOCTXSYNC as _) } < 0 {
+//!     return Err(Error::last_os_error());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Names of ports
+//! The field [`nmreq_header::nr_name`] names a port in one of these ways:
+//!
+//! | name | port |
+//! |---|---|
+//! | `eth1` | a network interface, or a persistent VALE port |
+//! | `valeX:Y` | port `Y` of switch `valeX`. If `Y` is an interface, the interface is attached. |
+//! | `NAME{ID` | the master end of the pipe `ID`. `NAME` is any of the names above. |
+//! | `NAME}ID` | the slave end of the same pipe |
+//!
+//! A pipe has the memory of the port `NAME`. If there is no such port, the kernel creates a
+//! persistent VALE port for it. `ID` is any text that is not empty.
+//!
+//! Programs often accept longer names, such as `netmap:eth1-0/x`. Only their libraries know the
+//! prefix `netmap:` and the suffixes `-N`, `^`, `*`, `/` and `@`. The kernel takes these properties
+//! from [`nmreq_register::nr_mode`], [`nr_ringid`](nmreq_register::nr_ringid),
+//! [`nr_flags`](nmreq_register::nr_flags) and [`nr_mem_id`](nmreq_register::nr_mem_id).
+//!
+//! # Why not `netmap_sys` from the registry
+//! The published crate `netmap_sys` speaks API 11. Current modules accept only versions 14 and 15,
+//! and refuse a request that has an older version. Building that crate also needs netmap's headers.
+//!
+//! # What is missing
+//! - The requests of API 13 and older (`NIOCREGIF`, `NIOCGINFO`), because [`NIOCCTRL`] replaces
+//!   them.
+//! - The registers of `ptnetmap` devices, which only hypervisors and drivers in guests use.
+//! - Targets whose addresses do not have 64 bits, and systems other than Linux and FreeBSD. The
+//!   crate does not compile for these.
 
 #![allow(non_camel_case_types)]
 
-mod rings;
+#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+compile_error!("netmap-sys knows the ioctl numbers of Linux and FreeBSD only");
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("netmap-sys knows the layouts of 64-bit targets only");
 
-pub use rings::{
-    netmap_buf, netmap_rxring, netmap_txring, nm_ring_empty, nm_ring_next, nm_ring_space,
-    nm_tx_pending,
-};
+pub mod extra_buffers;
+pub mod interface;
+pub mod ioctls;
+pub mod kloop;
+mod option_list;
+pub mod options;
+pub mod requests;
+pub mod rings;
+pub mod slots;
+pub mod vale;
+pub mod vnet_header;
 
-use libc::{IFNAMSIZ, c_char, c_ulong, timeval};
-
-/// The API version of these bindings.
-pub const NETMAP_API: u16 = 14;
-/// Maximum size of a port name in a request, in bytes, including the terminating zero.
-pub const NETMAP_REQ_IFNAMSIZ: usize = 64;
-
-/// `ioctl` that carries out a request. Its argument is a [`nmreq_header`].
-pub const NIOCCTRL: c_ulong = iowr(151, size_of::<nmreq_header>());
-/// `ioctl` that hands the TX slots before `head` to the kernel and updates `tail`. It takes no
-/// argument.
-pub const NIOCTXSYNC: c_ulong = io(148);
-/// `ioctl` that returns the RX slots before `head` to the kernel and updates `tail`. It takes no
-/// argument.
-pub const NIOCRXSYNC: c_ulong = io(149);
-
-/// The group letter of netmap's `ioctl` numbers.
-const IOC_GROUP: c_ulong = b'i' as c_ulong;
-/// Direction bits of an `ioctl` without an argument. They are zero on Linux.
-const IOC_VOID: c_ulong = if cfg!(target_os = "linux") {
-    0
-} else {
-    0x2000_0000
-};
-/// Direction bits of an `ioctl` whose argument the kernel both reads and writes.
-const IOC_INOUT: c_ulong = 0xc000_0000;
-
-const fn io(number: c_ulong) -> c_ulong {
-    IOC_VOID | IOC_GROUP << 8 | number
-}
-
-const fn iowr(number: c_ulong, size: usize) -> c_ulong {
-    IOC_INOUT | (size as c_ulong) << 16 | IOC_GROUP << 8 | number
-}
-
-/// Request type ([`nmreq_header::nr_reqtype`]): bind a port. The body is a [`nmreq_register`].
-pub const NETMAP_REQ_REGISTER: u16 = 1;
-/// Request type: describe a port. The body is a [`nmreq_port_info_get`].
-pub const NETMAP_REQ_PORT_INFO_GET: u16 = 2;
-/// Request type: attach a port to a VALE switch, which is netmap's software switch.
-pub const NETMAP_REQ_VALE_ATTACH: u16 = 3;
-/// Request type: detach a port from a VALE switch.
-pub const NETMAP_REQ_VALE_DETACH: u16 = 4;
-/// Request type: list the ports of a VALE switch.
-pub const NETMAP_REQ_VALE_LIST: u16 = 5;
-/// Request type: set the length of a port's virtio-net header.
-pub const NETMAP_REQ_PORT_HDR_SET: u16 = 6;
-/// Request type: get the length of a port's virtio-net header.
-pub const NETMAP_REQ_PORT_HDR_GET: u16 = 7;
-/// Request type: create a persistent VALE port.
-pub const NETMAP_REQ_VALE_NEWIF: u16 = 8;
-/// Request type: remove a persistent VALE port.
-pub const NETMAP_REQ_VALE_DELIF: u16 = 9;
-
-/// Binding mode ([`nmreq_register::nr_mode`]): all rings of the NIC.
-pub const NR_REG_ALL_NIC: u32 = 1;
-/// Binding mode: the rings of the host's stack.
-pub const NR_REG_SW: u32 = 2;
-/// Binding mode: all rings of the NIC and of the host's stack.
-pub const NR_REG_NIC_SW: u32 = 3;
-/// Binding mode: the NIC's ring pair with index [`nmreq_register::nr_ringid`].
-pub const NR_REG_ONE_NIC: u32 = 4;
-/// Binding mode: no rings.
-pub const NR_REG_NULL: u32 = 7;
-/// Binding mode: the host stack's ring pair with index [`nmreq_register::nr_ringid`].
-pub const NR_REG_ONE_SW: u32 = 8;
-
-/// Binding flag ([`nmreq_register::nr_flags`]): monitor the TX rings.
-pub const NR_MONITOR_TX: u64 = 0x100;
-/// Binding flag: monitor the RX rings.
-pub const NR_MONITOR_RX: u64 = 0x200;
-/// Binding flag: monitor packets without copying them.
-pub const NR_ZCOPY_MON: u64 = 0x400;
-/// Binding flag: bind the rings exclusively.
-pub const NR_EXCLUSIVE: u64 = 0x800;
-/// Binding flag: bind only RX rings.
-pub const NR_RX_RINGS_ONLY: u64 = 0x2000;
-/// Binding flag: bind only TX rings.
-pub const NR_TX_RINGS_ONLY: u64 = 0x4000;
-/// Binding flag: accept frames that are preceded by a virtio-net header.
-pub const NR_ACCEPT_VNET_HDR: u64 = 0x8000;
-/// Binding flag: `poll` syncs the RX rings even without `POLLIN`.
-pub const NR_DO_RX_POLL: u64 = 0x1_0000;
-/// Binding flag: `poll` syncs the TX rings only with `POLLOUT`.
-pub const NR_NO_TX_POLL: u64 = 0x2_0000;
-
-/// Slot flag ([`netmap_slot::flags`]): tells the kernel that the program has changed `buf_idx`.
-pub const NS_BUF_CHANGED: u16 = 0x0001;
-/// Slot flag: report promptly when this slot has been sent.
-pub const NS_REPORT: u16 = 0x0002;
-/// Slot flag: forward the packet between NIC and host. The ring must have the flag [`NR_FORWARD`].
-pub const NS_FORWARD: u16 = 0x0004;
-/// Slot flag: a VALE switch does not learn this packet's source address.
-pub const NS_NO_LEARN: u16 = 0x0008;
-/// Slot flag: the packet's data is at the address in `ptr` (only in TX rings of VALE ports).
-pub const NS_INDIRECT: u16 = 0x0010;
-/// Slot flag: the packet continues in the next slot.
-pub const NS_MOREFRAG: u16 = 0x0020;
-/// Slot flag: a monitor copied this packet from a TX ring.
-pub const NS_TXMON: u16 = 0x0040;
-/// Position of the lowest bit of the VALE port number in a slot's flags.
-pub const NS_PORT_SHIFT: u16 = 8;
-/// Maximum number of slots that one packet may occupy.
-pub const NETMAP_MAX_FRAGS: usize = 64;
-
-/// Ring flag ([`netmap_ring::flags`]): update `ts` at each sync.
-pub const NR_TIMESTAMP: u32 = 0x0002;
-/// Ring flag: forward packets whose slots set [`NS_FORWARD`].
-pub const NR_FORWARD: u32 = 0x0004;
-
-/// Interface flag ([`netmap_if::ni_flags`]): the port's memory region is private, not shared with
-/// other ports.
-pub const NI_PRIV_MEM: u32 = 0x1;
-
-/// Header of every request, and the argument of [`NIOCCTRL`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct nmreq_header {
-    /// The caller's API version, [`NETMAP_API`]. The kernel may replace it with its own version.
-    pub nr_version: u16,
-    /// Request type, one of `NETMAP_REQ_*`.
-    pub nr_reqtype: u16,
-    /// Reserved; zero.
-    pub nr_reserved: u32,
-    /// Zero-terminated name of the port: an interface name, or `valeX:Y`.
-    pub nr_name: [c_char; NETMAP_REQ_IFNAMSIZ],
-    /// Address of the first option; zero if there is none.
-    pub nr_options: u64,
-    /// Address of the request's body, whose structure depends on the request type.
-    pub nr_body: u64,
-}
-
-impl nmreq_header {
-    /// Creates a request for the port `name`, with its body at address `body`.
-    ///
-    /// Returns `None` if the name is too long or contains a zero byte.
-    pub fn new(reqtype: u16, name: &str, body: u64) -> Option<Self> {
-        if name.len() >= NETMAP_REQ_IFNAMSIZ || name.contains('\0') {
-            return None;
-        }
-        let mut nr_name = [0; NETMAP_REQ_IFNAMSIZ];
-        for (to, from) in nr_name.iter_mut().zip(name.bytes()) {
-            *to = from.cast_signed() as c_char;
-        }
-        Some(Self {
-            nr_version: NETMAP_API,
-            nr_reqtype: reqtype,
-            nr_reserved: 0,
-            nr_name,
-            nr_options: 0,
-            nr_body: body,
-        })
-    }
-}
-
-/// Body of [`NETMAP_REQ_REGISTER`].
-///
-/// If a number of slots or rings is zero, the kernel chooses this number. The kernel replaces all
-/// these numbers with the actual ones.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct nmreq_register {
-    /// Out: offset of the [`netmap_if`] in the mapped region, in bytes.
-    pub nr_offset: u64,
-    /// Out: size of the mapped region, in bytes.
-    pub nr_memsize: u64,
-    /// Number of slots in each TX ring.
-    pub nr_tx_slots: u32,
-    /// Number of slots in each RX ring.
-    pub nr_rx_slots: u32,
-    /// Number of TX rings of the NIC.
-    pub nr_tx_rings: u16,
-    /// Number of RX rings of the NIC.
-    pub nr_rx_rings: u16,
-    /// Number of TX rings of the host stack.
-    pub nr_host_tx_rings: u16,
-    /// Number of RX rings of the host stack.
-    pub nr_host_rx_rings: u16,
-    /// Identifier of the memory region. 0: the kernel chooses. 1: the common region.
-    pub nr_mem_id: u16,
-    /// Index of the ring pair, for the binding modes that bind a single pair.
-    pub nr_ringid: u16,
-    /// Binding mode, one of `NR_REG_*`.
-    pub nr_mode: u32,
-    /// Number of spare buffers. In: number requested. Out: number allocated. The list of spare
-    /// buffers starts at [`netmap_if::ni_bufs_head`].
-    pub nr_extra_bufs: u32,
-    /// Binding flags, such as [`NR_EXCLUSIVE`].
-    pub nr_flags: u64,
-}
-
-/// Body of [`NETMAP_REQ_PORT_INFO_GET`], filled in by the kernel.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct nmreq_port_info_get {
-    /// Size of the memory region in bytes.
-    pub nr_memsize: u64,
-    /// Number of slots in each TX ring.
-    pub nr_tx_slots: u32,
-    /// Number of slots in each RX ring.
-    pub nr_rx_slots: u32,
-    /// Number of TX rings of the NIC.
-    pub nr_tx_rings: u16,
-    /// Number of RX rings of the NIC.
-    pub nr_rx_rings: u16,
-    /// Number of TX rings of the host stack.
-    pub nr_host_tx_rings: u16,
-    /// Number of RX rings of the host stack.
-    pub nr_host_rx_rings: u16,
-    /// In: identifier of a memory region, or 0. Out: identifier of the port's memory region.
-    pub nr_mem_id: u16,
-    /// Padding.
-    pub pad: [u16; 3],
-}
-
-/// Describes a bound port and its rings. The kernel places this structure in the mapped region.
-///
-/// A program may write only the field `ni_bufs_head`. The offsets of the rings are directly after
-/// the structure, where the empty array `ring_ofs` begins. [`netmap_txring`] and [`netmap_rxring`]
-/// look them up.
-#[repr(C)]
-#[derive(Debug)]
-pub struct netmap_if {
-    /// Name of the interface.
-    pub ni_name: [c_char; IFNAMSIZ],
-    /// The API version.
-    pub ni_version: u32,
-    /// Interface flags: [`NI_PRIV_MEM`] or 0.
-    pub ni_flags: u32,
-    /// Number of TX rings of the NIC.
-    pub ni_tx_rings: u32,
-    /// Number of RX rings of the NIC.
-    pub ni_rx_rings: u32,
-    /// Index of the first spare buffer. The first four bytes of each spare buffer hold the index of
-    /// the next spare buffer. 0 ends the list.
-    pub ni_bufs_head: u32,
-    /// Number of TX rings of the host stack.
-    pub ni_host_tx_rings: u32,
-    /// Number of RX rings of the host stack.
-    pub ni_host_rx_rings: u32,
-    /// Unused.
-    pub ni_spare1: [u32; 3],
-    /// The offsets of the rings start here. They are in bytes, relative to this structure. Their
-    /// order is: the NIC's TX rings, the host's TX rings, the NIC's RX rings, the host's RX rings.
-    pub ring_ofs: [isize; 0],
-}
-
-/// A TX or RX ring in the mapped region.
-///
-/// The program writes `head`, `cur`, `flags` and the slots that it owns.
-#[repr(C, align(128))]
-pub struct netmap_ring {
-    /// Offset of buffer 0 from this structure, in bytes.
-    pub buf_ofs: i64,
-    /// Number of slots.
-    pub num_slots: u32,
-    /// Size of each buffer, in bytes.
-    pub nr_buf_size: u32,
-    /// Index of the ring.
-    pub ringid: u16,
-    /// Direction. 0: TX, 1: RX.
-    pub dir: u16,
-    /// Index of the first slot that the program owns.
-    pub head: u32,
-    /// Index of the slot that `tail` must pass before `poll` returns.
-    pub cur: u32,
-    /// Index of the first slot that the kernel owns.
-    pub tail: u32,
-    /// Ring flags: [`NR_TIMESTAMP`] and [`NR_FORWARD`].
-    pub flags: u32,
-    /// Time of the last sync, if [`NR_TIMESTAMP`] is set.
-    pub ts: timeval,
-    /// Mask for the bits of [`netmap_slot::ptr`] that hold the packet's offset in its buffer. The
-    /// mask is 0 if no offsets were requested.
-    pub offset_mask: u64,
-    /// Required alignment, in bytes, of a packet in its buffer.
-    pub buf_align: u64,
-    /// Private data of the kernel.
-    pub sem: netmap_sem,
-    /// The ring's `num_slots` slots start here.
-    pub slot: [netmap_slot; 0],
-}
-
-/// The kernel's private data in a [`netmap_ring`], on separate cache lines.
-#[repr(C, align(128))]
-pub struct netmap_sem(pub [u8; 128]);
-
-/// A slot of a ring. It describes one buffer.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct netmap_slot {
-    /// Index of the buffer; see [`netmap_buf`].
-    pub buf_idx: u32,
-    /// Length of the packet in bytes.
-    pub len: u16,
-    /// Slot flags, any of `NS_*`.
-    pub flags: u16,
-    /// With [`NS_INDIRECT`], this is the address of the packet's data. Otherwise, the bits selected
-    /// by [`netmap_ring::offset_mask`] are the packet's offset in its buffer.
-    pub ptr: u64,
-}
+pub use extra_buffers::*;
+pub use interface::*;
+pub use ioctls::*;
+pub use kloop::*;
+pub use option_list::*;
+pub use options::*;
+pub use requests::*;
+pub use rings::*;
+pub use slots::*;
+pub use vale::*;
+pub use vnet_header::*;
 
 #[cfg(test)]
 mod tests;
