@@ -39,6 +39,7 @@ pub struct netmap_if {
     pub ni_spare1: [u32; 3],
     /// The offsets of the rings start here. They are in bytes, relative to this structure. Their
     /// order is: the NIC's TX rings, the host's TX rings, the NIC's RX rings, the host's RX rings.
+    /// The offset of a ring to which the descriptor is not bound is 0.
     pub ring_ofs: [isize; 0],
 }
 
@@ -46,9 +47,9 @@ pub struct netmap_if {
 ///
 /// # Safety
 /// `nifp` points into a region mapped from netmap, at the offset that the registration returned.
-/// `index` is below `ni_tx_rings + ni_host_tx_rings`.
+/// `index` is below `ni_tx_rings + ni_host_tx_rings`, and the descriptor is bound to this ring.
 pub unsafe fn netmap_txring(nifp: *mut netmap_if, index: u32) -> *mut netmap_ring {
-    // SAFETY: the caller guarantees that `nifp` is valid and that TX ring `index` exists.
+    // SAFETY: the caller guarantees that `nifp` is valid and that TX ring `index` is bound.
     unsafe { ring_at(nifp, index as usize) }
 }
 
@@ -56,9 +57,9 @@ pub unsafe fn netmap_txring(nifp: *mut netmap_if, index: u32) -> *mut netmap_rin
 ///
 /// # Safety
 /// `nifp` points into a region mapped from netmap, at the offset that the registration returned.
-/// `index` is below `ni_rx_rings + ni_host_rx_rings`.
+/// `index` is below `ni_rx_rings + ni_host_rx_rings`, and the descriptor is bound to this ring.
 pub unsafe fn netmap_rxring(nifp: *mut netmap_if, index: u32) -> *mut netmap_ring {
-    // SAFETY: the caller guarantees that `nifp` is valid and that RX ring `index` exists. In
+    // SAFETY: the caller guarantees that `nifp` is valid and that RX ring `index` is bound. In
     // `ring_ofs`, the entries of all TX rings precede those of the RX rings.
     unsafe {
         let before = (*nifp).ni_tx_rings as usize + (*nifp).ni_host_tx_rings as usize;
@@ -69,7 +70,7 @@ pub unsafe fn netmap_rxring(nifp: *mut netmap_if, index: u32) -> *mut netmap_rin
 /// Returns the ring whose offset is entry `entry` of `ring_ofs`.
 ///
 /// # Safety
-/// `nifp` points to a `netmap_if` in a region mapped from netmap, and the entry exists.
+/// `nifp` points to a `netmap_if` in a region mapped from netmap, and the entry is that of a bound ring.
 unsafe fn ring_at(nifp: *mut netmap_if, entry: usize) -> *mut netmap_ring {
     // SAFETY: the kernel has written this entry after the netmap_if. A ring lies at that offset in
     // the same region, correctly aligned.

@@ -56,6 +56,9 @@ impl nmreq_option {
 
 /// Option of [`NETMAP_REQ_REGISTER`](crate::NETMAP_REQ_REGISTER): the memory region is memory of
 /// the program, for example huge pages. It replaces the mapping of the device.
+///
+/// The module for Linux has this option only if it was built with it. Each buffer must be in memory
+/// that is contiguous for the kernel, otherwise the kernel does not use it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct nmreq_opt_extmem {
@@ -85,14 +88,17 @@ impl nmreq_opt_extmem {
 /// Option of [`NETMAP_REQ_REGISTER`](crate::NETMAP_REQ_REGISTER): each packet starts at an offset
 /// in its buffer, which its slot has in `ptr`. See [`netmap_roffset`](crate::netmap_roffset).
 ///
-/// NICs, VALE ports, pipes and copying monitors have offsets only if their drivers support them.
+/// VALE ports, pipes and copying monitors support offsets, and NICs if their drivers do. A VALE
+/// switch keeps an offset's position within 64 bytes when it copies a packet. A receiver without
+/// this option does not see where such a packet starts. Therefore a sender should use multiples of
+/// 64 on a switch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct nmreq_opt_offsets {
     /// The option's header.
     pub nro_opt: nmreq_option,
-    /// Maximum offset in bytes, at most the size of a buffer. Out: the actual maximum, which is
-    /// larger if the ring was in use already.
+    /// Maximum offset in bytes, at most the size of a buffer. The kernel takes a larger offset for
+    /// this maximum. Out: the actual maximum, which is larger if the ring was in use already.
     pub nro_max_offset: u64,
     /// Offset that all slots get first, at most `nro_max_offset`.
     pub nro_initial_offset: u64,

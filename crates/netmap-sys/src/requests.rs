@@ -65,7 +65,8 @@ pub const NR_REG_ALL_NIC: u32 = 1;
 pub const NR_REG_SW: u32 = 2;
 /// Binding mode: all rings of the NIC and of the host's stack.
 pub const NR_REG_NIC_SW: u32 = 3;
-/// Binding mode: the NIC's ring pair with index [`nmreq_register::nr_ringid`].
+/// Binding mode: the NIC's ring pair with index [`nmreq_register::nr_ringid`]. If only TX or only RX
+/// has a ring with this index, the kernel binds ring 0 of the other direction.
 pub const NR_REG_ONE_NIC: u32 = 4;
 /// Binding mode: the master end of a pipe. It is from older versions, and the kernel refuses it.
 /// The port's name selects a pipe instead.
@@ -73,7 +74,8 @@ pub const NR_REG_PIPE_MASTER: u32 = 5;
 /// Binding mode: the slave end of a pipe. It is from older versions, and the kernel refuses it. The
 /// port's name selects a pipe instead.
 pub const NR_REG_PIPE_SLAVE: u32 = 6;
-/// Binding mode: no rings.
+/// Binding mode: no rings, only extra buffers of the region [`nmreq_register::nr_mem_id`]. The
+/// region must exist.
 pub const NR_REG_NULL: u32 = 7;
 /// Binding mode: the host stack's ring pair with index [`nmreq_register::nr_ringid`].
 pub const NR_REG_ONE_SW: u32 = 8;
@@ -107,7 +109,7 @@ pub const NR_NO_TX_POLL: u64 = 0x2_0000;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct nmreq_header {
-    /// The caller's API version, [`NETMAP_API`]. The kernel may replace it with its own version.
+    /// The caller's API version, [`NETMAP_API`].
     pub nr_version: u16,
     /// Request type, one of `NETMAP_REQ_*`.
     pub nr_reqtype: u16,

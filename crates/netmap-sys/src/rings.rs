@@ -16,8 +16,8 @@ pub const NR_FORWARD: u32 = 0x0004;
 /// A TX or RX ring in the mapped region.
 ///
 /// The program writes `head`, `cur`, `flags` and the slots that it owns. These are the slots from
-/// `head` up to, but not including, `tail`. A sync fails if the positions are not in order: `head`,
-/// `cur`, `tail`. The kernel then resets them.
+/// `head` up to, but not including, `tail`. The positions must stay in the order `head`, `cur`,
+/// `tail`. Otherwise `ioctl` does nothing, though it succeeds, and `poll` returns `POLLERR`.
 #[repr(C, align(128))]
 pub struct netmap_ring {
     /// Offset of buffer 0 from this structure, in bytes.

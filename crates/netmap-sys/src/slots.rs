@@ -1,4 +1,7 @@
 //! Slots: one buffer of a packet each.
+//!
+//! The peer of a pipe writes the slots that this program receives: index, length, flags and offset.
+//! A program must check them before it uses them.
 
 /// Slot flag ([`netmap_slot::flags`]): tells the kernel that the program has changed `buf_idx`. The
 /// kernel sets it too, when it has swapped buffers itself, as pipes do.

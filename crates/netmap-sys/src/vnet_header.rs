@@ -1,7 +1,8 @@
 //! The virtio-net header, which precedes each packet on VALE ports that are set up for it.
 //!
-//! [`NETMAP_REQ_PORT_HDR_SET`](crate::NETMAP_REQ_PORT_HDR_SET) sets its length for a VALE port. A
-//! descriptor must then be bound with [`NR_ACCEPT_VNET_HDR`](crate::NR_ACCEPT_VNET_HDR). Between
+//! [`NETMAP_REQ_PORT_HDR_SET`](crate::NETMAP_REQ_PORT_HDR_SET) sets its length for a VALE port that
+//! exists (otherwise `ENXIO`). Later descriptors can be bound to the port only with
+//! [`NR_ACCEPT_VNET_HDR`](crate::NR_ACCEPT_VNET_HDR). Between
 //! two VALE ports with the same length, packets and headers pass unchanged, so that a packet can be
 //! a super-segment. If the receiver's port has no header, the switch segments and checksums the
 //! packet.
