@@ -29,7 +29,7 @@ pub struct netmap_if {
     pub ni_rx_rings: u32,
     /// Index of the first spare buffer. The first four bytes of each spare buffer hold the index of
     /// the next spare buffer. 0 ends the list. See
-    /// [`netmap_take_extra_bufs`](crate::netmap_take_extra_bufs).
+    /// [`Buffers::take_extra`](crate::Buffers::take_extra).
     pub ni_bufs_head: u32,
     /// Number of TX rings of the host stack.
     pub ni_host_tx_rings: u32,

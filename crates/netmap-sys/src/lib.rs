@@ -2,12 +2,13 @@
 //!
 //! netmap maps the rings and buffers of a network interface into a program's memory. FreeBSD
 //! includes netmap; Linux can load it as a module. This crate has the structures, constants,
-//! `ioctl` numbers and functions of netmap's public interface, under their original names. It
-//! opens no device and makes no system call. Building it needs no header and no library.
+//! `ioctl` numbers and functions of netmap's public interface, under their original names. Only
+//! [`Buffers`] is the crate's own. The crate opens no device and makes no system call. Building it
+//! needs no header and no library.
 //!
 //! # The idea
-//! A program opens [`NETMAP_DEVICE_NAME`] and binds the descriptor to a port. The program
-//! then maps a memory region, in which the kernel has written structures that both sides use:
+//! A program opens [`NETMAP_DEVICE_NAME`] and binds the descriptor to a port. The program then
+//! maps a memory region, in which the kernel has written structures that both sides use:
 //!
 //! - One [`netmap_if`] describes the port. It holds the offsets of the rings.
 //! - Each [`netmap_ring`] is followed by its [`netmap_slot`]s. The program owns the slots from
@@ -117,7 +118,7 @@ compile_error!("netmap-sys knows the ioctl numbers of Linux and FreeBSD only");
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("netmap-sys knows the layouts of 64-bit targets only");
 
-pub mod extra_buffers;
+pub mod buffers;
 pub mod interface;
 pub mod ioctls;
 pub mod kloop;
@@ -129,7 +130,7 @@ pub mod slots;
 pub mod vale;
 pub mod vnet_header;
 
-pub use extra_buffers::*;
+pub use buffers::*;
 pub use interface::*;
 pub use ioctls::*;
 pub use kloop::*;

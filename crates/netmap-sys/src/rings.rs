@@ -70,7 +70,7 @@ pub unsafe fn netmap_slot_at(ring: *mut netmap_ring, i: u32) -> *mut netmap_slot
 }
 
 /// Returns the start of buffer `index`. The index comes from [`netmap_slot::buf_idx`] or from the
-/// list of spare buffers.
+/// list of spare buffers. [`Buffers::get`](crate::Buffers::get) checks the index.
 ///
 /// # Safety
 /// `ring` points to a ring in a region mapped from netmap, and `index` identifies a buffer in that
@@ -115,18 +115,6 @@ pub unsafe fn netmap_buf_idx(ring: *const netmap_ring, buf: *const u8) -> Option
         .checked_sub(first)?
         .checked_div(buf_size as usize)?;
     u32::try_from(index).ok()
-}
-
-/// Returns the number of buffers that fit between buffer 0 and the end of the mapped region.
-///
-/// A program needs this number to check indices from slots and lists. `ring_offset` is the ring's
-/// offset in the region, and `memsize` is the region's size, both in bytes. Returns `None` if the
-/// ring's `buf_ofs` or `nr_buf_size` cannot be right.
-pub fn netmap_buf_count(ring: &netmap_ring, ring_offset: u64, memsize: u64) -> Option<u32> {
-    let first = ring_offset.checked_add_signed(ring.buf_ofs)?;
-    let bytes = memsize.checked_sub(first)?;
-    let count = bytes.checked_div(u64::from(ring.nr_buf_size))?;
-    u32::try_from(count).ok()
 }
 
 /// Returns a packet's offset in its buffer, in bytes. It is 0 if the ring has no offsets.

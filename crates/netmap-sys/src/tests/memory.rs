@@ -1,5 +1,7 @@
 //! Tests of interfaces, rings, slots and buffers in a region.
 
+use std::ptr::NonNull;
+
 use libc::timeval;
 
 use crate::*;
@@ -13,8 +15,6 @@ const RINGS_AT: usize = 256;
 const RING_SIZE: usize = 384;
 const BUFFERS_AT: usize = 4096;
 const BUFFER_SIZE: usize = 512;
-/// Number of buffers that fit into the region.
-const BUFFERS: u32 = 8;
 
 impl Region {
     fn new() -> Box<Self> {
@@ -77,30 +77,75 @@ fn rings_slots_and_buffers_are_found_from_the_interface() {
 }
 
 #[test]
-fn the_number_of_buffers_is_known_only_for_a_ring_that_can_be_right() {
-    let ring = |buf_ofs, nr_buf_size| netmap_ring {
-        buf_ofs,
-        nr_buf_size,
-        ..ring(8, 0, 0)
-    };
-    assert_eq!(netmap_buf_count(&ring(3840, 512), 256, 8192), Some(BUFFERS));
-    assert_eq!(netmap_buf_count(&ring(3840, 512), 256, 8191), Some(7));
-    assert_eq!(netmap_buf_count(&ring(-128, 512), 256, 640), Some(1));
-    assert_eq!(netmap_buf_count(&ring(7937, 512), 256, 8192), None);
-    assert_eq!(netmap_buf_count(&ring(-257, 512), 256, 8192), None);
-    assert_eq!(netmap_buf_count(&ring(i64::MAX, 512), u64::MAX, 1), None);
-    assert_eq!(netmap_buf_count(&ring(0, 0), 256, 8192), None);
-    assert_eq!(netmap_buf_count(&ring(0, 1), 0, 1 << 32), None);
+fn a_ring_must_describe_buffers_in_the_region() {
+    let mut region = Region::new();
+    let nifp = region.fill();
+    // The ring is at offset 256. Each row: `buf_ofs`, `nr_buf_size`, the region's size, and the
+    // number of buffers.
+    let rows = [
+        (3840, 512, 8192, Some(8)),
+        (3840, 512, 8191, Some(7)),
+        (7936, 512, 8192, Some(0)),
+        (-128, 512, 640, Some(1)),
+        (7937, 512, 8192, None),
+        (-257, 512, 8192, None),
+        (i64::MAX, 512, 8192, None),
+        (i64::MIN, 512, 8192, None),
+        (0, 3, 8192, None),
+        (0, 0, 8192, None),
+    ];
+    for (buf_ofs, size, len, count) in rows {
+        // SAFETY: `fill` has written the interface and its rings, in this region.
+        unsafe {
+            let base = NonNull::new_unchecked(nifp.byte_sub(IF_AT).cast::<u8>());
+            let ring = netmap_txring(nifp, 0);
+            (*ring).buf_ofs = buf_ofs;
+            (*ring).nr_buf_size = size;
+            let buffers = Buffers::find(ring, base, len);
+            assert_eq!(
+                buffers.map(|found| found.count()),
+                count,
+                "{buf_ofs} {size}"
+            );
+            assert!(buffers.is_none_or(|found| found.size() == size));
+        }
+    }
+}
+
+#[test]
+fn an_index_is_checked_against_the_number_of_buffers() {
+    let mut region = Region::new();
+    let nifp = region.fill();
+    let buffers = buffers(nifp);
+    // SAFETY: the region has 8 buffers, and starts before the interface.
+    let seventh = unsafe { nifp.byte_add(BUFFERS_AT + 7 * BUFFER_SIZE - IF_AT) };
+    assert_eq!(buffers.get(7).map(NonNull::as_ptr), Some(seventh.cast()));
+    assert_eq!(buffers.get(8), None);
+    assert_eq!(buffers.get(u32::MAX), None);
+    // Later changes of the ring do not matter.
+    // SAFETY: `fill` has written the ring.
+    unsafe { (*netmap_txring(nifp, 0)).buf_ofs = 1 << 40 };
+    assert_eq!(buffers.get(7).map(NonNull::as_ptr), Some(seventh.cast()));
+}
+
+/// Returns the buffers of a region that `Region::fill` has written.
+fn buffers(nifp: *mut netmap_if) -> Buffers {
+    // SAFETY: the interface and its rings are in a region of 8192 bytes.
+    unsafe {
+        let base = NonNull::new_unchecked(nifp.byte_sub(IF_AT).cast::<u8>());
+        Buffers::find(netmap_txring(nifp, 0), base, 8192).unwrap()
+    }
 }
 
 /// Writes the list of extra buffers that begins with the first of `links`: the buffer of each link
 /// gets the next link.
 ///
 /// # Safety
-/// `nifp` and `ring` are in a region, and all links but the last are buffers in that region.
-unsafe fn link(nifp: *mut netmap_if, ring: *mut netmap_ring, links: &[u32]) {
+/// `nifp` is in a region, and all links but the last are buffers in that region.
+unsafe fn link(nifp: *mut netmap_if, links: &[u32]) {
     // SAFETY: the caller guarantees that the buffers exist.
     unsafe {
+        let ring = netmap_txring(nifp, 0);
         (*nifp).ni_bufs_head = links[0];
         for pair in links.windows(2) {
             netmap_buf(ring, pair[0])
@@ -116,10 +161,10 @@ fn extra_buffers_are_taken_from_the_list_and_given_back() {
     let nifp = region.fill();
     // SAFETY: `fill` has written the interface and its rings. All buffers are in the region.
     unsafe {
-        let ring = netmap_txring(nifp, 0);
-        link(nifp, ring, &[6, 2, 7, 0]);
+        let buffers = buffers(nifp);
+        link(nifp, &[6, 2, 7, 0]);
         let mut taken = [0; 2];
-        let take = |taken: &mut [u32]| netmap_take_extra_bufs(nifp, ring, BUFFERS, taken);
+        let take = |taken: &mut [u32]| buffers.take_extra(nifp, taken);
         assert_eq!(take(&mut taken), Ok(2));
         assert_eq!(taken, [6, 2]);
         assert_eq!((*nifp).ni_bufs_head, 7);
@@ -128,8 +173,8 @@ fn extra_buffers_are_taken_from_the_list_and_given_back() {
         assert_eq!((*nifp).ni_bufs_head, 0);
         assert_eq!(take(&mut taken), Ok(0));
 
-        netmap_give_extra_bufs(nifp, ring, &[3, 4]);
-        netmap_give_extra_bufs(nifp, ring, &[5]);
+        buffers.give_extra(nifp, &[3, 4]);
+        buffers.give_extra(nifp, &[0, 1, 8, u32::MAX, 5]);
         assert_eq!((*nifp).ni_bufs_head, 5);
         let mut taken = [0; 8];
         assert_eq!(take(&mut taken), Ok(3));
@@ -154,12 +199,12 @@ fn a_damaged_list_of_extra_buffers_ends_before_the_damage() {
         // SAFETY: `fill` has written the interface and its rings. All buffers below 8 are in the
         // region, and all links but the last are below 8.
         unsafe {
-            let ring = netmap_txring(nifp, 0);
-            link(nifp, ring, links);
+            let buffers = buffers(nifp);
+            link(nifp, links);
             let mut taken = [0; 8];
-            let error = netmap_take_extra_bufs(nifp, ring, BUFFERS, &mut taken).unwrap_err();
+            let error = buffers.take_extra(nifp, &mut taken).unwrap_err();
             assert_eq!(error, BadExtraBuffer(wrong), "{links:?}");
-            let count = netmap_take_extra_bufs(nifp, ring, BUFFERS, &mut taken).unwrap();
+            let count = buffers.take_extra(nifp, &mut taken).unwrap();
             assert_eq!(taken[..count], *rest, "{links:?}");
         }
     }
