@@ -29,6 +29,10 @@ const HEADERS: [(&str, &str); 3] = [
 fn main() {
     println!("cargo::rerun-if-changed={SOURCE}");
     println!("cargo::rerun-if-env-changed=CLANG");
+    // Only Linux has XDP.
+    if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system != "linux") {
+        return;
+    }
     let missing = missing();
     if !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|(what, _)| *what).collect();

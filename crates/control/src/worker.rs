@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use ip::Server;
-use nmio::device::{AnyPort, QueueSource};
+use nmio::device::{PortVisitor, QueueSource};
 use nmio::{
     Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, Port, PortCounters, TscClock,
 };
@@ -92,12 +92,21 @@ impl<P: Program> Worker<'_, P> {
             published: self.published,
             stop,
         };
-        // Only this match depends on the type of the port. The code that it calls is generic, and
-        // compiled once per type.
-        match port {
-            AnyPort::Xdp(port) => stage.observe(port, ready),
-            AnyPort::Tap(port) => stage.observe(port, ready),
-        }
+        port.visit(Observation { stage, ready })
+    }
+}
+
+/// A stage that serves on any port, and the callback for when it is ready.
+struct Observation<'a, P, R> {
+    stage: Stage<'a, P>,
+    ready: R,
+}
+
+impl<P: Program, R: FnOnce(Ready) -> bool> PortVisitor for Observation<'_, P, R> {
+    type Output = Result<Ended, Error>;
+
+    fn visit<Q: Port>(self, port: Q) -> Self::Output {
+        self.stage.observe(port, self.ready)
     }
 }
 

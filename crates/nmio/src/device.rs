@@ -17,40 +17,49 @@
 //! handle ARP, neighbour discovery and all other ports. Kernel sockets reserve the served ports.
 //!
 //! *Own*: the addresses belong only to the server, which handles all IP traffic to them.
+//!
+//! # Operating systems
+//! Only the module `linux` or `freebsd` knows the system's own kinds of device. Both define the same
+//! names, and exactly one of them is compiled.
 
 mod access;
-mod addressing;
-mod auto;
+mod addresses;
+mod any_port;
+mod change;
 mod config;
 mod error;
+#[cfg(target_os = "freebsd")]
+mod freebsd;
 mod interface;
 mod lines;
+#[cfg(target_os = "linux")]
+mod linux;
 mod memory_plan;
-mod monitor;
 mod name;
-mod namespace;
-mod napi;
-mod netlink;
 mod open;
-mod pair;
-mod pfifo;
 mod privileges;
 mod queue;
-mod queues;
-mod ready;
 mod transport;
 
 pub use access::QueueAccess;
+pub use any_port::{AnyPort, PortVisitor};
+pub use change::Change;
 pub use config::InterfaceConfig;
+pub(crate) use config::{MAX_ADDRESSES, MAX_SERVICES};
 pub use error::DeviceError;
+#[cfg(target_os = "freebsd")]
+use freebsd as system;
 pub use interface::Interface;
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::longest_supers;
 pub use memory_plan::MemoryPlan;
-pub use monitor::{Change, Monitor};
 pub use name::{
     AddressPrefix, Device, MAX_QUEUES, MAX_VLANS, Offload, ParseAddressError, ParseDeviceError,
     Queues,
 };
-pub(crate) use netlink::longest_supers;
 pub(crate) use privileges::Needs;
-pub use queue::{AnyPort, QueueSource};
+pub use queue::QueueSource;
+pub use system::Monitor;
 pub use transport::Transport;

@@ -131,10 +131,12 @@ mod prefetch;
 pub mod sim;
 pub mod super_segment;
 mod sys;
+#[cfg(target_os = "linux")]
 pub mod tap;
 pub mod time;
 pub mod timer;
 mod timers;
+#[cfg(target_os = "linux")]
 pub mod xdp;
 
 pub use copies::Copies;

@@ -3,11 +3,11 @@
 
 use std::mem::size_of_val;
 
+use crate::sys;
+
 /// Size in bytes of a large page on x86-64, and on aarch64 with pages of 4 KiB. Where large pages
 /// have another size, the kernel uses only those that lie completely in the given range.
 const LARGE_PAGE: usize = 2 << 20;
-/// Defined in linux/mman.h. The libc crate does not define it for every target.
-const MADV_COLLAPSE: i32 = 25;
 
 /// Asks the kernel to move `memory` to large pages. With large pages, random lookups in a table of
 /// many megabytes cause far fewer TLB misses.
@@ -23,7 +23,7 @@ pub fn prefer_large_pages<T>(memory: &[T]) {
         return;
     }
     let pages = memory.as_ptr().cast::<u8>().wrapping_add(first - start);
-    for advice in [libc::MADV_HUGEPAGE, MADV_COLLAPSE] {
+    for &advice in sys::LARGE_PAGE_ADVICE {
         // SAFETY: the range lies within `memory`, which stays mapped while it is borrowed. Neither
         // kind of advice changes its content or protection.
         unsafe { libc::madvise(pages.cast_mut().cast(), end - first, advice) };

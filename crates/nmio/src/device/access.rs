@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::namespace::Namespace;
 use super::queue::{Backend, QueueSource};
-use super::{AddressPrefix, Monitor, Offload};
+use super::{AddressPrefix, Monitor, system};
 use crate::port::Wait;
 
 /// Properties of an open interface, and the descriptors with which its queues are opened.
@@ -22,8 +21,7 @@ use crate::port::Wait;
 #[derive(Clone, Debug)]
 pub struct QueueAccess {
     facts: Facts,
-    /// For `AF_XDP`: the steering program's map from queues to sockets, followed by the interface's
-    /// private network namespace if it has one. For a tap device: one descriptor per queue.
+    /// The descriptors that the kind of device needs, such as one for each queue.
     descriptors: Vec<Arc<OwnedFd>>,
 }
 
@@ -41,30 +39,16 @@ pub(super) struct Facts {
     pub(super) summary: Vec<(String, String)>,
 }
 
-/// The kind of interface, with the options needed to open its queues.
+/// The kind of device, with the options needed to open its queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Kind {
-    Xdp {
-        interface: String,
-        generic: bool,
-        partial_checksums: bool,
-        offload: Offload,
-        /// The number of the NAPI instance of each queue; empty if unknown or not polled.
-        napis: Vec<u32>,
-    },
-    Tap {
-        name: String,
-    },
+    /// A kind of device that only this operating system has.
+    System(system::Kind),
 }
 
 impl QueueAccess {
     pub(super) fn new(facts: Facts, descriptors: Vec<Arc<OwnedFd>>) -> Self {
         Self { facts, descriptors }
-    }
-
-    /// Records that an `AF_XDP` interface is in the private network namespace `namespace`.
-    pub(super) fn set_namespace(&mut self, namespace: &Namespace) {
-        self.descriptors.push(namespace.handle());
     }
 
     pub(super) fn add_line(&mut self, name: &str, value: String) {
@@ -94,8 +78,7 @@ impl QueueAccess {
     pub fn from_parts(facts: &str, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let facts: Facts = serde_json::from_str(facts)?;
         let fits = match &facts.kind {
-            Kind::Xdp { .. } => matches!(descriptors.len(), 1 | 2),
-            Kind::Tap { .. } => descriptors.len() == facts.queues as usize,
+            Kind::System(kind) => kind.fits(descriptors.len(), facts.queues),
         };
         if !fits {
             return Err(io::Error::other(
@@ -109,8 +92,7 @@ impl QueueAccess {
     /// Returns the interface's name in its network namespace.
     pub fn name(&self) -> &str {
         match &self.facts.kind {
-            Kind::Xdp { interface, .. } => interface,
-            Kind::Tap { name } => name,
+            Kind::System(kind) => kind.name(),
         }
     }
 
@@ -161,17 +143,8 @@ impl QueueAccess {
     /// Fails if the namespace cannot be entered, or if the kernel does not report the interface's
     /// state and its changes.
     pub fn monitor(&self) -> io::Result<Monitor> {
-        match self.namespace() {
-            Some(namespace) => namespace.run(|| Monitor::open(self.name()))?,
-            None => Monitor::open(self.name()),
-        }
-    }
-
-    /// Returns the interface's private network namespace if it has one.
-    fn namespace(&self) -> Option<Namespace> {
         match &self.facts.kind {
-            Kind::Xdp { .. } => self.descriptors.get(1).cloned().map(Namespace::from_handle),
-            Kind::Tap { .. } => None,
+            Kind::System(kind) => kind.monitor(&self.descriptors),
         }
     }
 
@@ -186,101 +159,12 @@ impl QueueAccess {
             "queue {index} does not exist: there are {queues} queues, counted from 0"
         );
         let backend = match &self.facts.kind {
-            Kind::Xdp {
-                interface,
-                generic,
-                partial_checksums,
-                offload,
-                napis,
-            } => Backend::Xdp {
-                interface: interface.clone(),
-                queue: index,
-                xsks: Arc::clone(&self.descriptors[0]),
-                namespace: self.namespace(),
-                generic: *generic,
-                partial_checksums: *partial_checksums,
-                offload: *offload,
-                napi: napis.get(index as usize).copied(),
-            },
-            Kind::Tap { name } => Backend::Tap {
-                name: name.clone(),
-                file: Arc::clone(&self.descriptors[index as usize]),
-            },
+            Kind::System(kind) => Backend::System(kind.queue(index, &self.descriptors)),
         };
         QueueSource {
             backend,
             mtu: self.facts.mtu,
             wait: self.facts.wait,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::File;
-
-    use super::*;
-
-    fn null() -> OwnedFd {
-        File::open("/dev/null").unwrap().into()
-    }
-
-    fn access(kind: Kind, descriptors: usize) -> QueueAccess {
-        let facts = Facts {
-            kind,
-            mac: [2, 0, 0, 0, 0, 1],
-            mtu: 1500,
-            own: true,
-            addresses: vec![
-                "192.0.2.1/24".parse().unwrap(),
-                "2001:db8::1/64".parse().unwrap(),
-            ],
-            queues: 2,
-            vlans: vec![10],
-            wait: Wait::Spin,
-            summary: vec![("device".into(), "tap \"t0\"".into())],
-        };
-        QueueAccess::new(facts, (0..descriptors).map(|_| Arc::new(null())).collect())
-    }
-
-    fn tap(descriptors: usize) -> QueueAccess {
-        access(Kind::Tap { name: "t0".into() }, descriptors)
-    }
-
-    #[test]
-    fn queue_access_is_rebuilt_from_its_parts() {
-        let sent = tap(2);
-        let (facts, descriptors) = sent.to_parts().unwrap();
-        let descriptors = descriptors
-            .iter()
-            .map(|fd| fd.try_clone_to_owned().unwrap());
-        let received = QueueAccess::from_parts(&facts, descriptors.collect()).unwrap();
-        assert_eq!(format!("{:?}", received.facts), format!("{:?}", sent.facts));
-        assert!(matches!(received.queue(1).backend, Backend::Tap { .. }));
-    }
-
-    #[test]
-    fn wrong_numbers_of_descriptors_are_refused() {
-        let xdp = || Kind::Xdp {
-            interface: "e0".into(),
-            generic: false,
-            partial_checksums: false,
-            offload: Offload::Auto,
-            napis: vec![7, 8],
-        };
-        for (sent, descriptors, fits) in [
-            (tap(2), 1, false),
-            (tap(2), 3, false),
-            (access(xdp(), 1), 0, false),
-            (access(xdp(), 1), 1, true),
-            (access(xdp(), 2), 2, true),
-            (access(xdp(), 2), 3, false),
-        ] {
-            let (facts, _) = sent.to_parts().unwrap();
-            let received = (0..descriptors).map(|_| null()).collect();
-            let outcome = QueueAccess::from_parts(&facts, received);
-            assert_eq!(outcome.is_ok(), fits, "{descriptors} for {:?}", sent.facts);
-        }
-        assert!(QueueAccess::from_parts("{}", vec![]).is_err());
     }
 }

@@ -3,6 +3,11 @@
 use super::{AddressPrefix, Device, Transport};
 use crate::port::Wait;
 
+/// Maximum number of served addresses. Must equal `MAX_ADDRESSES` in `bpf/steer.bpf.c`.
+pub(crate) const MAX_ADDRESSES: usize = 256;
+/// Maximum number of served ports. Must equal `MAX_SERVICES` in `bpf/steer.bpf.c`.
+pub(crate) const MAX_SERVICES: usize = 256;
+
 /// The configuration with which a program opens an interface.
 #[derive(Clone, Debug)]
 pub struct InterfaceConfig {

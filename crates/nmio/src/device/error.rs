@@ -57,6 +57,12 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// Only another operating system has this kind of device.
+    #[error("device {device} needs Linux; on FreeBSD use --device netmap:IFACE")]
+    OtherSystem {
+        /// The device as the user wrote it.
+        device: String,
+    },
     /// `vlan=` cannot work, because the device strips VLAN tags before XDP sees the frames.
     #[error(
         "vlan= does not work on {interface}, because the device strips tags before XDP sees them; \
@@ -409,47 +415,6 @@ impl DeviceError {
 
     pub(crate) fn memory(bytes: u64, source: io::Error) -> Self {
         Self::Memory { bytes, source }
-    }
-
-    pub(crate) fn bind(interface: &str, queue: u32, source: io::Error) -> Self {
-        let interface = interface.to_owned();
-        match source.raw_os_error() {
-            Some(libc::EBUSY) => Self::QueueBusy { interface, queue },
-            Some(libc::EINVAL) => Self::NoSuchQueue { interface, queue },
-            Some(libc::EPERM | libc::EACCES) => {
-                Self::privileges("open an AF_XDP socket", Needs::Xdp, source)
-            }
-            _ => Self::Bind {
-                interface,
-                queue,
-                source,
-            },
-        }
-    }
-
-    pub(crate) fn attach(interface: &str, mtu: usize, generic: bool, source: io::Error) -> Self {
-        let interface = interface.to_owned();
-        match source.raw_os_error() {
-            Some(libc::EBUSY | libc::EEXIST) => Self::ProgramBusy { interface },
-            Some(libc::EPERM | libc::EACCES) => {
-                Self::privileges("attach an XDP program", Needs::Xdp, source)
-            }
-            Some(libc::ENOSPC) => Self::PeerQueues {
-                rx: sys::Control::new()
-                    .ok()
-                    .and_then(|control| control.channels(&interface))
-                    .map_or(1, |channels| channels.rx),
-                interface,
-                source,
-            },
-            Some(libc::ERANGE) => Self::DriverMtu {
-                interface,
-                mtu,
-                source,
-            },
-            Some(libc::EOPNOTSUPP) if !generic => Self::NoNativeXdp { interface, source },
-            _ => Self::Attach { interface, source },
-        }
     }
 
     /// Returns an error if `count`, the number of items of kind `what`, exceeds `most`.

@@ -13,11 +13,6 @@ use super::retry::Retry;
 use crate::device::{DeviceError, Needs, Transport};
 use crate::sys;
 
-/// Maximum number of served addresses. Must equal `MAX_ADDRESSES` in `bpf/steer.bpf.c`.
-pub(crate) const MAX_ADDRESSES: usize = 256;
-/// Maximum number of served ports. Must equal `MAX_SERVICES` in `bpf/steer.bpf.c`.
-pub(crate) const MAX_SERVICES: usize = 256;
-
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
 /// Rules that decide which packets go to the server.

@@ -1,8 +1,8 @@
 //! The packet queue that `qdisc=pfifo` adds to an interface.
 
-use super::DeviceError;
-use super::lines::Lines;
 use super::netlink;
+use crate::device::DeviceError;
+use crate::device::lines::Lines;
 
 /// Maximum number of packets in the queue. This is the kernel's default for network cards.
 pub(super) const QUEUE_LEN: u32 = 1_000;

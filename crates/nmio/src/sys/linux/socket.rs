@@ -5,24 +5,13 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-pub(super) fn check(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
+use super::super::check;
 
 /// Creates a socket that is closed on exec.
 pub(super) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers are passed; a nonnegative descriptor is new, and this process owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, protocol))?) })
-}
-
-/// Returns true if `error` is the system error `errno`.
-pub(crate) fn is_errno(error: &io::Error, errno: i32) -> bool {
-    error.raw_os_error() == Some(errno)
 }
 
 /// Sets an `int` socket option.

@@ -6,8 +6,8 @@
 
 use std::thread;
 
-use super::lines::Lines;
-use super::{DeviceError, MAX_QUEUES, Queues};
+use crate::device::lines::Lines;
+use crate::device::{DeviceError, MAX_QUEUES, Queues};
 use crate::sys::{Channels, Control};
 
 /// An interface's queues as its driver reports them, and this host's number of cores.

@@ -7,16 +7,17 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use super::addressing::{interface_addresses, refuse_taken};
-use super::lines::{Lines, join, join_addresses};
 use super::napi::PolledQueues;
 use super::netlink::{self, Master};
 use super::pfifo::Pfifo;
-use super::{AddressPrefix, DeviceError, Needs, Offload, Queues, Transport, queues};
+use super::queues;
+use crate::device::addresses::{interface_addresses, refuse_taken};
+use crate::device::lines::{Lines, join, join_addresses};
+use crate::device::{AddressPrefix, DeviceError, MAX_ADDRESSES, Needs, Offload, Queues, Transport};
 use crate::port::Wait;
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
-use crate::xdp::steer::{self, Rules, Steering};
+use crate::xdp::steer::{Rules, Steering};
 
 /// The interface to open, and the requested options.
 pub(super) struct XdpRequest<'a> {
@@ -78,7 +79,7 @@ impl XdpReady {
         let master = master.filter(|master| master.kind != "vrf");
         let networks = served_addresses(request, master.as_ref(), &mut lines)?;
         note_unserved_clients(request, master.as_ref(), &networks, &mut lines);
-        DeviceError::check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
+        DeviceError::check_count("addresses", networks.len(), MAX_ADDRESSES)?;
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
         check_unused(name, link.index)?;
         let open_sockets = if request.own.is_empty() {

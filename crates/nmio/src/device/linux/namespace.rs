@@ -14,7 +14,7 @@ use crate::sys;
 /// When none of these is left, the kernel removes the namespace and its virtual interfaces. If an
 /// interface is one end of a veth pair, the kernel also removes the other end.
 #[derive(Clone, Debug)]
-pub(super) struct Namespace(Arc<OwnedFd>);
+pub(in crate::device) struct Namespace(Arc<OwnedFd>);
 
 impl Namespace {
     /// Creates an empty namespace. The calling thread stays in its current namespace.

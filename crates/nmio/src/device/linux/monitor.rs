@@ -8,6 +8,7 @@ use libc::{IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS, RTM_DELADDR, RTM_NEWADDR, RTM_N
 use netlink_packet_core::NetlinkBuffer;
 
 use super::netlink::{INTERFACE_MESSAGE, RECEIVE_BUFFER, attribute};
+use crate::device::Change;
 use crate::sys::{self, Control};
 
 /// Size in bytes of `struct ifaddrmsg`: family, prefix, flags, scope, index.
@@ -15,27 +16,6 @@ const ADDRESS_MESSAGE: usize = 8;
 /// Maximum number of remembered addresses. When this number is reached, a new address is reported
 /// each time that the kernel announces it.
 const MAX_ADDRESSES: usize = 1024;
-
-/// A change of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The interface was brought up, with or without a carrier.
-    Up,
-    /// The interface was brought down.
-    Down,
-    /// The interface stayed up, and its link gained a carrier.
-    Carrier,
-    /// The interface stayed up, but its link lost the carrier.
-    NoCarrier,
-    /// The interface has a new MAC address.
-    Mac([u8; 6]),
-    /// An address was added to the interface.
-    AddressAdded(IpAddr),
-    /// An address was removed from the interface.
-    AddressRemoved(IpAddr),
-    /// The kernel dropped messages about changes, because the monitor's receive buffer was full.
-    Missed,
-}
 
 /// The last known state of the monitored interface.
 #[derive(Debug)]
@@ -63,7 +43,7 @@ pub struct Monitor {
 
 impl Monitor {
     /// Starts monitoring interface `name` in the calling thread's network namespace.
-    pub(super) fn open(name: &str) -> io::Result<Self> {
+    pub(in crate::device) fn open(name: &str) -> io::Result<Self> {
         // Open the socket before reading the state, so that no change between the two steps is
         // lost.
         let socket = sys::route_monitor()?;

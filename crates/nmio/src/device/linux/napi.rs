@@ -5,8 +5,8 @@
 use std::fs::File;
 use std::io;
 
-use super::lines::Lines;
 use super::netlink::{self, attribute, number};
+use crate::device::lines::Lines;
 use crate::sys::{self, NapiPoller};
 
 /// Time after the last poll until the kernel receives by itself again, in ns. This is the value

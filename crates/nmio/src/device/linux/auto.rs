@@ -13,13 +13,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-use super::addressing::{Addressing, bring_up, interface_addresses, refuse_taken};
-use super::lines::{Lines, join_addresses};
+use super::addressing::{Addressing, bring_up};
 use super::namespace::Namespace;
+use super::netlink;
+use super::opened;
 use super::pair::VethPair;
 use super::pfifo::QUEUE_LEN;
 use super::ready::{XdpReady, XdpRequest};
-use super::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, netlink};
+use crate::device::addresses::{interface_addresses, refuse_taken};
+use crate::device::lines::{Lines, join_addresses};
+use crate::device::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues};
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MAX_GSO_SIZE;
 
@@ -114,17 +117,16 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     };
     keep_tags(&control, pair.name())?;
     add_queue(&control, pair.name())?;
+    lines.insert(0, wire.line(pair.name()));
     let ready = namespace
         .run(|| open_server_end(&request))
         .map_err(DeviceError::set_up("enter the private network namespace"))??;
-    let mut interface = Interface::from_xdp(ready, &request);
+    let mut interface = opened::xdp(ready, &request, Some((pair, &namespace)));
     interface.set_device_line("auto: a veth pair with AF_XDP".into());
-    let (name, value) = wire.line(pair.name());
-    interface.add_line(name, value);
     for (name, value) in lines {
         interface.add_line(name, value);
     }
-    Ok(interface.on_pair(pair, &namespace))
+    Ok(interface)
 }
 
 /// Adds a packet queue to one end of a veth pair, so that a fast sender waits instead of losing
@@ -255,7 +257,7 @@ fn finish_tap(
         format!("{} (the server's own)", join_addresses(&addresses)),
     ));
     lines.push(("queues", queues.len().to_string()));
-    let mut interface = Interface::from_tap(name, queues, mtu, addresses, config.wait);
+    let mut interface = opened::tap(name, queues, mtu, addresses, config.wait);
     for (name, value) in lines {
         interface.add_line(name, value);
     }

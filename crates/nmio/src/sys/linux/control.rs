@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::ptr;
 
-use super::socket::check;
+use super::super::check;
 
 /// A handle for reading and changing the interfaces of one network namespace: that of the thread
 /// that created the handle.

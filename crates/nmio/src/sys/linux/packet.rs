@@ -9,7 +9,8 @@ use std::ptr;
 
 use arrayvec::ArrayVec;
 
-use super::socket::{bind, check, set_option, socket};
+use super::super::check;
+use super::socket::{bind, set_option, socket};
 use crate::super_segment::{GsoType, SuperSegment};
 
 /// Size of a `virtio_net_hdr` (`linux/virtio_net.h`) in bytes.

@@ -11,7 +11,7 @@ use io_uring::register::Restriction;
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 
-use super::check;
+use super::super::check;
 
 /// Maximum time of one poll, in µs. The kernel ends a poll early if another thread needs the CPU,
 /// and sleeps for the rest of this time.

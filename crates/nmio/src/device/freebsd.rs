@@ -1,0 +1,11 @@
+//! Devices that only FreeBSD has. There are none, so most types of this module have no values.
+
+mod held;
+mod kind;
+mod monitor;
+mod open;
+
+pub(super) use held::Held;
+pub(super) use kind::{Backend, Kind};
+pub use monitor::Monitor;
+pub(super) use open::open;

@@ -1,0 +1,47 @@
+//! The kinds of device that only FreeBSD has, and their queues.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::monitor::Monitor;
+use crate::device::{AnyPort, DeviceError, MemoryPlan};
+use crate::port::Wait;
+
+/// The kinds of device that only FreeBSD has.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(in crate::device) enum Kind {}
+
+impl Kind {
+    pub(in crate::device) fn fits(self, _descriptors: usize, _queues: u32) -> bool {
+        match self {}
+    }
+
+    pub(in crate::device) fn name(&self) -> &str {
+        match *self {}
+    }
+
+    pub(in crate::device) fn monitor(self, _descriptors: &[Arc<OwnedFd>]) -> io::Result<Monitor> {
+        match self {}
+    }
+
+    pub(in crate::device) fn queue(self, _index: u32, _descriptors: &[Arc<OwnedFd>]) -> Backend {
+        match self {}
+    }
+}
+
+/// What is needed to open a queue.
+pub(in crate::device) enum Backend {}
+
+impl Backend {
+    pub(in crate::device) fn open(
+        self,
+        _mtu: usize,
+        _wait: Wait,
+        _memory: MemoryPlan,
+    ) -> Result<AnyPort, DeviceError> {
+        match self {}
+    }
+}

@@ -1,0 +1,23 @@
+//! Devices that only Linux has: `auto`, `xdp:` and `tap:`.
+
+mod addressing;
+mod auto;
+mod error;
+mod held;
+mod kind;
+mod monitor;
+mod namespace;
+mod napi;
+mod netlink;
+mod open;
+mod opened;
+mod pair;
+mod pfifo;
+mod queues;
+mod ready;
+
+pub(super) use held::Held;
+pub(super) use kind::{Backend, Kind};
+pub use monitor::Monitor;
+pub(crate) use netlink::longest_supers;
+pub(super) use open::open;

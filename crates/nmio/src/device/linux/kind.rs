@@ -1,0 +1,238 @@
+//! The kinds of device that only Linux has, and their queues.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::monitor::Monitor;
+use super::namespace::Namespace;
+use crate::device::{AnyPort, DeviceError, MemoryPlan, Offload};
+use crate::port::Wait;
+use crate::tap::{TapConfig, TapPort};
+use crate::xdp::{XdpConfig, XdpPort};
+
+/// The kind of an interface, with the options needed to open its queues.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::device) enum Kind {
+    /// Descriptors: the steering program's map from queues to sockets, followed by the interface's
+    /// private network namespace if it has one.
+    Xdp {
+        interface: String,
+        generic: bool,
+        partial_checksums: bool,
+        offload: Offload,
+        /// The number of the NAPI instance of each queue; empty if unknown or not polled.
+        napis: Vec<u32>,
+    },
+    /// Descriptors: one for each queue.
+    Tap { name: String },
+}
+
+impl Kind {
+    /// Returns true if a device of this kind with so many queues has so many descriptors.
+    pub(in crate::device) fn fits(&self, descriptors: usize, queues: u32) -> bool {
+        match self {
+            Self::Xdp { .. } => matches!(descriptors, 1 | 2),
+            Self::Tap { .. } => descriptors == queues as usize,
+        }
+    }
+
+    /// Returns the interface's name in its network namespace.
+    pub(in crate::device) fn name(&self) -> &str {
+        match self {
+            Self::Xdp { interface, .. } => interface,
+            Self::Tap { name } => name,
+        }
+    }
+
+    /// Opens a monitor of the interface, in the interface's network namespace.
+    pub(in crate::device) fn monitor(&self, descriptors: &[Arc<OwnedFd>]) -> io::Result<Monitor> {
+        match self.namespace(descriptors) {
+            Some(namespace) => namespace.run(|| Monitor::open(self.name()))?,
+            None => Monitor::open(self.name()),
+        }
+    }
+
+    /// Returns the interface's private network namespace if it has one.
+    fn namespace(&self, descriptors: &[Arc<OwnedFd>]) -> Option<Namespace> {
+        match self {
+            Self::Xdp { .. } => descriptors.get(1).cloned().map(Namespace::from_handle),
+            Self::Tap { .. } => None,
+        }
+    }
+
+    /// Returns queue `index`. The caller has checked that the queue exists, and that the
+    /// descriptors [fit](Self::fits).
+    pub(in crate::device) fn queue(&self, index: u32, descriptors: &[Arc<OwnedFd>]) -> Backend {
+        match self {
+            Self::Xdp {
+                interface,
+                generic,
+                partial_checksums,
+                offload,
+                napis,
+            } => Backend::Xdp {
+                interface: interface.clone(),
+                queue: index,
+                xsks: Arc::clone(&descriptors[0]),
+                namespace: self.namespace(descriptors),
+                generic: *generic,
+                partial_checksums: *partial_checksums,
+                offload: *offload,
+                napi: napis.get(index as usize).copied(),
+            },
+            Self::Tap { name } => Backend::Tap {
+                name: name.clone(),
+                file: Arc::clone(&descriptors[index as usize]),
+            },
+        }
+    }
+}
+
+/// What is needed to open a queue.
+pub(in crate::device) enum Backend {
+    Xdp {
+        interface: String,
+        queue: u32,
+        xsks: Arc<OwnedFd>,
+        namespace: Option<Namespace>,
+        generic: bool,
+        partial_checksums: bool,
+        offload: Offload,
+        /// Number of the queue's NAPI instance, if it is known and polled.
+        napi: Option<u32>,
+    },
+    Tap {
+        name: String,
+        file: Arc<OwnedFd>,
+    },
+}
+
+impl Backend {
+    /// Opens the queue. The thread enters the interface's private network namespace if it has one.
+    pub(in crate::device) fn open(
+        self,
+        mtu: usize,
+        wait: Wait,
+        memory: MemoryPlan,
+    ) -> Result<AnyPort, DeviceError> {
+        match self {
+            Self::Xdp {
+                interface,
+                queue,
+                xsks,
+                namespace,
+                generic,
+                partial_checksums,
+                offload,
+                napi,
+            } => {
+                if let Some(namespace) = namespace {
+                    namespace
+                        .enter()
+                        .map_err(DeviceError::set_up("enter the private network namespace"))?;
+                }
+                let config = XdpConfig {
+                    interface: &interface,
+                    queue,
+                    mtu,
+                    generic,
+                    partial_checksums,
+                    offload,
+                    napi,
+                    wait,
+                    memory,
+                    xsks: xsks.as_fd(),
+                };
+                XdpPort::open(&config).map(AnyPort::Xdp)
+            }
+            Self::Tap { name, file } => {
+                let config = TapConfig {
+                    name,
+                    mtu,
+                    wait,
+                    memory,
+                };
+                TapPort::new(file, config).map(AnyPort::Tap)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::device::access::{self, Facts, QueueAccess};
+    use crate::device::queue;
+
+    fn null() -> OwnedFd {
+        File::open("/dev/null").unwrap().into()
+    }
+
+    fn access(kind: Kind, descriptors: usize) -> QueueAccess {
+        let facts = Facts {
+            kind: access::Kind::System(kind),
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            own: true,
+            addresses: vec![
+                "192.0.2.1/24".parse().unwrap(),
+                "2001:db8::1/64".parse().unwrap(),
+            ],
+            queues: 2,
+            vlans: vec![10],
+            wait: Wait::Spin,
+            summary: vec![("device".into(), "tap \"t0\"".into())],
+        };
+        QueueAccess::new(facts, (0..descriptors).map(|_| Arc::new(null())).collect())
+    }
+
+    fn tap(descriptors: usize) -> QueueAccess {
+        access(Kind::Tap { name: "t0".into() }, descriptors)
+    }
+
+    #[test]
+    fn queue_access_is_rebuilt_from_its_parts() {
+        let sent = tap(2);
+        let (facts, descriptors) = sent.to_parts().unwrap();
+        let descriptors = descriptors
+            .iter()
+            .map(|fd| fd.try_clone_to_owned().unwrap());
+        let received = QueueAccess::from_parts(&facts, descriptors.collect()).unwrap();
+        assert_eq!(received.to_parts().unwrap().0, facts);
+        let queue = received.queue(1);
+        assert!(matches!(
+            queue.backend,
+            queue::Backend::System(Backend::Tap { .. })
+        ));
+    }
+
+    #[test]
+    fn wrong_numbers_of_descriptors_are_refused() {
+        let xdp = || Kind::Xdp {
+            interface: "e0".into(),
+            generic: false,
+            partial_checksums: false,
+            offload: Offload::Auto,
+            napis: vec![7, 8],
+        };
+        for (sent, descriptors, fits) in [
+            (tap(2), 1, false),
+            (tap(2), 3, false),
+            (access(xdp(), 1), 0, false),
+            (access(xdp(), 1), 1, true),
+            (access(xdp(), 2), 2, true),
+            (access(xdp(), 2), 3, false),
+        ] {
+            let (facts, _) = sent.to_parts().unwrap();
+            let received = (0..descriptors).map(|_| null()).collect();
+            let outcome = QueueAccess::from_parts(&facts, received);
+            assert_eq!(outcome.is_ok(), fits, "{descriptors} for {facts}");
+        }
+        assert!(QueueAccess::from_parts("{}", vec![]).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Makes an interface of a device that is ready.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::held::Held;
+use super::kind::Kind;
+use super::namespace::Namespace;
+use super::napi::PolledQueues;
+use super::pair::VethPair;
+use super::ready::{XdpReady, XdpRequest};
+use crate::device::access::{self, Facts};
+use crate::device::{AddressPrefix, Interface};
+use crate::port::Wait;
+
+/// Returns the interface of an `AF_XDP` device. `wire` is the veth pair of which the device is the
+/// server's end, and the namespace in which the device is.
+pub(super) fn xdp(
+    ready: XdpReady,
+    request: &XdpRequest<'_>,
+    wire: Option<(VethPair, &Namespace)>,
+) -> Interface {
+    let (wire, namespace) = wire.unzip();
+    let mut descriptors = vec![ready.steering.xsks()];
+    descriptors.extend(namespace.map(Namespace::handle));
+    let kind = Kind::Xdp {
+        interface: request.interface.to_owned(),
+        generic: request.generic,
+        partial_checksums: request.partial_checksums,
+        offload: request.offload,
+        napis: ready
+            .polled
+            .as_ref()
+            .map_or_else(Vec::new, PolledQueues::ids),
+    };
+    let summary = ready.lines.into_iter();
+    let facts = Facts {
+        kind: access::Kind::System(kind),
+        mac: ready.mac,
+        mtu: ready.mtu,
+        own: !request.own.is_empty(),
+        addresses: ready.addresses,
+        queues: ready.queues,
+        vlans: request.vlans.to_vec(),
+        wait: request.wait,
+        summary: summary
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    };
+    let held = Held {
+        polled: ready.polled,
+        _steering: ready.steering,
+        _sockets: ready.open_sockets,
+        pfifo: ready.pfifo,
+        wire,
+    };
+    Interface::new(Some(held), facts, descriptors)
+}
+
+/// Returns the interface of a tap device. `queues` has one descriptor for each queue. The device is
+/// removed when the interface and its ports are dropped.
+pub(super) fn tap(
+    name: String,
+    queues: Vec<Arc<OwnedFd>>,
+    mtu: usize,
+    addresses: Vec<AddressPrefix>,
+    wait: Wait,
+) -> Interface {
+    let facts = Facts {
+        kind: access::Kind::System(Kind::Tap { name }),
+        mac: random_mac(),
+        mtu,
+        own: true,
+        addresses,
+        queues: queues.len() as u32,
+        vlans: Vec::new(),
+        wait,
+        summary: Vec::new(),
+    };
+    Interface::new(None, facts, queues)
+}
+
+/// Returns a random Ethernet address. The lowest two bits of its first byte say that it is a
+/// locally administered unicast address (IEEE 802).
+fn random_mac() -> [u8; 6] {
+    let mut mac = [0; 6];
+    fastrand::Rng::new().fill(&mut mac);
+    mac[0] = mac[0] & 0xfc | 0x02;
+    mac
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_mac_addresses_are_local_and_unicast() {
+        for _ in 0..100 {
+            assert_eq!(random_mac()[0] & 0x03, 0x02);
+        }
+    }
+}
