@@ -10,7 +10,7 @@ use eth::{Link, Mac, Station};
 use etherparse::{ArpEthIpv4Packet, ArpOperation, NetSlice, PacketBuilder, SlicedPacket};
 use nmio::device::{
     AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig, MemoryPlan, Offload,
-    Queues,
+    Queues, ZeroCopy,
 };
 use nmio::xdp::XdpPort;
 use nmio::{
@@ -184,6 +184,7 @@ where
             vlans: Vec::new(),
             generic: false,
             partial_checksums: true,
+            zero_copy: ZeroCopy::Auto,
             // The generator sends only single frames, which need no offload.
             offload: Offload::Off,
             pfifo: false,

@@ -28,7 +28,7 @@ const BATCH: u16 = 64;
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
     /// Device to serve on: `auto`, `tap:NAME`, or
-    /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off]`.
+    /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo]`.
     ///
     /// `auto` creates a veth pair on this host. The server uses one end, and the kernel keeps the
     /// other. `tap:NAME` is a TAP device. `xdp:IFACE` is an existing interface, through AF_XDP.
@@ -44,6 +44,9 @@ pub struct ServeArgs {
     /// `partial-checksums` accepts packets whose checksum covers only the pseudo-header, such as
     /// those from a veth peer. The price is that about one corrupted packet in 65,536 is accepted
     /// too.
+    ///
+    /// `zerocopy` says whether the device may read and write frames directly. `auto` uses zero-copy
+    /// if the driver supports it. `required` refuses to start without it. `off` always copies.
     ///
     /// `offload` says whether runs of TCP segments are sent as super-segments: large packets that
     /// the device cuts into segments. `auto` uses them if the device can cut them and the rings

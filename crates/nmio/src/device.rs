@@ -57,7 +57,7 @@ pub(crate) use linux::longest_supers;
 pub use memory_plan::MemoryPlan;
 pub use name::{
     AddressPrefix, Device, MAX_QUEUES, MAX_VLANS, Offload, ParseAddressError, ParseDeviceError,
-    Queues,
+    Queues, ZeroCopy,
 };
 pub(crate) use privileges::Needs;
 pub use queue::QueueSource;

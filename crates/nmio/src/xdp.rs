@@ -187,6 +187,7 @@ impl XdpPort {
         let copying = match self.rings.copying() {
             Copying::Never => "zero-copy".to_owned(),
             Copying::Generic => "copy (generic mode always copies)".to_owned(),
+            Copying::Requested => "copy (zerocopy=off)".to_owned(),
             Copying::Refused(error) => format!("copy (the driver refuses zero-copy: {error})"),
         };
         let (io, resident) = (

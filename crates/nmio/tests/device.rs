@@ -18,6 +18,8 @@ mod rig;
 mod supers;
 #[path = "device/vlans.rs"]
 mod vlans;
+#[path = "device/zero_copy.rs"]
+mod zero_copy;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;

@@ -82,6 +82,18 @@ pub enum DeviceError {
         /// Why the interface cannot send super-segments.
         why: String,
     },
+    /// `zerocopy=required` was given, but the driver refuses zero-copy.
+    #[error(
+        "zerocopy=required does not work on {interface}: its driver or this kernel refuses zero-copy \
+         ({source}); use zerocopy=auto to copy packets instead, or see docs/interfaces.md for drivers \
+         with zero-copy (virtio_net needs Linux 6.13 and a device with iommu_platform=on)"
+    )]
+    NoZeroCopy {
+        /// The interface's name.
+        interface: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// A packet of the interface's MTU does not fit in a frame of the packet memory.
     #[error(
         "interface {interface} has an MTU of {mtu} bytes, but the server supports at most {largest}; \

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// The device that carries the packets.
 ///
 /// A device is written as `auto`,
-/// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off][,qdisc=pfifo]`,
+/// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo]`,
 /// or `tap:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
@@ -31,6 +31,8 @@ pub enum Device {
         /// Whether to accept packets whose TCP or UDP checksum covers only the pseudo-header. A
         /// veth peer with TX checksum offload sends such packets.
         partial_checksums: bool,
+        /// Whether the device may read and write frames directly.
+        zero_copy: ZeroCopy,
         /// Whether to send super-segments.
         offload: Offload,
         /// Whether to add a packet queue (the queueing discipline `pfifo`) to an interface without
@@ -68,6 +70,18 @@ impl Queues {
     }
 }
 
+/// Whether the device reads and writes frames directly (zero-copy), or the kernel copies them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ZeroCopy {
+    /// Uses zero-copy if the driver accepts it, and otherwise copies.
+    #[default]
+    Auto,
+    /// Uses zero-copy. If the driver refuses it, opening the queue fails.
+    Required,
+    /// Copies, even if the driver supports zero-copy.
+    Off,
+}
+
 /// Whether to send super-segments.
 ///
 /// `AF_XDP` can send only single frames, so super-segments go through a packet socket. The socket
@@ -98,7 +112,7 @@ pub enum ParseDeviceError {
     #[error(
         "{0:?} is not a device; write auto, \
          xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
-         [,offload=auto|on|off][,qdisc=pfifo] or tap:NAME"
+         [,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo] or tap:NAME"
     )]
     Kind(String),
     /// The interface name is invalid.
@@ -110,7 +124,8 @@ pub enum ParseDeviceError {
     /// A word after the interface name is not a valid option.
     #[error(
         "{0:?} is not an option of an xdp device; the options are queues=N, partial, \
-         vlan=ID[,ID], generic, partial-checksums, offload=auto|on|off, qdisc=pfifo"
+         vlan=ID[,ID], generic, partial-checksums, zerocopy=auto|required|off, \
+         offload=auto|on|off, qdisc=pfifo"
     )]
     Option(String),
     /// An option or a VLAN occurs twice.
@@ -122,6 +137,11 @@ pub enum ParseDeviceError {
     /// `partial` occurs without a number of queues.
     #[error("partial needs the number of queues to serve; write queues=N,partial")]
     Partial,
+    /// `generic` and `zerocopy=required` contradict each other.
+    #[error(
+        "generic mode always copies packets, so it contradicts zerocopy=required; leave one out"
+    )]
+    GenericZeroCopy,
     /// A VLAN number is invalid.
     #[error(
         "{0:?} is not a VLAN; write vlan=ID or vlan=ID,ID with numbers from 0 to {MAX_VLAN_ID}"
@@ -166,6 +186,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     let mut partial = false;
     let mut generic = false;
     let mut partial_checksums = false;
+    let mut zero_copy = ZeroCopy::Auto;
     let mut offload = Offload::Auto;
     let mut pfifo = false;
     let mut vlans = Vec::new();
@@ -188,6 +209,9 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
                 _ => return Err(ParseDeviceError::Queues(number.to_owned())),
             },
             Some(("vlan", id)) => add_vlan(&mut vlans, id)?,
+            Some(("zerocopy", "auto")) => zero_copy = ZeroCopy::Auto,
+            Some(("zerocopy", "required")) => zero_copy = ZeroCopy::Required,
+            Some(("zerocopy", "off")) => zero_copy = ZeroCopy::Off,
             Some(("offload", "auto")) => offload = Offload::Auto,
             Some(("offload", "on")) => offload = Offload::On,
             Some(("offload", "off")) => offload = Offload::Off,
@@ -204,12 +228,16 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
         (Some(number), false) => Queues::Exactly(number),
         (Some(number), true) => Queues::Partial(number),
     };
+    if generic && zero_copy == ZeroCopy::Required {
+        return Err(ParseDeviceError::GenericZeroCopy);
+    }
     Ok(Device::Xdp {
         interface,
         queues,
         vlans,
         generic,
         partial_checksums,
+        zero_copy,
         offload,
         pfifo,
     })
@@ -254,6 +282,7 @@ impl fmt::Display for Device {
                 vlans,
                 generic,
                 partial_checksums,
+                zero_copy,
                 offload,
                 pfifo,
             } => {
@@ -273,6 +302,11 @@ impl fmt::Display for Device {
                 }
                 if *partial_checksums {
                     f.write_str(",partial-checksums")?;
+                }
+                match zero_copy {
+                    ZeroCopy::Auto => {}
+                    ZeroCopy::Required => f.write_str(",zerocopy=required")?,
+                    ZeroCopy::Off => f.write_str(",zerocopy=off")?,
                 }
                 match offload {
                     Offload::Auto => {}
@@ -405,6 +439,7 @@ mod tests {
             vlans: Vec::new(),
             generic: false,
             partial_checksums: false,
+            zero_copy: ZeroCopy::Auto,
             offload: Offload::Auto,
             pfifo: false,
         }
@@ -421,18 +456,21 @@ mod tests {
         );
         assert_eq!("xdp:eth0".parse(), Ok(xdp("eth0")));
         assert_eq!(
-            "xdp:eth0,partial-checksums,qdisc=pfifo,queues=4,generic,offload=on".parse(),
+            "xdp:eth0,partial-checksums,qdisc=pfifo,queues=4,generic,offload=on,zerocopy=off"
+                .parse(),
             Ok(Device::Xdp {
                 interface: "eth0".into(),
                 queues: Queues::Exactly(4),
                 vlans: Vec::new(),
                 generic: true,
                 partial_checksums: true,
+                zero_copy: ZeroCopy::Off,
                 offload: Offload::On,
                 pfifo: true,
             })
         );
         assert_eq!("xdp:eth0,offload=auto".parse(), Ok(xdp("eth0")));
+        assert_eq!("xdp:eth0,zerocopy=auto".parse(), Ok(xdp("eth0")));
         for text in ["xdp:eth0,queues=2,partial", "xdp:eth0,partial,queues=2"] {
             let Ok(Device::Xdp { queues, .. }) = text.parse() else {
                 panic!("{text}");
@@ -505,6 +543,12 @@ mod tests {
         assert_eq!(error("xdp:eth0,partial=2"), Option("partial=2".into()));
         assert_eq!(error("xdp:eth0,queues=0"), Queues("0".into()));
         assert_eq!(error("xdp:eth0,queues=257"), Queues("257".into()));
+        let wrong = "xdp:eth0,zerocopy=on";
+        assert_eq!(error(wrong), Option("zerocopy=on".into()));
+        for text in ["generic,zerocopy=required", "zerocopy=required,generic"] {
+            let text = format!("xdp:eth0,{text}");
+            assert_eq!(error(&text), ParseDeviceError::GenericZeroCopy);
+        }
         let message = error("xdp:eth0,native").to_string();
         assert!(
             message.contains("\"native\"") && message.contains("generic"),
@@ -569,7 +613,7 @@ mod tests {
 
         #[test]
         fn almost_valid_device_names_do_not_panic(
-            text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|offload=|qdisc=|=)[a-z0-9]{0,12}){0,4}",
+            text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|zerocopy=|offload=|qdisc=|=)[a-z0-9]{0,12}){0,4}",
         ) {
             let _ = text.parse::<Device>();
         }
@@ -585,12 +629,14 @@ mod tests {
             vlans in proptest::collection::hash_set(0u16..=4094, 0..5),
             generic: bool,
             partial_checksums: bool,
+            zero_copy in prop::sample::select(vec![ZeroCopy::Auto, ZeroCopy::Required, ZeroCopy::Off]),
             offload in prop::sample::select(vec![Offload::Auto, Offload::On, Offload::Off]),
             pfifo: bool,
         ) {
             let vlans = vlans.into_iter().collect();
+            let generic = generic && zero_copy != ZeroCopy::Required;
             let device = Device::Xdp {
-                interface, queues, vlans, generic, partial_checksums, offload, pfifo,
+                interface, queues, vlans, generic, partial_checksums, zero_copy, offload, pfifo,
             };
             prop_assert_eq!(device.to_string().parse(), Ok(device));
         }

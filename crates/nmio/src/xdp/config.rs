@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::device::{MemoryPlan, Offload};
+use crate::device::{MemoryPlan, Offload, ZeroCopy};
 use crate::port::Wait;
 
 /// One queue of an interface, with the options to open it.
@@ -12,6 +12,7 @@ pub(crate) struct XdpConfig<'a> {
     pub(crate) mtu: usize,
     pub(crate) generic: bool,
     pub(crate) partial_checksums: bool,
+    pub(crate) zero_copy: ZeroCopy,
     pub(crate) offload: Offload,
     /// Number of the queue's NAPI instance, if it is known and polled.
     pub(crate) napi: Option<u32>,

@@ -28,7 +28,7 @@ use super::fill_level::{FILL_RING, FillLevel};
 use super::refusals::Refusals;
 use super::retry::Retry;
 use super::tx_slots::{Dropped, Slot, TxSlots};
-use crate::device::{DeviceError, Needs};
+use crate::device::{DeviceError, Needs, ZeroCopy};
 use crate::frame::{Frame, Pool, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};
 use crate::sys;
@@ -64,6 +64,8 @@ pub(super) enum Copying {
     Never,
     /// The kernel copies packets, because generic mode always does.
     Generic,
+    /// The kernel copies packets, because `zerocopy=off` was given.
+    Requested,
     /// The kernel copies packets, because the driver refused zero-copy with this error.
     Refused(io::Error),
 }
@@ -97,8 +99,8 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Registers the memory and binds the socket to its queue. Uses zero-copy if the driver accepts
-    /// it and generic mode was not requested, and otherwise copy mode.
+    /// Registers the memory and binds the socket to its queue. Unless the options say otherwise, uses
+    /// zero-copy if the driver accepts it, and otherwise copy mode.
     pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
         let chunk = chunk_size(config.mtu);
         let umem_config = UmemConfig::builder()
@@ -541,10 +543,10 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), Device
         .parse()
         .map_err(|_| DeviceError::unknown_interface(config.interface))?;
     let retry = Retry::begin();
-    let mut copying = if config.generic {
-        Copying::Generic
-    } else {
-        Copying::Never
+    let mut copying = match config.zero_copy {
+        _ if config.generic => Copying::Generic,
+        ZeroCopy::Off => Copying::Requested,
+        ZeroCopy::Auto | ZeroCopy::Required => Copying::Never,
     };
     loop {
         let zero_copy = matches!(copying, Copying::Never);
@@ -571,6 +573,15 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), Device
         };
         match error.raw_os_error() {
             Some(libc::EBUSY) if retry.wait() => {}
+            Some(libc::EPERM | libc::EACCES) => {
+                return Err(DeviceError::bind(config.interface, config.queue, error));
+            }
+            _ if config.zero_copy == ZeroCopy::Required => {
+                return Err(DeviceError::NoZeroCopy {
+                    interface: config.interface.to_owned(),
+                    source: error,
+                });
+            }
             // Drivers refuse zero-copy with various errors. If the cause is unrelated to zero-copy,
             // copy mode fails too and reports the error.
             _ if zero_copy => copying = Copying::Refused(error),

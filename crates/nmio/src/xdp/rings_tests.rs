@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 
 use super::*;
-use crate::device::{MemoryPlan, Offload};
+use crate::device::{MemoryPlan, Offload, ZeroCopy};
 use crate::port::Wait;
 use crate::sys::Control;
 
@@ -23,6 +23,7 @@ fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
                 mtu: 1500,
                 generic: true,
                 partial_checksums: false,
+                zero_copy: ZeroCopy::Auto,
                 offload: Offload::Off,
                 napi: None,
                 wait: Wait::Spin,

@@ -22,7 +22,7 @@ use super::pfifo::QUEUE_LEN;
 use super::ready::{XdpReady, XdpRequest};
 use crate::device::addresses::{interface_addresses, refuse_taken};
 use crate::device::lines::{Lines, join_addresses};
-use crate::device::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues};
+use crate::device::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, ZeroCopy};
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MAX_GSO_SIZE;
 
@@ -109,6 +109,8 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         vlans: &[],
         generic: false,
         partial_checksums: false,
+        // veth has no zero-copy.
+        zero_copy: ZeroCopy::Auto,
         offload: Offload::Auto,
         pfifo: false,
         wait: config.wait,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::monitor::Monitor;
 use super::namespace::Namespace;
-use crate::device::{AnyPort, DeviceError, MemoryPlan, Offload};
+use crate::device::{AnyPort, DeviceError, MemoryPlan, Offload, ZeroCopy};
 use crate::port::Wait;
 use crate::tap::{TapConfig, TapPort};
 use crate::xdp::{XdpConfig, XdpPort};
@@ -22,6 +22,7 @@ pub(in crate::device) enum Kind {
         interface: String,
         generic: bool,
         partial_checksums: bool,
+        zero_copy: ZeroCopy,
         offload: Offload,
         /// The number of the NAPI instance of each queue; empty if unknown or not polled.
         napis: Vec<u32>,
@@ -71,6 +72,7 @@ impl Kind {
                 interface,
                 generic,
                 partial_checksums,
+                zero_copy,
                 offload,
                 napis,
             } => Backend::Xdp {
@@ -80,6 +82,7 @@ impl Kind {
                 namespace: self.namespace(descriptors),
                 generic: *generic,
                 partial_checksums: *partial_checksums,
+                zero_copy: *zero_copy,
                 offload: *offload,
                 napi: napis.get(index as usize).copied(),
             },
@@ -100,6 +103,7 @@ pub(in crate::device) enum Backend {
         namespace: Option<Namespace>,
         generic: bool,
         partial_checksums: bool,
+        zero_copy: ZeroCopy,
         offload: Offload,
         /// Number of the queue's NAPI instance, if it is known and polled.
         napi: Option<u32>,
@@ -126,6 +130,7 @@ impl Backend {
                 namespace,
                 generic,
                 partial_checksums,
+                zero_copy,
                 offload,
                 napi,
             } => {
@@ -140,6 +145,7 @@ impl Backend {
                     mtu,
                     generic,
                     partial_checksums,
+                    zero_copy,
                     offload,
                     napi,
                     wait,
@@ -217,6 +223,7 @@ mod tests {
             interface: "e0".into(),
             generic: false,
             partial_checksums: false,
+            zero_copy: ZeroCopy::Auto,
             offload: Offload::Auto,
             napis: vec![7, 8],
         };

@@ -20,6 +20,7 @@ pub(in crate::device) fn open(config: &InterfaceConfig) -> Result<Interface, Dev
             vlans,
             generic,
             partial_checksums,
+            zero_copy,
             offload,
             pfifo,
         } => {
@@ -29,6 +30,7 @@ pub(in crate::device) fn open(config: &InterfaceConfig) -> Result<Interface, Dev
                 vlans,
                 generic: *generic,
                 partial_checksums: *partial_checksums,
+                zero_copy: *zero_copy,
                 offload: *offload,
                 pfifo: *pfifo,
                 wait: config.wait,

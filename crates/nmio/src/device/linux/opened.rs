@@ -27,6 +27,7 @@ pub(super) fn xdp(
         interface: request.interface.to_owned(),
         generic: request.generic,
         partial_checksums: request.partial_checksums,
+        zero_copy: request.zero_copy,
         offload: request.offload,
         napis: ready
             .polled

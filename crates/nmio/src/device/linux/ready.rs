@@ -13,7 +13,9 @@ use super::pfifo::Pfifo;
 use super::queues;
 use crate::device::addresses::{interface_addresses, refuse_taken};
 use crate::device::lines::{Lines, join, join_addresses};
-use crate::device::{AddressPrefix, DeviceError, MAX_ADDRESSES, Needs, Offload, Queues, Transport};
+use crate::device::{
+    AddressPrefix, DeviceError, MAX_ADDRESSES, Needs, Offload, Queues, Transport, ZeroCopy,
+};
 use crate::port::Wait;
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
@@ -26,6 +28,7 @@ pub(super) struct XdpRequest<'a> {
     pub(super) vlans: &'a [u16],
     pub(super) generic: bool,
     pub(super) partial_checksums: bool,
+    pub(super) zero_copy: ZeroCopy,
     pub(super) offload: Offload,
     pub(super) pfifo: bool,
     pub(super) wait: Wait,
