@@ -1,6 +1,7 @@
 //! Devices that only Linux has: `auto`, `xdp:` and `tap:`.
 
 mod addressing;
+mod affinity;
 mod auto;
 mod error;
 mod held;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use super::napi::PolledQueues;
 use super::netlink::{self, Master};
 use super::pfifo::Pfifo;
-use super::queues;
+use super::{affinity, queues};
 use crate::device::addresses::{interface_addresses, refuse_taken};
 use crate::device::lines::{Lines, join, join_addresses};
 use crate::device::{
@@ -75,6 +75,7 @@ impl XdpReady {
         };
         lines.push(("XDP mode", mode.to_owned()));
         let queues = queues::choose(&control, name, request.queues, &mut lines)?;
+        affinity::describe(name, queues, &mut lines);
         check_vlans(&control, request, &mut lines)?;
         let master = netlink::master(link.index).map_err(query_error(name))?;
         // Ignore a VRF, because its interfaces keep their own addresses, unlike the ports of a
