@@ -159,8 +159,12 @@ static ALWAYS_INLINE bool is_our_mac(const __u8 *mac)
 
 static ALWAYS_INLINE bool is_our_vlan(__be16 tag)
 {
-	__u16 id = BE16(tag) & 0xfff;
+	__u32 id = BE16(tag);
 
+	/* The compiler must not move the mask in front of the byte swap, because
+	 * most kernels' verifiers know no bounds of a swapped value. */
+	__asm__ volatile("" : "+r"(id));
+	id &= 0xfff;
 	return rules.vlans[id / 8] >> (id % 8) & 1;
 }
 
