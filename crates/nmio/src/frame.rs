@@ -20,7 +20,7 @@
 //! The kernel receives into `OFFERED` frames, and sends `SENDING` and `RESIDENT_SENDING` frames. If
 //! `reclaim_overdue` finds a frame in one of the two sending states, it marks the frame as overdue.
 //! If the frame is still in flight at the next call of `reclaim_overdue`, that call takes the frame
-//! back.
+//! back. `mark_overdue` only marks and counts such frames.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -264,6 +264,22 @@ impl Pool {
             State::Free | State::Held | State::Offered | State::Resident => return false,
         }
         true
+    }
+
+    /// Marks all frames that are in flight as overdue. Returns the number of frames that were marked
+    /// already, so they have been in flight since the previous call.
+    #[cold]
+    pub(crate) fn mark_overdue(&self) -> u32 {
+        let mut overdue = 0;
+        for state in &self.0.state {
+            match state.get() {
+                State::Sending => state.set(State::Overdue),
+                State::ResidentSending => state.set(State::ResidentOverdue),
+                State::Overdue | State::ResidentOverdue => overdue += 1,
+                State::Free | State::Held | State::Offered | State::Resident => {}
+            }
+        }
+        overdue
     }
 
     /// Takes back all frames that were in flight at the previous call and still are. Each of them

@@ -10,18 +10,25 @@
 //! Runs of segments can be sent as super-segments, which bypass the TX ring: see
 //! [`Port::send_super`] and [`Offload`](crate::device::Offload).
 //!
-//! Packets that span several buffers (`XDP_USE_SG`) are deliberately not supported, so each frame
-//! must fit in one page. TX metadata (checksum and timestamp requests) is not used either, because
-//! the server computes all checksums when it builds packets. Queues do not share a UMEM, because
-//! workers share no memory.
+//! If a packet of the MTU does not fit in a page, packets span several buffers (`XDP_USE_SG`, Linux
+//! 6.6). They are sent without a copy, and assembled by copying when they are received.
+//!
+//! TX metadata (checksum and timestamp requests) is deliberately not used. The server computes
+//! checksums when it builds packets, and updates them when it patches one. Queues do not share a
+//! UMEM, because workers share no memory.
 
+mod bind;
 mod config;
 mod fill_level;
+mod huge_pages;
 mod link;
+mod multi_buffer;
+mod overdue;
 mod packet_socket;
 mod refusals;
 mod retry;
 mod rings;
+mod sizes;
 pub(crate) mod steer;
 mod tx_slots;
 
@@ -35,12 +42,14 @@ use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
 use crate::super_segment::{self, SuperSegment};
 use crate::sys::{self, NapiPoller};
+use bind::Copying;
 pub(crate) use config::XdpConfig;
 pub(crate) use packet_socket::MAX_GSO_SIZE;
 use packet_socket::{PacketSocket, Runs};
 use refusals::Refusals;
-pub(crate) use rings::MAX_MTU;
-use rings::{Copying, Rings};
+use rings::Rings;
+pub(crate) use sizes::{MAX_MTU, ORDINARY_MTU};
+use sizes::{RX_RING, TX_RING};
 
 /// Size of an Ethernet header, in bytes. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
@@ -49,10 +58,10 @@ const ETHERNET_HEADER: usize = 14;
 const DEFAULT_BUDGET: u32 = 32;
 /// Maximum number of wakeups in one flush: twice as many as a full ring needs with the default
 /// budget.
-const MAX_KICKS: u32 = rings::TX_RING / DEFAULT_BUDGET * 2;
+const MAX_KICKS: u32 = TX_RING / DEFAULT_BUDGET * 2;
 /// Limit on the kernel memory for packets in flight, in bytes. It suffices for a full TX ring,
 /// because each packet is charged at most one page.
-const SEND_BUFFER: u32 = rings::TX_RING * 4096;
+const SEND_BUFFER: u32 = TX_RING * 4096;
 /// Number of times that a port finds the RX ring empty before it checks that its interface still
 /// exists.
 const EMPTY_POLLS_UNTIL_CHECK: u32 = 1 << 16;
@@ -122,13 +131,13 @@ impl XdpPort {
             rings.fd(),
             libc::SOL_XDP,
             sys::XDP_MAX_TX_SKB_BUDGET,
-            rings::TX_RING,
+            TX_RING,
         );
         let tx_budget = if grown.is_ok() {
             // Linux 6.17 added this option. Since the same version, the kernel publishes its
             // position in the TX ring at the end of each wakeup that has sent a frame.
             rings.track_drops()?;
-            rings::TX_RING
+            TX_RING
         } else {
             DEFAULT_BUDGET
         };
@@ -200,16 +209,18 @@ impl XdpPort {
                 "rings",
                 format!(
                     "RX {}, TX {}, fill {}",
-                    rings::RX_RING,
-                    rings::TX_RING,
+                    RX_RING,
+                    TX_RING,
                     fill_level::FILL_RING
                 ),
             ),
             (
                 "packet memory",
                 format!(
-                    "{} KiB: {io} frames for receiving and sending, {resident} for resident packets",
-                    self.rings.memory() / 1024
+                    "{} KiB in pages of {} KiB: {io} frames for receiving and sending, {resident} for \
+                     resident packets",
+                    self.rings.memory() / 1024,
+                    self.rings.page_size() / 1024
                 ),
             ),
             (
@@ -342,6 +353,12 @@ impl XdpPort {
         if room(self) == 0 {
             // If the port is gone, the next flush by the caller reports it.
             let _ = self.flush();
+            self.rings.reap();
+        }
+        if room(self) == 0 && self.capabilities.zero_copy {
+            // Some drivers report sent frames only when they are woken.
+            let _ = sys::kick_tx(self.rings.fd());
+            self.counters.tx_wakeups += 1;
             self.rings.reap();
         }
         if room(self) == 0 {
@@ -509,7 +526,7 @@ impl Port for XdpPort {
 
     #[inline]
     fn room(&mut self) -> usize {
-        if self.rings.room() < rings::TX_RING / 4 {
+        if self.rings.room() < TX_RING / 4 {
             self.rings.reap();
         }
         if self.bypasses_ring {

@@ -8,6 +8,8 @@ mod bursts;
 mod contract;
 #[path = "device/created.rs"]
 mod created;
+#[path = "device/jumbo.rs"]
+mod jumbo;
 #[path = "device/mailbox.rs"]
 mod mailbox;
 #[path = "device/reports.rs"]

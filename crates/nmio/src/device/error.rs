@@ -86,7 +86,7 @@ pub enum DeviceError {
     #[error(
         "zerocopy=required does not work on {interface}: its driver or this kernel refuses zero-copy \
          ({source}); use zerocopy=auto to copy packets instead, or see docs/interfaces.md for drivers \
-         with zero-copy (virtio_net needs Linux 6.13 and a device with iommu_platform=on)"
+         with zero-copy (virtio_net needs a kernel after 6.12 and a device with iommu_platform=on)"
     )]
     NoZeroCopy {
         /// The interface's name.
@@ -106,6 +106,21 @@ pub enum DeviceError {
         mtu: usize,
         /// The largest MTU that works, in bytes.
         largest: usize,
+    },
+    /// A packet of the interface's MTU needs several buffers, which this kernel does not support.
+    #[error(
+        "interface {interface} has an MTU of {mtu} bytes, and packets above {largest} bytes need Linux \
+         6.6 or later ({source}); lower it with: ip link set {interface} mtu {largest}"
+    )]
+    MultiBuffer {
+        /// The interface's name.
+        interface: String,
+        /// The interface's MTU, in bytes.
+        mtu: usize,
+        /// The largest MTU that works without this feature, in bytes.
+        largest: usize,
+        /// The kernel's error.
+        source: io::Error,
     },
     /// The driver refuses XDP at this MTU.
     #[error(

@@ -5,71 +5,39 @@
 //!   Frame ── TX ring ──▶ kernel ── completion ring ──▶ pool
 //! ```
 //!
+//! If packets can span several chunks, descriptors pass through [`MultiBuffer`] instead of directly
+//! into and out of the pool.
+//!
 //! Each descriptor from the kernel is checked against the pool's state table. Descriptors are moved
 //! in batches, through arrays of fixed size.
 #![allow(unsafe_code)]
 
 use std::error::Error as _;
-use std::io;
 use std::mem;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use xsk_rs::config::{
-    BindFlags, FrameSize, Interface, LibxdpFlags, QueueSize, SocketConfig, UmemConfig, XdpFlags,
-};
-use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
+use xsk_rs::config::{FrameSize, UmemConfig};
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue, Umem};
 
+use super::bind::{Copying, bind, os_error, ring_size};
 use super::config::XdpConfig;
 use super::fill_level::{FILL_RING, FillLevel};
-use super::refusals::Refusals;
-use super::retry::Retry;
+use super::huge_pages;
+use super::multi_buffer::MultiBuffer;
+use super::overdue::OverdueCheck;
+use super::sizes::{COMPLETION_RING, FrameLayout, RX_RING, TX_RING};
 use super::tx_slots::{Dropped, Slot, TxSlots};
-use crate::device::{DeviceError, Needs, ZeroCopy};
-use crate::frame::{Frame, Pool, Resident, Sending};
+use crate::device::{DeviceError, Needs};
+use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};
 use crate::sys;
 
-/// Number of slots in the RX ring. It has room for all frames offered through the fill ring, so it
-/// never overflows.
-pub(super) const RX_RING: u32 = FILL_RING;
-/// Number of slots in the TX ring.
-pub(super) const TX_RING: u32 = 2048;
-/// Maximum number of frames in flight: staged, in the TX ring, or not completed yet. The remaining
-/// slots are spare, because a dropped frame takes another slot each time it is put back.
-pub(super) const MAX_IN_FLIGHT: u32 = TX_RING - Refusals::MAX_TRIES.next_multiple_of(64);
-/// Number of slots in the completion ring, which must hold all frames in flight.
-const COMPLETION_RING: u32 = TX_RING;
-/// Number of spare frames, for callers that hold more than one batch.
-const RESERVE: u32 = 256;
-/// Number of frames that the port itself needs.
-const PORT_FRAMES: u32 = RX_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
 /// Maximum number of descriptors moved in one step into the fill or TX ring, or out of the
 /// completion ring.
 const MAX_MOVED: usize = 64;
-/// Size in bytes of a chunk for small MTUs, for example 1,500 bytes.
-const SMALL_CHUNK: u32 = 2048;
-/// Size in bytes of a chunk for larger MTUs. The kernel allows at most a page.
-const LARGE_CHUNK: u32 = 4096;
-/// Size of the Ethernet header with one 802.1Q tag, in bytes.
-const LINK_HEADER: usize = 18;
-
-/// Whether the kernel copies packets between frames and the device.
-#[derive(Debug)]
-pub(super) enum Copying {
-    /// The kernel does not copy packets (zero-copy).
-    Never,
-    /// The kernel copies packets, because generic mode always does.
-    Generic,
-    /// The kernel copies packets, because `zerocopy=off` was given.
-    Requested,
-    /// The kernel copies packets, because the driver refused zero-copy with this error.
-    Refused(io::Error),
-}
-
 pub(super) struct Rings {
     pool: Pool,
     umem: Umem,
@@ -78,8 +46,12 @@ pub(super) struct Rings {
     chunks: Box<[FrameDesc]>,
     chunk_shift: u32,
     tx: TxQueue,
-    /// The TX ring's slots. `None` if drops are not [tracked](Self::track_drops).
+    /// The TX ring's slots. `None` if drops are not [tracked](Self::track_drops), and each frame is one
+    /// chunk.
     tx_slots: Option<TxSlots>,
+    /// `None` if each frame is one chunk.
+    multi_buffer: Option<MultiBuffer>,
+    max_in_flight: u32,
     rx: RxQueue,
     fill: FillQueue,
     completion: CompQueue,
@@ -96,48 +68,111 @@ pub(super) struct Rings {
     lost: u64,
     invalid: u64,
     copying: Copying,
+    /// Size in bytes of the pages of the packet memory.
+    page_size: u64,
+}
+
+/// The packet memory, registered with the kernel.
+struct Memory {
+    umem: Umem,
+    chunks: Box<[FrameDesc]>,
+    page_size: u64,
+}
+
+impl Memory {
+    /// Allocates and registers chunks for these frames. Uses huge pages if enough are free.
+    fn register(layout: FrameLayout, frames: u32) -> Result<Self, DeviceError> {
+        let config = UmemConfig::builder()
+            .frame_size(FrameSize::new(layout.chunk).expect("chunks are large enough"))
+            .fill_queue_size(ring_size(FILL_RING))
+            .comp_queue_size(ring_size(COMPLETION_RING))
+            .build()
+            .expect("chunks are powers of two with room for data");
+        let bytes = (u64::from(frames) * u64::from(layout.chunks) + u64::from(layout.rx_chunks()))
+            * u64::from(layout.chunk);
+        let chunks = |bytes: u64| {
+            let chunks = u32::try_from(bytes / u64::from(layout.chunk)).ok();
+            chunks.and_then(NonZeroU32::new)
+        };
+        let too_large = || DeviceError::memory(bytes, std::io::ErrorKind::OutOfMemory.into());
+        sys::lift_memory_lock_limit();
+        if let Some(page_size) = huge_pages::size_if_free(bytes) {
+            // Unmapping fails unless the size is a multiple of the page size.
+            let count = chunks(bytes.next_multiple_of(page_size)).ok_or_else(too_large)?;
+            if let Ok((umem, chunks)) = Umem::new(config, count, true) {
+                return Ok(Self {
+                    umem,
+                    chunks: chunks.into_boxed_slice(),
+                    page_size,
+                });
+            }
+        }
+        let count = chunks(bytes).ok_or_else(too_large)?;
+        let (umem, chunks) = Umem::new(config, count, false).map_err(|error| {
+            let source = os_error(error.source());
+            if sys::is_errno(&source, libc::EPERM) {
+                DeviceError::privileges("open an AF_XDP socket", Needs::Xdp, source)
+            } else {
+                DeviceError::memory(bytes, source)
+            }
+        })?;
+        Ok(Self {
+            umem,
+            chunks: chunks.into_boxed_slice(),
+            page_size: huge_pages::NORMAL_PAGE,
+        })
+    }
+
+    /// Creates the pool of the frames, and the pool of the chunks to receive into if these are no
+    /// frames.
+    fn pools(&self, layout: FrameLayout, frames: PoolLayout) -> (Pool, Option<Pool>) {
+        let base = data_of_first(&self.umem, &self.chunks);
+        let rx_chunks = layout.rx_chunks();
+        let rx_layout = PoolLayout {
+            stride: layout.chunk as usize,
+            capacity: layout.chunk as usize - (layout.stride() - layout.capacity()),
+            io_frames: rx_chunks,
+            resident_frames: 0,
+        };
+        let first_frame = rx_chunks as usize * layout.chunk as usize;
+        // SAFETY: `register` has mapped `rx_chunks` chunks, and behind them all frames. The data of
+        // each begins at the offset of `base` in the first chunk, and ends with the chunk or the
+        // frame. The provenance of `base` covers the whole mapping, which the kernel has zeroed. The
+        // two pools do not overlap. The mapping lives as long as the handles passed here. `Rings`
+        // hands memory to the kernel, and takes it back, only through the pools' state tables.
+        unsafe {
+            let pool = Pool::from_raw(base.add(first_frame), frames, Box::new(self.umem.clone()));
+            let rx = (rx_chunks > 0)
+                .then(|| Pool::from_raw(base, rx_layout, Box::new(self.umem.clone())));
+            (pool, rx)
+        }
+    }
 }
 
 impl Rings {
     /// Registers the memory and binds the socket to its queue. Unless the options say otherwise, uses
     /// zero-copy if the driver accepts it, and otherwise copy mode.
     pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
-        let chunk = chunk_size(config.mtu);
-        let umem_config = UmemConfig::builder()
-            .frame_size(FrameSize::new(chunk).expect("chunks are large enough"))
-            .fill_queue_size(ring_size(FILL_RING))
-            .comp_queue_size(ring_size(COMPLETION_RING))
-            .build()
-            .expect("chunks are powers of two with room for data");
-        let capacity = umem_config.mtu() as usize;
-        let layout = config
+        let layout = FrameLayout::for_mtu(config.mtu);
+        let (stride, capacity) = (layout.stride(), layout.capacity());
+        let frames = config
             .memory
-            .layout(chunk as usize, capacity, PORT_FRAMES)?;
-        let frames = NonZeroU32::new(layout.frames()).expect("a port has frames of its own");
-        sys::lift_memory_lock_limit();
-        let (umem, chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
-            let source = os_error(error.source());
-            if sys::is_errno(&source, libc::EPERM) {
-                DeviceError::privileges("open an AF_XDP socket", Needs::Xdp, source)
-            } else {
-                let bytes = u64::from(frames.get()) * u64::from(chunk);
-                DeviceError::memory(bytes, source)
-            }
-        })?;
-        let base = data_of_first(&umem, &chunks);
-        // SAFETY: chunk i's data starts at `base + i * chunk` (as its descriptor says, see
-        // `Umem::new`) and has `mtu()` bytes. The provenance of `base` covers the whole mapping,
-        // which the kernel has zeroed. The mapping lives as long as the handle passed here. `Rings`
-        // hands frames to the kernel, and takes them back, only through the pool's state table.
-        let pool = unsafe { Pool::from_raw(base, layout, Box::new(umem.clone())) };
-        let ((tx, rx, fill, completion), copying) = bind(config, &umem)?;
+            .layout(stride, capacity, layout.port_frames())?;
+        let memory = Memory::register(layout, frames.frames())?;
+        let (pool, rx_chunks) = memory.pools(layout, frames);
+        let ((tx, rx, fill, completion), copying) = bind(config, &memory.umem)?;
+        let multi_buffer =
+            rx_chunks.map(|rx_chunks| MultiBuffer::new(layout, rx_chunks, frames.frames()));
         let mut rings = Self {
             pool,
-            umem,
-            chunks: chunks.into_boxed_slice(),
-            chunk_shift: chunk.trailing_zeros(),
+            umem: memory.umem,
+            chunks: memory.chunks,
+            page_size: memory.page_size,
+            chunk_shift: layout.chunk.trailing_zeros(),
             tx,
             tx_slots: None,
+            multi_buffer,
+            max_in_flight: layout.max_in_flight(),
             rx,
             fill,
             completion,
@@ -156,18 +191,26 @@ impl Rings {
         if options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0) {
             rings.copying = Copying::Never;
         }
+        if rings.multi_buffer.is_some() {
+            rings.tx_slots = Some(rings.map_tx_ring()?);
+        }
         rings.refill(0);
         Ok(rings)
     }
 
     /// In copy mode, prepares for frames that the driver drops. Requires a kernel that publishes
     /// its position in the TX ring at the end of each wakeup that has sent a frame.
+    ///
+    /// Frames of several chunks are not put back, but only counted as lost.
     pub(super) fn track_drops(&mut self) -> Result<(), DeviceError> {
-        if !matches!(self.copying, Copying::Never) {
-            let slots = TxSlots::map(self.fd(), TX_RING);
-            self.tx_slots = Some(slots.map_err(DeviceError::set_up("map the TX ring"))?);
+        if !matches!(self.copying, Copying::Never) && self.multi_buffer.is_none() {
+            self.tx_slots = Some(self.map_tx_ring()?);
         }
         Ok(())
+    }
+
+    fn map_tx_ring(&self) -> Result<TxSlots, DeviceError> {
+        TxSlots::map(self.fd(), TX_RING).map_err(DeviceError::set_up("map the TX ring"))
     }
 
     pub(super) fn pool(&self) -> &Pool {
@@ -214,6 +257,23 @@ impl Rings {
         // SAFETY: all frames of this queue belong to this UMEM. The array's entries are overwritten
         // before they are read.
         let count = unsafe { self.rx.consume(&mut self.received[..room]) };
+        if self.multi_buffer.is_some() {
+            self.assemble(batch, count);
+        } else {
+            self.claim(batch, count);
+        }
+        self.offered = self.offered.saturating_sub(count as u32);
+        if count > 0 || self.offered < self.fill_level.frames() {
+            let remaining = FILL_RING - self.fill.nb_free_exact();
+            self.fill_level
+                .update(count as u32, count == room, remaining);
+            self.refill(remaining);
+        }
+    }
+
+    /// Moves the frames of the first `count` received descriptors into the batch.
+    #[inline(always)]
+    fn claim(&mut self, batch: &mut Batch, count: usize) {
         for desc in &self.received[..count] {
             let index = (desc.addr() >> self.chunk_shift) as u32;
             let is_valid = self.chunks.get(index as usize).map(FrameDesc::addr)
@@ -235,12 +295,32 @@ impl Rings {
                 }
             }
         }
-        self.offered = self.offered.saturating_sub(count as u32);
-        if count > 0 || self.offered < self.fill_level.frames() {
-            let remaining = FILL_RING - self.fill.nb_free_exact();
-            self.fill_level
-                .update(count as u32, count == room, remaining);
-            self.refill(remaining);
+    }
+
+    /// Joins the pieces of the first `count` received descriptors, and moves the complete packets
+    /// into the batch.
+    #[inline(never)]
+    fn assemble(&mut self, batch: &mut Batch, count: usize) {
+        let Some(multi_buffer) = &mut self.multi_buffer else {
+            return;
+        };
+        for desc in &self.received[..count] {
+            let index = (desc.addr() >> self.chunk_shift) as u32;
+            let is_valid =
+                self.chunks.get(index as usize).map(FrameDesc::addr) == Some(desc.addr());
+            let rx_chunks = multi_buffer.rx_chunks();
+            // SAFETY: this socket's RX ring has returned the chunk.
+            let chunk = unsafe { rx_chunks.claim(index, desc.lengths().data()) };
+            if chunk.is_none() {
+                // The chunk of a piece that is too long returns to its pool here. SAFETY: as above.
+                drop(unsafe { rx_chunks.claim(index, 0) });
+            }
+            let piece = chunk.as_deref().filter(|_| is_valid);
+            let more = desc.has_more_frames();
+            match multi_buffer.assembly().add(piece, more, &self.pool) {
+                Ok(packet) => batch.extend(packet),
+                Err(()) => self.invalid += 1,
+            }
         }
     }
 
@@ -250,11 +330,13 @@ impl Rings {
     fn refill(&mut self, remaining: u32) {
         let missing = self.fill_level.frames().saturating_sub(remaining);
         let mut missing = missing.min(RX_RING - self.offered);
+        let multi_buffer = self.multi_buffer.as_ref();
+        let pool = multi_buffer.map_or(&self.pool, MultiBuffer::rx_chunks);
         while missing > 0 {
             let mut descs = ArrayVec::<FrameDesc, MAX_MOVED>::new();
             while descs.len() < (missing as usize).min(MAX_MOVED) {
-                let Some(frame) = self.pool.take() else { break };
-                descs.push(self.chunks[frame.offer(&self.pool) as usize]);
+                let Some(frame) = pool.take() else { break };
+                descs.push(self.chunks[frame.offer(pool) as usize]);
             }
             if descs.is_empty() {
                 return;
@@ -283,7 +365,7 @@ impl Rings {
     /// Returns the number of packets that can be staged now.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
-        MAX_IN_FLIGHT.saturating_sub(self.in_flight)
+        self.max_in_flight.saturating_sub(self.in_flight)
     }
 
     /// Stages a frame for the TX ring, which must have room.
@@ -305,6 +387,11 @@ impl Rings {
     #[inline(always)]
     fn stage(&mut self, packet: Sending) {
         debug_assert!(self.room() > 0);
+        if let (Some(multi_buffer), Some(slots)) = (&mut self.multi_buffer, &mut self.tx_slots) {
+            multi_buffer.stage(packet, slots);
+            self.in_flight += 1;
+            return;
+        }
         let len = packet.len();
         let mut desc = self.chunks[packet.into_index() as usize];
         // SAFETY: the chunk belongs to this UMEM. Its frame is marked as being sent, so no Frame or
@@ -323,6 +410,9 @@ impl Rings {
     #[inline(always)]
     pub(super) fn submit(&mut self) {
         if self.staged.is_empty() {
+            if let (Some(_), Some(slots)) = (&self.multi_buffer, &mut self.tx_slots) {
+                slots.publish();
+            }
             return;
         }
         // SAFETY: the frames belong to this UMEM and are being sent, so nothing writes them until
@@ -353,7 +443,11 @@ impl Rings {
     /// `None`: the frame is unknown, because drops are not [tracked](Self::track_drops).
     #[cold]
     pub(super) fn dropped(&mut self) -> Option<Dropped> {
-        self.tx_slots.as_mut().map(TxSlots::dropped)
+        let tracked = self
+            .tx_slots
+            .as_mut()
+            .filter(|_| self.multi_buffer.is_none());
+        tracked.map(TxSlots::dropped)
     }
 
     /// Puts a dropped frame back at the head of the TX ring. If the ring is full, or the kernel has
@@ -421,7 +515,17 @@ impl Rings {
     /// Takes back the packet at `addr`, which the completion ring has returned.
     #[inline(always)]
     fn complete(&mut self, addr: usize) {
-        let index = (addr >> self.chunk_shift) as u32;
+        let index = match &mut self.multi_buffer {
+            None => (addr >> self.chunk_shift) as u32,
+            Some(multi_buffer) => match multi_buffer.complete(addr) {
+                Ok(Some(index)) => index,
+                Ok(None) => return,
+                Err(()) => {
+                    self.invalid += 1;
+                    return;
+                }
+            },
+        };
         // SAFETY: this socket's completion ring has returned the packet. No `Sending` owns it,
         // because `stage` turns each packet into its index.
         if unsafe { self.pool.complete(index) } {
@@ -431,9 +535,13 @@ impl Rings {
         }
     }
 
-    /// Reclaims frames that the kernel never completed.
+    /// Counts frames that the kernel never completed. In copy mode, also takes them back.
     #[cold]
     fn reclaim_overdue(&mut self) {
+        if matches!(self.copying, Copying::Never) {
+            self.report_overdue();
+            return;
+        }
         // SAFETY: the kernel completes packets nearly in the order of sending. The overdue packets
         // have stayed incomplete for `OverdueCheck::MIN_COMPLETIONS` completions and for
         // `OverdueCheck::MIN_INTERVAL`, so the kernel no longer uses them. No `Sending` owns them,
@@ -451,6 +559,21 @@ impl Rings {
         );
     }
 
+    /// Counts and reports overdue frames in zero-copy mode. They are not taken back, because the
+    /// device may still read them.
+    #[cold]
+    fn report_overdue(&mut self) {
+        let overdue = u64::from(self.pool.mark_overdue());
+        if overdue > self.lost {
+            self.lost = overdue;
+            tracing::warn!(
+                target: "nmio::xdp",
+                "the driver has not completed {overdue} sent frames for a long time; in zero-copy \
+                 mode they cannot be reused; if this continues, try xdp:IFACE,zerocopy=off"
+            );
+        }
+    }
+
     /// Returns the number of sent frames that the kernel never completed.
     pub(super) fn lost(&self) -> u64 {
         self.lost
@@ -459,6 +582,11 @@ impl Rings {
     /// Returns the size of the UMEM in bytes.
     pub(super) fn memory(&self) -> usize {
         self.chunks.len() << self.chunk_shift
+    }
+
+    /// Returns the size in bytes of the pages of the UMEM.
+    pub(super) fn page_size(&self) -> u64 {
+        self.page_size
     }
 }
 
@@ -470,134 +598,6 @@ fn data_of_first(umem: &Umem, chunks: &[FrameDesc]) -> NonNull<u8> {
     // mapping's pointer to C, which exposed the provenance of the whole mapping.
     NonNull::new(ptr::with_exposed_provenance_mut(first.addr()))
         .expect("mapped memory has an address")
-}
-
-/// Decides when to search for frames that the kernel never completed.
-///
-/// A frame is reclaimed only if two consecutive searches find it still in flight.
-#[derive(Debug, Default)]
-struct OverdueCheck {
-    /// Number of completions since the age of the last search was last compared with
-    /// [`MIN_INTERVAL`](Self::MIN_INTERVAL). This happens each time the number reaches
-    /// [`MIN_COMPLETIONS`](Self::MIN_COMPLETIONS).
-    completed: usize,
-    /// Time of the last search. `None`: there was none yet.
-    last_search: Option<Instant>,
-}
-
-impl OverdueCheck {
-    /// Minimum number of completions between two searches. A frame that is in the ring at the first
-    /// search normally completes long before this number is reached.
-    const MIN_COMPLETIONS: usize = 16 * TX_RING as usize;
-    /// Minimum time between two searches. No device queue delays a packet by 30 seconds.
-    const MIN_INTERVAL: Duration = Duration::from_secs(30);
-
-    /// Counts completions. Returns true if a search is due.
-    #[inline(always)]
-    fn is_due(&mut self, completed: usize) -> bool {
-        self.completed += completed;
-        self.completed >= Self::MIN_COMPLETIONS && self.interval_has_passed()
-    }
-
-    #[cold]
-    fn interval_has_passed(&mut self) -> bool {
-        self.completed = 0;
-        let due = self
-            .last_search
-            .is_none_or(|at| at.elapsed() >= Self::MIN_INTERVAL);
-        if due {
-            self.last_search = Some(Instant::now());
-        }
-        due
-    }
-}
-
-fn ring_size(slots: u32) -> QueueSize {
-    QueueSize::new(slots).expect("ring sizes are powers of two")
-}
-
-/// Returns the largest MTU whose frames fit in a chunk of `chunk` bytes.
-const fn largest_mtu(chunk: u32) -> usize {
-    // The kernel reserves this many bytes at the start of each chunk for XDP programs.
-    const HEADROOM: usize = 256;
-    chunk as usize - HEADROOM - LINK_HEADER
-}
-
-/// The largest supported MTU, in bytes.
-pub(crate) const MAX_MTU: usize = largest_mtu(LARGE_CHUNK);
-
-/// Returns the size in bytes of the smallest chunk that can hold a frame of this MTU.
-fn chunk_size(mtu: usize) -> u32 {
-    if mtu <= largest_mtu(SMALL_CHUNK) {
-        SMALL_CHUNK
-    } else {
-        LARGE_CHUNK
-    }
-}
-
-type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
-
-fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), DeviceError> {
-    let interface: Interface = config
-        .interface
-        .parse()
-        .map_err(|_| DeviceError::unknown_interface(config.interface))?;
-    let retry = Retry::begin();
-    let mut copying = match config.zero_copy {
-        _ if config.generic => Copying::Generic,
-        ZeroCopy::Off => Copying::Requested,
-        ZeroCopy::Auto | ZeroCopy::Required => Copying::Never,
-    };
-    loop {
-        let zero_copy = matches!(copying, Copying::Never);
-        let flag = if zero_copy {
-            BindFlags::XDP_ZEROCOPY
-        } else {
-            BindFlags::XDP_COPY
-        };
-        let socket_config = SocketConfig::builder()
-            .rx_queue_size(ring_size(RX_RING))
-            .tx_queue_size(ring_size(TX_RING))
-            // This crate loads its own steering program, so libxdp must not load another.
-            .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-            .xdp_flags(XdpFlags::empty())
-            .bind_flags(flag | BindFlags::XDP_USE_NEED_WAKEUP)
-            .build();
-        // SAFETY: the UMEM is bound only to this queue, and libxdp loads no program.
-        let error = match unsafe { Socket::new(socket_config, umem, &interface, config.queue) } {
-            Ok((tx, rx, Some((fill, completion)))) => {
-                return Ok(((tx, rx, fill, completion), copying));
-            }
-            Ok((_, _, None)) => io::Error::other("libxdp returned no fill and completion rings"),
-            Err(error) => os_error(error.source()),
-        };
-        match error.raw_os_error() {
-            Some(libc::EBUSY) if retry.wait() => {}
-            Some(libc::EPERM | libc::EACCES) => {
-                return Err(DeviceError::bind(config.interface, config.queue, error));
-            }
-            _ if config.zero_copy == ZeroCopy::Required => {
-                return Err(DeviceError::NoZeroCopy {
-                    interface: config.interface.to_owned(),
-                    source: error,
-                });
-            }
-            // Drivers refuse zero-copy with various errors. If the cause is unrelated to zero-copy,
-            // copy mode fails too and reports the error.
-            _ if zero_copy => copying = Copying::Refused(error),
-            _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
-        }
-    }
-}
-
-fn os_error(source: Option<&(dyn std::error::Error + 'static)>) -> io::Error {
-    source
-        .and_then(|source| source.downcast_ref::<io::Error>())
-        .and_then(io::Error::raw_os_error)
-        .map_or_else(
-            || io::Error::other("libxdp gave no error number"),
-            io::Error::from_raw_os_error,
-        )
 }
 
 const _: () = assert!(

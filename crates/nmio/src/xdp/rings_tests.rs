@@ -100,12 +100,12 @@ fn frames_that_are_never_completed_are_reclaimed() {
 
         search_overdue(rings);
         assert_eq!(
-            (rings.lost(), MAX_IN_FLIGHT - rings.room()),
+            (rings.lost(), rings.max_in_flight - rings.room()),
             (0, 3),
             "one look is not enough"
         );
         search_overdue(rings);
-        assert_eq!((rings.lost(), MAX_IN_FLIGHT - rings.room()), (3, 0));
+        assert_eq!((rings.lost(), rings.max_in_flight - rings.room()), (3, 0));
         assert_eq!(rings.pool().available(), available);
         search_overdue(rings);
         assert_eq!(
@@ -117,15 +117,24 @@ fn frames_that_are_never_completed_are_reclaimed() {
 }
 
 #[test]
-fn a_check_for_overdue_frames_is_due_after_completions_and_time() {
-    let mut overdue_check = OverdueCheck::default();
-    assert!(!overdue_check.is_due(OverdueCheck::MIN_COMPLETIONS - 1));
-    assert!(overdue_check.is_due(1));
-    assert!(
-        !overdue_check.is_due(2 * OverdueCheck::MIN_COMPLETIONS),
-        "too early for another look"
-    );
-    overdue_check.last_search = Instant::now().checked_sub(OverdueCheck::MIN_INTERVAL);
-    assert!(!overdue_check.is_due(OverdueCheck::MIN_COMPLETIONS - 1));
-    assert!(overdue_check.is_due(1));
+fn frames_that_a_zero_copy_driver_holds_are_only_counted() {
+    on_loopback(|rings| {
+        rings.copying = Copying::Never;
+        let available = rings.pool().available();
+        let held: Vec<_> = (0..3)
+            .map(|_| rings.pool.take().unwrap().send(&rings.pool).into_index())
+            .collect();
+        rings.in_flight += 3;
+        for lost in [0, 3, 3] {
+            search_overdue(rings);
+            assert_eq!((rings.lost(), rings.in_flight), (lost, 3));
+            assert_eq!(rings.pool().available(), available - 3);
+        }
+        // The driver completes the frames after all.
+        for index in held {
+            rings.complete((index as usize) << rings.chunk_shift);
+        }
+        assert_eq!((rings.in_flight, rings.invalid()), (0, 0));
+        assert_eq!(rings.pool().available(), available);
+    });
 }

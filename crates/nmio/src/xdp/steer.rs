@@ -10,8 +10,20 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel}
 
 use super::link;
 use super::retry::Retry;
+use super::sizes::ORDINARY_MTU;
 use crate::device::{DeviceError, Needs, Transport};
 use crate::sys;
+
+/// Declares that a program accepts packets in several buffers (`linux/bpf.h`, Linux 5.18).
+const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
+
+/// In how many buffers a driver may store a packet. The program reads only the first one, which
+/// contains all headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Buffers {
+    One,
+    Several,
+}
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
@@ -47,7 +59,26 @@ impl Steering {
         generic: bool,
         rules: &Rules<'_>,
     ) -> Result<Self, DeviceError> {
-        let object = load(rules)?;
+        let attached = Self::attach_as(Buffers::One, interface, index, generic, rules);
+        match attached {
+            // Drivers refuse a large MTU with various errors, unless the program declares that a
+            // packet may span several buffers.
+            Err(error) if rules.mtu > ORDINARY_MTU && error.may_depend_on_mtu() => {
+                let several = Self::attach_as(Buffers::Several, interface, index, generic, rules);
+                several.map_err(|_| error)
+            }
+            attached => attached,
+        }
+    }
+
+    fn attach_as(
+        buffers: Buffers,
+        interface: &str,
+        index: u32,
+        generic: bool,
+        rules: &Rules<'_>,
+    ) -> Result<Self, DeviceError> {
+        let object = load(rules, buffers)?;
         let program = object.progs().find(|program| program.name() == "steer");
         let program = program.expect("the object has this program");
         let retry = Retry::begin();
@@ -98,9 +129,9 @@ fn log(_: PrintLevel, message: String) {
     tracing::debug!(target: "nmio::xdp", "libbpf: {}", message.trim_end());
 }
 
-fn load(rules: &Rules<'_>) -> Result<Object, DeviceError> {
+fn load(rules: &Rules<'_>, buffers: Buffers) -> Result<Object, DeviceError> {
     let before = libbpf_rs::set_print(Some((PrintLevel::Warn, log)));
-    let loaded = open_and_load(rules);
+    let loaded = open_and_load(rules, buffers);
     libbpf_rs::set_print(before);
     loaded.map_err(|error| {
         let source = io::Error::other(error.to_string());
@@ -115,7 +146,7 @@ fn load(rules: &Rules<'_>) -> Result<Object, DeviceError> {
     })
 }
 
-fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
+fn open_and_load(rules: &Rules<'_>, buffers: Buffers) -> libbpf_rs::Result<Object> {
     let mut open = ObjectBuilder::default()
         .name("steer")?
         .open_memory(PROGRAM)?;
@@ -124,6 +155,11 @@ fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
         .find(|map| map.name().as_bytes().ends_with(b".rodata"));
     let mut constants = constants.expect("the object has constants");
     constants.set_initial_value(&constant(rules))?;
+    if buffers == Buffers::Several {
+        for mut program in open.progs_mut() {
+            program.set_flags(BPF_F_XDP_HAS_FRAGS);
+        }
+    }
     let object = open.load()?;
     let addresses = map(&object, "addresses");
     for address in rules.addresses {

@@ -47,7 +47,8 @@ impl Program {
             services: &[(Transport::Tcp, 80), (Transport::Udp, 53)],
             mtu: 1500,
         };
-        let object = load(&rules).unwrap_or_else(|error| panic!("this test needs root: {error}"));
+        let object = load(&rules, Buffers::One)
+            .unwrap_or_else(|error| panic!("this test needs root: {error}"));
         let socket = sys::xdp_socket().unwrap();
         join(map(&object, "xsks").as_fd(), 0, socket.as_fd()).unwrap();
         Self { object, socket }

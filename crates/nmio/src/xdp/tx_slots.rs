@@ -8,6 +8,9 @@
 //! [`TxSlots`] maps the ring a second time and puts the dropped frame back at the ring's head. So a
 //! device that is full for a short time causes neither loss nor reordering.
 //!
+//! Frames of several chunks need descriptors that `xsk-rs` cannot describe. [`TxSlots::stage`] writes
+//! them.
+//!
 //! By the ring's contract, the slots of submitted frames belong to the kernel. But in copy mode the
 //! kernel reads a slot only while it sends that slot's frame, inside a system call of this thread.
 //! Between two system calls, the slots of frames not yet taken can therefore be rewritten.
@@ -23,6 +26,9 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Option of a descriptor: the next one belongs to the same packet (`linux/if_xdp.h`).
+const XDP_PKT_CONTD: u32 = 1;
 
 /// A frame in the TX ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +59,8 @@ pub(super) struct TxSlots {
     consumed: u32,
     /// Value of `consumed` after the last drop.
     last_drop: u32,
+    /// Number of descriptors written behind those that the kernel may read.
+    staged: u32,
 }
 
 impl TxSlots {
@@ -81,6 +89,7 @@ impl TxSlots {
             mask: slots - 1,
             consumed: 0,
             last_drop: 0,
+            staged: 0,
         })
     }
 
@@ -131,11 +140,31 @@ impl TxSlots {
         let mut position = self.consumed;
         while position != end {
             let next = self.read(position);
-            self.write(position, carried);
+            self.write(position, carried, 0);
             carried = next;
             position = position.wrapping_add(1);
         }
         carried
+    }
+
+    /// Writes a descriptor behind the last one. The ring must have room for it. `more` is true if the
+    /// next descriptor belongs to the same packet.
+    ///
+    /// A ring that is filled by this method must be filled by no other one, because libxdp keeps its
+    /// own count.
+    pub(super) fn stage(&mut self, addr: u64, len: u32, more: bool) {
+        let position = self.index(self.offsets.producer).wrapping_add(self.staged);
+        let options = if more { XDP_PKT_CONTD } else { 0 };
+        self.write(position, Slot { addr, len }, options);
+        self.staged += 1;
+    }
+
+    /// Allows the kernel to read the descriptors that [`stage`](Self::stage) has written.
+    pub(super) fn publish(&mut self) {
+        let producer = self.index_cell(self.offsets.producer);
+        let end = producer.load(Ordering::Relaxed).wrapping_add(self.staged);
+        producer.store(end, Ordering::Release);
+        self.staged = 0;
     }
 
     fn index(&self, offset: u64) -> u32 {
@@ -165,14 +194,15 @@ impl TxSlots {
         }
     }
 
-    fn write(&mut self, position: u32, slot: Slot) {
+    fn write(&mut self, position: u32, slot: Slot, options: u32) {
         let desc = libc::xdp_desc {
             addr: slot.addr,
             len: slot.len,
-            options: 0,
+            options,
         };
-        // SAFETY: the descriptor is mapped and aligned. The kernel reads it only during a system
-        // call of this thread.
+        // SAFETY: the descriptor is mapped and aligned. The kernel does not read it during this
+        // call. It is either not published yet, or the kernel reads it only in a system call of this
+        // thread.
         unsafe { self.desc(position).write(desc) }
     }
 }

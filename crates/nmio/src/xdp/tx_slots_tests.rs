@@ -83,6 +83,7 @@ fn ring(first: u32) -> TxSlots {
         mask: SLOTS - 1,
         consumed: first,
         last_drop: first,
+        staged: 0,
     };
     for offset in [offsets.producer, offsets.consumer] {
         slots.index_cell(offset).store(first, Ordering::Relaxed);
@@ -150,7 +151,7 @@ fn produce(slots: &mut TxSlots, slot: Slot) {
     let end = slots.index(slots.offsets.producer);
     let used = end.wrapping_sub(slots.index(slots.offsets.consumer));
     assert!(used < SLOTS, "the ring must have a free slot");
-    slots.write(end, slot);
+    slots.write(end, slot, 0);
     let producer = slots.index_cell(slots.offsets.producer);
     producer.store(end.wrapping_add(1), Ordering::Release);
 }
@@ -209,4 +210,32 @@ fn dropped_frames_are_sent_once_and_in_order_whatever_the_kernel_does() {
         }
     }
     assert!(runs > 1_000, "only {runs} sequences were tried");
+}
+
+#[test]
+fn staged_descriptors_are_hidden_until_they_are_published() {
+    for first in [0, 5, u32::MAX - 2] {
+        let mut slots = ring(first);
+        slots.stage(256, 3840, true);
+        slots.stage(4096, 9, false);
+        assert_eq!((slots.index(0), slots.pending()), (first, 0));
+        slots.publish();
+        assert_eq!(
+            (slots.index(0), slots.pending()),
+            (first.wrapping_add(2), 2)
+        );
+        slots.stage(8448, 14, false);
+        slots.publish();
+        slots.publish();
+        assert_eq!(slots.pending(), 3);
+        let read = |nth: u32| {
+            let at = slots.desc(first.wrapping_add(nth));
+            // SAFETY: the descriptor is mapped and aligned, and no other thread uses it.
+            let desc = unsafe { at.read() };
+            (desc.addr, desc.len, desc.options)
+        };
+        assert_eq!(read(0), (256, 3840, XDP_PKT_CONTD));
+        assert_eq!(read(1), (4096, 9, 0));
+        assert_eq!(read(2), (8448, 14, 0));
+    }
 }

@@ -119,7 +119,7 @@ fn the_monitor_works_in_a_private_namespace() {
 
 #[test]
 fn errors_about_interfaces_name_the_remedy() {
-    let rig = Rig::new(1);
+    let _rig = Rig::new(1);
     let error = |device: &str, own: &[&str]| {
         Interface::open(&config(device, own, 1))
             .err()
@@ -142,19 +142,13 @@ fn errors_about_interfaces_name_the_remedy() {
     run("ip address flush dev srv");
     let text = error("xdp:srv", &[]);
     assert!(text.contains("ip address add"), "{text}");
-    run("ip link set srv mtu 9000");
+    run("ip link set srv mtu 12015");
     let text = error("xdp:srv,generic", &["10.9.0.9/24"]);
     assert!(
-        text.contains("9000") && text.contains("ip link set srv mtu 3822"),
+        text.contains("12015") && text.contains("ip link set srv mtu 12014"),
         "{text}"
     );
-    run("ip link set srv mtu 3800");
-    rig.client.run(|| run("ip link set cli mtu 3800"));
-    let text = error("xdp:srv", &["10.9.0.9/24"]);
-    assert!(
-        text.contains("3800") && text.contains("ip link set srv mtu 1500"),
-        "{text}"
-    );
+    run("ip link set srv mtu 1500");
     run("ip link set srv down");
     let text = error("xdp:srv", &[]);
     assert!(text.contains("ip link set srv up"), "{text}");

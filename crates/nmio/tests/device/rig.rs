@@ -428,7 +428,7 @@ fn reflect<P: Port>(
 ///
 /// Sends the packet only once, and panics if no answer arrives.
 pub(crate) fn exchange(socket: &UdpSocket, to: &str, payload: &str) -> String {
-    let mut answer = [0; 2048];
+    let mut answer = [0; 10_000];
     socket.send_to(payload.as_bytes(), to).unwrap();
     let (len, from) = socket
         .recv_from(&mut answer)

@@ -4,6 +4,7 @@ use std::io;
 
 use crate::device::{DeviceError, Needs};
 use crate::sys;
+use crate::xdp::ORDINARY_MTU;
 
 impl DeviceError {
     pub(crate) fn bind(interface: &str, queue: u32, source: io::Error) -> Self {
@@ -37,13 +38,23 @@ impl DeviceError {
                 interface,
                 source,
             },
-            Some(libc::ERANGE) => Self::DriverMtu {
-                interface,
-                mtu,
-                source,
-            },
+            Some(libc::ERANGE | libc::EINVAL) if !generic && mtu > ORDINARY_MTU => {
+                Self::DriverMtu {
+                    interface,
+                    mtu,
+                    source,
+                }
+            }
             Some(libc::EOPNOTSUPP) if !generic => Self::NoNativeXdp { interface, source },
             _ => Self::Attach { interface, source },
         }
+    }
+
+    /// Returns true if the steering program could not be attached, and the reason may be the MTU.
+    pub(crate) fn may_depend_on_mtu(&self) -> bool {
+        matches!(
+            self,
+            Self::DriverMtu { .. } | Self::NoNativeXdp { .. } | Self::Attach { .. }
+        )
     }
 }
