@@ -10,6 +10,19 @@
 //! | the TX ring wraps | the port sends several times as many frames as its TX ring has slots |
 //! | stop and start | a real device's port works after it was closed and opened again |
 //! | a removed device is an error | the port reports it within two seconds |
+//!
+//! `an_interface_of_this_host_keeps_the_contract` checks an interface that the environment names. It
+//! is for drivers that a network namespace cannot offer, for example in a virtual machine:
+//!
+//! ```text
+//! ip link set eth0 address 02:00:00:00:00:09
+//! ip link set eth0 up
+//! ip link set eth1 up promisc on
+//! NMIO_CONTRACT_DEVICE=xdp:eth0,zerocopy=required NMIO_CONTRACT_PEER=eth1 device an_interface_of
+//! ```
+//!
+//! What `eth0` sends must arrive at `eth1`, and vice versa. A cable or a hub without other stations
+//! connects them. `device` is the test binary.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -171,11 +184,15 @@ struct Caller {
     received: Vec<Frame>,
     residents: Vec<Resident>,
     bytes: Arc<[u8]>,
+    /// Length of the longest frame that the port can send and receive, in bytes.
+    longest: usize,
 }
 
 impl Caller {
     fn new<L: Link>(link: &mut L, seed: u64) -> Self {
-        let packets = (0..RESIDENTS).map(|n| packet(SOURCE, n, 500));
+        let longest = link.port().capabilities().mtu + 14;
+        let len = |n| if n == 0 { longest } else { 500 };
+        let packets = (0..RESIDENTS).map(|n| packet(SOURCE, n, len(n)));
         let pool = link.port().pool();
         Self {
             rng: fastrand::Rng::with_seed(seed),
@@ -185,6 +202,7 @@ impl Caller {
             received: Vec::new(),
             residents: packets.map(|p| pool.make_resident(&p).unwrap()).collect(),
             bytes: (0..40_000u32).map(|n| (n * 31) as u8).collect(),
+            longest,
         }
     }
 
@@ -204,7 +222,7 @@ impl Caller {
                 link.port().flush().unwrap();
             }
             12..=13 if self.delivered.len() < MAX_DELIVERED => {
-                let frame = packet(PEER, self.number(), self.rng.usize(60..1514));
+                let frame = packet(PEER, self.number(), self.rng.usize(60..=self.longest));
                 link.deliver(&frame);
                 self.delivered.push_back(frame);
             }
@@ -225,7 +243,7 @@ impl Caller {
     }
 
     fn send<P: Port>(&mut self, port: &mut P) {
-        let bytes = packet(SOURCE, self.number(), self.rng.usize(60..=1514));
+        let bytes = packet(SOURCE, self.number(), self.rng.usize(60..=self.longest));
         let Some(mut frame) = port.pool().take() else {
             port.flush().unwrap();
             return;
@@ -343,6 +361,20 @@ fn opened(device: &str, own: &[&str]) -> (Interface, AnyPort) {
     (interface, port)
 }
 
+/// Opens a port of a real device twice, and checks the contract each time.
+fn opens_keep_the_contract(device: &str, own: &[&str], socket: impl Fn() -> RawSocket) {
+    for seed in 1..=2 {
+        let (_interface, port) = opened(device, own);
+        for (name, value) in port.summary() {
+            println!("{name}: {value}");
+        }
+        match port {
+            AnyPort::Xdp(port) => keeps_its_contract(&mut Real::new(port, socket(), false), seed),
+            AnyPort::Tap(port) => keeps_its_contract(&mut Real::new(port, socket(), true), seed),
+        }
+    }
+}
+
 /// Opens a port of a real device twice, and checks the contract each time. Then removes the device
 /// with the command `remove`, and checks that the port reports this.
 fn device_keeps_the_contract(
@@ -351,13 +383,7 @@ fn device_keeps_the_contract(
     remove: &str,
     socket: impl Fn() -> RawSocket,
 ) {
-    for seed in 1..=2 {
-        let (_interface, port) = opened(device, own);
-        match port {
-            AnyPort::Xdp(port) => keeps_its_contract(&mut Real::new(port, socket(), false), seed),
-            AnyPort::Tap(port) => keeps_its_contract(&mut Real::new(port, socket(), true), seed),
-        }
-    }
+    opens_keep_the_contract(device, own, socket);
     let (_interface, port) = opened(device, own);
     run(remove);
     match port {
@@ -396,6 +422,29 @@ fn an_xdp_port_keeps_the_contract() {
             rig.client.run(|| RawSocket::open("cli"))
         });
     }
+}
+
+#[test]
+fn an_xdp_port_with_a_large_mtu_keeps_the_contract() {
+    for (mode, mtu) in [("xdp:srv,offload=off", 9000), ("xdp:srv,generic", 5000)] {
+        let rig = Rig::new(1);
+        let set_mtu = |end| run(&format!("ip link set {end} mtu {mtu}"));
+        set_mtu("srv");
+        rig.client.run(|| set_mtu("cli"));
+        device_keeps_the_contract(mode, &["10.9.0.9/24"], "ip link del srv", || {
+            rig.client.run(|| RawSocket::open("cli"))
+        });
+    }
+}
+
+#[test]
+fn an_interface_of_this_host_keeps_the_contract() {
+    let [device, peer] = ["NMIO_CONTRACT_DEVICE", "NMIO_CONTRACT_PEER"].map(std::env::var);
+    let (Ok(device), Ok(peer)) = (device, peer) else {
+        eprintln!("skipped: NMIO_CONTRACT_DEVICE and NMIO_CONTRACT_PEER name no interfaces");
+        return;
+    };
+    opens_keep_the_contract(&device, &["10.9.0.9/24"], || RawSocket::open(&peer));
 }
 
 #[test]
