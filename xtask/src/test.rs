@@ -19,6 +19,8 @@ const FULL_SILENCE: Duration = Duration::from_mins(90);
 const TICK: Duration = Duration::from_millis(50);
 /// Time between SIGTERM and SIGKILL when a step is killed.
 const GRACE: Duration = Duration::from_secs(5);
+/// The Rust target of FreeBSD.
+const FREEBSD: &str = "x86_64-unknown-freebsd";
 /// The words by which a Rust test program reports a slow test.
 const SLOW: &str = " has been running for over ";
 
@@ -67,6 +69,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         book.args(["build", "docs"])
             .current_dir(shell::repository());
         tests.optional("the guides as a book", "mdbook", version, book);
+        let target = format!("{FREEBSD} (rustup target add {FREEBSD})");
+        let name = "the product compiles for FreeBSD";
+        tests.optional(name, &target, has_target(FREEBSD), check_for(FREEBSD));
     }
     let mut test = cargo("test --workspace --no-fail-fast");
     test.args(Some(&options.filter).filter(|_| !is_whole));
@@ -94,6 +99,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         loss::run_clients_apart(options.full, &options.filter)
     })?;
     tests.finish()
+}
+
+/// Returns a command that succeeds if the standard library for `target` is installed.
+fn has_target(target: &str) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("test -d \"$(rustc --print target-libdir --target {target})\"");
+    command.args(["-c", &script]);
+    command
+}
+
+/// Returns a command that checks the product and the examples for another target. It needs neither a
+/// linker nor C headers for that target.
+fn check_for(target: &str) -> Command {
+    let tools = "--exclude xtask --exclude benches --exclude testkit";
+    cargo(&format!("check --workspace {tools} --target {target}"))
 }
 
 fn cargo(arguments: &str) -> Command {
@@ -287,6 +307,12 @@ mod tests {
 
     fn sh(script: &str, silence: Duration) -> (String, Option<String>) {
         watch(Command::new("sh").args(["-c", script]), silence).unwrap()
+    }
+
+    #[test]
+    fn a_target_is_found_only_if_it_is_installed() {
+        assert!(shell::succeeds(&mut has_target("x86_64-unknown-linux-gnu")));
+        assert!(!shell::succeeds(&mut has_target("no-such-target")));
     }
 
     #[test]

@@ -91,8 +91,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME[:GROUP]", help_heading = "Privileges")]
     pub user: Option<UserSpec>,
 
-    /// Sandbox of each thread: limits on files (Landlock) and system calls (seccomp). They are in
-    /// force before the first packet is handled.
+    /// Sandbox of each thread: limits on files (Landlock) and system calls (seccomp), or Capsicum on
+    /// FreeBSD. They are in force before the first packet is handled.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Sandbox::Auto,
           help_heading = "Privileges")]
     sandbox: Sandbox,

@@ -29,7 +29,6 @@ use std::os::unix::net::UnixStream;
 
 use nmio::device::{Interface, QueueAccess, Transport};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
-use rustix::thread::set_name;
 use serde::{Deserialize, Serialize};
 
 use crate::args::ServeArgs;
@@ -174,7 +173,7 @@ fn assist(
     // The helper uses a different name, so that tools that look for the server by name do not find
     // the helper.
     let name = CString::new(format!("{program}-dev")).unwrap_or_default();
-    set_name(&name).map_err(|errno| failed(errno.into()))?;
+    process::set_name(&name).map_err(failed)?;
     let mut opened: Option<Interface> = None;
     while let Some(request) = message::receive(socket).map_err(failed)? {
         let Request::Open { services } = request;

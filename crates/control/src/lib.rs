@@ -63,6 +63,10 @@
 //! (`type=1326`). To test without the limits on files and system calls, use `--no-sandbox`. The
 //! threads still change their user and drop their capabilities.
 //!
+//! On FreeBSD, the process changes its user, and enters Capsicum's capability mode. Then no file can
+//! be named, and no socket bound or connected: the attempt fails with an error. [`embed()`] leaves
+//! the user and the sandbox of its workers to the program.
+//!
 //! With `RUST_BACKTRACE=1`, a panic in the sandbox prints a backtrace.
 //!
 //! # Threads of your own

@@ -4,26 +4,30 @@
 //! On Linux, each thread has its own user, groups, capabilities, and limits on system calls and
 //! files. Every thread of [`serve`](crate::serve) therefore drops its own privileges before the
 //! first packet is handled. Threads share memory, so none of these threads may keep any privileges.
+//!
+//! On FreeBSD, all threads of a process have the same user and sandbox. The control thread drops the
+//! privileges of the whole process when all workers are ready.
 
-mod capabilities;
-mod files;
+#[cfg(target_os = "freebsd")]
+mod freebsd;
+#[cfg(target_os = "linux")]
+mod linux;
 mod reading;
-mod seccomp;
 mod table;
 mod user;
 
 use std::backtrace::Backtrace;
+use std::io;
 
 use clap::ValueEnum;
-use rustix::io::Errno;
 use rustix::process::geteuid;
-use rustix::thread::set_keep_capabilities;
 
 use crate::args::ServeArgs;
 use crate::error::Error;
-use files::Files;
-use reading::Unreadable;
-use seccomp::Filter;
+#[cfg(target_os = "freebsd")]
+use freebsd as system;
+#[cfg(target_os = "linux")]
+use linux as system;
 pub(crate) use table::{Kind, Table};
 use user::NewUser;
 pub use user::UserSpec;
@@ -69,11 +73,7 @@ impl Plan {
             Sandbox::Off => None,
             Sandbox::Auto | Sandbox::Required => {
                 keep_symbols();
-                Some([
-                    Limits::new(Kind::Worker, &table)?,
-                    Limits::new(Kind::Control, &table)?,
-                    Limits::new(Kind::Helper, &table)?,
-                ])
+                Some(system::Limits::new(&table)?)
             }
         };
         Ok(Privileges {
@@ -89,36 +89,8 @@ impl Plan {
 pub(crate) struct Privileges {
     plan: Plan,
     table: Table,
-    /// The limits for each [`Kind`] of thread, or `None` if the sandbox is off.
-    limits: Option<[Limits; 3]>,
-}
-
-/// The limits on files and system calls for one kind of thread.
-#[derive(Debug)]
-struct Limits {
-    files: Files,
-    filter: Filter,
-}
-
-impl Limits {
-    fn new(kind: Kind, table: &Table) -> Result<Self, Error> {
-        Ok(Self {
-            files: Files::reading_below(table.readable(kind))
-                .map_err(|error| Error::Limits(error.to_string()))?,
-            filter: Filter::compile(kind).map_err(|error| Error::Limits(error.to_string()))?,
-        })
-    }
-
-    fn apply(&self, missing: &mut Vec<String>) {
-        match self.files.apply() {
-            Ok(true) => {}
-            Ok(false) => missing.push("Landlock (this kernel has none)".to_owned()),
-            Err(error) => missing.push(format!("Landlock ({error})")),
-        }
-        if let Err(error) = self.filter.apply() {
-            missing.push(format!("seccomp ({error})"));
-        }
-    }
+    /// The limits on files and system calls, or `None` if the sandbox is off.
+    limits: Option<system::Limits>,
 }
 
 /// The result of dropping a thread's privileges, as text for the start block.
@@ -171,30 +143,14 @@ impl Privileges {
     /// If the user of `--user` cannot be assumed, or if the kernel refuses to remove capabilities.
     /// Also if a part of the sandbox is missing and `--sandbox required` was given.
     pub(crate) fn drop_all(&self, kind: Kind) -> Result<Dropped, Error> {
-        let failed = |errno: Errno| Error::System {
-            what: "dropping capabilities",
-            source: errno.into(),
-        };
-        let keep = self.table.keeps(kind);
         let mut missing = Vec::new();
-        set_keep_capabilities(!keep.is_empty()).map_err(failed)?;
-        // Emptying the bounding set needs CAP_SETPCAP, so this step comes before the thread drops
-        // that capability.
-        if let Err(errno) = capabilities::empty_bounding_set() {
-            missing.push(format!(
-                "an empty bounding set ({}; it needs CAP_SETPCAP)",
-                text(errno)
-            ));
-        }
-        let user = self.change_user(&mut missing)?;
-        capabilities::keep_only(keep).map_err(failed)?;
-        if let Some(files) = Unreadable::among(self.table.to_read_again(kind)) {
-            tracing::warn!("{}", files.warning(&user));
-        }
-        // The sandbox comes last, because it forbids system calls that the steps above need.
-        if let Some(limits) = &self.limits {
-            limits[kind as usize].apply(&mut missing);
-        }
+        let user = system::drop_all(
+            kind,
+            &self.table,
+            self.limits.as_ref(),
+            &mut missing,
+            |missing| self.change_user(missing),
+        )?;
         if self.plan.sandbox == Sandbox::Required && !missing.is_empty() {
             return Err(Error::Sandbox(missing.join(", ")));
         }
@@ -205,13 +161,13 @@ impl Privileges {
         match &self.plan.user {
             NewUser::Account { account, required } => match account.assume() {
                 Ok(()) => return Ok(format!("{account}, no supplementary groups")),
-                Err(errno) if *required => {
+                Err(source) if *required => {
                     return Err(Error::User {
                         user: account.to_string(),
-                        source: errno.into(),
+                        source,
                     });
                 }
-                Err(errno) => missing.push(format!("user {account} ({})", text(errno))),
+                Err(error) => missing.push(format!("user {account} ({})", text(&error))),
             },
             NewUser::Same => {}
             NewUser::NoneFound => missing.push(
@@ -220,40 +176,13 @@ impl Privileges {
                     .to_owned(),
             ),
         }
-        Ok(format!(
-            "uid {}, the user who started the server",
-            geteuid()
-        ))
+        Ok(same_user())
     }
 
     /// Returns the lines of the start block: the threads' user, their sandbox, and its missing
     /// parts.
     pub(crate) fn lines(&self, dropped: Dropped) -> Vec<(&'static str, String)> {
-        let sandbox = match &self.limits {
-            None => "off by option; no thread has a capability".to_owned(),
-            Some([worker, control, _]) => format!(
-                "no thread has a capability; Landlock: {}; seccomp: {} system calls for workers, \
-                 {} for the control thread",
-                self.table.describe_file_access(),
-                worker.filter.calls(),
-                control.filter.calls()
-            ),
-        };
-        dropped.lines(sandbox)
-    }
-
-    /// Same as [`lines`](Self::lines), but for an embedded server, where only the workers have
-    /// dropped their privileges.
-    pub(crate) fn lines_of_workers(&self, dropped: Dropped) -> Vec<(&'static str, String)> {
-        let sandbox = match &self.limits {
-            None => "off by option; no worker has a capability".to_owned(),
-            Some([worker, ..]) => format!(
-                "no worker has a capability; Landlock: no file access; seccomp: {} system calls; \
-                 other threads of this process keep their privileges",
-                worker.filter.calls()
-            ),
-        };
-        dropped.lines(sandbox)
+        dropped.lines(system::describe(self.limits.as_ref(), &self.table))
     }
 }
 
@@ -263,11 +192,12 @@ fn keep_symbols() {
     drop(Backtrace::capture().to_string());
 }
 
-/// Returns a short description of an error, without the error number.
-fn text(errno: Errno) -> String {
-    std::io::Error::from(errno).kind().to_string()
+/// Describes the present user of this thread, if it stays the same.
+fn same_user() -> String {
+    format!("uid {}, the user who started the server", geteuid())
 }
 
-#[cfg(test)]
-#[path = "privileges_tests.rs"]
-mod tests;
+/// Returns a short description of an error, without the error number.
+fn text(error: &io::Error) -> String {
+    error.kind().to_string()
+}

@@ -96,7 +96,7 @@ pub trait Program: Sync {
 
     /// Returns the folders and files that the content was read from. Called before privileges are
     /// dropped. Landlock lets the control thread read only below these paths. If seccomp is also in
-    /// force, the thread cannot open any file.
+    /// force, the thread cannot open any file. On FreeBSD, Capsicum has the same effect.
     fn read_paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::io;
 
-use rustix::rand::{GetRandomFlags, getrandom};
-
 /// 256 random bits from the system. They are the key of a worker's hashes, initial sequence numbers
 /// and SYN cookies.
 ///
@@ -21,8 +19,7 @@ impl Secret {
         let mut words = [0; 4];
         for word in &mut words {
             let mut bytes = [0; 8];
-            // For requests of up to 256 bytes, the kernel never returns fewer bytes than requested.
-            getrandom(&mut bytes, GetRandomFlags::empty())?;
+            getrandom::fill(&mut bytes)?;
             *word = u64::from_ne_bytes(bytes);
         }
         if words.contains(&0) {

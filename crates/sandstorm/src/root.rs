@@ -2,20 +2,19 @@
 //! folder.
 //!
 //! Anyone with write access to the folder could replace entries during loading. Therefore every
-//! entry is opened relative to the folder's descriptor, and the kernel follows no link in its path.
+//! entry is opened relative to the folder's descriptor, one component of its path after the other,
+//! and the kernel follows no link.
 //! All checks apply to the opened file, not to its path.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{
-    CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat,
-};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
 use crate::skipped::{Reason, unreadable};
@@ -128,15 +127,28 @@ impl Root {
 
     /// Opens `path` without following any link in it, including the last component.
     fn open_below(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let path = if path.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            path
+        let open = |folder: Option<&OwnedFd>, name: &OsStr, flags| {
+            let folder = folder.unwrap_or(&self.descriptor).as_fd();
+            let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(folder, name, flags, Mode::empty())
         };
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // `NO_SYMLINKS` also excludes magic links, such as those in `/proc`.
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        openat2(&self.descriptor, path, flags, Mode::empty(), resolve)
+        let mut folder = None;
+        let mut components = path.components().peekable();
+        while let Some(component) = components.next() {
+            // Other components, such as `..`, could lead out of the folder. Callers pass none.
+            let Component::Normal(name) = component else {
+                return Err(Errno::INVAL);
+            };
+            if components.peek().is_none() {
+                return open(folder.as_ref(), name, flags);
+            }
+            folder = Some(open(
+                folder.as_ref(),
+                name,
+                OFlags::PATH | OFlags::DIRECTORY,
+            )?);
+        }
+        open(None, OsStr::new("."), flags)
     }
 }
 

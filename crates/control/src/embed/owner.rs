@@ -112,7 +112,7 @@ fn serve<P: Program>(
 ) -> Result<Option<Summary>, Error> {
     block_signals().map_err(Error::system("blocking signals"))?;
     let plan = Plan::new(args, P::NAME)?;
-    let privileges = plan.privileges(Table::for_server(Vec::new(), Vec::new()))?;
+    let privileges = plan.privileges(Table::for_embedded())?;
     let services = services(program, args.port)?;
     let interface = {
         let _guard = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +187,7 @@ fn worker_lines(privileges: &Privileges, ready: &[Ready]) -> Vec<(&'static str, 
     for one in dropped {
         sum.merge(one);
     }
-    privileges.lines_of_workers(sum)
+    privileges.lines(sum)
 }
 
 /// Blocks all signals except [`FAULTS`] on this thread. The workers' threads inherit the signal

@@ -1,11 +1,21 @@
 //! Forks the helper process.
 #![allow(unsafe_code)]
 
-use std::fs;
+#[cfg(target_os = "freebsd")]
+mod freebsd;
+#[cfg(target_os = "linux")]
+mod linux;
+
 use std::io;
 
 use nix::sys::signal::SigSet;
 use nix::unistd::{ForkResult, fork};
+
+#[cfg(target_os = "freebsd")]
+use freebsd as system;
+#[cfg(target_os = "linux")]
+use linux as system;
+pub(super) use system::set_name;
 
 /// The process in which the fork returned.
 pub(super) enum Side {
@@ -15,7 +25,7 @@ pub(super) enum Side {
 
 /// Forks this process, which must not have other threads.
 pub(super) fn split() -> io::Result<Side> {
-    if fs::read_dir("/proc/self/task")?.count() != 1 {
+    if system::threads()? != 1 {
         return Err(io::Error::other("the process has threads already"));
     }
     // SAFETY: this is the only thread of the process. No other thread can hold a lock on which the

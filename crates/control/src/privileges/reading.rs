@@ -15,6 +15,14 @@ pub(super) struct Unreadable<'a> {
     count: usize,
 }
 
+/// Warns of those of `files` that the calling thread may not read with its current privileges. `user`
+/// is its new user.
+pub(super) fn warn(files: &[PathBuf], user: &str) {
+    if let Some(files) = Unreadable::among(files) {
+        tracing::warn!("{}", files.warning(user));
+    }
+}
+
 impl<'a> Unreadable<'a> {
     /// Finds those of `files` that the calling thread may not read with its current privileges. No
     /// file is opened. Returns `None` if there are no such files.
@@ -36,7 +44,7 @@ impl<'a> Unreadable<'a> {
     }
 
     /// Returns a warning for the operator. `user` is the new user.
-    pub(super) fn warning(&self, user: &str) -> String {
+    fn warning(&self, user: &str) -> String {
         format!(
             "these files are served, although the server's user cannot read them: {self}; the server \
              read them with the privileges of its start, and its user is now {user}; move private \

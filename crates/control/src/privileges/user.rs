@@ -1,13 +1,13 @@
 //! `--user`: the user that the server's threads become.
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 
 use nix::unistd::{Group, User};
-use rustix::io;
-use rustix::process::geteuid;
-use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::process::{Gid, Uid, geteuid};
 
+use super::system;
 use crate::error::Error;
 
 /// The unprivileged user that exists on practically every system.
@@ -125,15 +125,10 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
 }
 
 impl Account {
-    /// Switches the calling thread to this user, without supplementary groups. When a thread leaves
-    /// uid 0, the kernel also removes all its capabilities, unless `PR_SET_KEEPCAPS` is set.
-    ///
-    /// On Linux, each thread has its own user and group. The C library's functions would change all
-    /// threads of the process, while some of them still open their queues.
-    pub(crate) fn assume(&self) -> io::Result<()> {
-        set_thread_groups(&[])?;
-        set_thread_res_gid(self.gid, self.gid, self.gid)?;
-        set_thread_res_uid(self.uid, self.uid, self.uid)
+    /// Switches to this user, without supplementary groups: on Linux the calling thread, on FreeBSD
+    /// the process.
+    pub(super) fn assume(&self) -> io::Result<()> {
+        system::assume(self.uid, self.gid)
     }
 }
 

@@ -8,7 +8,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule, apply_filter,
 };
 
-use super::table::{Argument, Call, Kind, REFUSED, system_calls};
+use super::calls::{Argument, Call, REFUSED, system_calls};
+use crate::privileges::table::Kind;
 
 /// The compiled filters for one kind of thread.
 #[derive(Clone, Debug)]

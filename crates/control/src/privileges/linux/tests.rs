@@ -1,4 +1,3 @@
-use super::*;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::UdpSocket;
@@ -12,6 +11,10 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use super::*;
+use crate::privileges::reading::Unreadable;
+use crate::privileges::*;
+
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -19,10 +22,13 @@ struct Cli {
 }
 
 fn privileges(line: &str) -> Privileges {
+    privileges_with(line, Table::for_server(Vec::new(), Vec::new()))
+}
+
+fn privileges_with(line: &str, table: Table) -> Privileges {
     let words = std::iter::once("server").chain(line.split_whitespace());
     let plan = Plan::new(&Cli::parse_from(words).serve, "no-such-user").unwrap();
-    plan.privileges(Table::for_server(Vec::new(), Vec::new()))
-        .unwrap()
+    plan.privileges(table).unwrap()
 }
 
 /// Returns the fields of this thread's status in `/proc` that describe its privileges.
@@ -94,7 +100,7 @@ fn a_missing_limit_is_reported_once_for_all_threads() {
 fn the_start_block_counts_the_system_calls_of_each_list() {
     let lines = privileges("").lines(Dropped::default());
     let [workers, control] =
-        [Kind::Worker, Kind::Control].map(|kind| table::system_calls(kind).count());
+        [Kind::Worker, Kind::Control].map(|kind| calls::system_calls(kind).count());
     let expected = format!(
         "no thread has a capability; Landlock: no file access; seccomp: {workers} system calls for \
          workers, {control} for the control thread"
@@ -104,9 +110,15 @@ fn the_start_block_counts_the_system_calls_of_each_list() {
 
 #[test]
 fn the_privilege_lines_of_workers_claim_nothing_about_other_threads() {
-    let off = &privileges("--no-sandbox").lines_of_workers(Dropped::default())[1].1;
-    assert_eq!(off, "off by option; no worker has a capability");
-    let on = &privileges("").lines_of_workers(Dropped::default())[1].1;
+    let sandbox = |line| {
+        let privileges = privileges_with(line, Table::for_embedded());
+        privileges.lines(Dropped::default()).remove(1).1
+    };
+    assert_eq!(
+        sandbox("--no-sandbox"),
+        "off by option; no worker has a capability"
+    );
+    let on = sandbox("");
     assert!(
         on.ends_with("other threads of this process keep their privileges"),
         "{on}"
@@ -208,8 +220,7 @@ const ALLOWED: [Attempt; 5] = [
     }),
     ("random bytes", || {
         let mut bytes = [0; 16];
-        let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        filled == Ok(16)
+        getrandom::fill(&mut bytes).is_ok()
     }),
     ("sleep", || {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -284,7 +295,7 @@ fn output(kind: &str, attempt: &str) -> Output {
 /// Like [`output`], but sets the environment variable `RUST_BACKTRACE` to `backtrace`.
 fn output_with(kind: &str, attempt: &str, backtrace: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "privileges::tests::child", "--nocapture"]);
+    command.args(["--exact", "privileges::linux::tests::child", "--nocapture"]);
     command.env(TO_TRY, format!("{kind} {attempt}"));
     command.env("RUST_BACKTRACE", backtrace);
     command.output().unwrap()
@@ -359,7 +370,7 @@ fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
             let (backtrace, _) = backtrace
                 .split_once("panicked at")
                 .unwrap_or((backtrace, ""));
-            assert!(backtrace.contains("privileges_tests.rs"), "{case}");
+            assert!(backtrace.contains("privileges/linux/tests.rs"), "{case}");
         }
     }
 }

@@ -1,0 +1,157 @@
+//! The complete list of system calls that each kind of thread may still use after it has dropped its
+//! privileges. A feature that needs further calls while the server runs must add them to
+//! [`system_calls`].
+
+use libc::c_long;
+
+use crate::privileges::table::Kind;
+
+/// A system call, possibly with a condition on one of its arguments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) number: c_long,
+    pub(super) argument: Option<Argument>,
+}
+
+/// A condition on an argument of a call. The first value is the argument's position, from 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Argument {
+    /// The argument must be one of these values.
+    OneOf(u8, &'static [u64]),
+    /// None of these bits may be set in the argument.
+    Without(u8, u64),
+    /// The argument must be the ID of this process.
+    ThisProcess(u8),
+}
+
+const fn any(number: c_long) -> Call {
+    Call {
+        number,
+        argument: None,
+    }
+}
+
+const fn only(number: c_long, argument: Argument) -> Call {
+    Call {
+        number,
+        argument: Some(argument),
+    }
+}
+
+/// Forbids making memory executable, so that injected code cannot run.
+const NOT_EXECUTABLE: Argument = Argument::Without(2, libc::PROT_EXEC as u64);
+
+// Constants from linux/sockios.h and linux/if_packet.h.
+const SIOCGIFFLAGS: u64 = 0x8913;
+const SIOCGIFINDEX: u64 = 0x8933;
+const SIOCETHTOOL: u64 = 0x8946;
+const PACKET_QDISC_BYPASS: u64 = 20;
+
+/// Calls that the C library and the standard library may make on any thread: memory, locks, time,
+/// log lines, the end of a thread, `abort`.
+const EVERYWHERE: &[Call] = &[
+    any(libc::SYS_read),
+    any(libc::SYS_write),
+    any(libc::SYS_writev),
+    any(libc::SYS_close),
+    only(libc::SYS_fcntl, Argument::OneOf(1, &[libc::F_GETFD as u64])),
+    any(libc::SYS_brk),
+    only(libc::SYS_mmap, NOT_EXECUTABLE),
+    only(libc::SYS_mprotect, NOT_EXECUTABLE),
+    any(libc::SYS_mremap),
+    any(libc::SYS_munmap),
+    any(libc::SYS_madvise),
+    any(libc::SYS_futex),
+    any(libc::SYS_clock_gettime),
+    any(libc::SYS_clock_nanosleep),
+    any(libc::SYS_nanosleep),
+    any(libc::SYS_sched_yield),
+    // The C library asks for the number of CPUs when it needs another memory arena. Since version
+    // 2.41, it also does so for a new random state.
+    any(libc::SYS_sched_getaffinity),
+    any(libc::SYS_getrandom),
+    any(libc::SYS_getpid),
+    any(libc::SYS_gettid),
+    only(libc::SYS_tgkill, Argument::ThisProcess(0)),
+    any(libc::SYS_rt_sigaction),
+    any(libc::SYS_rt_sigprocmask),
+    any(libc::SYS_rt_sigreturn),
+    any(libc::SYS_restart_syscall),
+    any(libc::SYS_sigaltstack),
+    any(libc::SYS_exit),
+    any(libc::SYS_exit_group),
+    // These calls are for tokio's signal handler, which may run on any thread. Wake-ups of the
+    // rings use the same calls.
+    any(libc::SYS_sendto),
+    any(libc::SYS_recvfrom),
+];
+
+/// Calls that fail with `EACCES` instead of killing the process.
+///
+/// When the C library returns memory of an arena to the kernel, it tries to open
+/// `/proc/sys/vm/overcommit_memory`. With `RUST_BACKTRACE`, the panic handler asks for the current
+/// folder and the program's path. The C library and the panic handler tolerate these errors.
+pub(super) const REFUSED: &[Call] = &[
+    only(
+        libc::SYS_openat,
+        Argument::Without(
+            2,
+            (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64,
+        ),
+    ),
+    any(libc::SYS_getcwd),
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_readlink),
+    #[cfg(not(target_arch = "x86_64"))]
+    any(libc::SYS_readlinkat),
+];
+
+/// Calls that a port makes to wait, to use a TAP device, and to send super-segments. A port also
+/// checks whether its device can still cut super-segments.
+const WORKER: &[Call] = &[
+    any(libc::SYS_ppoll),
+    // A port's io_uring can only watch descriptors, and no other can be created.
+    any(libc::SYS_io_uring_enter),
+    any(libc::SYS_readv),
+    any(libc::SYS_sendmmsg),
+    any(libc::SYS_getsockopt),
+    only(
+        libc::SYS_setsockopt,
+        Argument::OneOf(2, &[PACKET_QDISC_BYPASS]),
+    ),
+    only(
+        libc::SYS_ioctl,
+        Argument::OneOf(1, &[SIOCETHTOOL, SIOCGIFFLAGS]),
+    ),
+];
+
+/// Calls to wait for events, and at the end for the helper's exit.
+const CONTROL: &[Call] = &[
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_epoll_wait),
+    any(libc::SYS_epoll_pwait),
+    any(libc::SYS_epoll_ctl),
+    any(libc::SYS_recvmsg),
+    any(libc::SYS_shutdown),
+];
+
+/// Calls to wait until the server exits, and to remove an interface.
+const HELPER: &[Call] = &[
+    any(libc::SYS_recvmsg),
+    any(libc::SYS_sendmsg),
+    only(
+        libc::SYS_socket,
+        Argument::OneOf(0, &[libc::AF_UNIX as u64, libc::AF_NETLINK as u64]),
+    ),
+    only(libc::SYS_ioctl, Argument::OneOf(1, &[SIOCGIFINDEX])),
+];
+
+/// Returns all calls that a thread of this kind may use.
+pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
+    let more = match kind {
+        Kind::Worker => WORKER,
+        Kind::Control => CONTROL,
+        Kind::Helper => HELPER,
+    };
+    EVERYWHERE.iter().chain(more)
+}
