@@ -49,7 +49,7 @@ use packet_socket::{PacketSocket, Runs};
 use refusals::Refusals;
 use rings::Rings;
 pub(crate) use sizes::{MAX_MTU, ORDINARY_MTU};
-use sizes::{RX_RING, TX_RING};
+use sizes::{MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
 
 /// Size of an Ethernet header, in bytes. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
@@ -197,6 +197,10 @@ impl XdpPort {
             Copying::Never => "zero-copy".to_owned(),
             Copying::Generic => "copy (generic mode always copies)".to_owned(),
             Copying::Requested => "copy (zerocopy=off)".to_owned(),
+            Copying::Refused(error) if self.capabilities.mtu > MAX_SINGLE_BUFFER_MTU => format!(
+                "copy (the driver refuses zero-copy: {error}; it may accept it with an MTU of up to \
+                 {MAX_SINGLE_BUFFER_MTU})"
+            ),
             Copying::Refused(error) => format!("copy (the driver refuses zero-copy: {error})"),
         };
         let (io, resident) = (

@@ -37,7 +37,7 @@ pub(crate) const ORDINARY_MTU: usize = 1500;
 /// The largest supported MTU, in bytes.
 pub(crate) const MAX_MTU: usize = largest_mtu(MAX_CHUNKS * LARGE_CHUNK);
 /// The largest MTU whose packets fit in one chunk, in bytes.
-pub(crate) const MAX_SINGLE_BUFFER_MTU: usize = largest_mtu(LARGE_CHUNK);
+pub(super) const MAX_SINGLE_BUFFER_MTU: usize = largest_mtu(LARGE_CHUNK);
 
 /// Returns the largest MTU whose frames fit in `bytes` bytes of packet memory.
 const fn largest_mtu(bytes: u32) -> usize {

@@ -53,6 +53,8 @@ fn an_mtu_between_one_buffer_and_one_chunk_works() {
         let text = "x".repeat(mtu as usize - 28);
         assert_eq!(exchange(&client, "10.9.0.1:7", &text), text);
         assert!(line(server.interface.summary(), "interface").contains(&mtu.to_string()));
+        let advises_a_smaller_mtu = line(&server.port_summary, "data path").contains("3822");
+        assert_eq!(advises_a_smaller_mtu, mtu > 3822);
         server.stop();
     }
 }
