@@ -22,3 +22,58 @@ pub enum Change {
     /// The kernel dropped messages about changes, because the monitor's receive buffer was full.
     Missed,
 }
+
+/// Maximum number of remembered addresses. When this number is reached, a new address is reported
+/// each time that the kernel announces it.
+const MAX_ADDRESSES: usize = 1024;
+
+/// The last known state of an interface.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) is_up: bool,
+    pub(super) has_carrier: bool,
+    pub(super) mac: Option<[u8; 6]>,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+impl State {
+    /// Updates the state of the link. Returns the change, or `None` if nothing is new.
+    pub(super) fn set_link(&mut self, is_up: bool, has_carrier: bool) -> Option<Change> {
+        let was = (self.is_up, self.has_carrier);
+        (self.is_up, self.has_carrier) = (is_up, has_carrier);
+        match (was, (is_up, has_carrier)) {
+            ((true, _), (false, _)) => Some(Change::Down),
+            ((false, _), (true, _)) => Some(Change::Up),
+            ((true, true), (true, false)) => Some(Change::NoCarrier),
+            ((true, false), (true, true)) => Some(Change::Carrier),
+            _ => None,
+        }
+    }
+
+    /// Updates the MAC address. Returns the change, or `None` if nothing is new.
+    pub(super) fn set_mac(&mut self, mac: [u8; 6]) -> Option<Change> {
+        let is_new = self.mac != Some(mac);
+        self.mac = Some(mac);
+        is_new.then_some(Change::Mac(mac))
+    }
+
+    /// Adds or removes an address. Returns the change, or `None` if nothing is new.
+    pub(super) fn set_address(&mut self, address: IpAddr, added: bool) -> Option<Change> {
+        let known = self.addresses.iter().position(|known| *known == address);
+        match (known, added) {
+            // The kernel repeats an address when its lifetime or state changes.
+            (Some(_), true) => None,
+            (None, true) => {
+                if self.addresses.len() < MAX_ADDRESSES {
+                    self.addresses.push(address);
+                }
+                Some(Change::AddressAdded(address))
+            }
+            (Some(at), false) => {
+                self.addresses.swap_remove(at);
+                Some(Change::AddressRemoved(address))
+            }
+            (None, false) => Some(Change::AddressRemoved(address)),
+        }
+    }
+}

@@ -9,24 +9,11 @@ use netlink_packet_core::NetlinkBuffer;
 
 use super::netlink::{INTERFACE_MESSAGE, RECEIVE_BUFFER, attribute};
 use crate::device::Change;
+use crate::device::change::State;
 use crate::sys::{self, Control};
 
 /// Size in bytes of `struct ifaddrmsg`: family, prefix, flags, scope, index.
 const ADDRESS_MESSAGE: usize = 8;
-/// Maximum number of remembered addresses. When this number is reached, a new address is reported
-/// each time that the kernel announces it.
-const MAX_ADDRESSES: usize = 1024;
-
-/// The last known state of the monitored interface.
-#[derive(Debug)]
-struct State {
-    index: u32,
-    is_up: bool,
-    has_carrier: bool,
-    mac: Option<[u8; 6]>,
-    addresses: Vec<IpAddr>,
-}
-
 /// Receives the changes of one interface from the kernel.
 ///
 /// Call [`next_change`](Self::next_change) regularly, because the kernel buffers only a limited
@@ -38,6 +25,8 @@ pub struct Monitor {
     /// bytes that are not parsed yet.
     buffer: Box<[u8]>,
     unparsed: (usize, usize),
+    /// The interface's index.
+    index: u32,
     state: State,
 }
 
@@ -55,8 +44,8 @@ impl Monitor {
             socket,
             buffer: vec![0; RECEIVE_BUFFER].into_boxed_slice(),
             unparsed: (0, 0),
+            index: control.index(name)?,
             state: State {
-                index: control.index(name)?,
                 is_up: flags & libc::IFF_UP != 0,
                 has_carrier: flags & libc::IFF_RUNNING != 0,
                 mac: control.mac(name)?,
@@ -75,7 +64,7 @@ impl Monitor {
             if let Ok(message) = NetlinkBuffer::new_checked(&self.buffer[start..end]) {
                 let len = message.length() as usize;
                 self.unparsed.0 += len.next_multiple_of(4).min(end - start);
-                if let Some(change) = self.state.apply(&message) {
+                if let Some(change) = apply(&mut self.state, self.index, &message) {
                     return Ok(Some(change));
                 }
                 continue;
@@ -98,68 +87,40 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-impl State {
-    /// Updates the state from a message, and returns the change that the message reports. Returns
-    /// `None` if the message concerns another interface or reports nothing new.
-    fn apply(&mut self, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
-        let body = message.payload();
-        // RTM_NEWLINK and RTM_*ADDR messages contain the interface index at this offset.
-        if u32_at(body, 4)? != self.index {
-            return None;
-        }
-        match message.message_type() {
-            RTM_NEWLINK => self.learn_link(body),
-            RTM_NEWADDR => self.learn_address(body, true),
-            RTM_DELADDR => self.learn_address(body, false),
-            _ => None,
-        }
+/// Updates the state of interface `index` from a message, and returns the change that the message
+/// reports. Returns `None` if the message concerns another interface or reports nothing new.
+fn apply(state: &mut State, index: u32, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
+    let body = message.payload();
+    // RTM_NEWLINK and RTM_*ADDR messages contain the interface index at this offset.
+    if u32_at(body, 4)? != index {
+        return None;
     }
-
-    fn learn_link(&mut self, body: &[u8]) -> Option<Change> {
-        let flags = u32_at(body, 8)?.cast_signed();
-        let is_up = flags & libc::IFF_UP != 0;
-        let has_carrier = flags & libc::IFF_RUNNING != 0;
-        let was = (self.is_up, self.has_carrier);
-        (self.is_up, self.has_carrier) = (is_up, has_carrier);
-        match (was, (is_up, has_carrier)) {
-            ((true, _), (false, _)) => return Some(Change::Down),
-            ((false, _), (true, _)) => return Some(Change::Up),
-            ((true, true), (true, false)) => return Some(Change::NoCarrier),
-            ((true, false), (true, true)) => return Some(Change::Carrier),
-            _ => {}
-        }
-        let mac = *attribute(body.get(INTERFACE_MESSAGE..)?, IFLA_ADDRESS)?.first_chunk()?;
-        let is_new = self.mac != Some(mac);
-        self.mac = Some(mac);
-        is_new.then_some(Change::Mac(mac))
+    match message.message_type() {
+        RTM_NEWLINK => learn_link(state, body),
+        RTM_NEWADDR => state.set_address(address_in(body)?, true),
+        RTM_DELADDR => state.set_address(address_in(body)?, false),
+        _ => None,
     }
+}
 
-    fn learn_address(&mut self, body: &[u8], added: bool) -> Option<Change> {
-        let attributes = body.get(ADDRESS_MESSAGE..)?;
-        // Prefer IFA_LOCAL, because on a point-to-point link IFA_ADDRESS is the peer's address.
-        let octets =
-            attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS))?;
-        let address = match i32::from(*body.first()?) {
-            libc::AF_INET => Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).into(),
-            libc::AF_INET6 => Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into(),
-            _ => return None,
-        };
-        let known = self.addresses.iter().position(|known| *known == address);
-        match (known, added) {
-            // The kernel repeats an address when its lifetime or state changes.
-            (Some(_), true) => None,
-            (None, true) => {
-                if self.addresses.len() < MAX_ADDRESSES {
-                    self.addresses.push(address);
-                }
-                Some(Change::AddressAdded(address))
-            }
-            (Some(at), false) => {
-                self.addresses.swap_remove(at);
-                Some(Change::AddressRemoved(address))
-            }
-            (None, false) => Some(Change::AddressRemoved(address)),
-        }
+fn learn_link(state: &mut State, body: &[u8]) -> Option<Change> {
+    let flags = u32_at(body, 8)?.cast_signed();
+    let is_up = flags & libc::IFF_UP != 0;
+    let has_carrier = flags & libc::IFF_RUNNING != 0;
+    state.set_link(is_up, has_carrier).or_else(|| {
+        let mac = attribute(body.get(INTERFACE_MESSAGE..)?, IFLA_ADDRESS)?;
+        state.set_mac(*mac.first_chunk()?)
+    })
+}
+
+fn address_in(body: &[u8]) -> Option<IpAddr> {
+    let attributes = body.get(ADDRESS_MESSAGE..)?;
+    // Prefer IFA_LOCAL, because on a point-to-point link IFA_ADDRESS is the peer's address.
+    let octets = attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS))?;
+    match i32::from(*body.first()?) {
+        libc::AF_INET => Some(Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).into()),
+        libc::AF_INET6 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into()),
+        _ => None,
     }
 }
 
@@ -172,12 +133,11 @@ mod tests {
     const HEADER: usize = 16;
 
     fn apply(state: &mut State, message: &[u8]) -> Option<Change> {
-        state.apply(&NetlinkBuffer::new_checked(message).ok()?)
+        super::apply(state, 7, &NetlinkBuffer::new_checked(message).ok()?)
     }
 
     fn state() -> State {
         State {
-            index: 7,
             is_up: true,
             has_carrier: true,
             mac: Some([2; 6]),
