@@ -4,6 +4,7 @@ mod bench;
 mod demo;
 mod e2e;
 mod fuzz;
+mod guest;
 mod guide;
 mod interrupt;
 mod loss;
@@ -39,6 +40,8 @@ enum Command {
     Test(test::Options),
     /// Test both servers end to end, in network namespaces.
     E2e(e2e::Options),
+    /// Test both servers in small guests, on kernels and drivers that the host lacks.
+    Guest(guest::Options),
     /// Fuzz the code that reads input from outside, starting from the committed corpus.
     Fuzz(fuzz::Options),
     /// Check import circles, visibility, and the lengths of files, functions and sentences.
@@ -71,6 +74,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Demo(options) => demo::run(options),
         Command::Test(options) => test::run(options),
         Command::E2e(options) => e2e::run(options),
+        Command::Guest(options) => guest::run(options),
         Command::Fuzz(options) => fuzz::run(options),
         Command::Structure(options) => structure::run(options),
         Command::Guide => guide::run(),

@@ -97,7 +97,8 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
 pub(crate) fn again_as_root(name: &str) -> Result<()> {
     println!("{name}: going on as root, for network namespaces and AF_XDP");
     let mut command = as_root(this_program()?)?;
-    command.args(std::env::args_os().skip(1)).arg("--built");
+    let words = std::env::args_os().skip(1).filter(|word| word != "--built");
+    command.args(words).arg("--built");
     let status = command.status().context("running sudo")?;
     if status.success() {
         return Ok(());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::server::Server;
 use crate::shell;
-use crate::{e2e, fuzz, interrupt, loss, setup, structure};
+use crate::{e2e, fuzz, guest, interrupt, loss, setup, structure};
 use anyhow::Result;
 
 /// Number of output lines to show after a step fails.
@@ -91,6 +91,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tests.step("instruction counts", counts);
         tests.step("fuzzing", xtask(fuzz::IN_TESTS)?);
         tests.step("demo", xtask("demo --built --once")?);
+        let step = xtask(guest::IN_TESTS)?;
+        let tools = "QEMU for this kind of guest, cpio or apt";
+        tests.optional("a guest with zero-copy", tools, guest::probe(), step);
     }
     tests.counted("end to end", || {
         e2e::run_apart(options.full, &options.filter)

@@ -51,9 +51,9 @@ impl Checks {
         self.keep(format_args!("failed: {name}"), message);
     }
 
-    /// Adds the server's output to the text that is printed after the failures.
+    /// Adds a program's output to the text that is printed after the failures.
     pub(crate) fn note(&mut self, output: &str) {
-        self.keep("the server's output:", output);
+        self.keep("output:", output);
     }
 
     fn keep(&mut self, title: impl Display, text: &str) {
@@ -100,7 +100,7 @@ pub(crate) fn counts(line: &str) -> Option<(u32, u32)> {
 }
 
 /// Splits a table line such as `a | b | c` into its cells, without spaces around them.
-pub(super) fn row<const N: usize>(line: &str) -> [&str; N] {
+pub(crate) fn row<const N: usize>(line: &str) -> [&str; N] {
     let cells: Vec<&str> = line.split('|').map(str::trim).collect();
     cells
         .try_into()

@@ -1,0 +1,72 @@
+//! The network of one case: a tap device in a namespace for a client on the host, or a pair of
+//! sockets between two guests.
+
+use std::process::Command;
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+use super::cases::Case;
+use super::exchange::{CLIENT, configure};
+use crate::netns::Namespace;
+use crate::shell;
+
+/// The host's end of the link to a guest.
+const TAP: &str = "tap0";
+
+/// Time limit for a client on the host, in seconds.
+const CLIENT_LIMIT: &str = "120";
+
+/// The network of one case. Dropping it removes the namespace and the sockets.
+pub(super) struct Network {
+    namespace: Namespace,
+    sockets: TempDir,
+}
+
+impl Network {
+    pub(super) fn new(case: &Case) -> Result<Self> {
+        let network = Self {
+            namespace: Namespace::create("guest")?,
+            sockets: shell::scratch("guest-link")?,
+        };
+        if !case.has_client_guest {
+            // QEMU opens a device with several queues only if the device was made for them.
+            let queues = if case.queues > 1 { " multi_queue" } else { "" };
+            network
+                .namespace
+                .ip(&format!("tuntap add {TAP} mode tap vnet_hdr{queues}"))?;
+            for command in configure(TAP, CLIENT, case.mtu) {
+                network.namespace.run(&command)?;
+            }
+        }
+        Ok(network)
+    }
+
+    /// Returns a command that runs QEMU in the namespace.
+    pub(super) fn qemu(&self) -> Command {
+        self.namespace.command("qemu-system-x86_64")
+    }
+
+    /// Returns QEMU's options for the network card of guest 0, or of guest 1, its client.
+    pub(super) fn card(&self, case: &Case, number: u32) -> String {
+        let backend = if case.has_client_guest {
+            let socket = |number| format!("{}/{number}", self.sockets.path().display());
+            let (here, there) = (socket(number), socket(1 - number));
+            format!(
+                "dgram,id=net,local.type=unix,local.path={here},remote.type=unix,\
+                 remote.path={there}"
+            )
+        } else {
+            let queues = case.queues;
+            format!("tap,id=net,ifname={TAP},script=no,downscript=no,vhost=off,queues={queues}")
+        };
+        case.card(&backend, &format!("52:54:00:00:00:0{number}"))
+    }
+
+    /// Runs a line of shell in the namespace and returns its output. Ends it after
+    /// [`CLIENT_LIMIT`].
+    pub(super) fn run(&self, line: &str) -> Result<String> {
+        let mut command = self.namespace.command("timeout");
+        shell::capture_text(command.args([CLIENT_LIMIT, "sh", "-c", line]))
+    }
+}
