@@ -133,17 +133,22 @@ fn load(rules: &Rules<'_>, buffers: Buffers) -> Result<Object, DeviceError> {
     let before = libbpf_rs::set_print(Some((PrintLevel::Warn, log)));
     let loaded = open_and_load(rules, buffers);
     libbpf_rs::set_print(before);
-    loaded.map_err(|error| {
-        let source = io::Error::other(error.to_string());
-        if error.kind() == ErrorKind::PermissionDenied {
-            DeviceError::privileges("load an XDP program", Needs::Xdp, source)
-        } else {
-            DeviceError::Steering {
-                step: "load the XDP steering program",
-                source,
-            }
-        }
-    })
+    loaded.map_err(|error| load_error(error.kind(), io::Error::other(error.to_string())))
+}
+
+/// Distinguishes missing privileges (`EPERM`) from a program that the kernel's verifier refuses
+/// (`EACCES`). `libbpf-rs` gives both the same kind, and hides the error's number.
+fn load_error(kind: ErrorKind, source: io::Error) -> DeviceError {
+    let refusal = io::Error::from_raw_os_error(libc::EACCES).to_string();
+    let step = if source.to_string().contains(&refusal) {
+        "load the XDP steering program, because this kernel's verifier refuses it; the log says why \
+         with --log debug, and a newer kernel or --device tap:NAME avoids it"
+    } else if kind == ErrorKind::PermissionDenied {
+        return DeviceError::privileges("load an XDP program", Needs::Xdp, source);
+    } else {
+        "load the XDP steering program"
+    };
+    DeviceError::Steering { step, source }
 }
 
 fn open_and_load(rules: &Rules<'_>, buffers: Buffers) -> libbpf_rs::Result<Object> {

@@ -563,3 +563,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_refusal_by_the_verifier_is_not_blamed_on_privileges() {
+    let error = |errno| {
+        let source = io::Error::from_raw_os_error(errno);
+        let source = io::Error::other(source.to_string());
+        load_error(ErrorKind::PermissionDenied, source).to_string()
+    };
+    assert!(error(libc::EACCES).contains("verifier"));
+    assert!(error(libc::EPERM).starts_with("no permission to load"));
+}
