@@ -27,11 +27,13 @@ const BATCH: u16 = 64;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
-    /// Device to serve on: `auto`, `tap:NAME`, or
+    /// Device to serve on: `auto`, `tap:NAME`, `netmap:IFACE[,queues=N[,partial]]`, `netmap:valeX:Y`,
+    /// `netmap:NAME{N`, `netmap:NAME}N`, or
     /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo]`.
     ///
     /// `auto` creates a veth pair on this host. The server uses one end, and the kernel keeps the
     /// other. `tap:NAME` is a TAP device. `xdp:IFACE` is an existing interface, through AF_XDP.
+    /// `netmap:` is an interface, a port of a VALE switch, or one end of a pipe, through netmap.
     ///
     /// By default the server serves all queues of the interface. `queues=N` serves only the first
     /// N, and refuses to start if packets can arrive on other queues. `queues=N,partial` starts

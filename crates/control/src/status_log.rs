@@ -70,7 +70,7 @@ impl<'a> StatusLog<'a> {
             partial_checksums: Growth::default(),
             evicted: Growth::default(),
             app_errors: Growth::default(),
-            monitor: Some(interface.monitor()?),
+            monitor: interface.monitor()?,
             interface: interface.name().to_owned(),
             mac: interface.mac(),
             own: interface.is_own(),

@@ -31,14 +31,22 @@ mod error;
 #[cfg(target_os = "freebsd")]
 mod freebsd;
 mod interface;
+mod interface_name;
+mod limits;
 mod lines;
 #[cfg(target_os = "linux")]
 mod linux;
 mod memory_plan;
 mod name;
+mod netmap;
+mod netmap_kind;
+mod netmap_target;
+mod network;
 mod open;
+mod parse_error;
 mod privileges;
 mod queue;
+mod random_mac;
 mod transport;
 
 pub use access::QueueAccess;
@@ -50,15 +58,16 @@ pub use error::DeviceError;
 #[cfg(target_os = "freebsd")]
 use freebsd as system;
 pub use interface::Interface;
+pub use limits::{MAX_QUEUES, MAX_VLANS};
 #[cfg(target_os = "linux")]
 use linux as system;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::longest_supers;
 pub use memory_plan::MemoryPlan;
-pub use name::{
-    AddressPrefix, Device, MAX_QUEUES, MAX_VLANS, Offload, ParseAddressError, ParseDeviceError,
-    Queues, ZeroCopy,
-};
+pub use name::{AddressPrefix, Device, Offload, ParseAddressError, Queues, ZeroCopy};
+pub use netmap_target::NetmapTarget;
+use network::{Network, NetworkRequest};
+pub use parse_error::ParseDeviceError;
 pub(crate) use privileges::Needs;
 pub use queue::QueueSource;
 pub use system::Monitor;

@@ -21,6 +21,10 @@
 //! `reclaim_overdue` finds a frame in one of the two sending states, it marks the frame as overdue.
 //! If the frame is still in flight at the next call of `reclaim_overdue`, that call takes the frame
 //! back. `mark_overdue` only marks and counts such frames.
+//!
+//! A pool over a shared region (`Pool::over_region`) owns only some of the region's frames. All
+//! others are `FOREIGN`. `adopt` makes a foreign frame free or offered, and `disown` gives up a
+//! frame that is being sent.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -44,6 +48,7 @@ enum State {
     Resident,
     ResidentSending,
     ResidentOverdue,
+    Foreign,
 }
 
 /// Alignment of frame 0 in a pool on the heap, in bytes: one cache line.
@@ -77,9 +82,16 @@ struct Shared {
     free: Box<[Cell<u32>]>,
     free_len: Cell<u32>,
     residents_left: Cell<u32>,
+    /// Number of frames that are not foreign, at most [`PoolLayout::frames`].
+    owned: Cell<u32>,
+    /// Gets the indices of the free frames when the last frame and the last handle are gone.
+    give_back: Option<GiveBack>,
     /// Keeps the memory behind `base` alive while any frame exists.
     _memory: Box<dyn Any>,
 }
+
+/// Takes the indices of all free frames of a pool that is going away.
+pub(crate) type GiveBack = Box<dyn FnOnce(&[u32])>;
 
 impl Shared {
     #[inline(always)]
@@ -93,13 +105,22 @@ impl Shared {
     /// Returns the start of a frame's data.
     ///
     /// # Safety
-    /// `index` is below [`PoolLayout::frames`].
+    /// The memory behind the pool has a frame `index`.
     #[inline(always)]
     unsafe fn data(&self, index: u32) -> NonNull<u8> {
-        debug_assert!(index < self.layout.frames());
+        debug_assert!((index as usize) < self.state.len());
         // SAFETY: the constructor's contract guarantees `capacity` bytes from `base + index *
         // stride`, in one allocation.
         unsafe { self.base.add(index as usize * self.layout.stride) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(give_back) = self.give_back.take() {
+            let free = &self.free[..self.free_len.get() as usize];
+            give_back(&free.iter().map(Cell::get).collect::<Vec<_>>());
+        }
     }
 }
 
@@ -137,8 +158,92 @@ impl Pool {
             free: (0..frames).rev().map(Cell::new).collect(),
             free_len: Cell::new(frames),
             residents_left: Cell::new(layout.resident_frames),
+            owned: Cell::new(frames),
+            give_back: None,
             _memory: memory,
         }))
+    }
+
+    /// Creates a pool without frames over a region of `slots` frames, which it shares with the
+    /// kernel and perhaps with other programs. The pool [adopts](Self::adopt) at most
+    /// [`PoolLayout::frames`] of them.
+    ///
+    /// # Safety
+    /// As for [`Pool::from_raw`], for all `slots` frames. But a frame belongs to the pool only
+    /// between [`Pool::adopt`] or [`Pool::adopt_offered`] and [`Pool::disown`].
+    pub(crate) unsafe fn over_region(
+        base: NonNull<u8>,
+        layout: PoolLayout,
+        slots: u32,
+        memory: Box<dyn Any>,
+        give_back: GiveBack,
+    ) -> Self {
+        assert!(
+            layout.capacity <= layout.stride,
+            "the stride must cover a frame's capacity, so that frames do not overlap"
+        );
+        Self(Rc::new(Shared {
+            base,
+            layout,
+            state: (0..slots).map(|_| Cell::new(State::Foreign)).collect(),
+            free: (0..layout.frames()).map(Cell::new).collect(),
+            free_len: Cell::new(0),
+            residents_left: Cell::new(layout.resident_frames),
+            owned: Cell::new(0),
+            give_back: Some(give_back),
+            _memory: memory,
+        }))
+    }
+
+    /// Makes a foreign frame a free frame of this pool.
+    ///
+    /// The index is not trusted. Returns `false` if the region has no such frame, if the frame
+    /// already belongs to this pool, or if the pool is complete.
+    ///
+    /// # Safety
+    /// Neither the kernel nor another program uses this frame.
+    pub(crate) unsafe fn adopt(&self, index: u32) -> bool {
+        self.join(index) && {
+            self.0.push_free(index);
+            true
+        }
+    }
+
+    /// Makes a foreign frame a frame of this pool that is offered to the kernel. Otherwise like
+    /// [`Pool::adopt`].
+    pub(crate) fn adopt_offered(&self, index: u32) -> bool {
+        self.join(index) && {
+            self.0.state[index as usize].set(State::Offered);
+            true
+        }
+    }
+
+    fn join(&self, index: u32) -> bool {
+        let shared = &*self.0;
+        let foreign = shared
+            .state
+            .get(index as usize)
+            .is_some_and(|state| state.get() == State::Foreign);
+        let joins = foreign && shared.owned.get() < shared.layout.frames();
+        if joins {
+            shared.owned.set(shared.owned.get() + 1);
+        }
+        joins
+    }
+
+    /// Gives up a frame that is being sent, because its receiver keeps it. Returns `false`, and
+    /// does nothing, if the frame is not a frame that is being sent, or is a resident.
+    pub(crate) fn disown(&self, index: u32) -> bool {
+        let shared = &*self.0;
+        let Some(state) = shared.state.get(index as usize) else {
+            return false;
+        };
+        let sending = matches!(state.get(), State::Sending | State::Overdue);
+        if sending {
+            state.set(State::Foreign);
+            shared.owned.set(shared.owned.get() - 1);
+        }
+        sending
     }
 
     /// Creates a pool on the heap, for ports that do not share memory with the kernel.
@@ -261,7 +366,9 @@ impl Pool {
         match state.get() {
             State::Sending | State::Overdue => self.0.push_free(index),
             State::ResidentSending | State::ResidentOverdue => state.set(State::Resident),
-            State::Free | State::Held | State::Offered | State::Resident => return false,
+            State::Free | State::Held | State::Offered | State::Resident | State::Foreign => {
+                return false;
+            }
         }
         true
     }
@@ -276,7 +383,7 @@ impl Pool {
                 State::Sending => state.set(State::Overdue),
                 State::ResidentSending => state.set(State::ResidentOverdue),
                 State::Overdue | State::ResidentOverdue => overdue += 1,
-                State::Free | State::Held | State::Offered | State::Resident => {}
+                State::Free | State::Held | State::Offered | State::Resident | State::Foreign => {}
             }
         }
         overdue
@@ -300,7 +407,7 @@ impl Pool {
                     // SAFETY: the caller guarantees what `complete` requires.
                     reclaimed += u32::from(unsafe { self.complete(index) });
                 }
-                State::Free | State::Held | State::Offered | State::Resident => {}
+                State::Free | State::Held | State::Offered | State::Resident | State::Foreign => {}
             }
         }
         reclaimed

@@ -2,7 +2,7 @@
 //! timers. This crate implements no protocol.
 //!
 //! This crate is an implementation of `libnmio` from the paper *Network Stack Specialization for
-//! Performance* (SIGCOMM 2014). It uses `AF_XDP` instead of netmap.
+//! Performance* (SIGCOMM 2014). It uses `AF_XDP` besides the paper's netmap.
 //!
 //! # The idea
 //! A [`Port`] is one RX/TX queue pair, owned by one thread. A port receives [`Frame`]s, and sends
@@ -61,6 +61,7 @@
 //! match port {
 //!     AnyPort::Xdp(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
 //!     AnyPort::Tap(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
+//!     AnyPort::Netmap(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
 //! }
 //! # Ok(())
 //! # }
@@ -70,6 +71,7 @@
 //! | port | description |
 //! |---|---|
 //! | [`xdp`] | `AF_XDP`: rings shared with the kernel; native or generic, copy or zero-copy |
+//! | [`netmap`] | netmap's rings: an interface, a port of a VALE switch, or one end of a pipe |
 //! | [`tap`] | the portable fallback, one system call per packet or super-segment |
 //! | [`sim`] | two connected ports in one process, on virtual time; and a sink for benchmarks |
 //! | [`pcap`] | wraps a port and captures its packets, for Wireshark |
@@ -88,10 +90,13 @@
 //! | the same on older kernels | the same | counts the frame as `tx_lost` |
 //! | [`xdp`], zero-copy mode | none known: the driver takes frames from the ring when it has room | takes a frame back that the driver never returns, and counts it as `tx_lost` |
 //! | super-segments of [`xdp`], which use a packet socket | the kernel refuses a packet (`ENOBUFS`) | tries again in order; a packet that is refused again and again counts as a bad descriptor |
+//! | [`netmap`], an interface | emulated mode drops packets while the carrier is off | nothing: netmap does not report it. A full driver pushes back |
+//! | [`netmap`], a VALE switch | the receiver's ring is full | nothing: netmap does not report it |
+//! | [`netmap`], a pipe | none: a full pipe pushes back | |
 //! | [`tap`] | the device is down, or the kernel has no memory | counts the frame as `tx_lost`; the kernel does not report drops behind the device |
 //! | [`sim`] | only as configured | counts losses in [`PathCounters`](sim::PathCounters) |
 //!
-//! There is no netmap port yet. The field names are those of [`PortCounters`].
+//! The field names are those of [`PortCounters`].
 //!
 //! # The paper's Table 1
 //! | paper | this crate |
@@ -125,10 +130,12 @@ pub mod frame;
 mod idle;
 pub mod mailbox;
 mod memory;
+pub mod netmap;
 pub mod pcap;
 pub mod port;
 mod prefetch;
 pub mod sim;
+mod steering;
 pub mod super_segment;
 mod sys;
 #[cfg(target_os = "linux")]

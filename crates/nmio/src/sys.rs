@@ -51,6 +51,27 @@ pub(crate) fn poll(
         revents: 0,
     };
     let mut fds = [pollfd(fd, events), pollfd(other, libc::POLLIN)];
+    poll_all(&mut fds, timeout)?;
+    Ok(fds[0].revents)
+}
+
+/// Waits until one of the descriptors is readable, for at most `timeout`. Returns the events that
+/// occurred on each. After a timeout or a signal, there are none.
+pub(crate) fn poll_readable<const N: usize>(
+    fds: [Option<BorrowedFd<'_>>; N],
+    timeout: Duration,
+) -> io::Result<[i16; N]> {
+    let mut fds = fds.map(|fd| libc::pollfd {
+        // `ppoll` ignores negative descriptors.
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    poll_all(&mut fds, timeout)?;
+    Ok(fds.map(|fd| fd.revents))
+}
+
+fn poll_all(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
@@ -60,9 +81,8 @@ pub(crate) fn poll(
     // allowed.
     let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, ptr::null()) };
     match check(ready) {
-        Ok(_) => Ok(fds[0].revents),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-        Err(error) => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::netmap_kind::{NetmapKind, Served};
 use super::queue::{Backend, QueueSource};
 use super::{AddressPrefix, Monitor, system};
 use crate::port::Wait;
@@ -42,6 +43,8 @@ pub(super) struct Facts {
 /// The kind of device, with the options needed to open its queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Kind {
+    /// A netmap port. Descriptors: none, because each worker opens its own.
+    Netmap(NetmapKind),
     /// A kind of device that only this operating system has.
     System(system::Kind),
 }
@@ -78,6 +81,7 @@ impl QueueAccess {
     pub fn from_parts(facts: &str, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let facts: Facts = serde_json::from_str(facts)?;
         let fits = match &facts.kind {
+            Kind::Netmap(_) => descriptors.is_empty(),
             Kind::System(kind) => kind.fits(descriptors.len(), facts.queues),
         };
         if !fits {
@@ -92,6 +96,7 @@ impl QueueAccess {
     /// Returns the interface's name in its network namespace.
     pub fn name(&self) -> &str {
         match &self.facts.kind {
+            Kind::Netmap(kind) => kind.name(),
             Kind::System(kind) => kind.name(),
         }
     }
@@ -136,15 +141,17 @@ impl QueueAccess {
         &self.facts.summary
     }
 
-    /// Opens a monitor that reports changes to the interface. Call this method before privileges
-    /// are dropped, because entering the interface's network namespace needs them.
+    /// Opens a monitor that reports changes to the interface. Returns `None` if the device is no
+    /// interface: a port of a netmap switch, or one end of a netmap pipe. Call this method before
+    /// privileges are dropped, because entering the interface's network namespace needs them.
     ///
     /// # Errors
     /// Fails if the namespace cannot be entered, or if the kernel does not report the interface's
     /// state and its changes.
-    pub fn monitor(&self) -> io::Result<Monitor> {
+    pub fn monitor(&self) -> io::Result<Option<Monitor>> {
         match &self.facts.kind {
-            Kind::System(kind) => kind.monitor(&self.descriptors),
+            Kind::Netmap(kind) => kind.monitor(),
+            Kind::System(kind) => kind.monitor(&self.descriptors).map(Some),
         }
     }
 
@@ -159,6 +166,15 @@ impl QueueAccess {
             "queue {index} does not exist: there are {queues} queues, counted from 0"
         );
         let backend = match &self.facts.kind {
+            Kind::Netmap(kind) => {
+                let served = Served {
+                    queues,
+                    own: self.facts.own,
+                    mac: self.facts.mac,
+                    addresses: &self.facts.addresses,
+                };
+                Backend::Netmap(kind.queue(index, &served))
+            }
             Kind::System(kind) => Backend::System(kind.queue(index, &self.descriptors)),
         };
         QueueSource {

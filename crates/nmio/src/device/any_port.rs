@@ -1,5 +1,6 @@
 //! A port of any kind.
 
+use crate::netmap::NetmapPort;
 use crate::port::Port;
 #[cfg(target_os = "linux")]
 use crate::{tap::TapPort, xdp::XdpPort};
@@ -12,6 +13,8 @@ use crate::{tap::TapPort, xdp::XdpPort};
 // port.
 #[allow(clippy::large_enum_variant)]
 pub enum AnyPort {
+    /// A ring pair of a netmap port.
+    Netmap(NetmapPort),
     /// An `AF_XDP` port.
     #[cfg(target_os = "linux")]
     Xdp(XdpPort),
@@ -33,6 +36,7 @@ impl AnyPort {
     /// Passes the port to `visitor`.
     pub fn visit<V: PortVisitor>(self, visitor: V) -> V::Output {
         match self {
+            Self::Netmap(port) => visitor.visit(port),
             #[cfg(target_os = "linux")]
             Self::Xdp(port) => visitor.visit(port),
             #[cfg(target_os = "linux")]
@@ -43,6 +47,7 @@ impl AnyPort {
     /// Describes the port's actual settings for people, as pairs of name and value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
         match *self {
+            Self::Netmap(ref port) => port.summary(),
             #[cfg(target_os = "linux")]
             Self::Xdp(ref port) => port.summary(),
             #[cfg(target_os = "linux")]

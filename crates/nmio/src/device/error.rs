@@ -8,6 +8,19 @@ use thiserror::Error;
 use super::{Needs, Transport};
 use crate::sys;
 
+/// The command that raises the number of netmap's buffers.
+const BUFFER_COUNT: &str = if cfg!(target_os = "linux") {
+    "echo NUMBER > /sys/module/netmap/parameters/buf_num"
+} else {
+    "sysctl dev.netmap.buf_num=NUMBER"
+};
+/// The command that enlarges netmap's buffers.
+const BUFFER_SIZE: &str = if cfg!(target_os = "linux") {
+    "echo BYTES > /sys/module/netmap/parameters/buf_size"
+} else {
+    "sysctl dev.netmap.buf_size=BYTES"
+};
+
 /// Why an interface or one of its queues could not be opened.
 ///
 /// Most messages name the device or option, the problem, and a remedy.
@@ -318,6 +331,15 @@ pub enum DeviceError {
         /// The kind of the interface `master`, such as `bridge`.
         kind: String,
     },
+    /// Shared mode was requested, which this operating system does not support.
+    #[error(
+        "the server cannot share the addresses of {interface} with this kernel; give it its own \
+         address with --address ADDRESS/PREFIX"
+    )]
+    SharedAddresses {
+        /// The interface's name.
+        interface: String,
+    },
     /// An address given with `--address` already belongs to this host.
     #[error(
         "{interface} already has address {address}, and the server would take all its traffic from \
@@ -399,6 +421,79 @@ pub enum DeviceError {
         /// The device's name.
         name: String,
     },
+    /// This host has no netmap device.
+    #[error(
+        "there is no {device} ({source}): the kernel has no netmap; on Linux, load its module with: \
+         modprobe netmap (docs/netmap.md says how to build it), or use --device xdp:{name}"
+    )]
+    NoNetmap {
+        /// The path of the device that the server tried to open.
+        device: &'static str,
+        /// The requested port.
+        name: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// The kernel's netmap refuses a request for a port.
+    #[error("netmap refuses {name}: {source}; {remedy}")]
+    Netmap {
+        /// The requested port.
+        name: String,
+        /// The kernel's error.
+        source: io::Error,
+        /// The likely cause and what to do.
+        remedy: &'static str,
+    },
+    /// The netmap port has fewer ring pairs than are to be served.
+    #[error(
+        "cannot serve {asked} queues of {name}: it has {rx} RX and {tx} TX rings; ask \
+         for fewer with queues=N or --workers N"
+    )]
+    NetmapRings {
+        /// The interface's name.
+        name: String,
+        /// Number of queues to serve.
+        asked: u32,
+        /// Number of RX rings.
+        rx: u32,
+        /// Number of TX rings.
+        tx: u32,
+    },
+    /// netmap has fewer free buffers than the server needs.
+    #[error(
+        "netmap has too few buffers for {name}: the server needs {wanted} besides those in the rings, \
+         and got {granted}; raise the number with: {BUFFER_COUNT}, or use --mode memcopy"
+    )]
+    NetmapBuffers {
+        /// The requested port.
+        name: String,
+        /// Number of buffers that the server needs in addition to those in the rings.
+        wanted: u32,
+        /// Number of buffers that netmap granted.
+        granted: u32,
+    },
+    /// A packet of the port's MTU does not fit in a netmap buffer.
+    #[error(
+        "a packet of {mtu} bytes does not fit in the {buffer} bytes of a netmap buffer of {name}; \
+         lower the MTU, or enlarge the buffers with: {BUFFER_SIZE}"
+    )]
+    NetmapMtu {
+        /// The requested port.
+        name: String,
+        /// The port's MTU, in bytes.
+        mtu: usize,
+        /// Size of a buffer, in bytes.
+        buffer: usize,
+    },
+    /// The netmap port needs an explicit server address.
+    #[error(
+        "netmap port {name} has no address of its own; give the server one with --address \
+         ADDRESS/PREFIX"
+    )]
+    NetmapNeedsAddress {
+        /// The requested port.
+        name: String,
+    },
     /// A step of setting up a device failed, for a reason that no other variant covers.
     #[error("cannot {step}: {source}")]
     SetUp {
@@ -442,6 +537,31 @@ impl DeviceError {
 
     pub(crate) fn memory(bytes: u64, source: io::Error) -> Self {
         Self::Memory { bytes, source }
+    }
+
+    /// Returns [`Netmap`](Self::Netmap) with advice about the likely cause.
+    pub(crate) fn netmap(name: &str, source: io::Error) -> Self {
+        let remedy = match source.raw_os_error() {
+            Some(libc::EBUSY) => "another program uses this port or its rings; stop it",
+            Some(libc::ENXIO) => "no interface has this name, or the switch does not exist",
+            Some(libc::EINVAL) => {
+                "the module may speak another version of the API (the server speaks 14), or the \
+                 port has no such ring; the kernel log (dmesg) says which"
+            }
+            Some(libc::ENOMEM) => {
+                "netmap's memory is used up: stop other users of netmap, or raise its limits in \
+                 /sys/module/netmap/parameters"
+            }
+            Some(libc::EIO) => {
+                "the port prepends virtio-net headers, which the server does not read"
+            }
+            _ => "the kernel log (dmesg) may say why",
+        };
+        Self::Netmap {
+            name: name.to_owned(),
+            source,
+            remedy,
+        }
     }
 
     /// Returns an error if `count`, the number of items of kind `what`, exceeds `most`.

@@ -3,9 +3,11 @@
 mod held;
 mod kind;
 mod monitor;
+mod netmap;
 mod open;
 
 pub(super) use held::Held;
 pub(super) use kind::{Backend, Kind};
 pub use monitor::Monitor;
+pub(super) use netmap::join_network;
 pub(super) use open::open;

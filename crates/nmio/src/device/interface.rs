@@ -16,6 +16,9 @@ use super::system;
 pub struct Interface {
     // Drops before the access, whose descriptors keep a network namespace or a tap device alive.
     held: Option<system::Held>,
+    /// Descriptors that reserve the served ports or keep multicast groups joined.
+    #[allow(dead_code)] // they only have to stay open
+    sockets: Vec<OwnedFd>,
     access: QueueAccess,
 }
 
@@ -35,8 +38,15 @@ impl Interface {
     ) -> Self {
         Self {
             held,
+            sockets: Vec::new(),
             access: QueueAccess::new(facts, descriptors),
         }
+    }
+
+    /// Keeps `sockets` open until the interface is dropped.
+    pub(super) fn holding(mut self, sockets: Vec<OwnedFd>) -> Self {
+        self.sockets = sockets;
+        self
     }
 
     pub(super) fn add_line(&mut self, name: &str, value: String) {

@@ -1,17 +1,22 @@
 //! Parses device names and addresses from the command line.
 
 use std::fmt;
+use std::mem;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::interface_name::interface_name;
+use super::limits::{MAX_QUEUES, MAX_VLAN_ID, MAX_VLANS};
+use super::{NetmapTarget, ParseDeviceError};
+
 /// The device that carries the packets.
 ///
 /// A device is written as `auto`,
 /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo]`,
-/// or `tap:NAME`.
+/// `tap:NAME`, or `netmap:PORT[,queues=N[,partial]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// A private link to this host: a veth pair with `AF_XDP`, or a tap device if that fails.
@@ -44,6 +49,13 @@ pub enum Device {
         /// The device's name.
         name: String,
     },
+    /// A netmap port.
+    Netmap {
+        /// What the port is connected to.
+        target: NetmapTarget,
+        /// Which ring pairs to serve. A switch and a pipe have one.
+        queues: Queues,
+    },
 }
 
 /// Which queues of an interface to serve, with one worker each.
@@ -66,6 +78,27 @@ impl Queues {
         match self {
             Self::All => None,
             Self::Exactly(number) | Self::Partial(number) => Some(number),
+        }
+    }
+
+    /// Combines the options `queues=N` and `partial`.
+    fn from_options(queues: Option<u32>, partial: bool) -> Result<Self, ParseDeviceError> {
+        match (queues, partial) {
+            (None, false) => Ok(Self::All),
+            (None, true) => Err(ParseDeviceError::Partial),
+            (Some(number), false) => Ok(Self::Exactly(number)),
+            (Some(number), true) => Ok(Self::Partial(number)),
+        }
+    }
+}
+
+/// The options `queues=N` and `partial`, with a comma before each.
+impl fmt::Display for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => Ok(()),
+            Self::Exactly(number) => write!(f, ",queues={number}"),
+            Self::Partial(number) => write!(f, ",queues={number},partial"),
         }
     }
 }
@@ -103,65 +136,6 @@ pub enum Offload {
     Off,
 }
 
-/// Why a text could not be parsed as a device. Each message names the wrong word or option, and
-/// says how to correct it.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ParseDeviceError {
-    /// The text is not `auto`, and does not start with `xdp:` or `tap:`.
-    #[error(
-        "{0:?} is not a device; write auto, \
-         xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
-         [,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo] or tap:NAME"
-    )]
-    Kind(String),
-    /// The interface name is invalid.
-    #[error(
-        "{0:?} is not an interface name: use 1 to 15 characters, without space, slash, comma or \
-         colon"
-    )]
-    Name(String),
-    /// A word after the interface name is not a valid option.
-    #[error(
-        "{0:?} is not an option of an xdp device; the options are queues=N, partial, \
-         vlan=ID[,ID], generic, partial-checksums, zerocopy=auto|required|off, \
-         offload=auto|on|off, qdisc=pfifo"
-    )]
-    Option(String),
-    /// An option or a VLAN occurs twice.
-    #[error("{0} is given twice; leave one out")]
-    Duplicate(String),
-    /// The number of queues is invalid.
-    #[error("{0:?} is not a number of queues; write queues=1 to queues={MAX_QUEUES}")]
-    Queues(String),
-    /// `partial` occurs without a number of queues.
-    #[error("partial needs the number of queues to serve; write queues=N,partial")]
-    Partial,
-    /// `generic` and `zerocopy=required` contradict each other.
-    #[error(
-        "generic mode always copies packets, so it contradicts zerocopy=required; leave one out"
-    )]
-    GenericZeroCopy,
-    /// A VLAN number is invalid.
-    #[error(
-        "{0:?} is not a VLAN; write vlan=ID or vlan=ID,ID with numbers from 0 to {MAX_VLAN_ID}"
-    )]
-    Vlan(String),
-    /// There are more VLANs than [`MAX_VLANS`].
-    #[error("vlan= lists more than {MAX_VLANS} VLANs, which is the maximum; leave some out")]
-    Vlans,
-}
-
-/// Maximum number of VLANs that can be served on one interface.
-pub const MAX_VLANS: usize = 64;
-/// The largest VLAN number. IEEE 802.1Q reserves 4,095.
-const MAX_VLAN_ID: u16 = 4094;
-/// Maximum number of queues that can be served on one interface; equals `MAX_QUEUES` in the
-/// steering program.
-pub const MAX_QUEUES: u32 = 256;
-/// Maximum length of an interface name, in bytes: `IFNAMSIZ` minus the terminating zero.
-pub(super) const MAX_INTERFACE_NAME: usize = 15;
-
 impl FromStr for Device {
     type Err = ParseDeviceError;
 
@@ -174,6 +148,7 @@ impl FromStr for Device {
                 name: interface_name(name)?,
             }),
             Some(("xdp", rest)) => parse_xdp(rest),
+            Some(("netmap", rest)) => parse_netmap(rest),
             _ => Err(ParseDeviceError::Kind(text.to_owned())),
         }
     }
@@ -204,10 +179,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
         }
         seen.push(name);
         match word.split_once('=') {
-            Some(("queues", number)) => match number.parse() {
-                Ok(number @ 1..=MAX_QUEUES) => queues = Some(number),
-                _ => return Err(ParseDeviceError::Queues(number.to_owned())),
-            },
+            Some(("queues", number)) => queues = Some(parse_queues(number)?),
             Some(("vlan", id)) => add_vlan(&mut vlans, id)?,
             Some(("zerocopy", "auto")) => zero_copy = ZeroCopy::Auto,
             Some(("zerocopy", "required")) => zero_copy = ZeroCopy::Required,
@@ -222,12 +194,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
             _ => return Err(ParseDeviceError::Option(word.to_owned())),
         }
     }
-    let queues = match (queues, partial) {
-        (None, false) => Queues::All,
-        (None, true) => return Err(ParseDeviceError::Partial),
-        (Some(number), false) => Queues::Exactly(number),
-        (Some(number), true) => Queues::Partial(number),
-    };
+    let queues = Queues::from_options(queues, partial)?;
     if generic && zero_copy == ZeroCopy::Required {
         return Err(ParseDeviceError::GenericZeroCopy);
     }
@@ -241,6 +208,38 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
         offload,
         pfifo,
     })
+}
+
+fn parse_netmap(text: &str) -> Result<Device, ParseDeviceError> {
+    let mut words = text.split(',');
+    let target = NetmapTarget::parse(words.next().unwrap_or_default())?;
+    let is_interface = matches!(target, NetmapTarget::Interface(_));
+    let mut queues = None;
+    let mut partial = false;
+    for word in words {
+        let first = match word.split_once('=') {
+            Some(("queues", number)) if is_interface => {
+                queues.replace(parse_queues(number)?).is_none()
+            }
+            None if word == "partial" && is_interface => !mem::replace(&mut partial, true),
+            _ => return Err(ParseDeviceError::NetmapOption(word.to_owned())),
+        };
+        if !first {
+            let name = word.split('=').next().unwrap_or_default();
+            return Err(ParseDeviceError::Duplicate(name.to_owned()));
+        }
+    }
+    Ok(Device::Netmap {
+        target,
+        queues: Queues::from_options(queues, partial)?,
+    })
+}
+
+fn parse_queues(number: &str) -> Result<u32, ParseDeviceError> {
+    match number.parse() {
+        Ok(number @ 1..=MAX_QUEUES) => Ok(number),
+        _ => Err(ParseDeviceError::Queues(number.to_owned())),
+    }
 }
 
 fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
@@ -259,23 +258,12 @@ fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
     Ok(())
 }
 
-fn interface_name(name: &str) -> Result<String, ParseDeviceError> {
-    let valid = (1..=MAX_INTERFACE_NAME).contains(&name.len())
-        && name != "."
-        && name != ".."
-        && !name.contains([' ', '\t', '\n', '\0', '/', ',', ':']);
-    if valid {
-        Ok(name.to_owned())
-    } else {
-        Err(ParseDeviceError::Name(name.to_owned()))
-    }
-}
-
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Tap { name } => write!(f, "tap:{name}"),
+            Self::Netmap { target, queues } => write!(f, "netmap:{target}{queues}"),
             Self::Xdp {
                 interface,
                 queues,
@@ -286,13 +274,7 @@ impl fmt::Display for Device {
                 offload,
                 pfifo,
             } => {
-                write!(f, "xdp:{interface}")?;
-                if let Some(number) = queues.number() {
-                    write!(f, ",queues={number}")?;
-                }
-                if matches!(queues, Queues::Partial(_)) {
-                    f.write_str(",partial")?;
-                }
+                write!(f, "xdp:{interface}{queues}")?;
                 for (nth, vlan) in vlans.iter().enumerate() {
                     let name = if nth == 0 { "vlan=" } else { "" };
                     write!(f, ",{name}{vlan}")?;

@@ -2,7 +2,8 @@
 
 use super::addresses::refuse_duplicates;
 use super::{
-    DeviceError, Interface, InterfaceConfig, MAX_ADDRESSES, MAX_QUEUES, MAX_SERVICES, system,
+    Device, DeviceError, Interface, InterfaceConfig, MAX_ADDRESSES, MAX_QUEUES, MAX_SERVICES,
+    netmap, system,
 };
 
 impl Interface {
@@ -16,7 +17,10 @@ impl Interface {
         DeviceError::check_count("ports", config.services.len(), MAX_SERVICES)?;
         let queues = config.wire_queues() as usize;
         DeviceError::check_count("queues", queues, MAX_QUEUES as usize)?;
-        system::open(config)
+        match &config.device {
+            Device::Netmap { target, queues } => netmap::open(config, target, *queues),
+            _ => system::open(config),
+        }
     }
 }
 

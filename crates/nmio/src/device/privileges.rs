@@ -13,6 +13,8 @@ pub(crate) enum Needs {
     LowPort,
     /// Opening a tap device, for device `tap` or as the fallback of `auto`.
     Tap,
+    /// Opening a netmap port.
+    Netmap,
 }
 
 /// Number (`linux/capability.h`) and name of a capability.
@@ -36,6 +38,7 @@ impl Needs {
             Self::Xdp => &[NET_ADMIN, NET_RAW, BPF, PERFMON],
             Self::LowPort => &[NET_ADMIN, NET_RAW, BPF, PERFMON, NET_BIND_SERVICE],
             Self::Tap => &[NET_ADMIN],
+            Self::Netmap => &[],
         }
     }
 
@@ -54,6 +57,11 @@ impl Needs {
             Self::Tap => "device tap:NAME needs CAP_NET_ADMIN, and read and write access to \
                           /dev/net/tun"
                 .to_owned(),
+            Self::Netmap => {
+                return "device netmap needs read and write access to /dev/netmap: run as root, or \
+                        change the owner or the mode of this file"
+                    .to_owned();
+            }
         };
         let Some(effective) = effective else {
             return format!("{needed}; run as root or with these capabilities");

@@ -1,5 +1,6 @@
 //! A queue of an interface, to be opened by the thread that serves it.
 
+use super::netmap_kind::NetmapQueue;
 use super::system;
 use super::{AnyPort, DeviceError, MemoryPlan};
 use crate::port::Wait;
@@ -13,6 +14,8 @@ pub struct QueueSource {
 
 /// What is needed to open a queue, for each kind of device.
 pub(super) enum Backend {
+    /// A ring pair of a netmap port.
+    Netmap(NetmapQueue),
     /// A kind of device that only this operating system has.
     System(system::Backend),
 }
@@ -27,6 +30,7 @@ impl QueueSource {
     /// A [`DeviceError`], for example if another program uses the queue.
     pub fn open(self, memory: MemoryPlan) -> Result<AnyPort, DeviceError> {
         match self.backend {
+            Backend::Netmap(queue) => queue.open(self.mtu, memory),
             Backend::System(backend) => backend.open(self.mtu, self.wait, memory),
         }
     }

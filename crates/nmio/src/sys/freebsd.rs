@@ -24,7 +24,6 @@ pub(crate) struct Link {
     /// The Ethernet address, or `None` if the interface is not Ethernet.
     pub(crate) mac: Option<[u8; 6]>,
     /// Length of the largest IP packet, in bytes.
-    #[allow(dead_code)]
     pub(crate) mtu: usize,
 }
 

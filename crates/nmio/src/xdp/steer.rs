@@ -12,6 +12,7 @@ use super::link;
 use super::retry::Retry;
 use super::sizes::ORDINARY_MTU;
 use crate::device::{DeviceError, Needs, Transport};
+use crate::steering::Rules;
 use crate::sys;
 
 /// Declares that a program accepts packets in several buffers (`linux/bpf.h`, Linux 5.18).
@@ -27,22 +28,6 @@ enum Buffers {
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
-/// Rules that decide which packets go to the server.
-pub(crate) struct Rules<'a> {
-    /// Whether the server is in own mode, where it gets all packets to its addresses.
-    pub(crate) own: bool,
-    /// The interface's MAC address. The server gets only frames to this address. In own mode it
-    /// also gets ARP packets and neighbour solicitations for its addresses that are sent to a
-    /// broadcast or multicast MAC address.
-    pub(crate) mac: [u8; 6],
-    /// VLANs whose frames go to the server, in addition to untagged frames.
-    pub(crate) vlans: &'a [u16],
-    pub(crate) addresses: &'a [IpAddr],
-    pub(crate) services: &'a [(Transport, u16)],
-    /// The interface's MTU in bytes, for the error message if the driver does not support it.
-    pub(crate) mtu: usize,
-}
-
 /// The attached program. Dropping this value detaches the program. The kernel also detaches it when
 /// the process exits.
 pub(crate) struct Steering {
@@ -50,21 +35,27 @@ pub(crate) struct Steering {
     xsks: Arc<OwnedFd>,
 }
 
+/// The interface to which to attach the program. It is in the calling thread's network namespace.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) interface: &'a str,
+    /// The interface's number.
+    pub(crate) index: u32,
+    /// The interface's MTU, in bytes.
+    pub(crate) mtu: usize,
+    /// Whether to use generic XDP.
+    pub(crate) generic: bool,
+}
+
 impl Steering {
-    /// Loads the program with `rules` and attaches it to an interface in the calling thread's
-    /// network namespace.
-    pub(crate) fn attach(
-        interface: &str,
-        index: u32,
-        generic: bool,
-        rules: &Rules<'_>,
-    ) -> Result<Self, DeviceError> {
-        let attached = Self::attach_as(Buffers::One, interface, index, generic, rules);
+    /// Loads the program with `rules` and attaches it to an interface.
+    pub(crate) fn attach(place: Place<'_>, rules: &Rules<'_>) -> Result<Self, DeviceError> {
+        let attached = Self::attach_as(Buffers::One, place, rules);
         match attached {
             // Drivers refuse a large MTU with various errors, unless the program declares that a
             // packet may span several buffers.
-            Err(error) if rules.mtu > ORDINARY_MTU && error.may_depend_on_mtu() => {
-                let several = Self::attach_as(Buffers::Several, interface, index, generic, rules);
+            Err(error) if place.mtu > ORDINARY_MTU && error.may_depend_on_mtu() => {
+                let several = Self::attach_as(Buffers::Several, place, rules);
                 several.map_err(|_| error)
             }
             attached => attached,
@@ -73,11 +64,15 @@ impl Steering {
 
     fn attach_as(
         buffers: Buffers,
-        interface: &str,
-        index: u32,
-        generic: bool,
+        place: Place<'_>,
         rules: &Rules<'_>,
     ) -> Result<Self, DeviceError> {
+        let Place {
+            interface,
+            index,
+            mtu,
+            generic,
+        } = place;
         let object = load(rules, buffers)?;
         let program = object.progs().find(|program| program.name() == "steer");
         let program = program.expect("the object has this program");
@@ -87,7 +82,7 @@ impl Steering {
                 Ok(link) => break link,
                 Err(error) if sys::is_errno(&error, libc::EBUSY) && retry.wait() => {}
                 Err(error) => {
-                    return Err(DeviceError::attach(interface, rules.mtu, generic, error));
+                    return Err(DeviceError::attach(interface, mtu, generic, error));
                 }
             }
         };

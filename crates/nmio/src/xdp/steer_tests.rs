@@ -1,7 +1,8 @@
-//! Tests of the steering program. The kernel runs it on test packets (`BPF_PROG_TEST_RUN`).
+//! Tests of the steering program, and of the rules as netmap ports follow them.
 //!
-//! The tests check which packets the program redirects to the ring and which it passes to the
-//! kernel. They need root.
+//! The kernel runs the program on test packets (`BPF_PROG_TEST_RUN`). The tests check which packets
+//! the program redirects to the ring and which it passes to the kernel. The classifier in user space
+//! must decide the same. The tests need root.
 
 use std::os::fd::OwnedFd;
 
@@ -9,6 +10,7 @@ use libbpf_rs::ProgramInput;
 use proptest::prelude::*;
 
 use super::*;
+use crate::steering::Classifier;
 
 const OURS: [u8; 4] = [192, 0, 2, 1];
 const PEER: [u8; 4] = [192, 0, 2, 9];
@@ -29,10 +31,11 @@ const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// The loaded program with its rules, and the socket of queue 0. All test packets arrive on that
-/// queue.
+/// The loaded program with its rules, the socket of queue 0, and the classifier with the same rules.
+/// All test packets arrive on that queue.
 struct Program {
     object: Object,
+    classifier: Classifier,
     #[allow(dead_code)] // the socket only has to stay open
     socket: OwnedFd,
 }
@@ -45,17 +48,32 @@ impl Program {
             vlans: &[5, 4094],
             addresses: &[OURS.into(), OURS_V6.into()],
             services: &[(Transport::Tcp, 80), (Transport::Udp, 53)],
-            mtu: 1500,
         };
         let object = load(&rules, Buffers::One)
             .unwrap_or_else(|error| panic!("this test needs root: {error}"));
         let socket = sys::xdp_socket().unwrap();
         join(map(&object, "xsks").as_fd(), 0, socket.as_fd()).unwrap();
-        Self { object, socket }
+        Self {
+            object,
+            classifier: Classifier::new(&rules),
+            socket,
+        }
+    }
+
+    /// Returns true if the program redirects the packet to the ring. The classifier must decide the
+    /// same.
+    fn steers(&self, packet: &[u8]) -> bool {
+        let redirected = self.redirects(packet);
+        assert_eq!(
+            self.classifier.takes(packet),
+            redirected,
+            "in user space: {packet:02x?}"
+        );
+        redirected
     }
 
     /// Returns true if the program redirects the packet to the ring.
-    fn steers(&self, packet: &[u8]) -> bool {
+    fn redirects(&self, packet: &[u8]) -> bool {
         const XDP_PASS: u32 = 2;
         const XDP_REDIRECT: u32 = 4;
         let program = self.object.progs_mut().next().unwrap();
@@ -482,20 +500,12 @@ fn only_frames_to_the_interfaces_mac_are_taken() {
 
 #[test]
 fn without_a_socket_on_the_queue_packets_pass() {
-    let program = Program::load(true);
+    let mut program = Program::load(true);
     let packet = ip4(&v4(OURS, TCP, &ports(1, 80)));
     assert!(program.steers(&packet));
     // The kernel removes a closed socket from the map.
-    let Program { object, socket } = program;
-    drop(socket);
-    let other = sys::xdp_socket().unwrap();
-    assert!(
-        !Program {
-            object,
-            socket: other
-        }
-        .steers(&packet)
-    );
+    program.socket = sys::xdp_socket().unwrap();
+    assert!(!program.redirects(&packet));
 }
 
 #[test]
@@ -552,7 +562,7 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_xdp_program_always_redirects_or_passes_a_packet(
+    fn the_xdp_program_and_the_classifier_agree_on_damaged_packets(
         packets in prop::collection::vec(damaged(), 64),
     ) {
         for own in [false, true] {

@@ -25,10 +25,13 @@
 //! connects them. `device` is the test binary.
 
 use std::collections::VecDeque;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nmio::device::{AnyPort, Interface, MemoryPlan};
+use nmio::netmap::{NetmapPort, SimulatedConfig, SimulatedKernel};
 use nmio::sim::{self, EndConfig, LinkConfig, Segmentation, SimClock, SimPort};
 use nmio::{Batch, Frame, Port, Resident, SendError, SuperSegment};
 
@@ -110,6 +113,78 @@ impl Link for Simulated {
     }
 }
 
+/// A netmap port on a simulated kernel.
+struct SimulatedNetmap {
+    port: NetmapPort<SimulatedKernel>,
+    kernel: SimulatedKernel,
+    rng: fastrand::Rng,
+}
+
+impl SimulatedNetmap {
+    fn new(seed: u64) -> Self {
+        let config = SimulatedConfig {
+            slots: 64,
+            spares: 64,
+            resident_frames: RESIDENTS,
+            buffer: 2048,
+        };
+        let (port, kernel) = SimulatedKernel::open(config).unwrap();
+        Self {
+            port,
+            kernel,
+            rng: fastrand::Rng::with_seed(seed),
+        }
+    }
+}
+
+impl Link for SimulatedNetmap {
+    type Port = NetmapPort<SimulatedKernel>;
+
+    fn port(&mut self) -> &mut Self::Port {
+        // Now and then, the device takes only some packets at once, and holds them for a while.
+        self.kernel.limit(self.rng.u32(1..40), self.rng.u32(0..20));
+        &mut self.port
+    }
+
+    fn deliver(&mut self, frame: &[u8]) {
+        self.kernel.deliver(frame);
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.kernel.take_sent()
+    }
+}
+
+/// A netmap port, with another netmap port on the other side of a switch or pipe.
+struct Netmap {
+    near: NetmapPort,
+    far: NetmapPort,
+}
+
+impl Link for Netmap {
+    type Port = NetmapPort;
+
+    fn port(&mut self) -> &mut NetmapPort {
+        &mut self.near
+    }
+
+    fn deliver(&mut self, frame: &[u8]) {
+        let mut copy = self.far.pool().take().unwrap();
+        copy.set_len(frame.len());
+        copy.copy_from_slice(frame);
+        self.far.send(copy).unwrap();
+        self.far.flush().unwrap();
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut batch = Batch::new();
+        self.far.receive(&mut batch, 1).unwrap();
+        // Some frames come back to the far side's ring only with a later call.
+        self.far.flush().unwrap();
+        batch.pop().map(|frame| frame.to_vec())
+    }
+}
+
 /// A real device, with a packet socket on the other side.
 struct Real<P> {
     port: P,
@@ -170,6 +245,10 @@ fn packet(source: [u8; 6], number: u32, len: usize) -> Vec<u8> {
     frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
     frame[34..38].copy_from_slice(&number.to_be_bytes());
     frame
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
 /// Makes random calls of a port, and keeps the frames that must still arrive at each side.
@@ -316,7 +395,13 @@ impl Caller {
     fn compare<L: Link>(&mut self, link: &mut L) {
         while let Some(frame) = link.next() {
             let expected = self.sent.pop_front().expect("no frame twice");
-            assert!(frame == expected, "the frames leave in order");
+            let describe = |frame: &[u8]| (u32_at(frame, 34), frame.len());
+            assert!(
+                frame == expected,
+                "the frames leave in order: number and length are {:?} instead of {:?}",
+                describe(&frame),
+                describe(&expected)
+            );
         }
     }
 
@@ -371,6 +456,9 @@ fn opens_keep_the_contract(device: &str, own: &[&str], socket: impl Fn() -> RawS
         match port {
             AnyPort::Xdp(port) => keeps_its_contract(&mut Real::new(port, socket(), false), seed),
             AnyPort::Tap(port) => keeps_its_contract(&mut Real::new(port, socket(), true), seed),
+            AnyPort::Netmap(port) => {
+                keeps_its_contract(&mut Real::new(port, socket(), false), seed);
+            }
         }
     }
 }
@@ -385,11 +473,16 @@ fn device_keeps_the_contract(
 ) {
     opens_keep_the_contract(device, own, socket);
     let (_interface, port) = opened(device, own);
-    run(remove);
+    // While a netmap port is open, the command waits.
+    let mut words = remove.split(' ');
+    let command = words.next().unwrap();
+    let mut removal = Command::new(command).args(words).spawn().unwrap();
     match port {
         AnyPort::Xdp(port) => reports_that_it_is_gone(port),
         AnyPort::Tap(port) => reports_that_it_is_gone(port),
+        AnyPort::Netmap(port) => reports_that_it_is_gone(port),
     }
+    assert!(removal.wait().unwrap().success());
 }
 
 fn reports_that_it_is_gone(mut port: impl Port) {
@@ -411,6 +504,55 @@ fn reports_that_it_is_gone(mut port: impl Port) {
 fn a_simulated_port_keeps_the_contract() {
     for seed in 1..20 {
         keeps_its_contract(&mut Simulated::new(), seed);
+    }
+}
+
+#[test]
+fn a_netmap_port_keeps_the_contract_on_a_simulated_kernel() {
+    for seed in 1..20 {
+        keeps_its_contract(&mut SimulatedNetmap::new(seed), seed);
+    }
+}
+
+fn open_netmap(device: &str) -> NetmapPort {
+    let (_, AnyPort::Netmap(port)) = opened(device, &["10.9.0.9/24"]) else {
+        panic!("{device} must be a netmap port");
+    };
+    port
+}
+
+/// Returns false, and says so, if this host has no netmap.
+fn has_netmap() -> bool {
+    let has = Path::new("/dev/netmap").exists();
+    if !has {
+        println!("skipped: this host has no netmap");
+    }
+    has
+}
+
+#[test]
+fn netmap_ports_of_a_switch_and_of_a_pipe_keep_the_contract() {
+    let pairs = [
+        ("netmap:vale9:a", "netmap:vale9:b"),
+        ("netmap:nmio{1", "netmap:nmio}1"),
+        ("netmap:nmio}2", "netmap:nmio{2"),
+    ];
+    for (near, far) in pairs.into_iter().filter(|_| has_netmap()) {
+        for seed in 1..=2 {
+            println!("{near} and {far}, seed {seed}");
+            let (near, far) = (open_netmap(near), open_netmap(far));
+            keeps_its_contract(&mut Netmap { near, far }, seed);
+        }
+    }
+}
+
+#[test]
+fn a_netmap_port_on_an_interface_keeps_the_contract() {
+    if has_netmap() {
+        let rig = Rig::new(1);
+        device_keeps_the_contract("netmap:srv", &["10.9.0.9/24"], "ip link del srv", || {
+            rig.client.run(|| RawSocket::open("cli"))
+        });
     }
 }
 

@@ -32,6 +32,7 @@ fn a_bell_wakes_a_port_that_sleeps() {
             let woken = match &mut port {
                 AnyPort::Xdp(port) => sleep(port, &mut batch, bell),
                 AnyPort::Tap(port) => sleep(port, &mut batch, bell),
+                AnyPort::Netmap(port) => sleep(port, &mut batch, bell),
             };
             woken.unwrap();
         }

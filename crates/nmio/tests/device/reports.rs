@@ -87,7 +87,7 @@ fn wait_for_change(monitor: &mut Monitor, change: Change) {
 fn the_monitor_reports_changes() {
     let rig = Rig::new(1);
     let interface = open(&[]);
-    let mut monitor = interface.monitor().unwrap();
+    let mut monitor = interface.monitor().unwrap().unwrap();
     assert_eq!(monitor.next_change().unwrap(), None);
     let address: IpAddr = "10.9.0.77".parse().unwrap();
     run("ip address add 10.9.0.77/24 dev srv");
@@ -110,7 +110,7 @@ fn the_monitor_reports_changes() {
 fn the_monitor_works_in_a_private_namespace() {
     Namespace::unshare();
     let interface = Interface::open(&config("auto", &[], 1)).unwrap_or_else(|e| panic!("{e}"));
-    let mut monitor = interface.monitor().unwrap();
+    let mut monitor = interface.monitor().unwrap().unwrap();
     run("ip link set nmiotest0 down");
     wait_for_change(&mut monitor, Change::NoCarrier);
     run("ip link set nmiotest0 up");

@@ -374,6 +374,7 @@ impl Server {
                 match port {
                     AnyPort::Xdp(port) => reflect(port, reflector, wait, &stop),
                     AnyPort::Tap(port) => reflect(port, reflector, wait, &stop),
+                    AnyPort::Netmap(port) => reflect(port, reflector, wait, &stop),
                 }
             }));
             server.port_summary = opened.recv().expect("the worker opens its queue");

@@ -43,6 +43,10 @@ const NOT_EXECUTABLE: Argument = Argument::Without(2, libc::PROT_EXEC as u64);
 
 // Constants from linux/sockios.h and linux/if_packet.h.
 const SIOCGIFFLAGS: u64 = 0x8913;
+/// The `ioctl` numbers with which a netmap port synchronizes its rings (`net/netmap.h`). Both have no
+/// argument.
+const NIOCTXSYNC: u64 = 0x6994;
+const NIOCRXSYNC: u64 = 0x6995;
 const SIOCGIFINDEX: u64 = 0x8933;
 const SIOCETHTOOL: u64 = 0x8946;
 const PACKET_QDISC_BYPASS: u64 = 20;
@@ -106,8 +110,8 @@ pub(super) const REFUSED: &[Call] = &[
     any(libc::SYS_readlinkat),
 ];
 
-/// Calls that a port makes to wait, to use a TAP device, and to send super-segments. A port also
-/// checks whether its device can still cut super-segments.
+/// Calls that a port makes to wait, to use a TAP device or netmap, and to send super-segments. A port
+/// also checks whether its device can still cut super-segments.
 const WORKER: &[Call] = &[
     any(libc::SYS_ppoll),
     // A port's io_uring can only watch descriptors, and no other can be created.
@@ -121,7 +125,7 @@ const WORKER: &[Call] = &[
     ),
     only(
         libc::SYS_ioctl,
-        Argument::OneOf(1, &[SIOCETHTOOL, SIOCGIFFLAGS]),
+        Argument::OneOf(1, &[SIOCETHTOOL, SIOCGIFFLAGS, NIOCTXSYNC, NIOCRXSYNC]),
     ),
 ];
 

@@ -35,7 +35,6 @@ pub struct Monitor {
 impl Monitor {
     /// Starts monitoring interface `name`.
     // Only a netmap port calls this function.
-    #[allow(dead_code)]
     pub(in crate::device) fn open(name: &str) -> io::Result<Self> {
         // Open the socket before reading the state, so that no change between the two steps is
         // lost.

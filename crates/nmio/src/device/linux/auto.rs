@@ -22,7 +22,9 @@ use super::pfifo::QUEUE_LEN;
 use super::ready::{XdpReady, XdpRequest};
 use crate::device::addresses::{interface_addresses, refuse_taken};
 use crate::device::lines::{Lines, join_addresses};
-use crate::device::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, ZeroCopy};
+use crate::device::{
+    DeviceError, Interface, InterfaceConfig, Needs, NetworkRequest, Offload, Queues, ZeroCopy,
+};
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MAX_GSO_SIZE;
 
@@ -104,7 +106,11 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     let offload = DeviceError::set_up(format!("turn off TX checksum offload on {}", pair.name()));
     control.disable_tx_checksums(pair.name()).map_err(offload)?;
     let request = XdpRequest {
-        interface: SERVER_END,
+        network: NetworkRequest {
+            interface: SERVER_END,
+            own: &wire.server,
+            services: &config.services,
+        },
         queues: Queues::Exactly(queues),
         vlans: &[],
         generic: false,
@@ -114,8 +120,6 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         offload: Offload::Auto,
         pfifo: false,
         wait: config.wait,
-        own: &wire.server,
-        services: &config.services,
     };
     keep_tags(&control, pair.name())?;
     add_queue(&control, pair.name())?;

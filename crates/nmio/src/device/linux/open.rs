@@ -2,7 +2,7 @@
 
 use super::ready::{XdpReady, XdpRequest};
 use super::{auto, opened};
-use crate::device::{Device, DeviceError, Interface, InterfaceConfig, Queues};
+use crate::device::{Device, DeviceError, Interface, InterfaceConfig, NetworkRequest, Queues};
 
 /// The summary's advice for a veth interface that drops packets with partial checksums.
 const VETH_CHECKSUMS: &str = "packets with partial TCP or UDP checksums are dropped; if the peer \
@@ -14,6 +14,7 @@ pub(in crate::device) fn open(config: &InterfaceConfig) -> Result<Interface, Dev
     match &config.device {
         Device::Auto => auto::open(config),
         Device::Tap { name } => auto::open_named_tap(config, name),
+        Device::Netmap { .. } => unreachable!("opened by the caller"),
         Device::Xdp {
             interface,
             queues,
@@ -25,7 +26,11 @@ pub(in crate::device) fn open(config: &InterfaceConfig) -> Result<Interface, Dev
             pfifo,
         } => {
             let request = XdpRequest {
-                interface,
+                network: NetworkRequest {
+                    interface,
+                    own: &config.own_addresses,
+                    services: &config.services,
+                },
                 queues: requested_queues(*queues, config.workers)?,
                 vlans,
                 generic: *generic,
@@ -34,8 +39,6 @@ pub(in crate::device) fn open(config: &InterfaceConfig) -> Result<Interface, Dev
                 offload: *offload,
                 pfifo: *pfifo,
                 wait: config.wait,
-                own: &config.own_addresses,
-                services: &config.services,
             };
             let ready = XdpReady::open(&request)?;
             let is_veth = ready.is_veth;

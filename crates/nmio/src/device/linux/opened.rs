@@ -10,6 +10,7 @@ use super::napi::PolledQueues;
 use super::pair::VethPair;
 use super::ready::{XdpReady, XdpRequest};
 use crate::device::access::{self, Facts};
+use crate::device::random_mac::random_mac;
 use crate::device::{AddressPrefix, Interface};
 use crate::port::Wait;
 
@@ -24,7 +25,7 @@ pub(super) fn xdp(
     let mut descriptors = vec![ready.steering.xsks()];
     descriptors.extend(namespace.map(Namespace::handle));
     let kind = Kind::Xdp {
-        interface: request.interface.to_owned(),
+        interface: request.network.interface.to_owned(),
         generic: request.generic,
         partial_checksums: request.partial_checksums,
         zero_copy: request.zero_copy,
@@ -39,7 +40,7 @@ pub(super) fn xdp(
         kind: access::Kind::System(kind),
         mac: ready.mac,
         mtu: ready.mtu,
-        own: !request.own.is_empty(),
+        own: !request.network.own.is_empty(),
         addresses: ready.addresses,
         queues: ready.queues,
         vlans: request.vlans.to_vec(),
@@ -79,25 +80,4 @@ pub(super) fn tap(
         summary: Vec::new(),
     };
     Interface::new(None, facts, queues)
-}
-
-/// Returns a random Ethernet address. The lowest two bits of its first byte say that it is a
-/// locally administered unicast address (IEEE 802).
-fn random_mac() -> [u8; 6] {
-    let mut mac = [0; 6];
-    fastrand::Rng::new().fill(&mut mac);
-    mac[0] = mac[0] & 0xfc | 0x02;
-    mac
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn random_mac_addresses_are_local_and_unicast() {
-        for _ in 0..100 {
-            assert_eq!(random_mac()[0] & 0x03, 0x02);
-        }
-    }
 }

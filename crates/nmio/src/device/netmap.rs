@@ -1,0 +1,149 @@
+//! Opens netmap ports.
+//!
+//! An interface in netmap mode no longer exchanges packets with the kernel by itself. Each worker
+//! passes them on through a ring pair of the host's stack, except the packets that are the server's.
+
+use super::access::{Facts, Kind};
+use super::addresses::{interface_addresses, refuse_taken};
+use super::lines::{Lines, join_addresses};
+use super::netmap_kind::NetmapKind;
+use super::random_mac::random_mac;
+use super::{
+    DeviceError, Interface, InterfaceConfig, Needs, NetmapTarget, Network, NetworkRequest, Queues,
+    system,
+};
+use crate::netmap;
+
+/// MTU of the ports of switches and pipes, in bytes. A VALE switch accepts no larger packets, unless
+/// they have virtio-net headers.
+const VIRTUAL_MTU: usize = 1500;
+
+/// Opens a netmap port.
+pub(super) fn open(
+    config: &InterfaceConfig,
+    target: &NetmapTarget,
+    queues: Queues,
+) -> Result<Interface, DeviceError> {
+    check_device(target)?;
+    let mut lines = Lines::new();
+    lines.push(("device", config.device.to_string()));
+    let (network, queues) = match target {
+        NetmapTarget::Interface(name) => open_interface(config, name, queues, &mut lines)?,
+        NetmapTarget::Switch(_) | NetmapTarget::Pipe(_) => {
+            (open_virtual(config, target, &mut lines)?, 1)
+        }
+    };
+    if config.workers.is_some_and(|workers| workers != queues) {
+        return Err(DeviceError::WorkersAndQueues {
+            workers: config.workers.unwrap_or_default(),
+            queues,
+        });
+    }
+    let facts = Facts {
+        kind: Kind::Netmap(NetmapKind::new(target.clone(), config.services.clone())),
+        mac: network.mac,
+        mtu: network.mtu,
+        own: !config.own_addresses.is_empty(),
+        addresses: network.addresses,
+        queues,
+        vlans: Vec::new(),
+        wait: config.wait,
+        summary: lines
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    };
+    Ok(Interface::new(None, facts, Vec::new()).holding(network.sockets))
+}
+
+/// Checks that this host has netmap, and that this process may use it.
+fn check_device(target: &NetmapTarget) -> Result<(), DeviceError> {
+    let Err(source) = netmap::open_device() else {
+        return Ok(());
+    };
+    Err(match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            DeviceError::privileges("open the netmap device", Needs::Netmap, source)
+        }
+        _ => DeviceError::NoNetmap {
+            device: netmap::DEVICE,
+            name: target.name().to_owned(),
+            source,
+        },
+    })
+}
+
+/// Opens a port on an interface. Returns its network and the number of ring pairs to serve.
+fn open_interface(
+    config: &InterfaceConfig,
+    name: &str,
+    requested: Queues,
+    lines: &mut Lines,
+) -> Result<(Network, u32), DeviceError> {
+    let request = NetworkRequest {
+        interface: name,
+        own: &config.own_addresses,
+        services: &config.services,
+    };
+    let network = system::join_network(&request, lines)?;
+    let info = netmap::port_info(name).map_err(|source| DeviceError::netmap(name, source))?;
+    let (rx, tx) = (u32::from(info.nr_rx_rings), u32::from(info.nr_tx_rings));
+    let queues = requested
+        .number()
+        .or(config.workers)
+        .unwrap_or(rx.min(tx).max(1));
+    if queues > rx.min(tx) {
+        return Err(DeviceError::NetmapRings {
+            name: name.to_owned(),
+            asked: queues,
+            rx,
+            tx,
+        });
+    }
+    if queues < rx && !matches!(requested, Queues::Partial(_)) {
+        return Err(DeviceError::UnservedQueues {
+            interface: name.to_owned(),
+            has: rx,
+            served: queues,
+            remedy: format!("on Linux: ethtool -L {name} combined {queues}"),
+        });
+    }
+    lines.push(("queues", format!("{queues} of {rx}")));
+    lines.push((
+        "other packets",
+        "are exchanged with the kernel through netmap's host rings, by the workers".to_owned(),
+    ));
+    lines.push((
+        "advice",
+        format!(
+            "the kernel's own packets are lost if they need an offload; on Linux, turn offloads off \
+             with: ethtool -K {name} tx off tso off gso off gro off"
+        ),
+    ));
+    Ok((network, queues))
+}
+
+/// Opens a port of a switch, or one end of a pipe. It has no address, so the server needs its own.
+fn open_virtual(
+    config: &InterfaceConfig,
+    target: &NetmapTarget,
+    lines: &mut Lines,
+) -> Result<Network, DeviceError> {
+    if config.own_addresses.is_empty() {
+        return Err(DeviceError::NetmapNeedsAddress {
+            name: target.name().to_owned(),
+        });
+    }
+    refuse_taken(&config.own_addresses, &interface_addresses()?)?;
+    let addresses = config.own_addresses.clone();
+    lines.push((
+        "addresses",
+        format!("{} (the server's own)", join_addresses(&addresses)),
+    ));
+    Ok(Network {
+        mac: random_mac(),
+        mtu: VIRTUAL_MTU,
+        addresses,
+        sockets: Vec::new(),
+    })
+}

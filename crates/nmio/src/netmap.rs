@@ -1,0 +1,478 @@
+//! The netmap port: rings and buffers of a netmap port in memory shared with the kernel.
+//!
+//! This is the port of the paper. A slot of a ring names a buffer by its index, so nothing is
+//! copied. A received buffer, a scratch frame or a resident packet is sent by writing its index into
+//! a slot of the TX ring. A received buffer is kept by writing another index into its slot.
+//!
+//! A pipe is the exception. The other end would get the exchanged buffers, and could keep and write
+//! them. So packets are copied to and from the slots' own buffers.
+//!
+//! | netmap port | the other side |
+//! |---|---|
+//! | an interface | the network; the kernel no longer sees its packets, see below |
+//! | `valeX:Y` | the other ports of a VALE switch; the switch copies packets |
+//! | `NAME{N`, `NAME}N` | the other end of a pipe |
+//!
+//! # An interface and its kernel
+//! While an interface is in netmap mode, its packets bypass the kernel. They are exchanged with the
+//! kernel through the *host rings* instead. The port passes all received packets to the host rings,
+//! except those that the rules of `steering` assign to the server. It passes all packets of
+//! the kernel to the network. Both only exchange buffers.
+//!
+//! # System calls
+//! The kernel moves packets only in a call: one for each batch that is sent, and one each time the
+//! RX ring is found empty. Waiting polls the descriptors.
+#![allow(unsafe_code)]
+
+mod host;
+mod kernel;
+mod pair;
+mod region;
+mod ring;
+mod simulated;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::time::Duration;
+
+use netmap_sys::{Buffers, NR_REG_ONE_NIC, NR_REG_ONE_SW, netmap_if, nmreq_register};
+
+use crate::device::{DeviceError, MemoryPlan};
+use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
+use crate::mailbox::Bell;
+use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError};
+use crate::steering::Classifier;
+use crate::super_segment::{self, SuperSegment};
+use crate::sys;
+use host::Host;
+pub use kernel::{Bound, Kernel};
+pub(crate) use kernel::{DEVICE, open as open_device, port_info};
+use pair::Pair;
+use region::{Located, Region, Rings};
+use ring::{RxRing, TxRing};
+pub use simulated::{SimulatedConfig, SimulatedKernel};
+
+/// Number of spare frames, for callers that hold more than one batch.
+const RESERVE: u32 = 256;
+/// Maximum time to wait at once. The kernel does not wake a waiting program when the interface is
+/// removed, but tells it at the next wait.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Size of an Ethernet header, in bytes. A shorter frame is invalid.
+const ETHERNET_HEADER: usize = 14;
+/// Size of the Ethernet header with one 802.1Q tag, in bytes.
+const LINK_HEADER: usize = 18;
+
+/// What to open.
+pub(crate) struct NetmapConfig {
+    /// The name in netmap's notation: an interface, `valeX:Y`, `NAME{N` or `NAME}N`.
+    pub(crate) name: String,
+    /// The ring pair to open.
+    pub(crate) ring: u32,
+    /// Number of ring pairs of the host's stack. 0: the port has none.
+    pub(crate) host_rings: u32,
+    pub(crate) is_pipe: bool,
+    pub(crate) mtu: usize,
+    /// Which packets go to the server; `None`: all.
+    pub(crate) classifier: Option<Classifier>,
+    pub(crate) memory: MemoryPlan,
+}
+
+/// One ring pair of a netmap port. Opened by
+/// [`QueueSource::open`](crate::device::QueueSource::open).
+pub struct NetmapPort<K: Kernel = Bound> {
+    device: Pair<K>,
+    host: Option<Host<K>>,
+    pool: Pool,
+    name: String,
+    mtu: usize,
+    is_pipe: bool,
+    counters: PortCounters,
+    frames_at_flush: u64,
+}
+
+impl NetmapPort {
+    /// Binds the rings and maps their memory.
+    pub(crate) fn open(config: NetmapConfig) -> Result<Self, DeviceError> {
+        let failed = |source| DeviceError::netmap(&config.name, source);
+        let wanted = MAX_BATCH as u32
+            + RESERVE
+            + config.memory.scratch_frames
+            + config.memory.resident_frames;
+        let mut request = nmreq_register {
+            nr_mode: NR_REG_ONE_NIC,
+            nr_ringid: config.ring as u16,
+            nr_extra_bufs: wanted,
+            nr_host_tx_rings: config.host_rings as u16,
+            nr_host_rx_rings: config.host_rings as u16,
+            ..Default::default()
+        };
+        let bound = Bound::open(&config.name, &mut request).map_err(failed)?;
+        if request.nr_extra_bufs < wanted {
+            return Err(DeviceError::NetmapBuffers {
+                name: config.name,
+                wanted,
+                granted: request.nr_extra_bufs,
+            });
+        }
+        let region = Region::map(bound.as_fd(), request.nr_memsize).map_err(failed)?;
+        let region = Rc::new(region);
+        let mut host_bound = None;
+        if config.classifier.is_some() {
+            let mut request = nmreq_register {
+                nr_mode: NR_REG_ONE_SW,
+                nr_ringid: config.ring as u16,
+                ..Default::default()
+            };
+            let bound = Bound::open(&config.name, &mut request).map_err(failed)?;
+            host_bound = Some((bound, request.nr_offset));
+        }
+        let rings = Rings::Device(config.ring);
+        let device = Registered::find(bound, &region, request.nr_offset, rings).map_err(failed)?;
+        let host = host_bound.map(|(bound, offset)| {
+            Registered::find(bound, &region, offset, Rings::Host(config.ring))
+        });
+        let host = host.transpose().map_err(failed)?;
+        Self::over(config, &region, device, host)
+    }
+}
+
+/// A registered ring pair that was found in the region.
+struct Registered<K> {
+    kernel: K,
+    interface: NonNull<netmap_if>,
+    tx: Located,
+    rx: Located,
+}
+
+impl<K: Kernel> Registered<K> {
+    fn find(kernel: K, region: &Region, offset: u64, rings: Rings) -> io::Result<Self> {
+        let interface = region.interface(offset)?;
+        let (tx, rx) = region.rings(interface, rings)?;
+        Ok(Self {
+            kernel,
+            interface,
+            tx,
+            rx,
+        })
+    }
+
+    /// Number of buffers that the rings hold.
+    fn slots(&self) -> u32 {
+        self.tx.num_slots + self.rx.num_slots
+    }
+
+    fn pair(
+        self,
+        region: &Rc<Region>,
+        copied: Option<Buffers>,
+        pool: &Pool,
+    ) -> io::Result<Pair<K>> {
+        let tx = TxRing::new(self.tx, Rc::clone(region))?;
+        let rx = RxRing::new(self.rx, Rc::clone(region))?;
+        Ok(Pair::new(self.kernel, (tx, rx), copied, pool))
+    }
+}
+
+/// Creates a pool over the buffers of a region. `kept` keeps the region mapped and bound. When the
+/// last frame is gone, the free buffers go back to the kernel.
+fn shared_pool(
+    buffers: &Buffers,
+    layout: PoolLayout,
+    interface: NonNull<netmap_if>,
+    kept: impl Sized + 'static,
+) -> Pool {
+    let buffers = *buffers;
+    let give_back = move |free: &[u32]| {
+        // SAFETY: no frame exists any more, so no other code uses the contents of the free
+        // buffers.
+        unsafe { buffers.give_extra(interface.as_ptr(), free) };
+        drop(kept);
+    };
+    let first = buffers.get(0).expect("there are buffers");
+    // SAFETY: buffer i starts at `first + i * size`, and all `count` buffers are in the region,
+    // which `kept` keeps mapped. The kernel has initialised it. The rings hand buffers to
+    // the kernel, and take them back, only through the pool's state table.
+    unsafe {
+        Pool::over_region(
+            first,
+            layout,
+            buffers.count(),
+            Box::new(()),
+            Box::new(give_back),
+        )
+    }
+}
+
+impl<K: Kernel + 'static> NetmapPort<K> {
+    /// Creates the port over rings that were found in `region`.
+    fn over(
+        config: NetmapConfig,
+        region: &Rc<Region>,
+        device: Registered<K>,
+        host: Option<Registered<K>>,
+    ) -> Result<Self, DeviceError> {
+        let failed = |source| DeviceError::netmap(&config.name, source);
+        let buffers = region.buffers(device.tx).map_err(failed)?;
+        let size = buffers.size() as usize;
+        let extra = Region::take_extra(&buffers, device.interface, buffers.count());
+        let extra = extra.map_err(failed)?;
+        if config.mtu + LINK_HEADER > size {
+            return Err(DeviceError::NetmapMtu {
+                name: config.name,
+                mtu: config.mtu,
+                buffer: size,
+            });
+        }
+        let copied = config.is_pipe.then_some(buffers);
+        let slots = match copied {
+            Some(_) => 0,
+            None => device.slots() + host.as_ref().map_or(0, Registered::slots),
+        };
+        let layout = PoolLayout {
+            stride: size,
+            capacity: size,
+            io_frames: extra.len() as u32 + slots - config.memory.resident_frames,
+            resident_frames: config.memory.resident_frames,
+        };
+        let kernel = device.kernel.clone();
+        let pool = shared_pool(
+            &buffers,
+            layout,
+            device.interface,
+            (kernel, Rc::clone(region)),
+        );
+        for buffer in extra {
+            // SAFETY: the kernel has given this buffer to the program.
+            unsafe { pool.adopt(buffer) };
+        }
+        let device = device.pair(region, copied, &pool).map_err(failed)?;
+        let host = match (host, config.classifier) {
+            (Some(host), Some(classifier)) => {
+                let rings = host.pair(region, None, &pool).map_err(failed)?;
+                Some(Host::new(rings, classifier))
+            }
+            _ => None,
+        };
+        Ok(Self {
+            device,
+            host,
+            pool,
+            name: config.name,
+            mtu: config.mtu,
+            is_pipe: config.is_pipe,
+            counters: PortCounters::default(),
+            frames_at_flush: 0,
+        })
+    }
+
+    /// Returns a human-readable description of the port's settings, as pairs of name and value.
+    pub fn summary(&self) -> Vec<(&'static str, String)> {
+        let layout = self.pool.layout();
+        let (tx, rx) = self.device.slots();
+        let exchange = if self.is_pipe {
+            "packets are copied, because a pipe keeps sent buffers"
+        } else {
+            "buffers are exchanged, not copied"
+        };
+        vec![
+            ("data path", format!("netmap {}, {exchange}", self.name)),
+            ("rings", format!("RX {rx}, TX {tx}")),
+            (
+                "packet memory",
+                format!(
+                    "{} buffers of {} bytes for receiving and sending, {} for resident packets",
+                    layout.io_frames, layout.capacity, layout.resident_frames
+                ),
+            ),
+        ]
+    }
+
+    /// Receives into `batch`, and passes packets for the kernel to the host's ring.
+    #[inline]
+    fn take_received(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        let mut available = self.device.available()?;
+        while available > 0 && batch.len() < limit {
+            // The frame takes the place of the received one.
+            let Some(free) = self.pool.take() else {
+                break;
+            };
+            available -= 1;
+            let Some(frame) = self.device.receive(free, &self.pool) else {
+                continue;
+            };
+            let kept = match &mut self.host {
+                Some(host) => host.keep(frame, &self.pool),
+                None => Some(frame),
+            };
+            if let Some(frame) = kept {
+                self.counters.rx_frames += 1;
+                self.counters.rx_bytes += frame.len() as u64;
+                batch.push(frame);
+            }
+        }
+        self.device.publish_rx();
+        Ok(())
+    }
+
+    /// Ensures that the TX ring has room for one more packet. Flushes if necessary, and fails if
+    /// the ring is still full after that.
+    #[inline(always)]
+    fn make_room(&mut self) -> Result<(), SendError> {
+        if self.device.room() > 0 {
+            return Ok(());
+        }
+        self.flush_for_room()
+    }
+
+    #[cold]
+    fn flush_for_room(&mut self) -> Result<(), SendError> {
+        // If the port is gone, the next flush by the caller reports it.
+        let _ = self.flush();
+        if self.device.room() == 0 {
+            self.counters.tx_ring_full += 1;
+            return Err(SendError::RingFull);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn push(&mut self, packet: Sending) {
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += packet.len() as u64;
+        self.device.push(packet);
+    }
+}
+
+impl<K: Kernel + 'static> Port for NetmapPort<K> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mtu: self.mtu,
+            zero_copy: false,
+            partial_checksums: false,
+            segmentation: 0,
+            resident_frames: self.pool.layout().resident_frames,
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    #[inline]
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        let limit = limit.min(batch.remaining_capacity());
+        let mut idle = false;
+        if self.device.available()? == 0 {
+            self.counters.waits += 1;
+            self.device.sync_rx()?;
+            idle = self.device.available()? == 0;
+        }
+        self.take_received(batch, limit)?;
+        self.counters.rx_batches.count(batch.len());
+        if let Some(host) = &mut self.host {
+            host.pass_down(&mut self.device, &self.pool, idle)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        if frame.len() < ETHERNET_HEADER {
+            self.counters.bad_descriptors += 1;
+            return Ok(());
+        }
+        self.make_room()?;
+        self.push(frame.send(&self.pool));
+        Ok(())
+    }
+
+    #[inline]
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        packet.assert_of(&self.pool);
+        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
+        if bytes.len() < ETHERNET_HEADER {
+            self.counters.bad_descriptors += 1;
+            return Ok(());
+        }
+        self.make_room()?;
+        let packet = packet.send(&self.pool).ok_or(SendError::InFlight)?;
+        self.push(packet);
+        Ok(())
+    }
+
+    fn send_super(&mut self, _packet: SuperSegment) -> Result<(), SendError> {
+        panic!("{}", super_segment::NO_SUPER_SEGMENTS)
+    }
+
+    #[inline]
+    fn room(&mut self) -> usize {
+        self.device.room() as usize
+    }
+
+    #[inline]
+    fn flush(&mut self) -> io::Result<bool> {
+        if let Some(host) = &mut self.host
+            && host.rings().in_flight() > 0
+        {
+            host.rings_mut().sync_tx(&self.pool)?;
+        }
+        if self.device.in_flight() == 0 {
+            return Ok(true);
+        }
+        let frames = self.counters.tx_frames - self.frames_at_flush;
+        self.frames_at_flush = self.counters.tx_frames;
+        self.counters.tx_batches.count(frames as usize);
+        self.counters.tx_wakeups += 1;
+        self.device.sync_tx(&self.pool)?;
+        // Packets that the device has not sent yet need another call, which also takes back the
+        // buffers of those that it has sent since.
+        Ok(self.device.in_flight() == 0)
+    }
+
+    fn hints(&self) -> PortHints {
+        PortHints {
+            ready: false,
+            can_poll: false,
+            gathers: true,
+            sent: self.counters.tx_frames,
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
+        self.counters.waits += 1;
+        let device = self.device.kernel().descriptor();
+        let host = self.host.as_ref();
+        let host = host.and_then(|host| host.rings().kernel().descriptor());
+        let fds = [device, host, bell.map(Bell::event)];
+        let events = sys::poll_readable(fds, timeout.min(MAX_WAIT))?;
+        let gone = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+        if (events[0] | events[1]) & gone != 0 {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        let host = self.host.as_ref();
+        let host_invalid = host.map_or(0, |host| host.rings().invalid());
+        PortCounters {
+            rx_lost: host.map_or(0, Host::lost),
+            bad_descriptors: self.counters.bad_descriptors + self.device.invalid() + host_invalid,
+            ..self.counters
+        }
+    }
+}
+
+impl<K: Kernel> Drop for NetmapPort<K> {
+    fn drop(&mut self) {
+        if let Some(host) = &mut self.host {
+            host.rings_mut().close(&self.pool);
+        }
+        self.device.close(&self.pool);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,379 @@
+//! A simulated netmap kernel, for tests and benchmarks without the netmap device.
+//!
+//! It keeps rings and buffers in ordinary memory, in the layout that the real kernel uses, and
+//! follows the same protocol. Only the network behind the rings differs: sent packets are kept until
+//! [`SimulatedKernel::take_sent`] returns them, and received ones come from
+//! [`SimulatedKernel::deliver`].
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use netmap_sys::{Buffers, NS_MOREFRAG, netmap_if, netmap_ring, netmap_slot};
+
+use super::kernel::Kernel;
+use super::region::{Located, Region, Rings};
+use super::{NetmapConfig, NetmapPort, Registered};
+use crate::device::{DeviceError, MemoryPlan};
+
+/// Alignment of rings and buffers in the region, in bytes.
+const ALIGN: usize = 128;
+
+/// Sizes of a simulated netmap port.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulatedConfig {
+    /// Number of slots in each ring.
+    pub slots: u32,
+    /// Number of buffers in addition to those in the slots.
+    pub spares: u32,
+    /// Maximum number of resident packets, whose buffers are among the spare ones.
+    pub resident_frames: u32,
+    /// Size of a buffer, in bytes.
+    pub buffer: u32,
+}
+
+/// The kernel's side of a simulated netmap port. All clones are the same kernel.
+#[derive(Clone)]
+pub struct SimulatedKernel(Rc<State>);
+
+struct State {
+    tx: Side,
+    rx: Side,
+    buffers: Buffers,
+    sent: RefCell<VecDeque<Vec<u8>>>,
+    /// Arriving packets, and whether the packet continues in the next slot.
+    arriving: RefCell<VecDeque<(Vec<u8>, bool)>>,
+    /// Whether sent packets are kept.
+    keeps: Cell<bool>,
+    /// Maximum number of packets that each call takes from the TX ring.
+    takes: Cell<u32>,
+    /// Number of packets that the device still reads after each call.
+    holds: Cell<u32>,
+    /// Keeps the memory of the rings.
+    region: Rc<Region>,
+}
+
+/// One ring as the kernel sees it.
+struct Side {
+    at: Located,
+    /// First slot that the kernel has not processed.
+    hwcur: Cell<u32>,
+    /// In a TX ring, the slot before the first that is being sent. In an RX ring, the first slot
+    /// that is not filled.
+    hwtail: Cell<u32>,
+}
+
+impl Side {
+    fn new(at: Located, hwtail: u32) -> Self {
+        let side = Self {
+            at,
+            hwcur: Cell::new(0),
+            hwtail: Cell::new(hwtail),
+        };
+        side.publish();
+        side
+    }
+
+    fn next(&self, slot: u32) -> u32 {
+        (slot + 1) % self.at.num_slots
+    }
+
+    fn distance(&self, from: u32, to: u32) -> u32 {
+        (to + self.at.num_slots - from) % self.at.num_slots
+    }
+
+    /// Returns the program's position.
+    fn head(&self) -> u32 {
+        // SAFETY: the ring is in the region.
+        unsafe { (&raw const (*self.at.ring.as_ptr()).head).read_volatile() }
+    }
+
+    /// Tells the program the kernel's position.
+    fn publish(&self) {
+        // SAFETY: the ring is in the region.
+        unsafe { (&raw mut (*self.at.ring.as_ptr()).tail).write_volatile(self.hwtail.get()) };
+    }
+
+    fn read(&self, slot: u32) -> netmap_slot {
+        assert!(slot < self.at.num_slots);
+        // SAFETY: the slot is in the region.
+        unsafe { self.at.slots.add(slot as usize).read_volatile() }
+    }
+
+    fn write(&self, slot: u32, content: netmap_slot) {
+        assert!(slot < self.at.num_slots);
+        // SAFETY: the slot is in the region.
+        unsafe { self.at.slots.add(slot as usize).write_volatile(content) };
+    }
+}
+
+impl Kernel for SimulatedKernel {
+    fn sync_tx(&self) -> io::Result<()> {
+        let State { tx, .. } = &*self.0;
+        let head = tx.head();
+        for _ in 0..self.0.takes.get() {
+            let slot = tx.hwcur.get();
+            if slot == head {
+                break;
+            }
+            if self.0.keeps.get() {
+                let content = tx.read(slot);
+                let packet = self.packet(content.buf_idx, content.len);
+                self.0.sent.borrow_mut().push_back(packet);
+            }
+            tx.hwcur.set(tx.next(slot));
+        }
+        let held = tx.distance(tx.next(tx.hwtail.get()), tx.hwcur.get());
+        let released = held.saturating_sub(self.0.holds.get());
+        tx.hwtail
+            .set((tx.hwtail.get() + released) % tx.at.num_slots);
+        tx.publish();
+        Ok(())
+    }
+
+    fn sync_rx(&self) -> io::Result<()> {
+        let State { rx, arriving, .. } = &*self.0;
+        rx.hwcur.set(rx.head());
+        while rx.next(rx.hwtail.get()) != rx.hwcur.get() {
+            let Some((packet, continues)) = arriving.borrow_mut().pop_front() else {
+                break;
+            };
+            let slot = rx.hwtail.get();
+            let content = rx.read(slot);
+            self.fill(content.buf_idx, &packet);
+            let (len, flags) = (packet.len() as u16, u16::from(continues) * NS_MOREFRAG);
+            rx.write(
+                slot,
+                netmap_slot {
+                    len,
+                    flags,
+                    ..content
+                },
+            );
+            rx.hwtail.set(rx.next(slot));
+        }
+        rx.publish();
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl SimulatedKernel {
+    /// Creates a port with one ring pair, and returns it with its kernel.
+    ///
+    /// # Errors
+    /// A [`DeviceError`] if the buffers are too small for an MTU of 1,500 bytes.
+    pub fn open(config: SimulatedConfig) -> Result<(NetmapPort<Self>, Self), DeviceError> {
+        let (region, tx, rx, buffers) = region_for(config);
+        let kernel = Self(Rc::new(State {
+            tx: Side::new(tx, config.slots - 1),
+            rx: Side::new(rx, 0),
+            buffers,
+            sent: RefCell::default(),
+            arriving: RefCell::default(),
+            keeps: Cell::new(true),
+            takes: Cell::new(u32::MAX),
+            holds: Cell::new(0),
+            region: Rc::clone(&region),
+        }));
+        let port = kernel.port(config)?;
+        Ok((port, kernel))
+    }
+
+    fn port(&self, config: SimulatedConfig) -> Result<NetmapPort<Self>, DeviceError> {
+        let port = NetmapConfig {
+            name: "simulated".to_owned(),
+            ring: 0,
+            host_rings: 0,
+            is_pipe: false,
+            mtu: 1500,
+            classifier: None,
+            memory: MemoryPlan {
+                resident_frames: config.resident_frames,
+                scratch_frames: 0,
+            },
+        };
+        let failed = |source| DeviceError::netmap("simulated", source);
+        let region = Rc::clone(&self.0.region);
+        let registered = Registered::find(self.clone(), &region, 0, Rings::Device(0));
+        NetmapPort::over(port, &region, registered.map_err(failed)?, None)
+    }
+
+    /// Lets a packet arrive with the next call that synchronizes the RX ring.
+    pub fn deliver(&self, packet: &[u8]) {
+        self.0
+            .arriving
+            .borrow_mut()
+            .push_back((packet.to_vec(), false));
+    }
+
+    /// Returns the oldest packet that was sent and not returned yet.
+    pub fn take_sent(&self) -> Option<Vec<u8>> {
+        self.0.sent.borrow_mut().pop_front()
+    }
+
+    /// Sets whether sent packets are kept for [`take_sent`](Self::take_sent). Benchmarks turn this
+    /// off.
+    pub fn keep_sent(&self, on: bool) {
+        self.0.keeps.set(on);
+    }
+
+    /// Limits how many packets each call takes from the TX ring, and how many the device still
+    /// reads afterwards.
+    pub fn limit(&self, takes: u32, holds: u32) {
+        self.0.takes.set(takes);
+        self.0.holds.set(holds);
+    }
+
+    fn buffer(&self, index: u32, len: usize) -> NonNull<u8> {
+        let buffers = &self.0.buffers;
+        assert!(len <= buffers.size() as usize);
+        buffers.get(index).expect("a buffer of the region")
+    }
+
+    fn packet(&self, index: u32, len: u16) -> Vec<u8> {
+        let len = usize::from(len);
+        let buffer = self.buffer(index, len);
+        // SAFETY: the buffer holds `len` bytes, and the program does not write a buffer that it has
+        // handed over.
+        unsafe { std::slice::from_raw_parts(buffer.as_ptr(), len) }.to_vec()
+    }
+
+    fn fill(&self, index: u32, packet: &[u8]) {
+        let buffer = self.buffer(index, packet.len());
+        // SAFETY: the buffer has room for the packet, and the program does not use a buffer that it
+        // has handed over.
+        unsafe { buffer.copy_from_nonoverlapping(NonNull::from(packet).cast(), packet.len()) };
+    }
+}
+
+#[cfg(test)]
+impl SimulatedKernel {
+    /// Returns the buffers in the slots of the TX ring and of the RX ring, and the list of spares.
+    pub(super) fn all_buffers(&self) -> Vec<u32> {
+        let sides = [&self.0.tx, &self.0.rx];
+        let slots = sides.into_iter();
+        let mut all: Vec<_> = slots
+            .flat_map(|side| (0..side.at.num_slots).map(|slot| side.read(slot).buf_idx))
+            .collect();
+        let interface = self.0.region.interface(0).unwrap();
+        let most = self.0.buffers.count();
+        all.extend(Region::take_extra(&self.0.buffers, interface, most).unwrap());
+        all
+    }
+
+    /// Returns the addresses of the buffers in the TX ring that the kernel has not taken.
+    pub(super) fn slot_addresses(&self) -> Vec<*const u8> {
+        let tx = &self.0.tx;
+        // The program publishes its position only with a flush.
+        let slots = [tx.hwcur.get()].into_iter();
+        slots
+            .map(|slot| self.buffer(tx.read(slot).buf_idx, 0).as_ptr().cast_const())
+            .collect()
+    }
+
+    /// Lets a packet arrive that takes a slot for each of its parts.
+    pub(super) fn deliver_parts(&self, parts: &[&[u8]]) {
+        for (nth, part) in parts.iter().enumerate() {
+            let continues = nth + 1 < parts.len();
+            let mut arriving = self.0.arriving.borrow_mut();
+            arriving.push_back((part.to_vec(), continues));
+        }
+    }
+
+    /// Fills slots of the RX ring as in a call of the program, and then makes the last filled slot
+    /// name another buffer and length.
+    pub(super) fn corrupt_next(&self, buf_idx: u32, len: u16) {
+        let rx = &self.0.rx;
+        self.sync_rx().unwrap();
+        let last = (rx.hwtail.get() + rx.at.num_slots - 1) % rx.at.num_slots;
+        let content = rx.read(last);
+        rx.write(
+            last,
+            netmap_slot {
+                buf_idx,
+                len,
+                ..content
+            },
+        );
+    }
+
+    /// Makes the kernel's position in both rings `tail`.
+    pub(super) fn set_tails(&self, tail: u32) {
+        for side in [&self.0.tx, &self.0.rx] {
+            side.hwtail.set(tail);
+            side.publish();
+        }
+    }
+
+    /// Opens a port on the rings of a port that was closed.
+    pub(super) fn reopen(&self, config: SimulatedConfig) -> Result<NetmapPort<Self>, DeviceError> {
+        self.port(config)
+    }
+}
+
+/// A block on the heap, which is freed when this value is dropped.
+struct Block(NonNull<u8>, Layout);
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: the block was allocated with this layout, and its owner, the region, is gone.
+        unsafe { dealloc(self.0.as_ptr(), self.1) };
+    }
+}
+
+/// Lays out a region as the kernel does: description, TX ring, RX ring, buffers. Buffers 0 and 1 are
+/// not used, as in the kernel.
+fn region_for(config: SimulatedConfig) -> (Rc<Region>, Located, Located, Buffers) {
+    let ring_len = (size_of::<netmap_ring>() + config.slots as usize * size_of::<netmap_slot>())
+        .next_multiple_of(ALIGN);
+    // The list of rings has an entry for each ring of the device and of the host.
+    let description = (size_of::<netmap_if>() + 4 * size_of::<isize>()).next_multiple_of(ALIGN);
+    let rings_at = [description, description + ring_len];
+    let buffers_at = description + 2 * ring_len;
+    let buffers = 2 + 2 * config.slots + config.spares;
+    let len = buffers_at + buffers as usize * config.buffer as usize;
+    let layout = Layout::from_size_align(len, ALIGN).expect("a small region");
+    // SAFETY: the layout's size is not 0.
+    let base = NonNull::new(unsafe { alloc_zeroed(layout) });
+    let base = base.unwrap_or_else(|| handle_alloc_error(layout));
+    // SAFETY: the block has `len` zeroed bytes and belongs to the region alone.
+    let region = unsafe { Region::new(base, len, Box::new(Block(base, layout))) };
+    let interface = region.interface(0).expect("it is at the start");
+    let mut next_buffer = 2;
+    // SAFETY: all places are in the block, as computed above, and correctly aligned.
+    unsafe {
+        let description = interface.as_ptr();
+        (*description).ni_tx_rings = 1;
+        (*description).ni_rx_rings = 1;
+        let offsets = base.add(size_of::<netmap_if>()).cast::<isize>();
+        for (entry, at) in [0, 1].into_iter().zip(rings_at) {
+            offsets.add(entry).write(at.cast_signed());
+            let ring = base.add(at).cast::<netmap_ring>().as_ptr();
+            (*ring).buf_ofs = (buffers_at - at).cast_signed() as i64;
+            (*ring).num_slots = config.slots;
+            (*ring).nr_buf_size = config.buffer;
+            let slots = base
+                .add(at + size_of::<netmap_ring>())
+                .cast::<netmap_slot>();
+            for slot in 0..config.slots {
+                (*slots.add(slot as usize).as_ptr()).buf_idx = next_buffer;
+                next_buffer += 1;
+            }
+        }
+    }
+    let (tx, rx) = region.rings(interface, Rings::Device(0)).expect("laid out");
+    let found = region.buffers(tx).expect("laid out");
+    let spares: Vec<_> = (next_buffer..buffers).collect();
+    // SAFETY: no other code uses the buffers yet.
+    unsafe { found.give_extra(interface.as_ptr(), &spares) };
+    (Rc::new(region), tx, rx, found)
+}

@@ -1,0 +1,211 @@
+//! Tests of the port on the simulated kernel.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::frame::Frame;
+
+const CONFIG: SimulatedConfig = SimulatedConfig {
+    slots: 8,
+    spares: 12,
+    resident_frames: 2,
+    buffer: 2048,
+};
+
+type Simulated = NetmapPort<SimulatedKernel>;
+
+fn open() -> (Simulated, SimulatedKernel) {
+    SimulatedKernel::open(CONFIG).unwrap()
+}
+
+fn packet(number: u8, len: usize) -> Vec<u8> {
+    let mut packet = vec![number; len];
+    packet[0] = 2;
+    packet
+}
+
+fn receive(port: &mut Simulated, limit: usize) -> Vec<Frame> {
+    let mut batch = Batch::new();
+    port.receive(&mut batch, limit).unwrap();
+    batch.into_iter().collect()
+}
+
+fn scratch(port: &Simulated, bytes: &[u8]) -> Frame {
+    let mut frame = port.pool().take().unwrap();
+    frame.set_len(bytes.len());
+    frame.copy_from_slice(bytes);
+    frame
+}
+
+#[test]
+fn packets_arrive_in_order_over_many_turns_of_the_ring() {
+    let (mut port, kernel) = open();
+    let mut expected = 0u8;
+    for number in 0..200 {
+        kernel.deliver(&packet(number, 60 + usize::from(number)));
+        if number % 3 != 0 {
+            continue;
+        }
+        for frame in receive(&mut port, 5) {
+            assert_eq!(
+                &frame[..],
+                &packet(expected, 60 + usize::from(expected))[..]
+            );
+            expected += 1;
+        }
+    }
+    let counters = port.counters();
+    assert_eq!(counters.rx_frames, u64::from(expected));
+    assert!(expected > 190);
+    assert_eq!(counters.bad_descriptors, 0);
+}
+
+#[test]
+fn a_received_buffer_is_sent_without_a_copy() {
+    let (mut port, kernel) = open();
+    kernel.deliver(&packet(7, 100));
+    let mut frames = receive(&mut port, 8);
+    let mut frame = frames.pop().unwrap();
+    let address = frame.as_ptr();
+    frame[1] = 9;
+    port.send(frame).unwrap();
+    assert_eq!(kernel.slot_addresses(), [address]);
+    assert!(port.flush().unwrap());
+    let sent = kernel.take_sent().unwrap();
+    assert_eq!((sent[0], sent[1], sent[2], sent.len()), (2, 9, 7, 100));
+}
+
+#[test]
+fn a_full_ring_pushes_back() {
+    let (mut port, kernel) = open();
+    kernel.limit(0, 0);
+    let room = port.room();
+    assert_eq!(room, 7, "one slot stays empty");
+    for number in 0..7 {
+        assert_eq!(port.room(), 7 - usize::from(number));
+        let frame = scratch(&port, &packet(number, 60));
+        port.send(frame).unwrap();
+    }
+    let frame = scratch(&port, &packet(9, 60));
+    assert_eq!(port.send(frame), Err(SendError::RingFull));
+    assert_eq!(port.counters().tx_ring_full, 1);
+    assert!(!port.flush().unwrap(), "packets wait for the device");
+    kernel.limit(u32::MAX, 0);
+    assert!(port.flush().unwrap());
+    let sent: Vec<_> = std::iter::from_fn(|| kernel.take_sent()).collect();
+    let expected: Vec<_> = (0..7).map(|number| packet(number, 60)).collect();
+    assert_eq!(sent, expected);
+}
+
+#[test]
+fn a_resident_packet_is_in_flight_until_its_slot_was_sent() {
+    let (mut port, kernel) = open();
+    let mut resident = port.pool().make_resident(&packet(1, 60)).unwrap();
+    kernel.limit(u32::MAX, 1);
+    port.send_resident(&mut resident).unwrap();
+    assert_eq!(port.send_resident(&mut resident), Err(SendError::InFlight));
+    assert!(!port.flush().unwrap());
+    assert!(resident.in_flight(), "the device still reads it");
+    // The next packet takes its place as the last one.
+    let frame = scratch(&port, &packet(2, 60));
+    port.send(frame).unwrap();
+    port.flush().unwrap();
+    assert!(!resident.in_flight());
+    resident.bytes_mut().unwrap()[1] = 3;
+    port.send_resident(&mut resident).unwrap();
+    kernel.limit(u32::MAX, 0);
+    assert!(port.flush().unwrap());
+    let sent: Vec<_> = std::iter::from_fn(|| kernel.take_sent())
+        .map(|p| p[1])
+        .collect();
+    assert_eq!(sent, [1, 2, 3]);
+}
+
+#[test]
+fn packets_stay_in_the_ring_while_no_frame_is_free() {
+    let (mut port, kernel) = open();
+    let held: Vec<_> = std::iter::from_fn(|| port.pool().take()).collect();
+    kernel.deliver(&packet(1, 60));
+    assert!(receive(&mut port, 8).is_empty());
+    drop(held);
+    assert_eq!(receive(&mut port, 8).len(), 1);
+}
+
+#[test]
+fn a_packet_over_several_slots_is_dropped_whole() {
+    let (mut port, kernel) = open();
+    kernel.deliver(&packet(1, 60));
+    kernel.deliver_parts(&[&packet(2, 2048), &packet(2, 2048), &packet(2, 10)]);
+    kernel.deliver(&packet(3, 60));
+    let numbers: Vec<_> = receive(&mut port, 8).iter().map(|frame| frame[1]).collect();
+    assert_eq!(numbers, [1, 3]);
+    assert_eq!(port.counters().bad_descriptors, 1);
+}
+
+#[test]
+fn impossible_slots_are_rejected() {
+    let (mut port, kernel) = open();
+    for (index, len) in [(0, 60), (1_000_000, 60), (u32::MAX, 60), (2, 4000)] {
+        kernel.deliver(&packet(1, 60));
+        kernel.corrupt_next(index, len);
+        assert!(receive(&mut port, 8).is_empty());
+    }
+    assert_eq!(port.counters().bad_descriptors, 4);
+    kernel.deliver(&packet(1, 60));
+    assert_eq!(receive(&mut port, 8).len(), 1, "the port goes on");
+}
+
+#[test]
+fn a_position_beyond_the_ring_ends_the_port() {
+    let (mut port, kernel) = open();
+    kernel.set_tails(8);
+    let error = port.receive(&mut Batch::new(), 1).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    let error = port.device.reap(&port.pool).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
+
+#[test]
+fn all_buffers_go_back_to_the_kernel() {
+    let (mut port, kernel) = open();
+    let total = (2 * CONFIG.slots + CONFIG.spares) as usize;
+    let mut resident = port.pool().make_resident(&packet(1, 60)).unwrap();
+    for number in 0..50 {
+        kernel.deliver(&packet(number, 60));
+        for frame in receive(&mut port, 8) {
+            port.send(frame).unwrap();
+        }
+        if !resident.in_flight() {
+            port.send_resident(&mut resident).unwrap();
+        }
+        port.flush().unwrap();
+    }
+    let held = scratch(&port, &packet(1, 60));
+    drop(port);
+    drop(resident);
+    drop(held);
+    let all = kernel.all_buffers();
+    let distinct: HashSet<_> = all.iter().collect();
+    assert_eq!((all.len(), distinct.len()), (total, total), "{all:?}");
+}
+
+#[test]
+fn a_port_can_be_opened_again_on_the_same_rings() {
+    let (mut port, kernel) = open();
+    for number in 0..5 {
+        let frame = scratch(&port, &packet(number, 60));
+        port.send(frame).unwrap();
+    }
+    port.flush().unwrap();
+    drop(port);
+    let mut port = kernel.reopen(CONFIG).unwrap();
+    kernel.deliver(&packet(6, 60));
+    assert_eq!(receive(&mut port, 1)[0][1], 6);
+    let frame = scratch(&port, &packet(5, 60));
+    port.send(frame).unwrap();
+    assert!(port.flush().unwrap());
+    let sent: Vec<_> = std::iter::from_fn(|| kernel.take_sent())
+        .map(|p| p[1])
+        .collect();
+    assert_eq!(sent, [0, 1, 2, 3, 4, 5]);
+}
