@@ -101,7 +101,7 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
         what: "looking up a user",
         source: errno.into(),
     };
-    let entry = User::from_name(user).map_err(failed)?;
+    let entry = unknown_if_missing(User::from_name(user)).map_err(failed)?;
     let entry = entry.ok_or_else(|| Error::UnknownUser {
         kind: "user",
         name: user.to_owned(),
@@ -109,7 +109,7 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
     let gid = match group {
         None => entry.gid,
         Some(name) => {
-            let group = Group::from_name(name).map_err(failed)?;
+            let group = unknown_if_missing(Group::from_name(name)).map_err(failed)?;
             let group = group.ok_or_else(|| Error::UnknownUser {
                 kind: "group",
                 name: name.to_owned(),
@@ -122,6 +122,15 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
         uid: Uid::from_raw(entry.uid.as_raw()),
         gid: Gid::from_raw(gid.as_raw()),
     })
+}
+
+/// Returns `None` also if the system has no table of users, as in a container with nothing but the
+/// program. Depending on the C library, a look-up then fails instead.
+fn unknown_if_missing<T>(entry: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
+    match entry {
+        Err(nix::Error::ENOENT | nix::Error::ESRCH) => Ok(None),
+        entry => entry,
+    }
 }
 
 impl Account {
@@ -138,6 +147,16 @@ mod tests {
 
     fn spec(text: &str) -> UserSpec {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_system_without_users_has_no_such_user() {
+        for error in [nix::Error::ENOENT, nix::Error::ESRCH] {
+            assert_eq!(unknown_if_missing::<()>(Err(error)), Ok(None));
+        }
+        let other = Err(nix::Error::EACCES);
+        assert_eq!(unknown_if_missing::<()>(other), other);
+        assert_eq!(unknown_if_missing(Ok(Some(7))), Ok(Some(7)));
     }
 
     #[test]
