@@ -475,4 +475,6 @@ impl<K: Kernel> Drop for NetmapPort<K> {
 }
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod tests;

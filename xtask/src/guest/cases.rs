@@ -38,9 +38,9 @@ const CASES: &str = "\
     zero-copy-refused    | stable | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access            | !zero-copy
     mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access            | AF_XDP, copy
     mtu-9000-stable      | stable | host  | 1 | 9000 | own    | xdp:eth0                           |                   | !MTU
-    netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | admode=2          |
+    netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | admode=2          | buffers are exchanged
     netmap-native        | native | host  | 1 | 1500 | own    | netmap:eth0                        | admode=1          |
-    netmap-shared        | netmap | host  | 1 | 1500 | shared | netmap:eth0                        | admode=2          |
+    netmap-shared        | netmap | host  | 1 | 1500 | shared | netmap:eth0                        | admode=2          | buffers are exchanged
     netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:1                     | admode=2          |
     netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | admode=2          |";
 
