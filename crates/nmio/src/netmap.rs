@@ -22,13 +22,13 @@
 //! # System calls
 //! The kernel moves packets only in a call: one for each batch that is sent, and one each time the
 //! RX ring is found empty. Waiting polls the descriptors.
-#![allow(unsafe_code)]
 
 mod host;
 mod kernel;
 mod pair;
 mod region;
 mod ring;
+mod shared_pool;
 mod simulated;
 
 use std::io;
@@ -52,6 +52,7 @@ pub(crate) use kernel::{DEVICE, open as open_device, port_info};
 use pair::Pair;
 use region::{Located, Region, Rings};
 use ring::{RxRing, TxRing};
+use shared_pool::shared_pool;
 pub use simulated::{SimulatedConfig, SimulatedKernel};
 
 /// Number of spare frames, for callers that hold more than one batch.
@@ -96,10 +97,9 @@ impl NetmapPort {
     /// Binds the rings and maps their memory.
     pub(crate) fn open(config: NetmapConfig) -> Result<Self, DeviceError> {
         let failed = |source| DeviceError::netmap(&config.name, source);
-        let wanted = MAX_BATCH as u32
-            + RESERVE
-            + config.memory.scratch_frames
-            + config.memory.resident_frames;
+        let wanted = (MAX_BATCH as u32 + RESERVE)
+            .saturating_add(config.memory.scratch_frames)
+            .saturating_add(config.memory.resident_frames);
         let mut request = nmreq_register {
             nr_mode: NR_REG_ONE_NIC,
             nr_ringid: config.ring as u16,
@@ -175,36 +175,6 @@ impl<K: Kernel> Registered<K> {
     }
 }
 
-/// Creates a pool over the buffers of a region. `kept` keeps the region mapped and bound. When the
-/// last frame is gone, the free buffers go back to the kernel.
-fn shared_pool(
-    buffers: &Buffers,
-    layout: PoolLayout,
-    interface: NonNull<netmap_if>,
-    kept: impl Sized + 'static,
-) -> Pool {
-    let buffers = *buffers;
-    let give_back = move |free: &[u32]| {
-        // SAFETY: no frame exists any more, so no other code uses the contents of the free
-        // buffers.
-        unsafe { buffers.give_extra(interface.as_ptr(), free) };
-        drop(kept);
-    };
-    let first = buffers.get(0).expect("there are buffers");
-    // SAFETY: buffer i starts at `first + i * size`, and all `count` buffers are in the region,
-    // which `kept` keeps mapped. The kernel has initialised it. The rings hand buffers to
-    // the kernel, and take them back, only through the pool's state table.
-    unsafe {
-        Pool::over_region(
-            first,
-            layout,
-            buffers.count(),
-            Box::new(()),
-            Box::new(give_back),
-        )
-    }
-}
-
 impl<K: Kernel + 'static> NetmapPort<K> {
     /// Creates the port over rings that were found in `region`.
     fn over(
@@ -233,20 +203,11 @@ impl<K: Kernel + 'static> NetmapPort<K> {
         let layout = PoolLayout {
             stride: size,
             capacity: size,
-            io_frames: extra.len() as u32 + slots - config.memory.resident_frames,
+            io_frames: (extra.len() as u32 + slots).saturating_sub(config.memory.resident_frames),
             resident_frames: config.memory.resident_frames,
         };
-        let kernel = device.kernel.clone();
-        let pool = shared_pool(
-            &buffers,
-            layout,
-            device.interface,
-            (kernel, Rc::clone(region)),
-        );
-        for buffer in extra {
-            // SAFETY: the kernel has given this buffer to the program.
-            unsafe { pool.adopt(buffer) };
-        }
+        let kept = (device.kernel.clone(), Rc::clone(region));
+        let pool = shared_pool(buffers, layout, device.interface, &extra, kept);
         let device = device.pair(region, copied, &pool).map_err(failed)?;
         let host = match (host, config.classifier) {
             (Some(host), Some(classifier)) => {
