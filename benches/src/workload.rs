@@ -7,6 +7,7 @@
 
 pub mod dns;
 pub mod http;
+pub mod netmap;
 pub mod tcp;
 pub mod udp;
 

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use benches::workload::Workload;
 use benches::workload::dns::Zone;
 use benches::workload::http::{KeepAlive, OwnConnection};
+use benches::workload::netmap::TurnRound;
 use benches::workload::tcp::AckToSegment;
 use benches::workload::udp::Reflect;
 use clap::Parser;
@@ -59,6 +60,7 @@ const WORKLOADS: &[Entry] = workloads! {
     "http-not-found" KeepAlive::not_found(SendMode::MemCopy);
     "http-new-1k-memcopy" OwnConnection::new(SendMode::MemCopy);
     "http-new-1k-precopy" OwnConnection::new(SendMode::PreCopy);
+    "netmap-turn-round-64" TurnRound::new(64);
 };
 
 fn repeat<W: Workload>(mut work: W, requests: u64) {
