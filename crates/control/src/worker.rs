@@ -92,21 +92,24 @@ impl<P: Program> Worker<'_, P> {
             published: self.published,
             stop,
         };
-        port.visit(Observation { stage, ready })
+        if stage.pcap.is_some() || stage.fault.is_some() {
+            return stage.observe(port, ready);
+        }
+        port.visit(Service { stage, ready })
     }
 }
 
 /// A stage that serves on any port, and the callback for when it is ready.
-struct Observation<'a, P, R> {
+struct Service<'a, P, R> {
     stage: Stage<'a, P>,
     ready: R,
 }
 
-impl<P: Program, R: FnOnce(Ready) -> bool> PortVisitor for Observation<'_, P, R> {
+impl<P: Program, R: FnOnce(Ready) -> bool> PortVisitor for Service<'_, P, R> {
     type Output = Result<Ended, Error>;
 
-    fn visit<Q: Port>(self, port: Q) -> Self::Output {
-        self.stage.observe(port, self.ready)
+    fn visit<Q: Port>(self, mut port: Q) -> Self::Output {
+        self.stage.serve(&mut port, self.ready)
     }
 }
 
@@ -129,12 +132,9 @@ impl<P: Program> Stage<'_, P> {
     /// capture is the outer layer, so it shows the frames that the server sees.
     fn observe<Q: Port>(
         mut self,
-        mut port: Q,
+        port: Q,
         ready: impl FnOnce(Ready) -> bool,
     ) -> Result<Ended, Error> {
-        if self.pcap.is_none() && self.fault.is_none() {
-            return self.serve(&mut port, ready);
-        }
         if self.fault.is_some() {
             // Faults act on single frames, so super-segments are off. The start block's line
             // `faults` mentions this, and the line `segmentation` would contradict it.

@@ -1,7 +1,13 @@
 //! A port of any kind.
 
+use std::io;
+use std::time::Duration;
+
+use crate::frame::{Frame, Pool, Resident};
+use crate::mailbox::Bell;
 use crate::netmap::NetmapPort;
-use crate::port::Port;
+use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
+use crate::super_segment::SuperSegment;
 #[cfg(target_os = "linux")]
 use crate::{tap::TapPort, xdp::XdpPort};
 
@@ -32,26 +38,79 @@ pub trait PortVisitor {
     fn visit<P: Port>(self, port: P) -> Self::Output;
 }
 
+/// Evaluates `$result`, in which `$port` is the port, for each kind of port.
+macro_rules! with_port {
+    ($any:expr, $port:ident => $result:expr) => {
+        match $any {
+            AnyPort::Netmap($port) => $result,
+            #[cfg(target_os = "linux")]
+            AnyPort::Xdp($port) => $result,
+            #[cfg(target_os = "linux")]
+            AnyPort::Tap($port) => $result,
+        }
+    };
+}
+
 impl AnyPort {
     /// Passes the port to `visitor`.
     pub fn visit<V: PortVisitor>(self, visitor: V) -> V::Output {
-        match self {
-            Self::Netmap(port) => visitor.visit(port),
-            #[cfg(target_os = "linux")]
-            Self::Xdp(port) => visitor.visit(port),
-            #[cfg(target_os = "linux")]
-            Self::Tap(port) => visitor.visit(port),
-        }
+        with_port!(self, port => visitor.visit(port))
     }
 
     /// Describes the port's actual settings for people, as pairs of name and value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
-        match *self {
-            Self::Netmap(ref port) => port.summary(),
-            #[cfg(target_os = "linux")]
-            Self::Xdp(ref port) => port.summary(),
-            #[cfg(target_os = "linux")]
-            Self::Tap(ref port) => port.summary(),
-        }
+        with_port!(self, port => port.summary())
+    }
+}
+
+/// Each call finds out the kind of port. Use this where speed does not matter, because the compiler
+/// then makes the loop only once.
+impl Port for AnyPort {
+    fn capabilities(&self) -> Capabilities {
+        with_port!(self, port => port.capabilities())
+    }
+
+    fn pool(&self) -> &Pool {
+        with_port!(self, port => port.pool())
+    }
+
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        with_port!(self, port => port.receive(batch, limit))
+    }
+
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        with_port!(self, port => port.send(frame))
+    }
+
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        with_port!(self, port => port.send_resident(packet))
+    }
+
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        with_port!(self, port => port.send_super(packet))
+    }
+
+    fn room(&mut self) -> usize {
+        with_port!(self, port => port.room())
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        with_port!(self, port => port.flush())
+    }
+
+    fn hints(&self) -> PortHints {
+        with_port!(self, port => port.hints())
+    }
+
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
+        with_port!(self, port => port.wait(timeout, bell))
+    }
+
+    fn poll_device(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
+        with_port!(self, port => port.poll_device(timeout, bell))
+    }
+
+    fn counters(&self) -> PortCounters {
+        with_port!(self, port => port.counters())
     }
 }
