@@ -10,7 +10,7 @@ use eth::{Link, Mac, Station};
 use etherparse::{ArpEthIpv4Packet, ArpOperation, NetSlice, PacketBuilder, SlicedPacket};
 use nmio::device::{
     AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig, MemoryPlan, Offload,
-    Queues, ZeroCopy,
+    XdpOptions,
 };
 use nmio::xdp::XdpPort;
 use nmio::{
@@ -178,17 +178,12 @@ where
     G: Generator + Handler<XdpPort> + Handler<Pcap<Fault<XdpPort>>>,
 {
     let interface = Interface::open(&InterfaceConfig {
-        device: Device::Xdp {
-            interface: options.interface.clone(),
-            queues: Queues::All,
-            vlans: Vec::new(),
-            generic: false,
+        device: Device::Xdp(XdpOptions {
             partial_checksums: true,
-            zero_copy: ZeroCopy::Auto,
             // The generator sends only single frames, which need no offload.
             offload: Offload::Off,
-            pfifo: false,
-        },
+            ..XdpOptions::new(options.interface.clone())
+        }),
         own_addresses: options.addresses.clone(),
         services: Vec::new(),
         workers: Some(1),

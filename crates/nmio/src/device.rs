@@ -46,8 +46,10 @@ mod open;
 mod parse_error;
 mod privileges;
 mod queue;
+mod queues;
 mod random_mac;
 mod transport;
+mod xdp_options;
 
 pub use access::QueueAccess;
 pub use any_port::{AnyPort, PortVisitor};
@@ -64,11 +66,13 @@ use linux as system;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::longest_supers;
 pub use memory_plan::MemoryPlan;
-pub use name::{AddressPrefix, Device, Offload, ParseAddressError, Queues, ZeroCopy};
+pub use name::{AddressPrefix, Device, ParseAddressError};
 pub use netmap_target::NetmapTarget;
 use network::{Network, NetworkRequest};
 pub use parse_error::ParseDeviceError;
 pub(crate) use privileges::Needs;
 pub use queue::QueueSource;
+pub use queues::Queues;
 pub use system::Monitor;
 pub use transport::Transport;
+pub use xdp_options::{Offload, XdpOptions, ZeroCopy};

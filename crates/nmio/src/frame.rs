@@ -23,8 +23,8 @@
 //! back. `mark_overdue` only marks and counts such frames.
 //!
 //! A pool over a shared region (`Pool::over_region`) owns only some of the region's frames. All
-//! others are `FOREIGN`. `adopt` makes a foreign frame free or offered, and `disown` gives up a
-//! frame that is being sent.
+//! others are `FOREIGN`. `adopt` makes a foreign frame free or offered, and `Frame::give_up` makes a
+//! held frame foreign.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -166,16 +166,15 @@ impl Pool {
 
     /// Creates a pool without frames over a region of `slots` frames, which it shares with the
     /// kernel and perhaps with other programs. The pool [adopts](Self::adopt) at most
-    /// [`PoolLayout::frames`] of them.
+    /// [`PoolLayout::frames`] of them. `give_back` keeps the region alive.
     ///
     /// # Safety
     /// As for [`Pool::from_raw`], for all `slots` frames. But a frame belongs to the pool only
-    /// between [`Pool::adopt`] or [`Pool::adopt_offered`] and [`Pool::disown`].
+    /// between [`Pool::adopt`] or [`Pool::adopt_offered`] and [`Frame::give_up`].
     pub(crate) unsafe fn over_region(
         base: NonNull<u8>,
         layout: PoolLayout,
         slots: u32,
-        memory: Box<dyn Any>,
         give_back: GiveBack,
     ) -> Self {
         assert!(
@@ -191,7 +190,7 @@ impl Pool {
             residents_left: Cell::new(layout.resident_frames),
             owned: Cell::new(0),
             give_back: Some(give_back),
-            _memory: memory,
+            _memory: Box::new(()),
         }))
     }
 
@@ -229,21 +228,6 @@ impl Pool {
             shared.owned.set(shared.owned.get() + 1);
         }
         joins
-    }
-
-    /// Gives up a frame that is being sent, because its receiver keeps it. Returns `false`, and
-    /// does nothing, if the frame is not a frame that is being sent, or is a resident.
-    pub(crate) fn disown(&self, index: u32) -> bool {
-        let shared = &*self.0;
-        let Some(state) = shared.state.get(index as usize) else {
-            return false;
-        };
-        let sending = matches!(state.get(), State::Sending | State::Overdue);
-        if sending {
-            state.set(State::Foreign);
-            shared.owned.set(shared.owned.get() - 1);
-        }
-        sending
     }
 
     /// Creates a pool on the heap, for ports that do not share memory with the kernel.
@@ -473,6 +457,13 @@ impl Frame {
         self.assert_of(pool);
         let (pool, index, _) = self.leave(State::Offered);
         drop(pool);
+        index
+    }
+
+    /// Gives the frame up, so that it no longer belongs to the pool, and returns its index.
+    pub(crate) fn give_up(self) -> u32 {
+        let (pool, index, _) = self.leave(State::Foreign);
+        pool.0.owned.set(pool.0.owned.get() - 1);
         index
     }
 

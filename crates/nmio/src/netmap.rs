@@ -17,7 +17,8 @@
 //! While an interface is in netmap mode, its packets bypass the kernel. They are exchanged with the
 //! kernel through the *host rings* instead. The port passes all received packets to the host rings,
 //! except those that the rules of `steering` assign to the server. It passes all packets of
-//! the kernel to the network. Both only exchange buffers.
+//! the kernel to the network. Both only exchange buffers. If the kernel's ring is full, a packet for
+//! it is lost, and counts as [`rx_lost`](PortCounters::rx_lost).
 //!
 //! # System calls
 //! The kernel moves packets only in a call: one for each batch that is sent, and one each time the
@@ -42,7 +43,7 @@ use netmap_sys::{Buffers, NR_REG_ONE_NIC, NR_REG_ONE_SW, netmap_if, nmreq_regist
 use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
 use crate::mailbox::Bell;
-use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError};
+use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
 use crate::steering::Classifier;
 use crate::super_segment::{self, SuperSegment};
 use crate::sys;
@@ -77,6 +78,7 @@ pub(crate) struct NetmapConfig {
     pub(crate) mtu: usize,
     /// Which packets go to the server; `None`: all.
     pub(crate) classifier: Option<Classifier>,
+    pub(crate) wait: Wait,
     pub(crate) memory: MemoryPlan,
 }
 
@@ -89,6 +91,7 @@ pub struct NetmapPort<K: Kernel = Bound> {
     name: String,
     mtu: usize,
     is_pipe: bool,
+    wait: Wait,
     counters: PortCounters,
     frames_at_flush: u64,
 }
@@ -223,6 +226,7 @@ impl<K: Kernel + 'static> NetmapPort<K> {
             name: config.name,
             mtu: config.mtu,
             is_pipe: config.is_pipe,
+            wait: config.wait,
             counters: PortCounters::default(),
             frames_at_flush: 0,
         })
@@ -237,7 +241,7 @@ impl<K: Kernel + 'static> NetmapPort<K> {
         } else {
             "buffers are exchanged, not copied"
         };
-        vec![
+        let mut lines = vec![
             ("data path", format!("netmap {}, {exchange}", self.name)),
             ("rings", format!("RX {rx}, TX {tx}")),
             (
@@ -247,7 +251,14 @@ impl<K: Kernel + 'static> NetmapPort<K> {
                     layout.io_frames, layout.capacity, layout.resident_frames
                 ),
             ),
-        ]
+        ];
+        if self.wait == Wait::BusyPoll {
+            lines.push((
+                "busy polling",
+                "inert: netmap has no busy polling, so an idle worker sleeps".to_owned(),
+            ));
+        }
+        lines
     }
 
     /// Receives into `batch`, and passes packets for the kernel to the host's ring.

@@ -10,4 +10,4 @@ pub(super) use held::Held;
 pub(super) use kind::{Backend, Kind};
 pub use monitor::Monitor;
 pub(super) use netmap::join_network;
-pub(super) use open::open;
+pub(super) use open::{open_auto, open_tap, open_xdp};

@@ -24,4 +24,4 @@ pub(super) use kind::{Backend, Kind};
 pub use monitor::Monitor;
 pub(crate) use netlink::longest_supers;
 pub(super) use netmap::join_network;
-pub(super) use open::open;
+pub(super) use open::{open_auto, open_tap, open_xdp};

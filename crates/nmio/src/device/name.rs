@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::interface_name::interface_name;
-use super::limits::{MAX_QUEUES, MAX_VLAN_ID, MAX_VLANS};
-use super::{NetmapTarget, ParseDeviceError};
+use super::{NetmapTarget, ParseDeviceError, Queues, XdpOptions};
 
 /// The device that carries the packets.
 ///
@@ -23,27 +22,7 @@ pub enum Device {
     #[default]
     Auto,
     /// An existing interface, served through `AF_XDP`.
-    Xdp {
-        /// The interface's name.
-        interface: String,
-        /// Which queues to serve.
-        queues: Queues,
-        /// VLANs to serve in addition to untagged frames: at most [`MAX_VLANS`], without
-        /// duplicates. VLAN 0 stands for priority-tagged frames.
-        vlans: Vec<u16>,
-        /// Whether to use the kernel's generic XDP instead of the driver's native XDP.
-        generic: bool,
-        /// Whether to accept packets whose TCP or UDP checksum covers only the pseudo-header. A
-        /// veth peer with TX checksum offload sends such packets.
-        partial_checksums: bool,
-        /// Whether the device may read and write frames directly.
-        zero_copy: ZeroCopy,
-        /// Whether to send super-segments.
-        offload: Offload,
-        /// Whether to add a packet queue (the queueing discipline `pfifo`) to an interface without
-        /// one, and to remove it at the end.
-        pfifo: bool,
-    },
+    Xdp(XdpOptions),
     /// A tap device, created if it does not exist.
     Tap {
         /// The device's name.
@@ -58,84 +37,6 @@ pub enum Device {
     },
 }
 
-/// Which queues of an interface to serve, with one worker each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Queues {
-    /// All queues of the interface.
-    #[default]
-    All,
-    /// The first N queues, where N is at least 1. Opening the interface fails if packets could
-    /// arrive on other queues.
-    Exactly(u32),
-    /// The first N queues, where N is at least 1. Clients whose packets arrive on other queues are
-    /// not served.
-    Partial(u32),
-}
-
-impl Queues {
-    /// Returns the number of queues to serve, or `None` for all queues.
-    pub fn number(self) -> Option<u32> {
-        match self {
-            Self::All => None,
-            Self::Exactly(number) | Self::Partial(number) => Some(number),
-        }
-    }
-
-    /// Combines the options `queues=N` and `partial`.
-    fn from_options(queues: Option<u32>, partial: bool) -> Result<Self, ParseDeviceError> {
-        match (queues, partial) {
-            (None, false) => Ok(Self::All),
-            (None, true) => Err(ParseDeviceError::Partial),
-            (Some(number), false) => Ok(Self::Exactly(number)),
-            (Some(number), true) => Ok(Self::Partial(number)),
-        }
-    }
-}
-
-/// The options `queues=N` and `partial`, with a comma before each.
-impl fmt::Display for Queues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => Ok(()),
-            Self::Exactly(number) => write!(f, ",queues={number}"),
-            Self::Partial(number) => write!(f, ",queues={number},partial"),
-        }
-    }
-}
-
-/// Whether the device reads and writes frames directly (zero-copy), or the kernel copies them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ZeroCopy {
-    /// Uses zero-copy if the driver accepts it, and otherwise copies.
-    #[default]
-    Auto,
-    /// Uses zero-copy. If the driver refuses it, opening the queue fails.
-    Required,
-    /// Copies, even if the driver supports zero-copy.
-    Off,
-}
-
-/// Whether to send super-segments.
-///
-/// `AF_XDP` can send only single frames, so super-segments go through a packet socket. The socket
-/// copies each packet once. This costs no more than `AF_XDP` in copy mode, which also copies each
-/// packet once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Offload {
-    /// Sends super-segments if the device segments TCP in hardware and `AF_XDP` copies packets
-    /// anyway.
-    ///
-    /// In zero-copy mode, no super-segments are sent. Frames then need no copy, and super-segments
-    /// could overtake them.
-    #[default]
-    Auto,
-    /// Sends super-segments even if the kernel must segment them in software. If the port cannot
-    /// send them, for example in zero-copy mode, opening it fails.
-    On,
-    /// Never sends super-segments.
-    Off,
-}
-
 impl FromStr for Device {
     type Err = ParseDeviceError;
 
@@ -147,67 +48,11 @@ impl FromStr for Device {
             Some(("tap", name)) => Ok(Self::Tap {
                 name: interface_name(name)?,
             }),
-            Some(("xdp", rest)) => parse_xdp(rest),
+            Some(("xdp", rest)) => XdpOptions::parse(rest).map(Self::Xdp),
             Some(("netmap", rest)) => parse_netmap(rest),
             _ => Err(ParseDeviceError::Kind(text.to_owned())),
         }
     }
-}
-
-fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
-    let mut words = text.split(',');
-    let interface = interface_name(words.next().unwrap_or_default())?;
-    let mut queues = None;
-    let mut partial = false;
-    let mut generic = false;
-    let mut partial_checksums = false;
-    let mut zero_copy = ZeroCopy::Auto;
-    let mut offload = Offload::Auto;
-    let mut pfifo = false;
-    let mut vlans = Vec::new();
-    let mut seen = Vec::new();
-    for word in words {
-        // Numbers that directly follow vlan=ID are additional VLANs. No option is a number.
-        let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && seen.last() == Some(&"vlan") {
-            add_vlan(&mut vlans, word)?;
-            continue;
-        }
-        let name = word.split('=').next().unwrap_or_default();
-        if seen.contains(&name) {
-            return Err(ParseDeviceError::Duplicate(name.to_owned()));
-        }
-        seen.push(name);
-        match word.split_once('=') {
-            Some(("queues", number)) => queues = Some(parse_queues(number)?),
-            Some(("vlan", id)) => add_vlan(&mut vlans, id)?,
-            Some(("zerocopy", "auto")) => zero_copy = ZeroCopy::Auto,
-            Some(("zerocopy", "required")) => zero_copy = ZeroCopy::Required,
-            Some(("zerocopy", "off")) => zero_copy = ZeroCopy::Off,
-            Some(("offload", "auto")) => offload = Offload::Auto,
-            Some(("offload", "on")) => offload = Offload::On,
-            Some(("offload", "off")) => offload = Offload::Off,
-            Some(("qdisc", "pfifo")) => pfifo = true,
-            None if word == "partial" => partial = true,
-            None if word == "generic" => generic = true,
-            None if word == "partial-checksums" => partial_checksums = true,
-            _ => return Err(ParseDeviceError::Option(word.to_owned())),
-        }
-    }
-    let queues = Queues::from_options(queues, partial)?;
-    if generic && zero_copy == ZeroCopy::Required {
-        return Err(ParseDeviceError::GenericZeroCopy);
-    }
-    Ok(Device::Xdp {
-        interface,
-        queues,
-        vlans,
-        generic,
-        partial_checksums,
-        zero_copy,
-        offload,
-        pfifo,
-    })
 }
 
 fn parse_netmap(text: &str) -> Result<Device, ParseDeviceError> {
@@ -219,7 +64,7 @@ fn parse_netmap(text: &str) -> Result<Device, ParseDeviceError> {
     for word in words {
         let first = match word.split_once('=') {
             Some(("queues", number)) if is_interface => {
-                queues.replace(parse_queues(number)?).is_none()
+                queues.replace(Queues::parse_number(number)?).is_none()
             }
             None if word == "partial" && is_interface => !mem::replace(&mut partial, true),
             _ => return Err(ParseDeviceError::NetmapOption(word.to_owned())),
@@ -235,71 +80,13 @@ fn parse_netmap(text: &str) -> Result<Device, ParseDeviceError> {
     })
 }
 
-fn parse_queues(number: &str) -> Result<u32, ParseDeviceError> {
-    match number.parse() {
-        Ok(number @ 1..=MAX_QUEUES) => Ok(number),
-        _ => Err(ParseDeviceError::Queues(number.to_owned())),
-    }
-}
-
-fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
-    // Refuse a leading plus sign, which the standard library accepts.
-    let number = id.parse().ok().filter(|_| !id.starts_with('+'));
-    match number {
-        Some(number) if vlans.contains(&number) => {
-            return Err(ParseDeviceError::Duplicate(format!("VLAN {number}")));
-        }
-        Some(number @ 0..=MAX_VLAN_ID) => vlans.push(number),
-        _ => return Err(ParseDeviceError::Vlan(id.to_owned())),
-    }
-    if vlans.len() > MAX_VLANS {
-        return Err(ParseDeviceError::Vlans);
-    }
-    Ok(())
-}
-
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Tap { name } => write!(f, "tap:{name}"),
             Self::Netmap { target, queues } => write!(f, "netmap:{target}{queues}"),
-            Self::Xdp {
-                interface,
-                queues,
-                vlans,
-                generic,
-                partial_checksums,
-                zero_copy,
-                offload,
-                pfifo,
-            } => {
-                write!(f, "xdp:{interface}{queues}")?;
-                for (nth, vlan) in vlans.iter().enumerate() {
-                    let name = if nth == 0 { "vlan=" } else { "" };
-                    write!(f, ",{name}{vlan}")?;
-                }
-                if *generic {
-                    f.write_str(",generic")?;
-                }
-                if *partial_checksums {
-                    f.write_str(",partial-checksums")?;
-                }
-                match zero_copy {
-                    ZeroCopy::Auto => {}
-                    ZeroCopy::Required => f.write_str(",zerocopy=required")?,
-                    ZeroCopy::Off => f.write_str(",zerocopy=off")?,
-                }
-                match offload {
-                    Offload::Auto => {}
-                    Offload::On => f.write_str(",offload=on")?,
-                    Offload::Off => f.write_str(",offload=off")?,
-                }
-                if *pfifo {
-                    f.write_str(",qdisc=pfifo")?;
-                }
-                Ok(())
-            }
+            Self::Xdp(options) => write!(f, "xdp:{options}"),
         }
     }
 }
@@ -413,18 +200,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::device::limits::MAX_VLANS;
+    use crate::device::{Offload, ZeroCopy};
 
     fn xdp(interface: &str) -> Device {
-        Device::Xdp {
-            interface: interface.into(),
-            queues: Queues::All,
-            vlans: Vec::new(),
-            generic: false,
-            partial_checksums: false,
-            zero_copy: ZeroCopy::Auto,
-            offload: Offload::Auto,
-            pfifo: false,
-        }
+        Device::Xdp(XdpOptions::new(interface))
     }
 
     #[test]
@@ -440,31 +220,65 @@ mod tests {
         assert_eq!(
             "xdp:eth0,partial-checksums,qdisc=pfifo,queues=4,generic,offload=on,zerocopy=off"
                 .parse(),
-            Ok(Device::Xdp {
-                interface: "eth0".into(),
+            Ok(Device::Xdp(XdpOptions {
                 queues: Queues::Exactly(4),
-                vlans: Vec::new(),
                 generic: true,
                 partial_checksums: true,
                 zero_copy: ZeroCopy::Off,
                 offload: Offload::On,
                 pfifo: true,
-            })
+                ..XdpOptions::new("eth0")
+            }))
         );
         assert_eq!("xdp:eth0,offload=auto".parse(), Ok(xdp("eth0")));
         assert_eq!("xdp:eth0,zerocopy=auto".parse(), Ok(xdp("eth0")));
         for text in ["xdp:eth0,queues=2,partial", "xdp:eth0,partial,queues=2"] {
-            let Ok(Device::Xdp { queues, .. }) = text.parse() else {
+            let Ok(Device::Xdp(options)) = text.parse() else {
                 panic!("{text}");
             };
-            assert_eq!(queues, Queues::Partial(2));
+            assert_eq!(options.queues, Queues::Partial(2));
+        }
+        for (text, queues) in [
+            ("netmap:eth0", Queues::All),
+            ("netmap:eth0,queues=4", Queues::Exactly(4)),
+            ("netmap:eth0,partial,queues=2", Queues::Partial(2)),
+        ] {
+            let target = NetmapTarget::Interface("eth0".into());
+            assert_eq!(text.parse(), Ok(Device::Netmap { target, queues }));
+        }
+    }
+
+    #[test]
+    fn only_an_interface_has_netmap_options() {
+        use ParseDeviceError::{Duplicate, NetmapOption, Partial, Queues};
+        let error = |text: &str| text.parse::<Device>().unwrap_err();
+        for (text, expected) in [
+            ("netmap:vale0:1,queues=2", NetmapOption("queues=2".into())),
+            ("netmap:x{1,partial", NetmapOption("partial".into())),
+            ("netmap:eth0,generic", NetmapOption("generic".into())),
+            ("netmap:eth0,queues=0", Queues("0".into())),
+            ("netmap:eth0,queues=1,queues=1", Duplicate("queues".into())),
+            (
+                "netmap:eth0,queues=2,partial,partial",
+                Duplicate("partial".into()),
+            ),
+            ("netmap:eth0,partial", Partial),
+        ] {
+            assert_eq!(error(text), expected, "{text}");
+        }
+        for text in [
+            "netmap:vale0:a",
+            "netmap:x{1",
+            "netmap:eth0,queues=2,partial",
+        ] {
+            assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn numbers_after_the_vlan_option_are_vlan_ids() {
         let vlans = |text: &str| match text.parse() {
-            Ok(Device::Xdp { vlans, .. }) => Ok(vlans),
+            Ok(Device::Xdp(options)) => Ok(options.vlans),
             Ok(other) => panic!("{other}"),
             Err(error) => Err(error),
         };
@@ -595,7 +409,7 @@ mod tests {
 
         #[test]
         fn almost_valid_device_names_do_not_panic(
-            text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|zerocopy=|offload=|qdisc=|=)[a-z0-9]{0,12}){0,4}",
+            text in "(auto|xdp|tap|netmap)?:?[a-z0-9/.:{}]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|zerocopy=|offload=|qdisc=|=)[a-z0-9]{0,12}){0,4}",
         ) {
             let _ = text.parse::<Device>();
         }
@@ -617,9 +431,9 @@ mod tests {
         ) {
             let vlans = vlans.into_iter().collect();
             let generic = generic && zero_copy != ZeroCopy::Required;
-            let device = Device::Xdp {
+            let device = Device::Xdp(XdpOptions {
                 interface, queues, vlans, generic, partial_checksums, zero_copy, offload, pfifo,
-            };
+            });
             prop_assert_eq!(device.to_string().parse(), Ok(device));
         }
     }

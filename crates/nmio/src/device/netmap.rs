@@ -28,17 +28,15 @@ pub(super) fn open(
     let mut lines = Lines::new();
     lines.push(("device", config.device.to_string()));
     let (network, queues) = match target {
-        NetmapTarget::Interface(name) => open_interface(config, name, queues, &mut lines)?,
+        NetmapTarget::Interface(name) => {
+            let queues = queues.for_workers(config.workers)?;
+            open_interface(config, name, queues, &mut lines)?
+        }
         NetmapTarget::Switch(_) | NetmapTarget::Pipe(_) => {
+            Queues::Exactly(1).for_workers(config.workers)?;
             (open_virtual(config, target, &mut lines)?, 1)
         }
     };
-    if config.workers.is_some_and(|workers| workers != queues) {
-        return Err(DeviceError::WorkersAndQueues {
-            workers: config.workers.unwrap_or_default(),
-            queues,
-        });
-    }
     let facts = Facts {
         kind: Kind::Netmap(NetmapKind::new(target.clone(), config.services.clone())),
         mac: network.mac,
@@ -88,10 +86,7 @@ fn open_interface(
     let network = system::join_network(&request, lines)?;
     let info = netmap::port_info(name).map_err(|source| DeviceError::netmap(name, source))?;
     let (rx, tx) = (u32::from(info.nr_rx_rings), u32::from(info.nr_tx_rings));
-    let queues = requested
-        .number()
-        .or(config.workers)
-        .unwrap_or(rx.min(tx).max(1));
+    let queues = requested.number().unwrap_or(rx.min(tx).max(1));
     if queues > rx.min(tx) {
         return Err(DeviceError::NetmapRings {
             name: name.to_owned(),
@@ -109,6 +104,12 @@ fn open_interface(
         });
     }
     lines.push(("queues", format!("{queues} of {rx}")));
+    lines.push((
+        "driver mode",
+        "netmap does not report whether the driver has netmap support (native) or not (emulated, one \
+         copy for each packet); the kernel log does"
+            .to_owned(),
+    ));
     lines.push((
         "other packets",
         "are exchanged with the kernel through netmap's host rings, by the workers".to_owned(),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AddressPrefix, AnyPort, DeviceError, MemoryPlan, Monitor, NetmapTarget, Transport};
 use crate::netmap::{NetmapConfig, NetmapPort};
+use crate::port::Wait;
 use crate::steering::{Classifier, Rules};
 
 /// The properties of a netmap port that its workers need, in addition to those of
@@ -73,7 +74,12 @@ pub(super) struct NetmapQueue {
 
 impl NetmapQueue {
     /// Binds the ring pair.
-    pub(super) fn open(self, mtu: usize, memory: MemoryPlan) -> Result<AnyPort, DeviceError> {
+    pub(super) fn open(
+        self,
+        mtu: usize,
+        wait: Wait,
+        memory: MemoryPlan,
+    ) -> Result<AnyPort, DeviceError> {
         let target = &self.kind.target;
         let rules = Rules {
             own: self.own,
@@ -90,6 +96,7 @@ impl NetmapQueue {
             is_pipe: matches!(target, NetmapTarget::Pipe(_)),
             mtu,
             classifier: is_interface.then(|| Classifier::new(&rules)),
+            wait,
             memory,
         };
         NetmapPort::open(config).map(AnyPort::Netmap)

@@ -18,8 +18,10 @@ impl Interface {
         let queues = config.wire_queues() as usize;
         DeviceError::check_count("queues", queues, MAX_QUEUES as usize)?;
         match &config.device {
+            Device::Auto => system::open_auto(config),
+            Device::Tap { name } => system::open_tap(config, name),
+            Device::Xdp(options) => system::open_xdp(config, options),
             Device::Netmap { target, queues } => netmap::open(config, target, *queues),
-            _ => system::open(config),
         }
     }
 }

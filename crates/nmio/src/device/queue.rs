@@ -30,7 +30,7 @@ impl QueueSource {
     /// A [`DeviceError`], for example if another program uses the queue.
     pub fn open(self, memory: MemoryPlan) -> Result<AnyPort, DeviceError> {
         match self.backend {
-            Backend::Netmap(queue) => queue.open(self.mtu, memory),
+            Backend::Netmap(queue) => queue.open(self.mtu, self.wait, memory),
             Backend::System(backend) => backend.open(self.mtu, self.wait, memory),
         }
     }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::iter;
 use std::ptr::NonNull;
 
 use netmap_sys::Buffers;
@@ -200,11 +201,7 @@ impl<K: Kernel> Pair<K> {
         }
         // If the kernel's position is invalid, slots that are being sent keep their buffers.
         let _ = self.reap(pool);
-        let frames = std::iter::from_fn(|| {
-            let index = pool.take()?.send(pool).into_index();
-            pool.disown(index);
-            Some(index)
-        });
+        let frames = iter::from_fn(|| pool.take().map(Frame::give_up));
         self.tx.replace_idle(frames);
     }
 }

@@ -28,15 +28,7 @@ pub(super) fn shared_pool(
     // SAFETY: buffer i starts at `first + i * size`, and all `count` buffers are in the region,
     // which `kept` keeps mapped. The kernel has initialised it. The rings hand buffers to the
     // kernel, and take them back, only through the pool's state table.
-    let pool = unsafe {
-        Pool::over_region(
-            first,
-            layout,
-            buffers.count(),
-            Box::new(()),
-            Box::new(give_back),
-        )
-    };
+    let pool = unsafe { Pool::over_region(first, layout, buffers.count(), Box::new(give_back)) };
     for &buffer in extra {
         // SAFETY: the kernel has given this buffer to the program.
         unsafe { pool.adopt(buffer) };

@@ -20,6 +20,8 @@ use super::kernel::Kernel;
 use super::region::{Located, Region, Rings};
 use super::{NetmapConfig, NetmapPort, Registered};
 use crate::device::{DeviceError, MemoryPlan};
+use crate::port::Wait;
+use crate::steering::Classifier;
 
 /// Alignment of rings and buffers in the region, in bytes.
 const ALIGN: usize = 128;
@@ -198,9 +200,20 @@ impl SimulatedKernel {
     /// # Errors
     /// A [`DeviceError`] if the buffers are too small for an MTU of 1,500 bytes.
     pub fn open(config: SimulatedConfig) -> Result<(NetmapPort<Self>, Self), DeviceError> {
-        let (region, tx, rx, buffers) = region_for(config);
-        let kernel = Self(Rc::new(State {
-            tx: Side::new(tx, config.slots - 1),
+        let kernel = Self::of(&region_for(config, 1), Rings::Device(0));
+        let port = kernel.port(config, None)?;
+        Ok((port, kernel))
+    }
+
+    /// Creates the kernel's side of one ring pair in the region.
+    fn of(region: &Rc<Region>, rings: Rings) -> Self {
+        let found = region
+            .interface(0)
+            .and_then(|interface| region.rings(interface, rings))
+            .and_then(|(tx, rx)| Ok((tx, rx, region.buffers(tx)?)));
+        let (tx, rx, buffers) = found.expect("the region was laid out correctly");
+        Self(Rc::new(State {
+            tx: Side::new(tx, tx.num_slots - 1),
             rx: Side::new(rx, 0),
             buffers,
             sent: RefCell::default(),
@@ -209,29 +222,36 @@ impl SimulatedKernel {
             replayed: Cell::new(None),
             takes: Cell::new(u32::MAX),
             holds: Cell::new(0),
-            region: Rc::clone(&region),
-        }));
-        let port = kernel.port(config)?;
-        Ok((port, kernel))
+            region: Rc::clone(region),
+        }))
     }
 
-    fn port(&self, config: SimulatedConfig) -> Result<NetmapPort<Self>, DeviceError> {
+    /// Opens a port. `host` is the kernel's side of the host's rings, with the rules for what goes
+    /// there.
+    fn port(
+        &self,
+        config: SimulatedConfig,
+        host: Option<(Self, Classifier)>,
+    ) -> Result<NetmapPort<Self>, DeviceError> {
+        let (host, classifier) = host.unzip();
         let port = NetmapConfig {
             name: "simulated".to_owned(),
             ring: 0,
-            host_rings: 0,
+            host_rings: u32::from(host.is_some()),
             is_pipe: false,
             mtu: 1500,
-            classifier: None,
+            classifier,
+            wait: Wait::default(),
             memory: MemoryPlan {
                 resident_frames: config.resident_frames,
                 scratch_frames: 0,
             },
         };
         let failed = |source| DeviceError::netmap("simulated", source);
-        let region = Rc::clone(&self.0.region);
-        let registered = Registered::find(self.clone(), &region, 0, Rings::Device(0));
-        NetmapPort::over(port, &region, registered.map_err(failed)?, None)
+        let region = &self.0.region;
+        let device = Registered::find(self.clone(), region, 0, Rings::Device(0)).map_err(failed)?;
+        let host = host.map(|host| Registered::find(host, region, 0, Rings::Host(0)));
+        NetmapPort::over(port, region, device, host.transpose().map_err(failed)?)
     }
 
     /// Lets a packet arrive with the next call that synchronizes the RX ring.
@@ -291,27 +311,41 @@ impl SimulatedKernel {
 
 #[cfg(test)]
 impl SimulatedKernel {
+    /// Creates a port with a ring pair of the device and one of the host. Returns it with the
+    /// kernel's sides of both pairs.
+    pub(super) fn open_with_host(
+        config: SimulatedConfig,
+        classifier: Classifier,
+    ) -> (NetmapPort<Self>, Self, Self) {
+        let region = region_for(config, 2);
+        let device = Self::of(&region, Rings::Device(0));
+        let host = Self::of(&region, Rings::Host(0));
+        let port = device.port(config, Some((host.clone(), classifier)));
+        (port.unwrap(), device, host)
+    }
+
     /// Returns the buffers in the slots of the TX ring and of the RX ring, and the list of spares.
     pub(super) fn all_buffers(&self) -> Vec<u32> {
-        let sides = [&self.0.tx, &self.0.rx];
-        let slots = sides.into_iter();
-        let mut all: Vec<_> = slots
-            .flat_map(|side| (0..side.at.num_slots).map(|slot| side.read(slot).buf_idx))
-            .collect();
+        let mut all = self.slot_buffers();
         let interface = self.0.region.interface(0).unwrap();
         let most = self.0.buffers.count();
         all.extend(Region::take_extra(&self.0.buffers, interface, most).unwrap());
         all
     }
 
-    /// Returns the addresses of the buffers in the TX ring that the kernel has not taken.
-    pub(super) fn slot_addresses(&self) -> Vec<*const u8> {
-        let tx = &self.0.tx;
-        // The program publishes its position only with a flush.
-        let slots = [tx.hwcur.get()].into_iter();
+    /// Returns the buffers in the slots of the TX ring and of the RX ring.
+    pub(super) fn slot_buffers(&self) -> Vec<u32> {
+        let sides = [&self.0.tx, &self.0.rx];
+        let slots = sides.into_iter();
         slots
-            .map(|slot| self.buffer(tx.read(slot).buf_idx, 0).as_ptr().cast_const())
+            .flat_map(|side| (0..side.at.num_slots).map(|slot| side.read(slot).buf_idx))
             .collect()
+    }
+
+    /// Returns the address of the buffer in the slot of the TX ring that the kernel takes next.
+    pub(super) fn next_address(&self) -> *const u8 {
+        let tx = &self.0.tx;
+        self.buffer(tx.read(tx.hwcur.get()).buf_idx, 0).as_ptr()
     }
 
     /// Lets a packet arrive that takes a slot for each of its parts.
@@ -350,7 +384,7 @@ impl SimulatedKernel {
 
     /// Opens a port on the rings of a port that was closed.
     pub(super) fn reopen(&self, config: SimulatedConfig) -> Result<NetmapPort<Self>, DeviceError> {
-        self.port(config)
+        self.port(config, None)
     }
 }
 
@@ -364,16 +398,16 @@ impl Drop for Block {
     }
 }
 
-/// Lays out a region as the kernel does: description, TX ring, RX ring, buffers. Buffers 0 and 1 are
-/// not used, as in the kernel.
-fn region_for(config: SimulatedConfig) -> (Rc<Region>, Located, Located, Buffers) {
+/// Lays out a region as the kernel does: description, rings, buffers. There is one ring pair of the
+/// device, or also one of the host if `pairs` is 2. Buffers 0 and 1 are not used, as in the kernel.
+fn region_for(config: SimulatedConfig, pairs: u32) -> Rc<Region> {
     let ring_len = (size_of::<netmap_ring>() + config.slots as usize * size_of::<netmap_slot>())
         .next_multiple_of(ALIGN);
-    // The list of rings has an entry for each ring of the device and of the host.
-    let description = (size_of::<netmap_if>() + 4 * size_of::<isize>()).next_multiple_of(ALIGN);
-    let rings_at = [description, description + ring_len];
-    let buffers_at = description + 2 * ring_len;
-    let buffers = 2 + 2 * config.slots + config.spares;
+    let rings = 2 * pairs as usize;
+    // The list of rings has an entry for each ring.
+    let description = (size_of::<netmap_if>() + rings * size_of::<isize>()).next_multiple_of(ALIGN);
+    let buffers_at = description + rings * ring_len;
+    let buffers = 2 + rings as u32 * config.slots + config.spares;
     let len = buffers_at + buffers as usize * config.buffer as usize;
     let layout = Layout::from_size_align(len, ALIGN).expect("a small region");
     // SAFETY: the layout's size is not 0.
@@ -385,11 +419,14 @@ fn region_for(config: SimulatedConfig) -> (Rc<Region>, Located, Located, Buffers
     let mut next_buffer = 2;
     // SAFETY: all places are in the block, as computed above, and correctly aligned.
     unsafe {
-        let description = interface.as_ptr();
-        (*description).ni_tx_rings = 1;
-        (*description).ni_rx_rings = 1;
+        let description_at = interface.as_ptr();
+        (*description_at).ni_tx_rings = 1;
+        (*description_at).ni_rx_rings = 1;
+        (*description_at).ni_host_tx_rings = pairs - 1;
+        (*description_at).ni_host_rx_rings = pairs - 1;
         let offsets = base.add(size_of::<netmap_if>()).cast::<isize>();
-        for (entry, at) in [0, 1].into_iter().zip(rings_at) {
+        for entry in 0..rings {
+            let at = description + entry * ring_len;
             offsets.add(entry).write(at.cast_signed());
             let ring = base.add(at).cast::<netmap_ring>().as_ptr();
             (*ring).buf_ofs = (buffers_at - at).cast_signed() as i64;
@@ -404,10 +441,10 @@ fn region_for(config: SimulatedConfig) -> (Rc<Region>, Located, Located, Buffers
             }
         }
     }
-    let (tx, rx) = region.rings(interface, Rings::Device(0)).expect("laid out");
+    let (tx, _) = region.rings(interface, Rings::Device(0)).expect("laid out");
     let found = region.buffers(tx).expect("laid out");
     let spares: Vec<_> = (next_buffer..buffers).collect();
     // SAFETY: no other code uses the buffers yet.
     unsafe { found.give_extra(interface.as_ptr(), &spares) };
-    (Rc::new(region), tx, rx, found)
+    Rc::new(region)
 }

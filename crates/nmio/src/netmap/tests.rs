@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::frame::Frame;
+use crate::steering::Rules;
 
 const CONFIG: SimulatedConfig = SimulatedConfig {
     slots: 8,
@@ -69,7 +69,7 @@ fn a_received_buffer_is_sent_without_a_copy() {
     let address = frame.as_ptr();
     frame[1] = 9;
     port.send(frame).unwrap();
-    assert_eq!(kernel.slot_addresses(), [address]);
+    assert_eq!(kernel.next_address(), address);
     assert!(port.flush().unwrap());
     let sent = kernel.take_sent().unwrap();
     assert_eq!((sent[0], sent[1], sent[2], sent.len()), (2, 9, 7, 100));
@@ -208,4 +208,129 @@ fn a_port_can_be_opened_again_on_the_same_rings() {
         .map(|p| p[1])
         .collect();
     assert_eq!(sent, [0, 1, 2, 3, 4, 5]);
+}
+
+/// A classifier for a server in own mode, with the MAC address of [`ours`].
+fn rules() -> Classifier {
+    Classifier::new(&Rules {
+        own: true,
+        mac: [2; 6],
+        vlans: &[],
+        addresses: &[[192, 0, 2, 1].into()],
+        services: &[],
+    })
+}
+
+/// A frame with an IPv4 packet to the server.
+fn ours(number: u8) -> Vec<u8> {
+    let mut frame = vec![number; 60];
+    frame[..6].fill(2);
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14] = 0x45;
+    frame[30..34].copy_from_slice(&[192, 0, 2, 1]);
+    frame
+}
+
+fn drain(kernel: &SimulatedKernel) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| kernel.take_sent()).collect()
+}
+
+#[test]
+fn packets_that_are_not_the_servers_go_to_the_host() {
+    let (mut port, device, host) = SimulatedKernel::open_with_host(CONFIG, rules());
+    for frame in [packet(1, 60), ours(2), packet(3, 60)] {
+        device.deliver(&frame);
+    }
+    let received = receive(&mut port, 8);
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0][..], ours(2)[..]);
+    assert!(port.flush().unwrap());
+    assert_eq!(drain(&host), [packet(1, 60), packet(3, 60)]);
+    assert_eq!(port.counters().rx_frames, 1, "only the server's");
+    assert!(drain(&device).is_empty());
+}
+
+#[test]
+fn packets_of_the_host_go_to_the_network() {
+    let (mut port, device, host) = SimulatedKernel::open_with_host(CONFIG, rules());
+    for number in 0..20 {
+        host.deliver(&packet(number, 60));
+    }
+    // The network takes one packet at a time. The others wait in the host's ring.
+    device.limit(1, 0);
+    for _ in 0..40 {
+        assert!(receive(&mut port, 8).is_empty());
+        port.flush().unwrap();
+    }
+    let expected: Vec<_> = (0..20).map(|number| packet(number, 60)).collect();
+    assert_eq!(drain(&device), expected);
+    assert_eq!(port.counters().tx_frames, 0, "none of the server's");
+}
+
+#[test]
+fn packets_of_the_host_pass_even_while_the_network_is_busy() {
+    let (mut port, device, host) = SimulatedKernel::open_with_host(CONFIG, rules());
+    host.deliver(&packet(7, 60));
+    for _ in 0..20 {
+        device.deliver(&ours(1));
+        assert_eq!(receive(&mut port, 8).len(), 1);
+        port.flush().unwrap();
+    }
+    assert_eq!(drain(&device), [packet(7, 60)]);
+}
+
+#[test]
+fn a_packet_for_a_full_host_ring_is_lost_and_counted() {
+    let (mut port, device, host) = SimulatedKernel::open_with_host(CONFIG, rules());
+    host.limit(0, 0);
+    for number in 0..10 {
+        device.deliver(&packet(number, 60));
+    }
+    for _ in 0..4 {
+        receive(&mut port, 8);
+    }
+    // One slot of the ring stays empty.
+    assert_eq!(port.counters().rx_lost, 10 - 7);
+    host.limit(u32::MAX, 0);
+    port.flush().unwrap();
+    assert_eq!(drain(&host).len(), 7);
+}
+
+#[test]
+fn the_buffers_of_both_ring_pairs_go_back_to_the_kernel() {
+    let (mut port, device, host) = SimulatedKernel::open_with_host(CONFIG, rules());
+    for number in 0..30 {
+        device.deliver(&packet(number, 60));
+        device.deliver(&ours(number));
+        host.deliver(&packet(number, 60));
+        for frame in receive(&mut port, 8) {
+            port.send(frame).unwrap();
+        }
+        port.flush().unwrap();
+    }
+    drop(port);
+    let mut all = device.all_buffers();
+    all.extend(host.slot_buffers());
+    let distinct: HashSet<_> = all.iter().collect();
+    let total = (4 * CONFIG.slots + CONFIG.spares) as usize;
+    assert_eq!((all.len(), distinct.len()), (total, total));
+}
+
+#[test]
+fn an_error_names_the_cause() {
+    for (errno, cause) in [
+        (libc::EBUSY, "another program"),
+        (libc::ENXIO, "no interface has this name"),
+        (libc::EINVAL, "version of the API"),
+        (libc::ENOMEM, "memory is used up"),
+        (libc::EIO, "virtio-net headers"),
+        (libc::EPERM, "kernel log"),
+    ] {
+        let source = io::Error::from_raw_os_error(errno);
+        let message = DeviceError::netmap("eth0", source).to_string();
+        assert!(
+            message.contains("eth0") && message.contains(cause),
+            "{message}"
+        );
+    }
 }

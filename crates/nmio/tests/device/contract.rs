@@ -65,6 +65,22 @@ trait Link {
     }
 }
 
+/// Sends a copy of `frame` through the other side's port.
+fn send_copy<P: Port>(port: &mut P, frame: &[u8]) {
+    let mut copy = port.pool().take().unwrap();
+    copy.set_len(frame.len());
+    copy.copy_from_slice(frame);
+    port.send(copy).unwrap();
+    port.flush().unwrap();
+}
+
+/// Returns the next frame that has arrived at the other side's port.
+fn receive_one<P: Port>(port: &mut P) -> Option<Vec<u8>> {
+    let mut batch = Batch::new();
+    port.receive(&mut batch, 1).unwrap();
+    batch.pop().map(|frame| frame.to_vec())
+}
+
 /// A simulated link.
 struct Simulated {
     near: SimPort,
@@ -98,18 +114,12 @@ impl Link for Simulated {
     }
 
     fn deliver(&mut self, frame: &[u8]) {
-        let mut copy = self.far.pool().take().unwrap();
-        copy.set_len(frame.len());
-        copy.copy_from_slice(frame);
-        self.far.send(copy).unwrap();
-        self.far.flush().unwrap();
+        send_copy(&mut self.far, frame);
     }
 
     fn next(&mut self) -> Option<Vec<u8>> {
         self.clock.advance(Duration::from_millis(1));
-        let mut batch = Batch::new();
-        self.far.receive(&mut batch, 1).unwrap();
-        batch.pop().map(|frame| frame.to_vec())
+        receive_one(&mut self.far)
     }
 }
 
@@ -169,19 +179,13 @@ impl Link for Netmap {
     }
 
     fn deliver(&mut self, frame: &[u8]) {
-        let mut copy = self.far.pool().take().unwrap();
-        copy.set_len(frame.len());
-        copy.copy_from_slice(frame);
-        self.far.send(copy).unwrap();
-        self.far.flush().unwrap();
+        send_copy(&mut self.far, frame);
     }
 
     fn next(&mut self) -> Option<Vec<u8>> {
-        let mut batch = Batch::new();
-        self.far.receive(&mut batch, 1).unwrap();
         // Some frames come back to the far side's ring only with a later call.
         self.far.flush().unwrap();
-        batch.pop().map(|frame| frame.to_vec())
+        receive_one(&mut self.far)
     }
 }
 

@@ -23,7 +23,7 @@ use super::ready::{XdpReady, XdpRequest};
 use crate::device::addresses::{interface_addresses, refuse_taken};
 use crate::device::lines::{Lines, join_addresses};
 use crate::device::{
-    DeviceError, Interface, InterfaceConfig, Needs, NetworkRequest, Offload, Queues, ZeroCopy,
+    DeviceError, Interface, InterfaceConfig, Needs, NetworkRequest, Queues, XdpOptions,
 };
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MAX_GSO_SIZE;
@@ -111,14 +111,8 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
             own: &wire.server,
             services: &config.services,
         },
+        options: &XdpOptions::new(SERVER_END),
         queues: Queues::Exactly(queues),
-        vlans: &[],
-        generic: false,
-        partial_checksums: false,
-        // veth has no zero-copy.
-        zero_copy: ZeroCopy::Auto,
-        offload: Offload::Auto,
-        pfifo: false,
         wait: config.wait,
     };
     keep_tags(&control, pair.name())?;

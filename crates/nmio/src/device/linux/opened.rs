@@ -26,10 +26,10 @@ pub(super) fn xdp(
     descriptors.extend(namespace.map(Namespace::handle));
     let kind = Kind::Xdp {
         interface: request.network.interface.to_owned(),
-        generic: request.generic,
-        partial_checksums: request.partial_checksums,
-        zero_copy: request.zero_copy,
-        offload: request.offload,
+        generic: request.options.generic,
+        partial_checksums: request.options.partial_checksums,
+        zero_copy: request.options.zero_copy,
+        offload: request.options.offload,
         napis: ready
             .polled
             .as_ref()
@@ -43,7 +43,7 @@ pub(super) fn xdp(
         own: !request.network.own.is_empty(),
         addresses: ready.addresses,
         queues: ready.queues,
-        vlans: request.vlans.to_vec(),
+        vlans: request.options.vlans.clone(),
         wait: request.wait,
         summary: summary
             .map(|(name, value)| (name.to_owned(), value))

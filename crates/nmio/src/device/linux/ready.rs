@@ -9,7 +9,7 @@ use super::network::{self, Link, query_error};
 use super::pfifo::Pfifo;
 use super::{affinity, netlink, queues};
 use crate::device::lines::{Lines, join};
-use crate::device::{AddressPrefix, DeviceError, Needs, NetworkRequest, Offload, Queues, ZeroCopy};
+use crate::device::{AddressPrefix, DeviceError, Needs, NetworkRequest, Queues, XdpOptions};
 use crate::port::Wait;
 use crate::steering::Rules;
 use crate::sys::{self, Control};
@@ -19,13 +19,9 @@ use crate::xdp::steer::{Place, Steering};
 /// The interface to open, and the requested options.
 pub(super) struct XdpRequest<'a> {
     pub(super) network: NetworkRequest<'a>,
+    pub(super) options: &'a XdpOptions,
+    /// Which queues to serve, after `--workers` was taken into account.
     pub(super) queues: Queues,
-    pub(super) vlans: &'a [u16],
-    pub(super) generic: bool,
-    pub(super) partial_checksums: bool,
-    pub(super) zero_copy: ZeroCopy,
-    pub(super) offload: Offload,
-    pub(super) pfifo: bool,
     pub(super) wait: Wait,
 }
 
@@ -60,7 +56,7 @@ impl XdpReady {
             });
         }
         let mut lines = vec![link.line(name)];
-        let mode = if request.generic {
+        let mode = if request.options.generic {
             "generic: the kernel allocates a buffer for each packet first"
         } else {
             "native: runs in the driver"
@@ -73,7 +69,7 @@ impl XdpReady {
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
         check_unused(name, link.index)?;
         let open_sockets = network::hold(&request.network, &link, &addresses, &mut lines)?;
-        if request.partial_checksums {
+        if request.options.partial_checksums {
             lines.push((
                 "checksums",
                 "partial TCP and UDP checksums (pseudo-header only) are accepted".to_owned(),
@@ -85,7 +81,7 @@ impl XdpReady {
         let rules = Rules {
             own: !request.network.own.is_empty(),
             mac: link.mac,
-            vlans: request.vlans,
+            vlans: &request.options.vlans,
             addresses: &addresses,
             services: request.network.services,
         };
@@ -93,7 +89,7 @@ impl XdpReady {
             interface: name,
             index: link.index,
             mtu: link.mtu,
-            generic: request.generic,
+            generic: request.options.generic,
         };
         let steering = Steering::attach(place, &rules)?;
         // Some drivers create the NAPI instances only with the XDP program.
@@ -121,7 +117,7 @@ fn tx_queue(
     is_veth: bool,
     lines: &mut Lines,
 ) -> Result<Option<Pfifo>, DeviceError> {
-    if request.pfifo {
+    if request.options.pfifo {
         return Pfifo::add(request.network.interface, index, lines);
     }
     if is_veth {
@@ -192,7 +188,7 @@ fn check_vlans(
         // them there from the metadata.
         remedy.push_str(", and at the other end: ethtool -K PEER txvlan off");
     }
-    match (strips, request.vlans) {
+    match (strips, &*request.options.vlans) {
         (true, []) => lines.push((
             "VLANs",
             format!(

@@ -1,0 +1,174 @@
+//! The options of an interface that is served through `AF_XDP`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::interface_name::interface_name;
+use super::limits::{MAX_VLAN_ID, MAX_VLANS};
+use super::{ParseDeviceError, Queues};
+
+/// The options of an interface that is served through `AF_XDP`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// The interface's name.
+    pub interface: String,
+    /// Which queues to serve.
+    pub queues: Queues,
+    /// VLANs to serve in addition to untagged frames: at most [`MAX_VLANS`], without
+    /// duplicates. VLAN 0 stands for priority-tagged frames.
+    pub vlans: Vec<u16>,
+    /// Whether to use the kernel's generic XDP instead of the driver's native XDP.
+    pub generic: bool,
+    /// Whether to accept packets whose TCP or UDP checksum covers only the pseudo-header. A
+    /// veth peer with TX checksum offload sends such packets.
+    pub partial_checksums: bool,
+    /// Whether the device may read and write frames directly.
+    pub zero_copy: ZeroCopy,
+    /// Whether to send super-segments.
+    pub offload: Offload,
+    /// Whether to add a packet queue (the queueing discipline `pfifo`) to an interface without
+    /// one, and to remove it at the end.
+    pub pfifo: bool,
+}
+
+impl XdpOptions {
+    /// Returns the default options for `interface`.
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self {
+            interface: interface.into(),
+            queues: Queues::All,
+            vlans: Vec::new(),
+            generic: false,
+            partial_checksums: false,
+            zero_copy: ZeroCopy::Auto,
+            offload: Offload::Auto,
+            pfifo: false,
+        }
+    }
+
+    /// Parses the text after `xdp:`.
+    ///
+    /// # Errors
+    /// A [`ParseDeviceError`] that quotes the wrong word.
+    pub(super) fn parse(text: &str) -> Result<Self, ParseDeviceError> {
+        let mut words = text.split(',');
+        let mut options = Self::new(interface_name(words.next().unwrap_or_default())?);
+        let mut queues = None;
+        let mut partial = false;
+        let mut seen = Vec::new();
+        for word in words {
+            // Numbers that directly follow vlan=ID are additional VLANs. No option is a number.
+            let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+            if is_number && seen.last() == Some(&"vlan") {
+                add_vlan(&mut options.vlans, word)?;
+                continue;
+            }
+            let name = word.split('=').next().unwrap_or_default();
+            if seen.contains(&name) {
+                return Err(ParseDeviceError::Duplicate(name.to_owned()));
+            }
+            seen.push(name);
+            match word.split_once('=') {
+                Some(("queues", number)) => queues = Some(Queues::parse_number(number)?),
+                Some(("vlan", id)) => add_vlan(&mut options.vlans, id)?,
+                Some(("zerocopy", "auto")) => options.zero_copy = ZeroCopy::Auto,
+                Some(("zerocopy", "required")) => options.zero_copy = ZeroCopy::Required,
+                Some(("zerocopy", "off")) => options.zero_copy = ZeroCopy::Off,
+                Some(("offload", "auto")) => options.offload = Offload::Auto,
+                Some(("offload", "on")) => options.offload = Offload::On,
+                Some(("offload", "off")) => options.offload = Offload::Off,
+                Some(("qdisc", "pfifo")) => options.pfifo = true,
+                None if word == "partial" => partial = true,
+                None if word == "generic" => options.generic = true,
+                None if word == "partial-checksums" => options.partial_checksums = true,
+                _ => return Err(ParseDeviceError::Option(word.to_owned())),
+            }
+        }
+        options.queues = Queues::from_options(queues, partial)?;
+        if options.generic && options.zero_copy == ZeroCopy::Required {
+            return Err(ParseDeviceError::GenericZeroCopy);
+        }
+        Ok(options)
+    }
+}
+
+/// The text that follows `xdp:`.
+impl fmt::Display for XdpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.interface, self.queues)?;
+        for (nth, vlan) in self.vlans.iter().enumerate() {
+            let name = if nth == 0 { "vlan=" } else { "" };
+            write!(f, ",{name}{vlan}")?;
+        }
+        if self.generic {
+            f.write_str(",generic")?;
+        }
+        if self.partial_checksums {
+            f.write_str(",partial-checksums")?;
+        }
+        match self.zero_copy {
+            ZeroCopy::Auto => {}
+            ZeroCopy::Required => f.write_str(",zerocopy=required")?,
+            ZeroCopy::Off => f.write_str(",zerocopy=off")?,
+        }
+        match self.offload {
+            Offload::Auto => {}
+            Offload::On => f.write_str(",offload=on")?,
+            Offload::Off => f.write_str(",offload=off")?,
+        }
+        if self.pfifo {
+            f.write_str(",qdisc=pfifo")?;
+        }
+        Ok(())
+    }
+}
+
+fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
+    // Refuse a leading plus sign, which the standard library accepts.
+    let number = id.parse().ok().filter(|_| !id.starts_with('+'));
+    match number {
+        Some(number) if vlans.contains(&number) => {
+            return Err(ParseDeviceError::Duplicate(format!("VLAN {number}")));
+        }
+        Some(number @ 0..=MAX_VLAN_ID) => vlans.push(number),
+        _ => return Err(ParseDeviceError::Vlan(id.to_owned())),
+    }
+    if vlans.len() > MAX_VLANS {
+        return Err(ParseDeviceError::Vlans);
+    }
+    Ok(())
+}
+
+/// Whether the device reads and writes frames directly (zero-copy), or the kernel copies them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ZeroCopy {
+    /// Uses zero-copy if the driver accepts it, and otherwise copies.
+    #[default]
+    Auto,
+    /// Uses zero-copy. If the driver refuses it, opening the queue fails.
+    Required,
+    /// Copies, even if the driver supports zero-copy.
+    Off,
+}
+
+/// Whether to send super-segments.
+///
+/// `AF_XDP` can send only single frames, so super-segments go through a packet socket. The socket
+/// copies each packet once. This costs no more than `AF_XDP` in copy mode, which also copies each
+/// packet once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Offload {
+    /// Sends super-segments if the device segments TCP in hardware and `AF_XDP` copies packets
+    /// anyway.
+    ///
+    /// In zero-copy mode, no super-segments are sent. Frames then need no copy, and super-segments
+    /// could overtake them.
+    #[default]
+    Auto,
+    /// Sends super-segments even if the kernel must segment them in software. If the port cannot
+    /// send them, for example in zero-copy mode, opening it fails.
+    On,
+    /// Never sends super-segments.
+    Off,
+}
