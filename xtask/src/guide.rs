@@ -24,10 +24,10 @@ pub(crate) fn run() -> Result<()> {
     let build = |more: &[&str]| {
         let mut build = shell::cargo();
         build.current_dir(project.path());
-        shell::run(build.args(["build", "--release"]).args(more))
+        shell::run(build.arg("build").args(more))
     };
     build(&["--offline"]).or_else(|_| build(&[]))?;
-    let program = shell::target_folder()?.join("release/hello");
+    let program = shell::target_folder()?.join("debug/hello");
     shell::run(Command::new(program).arg("--help"))
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use ip::Server;
-use nmio::device::{PortVisitor, QueueSource};
+use nmio::device::{AnyPort, PortVisitor, QueueSource};
 use nmio::{
     Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, Port, PortCounters, TscClock,
 };
@@ -92,10 +92,13 @@ impl<P: Program> Worker<'_, P> {
             published: self.published,
             stop,
         };
-        if stage.pcap.is_some() || stage.fault.is_some() {
-            return stage.observe(port, ready);
+        let is_observed = stage.pcap.is_some() || stage.fault.is_some();
+        let service = Service { stage, ready };
+        if is_observed {
+            service.visit_any(port)
+        } else {
+            port.visit(service)
         }
-        port.visit(Service { stage, ready })
     }
 }
 
@@ -110,6 +113,10 @@ impl<P: Program, R: FnOnce(Ready) -> bool> PortVisitor for Service<'_, P, R> {
 
     fn visit<Q: Port>(self, mut port: Q) -> Self::Output {
         self.stage.serve(&mut port, self.ready)
+    }
+
+    fn visit_any(self, port: AnyPort) -> Self::Output {
+        self.stage.observe(port, self.ready)
     }
 }
 
@@ -128,7 +135,7 @@ struct Stage<'a, P> {
 }
 
 impl<P: Program> Stage<'_, P> {
-    /// Wraps the port to inject faults and to capture frames, as requested, and serves on it. The
+    /// Wraps the port to inject faults and to capture frames, if requested, and serves on it. The
     /// capture is the outer layer, so it shows the frames that the server sees.
     fn observe<Q: Port>(
         mut self,

@@ -9,6 +9,7 @@
 
 use nmio::Port;
 
+pub mod cli;
 mod link;
 mod observer;
 mod outbox;

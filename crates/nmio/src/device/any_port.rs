@@ -14,7 +14,7 @@ use crate::{tap::TapPort, xdp::XdpPort};
 /// A port whose kind is known only at run time.
 ///
 /// Call [`visit`](Self::visit) once, outside the main loop, so that the compiler specializes the
-/// loop for each kind of port.
+/// loop for each fast kind of port.
 // The size difference between the variants does not matter, because each thread creates only one
 // port.
 #[allow(clippy::large_enum_variant)]
@@ -34,8 +34,12 @@ pub trait PortVisitor {
     /// The result of the work.
     type Output;
 
-    /// Does the work with `port`.
+    /// Does the work with a fast port.
     fn visit<P: Port>(self, port: P) -> Self::Output;
+
+    /// Does the work with a slow port: one that makes a system call for each packet. A loop of its
+    /// own would gain nothing.
+    fn visit_any(self, port: AnyPort) -> Self::Output;
 }
 
 /// Evaluates `$result`, in which `$port` is the port, for each kind of port.
@@ -52,9 +56,15 @@ macro_rules! with_port {
 }
 
 impl AnyPort {
-    /// Passes the port to `visitor`.
+    /// Passes the port to `visitor`, which gets a fast port as its own type.
     pub fn visit<V: PortVisitor>(self, visitor: V) -> V::Output {
-        with_port!(self, port => visitor.visit(port))
+        match self {
+            Self::Netmap(port) => visitor.visit(port),
+            #[cfg(target_os = "linux")]
+            Self::Xdp(port) => visitor.visit(port),
+            #[cfg(target_os = "linux")]
+            Self::Tap(_) => visitor.visit_any(self),
+        }
     }
 
     /// Describes the port's actual settings for people, as pairs of name and value.

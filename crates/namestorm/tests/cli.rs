@@ -1,0 +1,69 @@
+//! Tests the command line of the finished program.
+
+use std::fs::File;
+use std::io;
+use std::process::{Command, Stdio};
+
+use testkit::cli::expect;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_namestorm");
+
+const ZONE: &str = "\
+$ORIGIN example.
+@ 60 SOA ns. mail. 1 2 3 4 5
+@ 60 NS ns.example.net.
+";
+
+/// Checks a good zone file. Returns the exit status, and the text on standard error.
+fn check_one(out: impl Into<Stdio>) -> (Option<i32>, String) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), ZONE).unwrap();
+    let output = Command::new(PROGRAM)
+        .arg("check")
+        .arg(file.path())
+        .stdout(out)
+        .output()
+        .unwrap();
+    let written = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(written).unwrap())
+}
+
+#[test]
+fn a_failed_write_to_standard_output_is_one_error() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (status, message) = check_one(full);
+    let start = "namestorm: cannot write to standard output: No space left";
+    assert!(message.starts_with(start), "{message}");
+    assert_eq!((status, message.lines().count()), (Some(1), 1));
+}
+
+#[test]
+fn a_broken_pipe_on_standard_output_is_not_an_error() {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(check_one(writer), (Some(0), String::new()));
+    let (status, text) = check_one(Stdio::piped());
+    assert!(text.starts_with("example.: "), "{text}");
+    assert_eq!(status, Some(0));
+}
+
+#[test]
+fn each_zone_option_takes_one_file() {
+    expect(
+        PROGRAM,
+        &[
+            ("serve --zone /a --zone b=/c", 1, "/c: cannot read the file"),
+            ("serve --zone a b", 2, "unexpected argument 'b'"),
+            ("serve", 2, "required arguments were not provided"),
+            ("serve --zone", 2, "a value is required"),
+        ],
+    );
+}
+
+#[test]
+fn the_help_explains_the_exit_status() {
+    expect(
+        PROGRAM,
+        &[("serve --help", 0, "Exit status: 0 if a signal")],
+    );
+}

@@ -1,0 +1,60 @@
+//! Tests the command line of the finished program.
+
+use testkit::cli::{expect, run};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_storm");
+
+/// A valid command line, and its message, because the folder does not exist.
+const VALID: &str = "serve --web /none --zone /none.zone";
+const NO_FOLDER: &str = "there is no folder /none";
+
+#[test]
+fn a_folder_and_a_zone_are_required() {
+    let two = format!("{VALID} --zone /other.zone");
+    expect(
+        PROGRAM,
+        &[
+            (VALID, 1, NO_FOLDER),
+            (&two, 1, NO_FOLDER),
+            ("", 2, "Usage:"),
+            ("serve", 2, "required arguments were not provided"),
+            ("serve --web d", 2, "required arguments were not provided"),
+            ("serve --zone z", 2, "required arguments were not provided"),
+            ("serve --zone z web", 2, "unexpected argument 'web'"),
+        ],
+    );
+}
+
+#[test]
+fn the_help_names_the_program_that_checks_zones() {
+    expect(PROGRAM, &[("--help", 0, "namestorm check")]);
+}
+
+#[test]
+fn the_congestion_control_is_cubic_unless_another_is_named() {
+    let bbr = format!("{VALID} --congestion bbr");
+    expect(
+        PROGRAM,
+        &[
+            ("serve --help", 0, "[default: cubic]"),
+            (&bbr, 1, NO_FOLDER),
+        ],
+    );
+}
+
+#[test]
+fn each_server_has_its_own_port_option() {
+    let both = format!("{VALID} --port 81 --dns-port 54");
+    let none = format!("{VALID} --dns-port 0");
+    expect(
+        PROGRAM,
+        &[(&both, 1, NO_FOLDER), (&none, 2, "from 1 to 65535")],
+    );
+    let (_, help) = run(PROGRAM, "serve -h");
+    for (option, port) in [("--port <N>", 80), ("--dns-port <N>", 53)] {
+        let (_, rest) = help.split_once(option).unwrap();
+        let end = rest.find("--").unwrap();
+        let default = format!("Defaults to {port}");
+        assert!(rest[..end].contains(&default), "{help}");
+    }
+}

@@ -1,0 +1,32 @@
+//! The command line of a finished program.
+
+use std::process::Command;
+
+/// Runs a program with the words of a command line. Returns its exit status, and what it writes to
+/// standard output and standard error.
+///
+/// # Panics
+/// If the program cannot be run, is ended by a signal, or writes something other than UTF-8.
+pub fn run(program: &str, line: &str) -> (i32, String) {
+    let words = line.split_whitespace();
+    let output = Command::new(program).args(words).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let written = [output.stdout, output.stderr].concat();
+    let status = output.status.code().expect("no signal ends the program");
+    (
+        status,
+        String::from_utf8(written).expect("programs write text"),
+    )
+}
+
+/// Checks the exit status of a program and a part of what it writes, for each command line.
+///
+/// # Panics
+/// If a program ends with another status, or does not write the text.
+pub fn expect(program: &str, cases: &[(&str, i32, &str)]) {
+    for (line, expected, text) in cases {
+        let (status, written) = run(program, line);
+        assert_eq!(status, *expected, "{line}: {written}");
+        assert!(written.contains(text), "{line}: {written}");
+    }
+}
