@@ -116,11 +116,11 @@
 //!   what to do.
 //! - No allocation and no system call per packet, except on the ports [`tap`] (one system call per
 //!   packet) and [`sim`].
-//! - No received packets that span several frames. So an interface cannot be opened with `AF_XDP`
-//!   if its MTU is too large for frames of one page.
+//! - No received packets that span several frames. Each frame holds a packet of the MTU.
 //! - No cleanup that depends on a normal exit. Everything that this crate creates or attaches
 //!   exists only while its file descriptors are open. So the kernel removes it, however the process
 //!   terminates.
+mod assembly;
 pub mod checksum;
 pub mod copies;
 pub mod device;
@@ -143,6 +143,7 @@ pub mod tap;
 pub mod time;
 pub mod timer;
 mod timers;
+mod vnet;
 #[cfg(target_os = "linux")]
 pub mod xdp;
 

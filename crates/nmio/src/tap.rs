@@ -17,13 +17,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::checksum::Sum;
 use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
 use crate::super_segment::SuperSegment;
-use crate::sys::{self, FINISHED, Gather};
+use crate::sys::{self, Gather};
+use crate::vnet::{self, FINISHED};
 
 /// Number of spare frames, for callers that hold more than one batch.
 const RESERVE: u32 = 256;
@@ -148,22 +148,6 @@ impl TapPort {
     }
 }
 
-/// Completes a partial checksum.
-///
-/// The checksum covers `packet` from offset `start`. The checksum field is `field` bytes after
-/// `start` and holds the pseudo-header's sum. Returns `false` if the checksum field is outside the
-/// packet.
-fn finish_checksum(packet: &mut [u8], (start, field): (usize, usize)) -> bool {
-    let Some(rest) = packet.get_mut(start..) else {
-        return false;
-    };
-    let checksum = Sum::of(rest).finish_udp().to_be_bytes();
-    let checksum_field = rest
-        .get_mut(field..)
-        .and_then(|rest| rest.first_chunk_mut());
-    checksum_field.map(|field| *field = checksum).is_some()
-}
-
 /// Returns true if the device was removed, and false if it is only down.
 fn is_removed(error: &io::Error) -> bool {
     sys::is_errno(error, libc::EBADFD) || sys::is_errno(error, libc::ENODEV)
@@ -194,9 +178,7 @@ impl Port for TapPort {
             match sys::read_packet(self.file.as_fd(), &mut frame) {
                 Ok((vnet, len)) if len >= ETHERNET_HEADER => {
                     frame.set_len(len);
-                    if let Some(partial) = sys::partial_checksum(vnet)
-                        && !finish_checksum(&mut frame, partial)
-                    {
+                    if !vnet::complete(vnet, &mut frame) {
                         self.counters.bad_descriptors += 1;
                         continue;
                     }
@@ -232,7 +214,7 @@ impl Port for TapPort {
 
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
         let gather = Gather {
-            vnet: sys::vnet_header(&packet),
+            vnet: vnet::vnet_header(&packet),
             stretches: packet.gather(),
         };
         self.write_packet(&gather, packet.segments(), packet.wire_len());
@@ -264,30 +246,5 @@ impl Port for TapPort {
 
     fn counters(&self) -> PortCounters {
         self.counters
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_partial_checksum_is_completed() {
-        // Four bytes that the checksum does not cover, then a header. The header's checksum field,
-        // at offset 2 of the header, holds a partial sum.
-        let mut packet = [9, 9, 9, 9, 0x12, 0x34, 0x00, 0x07, 0x56, 0x78];
-        assert!(finish_checksum(&mut packet, (4, 2)));
-        // With the completed field, the sum over the header is the complement of the field's
-        // original value.
-        assert_eq!(Sum::of(&packet[4..]).fold(), !0x0007);
-        assert_eq!(packet[..6], [9, 9, 9, 9, 0x12, 0x34]);
-    }
-
-    #[test]
-    fn a_checksum_outside_the_packet_is_refused() {
-        let mut packet = [0; 10];
-        assert!(finish_checksum(&mut packet, (4, 4)));
-        assert!(!finish_checksum(&mut packet, (4, 5)));
-        assert!(!finish_checksum(&mut packet, (11, 0)));
     }
 }

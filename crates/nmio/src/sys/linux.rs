@@ -15,11 +15,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use super::check;
+use crate::vnet::VNET_HEADER;
 pub(crate) use control::Control;
 pub(crate) use napi::NapiPoller;
 pub(crate) use packet::{
-    FINISHED, Gather, MAX_PACKETS, VNET_HEADER, bypass_queueing, packet_sender, partial_checksum,
-    read_packet, send_packets, vnet_header, write_packet,
+    Gather, MAX_PACKETS, bypass_queueing, packet_sender, read_packet, send_packets, write_packet,
 };
 pub(crate) use queues::Channels;
 use socket::{bind, socket};

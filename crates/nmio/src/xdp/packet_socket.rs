@@ -62,7 +62,8 @@ use super::config::XdpConfig;
 use crate::device::{DeviceError, Offload, longest_supers};
 use crate::frame::Frame;
 use crate::super_segment::{MAX_OVER_V6, SuperSegment};
-use crate::sys::{self, Control, FINISHED, Gather, MAX_PACKETS};
+use crate::sys::{self, Control, Gather, MAX_PACKETS};
+use crate::vnet::{FINISHED, vnet_header};
 
 /// Size of an Ethernet header in bytes. The device's limits include this header.
 const ETHERNET_HEADER: usize = 14;
@@ -426,7 +427,7 @@ impl QueuedPacket {
                 stretches: [frame, &[], &[], &[]],
             },
             Self::Super(packet) => Gather {
-                vnet: sys::vnet_header(packet),
+                vnet: vnet_header(packet),
                 stretches: packet.gather(),
             },
         }

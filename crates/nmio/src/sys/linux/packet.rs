@@ -1,6 +1,4 @@
 //! Packet sockets and tap devices that put a `virtio_net_hdr` before each packet.
-//!
-//! The header tells the receiver which checksum and segmentation work remains.
 
 use std::io;
 use std::mem;
@@ -11,57 +9,14 @@ use arrayvec::ArrayVec;
 
 use super::super::check;
 use super::socket::{bind, set_option, socket};
-use crate::super_segment::{GsoType, SuperSegment};
+use crate::vnet::VNET_HEADER;
 
-/// Size of a `virtio_net_hdr` (`linux/virtio_net.h`) in bytes.
-pub(crate) const VNET_HEADER: usize = 10;
 /// Maximum number of packets that one system call sends.
 pub(crate) const MAX_PACKETS: usize = 64;
 
 // Options from linux/if_packet.h that libc does not define for every target.
 const PACKET_VNET_HDR: i32 = 15;
 const PACKET_QDISC_BYPASS: i32 = 20;
-
-/// Flag: the checksum field holds only the pseudo-header's sum, and the receiver must complete the
-/// checksum.
-const NEEDS_CHECKSUM: u8 = 1;
-const GSO_TCP_V4: u8 = 1;
-const GSO_TCP_V6: u8 = 4;
-const GSO_UDP_L4: u8 = 5;
-// Offsets of the checksum field in the transport headers, in bytes.
-const TCP_CHECKSUM_AT: u16 = 16;
-const UDP_CHECKSUM_AT: u16 = 6;
-
-/// The `virtio_net_hdr` of a packet that needs neither checksumming nor segmentation.
-pub(crate) const FINISHED: [u8; VNET_HEADER] = [0; VNET_HEADER];
-
-/// Builds the `virtio_net_hdr` of a super-segment.
-pub(crate) fn vnet_header(packet: &SuperSegment) -> [u8; VNET_HEADER] {
-    let (gso, checksum_at) = match packet.gso_type() {
-        GsoType::TcpV4 => (GSO_TCP_V4, TCP_CHECKSUM_AT),
-        GsoType::TcpV6 => (GSO_TCP_V6, TCP_CHECKSUM_AT),
-        GsoType::Udp => (GSO_UDP_L4, UDP_CHECKSUM_AT),
-    };
-    let headers = (packet.headers().len() as u16).to_ne_bytes();
-    let segment = (packet.segment_len() as u16).to_ne_bytes();
-    let transport = (packet.transport_at() as u16).to_ne_bytes();
-    let checksum_at = checksum_at.to_ne_bytes();
-    // A single segment needs no segmentation.
-    let gso = if packet.segments() > 1 { gso } else { 0 };
-    let segment = if gso == 0 { [0; 2] } else { segment };
-    [
-        NEEDS_CHECKSUM,
-        gso,
-        headers[0],
-        headers[1],
-        segment[0],
-        segment[1],
-        transport[0],
-        transport[1],
-        checksum_at[0],
-        checksum_at[1],
-    ]
-}
 
 /// A packet to send: its `virtio_net_hdr`, followed by its bytes in several pieces.
 pub(crate) struct Gather<'a> {
@@ -157,34 +112,4 @@ pub(crate) fn read_packet(
     let read = unsafe { libc::readv(tap.as_raw_fd(), slices.as_ptr(), slices.len() as i32) };
     check(read.clamp(-1, 0) as i32)?;
     Ok((vnet, (read as usize).saturating_sub(VNET_HEADER)))
-}
-
-/// Returns the position of a partial checksum, or `None` if the checksum is complete.
-///
-/// The first number is the offset of the first byte that the checksum covers. The second is the
-/// offset of the checksum field relative to that byte.
-pub(crate) fn partial_checksum(vnet: [u8; VNET_HEADER]) -> Option<(usize, usize)> {
-    let u16_at = |at: usize| usize::from(u16::from_ne_bytes([vnet[at], vnet[at + 1]]));
-    (vnet[0] & NEEDS_CHECKSUM != 0).then(|| (u16_at(6), u16_at(8)))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    #[test]
-    fn a_super_segment_gets_a_virtio_net_header() {
-        let bytes: Arc<[u8]> = vec![0; 3000].into();
-        let run = SuperSegment::new(GsoType::TcpV6, 1428, (86, 54), &bytes, 0..3000);
-        let header = vnet_header(&run);
-        let u16_at = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
-        assert_eq!((header[0], header[1]), (1, 4));
-        assert_eq!([2, 4, 6, 8].map(u16_at), [86, 1428, 54, 16]);
-        let one = SuperSegment::new(GsoType::Udp, 1428, (42, 34), &bytes, 0..100);
-        let header = vnet_header(&one);
-        assert_eq!((header[0], header[1], header[4], header[5]), (1, 0, 0, 0));
-        assert_eq!(header[8..], 6u16.to_ne_bytes());
-    }
 }
