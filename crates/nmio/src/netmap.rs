@@ -4,8 +4,15 @@
 //! copied. A received buffer, a scratch frame or a resident packet is sent by writing its index into
 //! a slot of the TX ring. A received buffer is kept by writing another index into its slot.
 //!
-//! A pipe is the exception. The other end would get the exchanged buffers, and could keep and write
-//! them. So packets are copied to and from the slots' own buffers.
+//! Packets are copied to and from the slots' own buffers in three cases:
+//!
+//! - on a pipe, whose other end would get the exchanged buffers, and could keep and write them;
+//! - if a packet of the MTU does not fit in one buffer. It then takes several slots, whose buffers need
+//!   not be adjacent;
+//! - if a port of a switch has virtio-net headers, because super-segments take several slots.
+//!
+//! A packet may also arrive in several slots although it would fit in one. Such a packet is copied
+//! too.
 //!
 //! | netmap port | the other side |
 //! |---|---|
@@ -24,13 +31,17 @@
 //! The kernel moves packets only in a call: one for each batch that is sent, and one each time the
 //! RX ring is found empty. Waiting polls the descriptors.
 
+mod config;
+mod gather;
 mod host;
 mod kernel;
 mod pair;
 mod region;
 mod ring;
+mod runs;
 mod shared_pool;
 mod simulated;
+mod slot_copies;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -38,49 +49,37 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::Duration;
 
-use netmap_sys::{Buffers, NR_REG_ONE_NIC, NR_REG_ONE_SW, netmap_if, nmreq_register};
+use netmap_sys::{NR_ACCEPT_VNET_HDR, NR_REG_ONE_NIC, NR_REG_ONE_SW, netmap_if, nmreq_register};
 
-use crate::device::{DeviceError, MemoryPlan};
+use crate::device::DeviceError;
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
-use crate::steering::Classifier;
-use crate::super_segment::{self, SuperSegment};
+use crate::super_segment::{self, GsoType, SuperSegment};
 use crate::sys;
+pub(crate) use config::NetmapConfig;
+use gather::ETHERNET_HEADER;
 use host::Host;
 pub use kernel::{Bound, Kernel};
 pub(crate) use kernel::{DEVICE, open as open_device, port_info};
 use pair::Pair;
 use region::{Located, Region, Rings};
 use ring::{RxRing, TxRing};
+use runs::{CUT_LEN, MAX_PACKET, Runs};
 use shared_pool::shared_pool;
 pub use simulated::{SimulatedConfig, SimulatedKernel};
+use slot_copies::SlotCopies;
 
-/// Number of spare frames, for callers that hold more than one batch.
-const RESERVE: u32 = 256;
+/// Number of frames besides those in the rings: for a batch, and for callers that hold more than
+/// one.
+const PORT_FRAMES: u32 = MAX_BATCH as u32 + 256;
+/// Alignment of frames that are not in netmap's memory, in bytes: one cache line.
+const CACHE_LINE: usize = 64;
 /// Maximum time to wait at once. The kernel does not wake a waiting program when the interface is
 /// removed, but tells it at the next wait.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// Size of an Ethernet header, in bytes. A shorter frame is invalid.
-const ETHERNET_HEADER: usize = 14;
 /// Size of the Ethernet header with one 802.1Q tag, in bytes.
 const LINK_HEADER: usize = 18;
-
-/// What to open.
-pub(crate) struct NetmapConfig {
-    /// The name in netmap's notation: an interface, `valeX:Y`, `NAME{N` or `NAME}N`.
-    pub(crate) name: String,
-    /// The ring pair to open.
-    pub(crate) ring: u32,
-    /// Number of ring pairs of the host's stack. 0: the port has none.
-    pub(crate) host_rings: u32,
-    pub(crate) is_pipe: bool,
-    pub(crate) mtu: usize,
-    /// Which packets go to the server; `None`: all.
-    pub(crate) classifier: Option<Classifier>,
-    pub(crate) wait: Wait,
-    pub(crate) memory: MemoryPlan,
-}
 
 /// One ring pair of a netmap port. Opened by
 /// [`QueueSource::open`](crate::device::QueueSource::open).
@@ -90,7 +89,11 @@ pub struct NetmapPort<K: Kernel = Bound> {
     pool: Pool,
     name: String,
     mtu: usize,
-    is_pipe: bool,
+    runs: Runs,
+    /// Maximum length of the IP packet of a super-segment, in bytes. 0: none can be sent.
+    max_super_len: usize,
+    /// Why packets are copied. `None`: buffers are exchanged.
+    copied: Option<&'static str>,
     wait: Wait,
     counters: PortCounters,
     frames_at_flush: u64,
@@ -99,22 +102,32 @@ pub struct NetmapPort<K: Kernel = Bound> {
 impl NetmapPort {
     /// Binds the rings and maps their memory.
     pub(crate) fn open(config: NetmapConfig) -> Result<Self, DeviceError> {
-        let failed = |source| DeviceError::netmap(&config.name, source);
-        let wanted = (MAX_BATCH as u32 + RESERVE)
+        let failed = |source| DeviceError::netmap(config.target.name(), source);
+        let runs = config.runs()?;
+        let has_headers = runs.has_headers();
+        let frames = PORT_FRAMES
             .saturating_add(config.memory.scratch_frames)
             .saturating_add(config.memory.resident_frames);
+        // If packets are copied, frames are not in netmap's memory.
+        let copies = config.is_pipe() || has_headers;
+        let wanted = if copies { 0 } else { frames };
         let mut request = nmreq_register {
             nr_mode: NR_REG_ONE_NIC,
             nr_ringid: config.ring as u16,
             nr_extra_bufs: wanted,
             nr_host_tx_rings: config.host_rings as u16,
             nr_host_rx_rings: config.host_rings as u16,
+            nr_flags: if has_headers { NR_ACCEPT_VNET_HDR } else { 0 },
             ..Default::default()
         };
-        let bound = Bound::open(&config.name, &mut request).map_err(failed)?;
+        let name = config.target.name();
+        let bound = Bound::open(name, &mut request).map_err(failed)?;
+        if has_headers {
+            kernel::add_headers(name).map_err(failed)?;
+        }
         if request.nr_extra_bufs < wanted {
             return Err(DeviceError::NetmapBuffers {
-                name: config.name,
+                name: name.to_owned(),
                 wanted,
                 granted: request.nr_extra_bufs,
             });
@@ -128,7 +141,7 @@ impl NetmapPort {
                 nr_ringid: config.ring as u16,
                 ..Default::default()
             };
-            let bound = Bound::open(&config.name, &mut request).map_err(failed)?;
+            let bound = Bound::open(name, &mut request).map_err(failed)?;
             host_bound = Some((bound, request.nr_offset));
         }
         let rings = Rings::Device(config.ring);
@@ -137,7 +150,7 @@ impl NetmapPort {
             Registered::find(bound, &region, offset, Rings::Host(config.ring))
         });
         let host = host.transpose().map_err(failed)?;
-        Self::over(config, &region, device, host)
+        Self::over(config, runs, &region, device, host)
     }
 }
 
@@ -166,15 +179,11 @@ impl<K: Kernel> Registered<K> {
         self.tx.num_slots + self.rx.num_slots
     }
 
-    fn pair(
-        self,
-        region: &Rc<Region>,
-        copied: Option<Buffers>,
-        pool: &Pool,
-    ) -> io::Result<Pair<K>> {
+    /// Splits into the kernel's side and the two rings.
+    fn rings(self, region: &Rc<Region>) -> io::Result<(K, (TxRing, RxRing))> {
         let tx = TxRing::new(self.tx, Rc::clone(region))?;
         let rx = RxRing::new(self.rx, Rc::clone(region))?;
-        Ok(Pair::new(self.kernel, (tx, rx), copied, pool))
+        Ok((self.kernel, (tx, rx)))
     }
 }
 
@@ -182,50 +191,58 @@ impl<K: Kernel + 'static> NetmapPort<K> {
     /// Creates the port over rings that were found in `region`.
     fn over(
         config: NetmapConfig,
+        runs: Runs,
         region: &Rc<Region>,
         device: Registered<K>,
         host: Option<Registered<K>>,
     ) -> Result<Self, DeviceError> {
-        let failed = |source| DeviceError::netmap(&config.name, source);
-        let buffers = region.buffers(device.tx).map_err(failed)?;
-        let size = buffers.size() as usize;
-        let extra = Region::take_extra(&buffers, device.interface, buffers.count());
-        let extra = extra.map_err(failed)?;
-        if config.mtu + LINK_HEADER > size {
+        let failed = |source| DeviceError::netmap(config.target.name(), source);
+        let slots = SlotCopies::new(region, device.tx, runs.has_headers()).map_err(failed)?;
+        let longest = slots.longest(device.tx.num_slots);
+        let copied = copy_reason(&config, runs, &slots);
+        let most = if config.is_interface() {
+            slots.size()
+        } else {
+            longest
+        };
+        if config.mtu + LINK_HEADER > most {
             return Err(DeviceError::NetmapMtu {
-                name: config.name,
+                name: config.target.name().to_owned(),
                 mtu: config.mtu,
-                buffer: size,
+                buffer: most,
             });
         }
-        let copied = config.is_pipe.then_some(buffers);
-        let slots = match copied {
-            Some(_) => 0,
-            None => device.slots() + host.as_ref().map_or(0, Registered::slots),
-        };
-        let layout = PoolLayout {
-            stride: size,
-            capacity: size,
-            io_frames: (extra.len() as u32 + slots).saturating_sub(config.memory.resident_frames),
-            resident_frames: config.memory.resident_frames,
-        };
-        let kept = (device.kernel.clone(), Rc::clone(region));
-        let pool = shared_pool(buffers, layout, device.interface, &extra, kept);
-        let device = device.pair(region, copied, &pool).map_err(failed)?;
-        let host = match (host, config.classifier) {
-            (Some(host), Some(classifier)) => {
-                let rings = host.pair(region, None, &pool).map_err(failed)?;
-                Some(Host::new(rings, classifier))
+        let (device, host, pool) = if copied.is_some() {
+            let capacity = runs.longest_received(config.mtu) + LINK_HEADER;
+            let stride = capacity.next_multiple_of(CACHE_LINE);
+            let layout = config.memory.layout(stride, capacity, PORT_FRAMES)?;
+            let (kernel, rings) = device.rings(region).map_err(failed)?;
+            let mut device = Pair::copying(kernel, rings, slots, config.mtu + LINK_HEADER);
+            if runs.has_headers() {
+                // Packets may have arrived before the port had headers.
+                device.discard_received().map_err(failed)?;
             }
-            _ => None,
+            (device, None, Pool::on_heap(layout))
+        } else {
+            let resident = config.memory.resident_frames;
+            let shared = share(region, device, host, resident).map_err(failed)?;
+            let host = shared.host.zip(config.classifier);
+            let host = host.map(|(rings, rules)| Host::new(rings, rules));
+            (shared.device, host, shared.pool)
         };
         Ok(Self {
             device,
             host,
             pool,
-            name: config.name,
+            max_super_len: if runs.has_headers() {
+                MAX_PACKET.min(longest - LINK_HEADER)
+            } else {
+                0
+            },
+            runs,
+            copied,
+            name: config.target.name().to_owned(),
             mtu: config.mtu,
-            is_pipe: config.is_pipe,
             wait: config.wait,
             counters: PortCounters::default(),
             frames_at_flush: 0,
@@ -235,22 +252,22 @@ impl<K: Kernel + 'static> NetmapPort<K> {
     /// Returns a human-readable description of the port's settings, as pairs of name and value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
         let layout = self.pool.layout();
-        let (tx, rx) = self.device.slots();
-        let exchange = if self.is_pipe {
-            "packets are copied, because a pipe keeps sent buffers"
-        } else {
-            "buffers are exchanged, not copied"
+        let (tx, rx) = self.device.ring_slots();
+        let (transfer, unit) = match self.copied {
+            Some(why) => (format!("packets are copied, because {why}"), "frames"),
+            None => ("buffers are exchanged, not copied".to_owned(), "buffers"),
         };
         let mut lines = vec![
-            ("data path", format!("netmap {}, {exchange}", self.name)),
+            ("data path", format!("netmap {}, {transfer}", self.name)),
             ("rings", format!("RX {rx}, TX {tx}")),
             (
                 "packet memory",
                 format!(
-                    "{} buffers of {} bytes for receiving and sending, {} for resident packets",
+                    "{} {unit} of {} bytes for receiving and sending, {} for resident packets",
                     layout.io_frames, layout.capacity, layout.resident_frames
                 ),
             ),
+            ("segmentation", self.runs.describe(self.max_super_len)),
         ];
         if self.wait == Wait::BusyPoll {
             lines.push((
@@ -292,17 +309,18 @@ impl<K: Kernel + 'static> NetmapPort<K> {
     /// the ring is still full after that.
     #[inline(always)]
     fn make_room(&mut self) -> Result<(), SendError> {
-        if self.device.room() > 0 {
+        if self.device.has_room() {
             return Ok(());
         }
-        self.flush_for_room()
+        self.flush_for(Pair::has_room)
     }
 
+    /// Flushes. Fails if the TX ring still has no room after that.
     #[cold]
-    fn flush_for_room(&mut self) -> Result<(), SendError> {
+    fn flush_for(&mut self, has_room: impl Fn(&Pair<K>) -> bool) -> Result<(), SendError> {
         // If the port is gone, the next flush by the caller reports it.
         let _ = self.flush();
-        if self.device.room() == 0 {
+        if !has_room(&self.device) {
             self.counters.tx_ring_full += 1;
             return Err(SendError::RingFull);
         }
@@ -323,7 +341,8 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
             mtu: self.mtu,
             zero_copy: false,
             partial_checksums: false,
-            segmentation: 0,
+            segmentation: self.max_super_len,
+            min_segment: CUT_LEN,
             resident_frames: self.pool.layout().resident_frames,
         }
     }
@@ -374,8 +393,25 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
         Ok(())
     }
 
-    fn send_super(&mut self, _packet: SuperSegment) -> Result<(), SendError> {
-        panic!("{}", super_segment::NO_SUPER_SEGMENTS)
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        assert!(
+            self.runs.has_headers(),
+            "{}",
+            super_segment::NO_SUPER_SEGMENTS
+        );
+        // A switch cannot cut a run of UDP datagrams, and it drops packets that are too long.
+        if packet.gso_type() == GsoType::Udp || packet.len() > self.max_super_len + LINK_HEADER {
+            self.counters.bad_descriptors += 1;
+            return Ok(());
+        }
+        if !self.device.has_room_for(packet.len()) {
+            self.flush_for(|device| device.has_room_for(packet.len()))?;
+        }
+        self.counters.tx_frames += packet.segments() as u64;
+        self.counters.tx_bytes += packet.wire_len() as u64;
+        self.counters.tx_supers += 1;
+        self.device.push_super(&packet);
+        Ok(())
     }
 
     #[inline]
@@ -446,6 +482,58 @@ impl<K: Kernel> Drop for NetmapPort<K> {
     }
 }
 
+/// Returns why packets are copied. `None`: buffers are exchanged.
+fn copy_reason(config: &NetmapConfig, runs: Runs, slots: &SlotCopies) -> Option<&'static str> {
+    if config.is_pipe() {
+        Some("a pipe keeps sent buffers")
+    } else if runs.has_headers() {
+        Some("they have virtio-net headers")
+    } else if !config.is_interface() && slots.slots_for(config.mtu + LINK_HEADER) > 1 {
+        Some("a packet of the MTU takes several buffers")
+    } else {
+        None
+    }
+}
+
+/// Ring pairs whose buffers are frames of a pool.
+struct Shared<K> {
+    device: Pair<K>,
+    host: Option<Pair<K>>,
+    pool: Pool,
+}
+
+/// Makes the extra buffers and those of the rings the frames of a pool, of which `resident` are for
+/// resident packets.
+fn share<K: Kernel + 'static>(
+    region: &Rc<Region>,
+    device: Registered<K>,
+    host: Option<Registered<K>>,
+    resident: u32,
+) -> io::Result<Shared<K>> {
+    let buffers = region.buffers(device.tx)?;
+    let size = buffers.size() as usize;
+    let extra = Region::take_extra(&buffers, device.interface, buffers.count())?;
+    let slots = device.slots() + host.as_ref().map_or(0, Registered::slots);
+    let layout = PoolLayout {
+        stride: size,
+        capacity: size,
+        io_frames: (extra.len() as u32 + slots).saturating_sub(resident),
+        resident_frames: resident,
+    };
+    let kept = (device.kernel.clone(), Rc::clone(region));
+    let pool = shared_pool(buffers, layout, device.interface, &extra, kept);
+    let pair = |registered: Registered<K>| -> io::Result<Pair<K>> {
+        let slots = SlotCopies::new(region, registered.tx, false)?;
+        let (kernel, rings) = registered.rings(region)?;
+        Ok(Pair::exchanging(kernel, rings, slots, &pool))
+    };
+    let device = pair(device)?;
+    let host = host.map(pair).transpose()?;
+    Ok(Shared { device, host, pool })
+}
+
+#[cfg(test)]
+mod chain_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]

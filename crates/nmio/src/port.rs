@@ -32,6 +32,13 @@ pub struct Capabilities {
     /// accepts. 0: super-segments are not supported. Over IPv6, the limit is the smaller of this
     /// value and [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
+    /// Minimum length, in bytes, of the IP packets that a receiver of super-segments must accept. 0:
+    /// super-segments are cut as they say.
+    ///
+    /// A VALE switch cuts super-segments into packets of this length, whatever
+    /// [`segment_len`](crate::SuperSegment::segment_len) says. So do not send super-segments to a
+    /// peer, or over a path, that accepts only shorter packets.
+    pub min_segment: usize,
     /// Number of resident packets that the port's memory can hold.
     pub resident_frames: u32,
 }
@@ -226,6 +233,9 @@ pub trait Port {
 
     /// Queues a run of segments as one packet. Frames, residents and super-segments are sent in the
     /// order in which they were queued.
+    ///
+    /// A netmap port drops runs of UDP datagrams, and counts them as
+    /// [`bad_descriptors`](PortCounters::bad_descriptors), because VALE switches cannot cut them.
     ///
     /// # Errors
     /// [`SendError::RingFull`] if there is no room.

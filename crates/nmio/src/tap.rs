@@ -160,6 +160,7 @@ impl Port for TapPort {
             zero_copy: false,
             partial_checksums: false,
             segmentation: MAX_PACKET,
+            min_segment: 0,
             resident_frames: self.config.memory.resident_frames,
         }
     }

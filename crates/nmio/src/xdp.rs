@@ -166,6 +166,7 @@ impl XdpPort {
             partial_checksums: config.partial_checksums,
             // `capabilities()` fills in the current value.
             segmentation: 0,
+            min_segment: 0,
             resident_frames: config.memory.resident_frames,
         };
         // From this call on, packets arrive at the socket.

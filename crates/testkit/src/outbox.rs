@@ -27,6 +27,8 @@ pub struct Outbox {
     /// Maximum length of a super-segment's IP packet, in bytes. If 0, the port accepts no
     /// super-segments.
     pub segmentation: usize,
+    /// Minimum length of the packets that receivers of super-segments must accept, in bytes.
+    pub min_segment: usize,
     cut: Cut,
     /// Length in bytes of the longest super-segment sent so far, as an IP packet.
     pub longest: usize,
@@ -47,6 +49,7 @@ impl Outbox {
             sent: VecDeque::new(),
             mtu,
             segmentation: 0,
+            min_segment: 0,
             cut,
             longest: 0,
         }
@@ -76,6 +79,7 @@ impl Port for Outbox {
             zero_copy: false,
             partial_checksums: false,
             segmentation: self.segmentation,
+            min_segment: self.min_segment,
             resident_frames: self.pool.layout().resident_frames,
         }
     }

@@ -9,3 +9,7 @@ pub(super) const MAX_VLAN_ID: u16 = 4094;
 pub const MAX_QUEUES: u32 = 256;
 /// Maximum length of an interface name, in bytes: `IFNAMSIZ` minus the terminating zero.
 pub(super) const MAX_INTERFACE_NAME: usize = 15;
+/// Smallest MTU of a netmap port of a switch or pipe, in bytes: the minimum of IPv6 (RFC 8200).
+pub(super) const MIN_VIRTUAL_MTU: u16 = 1280;
+/// Largest MTU of a netmap port of a switch or pipe, in bytes: that of IP.
+pub(super) const MAX_VIRTUAL_MTU: u16 = 65_535;

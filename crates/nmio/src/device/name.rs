@@ -1,7 +1,6 @@
 //! Parses device names and addresses from the command line.
 
 use std::fmt;
-use std::mem;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -9,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::interface_name::interface_name;
-use super::{NetmapTarget, ParseDeviceError, Queues, XdpOptions};
+use super::{NetmapOptions, ParseDeviceError, XdpOptions};
 
 /// The device that carries the packets.
 ///
 /// A device is written as `auto`,
 /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo]`,
-/// `tap:NAME`, or `netmap:PORT[,queues=N[,partial]]`.
+/// `tap:NAME`, or `netmap:PORT[,queues=N[,partial]][,mtu=BYTES][,offload=auto|on|off]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// A private link to this host: a veth pair with `AF_XDP`, or a tap device if that fails.
@@ -29,12 +28,7 @@ pub enum Device {
         name: String,
     },
     /// A netmap port.
-    Netmap {
-        /// What the port is connected to.
-        target: NetmapTarget,
-        /// Which ring pairs to serve. A switch and a pipe have one.
-        queues: Queues,
-    },
+    Netmap(NetmapOptions),
 }
 
 impl FromStr for Device {
@@ -49,35 +43,10 @@ impl FromStr for Device {
                 name: interface_name(name)?,
             }),
             Some(("xdp", rest)) => XdpOptions::parse(rest).map(Self::Xdp),
-            Some(("netmap", rest)) => parse_netmap(rest),
+            Some(("netmap", rest)) => NetmapOptions::parse(rest).map(Self::Netmap),
             _ => Err(ParseDeviceError::Kind(text.to_owned())),
         }
     }
-}
-
-fn parse_netmap(text: &str) -> Result<Device, ParseDeviceError> {
-    let mut words = text.split(',');
-    let target = NetmapTarget::parse(words.next().unwrap_or_default())?;
-    let is_interface = matches!(target, NetmapTarget::Interface(_));
-    let mut queues = None;
-    let mut partial = false;
-    for word in words {
-        let first = match word.split_once('=') {
-            Some(("queues", number)) if is_interface => {
-                queues.replace(Queues::parse_number(number)?).is_none()
-            }
-            None if word == "partial" && is_interface => !mem::replace(&mut partial, true),
-            _ => return Err(ParseDeviceError::NetmapOption(word.to_owned())),
-        };
-        if !first {
-            let name = word.split('=').next().unwrap_or_default();
-            return Err(ParseDeviceError::Duplicate(name.to_owned()));
-        }
-    }
-    Ok(Device::Netmap {
-        target,
-        queues: Queues::from_options(queues, partial)?,
-    })
 }
 
 impl fmt::Display for Device {
@@ -85,7 +54,7 @@ impl fmt::Display for Device {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Tap { name } => write!(f, "tap:{name}"),
-            Self::Netmap { target, queues } => write!(f, "netmap:{target}{queues}"),
+            Self::Netmap(options) => write!(f, "netmap:{options}"),
             Self::Xdp(options) => write!(f, "xdp:{options}"),
         }
     }
@@ -201,7 +170,7 @@ mod tests {
 
     use super::*;
     use crate::device::limits::MAX_VLANS;
-    use crate::device::{Offload, ZeroCopy};
+    use crate::device::{Offload, Queues, ZeroCopy};
 
     fn xdp(interface: &str) -> Device {
         Device::Xdp(XdpOptions::new(interface))
@@ -237,41 +206,6 @@ mod tests {
                 panic!("{text}");
             };
             assert_eq!(options.queues, Queues::Partial(2));
-        }
-        for (text, queues) in [
-            ("netmap:eth0", Queues::All),
-            ("netmap:eth0,queues=4", Queues::Exactly(4)),
-            ("netmap:eth0,partial,queues=2", Queues::Partial(2)),
-        ] {
-            let target = NetmapTarget::Interface("eth0".into());
-            assert_eq!(text.parse(), Ok(Device::Netmap { target, queues }));
-        }
-    }
-
-    #[test]
-    fn only_an_interface_has_netmap_options() {
-        use ParseDeviceError::{Duplicate, NetmapOption, Partial, Queues};
-        let error = |text: &str| text.parse::<Device>().unwrap_err();
-        for (text, expected) in [
-            ("netmap:vale0:1,queues=2", NetmapOption("queues=2".into())),
-            ("netmap:x{1,partial", NetmapOption("partial".into())),
-            ("netmap:eth0,generic", NetmapOption("generic".into())),
-            ("netmap:eth0,queues=0", Queues("0".into())),
-            ("netmap:eth0,queues=1,queues=1", Duplicate("queues".into())),
-            (
-                "netmap:eth0,queues=2,partial,partial",
-                Duplicate("partial".into()),
-            ),
-            ("netmap:eth0,partial", Partial),
-        ] {
-            assert_eq!(error(text), expected, "{text}");
-        }
-        for text in [
-            "netmap:vale0:a",
-            "netmap:x{1",
-            "netmap:eth0,queues=2,partial",
-        ] {
-            assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
         }
     }
 

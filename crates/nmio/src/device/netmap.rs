@@ -9,36 +9,36 @@ use super::lines::{Lines, join_addresses};
 use super::netmap_kind::NetmapKind;
 use super::random_mac::random_mac;
 use super::{
-    DeviceError, Interface, InterfaceConfig, Needs, NetmapTarget, Network, NetworkRequest, Queues,
-    system,
+    DeviceError, Interface, InterfaceConfig, Needs, NetmapOptions, NetmapTarget, Network,
+    NetworkRequest, Queues, system,
 };
 use crate::netmap;
 
-/// MTU of the ports of switches and pipes, in bytes. A VALE switch accepts no larger packets, unless
-/// they have virtio-net headers.
-const VIRTUAL_MTU: usize = 1500;
+/// Default MTU of a port of a switch or pipe, in bytes. A larger one must suit all its peers. For
+/// example, an interface that is attached to a switch would send each slot as a packet.
+const VIRTUAL_MTU: u16 = 1500;
 
 /// Opens a netmap port.
 pub(super) fn open(
     config: &InterfaceConfig,
-    target: &NetmapTarget,
-    queues: Queues,
+    options: &NetmapOptions,
 ) -> Result<Interface, DeviceError> {
+    let target = &options.target;
     check_device(target)?;
     let mut lines = Lines::new();
     lines.push(("device", config.device.to_string()));
     let (network, queues) = match target {
         NetmapTarget::Interface(name) => {
-            let queues = queues.for_workers(config.workers)?;
+            let queues = options.queues.for_workers(config.workers)?;
             open_interface(config, name, queues, &mut lines)?
         }
         NetmapTarget::Switch(_) | NetmapTarget::Pipe(_) => {
             Queues::Exactly(1).for_workers(config.workers)?;
-            (open_virtual(config, target, &mut lines)?, 1)
+            (open_virtual(config, options, &mut lines)?, 1)
         }
     };
     let facts = Facts {
-        kind: Kind::Netmap(NetmapKind::new(target.clone(), config.services.clone())),
+        kind: Kind::Netmap(NetmapKind::new(options, config.services.clone())),
         mac: network.mac,
         mtu: network.mtu,
         own: !config.own_addresses.is_empty(),
@@ -127,12 +127,12 @@ fn open_interface(
 /// Opens a port of a switch, or one end of a pipe. It has no address, so the server needs its own.
 fn open_virtual(
     config: &InterfaceConfig,
-    target: &NetmapTarget,
+    options: &NetmapOptions,
     lines: &mut Lines,
 ) -> Result<Network, DeviceError> {
     if config.own_addresses.is_empty() {
         return Err(DeviceError::NetmapNeedsAddress {
-            name: target.name().to_owned(),
+            name: options.target.name().to_owned(),
         });
     }
     refuse_taken(&config.own_addresses, &interface_addresses()?)?;
@@ -143,7 +143,7 @@ fn open_virtual(
     ));
     Ok(Network {
         mac: random_mac(),
-        mtu: VIRTUAL_MTU,
+        mtu: options.mtu.unwrap_or(VIRTUAL_MTU).into(),
         addresses,
         sockets: Vec::new(),
     })

@@ -5,7 +5,10 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AddressPrefix, AnyPort, DeviceError, MemoryPlan, Monitor, NetmapTarget, Transport};
+use super::{
+    AddressPrefix, AnyPort, DeviceError, MemoryPlan, Monitor, NetmapOptions, NetmapTarget, Offload,
+    Transport,
+};
 use crate::netmap::{NetmapConfig, NetmapPort};
 use crate::port::Wait;
 use crate::steering::{Classifier, Rules};
@@ -15,6 +18,7 @@ use crate::steering::{Classifier, Rules};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct NetmapKind {
     target: NetmapTarget,
+    offload: Offload,
     services: Vec<(Transport, u16)>,
 }
 
@@ -24,8 +28,12 @@ impl NetmapKind {
     }
 
     /// Returns the properties of a port.
-    pub(super) fn new(target: NetmapTarget, services: Vec<(Transport, u16)>) -> Self {
-        Self { target, services }
+    pub(super) fn new(options: &NetmapOptions, services: Vec<(Transport, u16)>) -> Self {
+        Self {
+            target: options.target.clone(),
+            offload: options.offload,
+            services,
+        }
     }
 
     /// Returns the name of the interface whose changes to report. `None`: there is no interface.
@@ -90,10 +98,10 @@ impl NetmapQueue {
         };
         let is_interface = matches!(target, NetmapTarget::Interface(_));
         let config = NetmapConfig {
-            name: target.name().to_owned(),
+            target: target.clone(),
+            offload: self.kind.offload,
             ring: self.index,
             host_rings: if is_interface { self.queues } else { 0 },
-            is_pipe: matches!(target, NetmapTarget::Pipe(_)),
             mtu,
             classifier: is_interface.then(|| Classifier::new(&rules)),
             wait,

@@ -21,7 +21,7 @@ impl Interface {
             Device::Auto => system::open_auto(config),
             Device::Tap { name } => system::open_tap(config, name),
             Device::Xdp(options) => system::open_xdp(config, options),
-            Device::Netmap { target, queues } => netmap::open(config, target, *queues),
+            Device::Netmap(options) => netmap::open(config, options),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::limits::{MAX_QUEUES, MAX_VLAN_ID, MAX_VLANS};
+use super::limits::{MAX_QUEUES, MAX_VIRTUAL_MTU, MAX_VLAN_ID, MAX_VLANS, MIN_VIRTUAL_MTU};
 
 /// Why a text could not be parsed as a device. Each message names the wrong word or option, and
 /// says how to correct it.
@@ -14,7 +14,8 @@ pub enum ParseDeviceError {
         "{0:?} is not a device; write auto, \
          xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
          [,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo], tap:NAME, \
-         netmap:IFACE[,queues=N[,partial]], netmap:valeX:Y, netmap:NAME{{N or netmap:NAME}}N"
+         netmap:IFACE[,queues=N[,partial]], netmap:valeX:Y[,mtu=BYTES][,offload=auto|on|off], \
+         netmap:NAME{{N[,mtu=BYTES] or netmap:NAME}}N[,mtu=BYTES]"
     )]
     Kind(String),
     /// The interface name is invalid.
@@ -45,12 +46,16 @@ pub enum ParseDeviceError {
     /// A word after the name of a netmap port is not a valid option.
     #[error(
         "{0:?} is not an option of this netmap device; the options of an interface are queues=N and \
-         partial, and a switch or a pipe has none"
+         partial, those of a switch are mtu=BYTES and offload=auto|on|off, and that of a pipe is \
+         mtu=BYTES"
     )]
     NetmapOption(String),
     /// An option or a VLAN occurs twice.
     #[error("{0} is given twice; leave one out")]
     Duplicate(String),
+    /// The MTU is invalid.
+    #[error("{0:?} is not an MTU; write mtu={MIN_VIRTUAL_MTU} to mtu={MAX_VIRTUAL_MTU}")]
+    Mtu(String),
     /// The number of queues is invalid.
     #[error("{0:?} is not a number of queues; write queues=1 to queues={MAX_QUEUES}")]
     Queues(String),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::interface_name::interface_name;
 use super::limits::{MAX_VLAN_ID, MAX_VLANS};
-use super::{ParseDeviceError, Queues};
+use super::{Offload, ParseDeviceError, Queues};
 
 /// The options of an interface that is served through `AF_XDP`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,9 +75,10 @@ impl XdpOptions {
                 Some(("zerocopy", "auto")) => options.zero_copy = ZeroCopy::Auto,
                 Some(("zerocopy", "required")) => options.zero_copy = ZeroCopy::Required,
                 Some(("zerocopy", "off")) => options.zero_copy = ZeroCopy::Off,
-                Some(("offload", "auto")) => options.offload = Offload::Auto,
-                Some(("offload", "on")) => options.offload = Offload::On,
-                Some(("offload", "off")) => options.offload = Offload::Off,
+                Some(("offload", value)) => {
+                    let wrong = || ParseDeviceError::Option(word.to_owned());
+                    options.offload = Offload::parse(value).ok_or_else(wrong)?;
+                }
                 Some(("qdisc", "pfifo")) => options.pfifo = true,
                 None if word == "partial" => partial = true,
                 None if word == "generic" => options.generic = true,
@@ -112,11 +113,7 @@ impl fmt::Display for XdpOptions {
             ZeroCopy::Required => f.write_str(",zerocopy=required")?,
             ZeroCopy::Off => f.write_str(",zerocopy=off")?,
         }
-        match self.offload {
-            Offload::Auto => {}
-            Offload::On => f.write_str(",offload=on")?,
-            Offload::Off => f.write_str(",offload=off")?,
-        }
+        self.offload.fmt(f)?;
         if self.pfifo {
             f.write_str(",qdisc=pfifo")?;
         }
@@ -149,26 +146,5 @@ pub enum ZeroCopy {
     /// Uses zero-copy. If the driver refuses it, opening the queue fails.
     Required,
     /// Copies, even if the driver supports zero-copy.
-    Off,
-}
-
-/// Whether to send super-segments.
-///
-/// `AF_XDP` can send only single frames, so super-segments go through a packet socket. The socket
-/// copies each packet once. This costs no more than `AF_XDP` in copy mode, which also copies each
-/// packet once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Offload {
-    /// Sends super-segments if the device segments TCP in hardware and `AF_XDP` copies packets
-    /// anyway.
-    ///
-    /// In zero-copy mode, no super-segments are sent. Frames then need no copy, and super-segments
-    /// could overtake them.
-    #[default]
-    Auto,
-    /// Sends super-segments even if the kernel must segment them in software. If the port cannot
-    /// send them, for example in zero-copy mode, opening it fails.
-    On,
-    /// Never sends super-segments.
     Off,
 }

@@ -57,12 +57,12 @@ impl<K: Kernel> Host<K> {
 
     #[cold]
     fn pass_up(&mut self, frame: Frame, pool: &Pool) {
-        if self.rings.room() == 0 {
+        if !self.rings.has_room() {
             // The kernel takes all packets at once, so this empties the ring unless it is gone.
             // Then the next flush reports that.
             let _ = self.rings.sync_tx(pool);
         }
-        if self.rings.room() == 0 {
+        if !self.rings.has_room() {
             self.lost += 1;
             return;
         }
@@ -95,7 +95,7 @@ impl<K: Kernel> Host<K> {
     #[cold]
     fn relay(&mut self, network: &mut Pair<K>, pool: &Pool, packets: u32) {
         for _ in 0..packets {
-            if network.room() == 0 {
+            if !network.has_room() {
                 break;
             }
             let Some(free) = pool.take() else {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use libc::c_ulong;
 use netmap_sys::{
-    NETMAP_REQ_PORT_INFO_GET, NETMAP_REQ_REGISTER, NIOCCTRL, NIOCRXSYNC, NIOCTXSYNC, nmreq_header,
-    nmreq_port_info_get, nmreq_register,
+    NETMAP_REQ_PORT_HDR_SET, NETMAP_REQ_PORT_INFO_GET, NETMAP_REQ_REGISTER, NIOCCTRL, NIOCRXSYNC,
+    NIOCTXSYNC, NM_VNET_HDR_MRG_LEN, nmreq_header, nmreq_port_hdr, nmreq_port_info_get,
+    nmreq_register,
 };
 
 /// The netmap device.
@@ -78,6 +79,16 @@ pub(crate) fn port_info(name: &str) -> io::Result<nmreq_port_info_get> {
     let mut info = nmreq_port_info_get::default();
     control(&open()?, NETMAP_REQ_PORT_INFO_GET, name, &mut info)?;
     Ok(info)
+}
+
+/// Makes the kernel put a virtio-net header before each packet of `name`, which must be an open port
+/// of a switch. Packets that have arrived before have none.
+pub(super) fn add_headers(name: &str) -> io::Result<()> {
+    let mut header = nmreq_port_hdr {
+        nr_hdr_len: NM_VNET_HDR_MRG_LEN,
+        pad1: 0,
+    };
+    control(&open()?, NETMAP_REQ_PORT_HDR_SET, name, &mut header)
 }
 
 /// Carries out a request of type `kind`. `body` must be the structure that belongs to this type.

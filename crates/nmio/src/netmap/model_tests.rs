@@ -6,16 +6,46 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::*;
+use crate::device::Offload;
 use crate::frame::Frame;
 
-const CONFIG: SimulatedConfig = SimulatedConfig {
-    slots: 3,
-    spares: 3,
-    resident_frames: 1,
-    buffer: 2048,
+type Opened = Result<(NetmapPort<SimulatedKernel>, SimulatedKernel), DeviceError>;
+
+/// A port with tiny rings, and how it is used.
+#[derive(Clone, Copy)]
+struct Shape {
+    config: SimulatedConfig,
+    open: fn(SimulatedConfig) -> Opened,
+    /// Length of the packets, in bytes.
+    len: usize,
+    /// Number of steps in each sequence.
+    steps: u32,
+}
+
+/// Buffers are exchanged.
+const EXCHANGING: Shape = Shape {
+    config: SimulatedConfig {
+        slots: 3,
+        spares: 3,
+        resident_frames: 1,
+        buffer: 2048,
+    },
+    open: SimulatedKernel::open,
+    len: 60,
+    steps: 6,
 };
-/// Number of steps in each sequence.
-const STEPS: u32 = 6;
+/// Each packet is copied to two slots.
+const COPYING: Shape = Shape {
+    config: SimulatedConfig {
+        slots: 6,
+        spares: 0,
+        resident_frames: 1,
+        buffer: 256,
+    },
+    open: |config| SimulatedKernel::open_on_switch(config, 400, Offload::Off),
+    len: 300,
+    steps: 5,
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -41,6 +71,7 @@ const ALL: [Step; 8] = [
 
 /// A port, its kernel, and what must still arrive at each side.
 struct Model {
+    shape: Shape,
     port: NetmapPort<SimulatedKernel>,
     kernel: SimulatedKernel,
     resident: Option<Resident>,
@@ -51,10 +82,11 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Self {
-        let (port, kernel) = SimulatedKernel::open(CONFIG).unwrap();
-        let resident = port.pool().make_resident(&[0; 60]);
+    fn new(shape: Shape) -> Self {
+        let (port, kernel) = (shape.open)(shape.config).unwrap();
+        let resident = port.pool().make_resident(&vec![0; shape.len]);
         Self {
+            shape,
             port,
             kernel,
             resident,
@@ -70,7 +102,7 @@ impl Model {
         match step {
             Step::Send => {
                 if let Some(mut frame) = self.port.pool().take() {
-                    frame.set_len(60);
+                    frame.set_len(self.shape.len);
                     frame.fill(self.number);
                     self.send(frame, self.number);
                 }
@@ -83,7 +115,7 @@ impl Model {
             }
             Step::SendResident => self.send_resident(),
             Step::Deliver => {
-                self.kernel.deliver(&[self.number; 60]);
+                self.kernel.deliver(&vec![self.number; self.shape.len]);
                 self.delivered.push_back(self.number);
             }
             Step::Receive => self.receive(),
@@ -122,7 +154,7 @@ impl Model {
         self.port.receive(&mut batch, 1).unwrap();
         if let Some(frame) = batch.pop() {
             let expected = self.delivered.pop_front().expect("no packet twice");
-            assert_eq!(frame[..], [expected; 60]);
+            assert_eq!(frame[..], vec![expected; self.shape.len]);
             self.held = Some(frame);
         }
     }
@@ -131,7 +163,7 @@ impl Model {
     fn compare(&mut self) {
         while let Some(packet) = self.kernel.take_sent() {
             let expected = self.sent.pop_front().expect("no packet twice");
-            assert_eq!(packet[..], [expected; 60]);
+            assert_eq!(packet, vec![expected; self.shape.len]);
         }
     }
 
@@ -147,6 +179,7 @@ impl Model {
         }
         assert_eq!(self.port.counters().bad_descriptors, 0);
         let Self {
+            shape,
             port,
             kernel,
             resident,
@@ -156,19 +189,21 @@ impl Model {
         drop((resident, held, port));
         let buffers = kernel.all_buffers();
         let distinct: HashSet<_> = buffers.iter().collect();
-        let total = (2 * CONFIG.slots + CONFIG.spares) as usize;
+        let total = (2 * shape.config.slots + shape.config.spares) as usize;
         assert_eq!((buffers.len(), distinct.len()), (total, total));
     }
 }
 
 #[test]
 fn no_sequence_of_calls_loses_doubles_or_reorders_a_packet_or_a_buffer() {
-    for sequence in 0..ALL.len().pow(STEPS) {
-        let steps = (0..STEPS).map(|n| ALL[sequence / ALL.len().pow(n) % ALL.len()]);
-        let mut model = Model::new();
-        for step in steps {
-            model.step(step);
+    for shape in [EXCHANGING, COPYING] {
+        for sequence in 0..ALL.len().pow(shape.steps) {
+            let steps = (0..shape.steps).map(|n| ALL[sequence / ALL.len().pow(n) % ALL.len()]);
+            let mut model = Model::new(shape);
+            for step in steps {
+                model.step(step);
+            }
+            model.finish();
         }
-        model.finish();
     }
 }

@@ -1,54 +1,79 @@
-//! A TX and an RX ring with their kernel's side, and the exchange of buffers with the pool.
+//! A TX and an RX ring with their kernel's side. Their packets are exchanged with the pool, or copied.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::iter;
-use std::ptr::NonNull;
 
-use netmap_sys::Buffers;
-
+use super::gather::Gather;
 use super::kernel::Kernel;
 use super::ring::{Received, RxRing, TxRing};
+use super::slot_copies::{Part, SlotCopies};
 use crate::frame::{Frame, Pool, Sending};
+use crate::super_segment::SuperSegment;
+use crate::vnet::{FINISHED, VNET_HEADER, vnet_header};
 
 /// A ring pair.
 pub(super) struct Pair<K> {
     kernel: K,
     tx: TxRing,
     rx: RxRing,
-    /// The buffers to copy packets to and from. `None`: buffers are exchanged.
-    ///
-    /// Packets are copied on a pipe, whose other end would keep exchanged buffers.
-    copied: Option<Buffers>,
-    /// Whether the next slot continues a packet that does not fit in one buffer.
-    in_large_packet: bool,
+    /// The slots' own buffers, for packets that are copied.
+    slots: SlotCopies,
+    /// Whether packets are copied. If not, buffers are exchanged.
+    copies: bool,
+    /// Number of slots that the longest frame takes. 1 if buffers are exchanged.
+    frame_slots: u32,
+    gather: Gather,
+    /// Whether the next received slot must go through `gather`.
+    gathers: bool,
     /// Number of packets and slots that were rejected.
     invalid: u64,
 }
 
 impl<K: Kernel> Pair<K> {
-    /// Takes over the buffers of the rings, unless packets are copied.
-    pub(super) fn new(
+    /// Creates a ring pair whose packets are copied. They are at most `longest` bytes long.
+    pub(super) fn copying(
         kernel: K,
         (tx, rx): (TxRing, RxRing),
-        copied: Option<Buffers>,
+        slots: SlotCopies,
+        longest: usize,
+    ) -> Self {
+        Self {
+            kernel,
+            tx,
+            rx,
+            frame_slots: slots.slots_for(longest),
+            slots,
+            copies: true,
+            gather: Gather::new(),
+            gathers: true,
+            invalid: 0,
+        }
+    }
+
+    /// Creates a ring pair whose buffers are exchanged. They become the pool's.
+    pub(super) fn exchanging(
+        kernel: K,
+        (tx, rx): (TxRing, RxRing),
+        slots: SlotCopies,
         pool: &Pool,
     ) -> Self {
-        if copied.is_none() {
-            for buffer in tx.idle_buffers() {
-                // SAFETY: the slot is not being sent, so the kernel does not use its buffer.
-                unsafe { pool.adopt(buffer) };
-            }
-            for buffer in rx.buffers() {
-                pool.adopt_offered(buffer);
-            }
+        for buffer in tx.idle_buffers() {
+            // SAFETY: the slot is not being sent, so the kernel does not use its buffer.
+            unsafe { pool.adopt(buffer) };
+        }
+        for buffer in rx.buffers() {
+            pool.adopt_offered(buffer);
         }
         Self {
             kernel,
             tx,
             rx,
-            copied,
-            in_large_packet: false,
+            slots,
+            copies: false,
+            frame_slots: 1,
+            gather: Gather::new(),
+            gathers: false,
             invalid: 0,
         }
     }
@@ -58,7 +83,7 @@ impl<K: Kernel> Pair<K> {
     }
 
     /// Returns the numbers of slots of the TX and of the RX ring.
-    pub(super) fn slots(&self) -> (u32, u32) {
+    pub(super) fn ring_slots(&self) -> (u32, u32) {
         (self.tx.slots(), self.rx.slots())
     }
 
@@ -67,10 +92,27 @@ impl<K: Kernel> Pair<K> {
         self.invalid
     }
 
-    /// Returns the number of slots that the TX ring has room for.
+    /// Returns true if the TX ring has room for one more frame.
+    #[inline(always)]
+    pub(super) fn has_room(&self) -> bool {
+        self.tx.room() >= self.frame_slots
+    }
+
+    /// Returns true if the TX ring has room for a super-segment of `len` bytes.
+    #[inline]
+    pub(super) fn has_room_for(&self, len: usize) -> bool {
+        self.tx.room() >= self.slots.slots_for(len)
+    }
+
+    /// Returns the number of frames that the TX ring has room for.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
-        self.tx.room()
+        let slots = self.tx.room();
+        if self.frame_slots == 1 {
+            slots
+        } else {
+            slots / self.frame_slots
+        }
     }
 
     /// Returns the number of slots that are filled and not known to be sent.
@@ -89,23 +131,23 @@ impl<K: Kernel> Pair<K> {
     #[inline(always)]
     pub(super) fn push(&mut self, packet: Sending) {
         let len = packet.len();
-        if let Some(buffers) = self.copied {
-            self.push_copy(buffers, &packet);
+        if self.copies {
+            self.push_copy(FINISHED, &[&packet]);
         } else {
             self.tx.push(packet.into_index(), len);
         }
     }
 
-    fn push_copy(&mut self, buffers: Buffers, packet: &[u8]) {
-        let buffer = buffers.get(self.tx.next_buffer());
-        let Some(buffer) = buffer.filter(|_| packet.len() <= buffers.size() as usize) else {
-            self.invalid += 1;
-            return;
-        };
-        // SAFETY: the buffer has room for the packet. It belongs to this program until the slot is
-        // published. No reference to its contents exists.
-        unsafe { buffer.copy_from_nonoverlapping(NonNull::from(packet).cast(), packet.len()) };
-        self.tx.push_in_place(packet.len());
+    /// Queues a super-segment. There must be room, and packets must have virtio-net headers.
+    #[inline]
+    pub(super) fn push_super(&mut self, packet: &SuperSegment) {
+        self.push_copy(vnet_header(packet), &packet.gather());
+    }
+
+    #[inline(never)]
+    fn push_copy(&mut self, vnet: [u8; VNET_HEADER], pieces: &[&[u8]]) {
+        let is_sent = self.slots.scatter(&mut self.tx, vnet, pieces);
+        self.invalid += u64::from(!is_sent);
     }
 
     /// Hands the filled slots of the TX ring to the kernel, and takes back the sent ones.
@@ -121,7 +163,7 @@ impl<K: Kernel> Pair<K> {
     pub(super) fn reap(&mut self, pool: &Pool) -> io::Result<()> {
         self.tx.update()?;
         while let Some(buffer) = self.tx.reap() {
-            if self.copied.is_none() {
+            if !self.copies {
                 // SAFETY: the kernel has returned the slot, so it no longer reads the buffer.
                 let completed = unsafe { pool.complete(buffer) };
                 self.invalid += u64::from(!completed);
@@ -143,18 +185,21 @@ impl<K: Kernel> Pair<K> {
         self.rx.publish();
     }
 
+    /// Skips all packets that the kernel has reported.
+    pub(super) fn discard_received(&mut self) -> io::Result<()> {
+        self.rx.skip_all()
+    }
+
     /// Takes a packet out of the first filled slot, which must exist, and puts a free frame there.
     ///
-    /// Returns `None` if the slot holds no valid packet. The slot is then skipped.
+    /// Returns `None` if the slot holds no valid packet, or if the packet continues in the next slot.
     #[inline(always)]
     pub(super) fn receive(&mut self, free: Frame, pool: &Pool) -> Option<Frame> {
         let received = self.rx.first();
-        if self.in_large_packet || received.continues {
-            self.skip_part(received.continues);
-            return None;
-        }
-        if let Some(buffers) = self.copied {
-            return self.receive_copy(buffers, received, free);
+        if self.gathers || received.continues || received.len == 0 {
+            // The packet is copied. Its slots keep their buffers.
+            drop(free);
+            return self.receive_copy(received, pool);
         }
         // SAFETY: the kernel has filled the slot, so it no longer writes the buffer.
         let frame = unsafe { pool.claim(received.index, received.len) };
@@ -167,36 +212,49 @@ impl<K: Kernel> Pair<K> {
         frame
     }
 
-    fn receive_copy(
-        &mut self,
-        buffers: Buffers,
-        received: Received,
-        mut frame: Frame,
-    ) -> Option<Frame> {
+    /// Adds the first filled slot to the packet that is being gathered.
+    #[inline(never)]
+    fn receive_copy(&mut self, received: Received, pool: &Pool) -> Option<Frame> {
         self.rx.skip();
-        let buffer = buffers.get(received.index);
-        let Some(buffer) = buffer.filter(|_| received.len <= frame.capacity()) else {
-            self.invalid += 1;
+        let is_empty = received.len == 0;
+        if is_empty && !received.continues && self.gather.is_at_start() {
+            // A switch leaves an empty slot where a packet had no room.
             return None;
+        }
+        let added = if self.copies {
+            self.add_part(received, pool)
+        } else {
+            // SAFETY: the kernel has filled the slot, so it no longer writes the buffer.
+            let frame = unsafe { pool.claim(received.index, received.len) };
+            let piece = frame.as_deref().filter(|_| !is_empty);
+            let added = self.gather.add(piece, received.continues, pool);
+            if let Some(frame) = frame {
+                frame.offer(pool);
+            }
+            added
         };
-        frame.set_len(received.len);
-        // SAFETY: a buffer is as large as a frame. The slot is not published yet, so its buffer
-        // belongs to this program. No reference to its contents exists.
-        unsafe { buffer.copy_to_nonoverlapping(NonNull::from(&mut *frame).cast(), received.len) };
-        Some(frame)
+        self.gathers = self.copies || !self.gather.is_at_start();
+        added.unwrap_or_else(|()| {
+            self.invalid += 1;
+            None
+        })
     }
 
-    /// Skips a slot with a part of a packet that does not fit in one buffer.
-    #[cold]
-    fn skip_part(&mut self, continues: bool) {
-        self.in_large_packet = continues;
-        self.invalid += u64::from(!continues);
-        self.rx.skip();
+    fn add_part(&mut self, received: Received, pool: &Pool) -> Result<Option<Frame>, ()> {
+        let mut part = self.slots.part(received);
+        if self.slots.has_headers() && self.gather.is_at_start() {
+            // The first slot contains the whole header, and perhaps nothing else.
+            part = part.and_then(Part::split_header).map(|(vnet, rest)| {
+                self.gather.set_header(vnet);
+                rest
+            });
+        }
+        self.gather.add(part, received.continues, pool)
     }
 
     /// Leaves a different buffer in each slot of the TX ring that is not being sent.
     pub(super) fn close(&mut self, pool: &Pool) {
-        if self.copied.is_some() {
+        if self.copies {
             return;
         }
         // If the kernel's position is invalid, slots that are being sent keep their buffers.

@@ -180,6 +180,13 @@ impl RxRing {
         self.0.head = self.0.next(self.0.head);
     }
 
+    /// Leaves the buffers in all filled slots, and moves on.
+    pub(super) fn skip_all(&mut self) -> io::Result<()> {
+        self.0.tail = self.0.read_tail()?;
+        self.0.head = self.0.tail;
+        Ok(())
+    }
+
     /// Returns the emptied slots to the kernel with the next call that synchronizes the ring.
     #[inline(always)]
     pub(super) fn publish(&self) {
@@ -291,25 +298,31 @@ impl TxRing {
         self.ring.head = self.ring.next(slot);
     }
 
-    /// Returns the buffer that the next slot to fill holds now.
-    pub(super) fn next_buffer(&self) -> u32 {
-        self.ring.read(self.ring.head).buf_idx
+    /// Returns the buffer that a slot holds now. The slot is `ahead` slots behind the next to fill.
+    ///
+    /// # Panics
+    /// In debug builds, if there is no room for that many slots.
+    pub(super) fn buffer_ahead(&self, ahead: u32) -> u32 {
+        debug_assert!(ahead < self.room());
+        let slot = self.ring.head + ahead;
+        let past_end = slot.checked_sub(self.slots());
+        self.ring.read(past_end.unwrap_or(slot)).buf_idx
     }
 
-    /// Fills the next slot with `len` bytes that are in its own buffer.
+    /// Fills the next slot with `len` bytes that are in the slot's own buffer, which is `buf_idx`.
+    /// `continues` says whether the packet continues in the slot after it.
     ///
     /// # Panics
     /// In debug builds, if there is no room.
-    pub(super) fn push_in_place(&mut self, len: usize) {
+    pub(super) fn push_in_place(&mut self, buf_idx: u32, len: usize, continues: bool) {
         debug_assert!(self.room() > 0);
         let slot = self.ring.head;
-        let buf_idx = self.next_buffer();
         self.ring.write(
             slot,
             netmap_slot {
                 buf_idx,
                 len: len as u16,
-                flags: 0,
+                flags: if continues { NS_MOREFRAG } else { 0 },
                 ptr: 0,
             },
         );

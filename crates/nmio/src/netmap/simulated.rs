@@ -19,7 +19,7 @@ use netmap_sys::{Buffers, NS_MOREFRAG, netmap_if, netmap_ring, netmap_slot};
 use super::kernel::Kernel;
 use super::region::{Located, Region, Rings};
 use super::{NetmapConfig, NetmapPort, Registered};
-use crate::device::{DeviceError, MemoryPlan};
+use crate::device::{DeviceError, MemoryPlan, NetmapTarget, Offload};
 use crate::port::Wait;
 use crate::steering::Classifier;
 
@@ -47,7 +47,8 @@ struct State {
     tx: Side,
     rx: Side,
     buffers: Buffers,
-    sent: RefCell<VecDeque<Vec<u8>>>,
+    /// The slots of packets that were sent. The last packet may be incomplete.
+    sent: RefCell<VecDeque<Sent>>,
     /// Arriving packets, and whether the packet continues in the next slot.
     arriving: RefCell<VecDeque<(Vec<u8>, bool)>>,
     /// Whether sent packets are kept.
@@ -62,6 +63,9 @@ struct State {
     /// Keeps the memory of the rings.
     region: Rc<Region>,
 }
+
+/// A slot of a packet that was sent: its bytes and flags.
+type Sent = (Vec<u8>, u16);
 
 /// One ring as the kernel sees it.
 struct Side {
@@ -147,8 +151,9 @@ impl Kernel for SimulatedKernel {
             }
             if self.0.keeps.get() {
                 let content = tx.read(slot);
-                let packet = self.packet(content.buf_idx, content.len);
-                self.0.sent.borrow_mut().push_back(packet);
+                let bytes = self.bytes(content.buf_idx, content.len);
+                let slot = (bytes, content.flags);
+                self.0.sent.borrow_mut().push_back(slot);
             }
             tx.hwcur.set(tx.next(slot));
         }
@@ -201,7 +206,26 @@ impl SimulatedKernel {
     /// A [`DeviceError`] if the buffers are too small for an MTU of 1,500 bytes.
     pub fn open(config: SimulatedConfig) -> Result<(NetmapPort<Self>, Self), DeviceError> {
         let kernel = Self::of(&region_for(config, 1), Rings::Device(0));
-        let port = kernel.port(config, None)?;
+        let port = kernel.port(config, interface(), None)?;
+        Ok((port, kernel))
+    }
+
+    /// Creates a port of a switch with this MTU, and returns it with its kernel.
+    ///
+    /// The simulated kernel does not cut super-segments, nor adds or removes headers. With
+    /// [`Offload::On`], a virtio-net header of 12 bytes precedes each packet.
+    ///
+    /// # Errors
+    /// A [`DeviceError`] if the rings are too short for the MTU, or if there are resident packets
+    /// with `Offload::On`.
+    pub fn open_on_switch(
+        config: SimulatedConfig,
+        mtu: usize,
+        offload: Offload,
+    ) -> Result<(NetmapPort<Self>, Self), DeviceError> {
+        let kernel = Self::of(&region_for(config, 1), Rings::Device(0));
+        let target = NetmapTarget::Switch("simulated".to_owned());
+        let port = kernel.port(config, (target, mtu, offload), None)?;
         Ok((port, kernel))
     }
 
@@ -231,15 +255,16 @@ impl SimulatedKernel {
     fn port(
         &self,
         config: SimulatedConfig,
+        (target, mtu, offload): (NetmapTarget, usize, Offload),
         host: Option<(Self, Classifier)>,
     ) -> Result<NetmapPort<Self>, DeviceError> {
         let (host, classifier) = host.unzip();
         let port = NetmapConfig {
-            name: "simulated".to_owned(),
+            target,
+            offload,
             ring: 0,
             host_rings: u32::from(host.is_some()),
-            is_pipe: false,
-            mtu: 1500,
+            mtu,
             classifier,
             wait: Wait::default(),
             memory: MemoryPlan {
@@ -251,20 +276,46 @@ impl SimulatedKernel {
         let region = &self.0.region;
         let device = Registered::find(self.clone(), region, 0, Rings::Device(0)).map_err(failed)?;
         let host = host.map(|host| Registered::find(host, region, 0, Rings::Host(0)));
-        NetmapPort::over(port, region, device, host.transpose().map_err(failed)?)
+        let runs = port.runs()?;
+        NetmapPort::over(
+            port,
+            runs,
+            region,
+            device,
+            host.transpose().map_err(failed)?,
+        )
     }
 
-    /// Lets a packet arrive with the next call that synchronizes the RX ring.
+    /// Lets a packet arrive with the next call that synchronizes the RX ring. It takes as many slots
+    /// as it needs.
     pub fn deliver(&self, packet: &[u8]) {
-        self.0
-            .arriving
-            .borrow_mut()
-            .push_back((packet.to_vec(), false));
+        let size = self.0.buffers.size() as usize;
+        self.deliver_parts(&packet.chunks(size).collect::<Vec<_>>());
+    }
+
+    /// Lets a packet arrive that takes a slot for each of its parts.
+    pub fn deliver_parts(&self, parts: &[&[u8]]) {
+        for (nth, part) in parts.iter().enumerate() {
+            let continues = nth + 1 < parts.len();
+            let mut arriving = self.0.arriving.borrow_mut();
+            arriving.push_back((part.to_vec(), continues));
+        }
     }
 
     /// Returns the oldest packet that was sent and not returned yet.
     pub fn take_sent(&self) -> Option<Vec<u8>> {
-        self.0.sent.borrow_mut().pop_front()
+        let slots = self.take_slots()?;
+        Some(slots.into_iter().flat_map(|(bytes, _)| bytes).collect())
+    }
+
+    /// Returns the bytes and flags of the slots of the oldest packet that was sent and not returned
+    /// yet.
+    pub fn take_slots(&self) -> Option<Vec<(Vec<u8>, u16)>> {
+        let mut sent = self.0.sent.borrow_mut();
+        let last = sent
+            .iter()
+            .position(|(_, flags)| flags & NS_MOREFRAG == 0)?;
+        Some(sent.drain(..=last).collect())
     }
 
     /// Writes `packet` into all buffers, and lets `most` copies of it arrive with each call that
@@ -293,7 +344,7 @@ impl SimulatedKernel {
         buffers.get(index).expect("a buffer of the region")
     }
 
-    fn packet(&self, index: u32, len: u16) -> Vec<u8> {
+    fn bytes(&self, index: u32, len: u16) -> Vec<u8> {
         let len = usize::from(len);
         let buffer = self.buffer(index, len);
         // SAFETY: the buffer holds `len` bytes, and the program does not write a buffer that it has
@@ -320,7 +371,7 @@ impl SimulatedKernel {
         let region = region_for(config, 2);
         let device = Self::of(&region, Rings::Device(0));
         let host = Self::of(&region, Rings::Host(0));
-        let port = device.port(config, Some((host.clone(), classifier)));
+        let port = device.port(config, interface(), Some((host.clone(), classifier)));
         (port.unwrap(), device, host)
     }
 
@@ -348,15 +399,6 @@ impl SimulatedKernel {
         self.buffer(tx.read(tx.hwcur.get()).buf_idx, 0).as_ptr()
     }
 
-    /// Lets a packet arrive that takes a slot for each of its parts.
-    pub(super) fn deliver_parts(&self, parts: &[&[u8]]) {
-        for (nth, part) in parts.iter().enumerate() {
-            let continues = nth + 1 < parts.len();
-            let mut arriving = self.0.arriving.borrow_mut();
-            arriving.push_back((part.to_vec(), continues));
-        }
-    }
-
     /// Fills slots of the RX ring as in a call of the program, and then makes the last filled slot
     /// name another buffer and length.
     pub(super) fn corrupt_next(&self, buf_idx: u32, len: u16) {
@@ -374,6 +416,15 @@ impl SimulatedKernel {
         );
     }
 
+    /// Makes all slots of the TX ring name the buffer `buf_idx`.
+    pub(super) fn corrupt_tx(&self, buf_idx: u32) {
+        let tx = &self.0.tx;
+        for slot in 0..tx.at.num_slots {
+            let content = tx.read(slot);
+            tx.write(slot, netmap_slot { buf_idx, ..content });
+        }
+    }
+
     /// Makes the kernel's position in both rings `tail`.
     pub(super) fn set_tails(&self, tail: u32) {
         for side in [&self.0.tx, &self.0.rx] {
@@ -382,10 +433,26 @@ impl SimulatedKernel {
         }
     }
 
+    /// Opens a port of a switch on the rings of a port that was closed.
+    pub(super) fn reopen_on_switch(
+        &self,
+        config: SimulatedConfig,
+        offload: Offload,
+    ) -> Result<NetmapPort<Self>, DeviceError> {
+        let target = NetmapTarget::Switch("simulated".to_owned());
+        self.port(config, (target, 1500, offload), None)
+    }
+
     /// Opens a port on the rings of a port that was closed.
     pub(super) fn reopen(&self, config: SimulatedConfig) -> Result<NetmapPort<Self>, DeviceError> {
-        self.port(config, None)
+        self.port(config, interface(), None)
     }
+}
+
+/// Returns a simulated interface, its MTU, and how it sends runs of segments.
+fn interface() -> (NetmapTarget, usize, Offload) {
+    let target = NetmapTarget::Interface("simulated".to_owned());
+    (target, 1500, Offload::Auto)
 }
 
 /// A block on the heap, which is freed when this value is dropped.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::steering::Rules;
+use crate::steering::{Classifier, Rules};
 
 const CONFIG: SimulatedConfig = SimulatedConfig {
     slots: 8,
@@ -132,7 +132,7 @@ fn packets_stay_in_the_ring_while_no_frame_is_free() {
 }
 
 #[test]
-fn a_packet_over_several_slots_is_dropped_whole() {
+fn a_packet_that_is_longer_than_a_buffer_is_dropped_whole() {
     let (mut port, kernel) = open();
     kernel.deliver(&packet(1, 60));
     kernel.deliver_parts(&[&packet(2, 2048), &packet(2, 2048), &packet(2, 10)]);

@@ -83,6 +83,7 @@ impl Port for Sink {
             zero_copy: false,
             partial_checksums: false,
             segmentation: 0,
+            min_segment: 0,
             resident_frames: self.pool.layout().resident_frames,
         }
     }

@@ -64,7 +64,7 @@ pub(crate) fn run(path: &Path, bytes: &Arc<[u8]>, len: usize, control: Option<u8
 }
 
 /// Builds a super-segment like `run`, but with `mss` data bytes per segment.
-fn run_of(
+pub(crate) fn run_of(
     mss: u16,
     path: &Path,
     bytes: &Arc<[u8]>,

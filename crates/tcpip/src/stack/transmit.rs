@@ -5,6 +5,7 @@ use nmio::Port;
 use super::{Application, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::wire::TIMESTAMPED_HEADER_LEN;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends lost and new data, as far as the congestion window, the peer's window and the TX ring
@@ -47,10 +48,29 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // If the TX ring is full, a later call sends the probe.
             let _ = self.send(port, id, &plan, now);
         }
-        match port.capabilities().segmentation {
+        match self.segmentation(port, id) {
             0 => self.send_burst(port, id, limit, 0, now),
             segmentation => self.send_burst_of_runs(port, id, limit, segmentation, now),
         }
+    }
+
+    /// Returns the maximum size in bytes of a super-segment over IPv4 to this peer, or 0 if there can
+    /// be none.
+    #[inline(always)]
+    fn segmentation<P: Port>(&self, port: &P, id: u32) -> usize {
+        let capabilities = port.capabilities();
+        if capabilities.segmentation == 0 {
+            return 0;
+        }
+        // The port may cut super-segments into packets of a fixed length. The peer and the path must
+        // accept them.
+        let tcb = &self.records[id as usize].tcb;
+        let longest =
+            tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN + usize::from(tcb.mss);
+        if longest < capabilities.min_segment {
+            return 0;
+        }
+        capabilities.segmentation
     }
 
     /// Sends new data to a port that accepts super-segments. The compiler makes two copies of

@@ -68,6 +68,26 @@ fn a_super_segment_is_as_large_as_the_port_allows() {
 }
 
 #[test]
+fn a_peer_that_accepts_only_shorter_packets_than_the_port_cuts_gets_frames() {
+    for (mss, min_segment, has_runs) in [
+        (1460, 1500, true),
+        (1459, 1500, false),
+        (1459, 1499, true),
+        (536, 0, true),
+        (536, 1500, false),
+    ] {
+        let mut rig = Rig::new(&Config::default());
+        rig.port.segmentation = 65_535;
+        rig.port.min_segment = min_segment;
+        rig.load(&noise(4 * MSS), None);
+        rig.open(Some(mss));
+        rig.recv(1, 1, "PA", b"g");
+        assert!(rig.sent_all().len() > 2);
+        assert_eq!(rig.stack.counters().sent_runs > 0, has_runs, "{mss}");
+    }
+}
+
+#[test]
 fn over_ipv4_a_super_segment_may_exceed_the_length_field() {
     for (v6, max_size) in [(false, 100_000), (true, MAX_OVER_V6)] {
         let (frames, _) = fetch_all(3_000_000, None, v6, 0);
