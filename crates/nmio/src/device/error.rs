@@ -553,7 +553,7 @@ impl DeviceError {
                  /sys/module/netmap/parameters"
             }
             Some(libc::EIO) => {
-                "the port prepends virtio-net headers, which the server does not read"
+                "the port has virtio-net headers, which the server reads only with offload=on"
             }
             _ => "the kernel log (dmesg) may say why",
         };

@@ -123,9 +123,10 @@ impl SlotCopies {
     }
 
     /// Fills slots with a packet, which consists of `vnet`, where packets have headers, and the
-    /// `pieces`. The ring must have room for it.
+    /// `pieces`.
     ///
-    /// Returns `false`, and fills none, if a slot names no buffer or if the packet is too long.
+    /// Returns `false`, and fills none, if the ring has no room, if a slot names no buffer, or if the
+    /// packet is too long.
     #[inline]
     pub(super) fn scatter(
         &self,
