@@ -116,7 +116,9 @@ fn has_target(target: &str) -> Command {
 /// linker nor C headers for that target.
 fn check_for(target: &str) -> Command {
     let tools = "--exclude xtask --exclude benches --exclude testkit";
-    cargo(&format!("check --workspace {tools} --target {target}"))
+    let mut check = cargo(&format!("check --workspace {tools} --target {target}"));
+    check.env("RUSTFLAGS", "-D warnings");
+    check
 }
 
 fn cargo(arguments: &str) -> Command {

@@ -27,6 +27,9 @@
 //! held frame foreign.
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod overdue;
+
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
@@ -44,9 +47,11 @@ enum State {
     Held,
     Offered,
     Sending,
+    #[cfg(target_os = "linux")]
     Overdue,
     Resident,
     ResidentSending,
+    #[cfg(target_os = "linux")]
     ResidentOverdue,
     Foreign,
 }
@@ -348,53 +353,17 @@ impl Pool {
             return false;
         };
         match state.get() {
-            State::Sending | State::Overdue => self.0.push_free(index),
-            State::ResidentSending | State::ResidentOverdue => state.set(State::Resident),
+            State::Sending => self.0.push_free(index),
+            #[cfg(target_os = "linux")]
+            State::Overdue => self.0.push_free(index),
+            State::ResidentSending => state.set(State::Resident),
+            #[cfg(target_os = "linux")]
+            State::ResidentOverdue => state.set(State::Resident),
             State::Free | State::Held | State::Offered | State::Resident | State::Foreign => {
                 return false;
             }
         }
         true
-    }
-
-    /// Marks all frames that are in flight as overdue. Returns the number of frames that were marked
-    /// already, so they have been in flight since the previous call.
-    #[cold]
-    pub(crate) fn mark_overdue(&self) -> u32 {
-        let mut overdue = 0;
-        for state in &self.0.state {
-            match state.get() {
-                State::Sending => state.set(State::Overdue),
-                State::ResidentSending => state.set(State::ResidentOverdue),
-                State::Overdue | State::ResidentOverdue => overdue += 1,
-                State::Free | State::Held | State::Offered | State::Resident | State::Foreign => {}
-            }
-        }
-        overdue
-    }
-
-    /// Takes back all frames that were in flight at the previous call and still are. Each of them
-    /// is completed as in [`Pool::complete`]. Returns the number of frames taken back.
-    ///
-    /// This call recovers frames that a driver never completes.
-    ///
-    /// # Safety
-    /// The kernel no longer reads these frames, and no [`Sending`] owns any of them.
-    #[cold]
-    pub(crate) unsafe fn reclaim_overdue(&self) -> u32 {
-        let mut reclaimed = 0;
-        for (index, state) in (0..).zip(&self.0.state) {
-            match state.get() {
-                State::Sending => state.set(State::Overdue),
-                State::ResidentSending => state.set(State::ResidentOverdue),
-                State::Overdue | State::ResidentOverdue => {
-                    // SAFETY: the caller guarantees what `complete` requires.
-                    reclaimed += u32::from(unsafe { self.complete(index) });
-                }
-                State::Free | State::Held | State::Offered | State::Resident | State::Foreign => {}
-            }
-        }
-        reclaimed
     }
 }
 
@@ -601,10 +570,12 @@ impl Resident {
     /// Returns true if the packet is in the TX ring.
     #[inline(always)]
     pub fn in_flight(&self) -> bool {
-        matches!(
-            self.state().get(),
-            State::ResidentSending | State::ResidentOverdue
-        )
+        match self.state().get() {
+            State::ResidentSending => true,
+            #[cfg(target_os = "linux")]
+            State::ResidentOverdue => true,
+            _ => false,
+        }
     }
 
     /// Returns the packet's bytes for patching, or `None` while the packet is in flight.

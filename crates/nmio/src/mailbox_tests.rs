@@ -21,7 +21,7 @@ fn is_readable(bell: &Bell) -> bool {
 }
 
 fn sys_poll(bell: &Bell) -> i16 {
-    crate::sys::poll(Some(bell.event()), libc::POLLIN, Duration::ZERO, None).unwrap()
+    crate::sys::poll_readable([Some(bell.event())], Duration::ZERO).unwrap()[0]
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn every_message_is_received() {
     while next != [MESSAGES; 2] {
         let bell = mailbox.bell();
         let limit = Duration::from_secs(10);
-        let events = crate::sys::poll(Some(bell.event()), libc::POLLIN, limit, None).unwrap();
+        let [events] = crate::sys::poll_readable([Some(bell.event())], limit).unwrap();
         assert!(events & libc::POLLIN != 0, "a message must ring the bell");
         bell.silence();
         mailbox.take_all(|(sender_id, number): (usize, u32)| {

@@ -34,27 +34,6 @@ pub(crate) fn is_errno(error: &io::Error, errno: i32) -> bool {
     error.raw_os_error() == Some(errno)
 }
 
-/// Waits until one of `events` occurs on `fd` or `other` is readable, for at most `timeout`.
-///
-/// Returns the events that occurred on `fd`. They are 0 if only `other` is readable, and after a
-/// timeout or a signal.
-pub(crate) fn poll(
-    fd: Option<BorrowedFd<'_>>,
-    events: i16,
-    timeout: Duration,
-    other: Option<BorrowedFd<'_>>,
-) -> io::Result<i16> {
-    let pollfd = |fd: Option<BorrowedFd<'_>>, events| libc::pollfd {
-        // `ppoll` ignores negative descriptors.
-        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
-        events,
-        revents: 0,
-    };
-    let mut fds = [pollfd(fd, events), pollfd(other, libc::POLLIN)];
-    poll_all(&mut fds, timeout)?;
-    Ok(fds[0].revents)
-}
-
 /// Waits until one of the descriptors is readable, for at most `timeout`. Returns the events that
 /// occurred on each. After a timeout or a signal, there are none.
 pub(crate) fn poll_readable<const N: usize>(

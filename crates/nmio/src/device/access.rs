@@ -3,6 +3,9 @@
 //! The access does not keep the steering program attached. For that, the interface itself must stay
 //! open.
 
+#[cfg(target_os = "linux")]
+mod summary;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -52,15 +55,6 @@ pub(super) enum Kind {
 impl QueueAccess {
     pub(super) fn new(facts: Facts, descriptors: Vec<Arc<OwnedFd>>) -> Self {
         Self { facts, descriptors }
-    }
-
-    pub(super) fn add_line(&mut self, name: &str, value: String) {
-        self.facts.summary.push((name.to_owned(), value));
-    }
-
-    /// Adds the `device` line at the start of the summary.
-    pub(super) fn set_device_line(&mut self, value: String) {
-        self.facts.summary.insert(0, ("device".to_owned(), value));
     }
 
     /// Returns the interface's properties as text, and the descriptors to send with this text.
@@ -175,7 +169,7 @@ impl QueueAccess {
                 };
                 Backend::Netmap(kind.queue(index, &served))
             }
-            Kind::System(kind) => Backend::System(kind.queue(index, &self.descriptors)),
+            Kind::System(kind) => kind.queue(index, &self.descriptors, Backend::System),
         };
         QueueSource {
             backend,

@@ -32,7 +32,6 @@ const MAX_ADDRESSES: usize = 1024;
 pub(super) struct State {
     pub(super) is_up: bool,
     pub(super) has_carrier: bool,
-    pub(super) mac: Option<[u8; 6]>,
     pub(super) addresses: Vec<IpAddr>,
 }
 
@@ -48,13 +47,6 @@ impl State {
             ((true, false), (true, true)) => Some(Change::Carrier),
             _ => None,
         }
-    }
-
-    /// Updates the MAC address. Returns the change, or `None` if nothing is new.
-    pub(super) fn set_mac(&mut self, mac: [u8; 6]) -> Option<Change> {
-        let is_new = self.mac != Some(mac);
-        self.mac = Some(mac);
-        is_new.then_some(Change::Mac(mac))
     }
 
     /// Adds or removes an address. Returns the change, or `None` if nothing is new.

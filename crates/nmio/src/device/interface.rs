@@ -1,5 +1,8 @@
 //! An interface that is ready to be served.
 
+#[cfg(target_os = "linux")]
+mod summary;
+
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -47,14 +50,6 @@ impl Interface {
     pub(super) fn holding(mut self, sockets: Vec<OwnedFd>) -> Self {
         self.sockets = sockets;
         self
-    }
-
-    pub(super) fn add_line(&mut self, name: &str, value: String) {
-        self.access.add_line(name, value);
-    }
-
-    pub(super) fn set_device_line(&mut self, value: String) {
-        self.access.set_device_line(value);
     }
 
     /// Returns true if dropping the interface needs `CAP_NET_ADMIN`: to remove a veth pair or a

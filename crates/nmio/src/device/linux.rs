@@ -16,6 +16,7 @@ mod open;
 mod opened;
 mod pair;
 mod pfifo;
+mod privileges;
 mod queues;
 mod ready;
 
@@ -25,3 +26,4 @@ pub use monitor::Monitor;
 pub(crate) use netlink::longest_supers;
 pub(super) use netmap::join_network;
 pub(super) use open::{open_auto, open_tap, open_xdp};
+pub(crate) use privileges::Needs;

@@ -81,9 +81,8 @@ fn open_interface(
     let request = NetworkRequest {
         interface: name,
         own: &config.own_addresses,
-        services: &config.services,
     };
-    let network = system::join_network(&request, lines)?;
+    let network = system::join_network(&request, &config.services, lines)?;
     let info = netmap::port_info(name).map_err(|source| DeviceError::netmap(name, source))?;
     let (rx, tx) = (u32::from(info.nr_rx_rings), u32::from(info.nr_tx_rings));
     let queues = requested.number().unwrap_or(rx.min(tx).max(1));

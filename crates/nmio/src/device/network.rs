@@ -2,15 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{AddressPrefix, Transport};
+use super::AddressPrefix;
 
-/// The interface to serve, and what to serve on it.
+/// The interface to serve, and the addresses to serve on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NetworkRequest<'a> {
     pub(super) interface: &'a str,
     /// The server's own addresses; empty in shared mode.
     pub(super) own: &'a [AddressPrefix],
-    pub(super) services: &'a [(Transport, u16)],
 }
 
 /// An interface as a part of its network.

@@ -13,8 +13,9 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::time::Duration;
 
-use super::check;
+use super::{check, poll_all};
 use crate::vnet::VNET_HEADER;
 pub(crate) use control::Control;
 pub(crate) use napi::NapiPoller;
@@ -195,6 +196,27 @@ pub(crate) fn route_monitor() -> io::Result<File> {
     address.nl_groups = groups as u32;
     bind(socket.as_fd(), &address)?;
     Ok(socket.into())
+}
+
+/// Waits until one of `events` occurs on `fd` or `other` is readable, for at most `timeout`.
+///
+/// Returns the events that occurred on `fd`. They are 0 if only `other` is readable, and after a
+/// timeout or a signal.
+pub(crate) fn poll(
+    fd: Option<BorrowedFd<'_>>,
+    events: i16,
+    timeout: Duration,
+    other: Option<BorrowedFd<'_>>,
+) -> io::Result<i16> {
+    let pollfd = |fd: Option<BorrowedFd<'_>>, events| libc::pollfd {
+        // `ppoll` ignores negative descriptors.
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
+        events,
+        revents: 0,
+    };
+    let mut fds = [pollfd(fd, events), pollfd(other, libc::POLLIN)];
+    poll_all(&mut fds, timeout)?;
+    Ok(fds[0].revents)
 }
 
 /// Opens an `AF_XDP` socket without memory or a queue, to check that this process may open such

@@ -27,7 +27,12 @@ impl Kind {
         match self {}
     }
 
-    pub(in crate::device) fn queue(self, _index: u32, _descriptors: &[Arc<OwnedFd>]) -> Backend {
+    pub(in crate::device) fn queue<T>(
+        self,
+        _index: u32,
+        _descriptors: &[Arc<OwnedFd>],
+        _wrap: impl FnOnce(Backend) -> T,
+    ) -> T {
         match self {}
     }
 }

@@ -49,7 +49,6 @@ impl Monitor {
             state: State {
                 is_up: link.is_up,
                 has_carrier: link.has_carrier,
-                mac: link.mac,
                 addresses: own.map(|a| a.address).collect(),
             },
         })

@@ -2,12 +2,13 @@
 
 use crate::device::addresses::{interface_addresses, refuse_taken};
 use crate::device::lines::{Lines, join_addresses};
-use crate::device::{DeviceError, Network, NetworkRequest};
+use crate::device::{DeviceError, Network, NetworkRequest, Transport};
 use crate::sys;
 
 /// Finds out what the interface is in its network. The server needs addresses of its own.
 pub(in crate::device) fn join_network(
     request: &NetworkRequest<'_>,
+    _services: &[(Transport, u16)],
     lines: &mut Lines,
 ) -> Result<Network, DeviceError> {
     let name = request.interface;

@@ -109,8 +109,8 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         network: NetworkRequest {
             interface: SERVER_END,
             own: &wire.server,
-            services: &config.services,
         },
+        services: &config.services,
         options: &XdpOptions::new(SERVER_END),
         queues: Queues::Exactly(queues),
         wait: config.wait,

@@ -64,9 +64,18 @@ impl Kind {
         }
     }
 
-    /// Returns queue `index`. The caller has checked that the queue exists, and that the
-    /// descriptors [fit](Self::fits).
-    pub(in crate::device) fn queue(&self, index: u32, descriptors: &[Arc<OwnedFd>]) -> Backend {
+    /// Returns queue `index`, wrapped with `wrap`. The caller has checked that the queue exists, and
+    /// that the descriptors [fit](Self::fits).
+    pub(in crate::device) fn queue<T>(
+        &self,
+        index: u32,
+        descriptors: &[Arc<OwnedFd>],
+        wrap: impl FnOnce(Backend) -> T,
+    ) -> T {
+        wrap(self.backend(index, descriptors))
+    }
+
+    fn backend(&self, index: u32, descriptors: &[Arc<OwnedFd>]) -> Backend {
         match self {
             Self::Xdp {
                 interface,

@@ -27,7 +27,7 @@ pub struct Monitor {
     unparsed: (usize, usize),
     /// The interface's index.
     index: u32,
-    state: State,
+    known: Known,
 }
 
 impl Monitor {
@@ -45,11 +45,13 @@ impl Monitor {
             buffer: vec![0; RECEIVE_BUFFER].into_boxed_slice(),
             unparsed: (0, 0),
             index: control.index(name)?,
-            state: State {
-                is_up: flags & libc::IFF_UP != 0,
-                has_carrier: flags & libc::IFF_RUNNING != 0,
+            known: Known {
+                state: State {
+                    is_up: flags & libc::IFF_UP != 0,
+                    has_carrier: flags & libc::IFF_RUNNING != 0,
+                    addresses: own.map(|a| a.address).collect(),
+                },
                 mac: control.mac(name)?,
-                addresses: own.map(|a| a.address).collect(),
             },
         })
     }
@@ -64,7 +66,7 @@ impl Monitor {
             if let Ok(message) = NetlinkBuffer::new_checked(&self.buffer[start..end]) {
                 let len = message.length() as usize;
                 self.unparsed.0 += len.next_multiple_of(4).min(end - start);
-                if let Some(change) = apply(&mut self.state, self.index, &message) {
+                if let Some(change) = apply(&mut self.known, self.index, &message) {
                     return Ok(Some(change));
                 }
                 continue;
@@ -87,29 +89,45 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+/// The last known state of an interface, and its MAC address.
+#[derive(Debug)]
+struct Known {
+    state: State,
+    mac: Option<[u8; 6]>,
+}
+
+impl Known {
+    /// Updates the MAC address. Returns the change, or `None` if nothing is new.
+    fn set_mac(&mut self, mac: [u8; 6]) -> Option<Change> {
+        let is_new = self.mac != Some(mac);
+        self.mac = Some(mac);
+        is_new.then_some(Change::Mac(mac))
+    }
+}
+
 /// Updates the state of interface `index` from a message, and returns the change that the message
 /// reports. Returns `None` if the message concerns another interface or reports nothing new.
-fn apply(state: &mut State, index: u32, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
+fn apply(known: &mut Known, index: u32, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
     let body = message.payload();
     // RTM_NEWLINK and RTM_*ADDR messages contain the interface index at this offset.
     if u32_at(body, 4)? != index {
         return None;
     }
     match message.message_type() {
-        RTM_NEWLINK => learn_link(state, body),
-        RTM_NEWADDR => state.set_address(address_in(body)?, true),
-        RTM_DELADDR => state.set_address(address_in(body)?, false),
+        RTM_NEWLINK => learn_link(known, body),
+        RTM_NEWADDR => known.state.set_address(address_in(body)?, true),
+        RTM_DELADDR => known.state.set_address(address_in(body)?, false),
         _ => None,
     }
 }
 
-fn learn_link(state: &mut State, body: &[u8]) -> Option<Change> {
+fn learn_link(known: &mut Known, body: &[u8]) -> Option<Change> {
     let flags = u32_at(body, 8)?.cast_signed();
     let is_up = flags & libc::IFF_UP != 0;
     let has_carrier = flags & libc::IFF_RUNNING != 0;
-    state.set_link(is_up, has_carrier).or_else(|| {
+    known.state.set_link(is_up, has_carrier).or_else(|| {
         let mac = attribute(body.get(INTERFACE_MESSAGE..)?, IFLA_ADDRESS)?;
-        state.set_mac(*mac.first_chunk()?)
+        known.set_mac(*mac.first_chunk()?)
     })
 }
 
@@ -132,16 +150,18 @@ mod tests {
 
     const HEADER: usize = 16;
 
-    fn apply(state: &mut State, message: &[u8]) -> Option<Change> {
+    fn apply(state: &mut Known, message: &[u8]) -> Option<Change> {
         super::apply(state, 7, &NetlinkBuffer::new_checked(message).ok()?)
     }
 
-    fn state() -> State {
-        State {
-            is_up: true,
-            has_carrier: true,
+    fn state() -> Known {
+        Known {
+            state: State {
+                is_up: true,
+                has_carrier: true,
+                addresses: vec!["192.0.2.1".parse().unwrap()],
+            },
             mac: Some([2; 6]),
-            addresses: vec!["192.0.2.1".parse().unwrap()],
         }
     }
 

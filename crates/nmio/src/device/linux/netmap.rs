@@ -2,13 +2,14 @@
 
 use super::network::{self, Link};
 use crate::device::lines::Lines;
-use crate::device::{DeviceError, Network, NetworkRequest};
+use crate::device::{DeviceError, Network, NetworkRequest, Transport};
 use crate::sys::Control;
 
 /// Finds out what the interface is in its network, and keeps the served ports or multicast groups
 /// for the server.
 pub(in crate::device) fn join_network(
     request: &NetworkRequest<'_>,
+    services: &[(Transport, u16)],
     lines: &mut Lines,
 ) -> Result<Network, DeviceError> {
     let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
@@ -16,7 +17,7 @@ pub(in crate::device) fn join_network(
     lines.push(link.line(request.interface));
     let networks = network::find_addresses(request, &link, lines)?;
     let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
-    let sockets = network::hold(request, &link, &addresses, lines)?;
+    let sockets = network::hold(request, services, &link, &addresses, lines)?;
     Ok(Network {
         mac: link.mac,
         mtu: link.mtu,

@@ -32,12 +32,13 @@ pub(super) fn find_addresses(
 /// returned descriptors must stay open.
 pub(super) fn hold(
     request: &NetworkRequest<'_>,
+    services: &[(Transport, u16)],
     link: &Link,
     addresses: &[IpAddr],
     lines: &mut Lines,
 ) -> Result<Vec<OwnedFd>, DeviceError> {
     if request.own.is_empty() {
-        reserve(addresses, request.services, link.index, lines)
+        reserve(addresses, services, link.index, lines)
     } else {
         Ok(vec![join_groups(request.interface, link.index, addresses)?])
     }

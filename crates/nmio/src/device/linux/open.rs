@@ -31,8 +31,8 @@ pub(in crate::device) fn open_xdp(
         network: NetworkRequest {
             interface: &options.interface,
             own: &config.own_addresses,
-            services: &config.services,
         },
+        services: &config.services,
         options,
         queues: options.queues.for_workers(config.workers)?,
         wait: config.wait,

@@ -9,7 +9,9 @@ use super::network::{self, Link, query_error};
 use super::pfifo::Pfifo;
 use super::{affinity, netlink, queues};
 use crate::device::lines::{Lines, join};
-use crate::device::{AddressPrefix, DeviceError, Needs, NetworkRequest, Queues, XdpOptions};
+use crate::device::{
+    AddressPrefix, DeviceError, Needs, NetworkRequest, Queues, Transport, XdpOptions,
+};
 use crate::port::Wait;
 use crate::steering::Rules;
 use crate::sys::{self, Control};
@@ -19,6 +21,7 @@ use crate::xdp::steer::{Place, Steering};
 /// The interface to open, and the requested options.
 pub(super) struct XdpRequest<'a> {
     pub(super) network: NetworkRequest<'a>,
+    pub(super) services: &'a [(Transport, u16)],
     pub(super) options: &'a XdpOptions,
     /// Which queues to serve, after `--workers` was taken into account.
     pub(super) queues: Queues,
@@ -68,7 +71,13 @@ impl XdpReady {
         let networks = network::find_addresses(&request.network, &link, &mut lines)?;
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
         check_unused(name, link.index)?;
-        let open_sockets = network::hold(&request.network, &link, &addresses, &mut lines)?;
+        let open_sockets = network::hold(
+            &request.network,
+            request.services,
+            &link,
+            &addresses,
+            &mut lines,
+        )?;
         if request.options.partial_checksums {
             lines.push((
                 "checksums",
@@ -83,7 +92,7 @@ impl XdpReady {
             mac: link.mac,
             vlans: &request.options.vlans,
             addresses: &addresses,
-            services: request.network.services,
+            services: request.services,
         };
         let place = Place {
             interface: name,

@@ -44,7 +44,7 @@ impl Needs {
 
     /// Returns advice: the capabilities that the operation needs, those that this thread lacks, and
     /// the remedy.
-    pub(super) fn advice(self) -> String {
+    pub(in crate::device) fn advice(self) -> String {
         self.advice_with(effective())
     }
 
