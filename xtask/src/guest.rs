@@ -4,6 +4,7 @@
 //! but not installed.
 
 mod cases;
+mod contract;
 mod costs;
 mod exchange;
 mod initramfs;
@@ -21,18 +22,25 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::e2e::checks::Checks;
 use crate::{interrupt, setup, shell};
-use cases::{Case, System};
+use cases::{Case, Client, System};
 use costs::Costs;
+use initramfs::Content;
 use kernel::{Choice, Kernel};
 use network::Network;
 use packages::Packages;
 
 /// Debian packages of the programs that run the guests.
 const TOOLS: [&str; 2] = ["qemu-system-x86", "cpio"];
+/// The package, also needed to measure costs, that sends many queries at once.
+const LOAD: &str = "dnsperf";
 /// Package of the guests' shell.
 const BUSYBOX: &str = "busybox-static";
 /// The command with which `xtask test` runs one case.
 pub(crate) const IN_TESTS: &str = "guest --built --exact zero-copy";
+/// Our programs.
+const SERVERS: [&str; 2] = ["sandstorm", "namestorm"];
+/// netmap's programs that connect two ports.
+const JOINTS: [&str; 2] = ["vale-ctl", "bridge"];
 /// Number of lines of the guest's output to show after a failure.
 const SHOWN_LINES: usize = 40;
 
@@ -41,8 +49,8 @@ pub(crate) struct Options {
     /// Only print the names of the cases.
     #[arg(long)]
     list: bool,
-    /// Also run the cases that need netmap, with this `netmap.ko` for a kernel of Debian. If a
-    /// `virtio_net.ko` with native netmap lies beside it, the guests use it.
+    /// Also run the cases that need netmap, with this `netmap.ko` for a kernel of Debian. Some of
+    /// them need the build's programs, or a `virtio_net.ko` with native netmap beside it.
     #[arg(long, value_name = "PATH")]
     netmap_module: Option<PathBuf>,
     /// Also measure what the servers cost, in instructions. The guests get one core.
@@ -75,17 +83,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         cfg!(target_arch = "x86_64"),
         "the guests are x86-64 machines, and they run the host's programs"
     );
+    let folder = shell::target_folder()?.join("guest");
     if !options.built {
         setup::run()?;
-        for (package, failure) in setup::install_quietly(&TOOLS) {
+        let load = Some(LOAD).filter(|_| options.icount);
+        let tools: Vec<&str> = TOOLS.into_iter().chain(load).collect();
+        for (package, failure) in setup::install_quietly(&tools) {
             eprintln!("guest: cannot install {package}: {failure:#}");
         }
-        shell::build_release("guest", &["sandstorm", "namestorm"])?;
+        shell::build_release("guest", &SERVERS)?;
+        if cases.iter().any(|case| case.client == Client::Test) {
+            contract::build(&folder)?;
+        }
     }
     if !shell::is_root() {
         return shell::again_as_root("guest");
     }
-    let folder = shell::target_folder()?.join("guest");
     let checks = run_cases(&cases, options, &folder);
     shell::give_back(&folder);
     let checks = checks?;
@@ -109,7 +122,7 @@ fn run_cases(cases: &[Case], options: &Options, folder: &Path) -> Result<Checks>
     let mut checks = Checks::default();
     for case in cases {
         interrupt::check()?;
-        if let Some(reason) = lab.lacks(case.system) {
+        if let Some(reason) = lab.lacks(case) {
             println!("skip {}: {reason}", case.name);
             continue;
         }
@@ -126,9 +139,7 @@ fn run_cases(cases: &[Case], options: &Options, folder: &Path) -> Result<Checks>
         some.print(case.name, None, start.elapsed());
         checks.add(some);
     }
-    for line in lab.costs.lines() {
-        println!("{line}");
-    }
+    print!("{}", lab.costs.table());
     Ok(checks)
 }
 
@@ -137,23 +148,15 @@ struct Lab {
     folder: PathBuf,
     packages: Packages,
     busybox: PathBuf,
-    /// The user's `netmap.ko`, and the `virtio_net.ko` beside it.
-    modules: Vec<PathBuf>,
+    netmap: Option<Netmap>,
     icount: bool,
     costs: Costs,
     /// Image and initial RAM file system of each kernel that has been prepared.
-    kernels: BTreeMap<Choice, (PathBuf, PathBuf)>,
+    kernels: BTreeMap<System, (PathBuf, PathBuf)>,
 }
 
 impl Lab {
     fn open(folder: &Path, options: &Options) -> Result<Self> {
-        let modules = options.netmap_module.iter().flat_map(|netmap| {
-            let virtio = netmap.with_file_name("virtio_net.ko");
-            [
-                Some(netmap.clone()),
-                Some(virtio).filter(|path| kernel::needs_netmap(path)),
-            ]
-        });
         let packages = Packages::open(folder)?;
         let busybox = packages.unpacked(BUSYBOX, &[BUSYBOX.to_owned()])?;
         let busybox = ["bin/busybox", "usr/bin/busybox"].map(|path| busybox.join(path));
@@ -162,7 +165,7 @@ impl Lab {
             folder: folder.to_path_buf(),
             packages,
             busybox: busybox.context("the package has no busybox")?,
-            modules: modules.flatten().collect(),
+            netmap: options.netmap_module.clone().map(Netmap::new),
             icount: options.icount,
             costs: Costs::default(),
             kernels: BTreeMap::new(),
@@ -173,33 +176,63 @@ impl Lab {
         self.folder.join(format!("{}.log", case.name))
     }
 
-    /// Returns why cases of this kind cannot run, if they cannot.
-    fn lacks(&self, system: System) -> Option<&'static str> {
-        match (system, self.modules.len()) {
-            (System::Netmap | System::Native, 0) => Some("it needs --netmap-module"),
-            (System::Native, 1) => Some("no virtio_net.ko lies beside the netmap module"),
-            _ => None,
+    /// Returns why a case cannot run, if it cannot.
+    fn lacks(&self, case: &Case) -> Option<String> {
+        if case.client == Client::Test && !contract::program(&self.folder).is_file() {
+            return Some("its test is not built".to_owned());
         }
+        let is_native = match case.system {
+            System::Stable | System::Newest => return None,
+            System::Netmap => false,
+            System::Native => true,
+        };
+        let Some(netmap) = &self.netmap else {
+            return Some("it needs --netmap-module".to_owned());
+        };
+        if is_native && netmap.native_driver().is_none() {
+            return Some("no virtio_net.ko for netmap lies beside the module".to_owned());
+        }
+        let (program, _) = case.joint()?;
+        let is_there = netmap.program(program).is_some();
+        (!is_there).then(|| format!("no build-apps/{program}/{program} lies beside the module"))
     }
 
     /// Returns a kernel's image and initial RAM file system.
     fn kernel(&mut self, system: System) -> Result<(PathBuf, PathBuf)> {
-        let (choice, extra) = match system {
-            System::Stable => (Choice::Stable, &[][..]),
-            System::Newest => (Choice::Newest, &[][..]),
-            System::Netmap | System::Native => {
-                let release = kernel::release_of_module(&self.modules[0])?;
-                (Choice::Release(release), &self.modules[..])
-            }
-        };
-        if let Some(known) = self.kernels.get(&choice) {
+        if let Some(known) = self.kernels.get(&system) {
             return Ok(known.clone());
         }
+        let netmap = match (&self.netmap, system) {
+            (Some(netmap), System::Netmap | System::Native) => Some(netmap),
+            _ => None,
+        };
+        let choice = match netmap {
+            Some(netmap) => Choice::Release(kernel::release_of_module(&netmap.module)?),
+            None if system == System::Stable => Choice::Stable,
+            None => Choice::Newest,
+        };
         let kernel = Kernel::fetch(&choice, &self.packages)?;
+        let mut content = Content::default();
         let programs = shell::target_folder()?.join("release");
-        let initramfs = initramfs::make(&kernel, &self.busybox, &programs, extra, &self.folder)?;
-        let prepared = (kernel.image()?, initramfs);
-        self.kernels.insert(choice, prepared.clone());
+        content
+            .programs
+            .extend(SERVERS.map(|name| programs.join(name)));
+        content.programs.push(contract::program(&self.folder));
+        if let Some(netmap) = netmap {
+            content.modules.push(netmap.module.clone());
+            let driver = netmap.native_driver();
+            content
+                .modules
+                .extend(driver.filter(|_| system == System::Native));
+            content
+                .programs
+                .extend(JOINTS.iter().filter_map(|name| netmap.program(name)));
+        }
+        content.programs.retain(|program| program.is_file());
+        let file = self.folder.join(format!("{system:?}.cpio").to_lowercase());
+        initramfs::make(&kernel, &self.busybox, &content, &self.folder, &file)?;
+        let prepared = (kernel.image()?, file);
+        self.kernels.insert(system, prepared.clone());
         Ok(prepared)
     }
 
@@ -212,24 +245,58 @@ impl Lab {
                 initramfs: &initramfs,
                 cores: if self.icount { 1 } else { case.queues },
                 counts_instructions: self.icount,
-                network: network.card(case, number),
+                network: network.cards(case, number),
                 log,
             };
             machine::Guest::boot(&machine, network.qemu())
         };
         let guest = boot(0, self.log(case))?;
-        let costs = Some(&mut self.costs).filter(|_| self.icount);
-        if case.has_client_guest {
-            let peer = boot(1, self.folder.join(format!("{}-client.log", case.name)))?;
-            for command in exchange::configure("eth0", exchange::CLIENT, case.mtu) {
-                peer.run(&command)?;
+        // The other guest has no program that sends many queries at once.
+        let measured = self.icount && case.client == Client::Host;
+        let costs = Some(&mut self.costs).filter(|_| measured);
+        match case.client {
+            Client::Host => {
+                exchange::run(case, &guest, &|line| network.run(line), checks, costs)?;
             }
-            exchange::run(case, &guest, &|line| peer.run(line), checks, costs)?;
-            peer.power_off()?;
-        } else {
-            exchange::run(case, &guest, &|line| network.run(line), checks, costs)?;
+            Client::Guest => {
+                let peer = boot(1, self.folder.join(format!("{}-client.log", case.name)))?;
+                for command in exchange::configure("eth0", exchange::CLIENT, case.mtu) {
+                    peer.run(&command)?;
+                }
+                exchange::run(case, &guest, &|line| peer.run(line), checks, costs)?;
+                peer.power_off()?;
+            }
+            Client::Test => contract::run(case, &guest, checks)?,
         }
         checks.check("the guest's kernel reports no fault", || guest.power_off());
         Ok(())
+    }
+}
+
+/// The user's build of netmap.
+struct Netmap {
+    /// The file `netmap.ko`. The build's other results lie beside it.
+    module: PathBuf,
+}
+
+impl Netmap {
+    fn new(module: PathBuf) -> Self {
+        Self { module }
+    }
+
+    /// Returns the driver with native netmap, if there is one.
+    fn native_driver(&self) -> Option<PathBuf> {
+        let driver = self.module.with_file_name("virtio_net.ko");
+        Some(driver).filter(|driver| kernel::needs_netmap(driver))
+    }
+
+    /// Returns the file of one of netmap's programs, if there is one.
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        let program = self
+            .module
+            .with_file_name("build-apps")
+            .join(name)
+            .join(name);
+        Some(program).filter(|program| program.is_file())
     }
 }

@@ -8,44 +8,52 @@ use crate::e2e::checks::row;
 /// |---|---|
 /// | name | part of the name of the guest's log |
 /// | kernel | see [`System`] |
-/// | client | whether the client is the host or a second guest |
+/// | client | see [`Client`] |
 /// | queues, MTU | those of the network card |
 /// | addresses | whether the server has addresses of its own |
 /// | device | the server's `--device` |
-/// | features | those of the network card, or netmap's mode |
-/// | text | text that the start block must have |
+/// | features | those of the network card, or netmap's parameters |
+/// | text | text that the start block must have, or the name of a test |
 ///
-/// `!` before the text means that the server must refuse to start with it. Without a text, no
-/// server starts.
+/// `!` before the text means that the server must refuse to start with it.
 ///
 /// `access` lets the driver map memory for the device (`VIRTIO_F_ACCESS_PLATFORM`). Only with it
-/// `virtio_net` offers zero-copy, and only since Linux 6.13. `admode` is netmap's parameter: 1 is
-/// native mode, and 2 is emulated mode.
+/// `virtio_net` offers zero-copy, and only since Linux 6.13. `admode` is a parameter of netmap: 1
+/// is native mode, and 2 is emulated mode.
 const CASES: &str = "\
-    copy                 | stable | host  | 1 | 1500 | own    | xdp:eth0                           |                   | AF_XDP, copy
-    copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                   | AF_XDP, copy
-    copy-no-offload      | stable | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | no-offload        | AF_XDP, copy
-    copy-shared          | stable | host  | 1 | 1500 | shared | xdp:eth0                           |                   | AF_XDP, copy
-    copy-guests          | stable | guest | 1 | 1500 | own    | xdp:eth0                           |                   | AF_XDP, copy
-    copy-newest          | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=off              | access            | AF_XDP, copy
-    generic              | stable | host  | 1 | 1500 | own    | xdp:eth0,generic,partial-checksums |                   | generic mode always copies
-    generic-newest       | newest | host  | 2 | 1500 | own    | xdp:eth0,generic                   | access no-offload | generic mode always copies
-    zero-copy            | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access            | AF_XDP, zero-copy
-    zero-copy-2-queues   | newest | host  | 2 | 1500 | own    | xdp:eth0                           | access            | AF_XDP, zero-copy
-    zero-copy-no-offload | newest | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | access no-offload | AF_XDP, zero-copy
-    zero-copy-shared     | newest | host  | 1 | 1500 | shared | xdp:eth0                           | access            | AF_XDP, zero-copy
-    zero-copy-guests     | newest | guest | 1 | 1500 | own    | xdp:eth0                           | access            | AF_XDP, zero-copy
-    zero-copy-refused    | stable | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access            | !zero-copy
-    mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access            | AF_XDP, copy
-    mtu-9000-stable      | stable | host  | 1 | 9000 | own    | xdp:eth0                           |                   | !MTU
-    netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | admode=2          | buffers are exchanged
-    netmap-native        | native | host  | 1 | 1500 | own    | netmap:eth0                        | admode=1          |
-    netmap-shared        | netmap | host  | 1 | 1500 | shared | netmap:eth0                        | admode=2          | buffers are exchanged
-    netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:1                     | admode=2          |
-    netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | admode=2          |";
+    copy                 | stable | host  | 1 | 1500 | own    | xdp:eth0                           |                                 | AF_XDP, copy
+    copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                                 | AF_XDP, copy
+    copy-no-offload      | stable | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | no-offload                      | AF_XDP, copy
+    copy-shared          | stable | host  | 1 | 1500 | shared | xdp:eth0                           |                                 | AF_XDP, copy
+    copy-guests          | stable | guest | 1 | 1500 | own    | xdp:eth0                           |                                 | AF_XDP, copy
+    copy-newest          | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=off              | access                          | AF_XDP, copy
+    generic              | stable | host  | 1 | 1500 | own    | xdp:eth0,generic,partial-checksums |                                 | generic mode always copies
+    generic-newest       | newest | host  | 2 | 1500 | own    | xdp:eth0,generic                   | access no-offload               | generic mode always copies
+    zero-copy            | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                          | AF_XDP, zero-copy
+    zero-copy-2-queues   | newest | host  | 2 | 1500 | own    | xdp:eth0                           | access                          | AF_XDP, zero-copy
+    zero-copy-no-offload | newest | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | access no-offload               | AF_XDP, zero-copy
+    zero-copy-shared     | newest | host  | 1 | 1500 | shared | xdp:eth0                           | access                          | AF_XDP, zero-copy
+    zero-copy-guests     | newest | guest | 1 | 1500 | own    | xdp:eth0                           | access                          | AF_XDP, zero-copy
+    zero-copy-refused    | stable | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                          | !zero-copy
+    zero-copy-contract   | newest | test  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                          | an_interface_of
+    mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access                          | AF_XDP, copy
+    mtu-9000-stable      | stable | host  | 1 | 9000 | own    | xdp:eth0                           |                                 | !MTU
+    netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | admode=2                        | buffers are exchanged
+    netmap-2-queues      | netmap | host  | 2 | 1500 | own    | netmap:eth0                        | admode=2                        | buffers are exchanged
+    netmap-shared        | netmap | host  | 1 | 1500 | shared | netmap:eth0                        | admode=2                        | buffers are exchanged
+    netmap-guests        | netmap | guest | 1 | 1500 | own    | netmap:eth0                        | admode=2                        | buffers are exchanged
+    netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:storm                 | admode=2                        | buffers are exchanged
+    netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | admode=2                        | packets are copied
+    netmap-mtu-9000      | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | admode=2                        | !MTU
+    netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | admode=2 buf_size=10240         | buffers are exchanged
+    netmap-few-buffers   | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | admode=2 buf_num=1500           | !too few buffers
+    netmap-missing       | stable | host  | 1 | 1500 | own    | netmap:eth0                        |                                 | !modprobe netmap
+    netmap-native        | native | host  | 1 | 1500 | own    | netmap:eth0                        | admode=1                        | buffers are exchanged
+    netmap-contract      | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                        | an_interface_of
+    netmap-vale-contract | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                        | of_a_switch";
 
 /// Which kernel a case needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum System {
     /// The kernel of the host's Debian release.
     Stable,
@@ -57,13 +65,22 @@ pub(super) enum System {
     Native,
 }
 
-/// One guest, its network card, and a server on it.
+/// Where the client of a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    Host,
+    /// In a second guest.
+    Guest,
+    /// There is no server. A test of the ports runs in the guest, which has two cards on one hub.
+    Test,
+}
+
+/// One guest, its network card, and a server or a test on it.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) system: System,
-    /// Whether the client runs in a second guest, not on the host.
-    pub(super) has_client_guest: bool,
+    pub(super) client: Client,
     pub(super) queues: u32,
     pub(super) mtu: u32,
     pub(super) has_own_addresses: bool,
@@ -96,7 +113,11 @@ impl Case {
                     "netmap" => System::Netmap,
                     _ => System::Native,
                 },
-                has_client_guest: client == "guest",
+                client: match client {
+                    "host" => Client::Host,
+                    "guest" => Client::Guest,
+                    _ => Client::Test,
+                },
                 queues: number(queues),
                 mtu: number(mtu),
                 has_own_addresses: addresses == "own",
@@ -107,13 +128,41 @@ impl Case {
         })
     }
 
-    /// Returns the value of netmap's parameter `admode`, if the case needs netmap.
-    pub(super) fn admode(&self) -> Option<&'static str> {
-        self.features.strip_prefix("admode=")
+    /// Returns a line of shell that sets netmap's parameters.
+    pub(super) fn set_parameters(&self) -> String {
+        let settings = self
+            .features
+            .split(' ')
+            .filter_map(|word| word.split_once('='));
+        let lines = settings
+            .map(|(name, value)| format!("echo {value} >/sys/module/netmap/parameters/{name}"));
+        lines.collect::<Vec<_>>().join(" && ")
     }
 
-    /// Returns QEMU's options for a network card on the given backend.
-    pub(super) fn card(&self, backend: &str, mac: &str) -> String {
+    /// Returns netmap's program and its arguments that connect the server's device with `eth0`, if
+    /// the device is a port of a switch or the end of a pipe.
+    pub(super) fn joint(&self) -> Option<(&'static str, String)> {
+        let name = self.device.strip_prefix("netmap:")?;
+        if let Some((switch, _)) = name.split_once(':') {
+            return Some(("vale-ctl", format!("-a {switch}:eth0")));
+        }
+        let (pipe, number) = name.split_once('{')?;
+        Some((
+            "bridge",
+            format!("-w 1 -i netmap:eth0 -i netmap:{pipe}}}{number}"),
+        ))
+    }
+
+    /// Returns the option of the device that states its number of queues.
+    pub(super) fn queues_option(&self) -> String {
+        match self.joint() {
+            Some(_) => String::new(),
+            None => format!(",queues={}", self.queues),
+        }
+    }
+
+    /// Returns QEMU's options for a network card on the given backend, which has the number `net`.
+    pub(super) fn card(&self, backend: &str, net: u32, mac: &str) -> String {
         let has = |feature| self.features.split(' ').any(|one| one == feature);
         // One interrupt for each queue in each direction, one for the card, one for control.
         let queues = format!(",mq=on,vectors={}", 2 * self.queues + 2);
@@ -129,8 +178,8 @@ impl Case {
         let options: String = options.map(|(_, option)| *option).collect();
         let mtu = self.mtu;
         format!(
-            "-netdev {backend} \
-             -device virtio-net-pci,netdev=net,mac={mac},romfile=,host_mtu={mtu}{options}"
+            "-netdev {backend},id=net{net} \
+             -device virtio-net-pci,netdev=net{net},mac={mac},romfile=,host_mtu={mtu}{options}"
         )
     }
 }
@@ -145,8 +194,25 @@ mod tests {
         for (place, case) in cases.iter().enumerate() {
             assert!(cases[..place].iter().all(|other| other.name != case.name));
             let needs_netmap = matches!(case.system, System::Netmap | System::Native);
-            assert_eq!(case.admode().is_some(), needs_netmap, "{}", case.name);
-            assert!(!case.has_client_guest || case.queues == 1);
+            let sets = case.set_parameters().contains("/admode");
+            assert_eq!(sets, needs_netmap, "{}", case.name);
+            assert!(case.client == Client::Host || case.queues == 1);
+            assert!(!case.expected.is_empty());
         }
+    }
+
+    #[test]
+    fn a_switch_and_a_pipe_are_connected_with_the_card() {
+        let joint = |name| {
+            let case = Case::all().find(|case| case.name == name).unwrap();
+            (case.joint(), case.queues_option())
+        };
+        let (vale, none) = joint("netmap-vale");
+        assert_eq!(vale, Some(("vale-ctl", "-a vale0:eth0".to_owned())));
+        let (pipe, _) = joint("netmap-pipe");
+        let ends = "-w 1 -i netmap:eth0 -i netmap:storm}1";
+        assert_eq!((pipe, &*none), (Some(("bridge", ends.to_owned())), ""));
+        let (no_joint, queues) = joint("netmap-2-queues");
+        assert_eq!((no_joint, &*queues), (None, ",queues=2"));
     }
 }

@@ -1,19 +1,18 @@
 //! Costs of a server under `--icount`: instructions of the whole guest for each unit of work.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
 use anyhow::{Result, bail};
 
 use super::machine::Guest;
 
-/// Instructions for units of work, in all cases so far.
+/// Instructions for a unit of each work, in all cases so far.
 #[derive(Debug, Default)]
-pub(super) struct Costs(Vec<Cost>);
-
-#[derive(Debug)]
-struct Cost {
-    case: &'static str,
-    work: &'static str,
-    /// Instructions of a unit of work.
-    instructions: f64,
+pub(super) struct Costs {
+    /// The kinds of work, in the order in which they were first measured.
+    works: Vec<String>,
+    cases: Vec<(&'static str, BTreeMap<String, f64>)>,
 }
 
 impl Costs {
@@ -21,7 +20,7 @@ impl Costs {
     /// for each of them.
     pub(super) fn measure(
         &mut self,
-        (case, work): (&'static str, &'static str),
+        (case, work): (&'static str, String),
         guest: &Guest,
         units: u32,
         run: impl FnOnce() -> Result<()>,
@@ -30,31 +29,45 @@ impl Costs {
         run()?;
         let seconds = busy_seconds(guest)? - before;
         // An instruction takes a nanosecond of the guest's time.
-        let instructions = seconds * 1e9 / f64::from(units);
-        self.0.push(Cost {
-            case,
-            work,
-            instructions,
-        });
+        self.add(case, work, seconds * 1e9 / f64::from(units));
         Ok(())
     }
 
-    /// Returns one line for each cost, with its ratio to the cost of the same work in the first
-    /// case.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let line = |cost: &Cost| {
-            let Cost {
-                case,
-                work,
-                instructions,
-            } = cost;
-            let mut same = self.0.iter().filter(|other| other.work == *work);
-            let first = same.next().unwrap_or(cost);
-            let ratio = instructions / first.instructions;
-            let than = first.case;
-            format!("{case}: {instructions:.0} instructions per {work}, {ratio:.2} times {than}")
-        };
-        self.0.iter().map(line).collect()
+    fn add(&mut self, case: &'static str, work: String, instructions: f64) {
+        if !self.works.contains(&work) {
+            self.works.push(work.clone());
+        }
+        if self.cases.last().is_none_or(|(last, _)| *last != case) {
+            self.cases.push((case, BTreeMap::new()));
+        }
+        let last = self.cases.last_mut();
+        last.expect("a case was added").1.insert(work, instructions);
+    }
+
+    /// Returns the costs as a table, or nothing if there are none. Each cost is followed by its
+    /// ratio to the first one in its column.
+    pub(super) fn table(&self) -> String {
+        let mut table = String::new();
+        if self.works.is_empty() {
+            return table;
+        }
+        let columns = self.works.join(" | ");
+        let rule = "---:|".repeat(self.works.len());
+        let _ = writeln!(table, "| case | {columns} |\n|---|{rule}");
+        for (case, costs) in &self.cases {
+            let _ = write!(table, "| {case} |");
+            for work in &self.works {
+                let Some(cost) = costs.get(work) else {
+                    table.push_str(" |");
+                    continue;
+                };
+                let first = self.cases.iter().find_map(|(_, costs)| costs.get(work));
+                let ratio = cost / first.unwrap_or(cost);
+                let _ = write!(table, " {cost:.0} ({ratio:.2}) |");
+            }
+            table.push('\n');
+        }
+        table
     }
 }
 
@@ -76,24 +89,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_are_compared_with_the_first_case() {
-        let cost = |case, work, instructions| Cost {
-            case,
-            work,
-            instructions,
-        };
-        let costs = Costs(vec![
-            cost("copy", "MB", 4e6),
-            cost("copy", "question", 20_000.0),
-            cost("zero-copy", "question", 15_000.0),
-        ]);
-        assert_eq!(
-            costs.lines(),
-            [
-                "copy: 4000000 instructions per MB, 1.00 times copy",
-                "copy: 20000 instructions per question, 1.00 times copy",
-                "zero-copy: 15000 instructions per question, 0.75 times copy",
-            ]
-        );
+    fn costs_are_compared_with_the_first_in_their_column() {
+        let mut costs = Costs::default();
+        assert_eq!(costs.table(), "");
+        costs.add("copy", "1 MB".into(), 4e6);
+        costs.add("zero-copy", "1 MB".into(), 3e6);
+        costs.add("zero-copy", "query".into(), 15_000.0);
+        let table = "\
+            | case | 1 MB | query |\n\
+            |---|---:|---:|\n\
+            | copy | 4000000 (1.00) | |\n\
+            | zero-copy | 3000000 (0.75) | 15000 (1.00) |\n";
+        assert_eq!(costs.table(), table);
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::cases::Case;
 use super::costs::Costs;
-use super::initramfs::{self, SITE, ZONE};
+use super::initramfs::{self, SMALL};
 use super::machine::Guest;
 use crate::e2e::checks::Checks;
 use crate::shell;
@@ -25,9 +25,24 @@ const AT_ONCE: u32 = 4;
 /// Number of questions that follow each other.
 const QUESTIONS: u32 = 300;
 
-/// Megabytes and questions whose cost is measured, and number of clients that ask.
-const MEASURED: [u32; 2] = [100, 20_000];
+/// Options of the DNS server whose cost is measured. The first ones send after each batch. With the
+/// last one, the server sends when its RX ring is empty.
+const FLUSHES: [(&str, &str); 5] = [
+    ("batch 1", "--batch 1 --flush-interval-us 0"),
+    ("batch 16", "--batch 16 --flush-interval-us 0"),
+    ("batch 64", "--batch 64 --flush-interval-us 0"),
+    ("batch 256", "--batch 256 --flush-interval-us 0"),
+    ("whole ring", "--batch 256 --flush-interval-us 5000"),
+];
+/// Number of queries whose cost is measured, and number of unanswered ones.
+const QUERIES: u32 = 40_000;
+const OUTSTANDING: u32 = 1_000;
+/// Number of clients of the web server whose cost is measured.
 const CLIENTS: u32 = 8;
+
+/// The servers' command lines.
+const WEB: &str = "sandstorm serve /site";
+const DNS: &str = "namestorm serve --zone /storm.test.zone";
 
 /// Runs a line of shell at the client and returns its output.
 pub(super) type Client<'a> = &'a dyn Fn(&str) -> Result<String>;
@@ -59,26 +74,31 @@ pub(super) fn run(
     }
     // The card needs a moment, and its state is compared later.
     guest.run("until grep -q up /sys/class/net/eth0/operstate; do usleep 10000; done")?;
-    if let Some(admode) = case.admode() {
-        let set = format!("echo {admode} >/sys/module/netmap/parameters/admode && ls /dev/netmap");
-        checks.check("netmap is there", || guest.run(&set).map(drop));
+    guest.run(&case.set_parameters())?;
+    let before = interface(guest)?;
+    if let Some((program, arguments)) = case.joint() {
+        guest.run("ip link set eth0 promisc on")?;
+        guest.run(&format!("join {program} {arguments}"))?;
     }
-    if case.expected.is_empty() {
-        return Ok(());
-    }
-    let mut exchange = Exchange {
+    let exchange = Exchange {
         case,
         guest,
         client,
-        costs,
     };
-    exchange.serve(&format!("sandstorm serve {SITE}"), checks, Exchange::web)?;
+    exchange.serve(WEB, checks, Exchange::web)?;
     if exchange.refusal().is_none() {
-        exchange.serve(
-            &format!("namestorm serve --zone {ZONE}"),
-            checks,
-            Exchange::dns,
-        )?;
+        exchange.serve(DNS, checks, |exchange, checks| {
+            exchange.dns(checks);
+            Ok(())
+        })?;
+        if let Some(costs) = costs {
+            exchange.measure(checks, costs)?;
+        }
+    }
+    if let Some((program, arguments)) = case.joint() {
+        guest.run(&format!("part {program} {arguments}"))?;
+        guest.run("ip link set eth0 promisc off")?;
+        exchange.expect_interface(&before, checks);
     }
     Ok(())
 }
@@ -87,7 +107,6 @@ struct Exchange<'a> {
     case: &'a Case,
     guest: &'a Guest,
     client: Client<'a>,
-    costs: Option<&'a mut Costs>,
 }
 
 impl Exchange<'_> {
@@ -106,18 +125,17 @@ impl Exchange<'_> {
 
     /// Starts a server, runs `ask`, stops the server, and checks what the server says and leaves.
     fn serve(
-        &mut self,
+        &self,
         program: &str,
         checks: &mut Checks,
-        ask: fn(&mut Self, &mut Checks) -> Result<()>,
+        ask: impl FnOnce(&Self, &mut Checks) -> Result<()>,
     ) -> Result<()> {
-        let before = self.interface()?;
-        let queues = self.case.queues;
-        let device = self.case.device;
+        let before = interface(self.guest)?;
+        let device = format!("{}{}", self.case.device, self.case.queues_option());
         let addresses = OWN.iter().zip(PREFIXES);
         let addresses = addresses.map(|(address, prefix)| format!(" --address {address}/{prefix}"));
         let addresses: String = addresses.filter(|_| self.case.has_own_addresses).collect();
-        let line = format!("start {program} --device {device},queues={queues}{addresses}");
+        let line = format!("start {program} --device {device}{addresses}");
         if let Some(refusal) = self.refusal() {
             let output = self.guest.run(&format!("! {line}"))?;
             checks.check(format_args!("{program} is refused"), || {
@@ -132,15 +150,25 @@ impl Exchange<'_> {
                 Ok(())
             });
             ask(self, checks)?;
-            checks.check("packets for the kernel", || self.ping(KERNEL));
+            // netmap's programs take the card from the kernel.
+            if self.case.joint().is_none() {
+                checks.check("packets for the kernel", || self.ping(KERNEL));
+            }
             self.stop(program, checks);
         }
+        if self.case.joint().is_none() {
+            self.expect_interface(&before, checks);
+        }
+        Ok(())
+    }
+
+    /// Checks that the interface has the same state as before, and carries the kernel's packets.
+    fn expect_interface(&self, before: &str, checks: &mut Checks) {
         checks.check("the interface is as it was", || {
-            let after = self.interface()?;
+            let after = interface(self.guest)?;
             ensure!(before == after, "before:\n{before}\nafter:\n{after}");
             self.ping(KERNEL)
         });
-        Ok(())
     }
 
     fn stop(&self, program: &str, checks: &mut Checks) {
@@ -156,12 +184,6 @@ impl Exchange<'_> {
         }
     }
 
-    /// Returns the state of the guest's interface: XDP programs, queues, and offload features.
-    fn interface(&self) -> Result<String> {
-        let lines = "ip -details link show eth0; ethtool -l eth0; ethtool -k eth0";
-        self.guest.run(lines)
-    }
-
     fn ping(&self, addresses: [&str; 2]) -> Result<()> {
         for address in addresses {
             (self.client)(&format!("ping -c 1 -W 5 {address}"))?;
@@ -169,16 +191,37 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Measures the cost of `units` of work, which the client does with a line of shell.
-    fn measure(&mut self, work: &'static str, units: u32, line: &str) -> Result<()> {
-        let (client, guest, case) = (self.client, self.guest, self.case.name);
-        let Some(costs) = &mut self.costs else {
-            return Ok(());
+    /// Measures what the servers cost in each mode, and with each size of their batches.
+    fn measure(&self, checks: &mut Checks, costs: &mut Costs) -> Result<()> {
+        let address = self.addresses()[0];
+        let mut cost = |exchange: &Self, work: String, units, line: String| {
+            let client = || (exchange.client)(&line).map(drop);
+            costs.measure((exchange.case.name, work), exchange.guest, units, client)
         };
-        costs.measure((case, work), guest, units, || client(line).map(drop))
+        for mode in ["memcopy", "pre-copy"] {
+            self.serve(&format!("{WEB} --mode {mode}"), checks, |exchange, _| {
+                for (work, file, units) in [("1 MB", initramfs::BIG, 48), ("1 KB", SMALL, 4_000)] {
+                    let each = units / CLIENTS;
+                    let fetch = format!("curl -sS http://{address}/{file}?[1-{each}] -o /dev/null");
+                    let line = at_once(&fetch, CLIENTS);
+                    cost(exchange, format!("{work}, {mode}"), units, line)?;
+                }
+                Ok(())
+            })?;
+        }
+        for (name, options) in FLUSHES {
+            self.serve(&format!("{DNS} {options}"), checks, |exchange, _| {
+                let line = format!(
+                    "yes 'www.storm.test A' | head -n {QUERIES} | \
+                     dnsperf -s {address} -q {OUTSTANDING} -t 20 -n 1 2>&1"
+                );
+                cost(exchange, format!("query, {name}"), QUERIES, line)
+            })?;
+        }
+        Ok(())
     }
 
-    fn web(&mut self, checks: &mut Checks) -> Result<()> {
+    fn web(&self, checks: &mut Checks) -> Result<()> {
         let folder = shell::scratch("guest-site")?;
         initramfs::write_site(folder.path())?;
         for address in self.addresses() {
@@ -207,16 +250,10 @@ impl Exchange<'_> {
             }
         }
         checks.check("ping", || self.ping(self.addresses()));
-        let (each, fetch) = (
-            MEASURED[0] / CLIENTS,
-            format!("curl -sS http://{}/", self.addresses()[0]),
-        );
-        let file = initramfs::BIG;
-        let fetch = format!("{fetch}{file}?[1-{each}] -o /dev/null");
-        self.measure("MB", each * CLIENTS, &at_once(&fetch, CLIENTS))
+        Ok(())
     }
 
-    fn dns(&mut self, checks: &mut Checks) -> Result<()> {
+    fn dns(&self, checks: &mut Checks) {
         for address in self.addresses() {
             let dig = format!("dig @{address} +tries=1 +time=20");
             for transport in ["+noedns", "+edns", "+tcp"] {
@@ -241,9 +278,12 @@ impl Exchange<'_> {
                 Ok(())
             });
         }
-        let ask = questions(self.addresses()[0], MEASURED[1] / CLIENTS);
-        self.measure("question", MEASURED[1], &at_once(&ask, CLIENTS))
     }
+}
+
+/// Returns the state of the guest's interface: XDP programs, queues, and offload features.
+fn interface(guest: &Guest) -> Result<String> {
+    guest.run("ip -details link show eth0; ethtool -l eth0; ethtool -k eth0")
 }
 
 /// Returns a line that runs `line` several times at once.

@@ -9,7 +9,7 @@ mount -t devtmpfs none /dev
 mount -t tmpfs none /tmp
 mkdir -p /sys/fs/bpf /dev/shm
 mount -t bpf none /sys/fs/bpf
-for module in $(cat /modules/order); do insmod /modules/$module.ko; done
+while read -r module options; do insmod /modules/$module.ko $options; done </modules/order
 # busybox prefers its own ip, which knows no XDP programs.
 ip() { /usr/local/bin/ip "$@"; }
 ip link set lo up
@@ -36,6 +36,31 @@ stop() {
     status=$?
     cat /tmp/output
     return $status
+}
+
+# Connects two netmap ports with one of netmap's programs. vale-ctl ends when the kernel has
+# connected them. bridge copies packets until it is ended.
+join() {
+    case $1 in
+    vale-ctl) "$@" ;;
+    *)
+        "$@" >/tmp/join 2>&1 &
+        joint=$!
+        sleep 2
+        kill -0 $joint || { cat /tmp/join; return 1; }
+        ;;
+    esac
+}
+
+# Separates two netmap ports.
+part() {
+    case $1 in
+    vale-ctl) "$1" -d "$3" ;;
+    *)
+        kill $joint
+        wait $joint || true
+        ;;
+    esac
 }
 
 stty -F /dev/ttyS1 raw -echo

@@ -14,6 +14,8 @@ use crate::shell;
 const INIT: &str = include_str!("init.sh");
 /// Modules that every guest loads, besides those that they need.
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_net"];
+/// Parameters of a `virtio_net` with native netmap.
+const NATIVE_OPTIONS: &str = " napi_tx=0";
 /// Programs of the host that guests use. busybox lacks them or their features.
 const TOOLS: [&str; 4] = ["ip", "ethtool", "curl", "dig"];
 /// The servers' user must exist.
@@ -21,21 +23,28 @@ const USERS: &str = "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n";
 const GROUPS: &str = "root:x:0:\nnogroup:x:65534:\n";
 
 /// The site and the zone in the guest.
-pub(super) const SITE: &str = "/site";
-pub(super) const ZONE: &str = "/storm.test.zone";
-/// A file of the site, with 1 MB.
+const SITE: &str = "site";
+const ZONE: &str = "storm.test.zone";
+/// A file of the site, with 1 MB, and one with 1 KB.
 pub(super) const BIG: &str = "big.bin";
+pub(super) const SMALL: &str = "small.bin";
 
-/// Makes the file system for guests with this kernel, and returns its file.
-///
-/// `programs` is the folder with our servers, and `extra` are further kernel modules.
+/// What a guest gets besides the kernel's modules, busybox, and the programs of the host.
+#[derive(Default)]
+pub(super) struct Content {
+    pub(super) programs: Vec<PathBuf>,
+    /// Modules that take the place of the kernel's, or that it lacks.
+    pub(super) modules: Vec<PathBuf>,
+}
+
+/// Makes the file system for guests with this kernel, and writes it to `file`.
 pub(super) fn make(
     kernel: &Kernel,
     busybox: &Path,
-    programs: &Path,
-    extra: &[PathBuf],
+    content: &Content,
     folder: &Path,
-) -> Result<PathBuf> {
+    file: &Path,
+) -> Result<()> {
     let scratch = shell::scratch_in(folder, "initramfs")?;
     let root = scratch.path();
     for part in [
@@ -56,44 +65,45 @@ pub(super) fn make(
         let path = shell::capture_text(Command::new("which").arg(tool))?;
         install(Path::new(path.trim()), root)?;
     }
-    for program in ["sandstorm", "namestorm"] {
-        install(&programs.join(program), root)?;
+    for program in &content.programs {
+        install(program, root)?;
     }
     let (modules, mut order) = (root.join("modules"), Vec::new());
     for module in MODULES {
         kernel.unpack_module(module, busybox, &modules, &mut order)?;
     }
-    for module in extra {
+    for module in &content.modules {
         copy(
             module,
             &modules.join(module.file_name().unwrap_or_default()),
         )?;
         let stem = module.file_stem().unwrap_or_default();
         let name = stem.to_string_lossy().into_owned();
-        if !order.contains(&name) {
+        match order.iter_mut().find(|other| **other == name) {
+            // Otherwise the first program that closes the interface would hang in the kernel.
+            Some(driver) => driver.push_str(NATIVE_OPTIONS),
             // A driver with native netmap needs netmap.
-            order.insert(0, name);
+            None => order.insert(0, name),
         }
     }
-    shell::write(&modules.join("order"), order.join(" "))?;
-    shell::make_folder(&root.join(&SITE[1..]))?;
-    write_site(&root.join(&SITE[1..]))?;
+    shell::write(&modules.join("order"), order.join("\n") + "\n")?;
+    shell::make_folder(&root.join(SITE))?;
+    write_site(&root.join(SITE))?;
     let zone = shell::repository().join("xtask/sample/zones/storm.test.zone");
-    copy(&zone, &root.join(&ZONE[1..]))?;
+    copy(&zone, &root.join(ZONE))?;
     shell::write(&root.join("etc/passwd"), USERS)?;
     shell::write(&root.join("etc/group"), GROUPS)?;
     let init = root.join("init");
     shell::write(&init, INIT)?;
     fs::set_permissions(&init, Permissions::from_mode(0o755)).context("making init executable")?;
-    let file = folder.join(format!("{}.cpio", kernel.release()));
-    pack(root, &file)?;
-    Ok(file)
+    pack(root, file)
 }
 
 /// Writes the files of the site.
 pub(super) fn write_site(folder: &Path) -> Result<()> {
     let index = shell::repository().join("xtask/sample/site/index.html");
     copy(&index, &folder.join("index.html"))?;
+    shell::write(&folder.join(SMALL), body(1_000))?;
     shell::write(&folder.join(BIG), body(1_000_000))
 }
 

@@ -19,7 +19,7 @@ const PARTS: [&str; 4] = [
 ];
 
 /// Which kernel a guest boots.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub(super) enum Choice {
     /// The kernel of the host's Debian release.
     Stable,
@@ -56,10 +56,6 @@ impl Kernel {
         ensure!(!parts.is_empty(), "no package has the kernel {release}");
         let folder = packages.unpacked(&format!("linux-{release}"), &parts)?;
         Ok(Self { release, folder })
-    }
-
-    pub(super) fn release(&self) -> &str {
-        &self.release
     }
 
     /// Returns the kernel's image.

@@ -101,10 +101,15 @@ impl Guest {
 
     /// Runs a line of shell in the guest. Returns its output, or an error if its status is not 0.
     pub(super) fn run(&self, line: &str) -> Result<String> {
+        self.run_within(RUN_LIMIT, line)
+    }
+
+    /// Does the same as [`run`](Self::run), with a time limit for the line.
+    pub(super) fn run_within(&self, limit: Duration, line: &str) -> Result<String> {
         self.note(format!("$ {line}\n").as_bytes())?;
         let sent = (&self.channel).write_all(format!("{line}\n").as_bytes());
         sent.with_context(|| format!("sending to the guest: {line}"))?;
-        let answer = self.read_until(RUN_LIMIT, answer);
+        let answer = self.read_until(limit, answer);
         let (output, status) = answer.with_context(|| format!("in the guest: {line}"))?;
         ensure!(
             status == 0,

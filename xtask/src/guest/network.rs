@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 use tempfile::TempDir;
 
-use super::cases::Case;
+use super::cases::{Case, Client};
 use super::exchange::{CLIENT, configure};
 use crate::netns::Namespace;
 use crate::shell;
@@ -29,7 +29,7 @@ impl Network {
             namespace: Namespace::create("guest")?,
             sockets: shell::scratch("guest-link")?,
         };
-        if !case.has_client_guest {
+        if case.client == Client::Host {
             // QEMU opens a device with several queues only if the device was made for them.
             let queues = if case.queues > 1 { " multi_queue" } else { "" };
             network
@@ -47,20 +47,31 @@ impl Network {
         self.namespace.command("qemu-system-x86_64")
     }
 
-    /// Returns QEMU's options for the network card of guest 0, or of guest 1, its client.
-    pub(super) fn card(&self, case: &Case, number: u32) -> String {
-        let backend = if case.has_client_guest {
-            let socket = |number| format!("{}/{number}", self.sockets.path().display());
-            let (here, there) = (socket(number), socket(1 - number));
-            format!(
-                "dgram,id=net,local.type=unix,local.path={here},remote.type=unix,\
-                 remote.path={there}"
-            )
-        } else {
-            let queues = case.queues;
-            format!("tap,id=net,ifname={TAP},script=no,downscript=no,vhost=off,queues={queues}")
+    /// Returns QEMU's options for the network cards of guest 0, or of guest 1, its client.
+    pub(super) fn cards(&self, case: &Case, number: u32) -> String {
+        let card = |backend: &str, net: u32, number: u32| {
+            case.card(backend, net, &format!("52:54:00:00:00:0{number}"))
         };
-        case.card(&backend, &format!("52:54:00:00:00:0{number}"))
+        match case.client {
+            Client::Guest => {
+                let socket = |number| format!("{}/{number}", self.sockets.path().display());
+                let (here, there) = (socket(number), socket(1 - number));
+                let backend = format!(
+                    "dgram,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"
+                );
+                card(&backend, 0, number)
+            }
+            Client::Host => {
+                let queues = case.queues;
+                let backend =
+                    format!("tap,ifname={TAP},script=no,downscript=no,vhost=off,queues={queues}");
+                card(&backend, 0, number)
+            }
+            Client::Test => {
+                let cards = [0, 1].map(|net| card("hubport,hubid=0", net, net));
+                cards.join(" ")
+            }
+        }
     }
 
     /// Runs a line of shell in the namespace and returns its output. Ends it after
