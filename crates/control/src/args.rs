@@ -27,7 +27,7 @@ const BATCH: u16 = 64;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
-    /// Device to serve on: `auto`, `tap:NAME`, `netmap:IFACE[,queues=N[,partial]]`,
+    /// Device to serve on: `auto`, `tap:NAME`, `netmap:IFACE[,queues=N[,partial]][,partial-checksums]`,
     /// `netmap:valeX:Y[,mtu=BYTES][,offload=auto|on|off]`, `netmap:NAME{N[,mtu=BYTES]`,
     /// `netmap:NAME}N[,mtu=BYTES]`, or
     /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo]`.

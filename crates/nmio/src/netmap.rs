@@ -95,6 +95,7 @@ pub struct NetmapPort<K: Kernel = Bound> {
     /// Why packets are copied. `None`: buffers are exchanged.
     copied: Option<&'static str>,
     wait: Wait,
+    partial_checksums: bool,
     counters: PortCounters,
     frames_at_flush: u64,
 }
@@ -244,6 +245,7 @@ impl<K: Kernel + 'static> NetmapPort<K> {
             name: config.target.name().to_owned(),
             mtu: config.mtu,
             wait: config.wait,
+            partial_checksums: config.partial_checksums,
             counters: PortCounters::default(),
             frames_at_flush: 0,
         })
@@ -340,7 +342,7 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
         Capabilities {
             mtu: self.mtu,
             zero_copy: false,
-            partial_checksums: false,
+            partial_checksums: self.partial_checksums,
             segmentation: self.max_super_len,
             min_segment: CUT_LEN,
             resident_frames: self.pool.layout().resident_frames,

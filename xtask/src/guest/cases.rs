@@ -21,36 +21,37 @@ use crate::e2e::checks::row;
 /// `virtio_net` offers zero-copy, and only since Linux 6.13. `admode` is a parameter of netmap: 1
 /// is native mode, and 2 is emulated mode.
 const CASES: &str = "\
-    copy                 | stable | host  | 1 | 1500 | own    | xdp:eth0                           |                                  | AF_XDP, copy
-    copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                                  | AF_XDP, copy
-    copy-no-offload      | stable | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | no-offload                       | AF_XDP, copy
-    copy-shared          | stable | host  | 1 | 1500 | shared | xdp:eth0                           |                                  | AF_XDP, copy
-    copy-guests          | stable | guest | 1 | 1500 | own    | xdp:eth0                           |                                  | AF_XDP, copy
-    copy-newest          | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=off              | access                           | AF_XDP, copy
-    generic              | stable | host  | 1 | 1500 | own    | xdp:eth0,generic,partial-checksums |                                  | generic mode always copies
-    generic-newest       | newest | host  | 2 | 1500 | own    | xdp:eth0,generic                   | access no-offload                | generic mode always copies
-    zero-copy            | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                           | AF_XDP, zero-copy
-    zero-copy-2-queues   | newest | host  | 2 | 1500 | own    | xdp:eth0                           | access                           | AF_XDP, zero-copy
-    zero-copy-no-offload | newest | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | access no-offload                | AF_XDP, zero-copy
-    zero-copy-shared     | newest | host  | 1 | 1500 | shared | xdp:eth0                           | access                           | AF_XDP, zero-copy
-    zero-copy-guests     | newest | guest | 1 | 1500 | own    | xdp:eth0                           | access                           | AF_XDP, zero-copy
-    zero-copy-refused    | stable | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                           | !zero-copy
-    zero-copy-contract   | newest | test  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                           | an_interface_of
-    mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access                           | AF_XDP, copy
-    mtu-9000-stable      | stable | host  | 1 | 9000 | own    | xdp:eth0                           |                                  | !MTU
-    netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2              | buffers are exchanged
-    netmap-2-queues      | netmap | host  | 2 | 1500 | own    | netmap:eth0                        | no-offload admode=2              | buffers are exchanged
-    netmap-shared        | netmap | host  | 1 | 1500 | shared | netmap:eth0                        | no-offload admode=2              | buffers are exchanged
-    netmap-guests        | netmap | guest | 1 | 1500 | own    | netmap:eth0                        | admode=2                         | buffers are exchanged
-    netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:storm                 | no-offload admode=2              | buffers are exchanged
-    netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | no-offload admode=2              | packets are copied
-    netmap-mtu-9000      | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2              | !MTU
-    netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2 buf_size=10240 | buffers are exchanged
-    netmap-few-buffers   | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 buf_num=1500 | !too few buffers
-    netmap-missing       | stable | host  | 1 | 1500 | own    | netmap:eth0                        |                                  | !modprobe netmap
-    netmap-native        | native | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=1              | buffers are exchanged
-    netmap-contract      | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                         | an_interface_of
-    netmap-vale-contract | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                         | of_a_switch";
+    copy                 | stable | host  | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
+    copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
+    copy-no-offload      | stable | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | no-offload                                     | AF_XDP, copy
+    copy-shared          | stable | host  | 1 | 1500 | shared | xdp:eth0                           |                                                | AF_XDP, copy
+    copy-guests          | stable | guest | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
+    copy-newest          | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=off              | access                                         | AF_XDP, copy
+    generic              | stable | host  | 1 | 1500 | own    | xdp:eth0,generic,partial-checksums |                                                | generic mode always copies
+    generic-newest       | newest | host  | 2 | 1500 | own    | xdp:eth0,generic                   | access no-offload                              | generic mode always copies
+    zero-copy            | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
+    zero-copy-2-queues   | newest | host  | 2 | 1500 | own    | xdp:eth0                           | access                                         | AF_XDP, zero-copy
+    zero-copy-no-offload | newest | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | access no-offload                              | AF_XDP, zero-copy
+    zero-copy-shared     | newest | host  | 1 | 1500 | shared | xdp:eth0                           | access                                         | AF_XDP, zero-copy
+    zero-copy-guests     | newest | guest | 1 | 1500 | own    | xdp:eth0                           | access                                         | AF_XDP, zero-copy
+    zero-copy-refused    | stable | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | !zero-copy
+    zero-copy-contract   | newest | test  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | an_interface_of
+    mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access                                         | AF_XDP, copy
+    mtu-9000-stable      | stable | host  | 1 | 9000 | own    | xdp:eth0                           |                                                | !MTU
+    netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
+    netmap-checksums     | netmap | host  | 1 | 1500 | own    | netmap:eth0,partial-checksums      | admode=2                                       | partial TCP and UDP checksums
+    netmap-2-queues      | netmap | host  | 2 | 1500 | own    | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
+    netmap-shared        | netmap | host  | 1 | 1500 | shared | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
+    netmap-guests        | netmap | guest | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | buffers are exchanged
+    netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:storm                 | no-offload admode=2                            | buffers are exchanged
+    netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | no-offload admode=2                            | packets are copied
+    netmap-mtu-9000      | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2                            | !MTU
+    netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2 buf_size=10240 buf_num=4096 | buffers are exchanged
+    netmap-few-buffers   | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 buf_num=1500               | !netmap's memory is used up
+    netmap-missing       | stable | host  | 1 | 1500 | own    | netmap:eth0                        |                                                | !modprobe netmap
+    netmap-native        | native | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=1                            | buffers are exchanged
+    netmap-contract      | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | an_interface_of
+    netmap-vale-contract | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | of_a_switch";
 
 /// Which kernel a case needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

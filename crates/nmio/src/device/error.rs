@@ -545,8 +545,9 @@ impl DeviceError {
             Some(libc::EBUSY) => "another program uses this port or its rings; stop it",
             Some(libc::ENXIO) => "no interface has this name, or the switch does not exist",
             Some(libc::EINVAL) => {
-                "the module may speak another version of the API (the server speaks 14), or the \
-                 port has no such ring; the kernel log (dmesg) says which"
+                "the interface's MTU may be larger than netmap's buffers (lower the MTU, or raise \
+                 buf_size), the module may speak another version of the API (the server speaks 14), \
+                 or the port has no such ring; the kernel log (dmesg) says which"
             }
             Some(libc::ENOMEM) => {
                 "netmap's memory is used up: stop other users of netmap, or raise its limits in \

@@ -19,9 +19,6 @@ use super::system;
 pub struct Interface {
     // Drops before the access, whose descriptors keep a network namespace or a tap device alive.
     held: Option<system::Held>,
-    /// Descriptors that reserve the served ports or keep multicast groups joined.
-    #[allow(dead_code)] // they only have to stay open
-    sockets: Vec<OwnedFd>,
     access: QueueAccess,
 }
 
@@ -41,19 +38,12 @@ impl Interface {
     ) -> Self {
         Self {
             held,
-            sockets: Vec::new(),
             access: QueueAccess::new(facts, descriptors),
         }
     }
 
-    /// Keeps `sockets` open until the interface is dropped.
-    pub(super) fn holding(mut self, sockets: Vec<OwnedFd>) -> Self {
-        self.sockets = sockets;
-        self
-    }
-
-    /// Returns true if dropping the interface needs `CAP_NET_ADMIN`: to remove a veth pair or a
-    /// packet queue, or to restore the interrupts of polled queues.
+    /// Returns true if dropping the interface needs `CAP_NET_ADMIN`: to remove a veth pair, to remove
+    /// or restore a packet queue, or to restore the interrupts of polled queues.
     pub fn needs_removal(&self) -> bool {
         self.held.as_ref().is_some_and(system::Held::needs_removal)
     }

@@ -19,6 +19,7 @@ mod pfifo;
 mod privileges;
 mod queues;
 mod ready;
+mod replaced_queue;
 
 pub(super) use held::Held;
 pub(super) use kind::{Backend, Kind};

@@ -30,7 +30,9 @@ pub(super) fn open(
     let (network, queues) = match target {
         NetmapTarget::Interface(name) => {
             let queues = options.queues.for_workers(config.workers)?;
-            open_interface(config, name, queues, &mut lines)?
+            let opened = open_interface(config, name, queues, &mut lines)?;
+            lines.push(("checksums", checksums(options).to_owned()));
+            opened
         }
         NetmapTarget::Switch(_) | NetmapTarget::Pipe(_) => {
             Queues::Exactly(1).for_workers(config.workers)?;
@@ -51,7 +53,7 @@ pub(super) fn open(
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
     };
-    Ok(Interface::new(None, facts, Vec::new()).holding(network.sockets))
+    Ok(Interface::new(network.held, facts, Vec::new()))
 }
 
 /// Checks that this host has netmap, and that this process may use it.
@@ -123,6 +125,16 @@ fn open_interface(
     Ok((network, queues))
 }
 
+/// Returns the summary's line about partial checksums.
+fn checksums(options: &NetmapOptions) -> &'static str {
+    if options.partial_checksums {
+        "partial TCP and UDP checksums (pseudo-header only) are accepted"
+    } else {
+        "packets with partial TCP or UDP checksums are dropped; in emulated mode, virtual cards may \
+         receive them from their own host; if so, add partial-checksums to --device"
+    }
+}
+
 /// Opens a port of a switch, or one end of a pipe. It has no address, so the server needs its own.
 fn open_virtual(
     config: &InterfaceConfig,
@@ -144,6 +156,6 @@ fn open_virtual(
         mac: random_mac(),
         mtu: options.mtu.unwrap_or(VIRTUAL_MTU).into(),
         addresses,
-        sockets: Vec::new(),
+        held: None,
     })
 }

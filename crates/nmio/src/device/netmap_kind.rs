@@ -19,6 +19,7 @@ use crate::steering::{Classifier, Rules};
 pub(super) struct NetmapKind {
     target: NetmapTarget,
     offload: Offload,
+    partial_checksums: bool,
     services: Vec<(Transport, u16)>,
 }
 
@@ -32,6 +33,7 @@ impl NetmapKind {
         Self {
             target: options.target.clone(),
             offload: options.offload,
+            partial_checksums: options.partial_checksums,
             services,
         }
     }
@@ -100,6 +102,7 @@ impl NetmapQueue {
         let config = NetmapConfig {
             target: target.clone(),
             offload: self.kind.offload,
+            partial_checksums: self.kind.partial_checksums,
             ring: self.index,
             host_rings: if is_interface { self.queues } else { 0 },
             mtu,

@@ -17,6 +17,9 @@ pub struct NetmapOptions {
     pub mtu: Option<u16>,
     /// Whether a port of a switch sends super-segments.
     pub offload: Offload,
+    /// Whether to accept packets whose TCP or UDP checksum covers only the pseudo-header. In emulated
+    /// mode, an interface of a virtual machine may receive such packets.
+    pub partial_checksums: bool,
 }
 
 impl NetmapOptions {
@@ -27,6 +30,7 @@ impl NetmapOptions {
             queues: Queues::All,
             mtu: None,
             offload: Offload::Auto,
+            partial_checksums: false,
         }
     }
 
@@ -53,6 +57,9 @@ impl NetmapOptions {
                     options.offload = Offload::parse(value).ok_or_else(wrong)?;
                 }
                 None if word == "partial" && is_interface => partial = true,
+                None if word == "partial-checksums" && is_interface => {
+                    options.partial_checksums = true;
+                }
                 _ => return Err(wrong()),
             }
             let name = word.split('=').next().unwrap_or_default();
@@ -80,6 +87,9 @@ impl fmt::Display for NetmapOptions {
         write!(f, "{}{}", self.target, self.queues)?;
         if let Some(mtu) = self.mtu {
             write!(f, ",mtu={mtu}")?;
+        }
+        if self.partial_checksums {
+            f.write_str(",partial-checksums")?;
         }
         self.offload.fmt(f)
     }
@@ -140,6 +150,7 @@ mod tests {
         for (text, expected) in [
             ("netmap:vale0:1,queues=2", option("queues=2")),
             ("netmap:x{1,partial", option("partial")),
+            ("netmap:x{1,partial-checksums", option("partial-checksums")),
             ("netmap:x{1,offload=on", option("offload=on")),
             ("netmap:eth0,offload=on", option("offload=on")),
             ("netmap:eth0,mtu=9000", option("mtu=9000")),
@@ -172,6 +183,7 @@ mod tests {
             "netmap:x{1",
             "netmap:x}1,mtu=4000",
             "netmap:eth0,queues=2,partial",
+            "netmap:eth0,queues=2,partial-checksums",
         ] {
             assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
         }

@@ -1,8 +1,6 @@
 //! What serving an interface means for its network.
 
-use std::os::fd::OwnedFd;
-
-use super::AddressPrefix;
+use super::{AddressPrefix, system};
 
 /// The interface to serve, and the addresses to serve on it.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +16,6 @@ pub(super) struct Network {
     pub(super) mtu: usize,
     /// The served addresses.
     pub(super) addresses: Vec<AddressPrefix>,
-    /// Descriptors that must stay open, because they reserve the served ports or keep the multicast
-    /// groups joined.
-    pub(super) sockets: Vec<OwnedFd>,
+    /// What the interface keeps open, and undoes at the end.
+    pub(super) held: Option<system::Held>,
 }

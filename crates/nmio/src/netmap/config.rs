@@ -10,6 +10,7 @@ pub(crate) struct NetmapConfig {
     pub(crate) target: NetmapTarget,
     /// Whether to send super-segments.
     pub(crate) offload: Offload,
+    pub(crate) partial_checksums: bool,
     /// The ring pair to open.
     pub(crate) ring: u32,
     /// Number of ring pairs of the host's stack. 0: the port has none.

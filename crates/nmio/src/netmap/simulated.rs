@@ -262,6 +262,7 @@ impl SimulatedKernel {
         let port = NetmapConfig {
             target,
             offload,
+            partial_checksums: false,
             ring: 0,
             host_rings: u32::from(host.is_some()),
             mtu,

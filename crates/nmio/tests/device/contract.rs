@@ -588,7 +588,7 @@ fn passes_packets(mut port: impl Port, kernel: &RawSocket, net: &RawSocket) {
     let mut ways = [(kernel, net, SOURCE), (net, kernel, PEER)]
         .map(|(from, to, source)| (from, to, source, VecDeque::<Vec<u8>>::new()));
     let mut rng = fastrand::Rng::with_seed(1);
-    let (mut number, mut end) = (0, Instant::now() + Duration::from_secs(60));
+    let (mut number, mut end) = (0, Instant::now() + Duration::from_mins(1));
     while number < KERNEL_PACKETS || ways.iter().any(|(.., missing)| !missing.is_empty()) {
         assert!(
             Instant::now() < end,

@@ -46,6 +46,6 @@ pub(in crate::device) fn join_network(
         mac,
         mtu: link.mtu,
         addresses: request.own.to_vec(),
-        sockets: Vec::new(),
+        held: None,
     })
 }

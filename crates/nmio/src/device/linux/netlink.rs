@@ -133,6 +133,15 @@ fn interface(index: u32) -> [u8; INTERFACE_MESSAGE] {
     fixed
 }
 
+/// Returns the `struct tcmsg` of a message about the queueing discipline of interface number
+/// `index`.
+fn queue(index: u32) -> [u8; QDISC_MESSAGE] {
+    let mut fixed = [0; QDISC_MESSAGE];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
+    fixed
+}
+
 /// Creates an attribute to send.
 pub(super) fn value(kind: u16, value: &[u8]) -> DefaultNla {
     DefaultNla::new(kind, value.to_vec())
@@ -191,8 +200,31 @@ pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
 /// Returns true if the queueing discipline of interface number `index` is `noqueue`. Such an
 /// interface drops packets that it cannot send immediately.
 pub(super) fn is_without_queue(index: u32) -> io::Result<bool> {
+    queue_kind(index).map(|kind| kind == "noqueue")
+}
+
+/// Returns the name of the queueing discipline of interface number `index`.
+pub(super) fn queue_kind(index: u32) -> io::Result<String> {
     let attributes = link_attributes(&sys::route_socket()?, index)?;
-    Ok(text(&attributes, libc::IFLA_QDISC).is_some_and(|kind| kind == "noqueue"))
+    Ok(text(&attributes, libc::IFLA_QDISC).unwrap_or_default())
+}
+
+/// Returns the names of all queueing disciplines of interface number `index`, also those of its
+/// single queues.
+pub(super) fn queue_kinds(index: u32) -> io::Result<Vec<String>> {
+    let queues = dump(
+        &sys::route_socket()?,
+        libc::RTM_GETQDISC,
+        &queue(index),
+        &[],
+    )?;
+    let ours = queues
+        .iter()
+        .filter(|queue| queue.get(4..8) == Some(&index.to_ne_bytes()));
+    let attributes = ours.filter_map(|queue| queue.get(QDISC_MESSAGE..));
+    Ok(attributes
+        .filter_map(|attributes| text(attributes, libc::TCA_KIND))
+        .collect())
 }
 
 /// Returns true if the kernel or the driver runs an XDP program on interface number `index`. If so,
@@ -274,22 +306,16 @@ pub(super) fn allow_supers(index: u32, bytes: u32) -> io::Result<()> {
 /// Without a queue, one end of a veth pair drops packets while its peer's ring is full. With a
 /// queue, all senders, including `AF_XDP` sockets, wait instead.
 pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
-    let mut fixed = [0; QDISC_MESSAGE];
-    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-    fixed[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
     let attributes = [
         value(libc::TCA_KIND, b"pfifo\0"),
         value(libc::TCA_OPTIONS, &packets.to_ne_bytes()),
     ];
-    execute(libc::RTM_NEWQDISC, CREATE, &fixed, &attributes)
+    execute(libc::RTM_NEWQDISC, CREATE, &queue(index), &attributes)
 }
 
 /// Removes the queueing discipline of interface number `index`. The kernel then uses its default.
 pub(super) fn remove_queue(index: u32) -> io::Result<()> {
-    let mut fixed = [0; QDISC_MESSAGE];
-    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-    fixed[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
-    execute(libc::RTM_DELQDISC, NLM_F_ACK, &fixed, &[])
+    execute(libc::RTM_DELQDISC, NLM_F_ACK, &queue(index), &[])
 }
 
 /// Adds an address to interface number `index`.

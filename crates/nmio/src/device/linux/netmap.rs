@@ -1,6 +1,8 @@
 //! What a netmap port on an interface needs of Linux.
 
+use super::held::Held;
 use super::network::{self, Link};
+use super::replaced_queue::ReplacedQueue;
 use crate::device::lines::Lines;
 use crate::device::{DeviceError, Network, NetworkRequest, Transport};
 use crate::sys::Control;
@@ -18,10 +20,15 @@ pub(in crate::device) fn join_network(
     let networks = network::find_addresses(request, &link, lines)?;
     let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
     let sockets = network::hold(request, services, &link, &addresses, lines)?;
+    let held = Held {
+        _sockets: sockets,
+        replaced: Some(ReplacedQueue::expect(request.interface, link.index, lines)?),
+        ..Held::default()
+    };
     Ok(Network {
         mac: link.mac,
         mtu: link.mtu,
         addresses: networks,
-        sockets,
+        held: Some(held),
     })
 }

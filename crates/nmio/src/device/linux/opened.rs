@@ -51,10 +51,11 @@ pub(super) fn xdp(
     };
     let held = Held {
         polled: ready.polled,
-        _steering: ready.steering,
+        _steering: Some(ready.steering),
         _sockets: ready.open_sockets,
         pfifo: ready.pfifo,
         wire,
+        replaced: None,
     };
     Interface::new(Some(held), facts, descriptors)
 }
