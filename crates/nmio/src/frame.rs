@@ -56,6 +56,28 @@ enum State {
     Foreign,
 }
 
+impl State {
+    /// Returns true for a frame that becomes free when it has been sent.
+    #[inline(always)]
+    fn is_sending(self) -> bool {
+        #[cfg(target_os = "linux")]
+        if self == Self::Overdue {
+            return true;
+        }
+        self == Self::Sending
+    }
+
+    /// Returns true for a resident packet that is being sent.
+    #[inline(always)]
+    fn is_resident_sending(self) -> bool {
+        #[cfg(target_os = "linux")]
+        if self == Self::ResidentOverdue {
+            return true;
+        }
+        self == Self::ResidentSending
+    }
+}
+
 /// Alignment of frame 0 in a pool on the heap, in bytes: one cache line.
 const ALIGN: usize = 64;
 
@@ -310,6 +332,7 @@ impl Pool {
     }
 
     /// Returns the number of frames that [`Pool::take`] can still return.
+    #[inline(always)]
     pub fn available(&self) -> u32 {
         self.0
             .free_len
@@ -339,6 +362,27 @@ impl Pool {
         })
     }
 
+    /// Offers a free frame to the kernel in exchange for an offered one, as [`Pool::take`],
+    /// [`Frame::offer`] and [`Pool::claim`] do. Returns the index of the free frame, and the claimed
+    /// one, or `None` if none is free or the frame cannot be claimed.
+    ///
+    /// # Safety
+    /// As for [`Pool::claim`].
+    #[inline(always)]
+    pub(crate) unsafe fn exchange(&self, index: u32, len: usize) -> Option<(u32, Frame)> {
+        let shared = &*self.0;
+        if self.available() == 0 {
+            return None;
+        }
+        let free_len = shared.free_len.get() - 1;
+        // SAFETY: the caller guarantees what `claim` requires.
+        let frame = unsafe { self.claim(index, len) }?;
+        let offered = shared.free[free_len as usize].get();
+        shared.free_len.set(free_len);
+        shared.state[offered as usize].set(State::Offered);
+        Some((offered, frame))
+    }
+
     /// Takes back a sent frame. The frame becomes free, except that a resident packet stays in its
     /// frame and can be sent again.
     ///
@@ -352,16 +396,13 @@ impl Pool {
         let Some(state) = self.0.state.get(index as usize) else {
             return false;
         };
-        match state.get() {
-            State::Sending => self.0.push_free(index),
-            #[cfg(target_os = "linux")]
-            State::Overdue => self.0.push_free(index),
-            State::ResidentSending => state.set(State::Resident),
-            #[cfg(target_os = "linux")]
-            State::ResidentOverdue => state.set(State::Resident),
-            State::Free | State::Held | State::Offered | State::Resident | State::Foreign => {
-                return false;
-            }
+        // Comparisons cost less than a `match`, which looks the state up in a table.
+        if state.get().is_sending() {
+            self.0.push_free(index);
+        } else if state.get().is_resident_sending() {
+            state.set(State::Resident);
+        } else {
+            return false;
         }
         true
     }
@@ -383,6 +424,7 @@ impl fmt::Debug for Pool {
 ///
 /// [`Port::send`](crate::Port::send) moves the frame to the TX ring, so a received frame can become
 /// the answer (*turnaround*).
+#[derive(Debug)]
 pub struct Frame {
     pool: Pool,
     index: u32,
@@ -493,19 +535,11 @@ impl DerefMut for Frame {
     }
 }
 
-impl fmt::Debug for Frame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frame")
-            .field("index", &self.index)
-            .field("len", &self.len)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A packet that is being sent. Its bytes can be read but not written.
 ///
 /// Dropping this value completes the packet. A port that hands the packet to the kernel calls
 /// [`Sending::into_index`] instead, and later [`Pool::complete`].
+#[derive(Debug)]
 pub(crate) struct Sending {
     pool: Pool,
     index: u32,
@@ -543,15 +577,6 @@ impl Drop for Sending {
     }
 }
 
-impl fmt::Debug for Sending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sending")
-            .field("index", &self.index)
-            .field("len", &self.len)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A packet that stays in the port's memory, is patched in place, and is sent many times
 /// (*pre-copy*).
 ///
@@ -565,6 +590,12 @@ pub struct Resident {
 impl Resident {
     fn state(&self) -> &Cell<State> {
         &self.frame.pool.0.state[self.frame.index as usize]
+    }
+
+    /// Returns the packet's length in bytes.
+    #[inline(always)]
+    pub(crate) fn packet_len(&self) -> usize {
+        self.frame.len as usize
     }
 
     /// Returns true if the packet is in the TX ring.

@@ -451,6 +451,25 @@ fn only_an_offered_frame_can_be_claimed() {
 }
 
 #[test]
+fn a_frame_is_exchanged_for_a_received_one() {
+    let pool = pool(2, 1);
+    let offered = pool.take().unwrap().offer(&pool);
+    // SAFETY: no kernel has the frames.
+    let exchange = |index, len| unsafe { pool.exchange(index, len) };
+    assert!(exchange(offered, 61).is_none(), "longer than a frame");
+    assert!(exchange(offered + 1, 1).is_none(), "not offered");
+    assert!(exchange(99, 1).is_none(), "no such frame");
+    assert_eq!(pool.available(), 1);
+    let (other, frame) = exchange(offered, 3).unwrap();
+    assert_eq!((frame.index, frame.len()), (offered, 3));
+    assert_ne!(other, offered);
+    assert!(exchange(other, 3).is_none(), "no frame is free");
+    drop(frame);
+    let (last, frame) = exchange(other, 3).unwrap();
+    assert_eq!((last, frame.index), (offered, other));
+}
+
+#[test]
 fn each_ring_returns_only_its_own_frames() {
     let pool = pool(2, 1);
     let offered = pool.take().unwrap().offer(&pool);

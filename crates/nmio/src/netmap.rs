@@ -283,14 +283,11 @@ impl<K: Kernel + 'static> NetmapPort<K> {
     /// Receives into `batch`, and passes packets for the kernel to the host's ring.
     #[inline]
     fn take_received(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
-        let mut available = self.device.available()?;
+        // Each received frame needs a free one in its place.
+        let mut available = self.device.available()?.min(self.pool.available());
         while available > 0 && batch.len() < limit {
-            // The frame takes the place of the received one.
-            let Some(free) = self.pool.take() else {
-                break;
-            };
             available -= 1;
-            let Some(frame) = self.device.receive(free, &self.pool) else {
+            let Some(frame) = self.device.receive(&self.pool) else {
                 continue;
             };
             let kept = match &mut self.host {
@@ -383,9 +380,10 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
 
     #[inline]
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        packet.assert_of(&self.pool);
-        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
-        if bytes.len() < ETHERNET_HEADER {
+        if packet.in_flight() {
+            return Err(SendError::InFlight);
+        }
+        if packet.packet_len() < ETHERNET_HEADER {
             self.counters.bad_descriptors += 1;
             return Ok(());
         }

@@ -95,13 +95,11 @@ impl<K: Kernel> Host<K> {
     #[cold]
     fn relay(&mut self, network: &mut Pair<K>, pool: &Pool, packets: u32) {
         for _ in 0..packets {
-            if !network.has_room() {
+            // Each received frame needs a free one in its place.
+            if !network.has_room() || pool.available() == 0 {
                 break;
             }
-            let Some(free) = pool.take() else {
-                break;
-            };
-            if let Some(frame) = self.rings.receive(free, pool) {
+            if let Some(frame) = self.rings.receive(pool) {
                 network.push(frame.send(pool));
             }
         }

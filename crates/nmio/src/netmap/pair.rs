@@ -190,26 +190,26 @@ impl<K: Kernel> Pair<K> {
         self.rx.skip_all()
     }
 
-    /// Takes a packet out of the first filled slot, which must exist, and puts a free frame there.
+    /// Takes a packet out of the first filled slot, which must exist, and puts a free frame there. The
+    /// pool must have one.
     ///
     /// Returns `None` if the slot holds no valid packet, or if the packet continues in the next slot.
     #[inline(always)]
-    pub(super) fn receive(&mut self, free: Frame, pool: &Pool) -> Option<Frame> {
+    pub(super) fn receive(&mut self, pool: &Pool) -> Option<Frame> {
         let received = self.rx.first();
         if self.gathers || received.continues || received.len == 0 {
             // The packet is copied. Its slots keep their buffers.
-            drop(free);
             return self.receive_copy(received, pool);
         }
         // SAFETY: the kernel has filled the slot, so it no longer writes the buffer.
-        let frame = unsafe { pool.claim(received.index, received.len) };
-        if frame.is_some() {
-            self.rx.exchange(free.offer(pool));
-        } else {
+        let exchanged = unsafe { pool.exchange(received.index, received.len) };
+        let Some((free, frame)) = exchanged else {
             self.invalid += 1;
             self.rx.skip();
-        }
-        frame
+            return None;
+        };
+        self.rx.exchange(free);
+        Some(frame)
     }
 
     /// Adds the first filled slot to the packet that is being gathered.

@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::mem::offset_of;
 use std::rc::Rc;
 
 use netmap_sys::{NS_BUF_CHANGED, NS_MOREFRAG, NS_REPORT, netmap_slot};
@@ -93,17 +94,55 @@ impl Ring {
     }
 
     #[inline(always)]
-    fn read(&self, slot: u32) -> netmap_slot {
+    fn read(&self, slot: u32) -> Slot {
         debug_assert!(slot < self.at.num_slots);
-        // SAFETY: the slot is in the ring, which is in the region. All bit patterns are valid.
-        unsafe { self.at.slots.add(slot as usize).read_volatile() }
+        let at = self.at.slots.as_ptr().wrapping_add(slot as usize);
+        // SAFETY: the slot is in the ring, which is in the region. Its address is a multiple of 8.
+        Slot::from_bits(unsafe { at.cast::<u64>().read_volatile() })
+    }
+
+    /// Writes all of a slot except the field `ptr`, which has no meaning without other flags.
+    #[inline(always)]
+    fn write(&mut self, slot: u32, content: Slot) {
+        debug_assert!(slot < self.at.num_slots);
+        let at = self.at.slots.as_ptr().wrapping_add(slot as usize);
+        // SAFETY: as in `read`. The program owns this slot.
+        unsafe { at.cast::<u64>().write_volatile(content.to_bits()) };
+    }
+}
+
+/// The fields of a [`netmap_slot`] that the port uses. They are its first 8 bytes, which are read and
+/// written in one access.
+#[derive(Clone, Copy)]
+struct Slot {
+    buf_idx: u32,
+    len: u16,
+    flags: u16,
+}
+
+const _: () = assert!(
+    offset_of!(netmap_slot, buf_idx) == 0
+        && offset_of!(netmap_slot, len) == 4
+        && offset_of!(netmap_slot, flags) == 6
+        && align_of::<netmap_slot>() == align_of::<u64>()
+);
+
+impl Slot {
+    #[inline(always)]
+    fn from_bits(bits: u64) -> Self {
+        let [a, b, c, d, len @ .., e, f] = bits.to_ne_bytes();
+        Self {
+            buf_idx: u32::from_ne_bytes([a, b, c, d]),
+            len: u16::from_ne_bytes(len),
+            flags: u16::from_ne_bytes([e, f]),
+        }
     }
 
     #[inline(always)]
-    fn write(&mut self, slot: u32, content: netmap_slot) {
-        debug_assert!(slot < self.at.num_slots);
-        // SAFETY: as in `read`. The program owns this slot.
-        unsafe { self.at.slots.add(slot as usize).write_volatile(content) };
+    fn to_bits(self) -> u64 {
+        let [a, b, c, d] = self.buf_idx.to_ne_bytes();
+        let ([e, f], [g, h]) = (self.len.to_ne_bytes(), self.flags.to_ne_bytes());
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
     }
 }
 
@@ -164,11 +203,10 @@ impl RxRing {
         let slot = self.0.head;
         self.0.write(
             slot,
-            netmap_slot {
+            Slot {
                 buf_idx: free,
                 len: 0,
                 flags: NS_BUF_CHANGED,
-                ptr: 0,
             },
         );
         self.0.head = self.0.next(slot);
@@ -242,11 +280,10 @@ impl TxRing {
             self.buffers[slot] = buf_idx;
             self.ring.write(
                 slot as u32,
-                netmap_slot {
+                Slot {
                     buf_idx,
                     len: 0,
                     flags: NS_BUF_CHANGED,
-                    ptr: 0,
                 },
             );
         }
@@ -288,11 +325,10 @@ impl TxRing {
         self.buffers[slot as usize] = buffer;
         self.ring.write(
             slot,
-            netmap_slot {
+            Slot {
                 buf_idx: buffer,
                 len: len as u16,
                 flags: NS_BUF_CHANGED,
-                ptr: 0,
             },
         );
         self.ring.head = self.ring.next(slot);
@@ -319,11 +355,10 @@ impl TxRing {
         let slot = self.ring.head;
         self.ring.write(
             slot,
-            netmap_slot {
+            Slot {
                 buf_idx,
                 len: len as u16,
                 flags: if continues { NS_MOREFRAG } else { 0 },
-                ptr: 0,
             },
         );
         self.ring.head = self.ring.next(slot);
