@@ -134,11 +134,9 @@ impl Path {
     #[inline(always)]
     pub fn patch_marked(&self, packet: &mut [u8], protocol: u8, payload_len: usize, ecn: Ecn) {
         debug_assert!(self.link.vlan.is_none(), "prepared packets have no tag");
-        packet[..6].copy_from_slice(&self.link.peer.0);
-        packet[6..12].copy_from_slice(&self.link.own.0);
         match self.addresses {
             Addresses::V4 { src, dst } => {
-                let header = &mut packet[eth::HEADER_LEN..][..IPV4_HEADER_LEN];
+                let header: &mut [u8; IPV4_HEADER_LEN] = self.patch_link(packet);
                 let total_len = (IPV4_HEADER_LEN + payload_len) as u16;
                 let checksum = self.ipv4_checksum(protocol, total_len, ecn);
                 header[1] = ecn as u8;
@@ -148,13 +146,23 @@ impl Path {
                 header[16..20].copy_from_slice(&dst.octets());
             }
             Addresses::V6 { src, dst } => {
-                let header = &mut packet[eth::HEADER_LEN..][..IPV6_HEADER_LEN];
+                let header: &mut [u8; IPV6_HEADER_LEN] = self.patch_link(packet);
                 header[1] = (ecn as u8) << 4;
                 header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
                 header[8..24].copy_from_slice(&src.octets());
                 header[24..40].copy_from_slice(&dst.octets());
             }
         }
+    }
+
+    /// Patches the link header, and returns the IP header of `N` bytes after it.
+    #[inline(always)]
+    fn patch_link<'a, const N: usize>(&self, packet: &'a mut [u8]) -> &'a mut [u8; N] {
+        let (link, rest) = packet.split_at_mut(eth::HEADER_LEN);
+        link[..6].copy_from_slice(&self.link.peer.0);
+        link[6..12].copy_from_slice(&self.link.own.0);
+        rest.first_chunk_mut()
+            .expect("a packet holds its IP header")
     }
 
     /// Computes the IPv4 header checksum from the known field values, without reading the header.

@@ -12,14 +12,25 @@ use crate::frame::Resident;
 /// completes packets in order. If the most recently used copy is not in flight, no copy is in
 /// flight. Otherwise, the next copy is the one that was used longest ago. If that copy is in flight
 /// too, all copies are in flight.
-#[derive(Debug, Default)]
-pub struct Copies {
-    packets: Vec<Resident>,
+///
+/// Each copy has a note of type `N`, in which the caller remembers what it has patched.
+#[derive(Debug)]
+pub struct Copies<N = ()> {
+    packets: Vec<(Resident, N)>,
     /// Index of the most recently used copy.
     last: usize,
 }
 
-impl Copies {
+impl<N> Default for Copies<N> {
+    fn default() -> Self {
+        Self {
+            packets: Vec::new(),
+            last: 0,
+        }
+    }
+}
+
+impl<N: Default> Copies<N> {
     /// Returns the number of copies created so far.
     pub fn len(&self) -> usize {
         self.packets.len()
@@ -30,36 +41,48 @@ impl Copies {
         self.packets.is_empty()
     }
 
-    /// Returns a copy that is not in flight, for patching and sending.
+    /// Returns a copy that is not in flight, for patching and sending, with its note.
     ///
-    /// If all copies are in flight, `make` creates another one. Returns `None` if `make` returns
-    /// `None`, which means that the port has no memory left.
+    /// If all copies are in flight, `make` creates another one, whose note has its default value.
+    /// Returns `None` if `make` returns `None`, which means that the port has no memory left.
     ///
     /// If the caller does not send the copy, the next call returns it again.
     #[inline(always)]
-    pub fn free(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<&mut Resident> {
-        if self.packets.get(self.last).is_none_or(Resident::in_flight) {
-            self.advance(make)?;
+    pub fn free(
+        &mut self,
+        make: impl FnOnce() -> Option<Resident>,
+    ) -> Option<(&mut Resident, &mut N)> {
+        let mut at = self.last;
+        if self.is_unavailable(at) {
+            at = self.advance(make)?;
         }
-        self.packets.get_mut(self.last)
+        let (packet, note) = self.packets.get_mut(at)?;
+        Some((packet, note))
     }
 
-    /// Selects the next copy, or creates one if all copies are in flight.
+    /// Returns true if copy `index` is in flight or does not exist.
     #[inline(always)]
-    fn advance(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
+    fn is_unavailable(&self, index: usize) -> bool {
+        let copy = self.packets.get(index);
+        copy.is_none_or(|(packet, _)| packet.in_flight())
+    }
+
+    /// Selects the next copy, or creates one if all copies are in flight. Returns its index.
+    #[inline(always)]
+    fn advance(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<usize> {
         let after_last = (self.last + 1).min(self.packets.len());
         let next = if after_last < self.packets.len() {
             after_last
         } else {
             0
         };
-        if self.packets.get(next).is_none_or(Resident::in_flight) {
-            self.packets.insert(after_last, make()?);
+        if self.is_unavailable(next) {
+            self.packets.insert(after_last, (make()?, N::default()));
             self.last = after_last;
         } else {
             self.last = next;
         }
-        Some(())
+        Some(self.last)
     }
 }
 
@@ -86,7 +109,8 @@ mod tests {
     /// Sends a free copy or a new one. Returns `None` if the pool has no memory for a new copy.
     /// Dropping the returned value completes the packet.
     fn send(copies: &mut Copies, pool: &Pool) -> Option<Sending> {
-        copies.free(|| pool.make_resident(b"packet"))?.send(pool)
+        let (packet, ()) = copies.free(|| pool.make_resident(b"packet"))?;
+        packet.send(pool)
     }
 
     #[test]
@@ -108,6 +132,23 @@ mod tests {
             assert!(copies.free(|| pool.make_resident(b"packet")).is_some());
         }
         assert_eq!(copies.len(), 2);
+    }
+
+    #[test]
+    fn each_copy_keeps_its_note() {
+        let (pool, mut copies) = (pool(), Copies::<Option<usize>>::default());
+        let mut in_flight = Vec::new();
+        for nth in 0..RESIDENTS as usize {
+            let (packet, note) = copies.free(|| pool.make_resident(b"packet")).unwrap();
+            assert_eq!(note.replace(nth), None, "a new copy has no note");
+            in_flight.extend(packet.send(&pool));
+        }
+        for nth in 0..RESIDENTS as usize {
+            drop(in_flight.remove(0));
+            let (packet, note) = copies.free(|| None).unwrap();
+            assert_eq!(*note, Some(nth));
+            in_flight.extend(packet.send(&pool));
+        }
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -144,7 +185,7 @@ mod tests {
                     Step::Give => {
                         let copy = copies.free(|| pool.make_resident(b"packet"));
                         prop_assert_eq!(copy.is_none(), is_full);
-                        prop_assert!(copy.is_none_or(|copy| !copy.in_flight()));
+                        prop_assert!(copy.is_none_or(|(copy, ())| !copy.in_flight()));
                         high_water = high_water.max((in_flight.len() + 1).min(RESIDENTS as usize));
                     }
                     Step::Complete => drop(in_flight.pop_front()),

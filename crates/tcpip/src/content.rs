@@ -145,13 +145,25 @@ impl Class {
 /// which is the same number in one's complement.
 const UNKNOWN: u16 = 0;
 
+/// What the last send of a resident packet has rendered into the slot, and has left there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rendered {
+    /// The response's parameters. The same parameters always give the same bytes.
+    pub(crate) params: [u32; 2],
+    /// Checksum of the rendered bytes at their place in the payload.
+    pub(crate) sum: u16,
+}
+
+/// The copies of a segment's resident packet. A copy has no [`Rendered`] before it is first sent.
+type ResidentCopies = Copies<Option<Rendered>>;
+
 /// The segments of one content item in one class. Empty while the item is not cut into segments for
 /// the class.
 #[derive(Debug, Default)]
 struct Segments {
     sums: Box<[u16]>,
     /// Copies of each segment's resident packet, parallel to `sums`. Empty in memcopy mode.
-    copies: Box<[Copies]>,
+    copies: Box<[ResidentCopies]>,
     /// Position of the content item in `Class::contents`.
     place: usize,
 }
@@ -164,7 +176,7 @@ impl Segments {
         };
         Self {
             sums: vec![UNKNOWN; count].into_boxed_slice(),
-            copies: (0..copies).map(|_| Copies::default()).collect(),
+            copies: (0..copies).map(|_| ResidentCopies::default()).collect(),
             place,
         }
     }
@@ -172,7 +184,7 @@ impl Segments {
     /// Returns the memory for the checksums and bookkeeping of `count` segments, in bytes.
     fn memory_of(count: usize, mode: SendMode) -> usize {
         let each = match mode {
-            SendMode::PreCopy => size_of::<u16>() + size_of::<Copies>(),
+            SendMode::PreCopy => size_of::<u16>() + size_of::<ResidentCopies>(),
             SendMode::MemCopy => size_of::<u16>(),
         };
         count * each
@@ -198,7 +210,7 @@ impl Segments {
 
     /// Returns the resident copies of one segment, or `None` in memcopy mode.
     #[inline(always)]
-    fn copies(&mut self, segment: u32) -> Option<&mut Copies> {
+    fn copies(&mut self, segment: u32) -> Option<&mut ResidentCopies> {
         self.copies.get_mut(segment as usize)
     }
 

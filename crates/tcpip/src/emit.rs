@@ -18,7 +18,7 @@ use nmio::super_segment::{GsoType, MAX_OVER_V6};
 use nmio::{Port, SendError, SuperSegment};
 
 use crate::connection::{Context, Plan, Tcb};
-use crate::content::{Contents, MAX_SLOT_LEN, SendMode, Slot, payload_sum};
+use crate::content::{Contents, MAX_SLOT_LEN, Rendered, SendMode, Slot, payload_sum};
 use crate::counters::Counters;
 use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
@@ -284,7 +284,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let resident = self
             .contents
             .resident(index, tcb.class, segment, port.pool());
-        let Some((resident, slot)) = resident else {
+        let Some((resident, rendered, slot)) = resident else {
             counters.resident_fallbacks += 1;
             return self.send_copy(port, tcb, plan, sum, counters);
         };
@@ -294,9 +294,20 @@ impl<'a, R: Render> Emitter<'a, R> {
         tcb.path
             .patch_marked(packet, PROTOCOL_TCP, tcp_len, plan.ecn);
         let tcp = &mut packet[tcb.path.header_len()..];
-        let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
-        let start = plan.slice.from as usize;
-        let mut sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
+        let (header, payload) = tcp
+            .split_first_chunk_mut::<TIMESTAMPED_HEADER_LEN>()
+            .expect("a resident packet holds its header");
+        let (params, start) = (plan.slice.params, plan.slice.from as usize);
+        let part = match *rendered {
+            // The slot still has these bytes.
+            Some(last) if last.params == params => last.sum,
+            _ => {
+                let sum = render(self.app, slot, params, start, payload).fold();
+                *rendered = Some(Rendered { params, sum });
+                sum
+            }
+        };
+        let mut sum = sum.add(Sum::from_folded(part));
         // Without timestamps, no-operation options fill the reserved space.
         let mut options_len = 0;
         if plan.header.timestamps.is_none() {

@@ -305,8 +305,9 @@ pub trait Application {
     /// to [`Connection::write`] or [`Connection::write_slice`]. Fills the slot with spaces by
     /// default.
     ///
-    /// The same parameters must always produce the same bytes during a connection, because segments
-    /// may be retransmitted. `slot` contains arbitrary bytes at first, so this method must write
+    /// The same parameters must always produce the same bytes, because segments may be
+    /// retransmitted, and because resident packets keep the bytes for later responses. `slot`
+    /// contains arbitrary bytes at first, so this method must write
     /// every byte.
     fn render(&mut self, params: u64, slot: &mut [u8]) {
         let _ = params;

@@ -240,7 +240,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         let copy = copies
             .of(&path.addresses)
             .free(|| self.make_resident(udp_len, &body));
-        let Some(resident) = copy else {
+        let Some((resident, ())) = copy else {
             self.counters.residents_exhausted += 1;
             return self.send_copy(head_len, tail, trail);
         };

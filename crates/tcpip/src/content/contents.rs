@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nmio::{Pool, Resident};
 
-use super::{Class, Family, MAX_SLOT_LEN, Segments, SendMode, Slot};
+use super::{Class, Family, MAX_SLOT_LEN, Rendered, Segments, SendMode, Slot};
 
 /// Maximum length of a content item in bytes. Offsets in a send stream have 32 bits. The limit
 /// leaves 1 MiB for other data in the same stream, for example the response's header.
@@ -452,9 +452,9 @@ impl Contents {
         content.segments[usize::from(class)].add_sum(&content.bytes, content.slot, mss, segment)
     }
 
-    /// Returns a resident packet of a segment, and the content item's slot. The packet is not in
-    /// the TX ring, so the caller can patch and send it. If all packets of the segment are in the
-    /// TX ring, makes another one. Returns `None` in memcopy mode, or if the port has no memory for
+    /// Returns a resident packet of a segment, what its slot contains, and the content item's slot.
+    /// The packet is not in the TX ring, so the caller can patch and send it. If all packets of the
+    /// segment are in the TX ring, makes another one. Returns `None` in memcopy mode, or if the port has no memory for
     /// another packet. The segment must already be allocated.
     #[inline(always)]
     pub(crate) fn resident(
@@ -463,19 +463,19 @@ impl Contents {
         class: u8,
         segment: u32,
         pool: &Pool,
-    ) -> Option<(&mut Resident, Option<Slot>)> {
+    ) -> Option<(&mut Resident, &mut Option<Rendered>, Option<Slot>)> {
         let content = &mut self.list[index as usize];
         let copies = content.segments[usize::from(class)].copies(segment)?;
         let (classes, bytes) = (&self.classes, &content.bytes);
         let (workbench, residents) = (&mut self.workbench, &mut self.totals.residents);
-        let resident = copies.free(|| {
+        let (resident, rendered) = copies.free(|| {
             let class = &classes[usize::from(class)];
             let packet = class.write_packet(workbench, bytes, segment);
             let resident = pool.make_resident(packet)?;
             *residents += 1;
             Some(resident)
         })?;
-        Some((resident, content.slot))
+        Some((resident, rendered, content.slot))
     }
 }
 

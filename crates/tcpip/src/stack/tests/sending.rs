@@ -115,6 +115,20 @@ fn a_slot_is_rendered_with_its_parameters() {
     }
 }
 
+/// A resident packet keeps its slot. The slot is rendered again when the parameters change.
+#[test]
+fn a_resident_packet_has_the_slot_of_each_response() {
+    let slot = Slot { offset: 3, len: 5 };
+    let mut rig = Rig::serving(&in_mode(SendMode::PreCopy), b"GARBAGE GARBAGE", Some(slot));
+    for (nth, params) in (0..).zip([7, 7, 8, 7]) {
+        rig.app().params = params;
+        let seq = 1 + 15 * nth;
+        rig.recv(1 + nth, seq, "PA", b"g");
+        let expected = format!("GAR0000{params}GARBAGE");
+        rig.sent(seq, 2 + nth, "PA", expected.as_bytes());
+    }
+}
+
 #[test]
 fn a_slot_may_span_two_segments() {
     for mode in [SendMode::MemCopy, SendMode::PreCopy] {
