@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 
 use ip::Sum;
 use nmio::sim::Sink;
-use nmio::{Handler, Instant};
+use nmio::{Handler, Instant, Port};
 use testkit::{End, FIN, Layout, Opt, Route, SYN, Segment};
 
 /// MAC and IP address of the server.
@@ -48,7 +48,33 @@ pub fn datagram(src_port: u16, dst_port: u16, data: &[u8]) -> Vec<u8> {
     route(src_port, dst_port).datagram(data)
 }
 
-/// A TCP client that passes its segments directly to a server's handler.
+/// The client's access to a server and its port.
+pub trait Wire {
+    /// The server's port.
+    type Port: Port;
+
+    /// Lets the server receive a frame and handle it.
+    fn deliver<H: Handler<Self::Port>>(&mut self, server: &mut H, frame: &[u8]);
+
+    /// Returns the last packet that the server sent.
+    fn last(&self) -> &[u8];
+}
+
+impl Wire for Sink {
+    type Port = Self;
+
+    #[inline(always)]
+    fn deliver<H: Handler<Self>>(&mut self, server: &mut H, frame: &[u8]) {
+        let frame = self.frame_from(frame);
+        server.handle_frame(self, frame, Instant::ZERO);
+    }
+
+    fn last(&self) -> &[u8] {
+        self.last()
+    }
+}
+
+/// A TCP client that passes its segments to a server over a [`Wire`].
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     /// TCP port of the client.
@@ -63,16 +89,21 @@ pub struct Client {
 
 impl Client {
     /// Opens a connection with the three segments of the handshake.
-    pub fn open<H: Handler<Sink>>(sink: &mut Sink, server: &mut H, port: u16, window: u16) -> Self {
+    pub fn open<W: Wire, H: Handler<W::Port>>(
+        wire: &mut W,
+        server: &mut H,
+        port: u16,
+        window: u16,
+    ) -> Self {
         let mut client = Self {
             port,
             seq: 1000,
             ack: 0,
             window,
         };
-        client.send(sink, server, SYN, &[]);
-        client.ack = numbers(sink.last()).0.wrapping_add(1);
-        client.send(sink, server, testkit::ACK, &[]);
+        client.send(wire, server, SYN, &[]);
+        client.ack = numbers(wire.last()).0.wrapping_add(1);
+        client.send(wire, server, testkit::ACK, &[]);
         client
     }
 
@@ -96,15 +127,14 @@ impl Client {
     }
 
     /// Sends the next segment to the server.
-    pub fn send<H: Handler<Sink>>(
+    pub fn send<W: Wire, H: Handler<W::Port>>(
         &mut self,
-        sink: &mut Sink,
+        wire: &mut W,
         server: &mut H,
         bits: u16,
         data: &[u8],
     ) {
-        let frame = sink.frame_from(&self.segment(bits, data));
-        server.handle_frame(sink, frame, Instant::ZERO);
+        wire.deliver(server, &self.segment(bits, data));
         let controls = u32::from(bits & (SYN | FIN) != 0);
         self.seq = self.seq.wrapping_add(data.len() as u32 + controls);
     }

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 use benches::workload::Workload;
 use benches::workload::dns::Zone;
 use benches::workload::http::{KeepAlive, OwnConnection};
-use benches::workload::netmap::TurnRound;
+use benches::workload::netmap;
 use benches::workload::tcp::AckToSegment;
 use benches::workload::udp::Reflect;
+use benches::workload::xdp;
 use clap::Parser;
 use namestorm::Form;
 use namestorm::ReplyMode::{MemCopy, PreCopy, Turnaround};
@@ -60,7 +61,11 @@ const WORKLOADS: &[Entry] = workloads! {
     "http-not-found" KeepAlive::not_found(SendMode::MemCopy);
     "http-new-1k-memcopy" OwnConnection::new(SendMode::MemCopy);
     "http-new-1k-precopy" OwnConnection::new(SendMode::PreCopy);
-    "netmap-turn-round-64" TurnRound::new(64);
+    "netmap-turn-round-64" netmap::TurnRound::new(64);
+    "netmap-get-1k-memcopy" netmap::Get::new(SendMode::MemCopy);
+    "netmap-get-1k-precopy" netmap::Get::new(SendMode::PreCopy);
+    // Needs root, and a network namespace of its own.
+    "xdp-turn-round-64" xdp::TurnRound::new(64);
 };
 
 fn repeat<W: Workload>(mut work: W, requests: u64) {
@@ -88,14 +93,42 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
-    #[test]
-    fn every_workload_runs() {
-        for (name, run) in WORKLOADS {
+    fn run_those(wanted: impl Fn(&str) -> bool) {
+        for (name, run) in WORKLOADS.iter().filter(|(name, _)| wanted(name)) {
             eprintln!("{name}");
             run(500);
         }
+    }
+
+    #[test]
+    fn every_workload_on_a_port_in_memory_runs() {
+        run_those(|name| !name.starts_with("xdp-"));
+    }
+
+    #[test]
+    #[ignore = "needs root and a network namespace of its own"]
+    fn every_workload_on_a_pair_runs() {
+        run_those(|name| name.starts_with("xdp-"));
+    }
+
+    #[test]
+    fn every_workload_on_a_pair_runs_in_a_namespace() {
+        let mut command = Command::new("unshare");
+        command
+            .arg("--net")
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "--ignored",
+                "--exact",
+                "tests::every_workload_on_a_pair_runs",
+            ]);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("1 passed"), "this test needs root: {text}");
     }
 
     #[test]

@@ -323,7 +323,7 @@ fn resolve<P: Port>(
 }
 
 /// Builds an ARP request for the MAC address of `target`.
-fn arp_request(own: Mac, own_address: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+pub(crate) fn arp_request(own: Mac, own_address: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
     let packet = ArpEthIpv4Packet {
         operation: ArpOperation::REQUEST,
         sender_mac: own.0,

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use nmio::sim::Sink;
-use nmio::{Handler, Instant};
+use nmio::{Handler, Instant, Port};
 use sandstorm::reply::Status;
 use sandstorm::{Builder, Http, Server};
 use tcpip::{Config, SendMode};
@@ -14,13 +14,13 @@ use super::tcp::Visit;
 use super::{SECRET, Workload};
 use crate::{Client, numbers, patch};
 
-const KEEP_ALIVE: &[u8] =
+pub(super) const KEEP_ALIVE: &[u8] =
     b"GET /page HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
 const CLOSE: &[u8] =
     b"GET /page HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nConnection: close\r\n\r\n";
 const NOT_FOUND: &[u8] =
     b"GET /none HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
-const PAGE_LEN: usize = 1024;
+pub(super) const PAGE_LEN: usize = 1024;
 /// 2026-11-21T08:29:37Z, the fixed time of the server's clock.
 const NOW: Duration = Duration::from_secs(1_795_249_777);
 
@@ -28,8 +28,8 @@ const NOW: Duration = Duration::from_secs(1_795_249_777);
 /// fewer entries, so it does not hold the answers to most requests.
 const PAGES: usize = 1_000;
 
-/// Creates a server with `/page` and `others` further pages.
-fn server(mode: SendMode, others: usize) -> (Sink, Server) {
+/// Creates a server on `port` with `/page` and `others` further pages.
+pub(super) fn server_on<P: Port>(port: &P, mode: SendMode, others: usize) -> Server {
     let now = SystemTime::UNIX_EPOCH + NOW;
     let mut site =
         Builder::keyed(now, SECRET).file(b"/page", SystemTime::UNIX_EPOCH, &[b'x'; PAGE_LEN]);
@@ -39,7 +39,6 @@ fn server(mode: SendMode, others: usize) -> (Sink, Server) {
         site = site.file(path.as_bytes(), SystemTime::UNIX_EPOCH, &content);
     }
     let site = site.build();
-    let sink = Sink::new(1500, 64, 256);
     let config = Config {
         mode,
         max_time_wait: 0,
@@ -47,17 +46,17 @@ fn server(mode: SendMode, others: usize) -> (Sink, Server) {
     };
     let host = crate::host();
     let addresses = host.station().addresses();
-    let http = Http::new(
-        site.into(),
-        addresses,
-        &config,
-        &sink,
-        SECRET,
-        Instant::ZERO,
-    )
-    .expect("the site fits")
-    .with_wall_clock(|| SystemTime::UNIX_EPOCH + NOW);
-    (sink, Server::new(host, http))
+    let http = Http::new(site.into(), addresses, &config, port, SECRET, Instant::ZERO)
+        .expect("the site fits")
+        .with_wall_clock(|| SystemTime::UNIX_EPOCH + NOW);
+    Server::new(host, http)
+}
+
+/// Creates a sink and a server on it, with `/page` and `others` further pages.
+fn server(mode: SendMode, others: usize) -> (Sink, Server) {
+    let sink = Sink::new(1500, 64, 256);
+    let server = server_on(&sink, mode, others);
+    (sink, server)
 }
 
 /// Returns the length of the response to `request`. The response must fit into one segment.
