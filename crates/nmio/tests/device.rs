@@ -10,6 +10,8 @@ mod contract;
 mod created;
 #[path = "device/jumbo.rs"]
 mod jumbo;
+#[path = "device/kernel_packets.rs"]
+mod kernel_packets;
 #[path = "device/mailbox.rs"]
 mod mailbox;
 #[path = "device/reports.rs"]

@@ -145,17 +145,12 @@ impl Class {
 /// which is the same number in one's complement.
 const UNKNOWN: u16 = 0;
 
-/// What the last send of a resident packet has rendered into the slot, and has left there.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rendered {
-    /// The response's parameters. The same parameters always give the same bytes.
-    pub(crate) params: [u32; 2],
-    /// Checksum of the rendered bytes at their place in the payload.
-    pub(crate) sum: u16,
-}
+/// What the slot of a resident packet contains since it was last sent: the response's parameters, and
+/// the checksum of the rendered bytes.
+type Rendered = Option<([u32; 2], u16)>;
 
-/// The copies of a segment's resident packet. A copy has no [`Rendered`] before it is first sent.
-type ResidentCopies = Copies<Option<Rendered>>;
+/// The copies of a segment's resident packet.
+type ResidentCopies = Copies<Rendered>;
 
 /// The segments of one content item in one class. Empty while the item is not cut into segments for
 /// the class.

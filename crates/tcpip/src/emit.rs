@@ -18,7 +18,7 @@ use nmio::super_segment::{GsoType, MAX_OVER_V6};
 use nmio::{Port, SendError, SuperSegment};
 
 use crate::connection::{Context, Plan, Tcb};
-use crate::content::{Contents, MAX_SLOT_LEN, Rendered, SendMode, Slot, payload_sum};
+use crate::content::{Contents, MAX_SLOT_LEN, SendMode, Slot, payload_sum};
 use crate::counters::Counters;
 use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
@@ -300,10 +300,10 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (params, start) = (plan.slice.params, plan.slice.from as usize);
         let part = match *rendered {
             // The slot still has these bytes.
-            Some(last) if last.params == params => last.sum,
+            Some((last, sum)) if last == params => sum,
             _ => {
                 let sum = render(self.app, slot, params, start, payload).fold();
-                *rendered = Some(Rendered { params, sum });
+                *rendered = Some((params, sum));
                 sum
             }
         };

@@ -140,8 +140,8 @@ impl Case {
         lines.collect::<Vec<_>>().join(" && ")
     }
 
-    /// Returns netmap's program and its arguments that connect the server's device with `eth0`, if
-    /// the device is a port of a switch or the end of a pipe.
+    /// Returns netmap's program, and its arguments, that connect the server's device with `eth0`.
+    /// Only ports of switches and ends of pipes need one.
     pub(super) fn joint(&self) -> Option<(&'static str, String)> {
         let name = self.device.strip_prefix("netmap:")?;
         if let Some((switch, _)) = name.split_once(':') {

@@ -42,8 +42,8 @@ impl Interface {
         }
     }
 
-    /// Returns true if dropping the interface needs `CAP_NET_ADMIN`: to remove a veth pair, to remove
-    /// or restore a packet queue, or to restore the interrupts of polled queues.
+    /// Returns true if dropping the interface needs `CAP_NET_ADMIN`. It is needed to remove a veth
+    /// pair, for packet queues, and for the interrupts of polled queues.
     pub fn needs_removal(&self) -> bool {
         self.held.as_ref().is_some_and(system::Held::needs_removal)
     }

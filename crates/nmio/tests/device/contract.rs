@@ -11,9 +11,6 @@
 //! | stop and start | a real device's port works after it was closed and opened again |
 //! | a removed device is an error | the port reports it within two seconds |
 //!
-//! A port that shares its interface with the kernel must also leave the kernel its packets, all of
-//! them and in order, in both directions.
-//!
 //! The tests `an_interface_of_this_host` check an interface that the environment names. They are for
 //! drivers that a network namespace cannot offer, for example in a virtual machine:
 //!
@@ -44,16 +41,12 @@ use crate::supers;
 
 /// Source MAC address of the frames that the port sends. The other side ignores frames from other
 /// addresses.
-const SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 9];
+pub(crate) const SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// Source MAC address of the frames that are delivered to the port.
-const PEER: [u8; 6] = [2, 0, 0, 0, 0, 0xbb];
+pub(crate) const PEER: [u8; 6] = [2, 0, 0, 0, 0, 0xbb];
 const RESIDENTS: u32 = 3;
-/// Ethernet type of packets for the kernel: the first local experimental one (IEEE 802).
-const EXPERIMENTAL: [u8; 2] = [0x88, 0xb5];
-/// Number of packets that the kernel and the network exchange.
-const KERNEL_PACKETS: u32 = 3_000;
 /// Maximum number of frames sent to the port and not yet received.
-const MAX_DELIVERED: usize = 32;
+pub(crate) const MAX_DELIVERED: usize = 32;
 
 /// A port and the other side of its link.
 trait Link {
@@ -302,7 +295,7 @@ impl<P: Port> Link for Real<P> {
 
 /// Returns a frame of `len` bytes from `source`. It contains an IPv4 packet of an experimental
 /// protocol that carries `number`.
-fn packet(source: [u8; 6], number: u32, len: usize) -> Vec<u8> {
+pub(crate) fn packet(source: [u8; 6], number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![number as u8; len];
     frame[..6].copy_from_slice(if source == SOURCE { &PEER } else { &SOURCE });
     frame[6..12].copy_from_slice(&source);
@@ -506,7 +499,7 @@ fn keeps_its_contract<L: Link>(link: &mut L, seed: u64) {
     caller.finish(link);
 }
 
-fn opened(device: &str, own: &[&str]) -> (Interface, AnyPort) {
+pub(crate) fn opened(device: &str, own: &[&str]) -> (Interface, AnyPort) {
     settle();
     let interface = Interface::open(&config(device, own, 1)).unwrap();
     // A netmap port with super-segments has no resident packets.
@@ -573,55 +566,6 @@ fn reports_that_it_is_gone(mut port: impl Port) {
     }
 }
 
-/// Exchanges packets between the kernel and the network while a port has the interface between them.
-fn leaves_the_kernel_its_packets(device: &str, own: &[&str], kernel: &RawSocket, net: &RawSocket) {
-    let (_interface, port) = opened(device, own);
-    match port {
-        AnyPort::Xdp(port) => passes_packets(port, kernel, net),
-        AnyPort::Tap(_) => panic!("a tap device shares no interface with the kernel"),
-        AnyPort::Netmap(port) => passes_packets(port, kernel, net),
-    }
-}
-
-fn passes_packets(mut port: impl Port, kernel: &RawSocket, net: &RawSocket) {
-    let longest = port.capabilities().mtu + 14;
-    let mut ways = [(kernel, net, SOURCE), (net, kernel, PEER)]
-        .map(|(from, to, source)| (from, to, source, VecDeque::<Vec<u8>>::new()));
-    let mut rng = fastrand::Rng::with_seed(1);
-    let (mut number, mut end) = (0, Instant::now() + Duration::from_mins(1));
-    while number < KERNEL_PACKETS || ways.iter().any(|(.., missing)| !missing.is_empty()) {
-        assert!(
-            Instant::now() < end,
-            "packets are missing after number {number}"
-        );
-        for (from, to, source, missing) in &mut ways {
-            if missing.len() < MAX_DELIVERED && number < KERNEL_PACKETS && rng.bool() {
-                number += 1;
-                let mut frame = packet(*source, number, rng.usize(60..=longest));
-                frame[12..14].copy_from_slice(&EXPERIMENTAL);
-                from.send(&frame);
-                missing.push_back(frame);
-            }
-            while let Some(frame) = to.receive() {
-                if frame[6..12] == *source && frame[12..14] == EXPERIMENTAL {
-                    assert!(
-                        Some(frame) == missing.pop_front(),
-                        "the packets arrive in order"
-                    );
-                    end = Instant::now() + Duration::from_secs(10);
-                }
-            }
-        }
-        let mut batch = Batch::new();
-        port.receive(&mut batch, 64).unwrap();
-        let none = batch.into_iter().all(|frame| frame[12..14] != EXPERIMENTAL);
-        assert!(none, "the server gets only its own packets");
-        port.flush().unwrap();
-    }
-    let counters = port.counters();
-    assert_eq!((counters.rx_lost, counters.bad_descriptors), (0, 0));
-}
-
 #[test]
 fn a_simulated_port_keeps_the_contract() {
     for seed in 1..20 {
@@ -653,7 +597,7 @@ fn open_netmap(device: &str) -> NetmapPort {
 }
 
 /// Returns false, and says so, if this host has no netmap.
-fn has_netmap() -> bool {
+pub(crate) fn has_netmap() -> bool {
     let has = Path::new("/dev/netmap").exists();
     if !has {
         println!("skipped: this host has no netmap");
@@ -722,7 +666,7 @@ fn an_xdp_port_with_a_large_mtu_keeps_the_contract() {
 }
 
 /// Returns the device and the peer that the environment names. Says so, if it names none.
-fn named_interfaces() -> Option<(String, String)> {
+pub(crate) fn named_interfaces() -> Option<(String, String)> {
     let [device, peer] = ["NMIO_CONTRACT_DEVICE", "NMIO_CONTRACT_PEER"].map(std::env::var);
     let named = device.ok().zip(peer.ok());
     if named.is_none() {
@@ -735,25 +679,6 @@ fn named_interfaces() -> Option<(String, String)> {
 fn an_interface_of_this_host_keeps_the_contract() {
     if let Some((device, peer)) = named_interfaces() {
         opens_keep_the_contract(&device, &["10.9.0.9/24"], || RawSocket::open(&peer));
-    }
-}
-
-#[test]
-fn an_interface_of_this_host_leaves_the_kernel_its_packets() {
-    if let Some((device, peer)) = named_interfaces() {
-        let name = device.split([':', ',']).nth(1).unwrap();
-        let (kernel, net) = (RawSocket::open(name), RawSocket::open(&peer));
-        leaves_the_kernel_its_packets(&device, &["10.9.0.9/24"], &kernel, &net);
-    }
-}
-
-#[test]
-fn a_port_on_veth_leaves_the_kernel_its_packets() {
-    let netmap = Some("netmap:srv").filter(|_| has_netmap());
-    for device in ["xdp:srv", "xdp:srv,generic"].into_iter().chain(netmap) {
-        let rig = Rig::new(1);
-        let net = rig.client.run(|| RawSocket::open("cli"));
-        leaves_the_kernel_its_packets(device, &["10.9.0.9/24"], &RawSocket::open("srv"), &net);
     }
 }
 

@@ -463,7 +463,7 @@ impl Contents {
         class: u8,
         segment: u32,
         pool: &Pool,
-    ) -> Option<(&mut Resident, &mut Option<Rendered>, Option<Slot>)> {
+    ) -> Option<(&mut Resident, &mut Rendered, Option<Slot>)> {
         let content = &mut self.list[index as usize];
         let copies = content.segments[usize::from(class)].copies(segment)?;
         let (classes, bytes) = (&self.classes, &content.bytes);

@@ -23,8 +23,8 @@ pub(in crate::device) struct Held {
 }
 
 impl Held {
-    /// Returns true if dropping this value needs `CAP_NET_ADMIN`: to remove a veth pair, to remove or
-    /// restore a packet queue, or to restore the interrupts of polled queues.
+    /// Returns true if dropping this value needs `CAP_NET_ADMIN`. It is needed to remove a veth
+    /// pair, for packet queues, and for the interrupts of polled queues.
     pub(in crate::device) fn needs_removal(&self) -> bool {
         let queue = self.pfifo.is_some() || self.replaced.is_some();
         self.wire.is_some() || queue || self.polled.is_some()
