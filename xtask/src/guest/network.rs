@@ -14,6 +14,8 @@ use crate::shell;
 /// The host's end of the link to a guest.
 const TAP: &str = "tap0";
 
+/// Number of times that the host asks for a guest's MAC address, once a second.
+const SOLICITATIONS: u32 = 20;
 /// Time limit for a client on the host, in seconds.
 const CLIENT_LIMIT: &str = "120";
 
@@ -37,6 +39,11 @@ impl Network {
                 .ip(&format!("tuntap add {TAP} mode tap vnet_hdr{queues}"))?;
             for command in configure(TAP, CLIENT, case.mtu) {
                 network.namespace.run(&command)?;
+            }
+            // On a busy host, a guest may answer only after some seconds.
+            for family in ["ipv4", "ipv6"] {
+                let solicit = format!("net.{family}.neigh.{TAP}.mcast_solicit={SOLICITATIONS}");
+                network.namespace.run(&format!("sysctl -q -w {solicit}"))?;
             }
         }
         Ok(network)
