@@ -11,7 +11,7 @@ use crate::contract::{MAX_DELIVERED, PEER, SOURCE, has_netmap, named_interfaces,
 use crate::rig::{RawSocket, Rig};
 
 /// Ethernet type of packets for the kernel: the first local experimental one (IEEE 802).
-const EXPERIMENTAL: [u8; 2] = [0x88, 0xb5];
+const EXPERIMENTAL: u16 = 0x88b5;
 /// Number of packets that the kernel and the network exchange.
 const KERNEL_PACKETS: u32 = 3_000;
 
@@ -40,12 +40,12 @@ fn passes_packets(mut port: impl Port, kernel: &RawSocket, net: &RawSocket) {
             if missing.len() < MAX_DELIVERED && number < KERNEL_PACKETS && rng.bool() {
                 number += 1;
                 let mut frame = packet(*source, number, rng.usize(60..=longest));
-                frame[12..14].copy_from_slice(&EXPERIMENTAL);
+                frame[12..14].copy_from_slice(&EXPERIMENTAL.to_be_bytes());
                 from.send(&frame);
                 missing.push_back(frame);
             }
             while let Some(frame) = to.receive() {
-                if frame[6..12] == *source && frame[12..14] == EXPERIMENTAL {
+                if frame[6..12] == *source && frame[12..14] == EXPERIMENTAL.to_be_bytes() {
                     assert!(
                         Some(frame) == missing.pop_front(),
                         "the packets arrive in order"
@@ -56,7 +56,9 @@ fn passes_packets(mut port: impl Port, kernel: &RawSocket, net: &RawSocket) {
         }
         let mut batch = Batch::new();
         port.receive(&mut batch, 64).unwrap();
-        let none = batch.into_iter().all(|frame| frame[12..14] != EXPERIMENTAL);
+        let none = batch
+            .into_iter()
+            .all(|frame| frame[12..14] != EXPERIMENTAL.to_be_bytes());
         assert!(none, "the server gets only its own packets");
         port.flush().unwrap();
     }
@@ -68,7 +70,8 @@ fn passes_packets(mut port: impl Port, kernel: &RawSocket, net: &RawSocket) {
 fn an_interface_of_this_host_leaves_the_kernel_its_packets() {
     if let Some((device, peer)) = named_interfaces() {
         let name = device.split([':', ',']).nth(1).unwrap();
-        let (kernel, net) = (RawSocket::open(name), RawSocket::open(&peer));
+        let kernel = RawSocket::open_for(name, EXPERIMENTAL);
+        let net = RawSocket::open(&peer);
         leaves_the_kernel_its_packets(&device, &["10.9.0.9/24"], &kernel, &net);
     }
 }
@@ -79,6 +82,7 @@ fn a_port_on_veth_leaves_the_kernel_its_packets() {
     for device in ["xdp:srv", "xdp:srv,generic"].into_iter().chain(netmap) {
         let rig = Rig::new(1);
         let net = rig.client.run(|| RawSocket::open("cli"));
-        leaves_the_kernel_its_packets(device, &["10.9.0.9/24"], &RawSocket::open("srv"), &net);
+        let kernel = RawSocket::open_for("srv", EXPERIMENTAL);
+        leaves_the_kernel_its_packets(device, &["10.9.0.9/24"], &kernel, &net);
     }
 }

@@ -184,6 +184,12 @@ pub(crate) struct RawSocket(OwnedFd);
 impl RawSocket {
     /// Opens a socket on an interface of the calling thread's namespace.
     pub(crate) fn open(interface: &str) -> Self {
+        Self::open_for(interface, libc::ETH_P_ALL as u16)
+    }
+
+    /// Opens a socket that receives only packets of one Ethernet type, as the kernel's own protocols
+    /// do. A socket for all types also gets packets that the kernel never sees.
+    pub(crate) fn open_for(interface: &str, ethertype: u16) -> Self {
         let flags = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: the call accesses no memory.
         let fd = unsafe { libc::socket(libc::AF_PACKET, flags, 0) };
@@ -196,7 +202,7 @@ impl RawSocket {
         // SAFETY: the address consists of integers, for which zero is valid.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_protocol = ethertype.to_be();
         address.sll_ifindex = index.parse().unwrap();
         let len = mem::size_of_val(&address) as u32;
         // SAFETY: the pointer and the length describe a live address.
