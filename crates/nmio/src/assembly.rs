@@ -77,20 +77,10 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::PoolLayout;
-
-    fn pool(frames: u32, capacity: usize) -> Pool {
-        Pool::on_heap(PoolLayout {
-            stride: capacity,
-            capacity,
-            io_frames: frames,
-            resident_frames: 0,
-        })
-    }
 
     #[test]
     fn pieces_are_joined_to_packets() {
-        let (pool, mut assembly) = (pool(1, 12), Assembly::default());
+        let (pool, mut assembly) = (Pool::for_tests(1, 12), Assembly::default());
         let mut add = |piece: &[u8], more| assembly.add(Some(piece), more, &pool).unwrap();
         assert_eq!(&add(b"single", false).unwrap()[..], b"single");
         assert!(add(b"first", true).is_none());
@@ -102,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_packet_with_an_invalid_piece_is_skipped_whole() {
-        let (pool, mut assembly) = (pool(2, 12), Assembly::default());
+        let (pool, mut assembly) = (Pool::for_tests(2, 12), Assembly::default());
         let mut add = |piece: Option<&[u8]>, more| assembly.add(piece, more, &pool).map(drop);
         // The invalid piece is the first one, a middle one, the last one, and the only one.
         for bad in 0..3 {
@@ -122,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_packet_without_room_is_skipped_whole() {
-        let (pool, mut assembly) = (pool(1, 12), Assembly::default());
+        let (pool, mut assembly) = (Pool::for_tests(1, 12), Assembly::default());
         assert!(assembly.add(Some(&[0; 12][..]), true, &pool).is_ok());
         assert!(assembly.add(Some(&[0; 1][..]), true, &pool).is_ok());
         assert!(assembly.add(Some(&[0; 1][..]), false, &pool).is_err());

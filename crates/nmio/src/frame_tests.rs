@@ -14,6 +14,18 @@ const LAYOUT: PoolLayout = PoolLayout {
 };
 const FRAMES: usize = 7;
 
+impl Pool {
+    /// Creates a pool of `frames` frames for received and scratch packets, of `capacity` bytes each.
+    pub(crate) fn for_tests(frames: u32, capacity: usize) -> Self {
+        Self::on_heap(PoolLayout {
+            stride: capacity,
+            capacity,
+            io_frames: frames,
+            resident_frames: 0,
+        })
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Take,

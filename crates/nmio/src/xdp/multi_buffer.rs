@@ -79,21 +79,11 @@ impl MultiBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::PoolLayout;
-
-    fn pool(frames: u32, capacity: usize) -> Pool {
-        Pool::on_heap(PoolLayout {
-            stride: capacity,
-            capacity,
-            io_frames: frames,
-            resident_frames: 0,
-        })
-    }
 
     #[test]
     fn a_frame_is_complete_when_all_its_descriptors_are() {
         let layout = FrameLayout::for_mtu(9000);
-        let mut multi = MultiBuffer::new(layout, pool(1, 64), 2);
+        let mut multi = MultiBuffer::new(layout, Pool::for_tests(1, 64), 2);
         let start = |frame: usize| {
             (layout.rx_chunks() as usize + frame * layout.chunks as usize) * layout.chunk as usize
         };
