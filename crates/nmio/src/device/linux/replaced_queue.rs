@@ -1,11 +1,15 @@
 //! The queueing discipline that netmap replaces.
 
+use std::io;
+
 use super::netlink;
 use crate::device::DeviceError;
 use crate::device::lines::Lines;
 
 /// The queueing discipline of netmap's emulated mode.
 const EMULATED: &str = "netmapemu";
+/// The one that netmap leaves behind if the last program that closes the interface has privileges.
+const LEFT: &str = "pfifo";
 /// The kernel's default queueing disciplines.
 const DEFAULTS: [&str; 5] = ["noqueue", "pfifo_fast", "fq_codel", "fq", "mq"];
 
@@ -45,28 +49,54 @@ impl ReplacedQueue {
         })
     }
 
-    fn is_replaced(&self) -> std::io::Result<bool> {
-        let kinds = netlink::queue_kinds(self.index)?;
-        Ok(kinds.iter().any(|kind| kind == EMULATED)
-            || netlink::queue_kind(self.index)? != self.kind)
+    /// Restores the kernel's default, unless the queueing discipline is not netmap's.
+    fn restore(&self) -> io::Result<()> {
+        if is_of_netmap(&self.kind, &netlink::queue_kinds(self.index)?) {
+            return netlink::remove_queue(self.index);
+        }
+        Ok(())
     }
+}
+
+/// Returns true if netmap has put one of the queueing disciplines `now` there. At first, the
+/// interface had `before`. Others are the administrator's.
+fn is_of_netmap(before: &str, now: &[String]) -> bool {
+    now.iter()
+        .any(|kind| kind == EMULATED || kind == LEFT && before != LEFT)
 }
 
 impl Drop for ReplacedQueue {
     fn drop(&mut self) {
-        let restored = self.is_replaced().and_then(|is_replaced| {
-            if is_replaced {
-                netlink::remove_queue(self.index)
-            } else {
-                Ok(())
-            }
-        });
-        if let Err(error) = restored {
+        if let Err(error) = self.restore() {
             let interface = &self.interface;
             tracing::debug!(
                 target: "nmio::device",
                 "cannot restore the queueing discipline of {interface}: {error}"
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_netmaps_queueing_disciplines_are_removed() {
+        let is_of_netmap = |before, now: &[&str]| {
+            let now: Vec<String> = now.iter().map(|kind| (*kind).to_owned()).collect();
+            super::is_of_netmap(before, &now)
+        };
+        assert!(is_of_netmap("fq_codel", &["netmapemu"]));
+        assert!(is_of_netmap("mq", &["mq", "netmapemu", "netmapemu"]));
+        assert!(is_of_netmap("fq_codel", &["pfifo"]));
+        for (before, now) in [
+            ("fq_codel", &["fq_codel"][..]),
+            ("noqueue", &[]),
+            ("pfifo", &["pfifo"]),
+            ("mq", &["mq", "fq_codel", "fq_codel"]),
+            // The administrator has changed it while the server ran.
+            ("fq_codel", &["htb", "fq"]),
+        ] {
+            assert!(!is_of_netmap(before, now), "{before}, {now:?}");
         }
     }
 }
