@@ -14,7 +14,8 @@ use super::{NetmapOptions, ParseDeviceError, XdpOptions};
 ///
 /// A device is written as `auto`,
 /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo]`,
-/// `tap:NAME`, or `netmap:PORT[,queues=N[,partial]][,mtu=BYTES][,offload=auto|on|off]`.
+/// `tap:NAME`, or
+/// `netmap:PORT[,queues=N[,partial]][,partial-checksums][,mtu=BYTES][,offload=auto|on|off]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// A private link to this host: a veth pair with `AF_XDP`, or a tap device if that fails.

@@ -45,9 +45,9 @@ pub enum ParseDeviceError {
     NetmapMonitor(String),
     /// A word after the name of a netmap port is not a valid option.
     #[error(
-        "{0:?} is not an option of this netmap device; the options of an interface are queues=N and \
-         partial, those of a switch are mtu=BYTES and offload=auto|on|off, and that of a pipe is \
-         mtu=BYTES"
+        "{0:?} is not an option of this netmap device; the options of an interface are queues=N, \
+         partial and partial-checksums, those of a switch are mtu=BYTES and offload=auto|on|off, and \
+         that of a pipe is mtu=BYTES"
     )]
     NetmapOption(String),
     /// An option or a VLAN occurs twice.
