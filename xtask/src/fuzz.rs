@@ -15,7 +15,9 @@ use crate::{interrupt, setup};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// Arguments with which `xtask test` runs this command.
-pub(crate) const IN_TESTS: &str = "fuzz --seconds 10";
+pub(crate) const IN_TESTS: &str = "fuzz --replay";
+/// Arguments with which `xtask test --full` runs this command.
+pub(crate) const IN_FULL_TESTS: &str = "fuzz --seconds 60";
 /// libFuzzer's limits per input. Targets stay far below the memory and time limits.
 const LIMITS: &str = "-max_len=4096 -len_control=20 -rss_limit_mb=1024 -timeout=30";
 
@@ -43,13 +45,25 @@ pub(crate) struct Options {
     /// How long to run each target, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
+    /// Only run the inputs of the committed corpus, on a build without instrumentation.
+    #[arg(long, conflicts_with = "seconds")]
+    replay: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let targets = chosen(&options.targets)?;
     setup::run()?;
-    let output_folder = shell::target_folder()?.join("fuzz");
-    let programs = build(&output_folder.join("build"))?;
+    let target_folder = shell::target_folder()?;
+    let output_folder = target_folder.join("fuzz");
+    let (programs, limit) = if options.replay {
+        // The workspace's target folder already has the procedural macros and the build scripts.
+        let programs = build(&["--profile", "dev"], &["--cfg=fuzzing"], &target_folder)?;
+        (programs.join("debug"), "-runs=0".to_owned())
+    } else {
+        let folder = output_folder.join("build");
+        let programs = build(&["--release"], INSTRUMENTATION, &folder)?.join("release");
+        (programs, format!("-max_total_time={}", options.seconds))
+    };
     let waiting: Mutex<VecDeque<&String>> = Mutex::new(targets.iter().collect());
     let failed = Mutex::new(Vec::new());
     // Run as many targets at a time as there are CPU cores.
@@ -59,12 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             let Some(target) = next.filter(|_| !interrupt::seen()) else {
                 return;
             };
-            match fuzz(
-                &programs.join(target),
-                target,
-                options.seconds,
-                &output_folder,
-            ) {
+            match fuzz(&programs.join(target), target, &limit, &output_folder) {
                 Ok(done) => println!("fuzz: {target}: {done}"),
                 Err(failure) => locked(&failed).push(format!("{target}: {failure:#}")),
             }
@@ -106,8 +115,9 @@ fn chosen(names: &[String]) -> Result<Vec<String>> {
     Ok(names.to_vec())
 }
 
-/// Builds all targets with coverage instrumentation. Returns the folder with the programs.
-fn build(folder: &Path) -> Result<PathBuf> {
+/// Builds all targets in `folder`, with these arguments of cargo and flags of the compiler. Returns
+/// the folder of the host's target, which has a folder with the programs.
+fn build(arguments: &[&str], flags: &[&str], folder: &Path) -> Result<PathBuf> {
     println!("fuzz: building (the first time takes some minutes)");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = shell::capture_text(Command::new(compiler).arg("-vV"))?;
@@ -115,20 +125,22 @@ fn build(folder: &Path) -> Result<PathBuf> {
     let host = host.context("rustc -vV does not name its host")?;
     let mut build = shell::cargo();
     build
-        .args(["build", "--release", "--quiet", "--bins"])
+        .args(["build", "--quiet", "--bins"])
+        .args(arguments)
         .args(["--manifest-path", "fuzz/Cargo.toml"])
         // With `--target`, cargo does not instrument build scripts and procedural macros.
         .args(["--target", host])
         .arg("--target-dir")
         .arg(folder)
         .env_remove("RUSTFLAGS")
-        .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTATION.join("\x1f"));
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     shell::run(&mut build)?;
-    Ok(folder.join(host).join("release"))
+    Ok(folder.join(host))
 }
 
-/// Runs one target and returns its statistics. Results go to the folder `output_folder`.
-fn fuzz(program: &Path, target: &str, seconds: u32, output_folder: &Path) -> Result<String> {
+/// Runs one target until the `limit`, and returns its statistics. Results go to the folder
+/// `output_folder`.
+fn fuzz(program: &Path, target: &str, limit: &str, output_folder: &Path) -> Result<String> {
     let folder = |name: &str| {
         let path = output_folder.join(name);
         shell::make_folder(&path).map(|()| path)
@@ -138,7 +150,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32, output_folder: &Path) -> Res
     let mut command = Command::new(program);
     command
         .args(LIMITS.split(' '))
-        .arg(format!("-max_total_time={seconds}"))
+        .arg(limit)
         .arg(format!("-artifact_prefix={}/{target}-", crashes.display()))
         .arg("-print_final_stats=1")
         .arg(found)

@@ -10,6 +10,13 @@ const GUIDE: &str = "docs/extending.md";
 /// The path by which the guide's manifest refers to this repository.
 const CHECKOUT: &str = "../sandstorm/";
 
+/// The settings of the workspace's development profile that concern this project.
+const PROFILE: [&str; 3] = [
+    "profile.dev.debug='line-tables-only'",
+    "profile.dev.lto='off'",
+    "profile.dev.package.'*'.debug=false",
+];
+
 /// Extracts `Cargo.toml` and `src/main.rs` from the guide, builds the project, and runs its program
 /// with `--help`.
 pub(crate) fn run() -> Result<()> {
@@ -23,8 +30,12 @@ pub(crate) fn run() -> Result<()> {
     shell::write(&project.path().join("Cargo.lock"), lock)?;
     let build = |more: &[&str]| {
         let mut build = shell::cargo();
-        build.current_dir(project.path());
-        shell::run(build.arg("build").args(more))
+        build.current_dir(project.path()).arg("build");
+        // This is the workspace's profile, so that both share what they build.
+        for setting in PROFILE {
+            build.args(["--config", setting]);
+        }
+        shell::run(build.args(more))
     };
     build(&["--offline"]).or_else(|_| build(&[]))?;
     let program = shell::target_folder()?.join("debug/hello");

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Run only samples of the end-to-end matrix and of the transfer matrix (the default).
     #[arg(long = "quick", overrides_with = "full")]
     _quick: bool,
-    /// Run the whole end-to-end matrix and the whole transfer matrix.
+    /// Run the whole end-to-end matrix and the whole transfer matrix, and fuzz each target.
     #[arg(long)]
     full: bool,
     /// Run only tests, scenarios and cases whose name contains this text.
@@ -89,7 +89,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tests.step(project, xtask("guide")?);
         let counts = xtask("bench instructions --check")?;
         tests.step("instruction counts", counts);
-        tests.step("fuzzing", xtask(fuzz::IN_TESTS)?);
+        let fuzz = if options.full {
+            fuzz::IN_FULL_TESTS
+        } else {
+            fuzz::IN_TESTS
+        };
+        tests.step("inputs of the fuzz targets", xtask(fuzz)?);
         tests.step("demo", xtask("demo --built --once")?);
         let step = xtask(guest::IN_TESTS)?;
         let tools = "QEMU for this kind of guest, cpio or apt";

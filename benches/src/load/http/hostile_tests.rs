@@ -351,7 +351,7 @@ fn random_segments_cause_no_panic_and_no_leak() {
         &[b'x'; 1100],
         &[0; 10],
     ];
-    for seed in 0..300 {
+    for seed in 0..100 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut workload = workload(&[1100, 0], 4);
         workload.requests = rng.u32(..3);

@@ -212,7 +212,7 @@ fn loss_and_reordering_cause_no_errors() {
         for requests in [0, 1, 5] {
             let mut world = World::new();
             world.seed = seed;
-            world.measured = Duration::from_secs(3);
+            world.measured = Duration::from_secs(1);
             world.path.loss = 0.02;
             world.path.reorder = 0.02;
             world.path.reorder_delay = Duration::from_millis(1);

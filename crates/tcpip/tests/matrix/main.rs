@@ -136,16 +136,15 @@ fn transfers_match_the_committed_table() {
 }
 
 /// The table of results is the same, no matter whether the server sends super-segments or single
-/// frames.
+/// frames. Without `MATRIX=full`, the test takes every third cell of the sample.
 #[test]
 fn super_segments_do_not_change_the_table() {
     let selection = env::var(VARIABLE).unwrap_or_default();
-    let mut cells = cells::sample();
-    match &*selection {
-        "" => {}
-        "full" => cells.extend(cells::all()),
+    let cells: Vec<_> = match &*selection {
+        "" => cells::sample().into_iter().step_by(3).collect(),
+        "full" => cells::sample().into_iter().chain(cells::all()).collect(),
         _ => return,
-    }
+    };
     let (frames, mut failures) = run_all(&cells, Sends::Copies);
     let (supers, more) = run_all(&cells, Sends::Supers);
     failures.extend(more);
