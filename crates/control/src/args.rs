@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
 use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
+use crate::config::{self, ConfigArgs};
 use crate::privileges::{Sandbox, UserSpec};
+use crate::units::microseconds;
 
 /// Maximum number of workers per server. Each worker serves one queue, so this limit equals the
 /// maximum number of queues.
@@ -83,7 +85,7 @@ pub struct ServeArgs {
     /// Maximum time between two flushes of the TX ring while packets keep arriving, in
     /// microseconds.
     #[arg(long = "flush-interval-us", value_name = "MICROSECONDS", default_value_t = FLUSH_INTERVAL_US,
-          value_parser = number::<u32>(0..=5_000))]
+          value_parser = microseconds(0..=5_000))]
     pub flush_interval_us: u32,
 
     /// Number of frames handled between two readings of the clock.
@@ -274,15 +276,17 @@ pub enum LogLevel {
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     network: ServeArgs,
 }
 
-/// Parses the command line of the program `name`, which accepts only the options of [`ServeArgs`].
-/// Ends the process if the command line is wrong or asks for help.
+/// Parses the command line of the program `name`, which accepts only the options of [`ServeArgs`],
+/// and `--config` with a file of them. Ends the process if the command line or the file is wrong, or
+/// if the command line asks for help.
 pub fn network_args(name: &'static str) -> ServeArgs {
-    let matches = with_usage(Cli::command().name(name)).get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    cli.network
+    let command = with_usage(Cli::command().name(name));
+    config::parse::<Cli>(command).cli.network
 }
 
 /// Sets the usage line of a command that has only options. Without it, the usage line in an error

@@ -8,6 +8,7 @@ use tcpip::{Config, SynCookies, WhenFull};
 use crate::args::number;
 use crate::program::StartError;
 use crate::report;
+use crate::units::{seconds, size};
 
 /// The command-line options that limit connections, for use with `#[command(flatten)]`. An option
 /// that is not given keeps the program's own default.
@@ -44,24 +45,25 @@ pub struct ConnectionArgs {
     #[arg(long, value_enum)]
     syn_cookies: Option<SynCookiesArg>,
 
-    /// Close a connection after this many seconds of silence. Defaults to 60 (Namestorm: 10).
-    #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
+    /// Close a connection after this time of silence, in seconds or with a unit, such as `2min`.
+    /// Defaults to 60 s (Namestorm: 10 s).
+    #[arg(long, value_name = "TIME", value_parser = seconds(1..=MAX_SECONDS))]
     idle_timeout: Option<u32>,
 
-    /// Close a connection if a request is not complete this many seconds after its first byte.
-    /// Defaults to 30 (Namestorm: 10).
-    #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
+    /// Close a connection if a request is not complete this time after its first byte. Defaults to
+    /// 30 s (Namestorm: 10 s).
+    #[arg(long, value_name = "TIME", value_parser = seconds(1..=MAX_SECONDS))]
     request_timeout: Option<u32>,
 
-    /// Drop a connection if the client acknowledges nothing for this many seconds. Defaults to 120.
+    /// Drop a connection if the client acknowledges nothing for this time. Defaults to 120 s.
     /// A client that answers probes of its zero window is not dropped.
-    #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
+    #[arg(long, value_name = "TIME", value_parser = seconds(1..=MAX_SECONDS))]
     user_timeout: Option<u32>,
 
     /// Minimum rate of a client in bytes per second, averaged over at least 20 s. If connections or
     /// buffers run short, the server closes slower connections, the slowest first. Defaults to
     /// 16,000.
-    #[arg(long, value_name = "BYTES", value_parser = number::<u32>(1..=u32::MAX))]
+    #[arg(long, value_name = "SIZE", value_parser = size(1..=u32::MAX))]
     min_rate: Option<u32>,
 }
 

@@ -30,6 +30,7 @@
 //! |---|---|
 //! | an application on TCP, a service on UDP | [`tcp()`], [`udp()`]: one call is a complete `main` |
 //! | options of your own | [`serve`], with [`Tcp`] or [`Udp`] or another [`Program`], and [`ServeArgs`] in your command line |
+//! | the same, also from a file | [`config::parse`] instead of clap's `parse`, and [`ConfigArgs`](config::ConfigArgs) |
 //! | several applications or services | the same, with [`Both`]: one process on one interface |
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
@@ -87,6 +88,7 @@
 
 pub mod args;
 mod both;
+pub mod config;
 mod connections;
 mod embed;
 mod error;
@@ -112,6 +114,7 @@ mod summary;
 mod tally;
 mod tcp;
 mod udp;
+pub mod units;
 mod worker;
 mod workers;
 

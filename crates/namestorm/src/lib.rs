@@ -142,6 +142,7 @@ mod service;
 mod tail;
 mod tcp;
 mod zone;
+mod zone_args;
 mod zones;
 
 pub use answers::{Answer, Answers, Size};
@@ -162,6 +163,7 @@ pub use service::{Dns, ReplyMode};
 pub use tail::MAX_TCP_MESSAGE;
 pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY, TcpSettings};
 pub use zone::Zone;
+pub use zone_args::{NoZones, ZoneArgs, port_of_zones};
 pub use zones::{HookNameError, Zones};
 
 /// Prepares the answers of one zone given as text, for tests, benchmarks and examples. The text

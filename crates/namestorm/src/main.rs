@@ -3,23 +3,24 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use control::{ConnectionArgs, ServeArgs};
-use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneSpec};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use control::config::{self, ConfigArgs, ConfigCommand};
+use control::{ConnectionArgs, ServeArgs, StartError};
+use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec};
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
 /// starts.
 ///
 /// It has its own network stack. It takes only the packets for its port from the interface and
 /// leaves all others to the kernel.
-#[derive(Parser)]
+#[derive(Parser, Debug)]
 #[command(name = "namestorm", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Subcommand, Debug)]
 enum Command {
     /// Serve zones until SIGINT or SIGTERM.
     #[command(
@@ -28,36 +29,55 @@ enum Command {
     )]
     Serve(Box<Serve>),
     /// Check zone files and print their size. The exit status is 1 if a zone has an error or is
-    /// given twice.
-    Check {
-        /// Zone files to check. Without ORIGIN, the zone's name is that of an $ORIGIN before the
-        /// first record. Otherwise it is the owner of a leading SOA record, or else the file's name.
-        #[arg(required = true, value_name = "[ORIGIN=]FILE")]
-        zones: Vec<ZoneSpec>,
-    },
+    /// given twice, or if the configuration file is wrong.
+    Check(Box<Check>),
+    /// Print configuration files.
+    #[command(subcommand)]
+    Config(ConfigCommand<Serve>),
 }
 
-#[derive(Parser)]
+#[derive(Args, Debug)]
+struct Check {
+    /// Zone files to check. Without ORIGIN, the zone's name is that of an $ORIGIN before the first
+    /// record. Otherwise it is the owner of a leading SOA record, or else the file's name.
+    #[arg(value_name = "[ORIGIN=]FILE")]
+    files: Vec<ZoneSpec>,
+
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Args, Debug)]
 struct Serve {
-    /// Zone file to serve. Without ORIGIN, the zone's name is that of an $ORIGIN before the first
-    /// record. Otherwise it is the owner of a leading SOA record, or else the file's name. Repeat
-    /// the option for more zones.
-    #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
-    zones: Vec<ZoneSpec>,
+    #[command(flatten)]
+    config: ConfigArgs,
+
+    #[command(flatten)]
+    zones: ZoneArgs,
 
     /// Refuse to start if a zone cannot be loaded or is given twice. Without this option, the other
     /// zones are served, and queries for a broken zone get SERVFAIL. At least one zone must load in
     /// any case.
-    #[arg(long)]
+    #[arg(long, help_heading = "Zones")]
     strict: bool,
 
     /// Form of names in the index: `wire` as in queries, or `fqdn` as text.
-    #[arg(long, default_value_t, value_name = "wire|fqdn")]
+    #[arg(
+        long,
+        default_value_t,
+        value_name = "wire|fqdn",
+        help_heading = "Zones"
+    )]
     hash: Form,
 
     /// How replies over UDP are sent: `pre-copy` from prepared packets, `memcopy` by copying the
     /// answer into a free frame, `turnaround` in the query's own frame.
-    #[arg(long, default_value_t, value_name = "pre-copy|memcopy|turnaround")]
+    #[arg(
+        long,
+        default_value_t,
+        value_name = "pre-copy|memcopy|turnaround",
+        help_heading = "Zones"
+    )]
     mode: ReplyMode,
 
     #[command(flatten)]
@@ -65,6 +85,14 @@ struct Serve {
 
     #[command(flatten)]
     network: ServeArgs,
+}
+
+impl Serve {
+    fn load(&self, say: &mut dyn FnMut(String)) -> Result<Namestorm, StartError> {
+        let zones = self.zones.specs()?;
+        let program = Namestorm::load(&zones, self.hash, self.mode, self.strict, say)?;
+        Ok(program.with_tcp(TcpSettings::from_args(&self.connections)))
+    }
 }
 
 /// Writes lines to an output. A reader that stops early, such as `head`, does not cause an error.
@@ -97,36 +125,33 @@ impl<W: Write> Lines<W> {
 }
 
 /// Runs `namestorm check`. The error is a message for the operator.
-fn check(zones: &[ZoneSpec], say: &mut dyn FnMut(String), out: impl Write) -> Result<(), String> {
+fn check(zones: &ZoneArgs, say: &mut dyn FnMut(String), out: impl Write) -> Result<(), StartError> {
+    let zones = zones.specs()?;
     let mut lines = Lines::new(out);
-    let checked = namestorm::check(zones, say, &mut |line| lines.print(&line));
+    let checked = namestorm::check(&zones, say, &mut |line| lines.print(&line));
     let written = lines.finish();
-    checked.map_err(|error| error.to_string())?;
-    written.map_err(|error| format!("cannot write to standard output: {error}"))
+    checked?;
+    written.map_err(|error| format!("cannot write to standard output: {error}").into())
 }
 
 fn main() -> ExitCode {
     // Loading may take seconds, so messages are written immediately. A failure to write to standard
     // error is ignored, because it cannot be reported.
     let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
-    match Cli::parse().command {
-        Command::Serve(serve) => control::serve(&serve.network, || {
-            let Serve {
-                zones,
-                hash,
-                mode,
-                strict,
-                ..
-            } = &*serve;
-            Namestorm::load(zones, *hash, *mode, *strict, &mut say)
-                .map(|program| program.with_tcp(TcpSettings::from_args(&serve.connections)))
-        }),
-        Command::Check { zones } => match check(&zones, &mut say, io::stdout()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(message) => {
-                say(format!("namestorm: {message}"));
-                ExitCode::FAILURE
+    let command = namestorm::port_of_zones("port", Cli::command());
+    let parsed = config::parse::<Cli>(command.clone());
+    match &parsed.cli.command {
+        Command::Serve(serve) => control::serve(&serve.network, || serve.load(&mut say)),
+        Command::Check(args) => {
+            let zones = args.serve.zones.clone().with_zones(&args.files);
+            match check(&zones, &mut say, io::stdout()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(message) => {
+                    say(format!("namestorm: {message}"));
+                    ExitCode::FAILURE
+                }
             }
-        },
+        }
+        Command::Config(what) => what.run(&parsed, &command),
     }
 }

@@ -54,7 +54,7 @@ fn each_zone_option_takes_one_file() {
         &[
             ("serve --zone /a --zone b=/c", 1, "/c: cannot read the file"),
             ("serve --zone a b", 2, "unexpected argument 'b'"),
-            ("serve", 2, "required arguments were not provided"),
+            ("serve", 1, "no zone is given"),
             ("serve --zone", 2, "a value is required"),
         ],
     );

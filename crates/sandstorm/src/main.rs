@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use control::config::{self, ConfigArgs, ConfigCommand};
 use sandstorm::{Congestion, SiteArgs, SiteOnly};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
@@ -34,22 +35,39 @@ enum Command {
         after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
                             (standard error says which), 2 if the command line is wrong."
     )]
-    Serve {
-        #[command(flatten)]
-        site: SiteArgs,
+    Serve(Box<Serve>),
+    /// Load the folder as `serve` would, and report everything that is wrong with it or with the
+    /// configuration file. The exit status is 1 if the server would not start.
+    Check(Box<Serve>),
+    /// Print configuration files.
+    #[command(subcommand)]
+    Config(ConfigCommand<Serve>),
+}
 
-        /// Congestion control of all connections.
-        #[arg(long, value_enum, default_value_t, help_heading = "Connections")]
-        congestion: Congestion,
-    },
+#[derive(Args, Debug)]
+struct Serve {
+    #[command(flatten)]
+    config: ConfigArgs,
+
+    #[command(flatten)]
+    site: SiteArgs,
+
+    /// Congestion control of all connections.
+    #[arg(long, value_enum, default_value_t, help_heading = "Connections")]
+    congestion: Congestion,
 }
 
 fn main() -> ExitCode {
-    let Command::Serve { site, congestion } = Cli::parse().command;
-    match congestion {
-        Congestion::Cubic => serve::<Cubic>(&site),
-        Congestion::Bbr => serve::<Bbr>(&site),
-        Congestion::Reno => serve::<NewReno>(&site),
+    let command = sandstorm::port_of_site(Cli::command());
+    let parsed = config::parse::<Cli>(command.clone());
+    match &parsed.cli.command {
+        Command::Serve(args) => match args.congestion {
+            Congestion::Cubic => serve::<Cubic>(&args.site),
+            Congestion::Bbr => serve::<Bbr>(&args.site),
+            Congestion::Reno => serve::<NewReno>(&args.site),
+        },
+        Command::Check(args) => config::print_check("sandstorm", [args.site.check()]),
+        Command::Config(what) => what.run(&parsed, &command),
     }
 }
 

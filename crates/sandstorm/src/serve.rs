@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
-use control::{ConnectionArgs, Named, NewWorker, ServeArgs, StartError};
+use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
+use control::config::{self, ConfigArgs, Lines};
+use control::units::size;
+use control::{ConnectionArgs, Named, NewWorker, Program as _, ServeArgs, StartError};
 use tcpip::{Config, CongestionControl, Cubic};
 
 use crate::app::{App, SiteOnly};
@@ -26,14 +28,24 @@ pub fn serve<A: App + Named>(
     fields: &[(&str, &str)],
     make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
 ) -> ExitCode {
-    let matches = Cli::command().name(A::NAME).get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    cli.site.serve(fields, make)
+    let command = port_of_site(Cli::command().name(A::NAME));
+    config::parse::<Cli>(command).cli.site.serve(fields, make)
+}
+
+/// Heading of the options for the site, and so its section in a configuration file.
+const SITE: &str = "Web site";
+
+/// Moves `--port` to the options of the site, so that it is a key of `[[web]]`.
+#[must_use]
+pub fn port_of_site(command: Command) -> Command {
+    config::under(SITE, "port", command)
 }
 
 /// Serves a folder over HTTP on its own network stack, until Ctrl-C.
 #[derive(Parser)]
 struct Cli {
+    #[command(flatten)]
+    config: ConfigArgs,
     #[command(flatten)]
     site: SiteArgs,
 }
@@ -43,8 +55,8 @@ struct Cli {
 #[derive(Args, Debug)]
 pub struct SiteArgs {
     /// Folder with the files to serve.
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    #[arg(value_name = "DIR", help_heading = SITE)]
+    root: PathBuf,
 
     #[command(flatten)]
     site: SiteOptions,
@@ -58,6 +70,7 @@ pub struct SiteArgs {
 
 /// The options for loading a folder and sending its files, for use with `#[command(flatten)]`.
 #[derive(Args, Debug)]
+#[command(next_help_heading = SITE)]
 pub struct SiteOptions {
     /// How packets are sent.
     #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
@@ -72,9 +85,10 @@ pub struct SiteOptions {
     #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
     max_files: u64,
 
-    /// Maximum size of all files together, in bytes. They are kept in memory. A file that does not
-    /// fit is left out.
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
+    /// Maximum size of all files together, in bytes or with a unit, such as `512MB`. They are kept in
+    /// memory. A file that does not fit is left out.
+    #[arg(long, value_name = "SIZE", default_value_t = Limits::default().bytes,
+          value_parser = size(0..=1_u64 << 50))]
     max_bytes: u64,
 }
 
@@ -119,10 +133,20 @@ impl SiteArgs {
         make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     ) -> ExitCode {
         control::serve(&self.network, || {
-            let Self { folder, site, .. } = self;
-            let sandstorm = site.load_with(folder, &self.connections, fields, make)?;
+            let Self { root, site, .. } = self;
+            let sandstorm = site.load_with(root, &self.connections, fields, make)?;
             Ok::<_, NotLoaded>(sandstorm.with_congestion::<C>())
         })
+    }
+
+    /// Loads the folder, as [`serve`](Self::serve) does, but does not serve it. The log names what
+    /// cannot be served. Returns the lines about the content in the start block.
+    ///
+    /// # Errors
+    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
+    pub fn check(&self) -> Result<Lines, NotLoaded> {
+        control::log::init(self.network.log);
+        Ok(self.site.load(&self.root, &self.connections)?.loaded())
     }
 }
 

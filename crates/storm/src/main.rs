@@ -5,20 +5,17 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use control::config::{self, ConfigArgs, ConfigCommand, Lines};
 use control::{Both, ConnectionArgs, Named, PortArgs, Program, ServeArgs, StartError};
-use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneSpec};
+use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneArgs};
 use sandstorm::{Congestion, SiteOptions};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
 /// Sandstorm and Namestorm in one process on one interface: serves a folder over HTTP and zones
 /// over DNS, with its own network stack.
 #[derive(Parser, Debug)]
-#[command(
-    version,
-    arg_required_else_help = true,
-    after_help = "To check zone files, run: namestorm check FILE"
-)]
+#[command(version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -26,8 +23,6 @@ struct Cli {
 
 const WEB_PORT: &str = "Port of the web server. Defaults to 80";
 const DNS_PORT: &str = "Port of the DNS server, over UDP and TCP. Defaults to 53";
-const STRICT: &str = "Refuse to start if an entry of the folder cannot be served, or if a zone \
-                      cannot be loaded";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -39,27 +34,58 @@ enum Command {
         after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
                             (standard error says which), 2 if the command line is wrong."
     )]
-    #[command(mut_arg("port", |port| port.help(WEB_PORT).long_help(None).display_order(0)))]
-    #[command(mut_arg("dns-port", |port| port.help(DNS_PORT).display_order(1)))]
-    #[command(mut_arg("mode", |mode| mode.help("How the web server sends packets")))]
-    #[command(mut_arg("strict", |strict| strict.help(STRICT).long_help(None)))]
     Serve(Box<Serve>),
+    /// Load the folder and the zones as `serve` would, and report everything that is wrong with them
+    /// or with the configuration file. The exit status is 1 if the server would not start.
+    Check(Box<Serve>),
+    /// Print configuration files.
+    #[command(subcommand)]
+    Config(ConfigCommand<Serve>),
 }
 
-#[derive(Parser, Debug)]
+#[derive(Args, Debug)]
 struct Serve {
-    /// Folder with the files of the web server.
-    #[arg(long, value_name = "DIR")]
-    web: PathBuf,
+    #[command(flatten)]
+    config: ConfigArgs,
 
-    /// Zone file to serve. Without ORIGIN, the zone's name is that of an $ORIGIN before the first
-    /// record. Otherwise it is the owner of a leading SOA record, or else the file's name. Repeat
-    /// the option for more zones.
-    #[arg(long = "zone", required = true, value_name = "[ORIGIN=]FILE")]
-    zones: Vec<ZoneSpec>,
+    /// Folder with the files of the web server.
+    #[arg(
+        id = "root",
+        long = "web",
+        value_name = "DIR",
+        help_heading = "Web site"
+    )]
+    root: PathBuf,
 
     #[command(flatten)]
     site: SiteOptions,
+
+    #[command(flatten)]
+    zones: ZoneArgs,
+
+    /// Refuse to start if a zone cannot be loaded or is given twice. Without this option, the other
+    /// zones are served.
+    #[arg(long, help_heading = "Zones")]
+    dns_strict: bool,
+
+    /// Form of names in the index: `wire` as in queries, or `fqdn` as text.
+    #[arg(
+        long,
+        default_value_t,
+        value_name = "wire|fqdn",
+        help_heading = "Zones"
+    )]
+    dns_hash: Form,
+
+    /// How replies over UDP are sent: `pre-copy` from prepared packets, `memcopy` by copying the
+    /// answer into a free frame, `turnaround` in the query's own frame.
+    #[arg(
+        long,
+        default_value_t,
+        value_name = "pre-copy|memcopy|turnaround",
+        help_heading = "Zones"
+    )]
+    dns_mode: ReplyMode,
 
     #[command(flatten)]
     connections: ConnectionArgs,
@@ -99,23 +125,54 @@ impl Serve {
 
     /// Loads the folder and the zones.
     fn load<C: CongestionControl>(&self) -> Result<impl Program + use<C>, StartError> {
-        let web = self.site.load(&self.web, &self.connections)?;
+        let web = self.site.load(&self.root, &self.connections)?;
+        let both = Both::<Storm, _, _>::new(web.with_congestion::<C>(), self.load_zones()?);
+        Ok(both.with_port_args(&self.dns))
+    }
+
+    fn load_zones(&self) -> Result<Namestorm, StartError> {
         // Prints messages about the zones to standard error. If printing fails, there is no better
         // place for them.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
-        let (form, mode) = (Form::default(), ReplyMode::default());
-        let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?
-            .with_tcp(TcpSettings::from_args(&self.connections));
-        let both = Both::<Storm, _, _>::new(web.with_congestion::<C>(), dns);
-        Ok(both.with_port_args(&self.dns))
+        let (zones, strict) = (self.zones.specs()?, self.dns_strict);
+        let dns = Namestorm::load(&zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
+        Ok(dns.with_tcp(TcpSettings::from_args(&self.connections)))
+    }
+
+    /// Loads the folder and the zones, and returns the lines about each in the start block.
+    fn check(&self) -> [Result<Lines, StartError>; 2] {
+        control::log::init(self.network.log);
+        let web = self.site.load(&self.root, &self.connections);
+        let web = web.map(|site| site.loaded()).map_err(Into::into);
+        [web, self.load_zones().map(|zones| zones.loaded())]
     }
 }
 
+/// Returns the command line. The ports are options of the servers that they belong to.
+fn command() -> clap::Command {
+    let command = Cli::command().mut_subcommands(|command| {
+        if command.get_arguments().all(|arg| arg.get_id() != "port") {
+            return command;
+        }
+        command
+            .mut_arg("port", |port| {
+                port.help(WEB_PORT).long_help(None).display_order(0)
+            })
+            .mut_arg("dns-port", |port| port.help(DNS_PORT).display_order(1))
+    });
+    namestorm::port_of_zones("dns-port", sandstorm::port_of_site(command))
+}
+
 fn main() -> ExitCode {
-    let Command::Serve(serve) = Cli::parse().command;
-    match serve.congestion {
-        Congestion::Cubic => serve.serve::<Cubic>(),
-        Congestion::Bbr => serve.serve::<Bbr>(),
-        Congestion::Reno => serve.serve::<NewReno>(),
+    let command = command();
+    let parsed = config::parse::<Cli>(command.clone());
+    match &parsed.cli.command {
+        Command::Serve(serve) => match serve.congestion {
+            Congestion::Cubic => serve.serve::<Cubic>(),
+            Congestion::Bbr => serve.serve::<Bbr>(),
+            Congestion::Reno => serve.serve::<NewReno>(),
+        },
+        Command::Check(serve) => config::print_check("storm", serve.check()),
+        Command::Config(what) => what.run(&parsed, &command),
     }
 }

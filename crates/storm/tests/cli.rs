@@ -18,16 +18,11 @@ fn a_folder_and_a_zone_are_required() {
             (&two, 1, NO_FOLDER),
             ("", 2, "Usage:"),
             ("serve", 2, "required arguments were not provided"),
-            ("serve --web d", 2, "required arguments were not provided"),
+            ("serve --web /none", 1, NO_FOLDER),
             ("serve --zone z", 2, "required arguments were not provided"),
             ("serve --zone z web", 2, "unexpected argument 'web'"),
         ],
     );
-}
-
-#[test]
-fn the_help_names_the_program_that_checks_zones() {
-    expect(PROGRAM, &[("--help", 0, "namestorm check")]);
 }
 
 #[test]

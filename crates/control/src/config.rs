@@ -1,0 +1,121 @@
+//! Configuration files, as a second source of the command line's options.
+//!
+//! A file is written in TOML. Each option of a command is a key of the file, so an option has one
+//! definition, with one default, one check and one explanation:
+//!
+//! ```toml
+//! [network]                      # the options under the heading "Network"
+//! device = "xdp:eth0"            # --device
+//! addresses = ["192.0.2.80/24"]  # --address
+//!
+//! [connections]
+//! idle-timeout = "30 s"          # --idle-timeout
+//! ```
+//!
+//! An option on the command line overrides the key in the file. There is no third source: the
+//! environment does not matter.
+//!
+//! [`parse`] replaces [`clap::Parser::parse`]. If the command line contains `--config FILE`, it
+//! inserts the file's keys before the other options. All errors in a file are reported at once, each
+//! with line, column and the nearest known key. [`show`] and [`example`] print files.
+
+mod example;
+mod file;
+mod keys;
+mod merge;
+mod problem;
+mod show;
+
+pub use example::example;
+pub use merge::{Parsed, parse};
+pub use show::show;
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Command, Subcommand};
+
+/// The option `--config`, for use with `#[command(flatten)]`. [`parse`] handles it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfigArgs {
+    /// Read options from a TOML file. `config example` prints a file with all keys. Options on the
+    /// command line override those of the file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The subcommands of `config`, in a program whose command `serve` takes the options `S`.
+#[derive(Subcommand, Debug)]
+pub enum ConfigCommand<S: Args> {
+    /// Print the options that hold with this command line, and where each value comes from.
+    Show(Box<S>),
+    /// Print a commented configuration file with every key.
+    Example,
+}
+
+impl<S: Args> ConfigCommand<S> {
+    /// Runs the subcommand. `command` is the program's whole command.
+    pub fn run<T>(&self, parsed: &Parsed<T>, command: &Command) -> ExitCode {
+        let text = match self {
+            Self::Show(_) => show(parsed),
+            Self::Example => example(command),
+        };
+        print(command.get_name(), &text)
+    }
+}
+
+/// Lines about content: a label and a value each.
+pub type Lines = Vec<(&'static str, String)>;
+
+/// Prints what a command `check` has found in each part of the content: lines about it, or an error.
+/// Returns the exit status.
+pub fn print_check<E: fmt::Display>(
+    program: &str,
+    found: impl IntoIterator<Item = Result<Lines, E>>,
+) -> ExitCode {
+    let mut text = String::new();
+    let mut failed = false;
+    for part in found {
+        match part {
+            Ok(lines) => {
+                for (label, value) in lines {
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(text, "{label}: {value}");
+                }
+            }
+            Err(error) => {
+                eprintln!("{program}: {error}");
+                failed = true;
+            }
+        }
+    }
+    let printed = print(program, &text);
+    if failed { ExitCode::FAILURE } else { printed }
+}
+
+/// Writes a text to standard output. A reader that stops early, such as `head`, does not cause an
+/// error.
+fn print(program: &str, text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("{program}: cannot write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Moves an option of all subcommands under another heading, and so into another section of the
+/// file.
+#[must_use]
+pub fn under(heading: &'static str, option: &'static str, command: Command) -> Command {
+    let has_it = command.get_arguments().any(|arg| arg.get_id() == option);
+    let command = command.mut_subcommands(|inner| under(heading, option, inner));
+    if has_it {
+        command.mut_arg(option, |arg| arg.help_heading(heading))
+    } else {
+        command
+    }
+}

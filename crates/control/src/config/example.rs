@@ -1,0 +1,116 @@
+//! Prints a configuration file with every key, as a start for the operator.
+
+use std::fmt::Write as _;
+
+use clap::Command;
+
+use super::keys::{Key, SECTIONS, keys};
+use super::show::toml_value;
+
+/// Width of the file in characters.
+const WIDTH: usize = 98;
+
+/// Values of the keys that have no default, in TOML.
+const EXAMPLES: [(&str, &str); 20] = [
+    ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
+    ("port", "80"),
+    ("dns-port", "53"),
+    ("workers", "1"),
+    ("user", r#""www-data:www-data""#),
+    ("pcap", r#""/var/tmp/server.pcap""#),
+    ("fault", r#""drop=0.01,seed=1""#),
+    ("max_connections", "65536"),
+    ("when_full", r#""evict""#),
+    ("max_per_address", "1000"),
+    ("ipv6_prefix", "64"),
+    ("max_half_open", "4096"),
+    ("syn_cookies", r#""auto""#),
+    ("idle_timeout", r#""60 s""#),
+    ("request_timeout", r#""30 s""#),
+    ("user_timeout", r#""2 min""#),
+    ("min_rate", r#""16 kB""#),
+    ("root", r#""/srv/www""#),
+    (
+        "zones",
+        r#"["example.org.zone", "example.com=/var/lib/zones/com"]"#,
+    ),
+    ("zones_from", r#"["/var/lib/zones/*.zone"]"#),
+];
+
+/// Returns a commented configuration file with every key of a command. Keys are commented out, and
+/// have their defaults, or else an example.
+pub fn example(command: &Command) -> String {
+    let name = command.get_name();
+    let mut command = command.find_subcommand("serve").unwrap_or(command).clone();
+    command.build();
+    let mut text = format!(
+        "# Configuration of {name}. Lines that begin with #KEY show defaults or examples.\n\
+         # An option on the command line overrides its key. Sizes and times may have units,\n\
+         # such as \"512 MB\" and \"30 s\".\n"
+    );
+    let keys = keys(&command);
+    for section in SECTIONS {
+        let keys: Vec<_> = keys.iter().filter(|key| key.section == section).collect();
+        if keys.is_empty() {
+            continue;
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "\n{}", section.header());
+        for key in keys {
+            explain(key, &mut text);
+            let _ = writeln!(text, "#{} = {}", key.name(), value(key));
+        }
+    }
+    text
+}
+
+/// Writes the option's help as comments.
+fn explain(key: &Key<'_>, text: &mut String) {
+    let help = key.arg.get_long_help().or(key.arg.get_help());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    for (n, paragraph) in help.split("\n\n").enumerate() {
+        text.push_str(if n == 0 { "\n" } else { "#\n" });
+        sentence(paragraph, text);
+    }
+    let values = key.arg.get_possible_values();
+    if !values.is_empty() && !key.is_flag() {
+        for value in values.iter().filter(|value| !value.is_hide_set()) {
+            let help = value
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            sentence(&format!("{}: {help}", toml_value(value.get_name())), text);
+        }
+    }
+}
+
+/// Writes a paragraph as comment lines of at most [`WIDTH`] characters. It ends with a full stop,
+/// which help texts of one sentence lack.
+fn sentence(paragraph: &str, text: &mut String) {
+    let mut line = "#".to_owned();
+    for word in paragraph.split_whitespace() {
+        if line.len() > 1 && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            "#".clone_into(&mut line);
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text.push_str(&line);
+    text.push_str(if line.ends_with('.') { "\n" } else { ".\n" });
+}
+
+/// The key's default, or else an example.
+fn value(key: &Key<'_>) -> String {
+    if key.is_flag() {
+        return "false".to_owned();
+    }
+    let defaults = key.arg.get_default_values();
+    if let Some(default) = defaults.first() {
+        return toml_value(&default.to_string_lossy());
+    }
+    let id = key.arg.get_id().as_str();
+    let found = EXAMPLES.iter().find(|(of, _)| *of == id);
+    found.map_or_else(String::new, |(_, value)| (*value).to_owned())
+}

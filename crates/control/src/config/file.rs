@@ -1,0 +1,298 @@
+//! Reads a configuration file into options.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::keys::{Key, SECTIONS, Section, keys};
+use super::problem::{Problem, Problems, nearest, place};
+
+/// A key in the file, with its place.
+type Name<'t> = Spanned<DeString<'t>>;
+
+/// Maximum size of a configuration file in bytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The options of a file that concern one command.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) settings: Vec<Setting>,
+}
+
+/// A key that the file sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    /// The option's identifier in the command.
+    pub(super) id: String,
+    /// The option as words of a command line. It is empty for a flag that is `false`.
+    pub(super) words: Vec<String>,
+    /// The line of the key.
+    pub(super) line: usize,
+}
+
+/// Reads the file for `command`. Sections of other programs are skipped, so that programs can share a
+/// file.
+///
+/// # Errors
+/// A message for the operator, with one line for each error in the file.
+pub(super) fn read(path: &Path, command: &Command) -> Result<File, String> {
+    let text =
+        text_of(path).map_err(|reason| format!("cannot read {}: {reason}", path.display()))?;
+    let (settings, list) = settings(&text, command);
+    if list.is_empty() {
+        let path = path.to_owned();
+        return Ok(File { path, settings });
+    }
+    let problems = Problems {
+        file: path,
+        text: &text,
+        list,
+    };
+    Err(problems.to_string())
+}
+
+fn text_of(path: &Path) -> Result<String, String> {
+    let about = |error: std::io::Error| error.to_string();
+    let meta = std::fs::metadata(path).map_err(about)?;
+    if !meta.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    if meta.len() > MAX_BYTES {
+        return Err(format!("it has more than {} MiB", MAX_BYTES >> 20));
+    }
+    let bytes = std::fs::read(path).map_err(about)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let (line, column) = place(
+            &String::from_utf8_lossy(error.as_bytes()),
+            error.utf8_error().valid_up_to(),
+        );
+        format!("line {line}, column {column} is not UTF-8")
+    })
+}
+
+/// Returns the settings of a file's text, and everything that is wrong with it.
+pub(super) fn settings(text: &str, command: &Command) -> (Vec<Setting>, Vec<Problem>) {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let span = |error: &toml::de::Error| error.span().unwrap_or_default();
+    let problems: Vec<_> = errors
+        .iter()
+        .map(|error| Problem::new(span(error), error.message()))
+        .collect();
+    if !problems.is_empty() {
+        return (Vec::new(), problems);
+    }
+    let mut reader = Reader {
+        text,
+        command: command.clone().args_override_self(true),
+        keys: keys(command),
+        settings: Vec::new(),
+        problems,
+    };
+    for (name, value) in table.get_ref() {
+        reader.section(name, value);
+    }
+    (reader.settings, reader.problems)
+}
+
+struct Reader<'t, 'c> {
+    text: &'t str,
+    command: Command,
+    keys: Vec<Key<'c>>,
+    settings: Vec<Setting>,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_, '_> {
+    fn fail(&mut self, span: Range<usize>, message: impl Into<String>) {
+        self.problems.push(Problem::new(span, message));
+    }
+
+    fn section(&mut self, name: &Name<'_>, value: &Spanned<DeValue<'_>>) {
+        let word = name.get_ref().as_ref();
+        let Some(section) = SECTIONS.into_iter().find(|section| section.name == word) else {
+            return self.unknown_section(name);
+        };
+        match (value.get_ref(), section.is_list) {
+            (DeValue::Table(table), false) => self.table(section, table),
+            (DeValue::Array(tables), true) => {
+                for (n, table) in tables.iter().enumerate() {
+                    match table.get_ref() {
+                        DeValue::Table(table) if n == 0 => self.table(section, table),
+                        DeValue::Table(_) => self.fail(
+                            table.span(),
+                            format!("only one {} is possible in one server", section.header()),
+                        ),
+                        _ => self.fail(table.span(), wrong_form(section)),
+                    }
+                }
+            }
+            _ => self.fail(name.span(), wrong_form(section)),
+        }
+    }
+
+    fn unknown_section(&mut self, name: &Name<'_>) {
+        let word = name.get_ref().as_ref();
+        let known = self.keys.iter().find(|key| key.name() == word);
+        let message = if let Some(key) = known {
+            format!("{word} belongs to the section {}", key.section.header())
+        } else {
+            let near = nearest(word, SECTIONS.map(|section| section.name));
+            let near = SECTIONS.iter().find(|section| Some(section.name) == near);
+            let hint = near.map_or_else(
+                || format!("sections are {}", self.headers().join(", ")),
+                |near| format!("did you mean {}?", near.header()),
+            );
+            format!("there is no section {word}; {hint}")
+        };
+        self.fail(name.span(), message);
+    }
+
+    /// The headers of the sections that have keys.
+    fn headers(&self) -> Vec<String> {
+        let has_keys = |section: &Section| self.keys.iter().any(|key| key.section == *section);
+        let sections = SECTIONS.into_iter().filter(has_keys);
+        sections.map(|section| section.header()).collect()
+    }
+
+    fn table(&mut self, section: Section, table: &DeTable<'_>) {
+        let of_section = |key: &&Key<'_>| key.section == section;
+        let keys: Vec<_> = self.keys.iter().filter(of_section).copied().collect();
+        if keys.is_empty() {
+            // The section belongs to another program.
+            return;
+        }
+        for (name, value) in table {
+            let word = name.get_ref().as_ref();
+            let Some(key) = keys.iter().find(|key| key.name() == word) else {
+                let message = self.unknown_key(section, word);
+                self.fail(name.span(), message);
+                continue;
+            };
+            match self.words(key, value) {
+                Ok(words) => self.settings.push(Setting {
+                    id: key.arg.get_id().to_string(),
+                    words,
+                    line: place(self.text, name.span().start).0,
+                }),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+    }
+
+    fn unknown_key(&self, section: Section, word: &str) -> String {
+        let header = section.header();
+        let names: Vec<_> = self
+            .keys
+            .iter()
+            .map(|key| (key.section, key.name()))
+            .collect();
+        let here = names.iter().filter(|(of, _)| *of == section);
+        if let Some(near) = nearest(word, here.map(|(_, name)| name.as_str())) {
+            return format!("{header} has no key {word}; did you mean {near}?");
+        }
+        match names.iter().find(|(_, name)| name == word) {
+            Some((other, _)) => format!("{word} belongs to the section {}", other.header()),
+            None => format!("{header} has no key {word}"),
+        }
+    }
+
+    /// Returns the words of a key's value, after the option's own check of each.
+    fn words(&self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Problem> {
+        let name = key.name();
+        if key.is_flag() {
+            return match value.get_ref() {
+                DeValue::Boolean(true) => Ok(vec![key.words("")]),
+                DeValue::Boolean(false) => Ok(Vec::new()),
+                _ => Err(Problem::new(
+                    value.span(),
+                    format!("{name} must be true or false"),
+                )),
+            };
+        }
+        let values: Vec<_> = match value.get_ref() {
+            DeValue::Array(list) if key.is_list() => list.iter().collect(),
+            DeValue::Array(_) => {
+                return Err(Problem::new(
+                    value.span(),
+                    format!("{name} takes one value, not a list"),
+                ));
+            }
+            _ => vec![value],
+        };
+        let words = values
+            .iter()
+            .map(|value| word(key, value))
+            .collect::<Result<Vec<_>, _>>()?;
+        if check(&self.command, &words).is_err() {
+            // A list may have very many elements, so only a wrong one is checked element by element.
+            for (value, word) in values.iter().zip(&words) {
+                check(&self.command, std::slice::from_ref(word)).map_err(|reason| {
+                    Problem::new(value.span(), format!("{name} is wrong: {reason}"))
+                })?;
+            }
+        }
+        Ok(words)
+    }
+}
+
+/// Returns one value of a key as a word of a command line.
+fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, Problem> {
+    let name = key.name();
+    let text = match value.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        _ => {
+            let message = format!("{name} must be a text in quotes or a decimal number");
+            return Err(Problem::new(value.span(), message));
+        }
+    };
+    if key.arg.get_long().is_none() && text.starts_with('-') {
+        let message = format!("{name} must not begin with -; write ./{text}");
+        return Err(Problem::new(value.span(), message));
+    }
+    Ok(key.words(&text))
+}
+
+/// Lets the command check one option. Other errors, such as a missing option, do not count.
+fn check(command: &Command, words: &[String]) -> Result<(), String> {
+    let name = command.get_name().to_owned();
+    let line = std::iter::once(&name).chain(words);
+    let Err(error) = command.clone().try_get_matches_from(line) else {
+        return Ok(());
+    };
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        _ => String::new(),
+    };
+    match error.kind() {
+        ErrorKind::InvalidValue => {
+            let (value, all) = (
+                text(ContextKind::InvalidValue),
+                text(ContextKind::ValidValue),
+            );
+            Err(match nearest(&value, all.split(", ")) {
+                Some(near) => format!("there is no value {value:?}; did you mean {near:?}?"),
+                None => format!("there is no value {value:?}; values are {all}"),
+            })
+        }
+        ErrorKind::ValueValidation => {
+            let reason = std::error::Error::source(&error).map(ToString::to_string);
+            Err(reason.unwrap_or_default())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn wrong_form(section: Section) -> String {
+    format!(
+        "write {} on a line of its own, and its keys below it",
+        section.header()
+    )
+}

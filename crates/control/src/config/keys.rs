@@ -1,0 +1,116 @@
+//! Which keys a command's configuration file has.
+
+use clap::{Arg, ArgAction, Command};
+
+/// A section of the file, and the heading of its options in the command's help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    heading: Option<&'static str>,
+    /// Whether the section is an array of tables, such as `[[web]]`.
+    pub(super) is_list: bool,
+}
+
+/// All sections, in the order in which files are printed.
+pub(super) const SECTIONS: [Section; 7] = [
+    section("network", Some("Network")),
+    section("connections", Some("Connections")),
+    section("privileges", Some("Privileges")),
+    section("diagnosis", Some("Diagnosis")),
+    list("web", "Web site"),
+    list("dns", "Zones"),
+    section("program", None),
+];
+
+const fn section(name: &'static str, heading: Option<&'static str>) -> Section {
+    Section {
+        name,
+        heading,
+        is_list: false,
+    }
+}
+
+const fn list(name: &'static str, heading: &'static str) -> Section {
+    Section {
+        name,
+        heading: Some(heading),
+        is_list: true,
+    }
+}
+
+impl Section {
+    /// The section's header as it is written in a file.
+    pub(super) fn header(&self) -> String {
+        if self.is_list {
+            format!("[[{}]]", self.name)
+        } else {
+            format!("[{}]", self.name)
+        }
+    }
+}
+
+/// Options without a key: those that make sense only on a command line.
+const WITHOUT_KEY: [&str; 5] = ["help", "version", "config", "files", "no_sandbox"];
+
+/// An option of a command, as a key of the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'c> {
+    pub(super) section: Section,
+    pub(super) arg: &'c Arg,
+}
+
+impl Key<'_> {
+    /// The key's name in its section. It is the option's name in the program, without the section's
+    /// name in front: the port of the section `dns` is the option `dns-port`.
+    pub(super) fn name(&self) -> String {
+        let id = self.arg.get_id().as_str().replace('_', "-");
+        let prefix = format!("{}-", self.section.name);
+        id.strip_prefix(&prefix).unwrap_or(&id).to_owned()
+    }
+
+    /// Whether the key's value is a list.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.arg.get_action(), ArgAction::Append)
+            || self
+                .arg
+                .get_num_args()
+                .is_some_and(|range| range.max_values() > 1)
+    }
+
+    /// Whether the key's value is `true` or `false`.
+    pub(super) fn is_flag(&self) -> bool {
+        matches!(self.arg.get_action(), ArgAction::SetTrue)
+    }
+
+    /// The option as words of a command line, with one value, or without if it is a flag.
+    pub(super) fn words(&self, value: &str) -> String {
+        match self.arg.get_long() {
+            Some(long) if self.is_flag() => format!("--{long}"),
+            Some(long) => format!("--{long}={value}"),
+            None => value.to_owned(),
+        }
+    }
+}
+
+/// Returns the keys of a command, in the order of its options.
+pub(super) fn keys(command: &Command) -> Vec<Key<'_>> {
+    let key = |arg| {
+        Some(Key {
+            section: section_of(arg),
+            arg,
+        })
+    };
+    let args = command.get_arguments();
+    args.filter(|arg| !WITHOUT_KEY.contains(&arg.get_id().as_str()) && !arg.is_hide_set())
+        .filter_map(key)
+        .collect()
+}
+
+/// The section of an option. An option under a heading of the program's own belongs to `program`.
+fn section_of(arg: &Arg) -> Section {
+    let heading = arg.get_help_heading();
+    let found = SECTIONS
+        .into_iter()
+        .find(|section| section.heading == heading);
+    found.unwrap_or(SECTIONS[SECTIONS.len() - 1])
+}

@@ -1,0 +1,168 @@
+//! Combines a command line with the file that it names.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use super::file::{self, File};
+use super::keys::{Key, keys};
+
+/// A parsed command line, with the origin of each value.
+#[derive(Debug)]
+pub struct Parsed<T> {
+    /// The command line, as `T` defines it.
+    pub cli: T,
+    pub(super) origins: Origins,
+}
+
+/// The options of the subcommand that was given, and where their values come from.
+#[derive(Debug)]
+pub(super) struct Origins {
+    pub(super) command: Command,
+    pub(super) matches: ArgMatches,
+    pub(super) file: File,
+    /// Identifiers of the options on the command line.
+    pub(super) given: Vec<String>,
+}
+
+/// Why there is no [`Parsed`].
+#[derive(Debug)]
+pub(super) enum Wrong {
+    CommandLine(clap::Error),
+    /// One line for each error in the file.
+    File(String),
+}
+
+/// Parses the command line of this process for the `command` of `T`. If it contains
+/// [`--config`](super::ConfigArgs), the file's keys count as options, unless the command line has
+/// them too.
+///
+/// Ends the process if the command line is wrong (status 2), asks for help (0), or names a file that
+/// is wrong (1).
+pub fn parse<T: CommandFactory + FromArgMatches>(command: Command) -> Parsed<T> {
+    let name = command.get_name().to_owned();
+    parse_words(command, std::env::args_os().collect()).unwrap_or_else(|wrong| match wrong {
+        Wrong::CommandLine(error) => error.exit(),
+        Wrong::File(message) => {
+            eprintln!("{name}: the configuration is wrong\n{message}");
+            std::process::exit(1)
+        }
+    })
+}
+
+/// Same as [`parse`], for these words.
+pub(super) fn parse_words<T: FromArgMatches>(
+    mut command: Command,
+    words: Vec<OsString>,
+) -> Result<Parsed<T>, Wrong> {
+    command.build();
+    let mut first = FirstLook::new(&command, &words);
+    let file = match &first.config {
+        Some(path) => file::read(path, &first.command).map_err(Wrong::File)?,
+        None => File::default(),
+    };
+    if let Some(message) = first.missing(&file) {
+        return Err(Wrong::File(message));
+    }
+    let overridden = first.overridden();
+    let settings = file
+        .settings
+        .iter()
+        .filter(|one| !overridden.contains(&one.id));
+    let mut all = words;
+    let inserted: Vec<_> = settings
+        .flat_map(|one| &one.words)
+        .map(OsString::from)
+        .collect();
+    all.splice(first.depth..first.depth, inserted);
+    let matches = command
+        .try_get_matches_from(all)
+        .map_err(Wrong::CommandLine)?;
+    let cli = T::from_arg_matches(&matches).map_err(Wrong::CommandLine)?;
+    let mut leaf = matches;
+    while let Some((_, inner)) = leaf.remove_subcommand() {
+        leaf = inner;
+    }
+    let origins = Origins {
+        command: first.command,
+        matches: leaf,
+        file,
+        given: std::mem::take(&mut first.given),
+    };
+    Ok(Parsed { cli, origins })
+}
+
+/// What a command line says before the file is read. Errors in it are reported later.
+struct FirstLook {
+    /// The innermost subcommand.
+    command: Command,
+    /// Number of words up to and including the subcommand's name.
+    depth: usize,
+    config: Option<PathBuf>,
+    given: Vec<String>,
+}
+
+impl FirstLook {
+    fn new(command: &Command, words: &[OsString]) -> Self {
+        let (mut inner, mut depth) = (command, 1);
+        while let Some(found) = words
+            .get(depth)
+            .and_then(|word| inner.find_subcommand(word))
+        {
+            (inner, depth) = (found, depth + 1);
+        }
+        let command = inner.clone();
+        let lenient = command.clone().no_binary_name(true).ignore_errors(true);
+        let options = words.get(depth..).unwrap_or_default();
+        let matches = lenient.try_get_matches_from(options).unwrap_or_default();
+        let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let given = matches.ids().map(clap::Id::as_str).filter(is_given);
+        let config = matches.try_get_one::<PathBuf>("config").ok().flatten();
+        Self {
+            command,
+            depth,
+            config: config.cloned(),
+            given: given.map(str::to_owned).collect(),
+        }
+    }
+
+    /// Returns the options that the command line overrides: those that it contains, and those that
+    /// exclude them.
+    fn overridden(&self) -> Vec<String> {
+        let args = self.command.get_arguments();
+        let given: Vec<_> = args
+            .filter(|arg| self.given.iter().any(|id| arg.get_id() == id))
+            .collect();
+        let conflicts = given
+            .iter()
+            .flat_map(|arg| self.command.get_arg_conflicts_with(arg));
+        let ids = given
+            .iter()
+            .copied()
+            .chain(conflicts)
+            .map(clap::Arg::get_id);
+        ids.map(ToString::to_string).collect()
+    }
+
+    /// Returns a message if a file is given, and a required option is neither in it nor on the
+    /// command line.
+    fn missing(&self, file: &File) -> Option<String> {
+        self.config.as_ref()?;
+        let is_set = |key: &Key<'_>| {
+            let id = key.arg.get_id().as_str();
+            self.given.iter().any(|given| given == id)
+                || file.settings.iter().any(|one| one.id == id)
+        };
+        let keys = keys(&self.command);
+        let key = keys
+            .iter()
+            .find(|key| key.arg.is_required_set() && !is_set(key))?;
+        let (file, section) = (file.path.display(), key.section.header());
+        Some(format!(
+            "{file}: the key {} is missing in {section}",
+            key.name()
+        ))
+    }
+}

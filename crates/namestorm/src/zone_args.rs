@@ -1,0 +1,156 @@
+//! The options that name zones.
+
+use std::path::PathBuf;
+
+use clap::{Args, Command};
+use control::config;
+use glob::{MatchOptions, Pattern};
+
+use crate::load::ZoneSpec;
+
+/// The options that name the zones to serve, for use with `#[command(flatten)]`.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = ZONES)]
+pub struct ZoneArgs {
+    /// Zone file to serve. Without ORIGIN, the zone's name is that of an $ORIGIN before the first
+    /// record. Otherwise it is the owner of a leading SOA record, or else the file's name. Repeat
+    /// the option for more zones.
+    #[arg(long = "zone", value_name = "[ORIGIN=]FILE")]
+    zones: Vec<ZoneSpec>,
+
+    /// Serve all zone files whose paths match a pattern, such as `/var/lib/zones/*.zone`. `*` and `?`
+    /// match parts of a name, and `**` matches any folders. Hidden files do not match. Repeat the
+    /// option for more patterns.
+    #[arg(long, value_name = "PATTERN", value_parser = pattern)]
+    zones_from: Vec<String>,
+}
+
+/// Why there are no zones to serve, as a message for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum NoZones {
+    /// Neither a zone nor a pattern is given.
+    #[error("no zone is given: use --zone FILE, --zones-from PATTERN, or --config FILE")]
+    Given,
+    /// No file matches a pattern.
+    #[error("no zone file matches {0}; check the pattern, and that its folders can be read")]
+    Match(String),
+    /// A folder or a file that may match cannot be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    Unreadable {
+        /// The folder or the file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
+}
+
+/// Heading of the options for zones, and so their section in a configuration file.
+const ZONES: &str = "Zones";
+
+/// Moves the port's option to the options for zones, so that it is a key of `[[dns]]`.
+#[must_use]
+pub fn port_of_zones(option: &'static str, command: Command) -> Command {
+    config::under(ZONES, option, command)
+}
+
+impl ZoneArgs {
+    /// Returns the named zones, and then those of the patterns, sorted by path.
+    ///
+    /// # Errors
+    /// If there is no zone, no file for a pattern, or a folder that cannot be read.
+    pub fn specs(&self) -> Result<Vec<ZoneSpec>, NoZones> {
+        let mut specs = self.zones.clone();
+        for pattern in &self.zones_from {
+            let before = specs.len();
+            specs.extend(matching(pattern)?);
+            if specs.len() == before {
+                return Err(NoZones::Match(pattern.clone()));
+            }
+        }
+        if specs.is_empty() {
+            return Err(NoZones::Given);
+        }
+        Ok(specs)
+    }
+
+    /// Adds zones in front of the others.
+    #[must_use]
+    pub fn with_zones(mut self, zones: &[ZoneSpec]) -> Self {
+        self.zones.splice(..0, zones.iter().cloned());
+        self
+    }
+}
+
+fn pattern(text: &str) -> Result<String, String> {
+    match Pattern::new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("it is not a pattern: {error}")),
+    }
+}
+
+/// Returns the files that match a pattern, sorted by path.
+fn matching(pattern: &str) -> Result<Vec<ZoneSpec>, NoZones> {
+    let options = MatchOptions {
+        require_literal_leading_dot: true,
+        require_literal_separator: true,
+        ..MatchOptions::default()
+    };
+    let paths = glob::glob_with(pattern, options)
+        .unwrap_or_else(|_| unreachable!("the pattern was checked as an option"));
+    let mut specs = Vec::new();
+    for path in paths {
+        let file = path.map_err(|error| NoZones::Unreadable {
+            path: error.path().to_owned(),
+            reason: error.into(),
+        })?;
+        if !file.is_dir() {
+            specs.push(ZoneSpec { origin: None, file });
+        }
+    }
+    Ok(specs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        zones: ZoneArgs,
+    }
+
+    fn specs(words: &[&str]) -> Result<Vec<PathBuf>, NoZones> {
+        let words = std::iter::once(&"dns").chain(words);
+        let specs = Cli::try_parse_from(words).unwrap().zones.specs()?;
+        Ok(specs.into_iter().map(|spec| spec.file).collect())
+    }
+
+    #[test]
+    fn a_pattern_names_files_in_the_order_of_their_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("d.zone")).unwrap();
+        for name in ["b.zone", "a.zone", ".hidden.zone", "c.txt", "d.zone/e.zone"] {
+            fs::write(path(name), "").unwrap();
+        }
+        let text = |name: &str| path(name).to_str().unwrap().to_owned();
+        let found = specs(&["--zones-from", &text("*.zone"), "--zone", "first"]).unwrap();
+        assert_eq!(found, ["first".into(), path("a.zone"), path("b.zone")]);
+        let found = specs(&["--zones-from", &text("**/e.zone")]).unwrap();
+        assert_eq!(found, [path("d.zone/e.zone")]);
+    }
+
+    #[test]
+    fn a_pattern_without_a_file_is_an_error() {
+        let error = specs(&["--zones-from", "/none/*.zone"]).unwrap_err();
+        assert!(error.to_string().contains("/none/*.zone"), "{error}");
+        assert!(matches!(specs(&[]), Err(NoZones::Given)));
+        let wrong = Cli::try_parse_from(["dns", "--zones-from", "a/***"]);
+        assert!(wrong.is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! Tests configuration files on the finished program, which has the keys of both servers.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use testkit::cli::run;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_storm");
+
+/// Environment variable that makes the test write the committed messages again.
+const UPDATE: &str = "MESSAGES";
+
+/// Runs the program in `folder`, and returns its exit status and all that it writes.
+fn run_in(folder: &Path, line: &str) -> (i32, String) {
+    let mut command = Command::new(PROGRAM);
+    let output = command
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(text).unwrap(),
+    )
+}
+
+/// `tests/config/broken.txt` has broken files. A line `== NAME` begins a file. Its messages follow
+/// after a line `--`. `MESSAGES=update` writes the messages again.
+#[test]
+fn each_broken_file_gets_its_messages() {
+    let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/broken.txt");
+    let cases = fs::read_to_string(&snapshot).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("www")).unwrap();
+    fs::write(folder.path().join("www/index.html"), "hi").unwrap();
+    let mut new = String::new();
+    let mut count = 0;
+    for case in cases.split("== ").skip(1) {
+        let (name, rest) = case.split_once('\n').unwrap();
+        let (file, _) = rest.split_once("--\n").unwrap();
+        fs::write(folder.path().join("f"), file).unwrap();
+        let (status, messages) = run_in(folder.path(), "check --config f");
+        assert_eq!(status, 1, "{name}: {messages}");
+        write!(new, "== {name}\n{file}--\n{messages}").unwrap();
+        count += 1;
+    }
+    assert!(count >= 60, "{count} files");
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(&snapshot, new).unwrap();
+    } else {
+        assert_eq!(cases, new, "{UPDATE}=update accepts the new messages");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in [("text", &b"[web]\nr = \xff"[..]), ("empty", b"")] {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    for (line, message) in [
+        ("check --config none", "cannot read none: No such file"),
+        (
+            "check --config .",
+            "cannot read .: it is not a regular file",
+        ),
+        (
+            "check --config text",
+            "cannot read text: line 2, column 5 is not UTF-8",
+        ),
+        (
+            "check --config empty",
+            "empty: the key root is missing in [[web]]",
+        ),
+    ] {
+        let (status, written) = run_in(folder.path(), line);
+        assert_eq!(status, 1, "{line}: {written}");
+        assert!(written.contains(message), "{line}: {written}");
+    }
+}
+
+/// The example, with all keys set, is a valid file for all three programs.
+#[test]
+fn every_key_of_the_example_can_be_set() {
+    let (status, example) = run(PROGRAM, "config example");
+    assert_eq!(status, 0, "{example}");
+    let is_key = |line: &str| {
+        let name = line
+            .strip_prefix('#')
+            .and_then(|line| line.split_once(" = "));
+        name.is_some_and(|(name, _)| {
+            name.bytes()
+                .all(|c| c.is_ascii_lowercase() || c == b'-' || c.is_ascii_digit())
+        })
+    };
+    let set: Vec<_> = example
+        .lines()
+        .map(|line| if is_key(line) { &line[1..] } else { line })
+        .collect();
+    let keys = set
+        .iter()
+        .filter(|line| line.contains(" = ") && !line.starts_with('#'))
+        .count();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("all.toml"), set.join("\n")).unwrap();
+    let (status, shown) = run_in(folder.path(), "config show --config all.toml");
+    assert_eq!(status, 0, "{shown}");
+    // Only flags that are false have their default instead of a line of the file.
+    let from_file = shown
+        .lines()
+        .filter(|line| line.contains("# all.toml:"))
+        .count();
+    assert_eq!(from_file, keys, "{shown}");
+    assert!(keys > 30, "{keys} keys");
+    assert!(!shown.contains("not set"), "{shown}");
+    // What `config show` prints is a file with the same meaning.
+    fs::write(folder.path().join("again.toml"), &shown).unwrap();
+    let (_, again) = run_in(folder.path(), "config show --config again.toml");
+    let values = |text: &str| -> Vec<String> {
+        text.lines()
+            .map(|line| line.split(" # ").next().unwrap().trim().to_owned())
+            .collect()
+    };
+    assert_eq!(values(&again), values(&shown));
+}
+
+#[test]
+fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "[network]\nworkers = 2\naddresses = [\"192.0.2.1/24\"]\nbatch = 7\n\
+                [privileges]\nsandbox = \"required\"\n\
+                [[web]]\nroot = \"a\"\nport = 81\n[[dns]]\nport = 54\nzones = [\"a\", \"b\"]\n";
+    fs::write(folder.path().join("f.toml"), file).unwrap();
+    let line =
+        "config show --config f.toml --workers 3 --address 192.0.2.2/24 --no-sandbox --web b";
+    let (status, shown) = run_in(folder.path(), line);
+    assert_eq!(status, 0, "{shown}");
+    for expected in [
+        "workers = 3 # command line",
+        "addresses = [\"192.0.2.2/24\"] # command line",
+        "batch = 7 # f.toml:4",
+        "wait = \"adaptive\" # default",
+        "root = \"b\" # command line",
+        "port = 81 # f.toml:9",
+        "port = 54 # f.toml:11",
+        "zones = [\"a\", \"b\"] # f.toml:12",
+        "#user = # not set",
+    ] {
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            shown.lines().any(|line| words(line) == expected),
+            "{expected}: {shown}"
+        );
+    }
+}
