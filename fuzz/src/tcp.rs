@@ -389,9 +389,8 @@ impl<C: CongestionControl> World<C> {
         self.check_invariants();
     }
 
-    /// Checks the stack's own invariants in a fuzzing build.
+    /// Checks the stack's own invariants.
     fn check_invariants(&mut self) {
-        #[cfg(fuzzing)]
         self.server.transports.check_invariants();
     }
 

@@ -5,6 +5,7 @@
 //! libFuzzer's output in `logs`.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -35,7 +36,6 @@ const INSTRUMENTATION: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "--cfg=fuzzing",
 ];
 
 #[derive(clap::Args)]
@@ -56,12 +56,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let target_folder = shell::target_folder()?;
     let output_folder = target_folder.join("fuzz");
     let (programs, limit) = if options.replay {
-        // The workspace's target folder already has the procedural macros and the build scripts.
-        let programs = build(&["--profile", "dev"], &["--cfg=fuzzing"], &target_folder)?;
-        (programs.join("debug"), "-runs=0".to_owned())
+        // The workspace's target folder already has most of what the targets need.
+        build(&["--target-dir".as_ref(), target_folder.as_os_str()], None)?;
+        (target_folder.join("debug"), "-runs=0".to_owned())
     } else {
-        let folder = output_folder.join("build");
-        let programs = build(&["--release"], INSTRUMENTATION, &folder)?.join("release");
+        let programs = build_instrumented(&output_folder.join("build"))?;
         (programs, format!("-max_total_time={}", options.seconds))
     };
     let waiting: Mutex<VecDeque<&String>> = Mutex::new(targets.iter().collect());
@@ -115,27 +114,35 @@ fn chosen(names: &[String]) -> Result<Vec<String>> {
     Ok(names.to_vec())
 }
 
-/// Builds all targets in `folder`, with these arguments of cargo and flags of the compiler. Returns
-/// the folder of the host's target, which has a folder with the programs.
-fn build(arguments: &[&str], flags: &[&str], folder: &Path) -> Result<PathBuf> {
-    println!("fuzz: building (the first time takes some minutes)");
+/// Builds all targets with coverage instrumentation. Returns the folder with the programs.
+fn build_instrumented(folder: &Path) -> Result<PathBuf> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = shell::capture_text(Command::new(compiler).arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.context("rustc -vV does not name its host")?;
+    // With `--target`, cargo does not instrument build scripts and procedural macros.
+    let arguments = ["--release", "--target", host, "--target-dir"].map(OsStr::new);
+    build(
+        &[&arguments[..], &[folder.as_os_str()]].concat(),
+        Some(INSTRUMENTATION),
+    )?;
+    Ok(folder.join(host).join("release"))
+}
+
+/// Builds all targets, with these arguments for cargo and flags for the compiler.
+fn build(arguments: &[&OsStr], flags: Option<&[&str]>) -> Result<()> {
+    println!("fuzz: building (the first time takes some minutes)");
     let mut build = shell::cargo();
     build
         .args(["build", "--quiet", "--bins"])
-        .args(arguments)
         .args(["--manifest-path", "fuzz/Cargo.toml"])
-        // With `--target`, cargo does not instrument build scripts and procedural macros.
-        .args(["--target", host])
-        .arg("--target-dir")
-        .arg(folder)
-        .env_remove("RUSTFLAGS")
-        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-    shell::run(&mut build)?;
-    Ok(folder.join(host))
+        .args(arguments);
+    if let Some(flags) = flags {
+        build
+            .env_remove("RUSTFLAGS")
+            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+    }
+    shell::run(&mut build)
 }
 
 /// Runs one target until the `limit`, and returns its statistics. Results go to the folder

@@ -174,7 +174,7 @@ impl Peers {
 
     /// Returns the number of peers with connections, and the total number of slots they hold in
     /// each pool.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn totals(&self) -> (usize, [u32; Pool::COUNT]) {
         let mut held = [0; Pool::COUNT];
         let used = self.list.iter().filter(|peer| peer.held[0] > 0);
@@ -294,7 +294,7 @@ impl<T: Lendable> LendingPool<T> {
     }
 
     /// Returns the number of slots in use.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn in_use(&self) -> usize {
         self.free.in_use()
     }
@@ -346,7 +346,7 @@ impl FreeList {
     }
 
     /// Returns the number of slots in use.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     fn in_use(&self) -> usize {
         self.in_use
     }

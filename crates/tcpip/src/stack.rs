@@ -5,7 +5,7 @@ mod connections;
 mod events;
 mod handle;
 mod input;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 mod invariants;
 mod pressure;
 mod setup;
@@ -404,7 +404,7 @@ pub struct Stack<A: Application, C = Cubic> {
     trim_at: Instant,
     /// The value of `now` in the last call.
     now: Instant,
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     flights: Vec<invariants::Flight>,
 }
 

@@ -283,7 +283,7 @@ impl Stream {
     }
 
     /// Returns the number of write buffers in the stream.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn write_buffers(&self, lists: &Lists) -> usize {
         let entries = self.entries(lists);
         entries.filter_map(|entry| entry.source.buffer()).count()

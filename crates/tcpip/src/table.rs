@@ -144,7 +144,7 @@ impl Table {
     }
 
     /// Returns the number of entries in the table.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }

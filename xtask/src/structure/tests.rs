@@ -83,7 +83,7 @@ fn declarations_and_re_exports_of_children_are_not_edges() {
 fn test_code_comments_and_other_crates_are_not_edges() {
     for code in [
         "#[cfg(test)] mod tests { use crate::b::B; }",
-        "#[cfg(any(test, fuzzing))] fn f(_: crate::b::B) {}",
+        "#[cfg(any(test, feature = \"fuzzing\"))] fn f(_: crate::b::B) {}",
         "struct A; impl A { #[cfg(test)] fn f(_: crate::b::B) {} }",
         "/// [`crate::b::B`]\nstruct A; // crate::b::B\n",
         "fn f() { print(\"crate::b::B\"); }",

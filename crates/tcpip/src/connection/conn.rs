@@ -15,7 +15,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod transmit;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 mod view;
 
 use super::condition::Condition;

@@ -134,7 +134,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             shut_down_records: 0,
             trim_at: now,
             now,
-            #[cfg(any(test, fuzzing))]
+            #[cfg(any(test, feature = "fuzzing"))]
             flights: Vec::new(),
         })
     }

@@ -17,7 +17,7 @@ mod rack;
 mod scoreboard;
 mod timeouts;
 mod undo;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 mod view;
 
 use std::collections::VecDeque;

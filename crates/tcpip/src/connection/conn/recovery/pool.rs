@@ -10,7 +10,7 @@ use crate::pools::{Owner, Peers, Pool};
 
 /// Maximum number of scoreboards of the second and of the third size. When fully used, a scoreboard
 /// occupies 2.5 KB or 160 KB, respectively.
-const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
+const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, feature = "fuzzing")) {
     // Tests need a pool that is small enough to exhaust.
     [1, 1]
 } else {
@@ -112,7 +112,7 @@ impl<C: CongestionControl> Recoveries<C> {
         self.boards[before.size()].push(before);
     }
 
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn in_use(&self) -> usize {
         self.list.len() - self.free.len()
     }
