@@ -191,6 +191,33 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.files(), self.second.files()].concat()
     }
 
+    fn can_reload(&self) -> bool {
+        self.first.can_reload() || self.second.can_reload()
+    }
+
+    fn reload(&self) -> Result<String, StartError> {
+        let first = self
+            .first
+            .can_reload()
+            .then(|| (A::NAME, self.first.reload()));
+        let second = self
+            .second
+            .can_reload()
+            .then(|| (B::NAME, self.second.reload()));
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for (name, outcome) in first.into_iter().chain(second) {
+            match outcome {
+                Ok(what) => done.push(format!("{name}: {what}")),
+                Err(error) => failed.push(format!("{name}: {error}")),
+            }
+        }
+        if failed.is_empty() {
+            return Ok(done.join("; "));
+        }
+        let done = done.iter().map(|what| format!("; but reloaded {what}"));
+        Err((failed.join("; ") + &done.collect::<String>()).into())
+    }
+
     /// Puts a line with each program's name and version before the lines of that program.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![(A::NAME, A::VERSION.to_owned())];

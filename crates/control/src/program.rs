@@ -34,6 +34,7 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
+/// | [`reload`](Program::reload) | one of its own | dropped |
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) again | control | dropped |
 /// | the callbacks of the transports after [`transports`](Program::transports) has returned, [`counted`](Program::counted), [`tally`](Program::tally) | worker | dropped |
 ///
@@ -95,8 +96,8 @@ pub trait Program: Sync {
     }
 
     /// Returns the folders and files that the content was read from. Called before privileges are
-    /// dropped. Landlock lets the control thread read only below these paths. If seccomp is also in
-    /// force, the thread cannot open any file. On FreeBSD, Capsicum has the same effect.
+    /// dropped. Landlock lets the thread of [`reload`](Self::reload) read only below these paths. On
+    /// FreeBSD, Capsicum lets no thread open files, so nothing can be reloaded.
     fn read_paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -106,6 +107,22 @@ pub trait Program: Sync {
     /// dropped.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// Returns true if [`reload`](Self::reload) can read the content again. It is false by default.
+    fn can_reload(&self) -> bool {
+        false
+    }
+
+    /// Reads the content again, and hands it to the workers, for example through a
+    /// [`Handover`](crate::Handover). Returns a description of the new content for the log. Called
+    /// on a thread of its own, after privileges are dropped. This thread may read files below
+    /// [`read_paths`](Self::read_paths), as the server's user.
+    ///
+    /// # Errors
+    /// If the new content cannot be served. The old content must then stay in use.
+    fn reload(&self) -> Result<String, StartError> {
+        Err("this program cannot reload its content; restart it".into())
     }
 
     /// Returns lines about the loaded content for the start block. Each line is a label and a

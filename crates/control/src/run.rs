@@ -17,11 +17,12 @@ use crate::log;
 use crate::memory;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
+use crate::reload::Reloader;
 use crate::report::Block;
-use crate::signals::{self, Harmless, Signals, Stop};
+use crate::signals::{self, Harmless, Request, Signals, Stop};
 use crate::status_log::StatusLog;
 use crate::worker::Ready;
-use crate::workers::{Event, Workers};
+use crate::workers::{Event, Outcome, Workers};
 
 /// Runs a complete `serve` command: serves the program that `load` returns, until SIGINT or SIGTERM
 /// or until an error. It prints the start block when all workers are ready. If they have served, it
@@ -128,7 +129,7 @@ impl Start<'_> {
             .map_err(Error::system("watching the helper process"))?;
         drop(inside);
         let interface = helper.open(services(program, args.port)?)?;
-        let stop = AtomicBool::new(false);
+        let (stop, is_reloading) = (AtomicBool::new(false), AtomicBool::new(false));
         let published = Published::for_workers(interface.queues());
         let log = StatusLog::new(&interface, &published)
             .map_err(Error::system("watching the interface"))?;
@@ -142,15 +143,22 @@ impl Start<'_> {
         };
         // Each worker reports at most two events, so the channel never fills up.
         let (events_in, events) = mpsc::channel(2 * published.len());
-        let outcome = thread::scope(|scope| {
+        thread::scope(|scope| {
             let tell = move |event| drop(events_in.try_send(event));
+            // On FreeBSD, a thread cannot drop its privileges alone.
+            let can_reload = cfg!(target_os = "linux") && program.can_reload();
+            let start = || Reloader::start(scope, program, privileges, &is_reloading);
+            let reloader = can_reload.then(start).transpose()?;
             let mut workers = launch.start(scope, tell)?;
             let mut watch = Watch {
                 events,
                 signals,
                 helper: helper_life,
+                reloader,
             };
-            let watched = watch.until_end(&mut workers, |ready| begin(&launch, privileges, ready));
+            let watched = watch.until_end(&mut workers, |ready, reloader| {
+                begin(&launch, privileges, ready, reloader)
+            });
             runtime.block_on(async {
                 tokio::select! {
                     () = watched => {}
@@ -158,22 +166,39 @@ impl Start<'_> {
                     never = memory::give_back() => match never {},
                 }
             });
-            Ok::<_, Error>(workers.outcome())
-        })?;
-        if let Some(summary) = outcome.summary {
-            summary.block().print();
-        }
-        outcome.error.map_or(Ok(()), Err)
+            let outcome = workers.outcome();
+            let is_reloading = watch.reloader.as_ref().is_some_and(Reloader::is_busy);
+            let ended = conclude(outcome);
+            if is_reloading && ended.is_ok() {
+                // The process need not wait for content that nobody will serve.
+                std::process::exit(0);
+            }
+            ended
+        })
     }
 }
 
-/// Drops the control thread's privileges, after those of all workers, and composes the start block.
+/// Prints the summary, and returns the error, if there is one.
+fn conclude(outcome: Outcome) -> Result<(), Error> {
+    if let Some(summary) = outcome.summary {
+        summary.block().print();
+    }
+    outcome.error.map_or(Ok(()), Err)
+}
+
+/// Drops the control thread's privileges, after those of all other threads, and composes the start
+/// block.
 fn begin<P: Program>(
     launch: &Launch<'_, P>,
     privileges: &Privileges,
     ready: &[Ready],
+    reloader: Option<&Reloader<'_>>,
 ) -> Result<Block, Error> {
+    let reload = reloader.map(Reloader::dropped).transpose()?;
     let mut dropped = privileges.drop_all(Kind::Control)?;
+    if let Some(reload) = &reload {
+        dropped.merge(reload);
+    }
     for one in ready {
         dropped.merge(&one.dropped);
     }
@@ -181,24 +206,26 @@ fn begin<P: Program>(
 }
 
 /// The sources of events for the control thread while workers exist.
-struct Watch {
+struct Watch<'a> {
     events: mpsc::Receiver<Event>,
     signals: Signals,
     helper: Life,
+    reloader: Option<Reloader<'a>>,
 }
 
-impl Watch {
+impl Watch<'_> {
     /// Watches the workers until they have ended. The workers begin to serve when all are ready and
     /// `begin` has returned the start block.
     async fn until_end(
         &mut self,
         workers: &mut Workers<'_>,
-        begin: impl Fn(&[Ready]) -> Result<Block, Error>,
+        begin: impl Fn(&[Ready], Option<&Reloader<'_>>) -> Result<Block, Error>,
     ) {
+        let reloader = self.reloader.as_ref();
         let mut helper_is_gone = false;
         while !workers.has_ended() {
             tokio::select! {
-                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all)) {
+                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all, reloader)) {
                     Some(Ok(block)) => {
                         workers.serve();
                         block.print();
@@ -206,9 +233,13 @@ impl Watch {
                     Some(Err(error)) => workers.fail(error),
                     None => {}
                 },
-                stop = self.signals.next() => match stop {
-                    Stop::Gracefully => workers.stop(),
-                    Stop::AtOnce => std::process::exit(1),
+                request = self.signals.next() => match (request, reloader) {
+                    (Request::Stop(Stop::Gracefully), _) => workers.stop(),
+                    (Request::Stop(Stop::AtOnce), _) => std::process::exit(1),
+                    (Request::Reload, Some(reloader)) => reloader.request(),
+                    (Request::Reload, None) => tracing::warn!(
+                        "SIGHUP: this program cannot reload its content; restart it"
+                    ),
                 },
                 error = self.helper.end(), if !helper_is_gone => {
                     helper_is_gone = true;

@@ -1,4 +1,5 @@
-//! Handles the signals that stop the server, and those that only cause a log line.
+//! Handles the signals that stop the server, the one that reloads its content, and those that only
+//! cause a log line.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,20 +20,16 @@ pub(crate) struct Harmless {
 }
 
 impl Harmless {
-    /// Waits for SIGHUP, SIGUSR1 or SIGUSR2, and logs that the signal has no effect.
-    async fn note_next(&mut self) {
-        let name = tokio::select! {
-            _ = self.hangup.recv() => {
-                tracing::warn!(
-                    "SIGHUP: this version cannot reload its content; restart the server to serve \
-                     changed content"
-                );
-                return;
-            }
-            _ = self.user1.recv() => "SIGUSR1",
-            _ = self.user2.recv() => "SIGUSR2",
-        };
-        tracing::info!("{name} has no effect");
+    /// Waits for SIGHUP. Logs that SIGUSR1 and SIGUSR2 have no effect.
+    async fn reload(&mut self) {
+        loop {
+            let name = tokio::select! {
+                _ = self.hangup.recv() => return,
+                _ = self.user1.recv() => "SIGUSR1",
+                _ = self.user2.recv() => "SIGUSR2",
+            };
+            tracing::info!("{name} has no effect");
+        }
     }
 }
 
@@ -47,6 +44,14 @@ pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
     };
     drop(inside);
     Ok((runtime, harmless))
+}
+
+/// A request of the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Stop(Stop),
+    /// Read the content again (SIGHUP).
+    Reload,
 }
 
 /// The meaning of a stop signal.
@@ -100,16 +105,16 @@ impl Signals {
         })
     }
 
-    /// Waits for the next stop request.
-    pub(crate) async fn next(&mut self) -> Stop {
+    /// Waits for the next request.
+    pub(crate) async fn next(&mut self) -> Request {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => {}
                 _ = self.terminate.recv() => {}
-                () = self.harmless.note_next() => continue,
+                () = self.harmless.reload() => return Request::Reload,
             }
             if let Some(stop) = self.stops.receive(Instant::now()) {
-                return stop;
+                return Request::Stop(stop);
             }
         }
     }

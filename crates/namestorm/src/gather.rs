@@ -70,6 +70,11 @@ impl fmt::Display for UnservedFile {
 }
 
 impl UnservedFile {
+    /// The file's path.
+    pub(crate) fn file(&self) -> String {
+        self.file.clone()
+    }
+
     /// Returns true if the same zone is served from another file.
     pub(crate) fn is_duplicate(&self) -> bool {
         matches!(self.reason, Reason::Duplicate { .. })

@@ -141,6 +141,7 @@ mod server;
 mod service;
 mod tail;
 mod tcp;
+mod turnover;
 mod zone;
 mod zone_args;
 mod zones;

@@ -89,8 +89,8 @@ struct Serve {
 
 impl Serve {
     fn load(&self, say: &mut dyn FnMut(String)) -> Result<Namestorm, StartError> {
-        let zones = self.zones.specs()?;
-        let program = Namestorm::load(&zones, self.hash, self.mode, self.strict, say)?;
+        let zones = self.zones.clone();
+        let program = Namestorm::load_from(zones, self.hash, self.mode, self.strict, say)?;
         Ok(program.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 }

@@ -51,6 +51,11 @@ impl Prefetcher {
         }
     }
 
+    /// Prefetches from other answers. The questions of the last batch are no longer valid.
+    pub(crate) fn set_answers(&mut self, answers: &Answers) {
+        self.is_worthwhile = answers.size().memory >= MIN_PREFETCHED;
+    }
+
     /// Returns true if prefetching pays off for a batch of `len` frames.
     #[inline(always)]
     pub(crate) fn pays_off(&self, len: usize) -> bool {

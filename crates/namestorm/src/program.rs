@@ -1,15 +1,16 @@
 //! The program that `control` runs: the prepared zones, and the reports about them.
 
+use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::report::{bytes, count};
 use control::{
-    Counted, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
+    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
     WorkerContext,
 };
 use nmio::Port;
@@ -18,7 +19,7 @@ use tcpip::Stack;
 
 use crate::answers::Answers;
 use crate::compile::compile;
-use crate::gather::{Gathered, Gatherer, Outcome, gather, summary};
+use crate::gather::{Gathered, Gatherer, Outcome, UnservedFile, gather, summary};
 use crate::hook::{Hook, NoHook};
 use crate::key::Form;
 use crate::load::ZoneSpec;
@@ -28,6 +29,7 @@ use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone::Zone;
+use crate::zone_args::ZoneArgs;
 use crate::zones::Zones;
 
 /// Maximum number of resident packets per worker in pre-copy mode. At 2 or 4 KiB per packet, they
@@ -74,7 +76,9 @@ impl Named for NoHook {
 pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     make: F,
     hook: PhantomData<fn() -> H>,
-    answers: Arc<Answers>,
+    /// The newest answers.
+    answers: Mutex<Arc<Answers>>,
+    handover: Handover<Arc<Answers>>,
     mode: ReplyMode,
     /// Summary of the zones that are not served, with reasons. It is `None` if all zones are
     /// served.
@@ -83,11 +87,48 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     /// Name and type of an example query, which is shown to the user.
     example: String,
     load_time: Duration,
-    /// The files given to [`Namestorm::load`].
+    /// The files that the zones were read from.
     files: Vec<PathBuf>,
+    /// Where the zones come from, if they can be reloaded.
+    source: Option<Source>,
+}
+
+/// Where zones come from.
+#[derive(Debug)]
+struct Source {
+    zones: ZoneArgs,
+    form: Form,
+    /// Files that were not served when the zones were loaded last.
+    unserved: Mutex<HashSet<String>>,
 }
 
 impl Namestorm {
+    /// Same as [`load`](Self::load), for the zones that `zones` names. They can be reloaded: SIGHUP
+    /// looks for the files of patterns again, and reads all zones.
+    ///
+    /// # Errors
+    ///
+    /// See [`NoZones`] and [`LoadError`].
+    pub fn load_from(
+        zones: ZoneArgs,
+        form: Form,
+        mode: ReplyMode,
+        strict: bool,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Self, StartError> {
+        let specs = zones.specs()?;
+        let (this, unserved) = Self::load_noting(&specs, form, mode, strict, say)?;
+        let source = Source {
+            zones,
+            form,
+            unserved: Mutex::new(unserved.iter().map(UnservedFile::file).collect()),
+        };
+        Ok(Self {
+            source: Some(source),
+            ..this
+        })
+    }
+
     /// Reads the zones of `specs` and prepares their answers. Passes progress messages, warnings
     /// and errors to `say`. Queries for zones that cannot be loaded get SERVFAIL, or REFUSED if the
     /// zone's name is unknown. At least one zone must load. If `strict` is set, all zones must
@@ -103,6 +144,17 @@ impl Namestorm {
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, LoadError> {
+        Ok(Self::load_noting(specs, form, mode, strict, say)?.0)
+    }
+
+    /// Same as [`load`](Self::load), but also returns the files that are not served.
+    fn load_noting(
+        specs: &[ZoneSpec],
+        form: Form,
+        mode: ReplyMode,
+        strict: bool,
+        say: &mut dyn FnMut(String),
+    ) -> Result<(Self, Vec<UnservedFile>), LoadError> {
         let start = Instant::now();
         let Gathered { zones, unserved } = gather(specs, say);
         if zones.iter().len() == 0 {
@@ -124,12 +176,13 @@ impl Namestorm {
         }
         let no_hook: MakeNoHook = |_| Ok(NoHook);
         let this = Self::prepare(&zones, form, start, no_hook, say)?;
-        Ok(Self {
+        let this = Self {
             mode,
             unserved: (!unserved.is_empty()).then(|| summary(&unserved)),
             files: specs.iter().map(|spec| spec.file.clone()).collect(),
             ..this
-        })
+        };
+        Ok((this, unserved))
     }
 }
 
@@ -166,14 +219,21 @@ where
         Ok(Self {
             make,
             hook: PhantomData,
-            answers: Arc::new(answers),
+            answers: Mutex::new(Arc::new(answers)),
+            handover: Handover::default(),
             mode: ReplyMode::default(),
             tcp: TcpSettings::default(),
             unserved: None,
             example: example.unwrap_or_default(),
             load_time: start.elapsed(),
             files: Vec::new(),
+            source: None,
         })
+    }
+
+    /// The newest answers.
+    fn answers(&self) -> Arc<Answers> {
+        Arc::clone(&locked(&self.answers))
     }
 
     /// Sets the mode in which UDP replies are sent.
@@ -269,6 +329,10 @@ fn hook_errors<H: Hook>(server: &UdpAndTcp<H>) -> u64 {
     udp.hook_errors + tcp.hook_errors
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Returns random numbers, derived from the random keys of the standard library's hash tables.
 fn random_seed() -> [u64; 4] {
     std::array::from_fn(|_| RandomState::new().build_hasher().finish())
@@ -291,7 +355,7 @@ where
 
     fn memory(&self, _context: &WorkerContext) -> MemoryPlan {
         let frames = match self.mode {
-            ReplyMode::PreCopy => COPIES * self.answers.size().answers,
+            ReplyMode::PreCopy => COPIES * self.answers().size().answers,
             ReplyMode::MemCopy | ReplyMode::Turnaround => 0,
         };
         MemoryPlan {
@@ -309,7 +373,7 @@ where
         control::check_reserved(tcp, Stack::<DnsOverTcp<H>>::reserved_bytes(tcp))?;
         let mut worker = NewWorker::new(context);
         let hook = (self.make)(&mut worker)?;
-        let answers = || Arc::clone(&self.answers);
+        let answers = || self.answers();
         let capabilities = port.capabilities();
         let mut server = UdpAndTcp::with_hook(
             context.port,
@@ -320,6 +384,9 @@ where
             context.secret.words(),
         );
         server.reports_answers = context.index == 0;
+        if self.source.is_some() {
+            server.set_handover(self.handover.open(&context.bell));
+        }
         if let Some(mailbox) = worker.into_mailbox() {
             server.set_mailbox(mailbox);
         }
@@ -331,8 +398,8 @@ where
             return PreparedPackets::default();
         }
         PreparedPackets {
-            packets: self.answers.size().answers as u64,
-            bytes: self.answers.size().memory as u64,
+            packets: self.answers().size().answers as u64,
+            bytes: self.answers().size().memory as u64,
         }
     }
 
@@ -350,8 +417,43 @@ where
         self.files.clone()
     }
 
+    fn can_reload(&self) -> bool {
+        self.source.is_some()
+    }
+
+    fn reload(&self) -> Result<String, StartError> {
+        let source = self.source.as_ref().ok_or("the zones are not from files")?;
+        let mut say = |line: String| tracing::warn!("{line}");
+        let Gathered { zones, unserved } = gather(&source.zones.specs()?, &mut say);
+        let mut known = locked(&source.unserved);
+        let lost: Vec<_> = unserved
+            .iter()
+            .filter(|file| !known.contains(&file.file()))
+            .collect();
+        if let Some(first) = lost.first() {
+            let (n, file) = (count(lost.len() as u64), first.file());
+            return Err(format!("zones with errors: {n}, the first is {file}").into());
+        }
+        if zones.iter().len() == 0 {
+            return Err(LoadError::Nothing.into());
+        }
+        let answers = compile(&zones, source.form, random_seed(), &mut |_| {})
+            .map_err(|_| LoadError::TooLarge)?;
+        drop(zones);
+        let new = Arc::new(answers);
+        let old = std::mem::replace(&mut *locked(&self.answers), Arc::clone(&new));
+        *known = unserved.iter().map(UnservedFile::file).collect();
+        self.handover.send(&new);
+        // This is the last reference, so no worker has to free the old answers.
+        drop(old);
+        let size = new.size();
+        let n = |number: usize| count(number as u64);
+        Ok(format!("{} zones, {} names", n(size.zones), n(size.names)))
+    }
+
     fn loaded(&self) -> Vec<(&'static str, String)> {
-        let size = self.answers.size();
+        let answers = self.answers();
+        let size = answers.size();
         let n = |number: usize| count(number as u64);
         let per_name = size.memory / size.names.max(1);
         let mut lines = vec![("zones", n(size.zones))];
@@ -371,10 +473,7 @@ where
                     bytes(size.memory as u64)
                 ),
             ),
-            (
-                "hash, mode",
-                format!("{}, {}", self.answers.form(), self.mode),
-            ),
+            ("hash, mode", format!("{}, {}", answers.form(), self.mode)),
         ]);
         lines
     }
@@ -410,7 +509,7 @@ where
         }
         tally.event("truncated", udp.truncated);
         tally.event("assembled", udp.assembled + tcp.assembled);
-        if self.answers.has_hooked() {
+        if server.answers().has_hooked() {
             tally.event("answered by the hook", udp.hooked + tcp.hooked);
             tally.event("hook errors", hook_errors(server));
         }

@@ -109,6 +109,12 @@ impl Responder {
         }
     }
 
+    /// Replies from other answers. The counters go on.
+    pub(crate) fn set_answers(&mut self, answers: Arc<Answers>) {
+        self.assembler = Assembler::new(answers.has_hooked());
+        self.answers = answers;
+    }
+
     /// Returns the prepared answers.
     pub fn answers(&self) -> &Arc<Answers> {
         &self.answers

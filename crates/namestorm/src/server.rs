@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use control::Turn;
 use ip::{IcmpError, Input, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Transports};
 use nmio::{Capabilities, Instant, Mailbox, Port};
 use tcpip::{Config, Stack};
@@ -13,6 +14,7 @@ use crate::hook::{Hook, NoHook};
 use crate::prefetcher::Prefetcher;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
+use crate::turnover::Turnover;
 
 /// A DNS server that [`nmio::run`] can run. Each worker needs its own server.
 pub type Server<H = NoHook> = ip::Server<UdpAndTcp<H>>;
@@ -24,6 +26,7 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     /// The TCP application owns the hook. Queries over UDP borrow it.
     stack: Stack<DnsOverTcp<H>>,
     prefetcher: Prefetcher,
+    turnover: Turnover,
     /// Whether this worker reports the size of the answers. Only one worker does, because all
     /// workers share the answers.
     pub(crate) reports_answers: bool,
@@ -80,8 +83,29 @@ impl<H: Hook> UdpAndTcp<H> {
             prefetcher: Prefetcher::new(dns.answers()),
             udp: Udp::new(port, dns),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
+            turnover: Turnover::default(),
             reports_answers: false,
         }
+    }
+
+    /// Sets the mailbox that brings new answers. Its bell must be the server's.
+    pub(crate) fn set_handover(&mut self, mailbox: Mailbox<Turn<Arc<Answers>>>) {
+        self.turnover.set_mailbox(mailbox);
+    }
+
+    /// Replies from new answers, if there are any.
+    fn take_answers(&mut self) {
+        let Some(turn) = self.turnover.next() else {
+            return;
+        };
+        self.prefetcher.set_answers(&turn.content);
+        let over_tcp = self.stack.app_mut();
+        over_tcp.set_answers(Arc::clone(&turn.content));
+        let residents = self
+            .udp
+            .service_mut()
+            .set_answers(Arc::clone(&turn.content));
+        self.turnover.leave(residents, turn);
     }
 
     /// Sets the mailbox whose messages go to [`Hook::on_message`]. Pass the mailbox's bell to
@@ -193,6 +217,7 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     }
 
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
+        self.take_answers();
         self.stack.handle_messages(port, now);
     }
 
@@ -202,10 +227,16 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
         if self.hook().poll_timeout().is_some_and(|due| due <= now) {
             self.hook_mut().on_timer(now);
         }
+        if self.turnover.is_leaving() {
+            self.turnover.free_some();
+        }
     }
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
+        if self.turnover.is_leaving() {
+            return Some(Instant::ZERO);
+        }
         let due = [self.stack.poll_timeout(), self.hook().poll_timeout()];
         due.into_iter().flatten().min()
     }

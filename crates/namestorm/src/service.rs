@@ -62,7 +62,16 @@ pub struct Dns {
     responder: Responder,
     /// The resident packets of each answer, keyed by the answer's position. The port's memory
     /// limits their number.
-    copies: HashMap<At, AnswerCopies, RandomState>,
+    copies: Residents,
+}
+
+/// The resident packets of each answer, keyed by the answer's position.
+pub(crate) type Residents = HashMap<At, AnswerCopies, RandomState>;
+
+fn no_copies() -> Residents {
+    // Fixed seeds are safe. The keys are positions of answers, so clients cannot choose them to
+    // cause collisions.
+    HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4))
 }
 
 impl Dns {
@@ -71,15 +80,20 @@ impl Dns {
         Self {
             mode,
             responder: Responder::new(answers),
-            // Fixed seeds are safe. The keys are positions of answers, so clients cannot choose
-            // them to cause collisions.
-            copies: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
+            copies: no_copies(),
         }
     }
 
     /// Returns the prepared answers.
     pub fn answers(&self) -> &Arc<Answers> {
         self.responder.answers()
+    }
+
+    /// Replies from other answers. Returns the resident packets of the old ones, which free their
+    /// memory when they are dropped.
+    pub(crate) fn set_answers(&mut self, answers: Arc<Answers>) -> Residents {
+        self.responder.set_answers(answers);
+        std::mem::replace(&mut self.copies, no_copies())
     }
 
     /// Returns the mode in which replies are sent.

@@ -101,6 +101,11 @@ impl<H: Hook> DnsOverTcp<H> {
         }
     }
 
+    /// Replies from other answers. The counters go on.
+    pub(crate) fn set_answers(&mut self, answers: Arc<Answers>) {
+        self.responder.set_answers(answers);
+    }
+
     /// Returns the counters of queries over TCP.
     pub fn counters(&self) -> &Counters {
         self.responder.counters()

@@ -234,6 +234,7 @@ mod session;
 mod site;
 mod skipped;
 mod status;
+mod turnover;
 mod verdict;
 mod web;
 

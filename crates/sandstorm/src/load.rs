@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,7 +12,7 @@ use rustix::fs::{FileType, Stat};
 
 use crate::fields::Fields;
 use crate::root::{Root, file_type};
-use crate::site::{Builder, MAX_FILE_LEN, Site, Totals};
+use crate::site::{Builder, MAX_FILE_LEN, NextSite, Site, Totals, Version};
 use crate::skipped::{Reason, Skipped, unreadable};
 
 /// The only name with a leading dot that is served (RFC 8615).
@@ -120,38 +121,66 @@ impl Site {
         fields: Fields,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<Self, LoadError> {
-        let path = || folder.to_owned();
-        let root = Root::open(folder).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => LoadError::Missing { path: path() },
-            io::ErrorKind::NotADirectory => LoadError::NotAFolder { path: path() },
-            _ => LoadError::Unreadable {
-                path: path(),
-                source,
-            },
-        })?;
-        let (stat, names) = root.list(Path::new("")).map_err(|source| {
-            let path = path();
-            LoadError::Unreadable { path, source }
-        })?;
-        let mut loader = Loader {
-            folder,
-            root: &root,
-            limits,
-            site: Builder::with_fields(SystemTime::now(), fields),
-            open: vec![Folder::new(PathBuf::new(), PathBuf::new(), &stat, names)],
-            folders: 1,
-            progress,
-        };
-        loader.load_all();
-        let totals = *loader.site.totals();
-        match totals.files {
-            0 if totals.skipped == 0 => Err(LoadError::Empty { path: path() }),
-            0 => Err(LoadError::AllSkipped {
-                path: path(),
-                skipped: totals.skipped,
-            }),
-            _ => Ok(loader.site.build()),
-        }
+        Ok(builder_of(folder, limits, fields, None, progress)?.build())
+    }
+
+    /// Loads the folder again. Files that have not changed since `self` was loaded are neither read
+    /// nor copied. A file that changes while it is read keeps its old content.
+    ///
+    /// # Errors
+    /// [`LoadError`], if the folder cannot be read or has no file that can be served.
+    pub(crate) fn load_next(
+        &self,
+        folder: &Path,
+        limits: &Limits,
+        progress: impl FnMut(Progress<'_>),
+    ) -> Result<NextSite, LoadError> {
+        let fields = self.fields().clone();
+        let builder = builder_of(folder, limits, fields, Some(self), progress)?;
+        Ok(builder.build_next(self))
+    }
+}
+
+/// Loads a folder into a builder.
+fn builder_of(
+    folder: &Path,
+    limits: &Limits,
+    fields: Fields,
+    previous: Option<&Site>,
+    progress: impl FnMut(Progress<'_>),
+) -> Result<Builder, LoadError> {
+    let path = || folder.to_owned();
+    let root = Root::open(folder).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => LoadError::Missing { path: path() },
+        io::ErrorKind::NotADirectory => LoadError::NotAFolder { path: path() },
+        _ => LoadError::Unreadable {
+            path: path(),
+            source,
+        },
+    })?;
+    let (stat, names) = root.list(Path::new("")).map_err(|source| {
+        let path = path();
+        LoadError::Unreadable { path, source }
+    })?;
+    let mut loader = Loader {
+        folder,
+        root: &root,
+        limits,
+        site: Builder::with_fields(SystemTime::now(), fields),
+        open: vec![Folder::new(PathBuf::new(), PathBuf::new(), &stat, names)],
+        folders: 1,
+        previous,
+        progress,
+    };
+    loader.load_all();
+    let totals = *loader.site.totals();
+    match totals.files {
+        0 if totals.skipped == 0 => Err(LoadError::Empty { path: path() }),
+        0 => Err(LoadError::AllSkipped {
+            path: path(),
+            skipped: totals.skipped,
+        }),
+        _ => Ok(loader.site),
     }
 }
 
@@ -192,6 +221,8 @@ struct Loader<'a, P> {
     open: Vec<Folder>,
     /// Number of folders searched so far.
     folders: u64,
+    /// The site that is served until this one is loaded.
+    previous: Option<&'a Site>,
     progress: P,
 }
 
@@ -229,15 +260,15 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// only the last component may be a symbolic link. If the entry is a folder, its entries are
     /// loaded next.
     fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
-        let mut kind = file_type(&self.root.stat(&real).map_err(unreadable)?);
-        if kind == FileType::Symlink {
+        let mut stat = self.root.stat(&real).map_err(unreadable)?;
+        if file_type(&stat) == FileType::Symlink {
             real = self.root.follow(&real)?;
-            kind = file_type(&self.root.stat(&real).map_err(unreadable)?);
+            stat = self.root.stat(&real).map_err(unreadable)?;
         }
-        match kind {
-            FileType::RegularFile => self.load_file(path, &real),
+        match file_type(&stat) {
+            FileType::RegularFile => self.add_file(path, &real, &stat),
             FileType::Directory => self.enter(path, real),
-            _ => Err(Reason::Special {
+            kind => Err(Reason::Special {
                 kind: name_of(kind),
             }),
         }
@@ -261,15 +292,30 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         Ok(())
     }
 
-    fn load_file(&mut self, path: &Path, real: &Path) -> Result<(), Reason> {
-        let mut file = self.root.file(real).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        // The entry may have been replaced since `load` checked its type.
-        if !metadata.is_file() {
-            return Err(Reason::Changed);
+    /// Adds a file: from the previous site if it has not changed, and else by reading it.
+    fn add_file(&mut self, path: &Path, real: &Path, stat: &Stat) -> Result<(), Reason> {
+        let key = [b"/", path.as_os_str().as_bytes()].concat();
+        self.check_limits(stat.st_size.cast_unsigned())?;
+        if let Some(previous) = self.previous {
+            let version = version_of(stat);
+            if self.site.keep_file(&key, previous, Some(version)) {
+                return Ok(());
+            }
         }
-        let modified = metadata.modified().map_err(unreadable)?;
-        let len = metadata.len();
+        match (self.read_file(&key, real), self.previous) {
+            (Err(Reason::Changed), Some(previous)) if self.site.keep_file(&key, previous, None) => {
+                let path = self.folder.join(path);
+                tracing::warn!(
+                    "{} changed while it was read, so it keeps its old content; reload again",
+                    path.display()
+                );
+                Ok(())
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    fn check_limits(&self, len: u64) -> Result<(), Reason> {
         let totals = self.site.totals();
         if len > MAX_FILE_LEN {
             return Err(Reason::FileTooLong { len });
@@ -282,12 +328,45 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             let limit = self.limits.bytes;
             return Err(Reason::TooManyBytes { len, limit });
         }
-        let key = [b"/", path.as_os_str().as_bytes()].concat();
-        self.site.add_file(&key, modified, len as usize, |buffer| {
+        Ok(())
+    }
+
+    /// Reads a file whose path in URLs is `key`.
+    fn read_file(&mut self, key: &[u8], real: &Path) -> Result<(), Reason> {
+        let mut file = self.root.file(real).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        // The entry may have been replaced since `load` checked its type.
+        if !metadata.is_file() {
+            return Err(Reason::Changed);
+        }
+        let modified = metadata.modified().map_err(unreadable)?;
+        let len = metadata.len();
+        self.check_limits(len)?;
+        self.site.add_file(key, modified, len as usize, |buffer| {
             read_exactly(&mut file, buffer, modified)
         })?;
+        let version = Version {
+            file: (metadata.dev(), metadata.ino()),
+            len,
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        };
+        self.site.note_version(key, version);
         (self.progress)(Progress::Loaded(self.site.totals()));
         Ok(())
+    }
+}
+
+fn version_of(stat: &Stat) -> Version {
+    // The type of the nanoseconds depends on the system.
+    fn nanos(nanos: impl TryInto<i64>) -> i64 {
+        nanos.try_into().unwrap_or_default()
+    }
+    Version {
+        file: (stat.st_dev, stat.st_ino),
+        len: stat.st_size.cast_unsigned(),
+        modified: (stat.st_mtime, nanos(stat.st_mtime_nsec)),
+        changed: (stat.st_ctime, nanos(stat.st_ctime_nsec)),
     }
 }
 

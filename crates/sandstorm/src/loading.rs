@@ -8,7 +8,7 @@ use control::report;
 
 use crate::fields::{FieldError, Fields};
 use crate::load::{Limits, LoadError, Progress};
-use crate::site::{Site, Totals};
+use crate::site::{NextSite, Site, Totals};
 use crate::skipped::Skipped;
 
 /// Minimum interval between two progress messages.
@@ -56,9 +56,31 @@ pub(crate) fn load(
     strict: bool,
     fields: Fields,
 ) -> Result<Site, NotLoaded> {
+    reporting(strict, |progress| {
+        Site::load_with_fields(folder, limits, fields, progress)
+    })
+}
+
+/// Loads the folder again, like [`load`]. The result takes over from `previous`.
+pub(crate) fn load_next(
+    previous: &Site,
+    folder: &Path,
+    limits: &Limits,
+    strict: bool,
+) -> Result<NextSite, NotLoaded> {
+    reporting(strict, |progress| {
+        previous.load_next(folder, limits, progress)
+    })
+}
+
+/// Calls `load` with a function that reports the progress and the entries that cannot be served.
+fn reporting<T>(
+    strict: bool,
+    load: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> Result<T, LoadError>,
+) -> Result<T, NotLoaded> {
     let mut last_report = Instant::now();
     let (mut count, mut named) = (0_u64, Vec::new());
-    let outcome = Site::load_with_fields(folder, limits, fields, |progress| match progress {
+    let outcome = load(&mut |progress| match progress {
         Progress::Loaded(totals) => report_progress(totals, &mut last_report),
         Progress::Skipped(skipped) => {
             count += 1;

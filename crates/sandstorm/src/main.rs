@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
-use sandstorm::{Congestion, SiteArgs, SiteOnly};
+use sandstorm::{Congestion, SiteArgs};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
 /// Sandstorm serves a folder of files over HTTP, from packets that it prepares at start.
@@ -22,7 +22,7 @@ struct Cli {
 enum Command {
     /// Serve a folder until SIGINT or SIGTERM.
     ///
-    /// All files are read once, at start. Restart the server to serve changed files.
+    /// All files are read at start. SIGHUP makes the server read changed files.
     ///
     /// A request for `/` or `/sub/` gets the index.html of that folder. A request for `/sub` is
     /// redirected to `/sub/`.
@@ -72,5 +72,5 @@ fn main() -> ExitCode {
 }
 
 fn serve<C: CongestionControl>(site: &SiteArgs) -> ExitCode {
-    site.serve_with::<C, _>(&[], |_, _| Ok(SiteOnly))
+    site.serve_only::<C>()
 }

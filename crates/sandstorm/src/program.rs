@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{
-    Counted, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
+    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
     WorkerContext, report,
 };
 use nmio::device::{MemoryPlan, Transport};
@@ -17,9 +17,11 @@ use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
 use crate::app::{App, SiteOnly};
+use crate::load::Limits;
+use crate::loading::load_next;
 use crate::prepared::Replies;
 use crate::server::{Http, PacketTotals, packets};
-use crate::site::Site;
+use crate::site::{NEW, NextSite, Site};
 use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 
 /// The default port for HTTP.
@@ -36,7 +38,8 @@ const SPARE_RESIDENTS: u64 = 4_096;
 const SCRATCH_FRAMES: u32 = 64;
 
 /// Type of the function that creates [`SiteOnly`].
-type MakeSiteOnly = fn(&mut NewWorker<()>, &mut Replies<'_>) -> Result<SiteOnly, StartError>;
+pub(crate) type MakeSiteOnly =
+    fn(&mut NewWorker<()>, &mut Replies<'_>) -> Result<SiteOnly, StartError>;
 
 impl Named for SiteOnly {
     const NAME: &'static str = "sandstorm";
@@ -50,7 +53,11 @@ impl Named for SiteOnly {
 pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     make: F,
     types: PhantomData<fn() -> (A, C)>,
-    site: Arc<Site>,
+    /// The newest site.
+    site: Mutex<Arc<Site>>,
+    handover: Handover<Arc<NextSite>>,
+    /// How the folder is loaded again, if it can be.
+    reloading: Option<Reloading>,
     folder: PathBuf,
     /// The TCP settings. Their ports are ignored.
     tcp: Config,
@@ -79,7 +86,9 @@ where
         Self {
             make,
             types: PhantomData,
-            site: Arc::new(site),
+            site: Mutex::new(Arc::new(site)),
+            handover: Handover::default(),
+            reloading: None,
             folder: folder.to_owned(),
             tcp,
             request_timeout: REQUEST_TIMEOUT,
@@ -94,6 +103,8 @@ where
             make: self.make,
             types: PhantomData,
             site: self.site,
+            handover: self.handover,
+            reloading: self.reloading,
             folder: self.folder,
             tcp: self.tcp,
             request_timeout: self.request_timeout,
@@ -102,7 +113,39 @@ where
     }
 }
 
+/// How a folder is loaded again.
+#[derive(Debug)]
+struct Reloading {
+    limits: Limits,
+    strict: bool,
+    /// Old replies that connections still sent when the folder was loaded last. They are freed on
+    /// the reload thread, because freeing a large one takes long.
+    leaving: Mutex<Vec<Arc<[u8]>>>,
+}
+
+impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
+    /// Lets [`Program::reload`] load the folder again, with these limits. With `strict`, an entry
+    /// that cannot be served keeps the old site.
+    #[must_use]
+    pub fn with_reloads(self, limits: Limits, strict: bool) -> Self {
+        let leaving = Mutex::default();
+        Self {
+            reloading: Some(Reloading {
+                limits,
+                strict,
+                leaving,
+            }),
+            ..self
+        }
+    }
+}
+
 impl<A, F, C> Sandstorm<A, F, C> {
+    /// The newest site.
+    fn site(&self) -> Arc<Site> {
+        Arc::clone(&locked(&self.site))
+    }
+
     /// Sets the maximum time for receiving a request and its body, measured from its first byte.
     #[must_use]
     pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
@@ -122,8 +165,12 @@ impl<A, F, C> Sandstorm<A, F, C> {
     }
 
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
-        packets(&self.site, &addresses(context), context.mtu)
+        packets(&self.site(), &addresses(context), context.mtu)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The addresses on which the server answers.
@@ -168,7 +215,7 @@ where
         };
         control::check_reserved(&config, <Http<A, C>>::reserved_bytes(&config))?;
         let secret = context.secret.words();
-        let site = Arc::clone(&self.site);
+        let site = self.site();
         let mut worker = NewWorker::new(context);
         let make = |replies: &mut Replies<'_>| (self.make)(&mut worker, replies);
         let addresses = addresses(context);
@@ -179,6 +226,10 @@ where
             .with_answer_timeout(self.answer_timeout);
         let server = match worker.into_mailbox() {
             Some(mailbox) => server.with_mailbox(mailbox),
+            None => server,
+        };
+        let server = match self.reloading {
+            Some(_) => server.with_handover(self.handover.open(&context.bell)),
             None => server,
         };
         let packets = server.packets();
@@ -202,19 +253,72 @@ where
         }
     }
 
+    /// Returns the folders above the served one, because a new version may take the place of the
+    /// folder, or of a link to it. The root folder is too much, so it is not among them.
     fn read_paths(&self) -> Vec<PathBuf> {
-        vec![self.folder.clone()]
+        let above = |path: &Path| {
+            let folder = path.parent()?.canonicalize().ok()?;
+            folder.parent().is_some().then_some(folder)
+        };
+        let given = self
+            .folder
+            .is_absolute()
+            .then(|| above(&self.folder))
+            .flatten();
+        let real = self.folder.canonicalize().ok();
+        let above_real = real.as_deref().and_then(above);
+        let mut paths: Vec<_> = real.into_iter().chain(given).chain(above_real).collect();
+        paths.sort();
+        // A folder contains those below it.
+        paths.dedup_by(|path, above| path.starts_with(above));
+        paths
     }
 
     fn files(&self) -> Vec<PathBuf> {
         let below = |path: &[u8]| self.folder.join(OsStr::from_bytes(path));
-        let mut files: Vec<_> = self.site.file_paths().map(below).collect();
+        let mut files: Vec<_> = self.site().file_paths().map(below).collect();
         files.sort();
         files
     }
 
+    fn can_reload(&self) -> bool {
+        self.reloading.is_some()
+    }
+
+    fn reload(&self) -> Result<String, StartError> {
+        let Some(reloading) = &self.reloading else {
+            return Err("this program cannot load its folder again".into());
+        };
+        let old = self.site();
+        let next = load_next(&old, &self.folder, &reloading.limits, reloading.strict)?;
+        let next = Arc::new(next);
+        *locked(&self.site) = Arc::clone(&next.site);
+        self.handover.send(&next);
+        let replies = next
+            .leaving
+            .iter()
+            .map(|index| &old.replies()[*index as usize]);
+        let mut leaving = locked(&reloading.leaving);
+        leaving.extend(replies.map(|reply| Arc::clone(reply.bytes())));
+        drop(old);
+        leaving.retain(|bytes| Arc::strong_count(bytes) > 1);
+        let (totals, new) = (
+            next.site.totals(),
+            next.origins.iter().filter(|one| **one == NEW),
+        );
+        Ok(format!(
+            "{} files, {}; {} of {} responses are new, {} are gone",
+            report::count(totals.files),
+            report::bytes(totals.content_bytes),
+            report::count(new.count() as u64),
+            report::count(totals.replies),
+            report::count(next.leaving.len() as u64),
+        ))
+    }
+
     fn loaded(&self) -> Vec<(&'static str, String)> {
-        let totals = self.site.totals();
+        let site = self.site();
+        let totals = site.totals();
         let hidden = match totals.hidden {
             0 => String::new(),
             n => format!(" (hidden entries left out: {})", report::count(n)),
@@ -251,7 +355,7 @@ where
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
-        let path = self.site.some_path();
+        let path = self.site().some_path();
         at.authority(HTTP_PORT)
             .map(|authority| format!("curl http://{authority}{path}"))
             .into_iter()
@@ -352,14 +456,14 @@ mod tests {
         let (_folder, program) = sandstorm(SendMode::PreCopy, 9 * 1_400);
         let v4 = program.packets(&context(&["10.0.0.1/24"]));
         let both = program.packets(&context(&["10.0.0.1/24", "fd00::1/64"]));
-        let small = program.site.totals().replies - 1;
+        let small = program.site().totals().replies - 1;
         assert_eq!(v4.count, small + 9);
         assert_eq!(both.count, 2 * v4.count);
         // Header lengths in bytes: Ethernet and TCP with timestamps, twice, then IPv4 and IPv6.
         let headers = 2 * (14 + 32) + 20 + 40;
         assert_eq!(
             both.bytes,
-            2 * program.site.totals().reply_bytes + headers * v4.count
+            2 * program.site().totals().reply_bytes + headers * v4.count
         );
         let plan = program.memory(&context(&["10.0.0.1/24", "fd00::1/64"]));
         assert_eq!(

@@ -42,6 +42,11 @@ impl<T: Copy> RecentCache<T> {
         Self(vec![none; ENTRIES].into())
     }
 
+    /// Forgets all values.
+    pub(crate) fn clear(&mut self) {
+        self.0.iter_mut().for_each(|entry| entry.value = None);
+    }
+
     /// Returns the value for `bytes`. If there is none, returns the entry in which to store the
     /// value. Empty and overlong keys have no entry.
     #[inline(always)]

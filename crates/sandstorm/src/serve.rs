@@ -14,7 +14,7 @@ use crate::fields::Fields;
 use crate::load::Limits;
 use crate::loading::{NotLoaded, load};
 use crate::prepared::Replies;
-use crate::program::Sandstorm;
+use crate::program::{MakeSiteOnly, Sandstorm};
 use crate::web::REQUEST_TIMEOUT;
 
 /// Serves the folder named on the command line, with one application per worker. A complete `main`
@@ -139,6 +139,15 @@ impl SiteArgs {
         })
     }
 
+    /// Same as [`serve`](Self::serve), without an application and with the congestion control `C`.
+    /// SIGHUP loads the folder again.
+    pub fn serve_only<C: CongestionControl>(&self) -> ExitCode {
+        control::serve(&self.network, || {
+            let sandstorm = self.site.load(&self.root, &self.connections)?;
+            Ok::<_, NotLoaded>(sandstorm.with_congestion::<C>())
+        })
+    }
+
     /// Loads the folder, as [`serve`](Self::serve) does, but does not serve it. The log names what
     /// cannot be served. Returns the lines about the content in the start block.
     ///
@@ -160,7 +169,17 @@ impl SiteOptions {
         folder: &Path,
         connections: &ConnectionArgs,
     ) -> Result<Sandstorm, NotLoaded> {
-        self.load_with(folder, connections, &[], |_, _| Ok(SiteOnly))
+        let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
+        let sandstorm = self.load_with(folder, connections, &[], make)?;
+        Ok(sandstorm.with_reloads(self.limits(), self.strict))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            files: self.max_files,
+            bytes: self.max_bytes,
+            ..Limits::default()
+        }
     }
 
     /// Same as [`load`](Self::load), with fields for all responses and an application.
@@ -174,13 +193,8 @@ impl SiteOptions {
     where
         F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     {
-        let limits = Limits {
-            files: self.max_files,
-            bytes: self.max_bytes,
-            ..Limits::default()
-        };
         let fields = Fields::of_all(fields.iter().copied())?;
-        let site = load(folder, &limits, self.strict, fields)?;
+        let site = load(folder, &self.limits(), self.strict, fields)?;
         let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make);
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use control::Turn;
 use ip::{IcmpError, Packet, Transports};
 use nmio::{Instant, Mailbox, Port};
 use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
@@ -12,7 +13,8 @@ use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
 use crate::app::{App, SiteOnly};
 use crate::prepared::Replies;
 use crate::reply::Reply;
-use crate::site::Site;
+use crate::site::{NextSite, Site};
+use crate::turnover::Turnover;
 use crate::verdict::Sees;
 pub use crate::web::{Conversation, Counters, Web};
 
@@ -34,6 +36,7 @@ pub struct Http<A: App = SiteOnly, C = Cubic> {
     packets: PacketTotals,
     wall_clock: WallClock,
     second_ends: Instant,
+    turnover: Turnover,
 }
 
 impl<C: CongestionControl> Http<SiteOnly, C> {
@@ -96,7 +99,15 @@ impl<A: App, C: CongestionControl> Http<A, C> {
             packets,
             wall_clock: SystemTime::now,
             second_ends: now,
+            turnover: Turnover::default(),
         })
+    }
+
+    /// Sets the mailbox that brings the next site. Its bell must be the server's.
+    #[must_use]
+    pub(crate) fn with_handover(mut self, mailbox: Mailbox<Turn<Arc<NextSite>>>) -> Self {
+        self.turnover.set_mailbox(mailbox);
+        self
     }
 
     /// Sets the maximum time for receiving a request and its body, measured from its first byte.
@@ -184,6 +195,7 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
 
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
         self.keep_time(now);
+        self.turnover.begin();
         self.stack.handle_messages(port, now);
     }
 
@@ -193,10 +205,17 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
             self.keep_time(now);
         }
         self.stack.handle_timers(port, now);
+        if self.turnover.is_under_way() {
+            let (web, contents) = self.stack.parts_mut();
+            self.turnover.step(web, contents);
+        }
     }
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
+        if self.turnover.is_under_way() {
+            return Some(Instant::ZERO);
+        }
         self.stack.poll_timeout()
     }
 

@@ -1,9 +1,11 @@
 //! Tests the server's wall clock and its packet counts.
 
+use control::Handover;
+use nmio::Bell;
 use nmio::sim::{self, LinkConfig, PathConfig};
 
 use super::*;
-use crate::site::Builder;
+use crate::site::{Builder, Version};
 
 /// Makes a site with a single file `/a` of `len` bytes.
 fn site(len: usize) -> Arc<Site> {
@@ -61,4 +63,97 @@ fn packets_are_counted_for_each_family_with_their_headers() {
         assert_eq!(packets(&site, &[v6, v4, v4], 1500), both, "{len}");
     }
     assert_eq!(packets(&site(7), &[], 1500), PacketTotals::default());
+}
+
+/// A version of a file that was changed at this second.
+fn version(second: i64) -> Version {
+    Version {
+        file: (1, 2),
+        len: 7,
+        modified: (second, 0),
+        changed: (second, 0),
+    }
+}
+
+#[test]
+fn the_next_site_keeps_the_files_whose_versions_are_known() {
+    let now = UNIX_EPOCH + Duration::from_secs(1_000);
+    let mut builder = Builder::new(now);
+    for (path, second) in [(&b"/old"[..], 998), (b"/young", 999)] {
+        builder = builder.file(path, UNIX_EPOCH, b"content");
+        builder.note_version(path, version(second));
+    }
+    let site = builder.build();
+    let mut next = Builder::new(now);
+    assert!(next.keep_file(b"/old", &site, Some(version(998))));
+    assert!(
+        !next.keep_file(b"/old", &site, Some(version(997))),
+        "another version"
+    );
+    assert!(
+        !next.keep_file(b"/young", &site, Some(version(999))),
+        "it may have changed since"
+    );
+    assert!(next.keep_file(b"/young", &site, None));
+    assert!(!next.keep_file(b"/none", &site, None));
+    let next = next.build_next(&site);
+    assert_eq!(next.site.totals().files, 2);
+    assert_eq!(next.site.totals().content_bytes, 14);
+    // The shared replies are new.
+    let shared = site.replies().len() - 2 * 3;
+    assert_eq!(next.leaving.len(), shared);
+    for (index, origin) in next.origins.iter().enumerate().skip(shared) {
+        let old = site.replies()[*origin as usize].bytes();
+        assert!(Arc::ptr_eq(next.site.replies()[index].bytes(), old));
+    }
+}
+
+#[test]
+fn a_worker_changes_to_the_next_site_in_steps() {
+    let paths: Vec<_> = (0..300).map(|n| format!("/{n}")).collect();
+    let all = |text: &[u8]| {
+        let file = |site: Builder, path: &String| site.file(path.as_bytes(), UNIX_EPOCH, text);
+        paths.iter().fold(Builder::new(UNIX_EPOCH), file)
+    };
+    let old = all(b"old").build();
+    let mut next = Builder::new(UNIX_EPOCH);
+    for (n, path) in paths.iter().enumerate() {
+        if n % 2 == 0 {
+            next = next.file(path.as_bytes(), UNIX_EPOCH, b"new");
+        } else {
+            assert!(next.keep_file(path.as_bytes(), &old, None));
+        }
+    }
+    let next = Arc::new(next.build_next(&old));
+    let (mut port, _, _) = sim::link(&LinkConfig::symmetric(PathConfig::default()), 1);
+    let config = tcpip::Config::on_ports(&[80]);
+    let (now, keys) = (Instant::ZERO, [1, 2, 3, 4]);
+    let server =
+        Http::<SiteOnly, Cubic>::new(Arc::new(old), &addresses(), &config, &port, keys, now);
+    let (handover, bell) = (Handover::default(), Bell::new().unwrap());
+    let mut server = server.unwrap().with_handover(handover.open(&bell));
+    let contents = server.stack().contents().totals().contents;
+    let kept = server.stack().app().prepared()[next.origins[next.origins.len() - 1] as usize];
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| handover.send(&next));
+        let mut steps = 0;
+        while !sending.is_finished() {
+            if bell.silence() {
+                server.handle_messages(&mut port, now);
+            }
+            let is_under_way = server.turnover.is_under_way();
+            assert_eq!(
+                Transports::<sim::SimPort>::poll_timeout(&server).is_some(),
+                is_under_way
+            );
+            steps += usize::from(is_under_way);
+            server.handle_timers(&mut port, now);
+        }
+        assert!(steps > 8, "{steps}");
+    });
+    let web = server.stack().app();
+    assert!(std::ptr::eq(web.site(), &raw const *next.site));
+    assert_eq!(web.prepared().len(), next.site.replies().len());
+    assert_eq!(server.stack().contents().totals().contents, contents);
+    assert_eq!(web.prepared().last().unwrap().content, kept.content);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher as _};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ahash::RandomState;
@@ -103,9 +104,47 @@ pub struct Site {
     /// The fields common to all responses.
     fields: Fields,
     totals: Totals,
+    /// The versions of files, by the first of a file's replies.
+    versions: HashMap<u32, Version>,
+}
+
+/// What distinguishes a version of a file from others, without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// Device and inode number.
+    pub(crate) file: (u64, u64),
+    pub(crate) len: u64,
+    /// Times of the last change of content and of metadata, in seconds and nanoseconds.
+    pub(crate) modified: (i64, i64),
+    pub(crate) changed: (i64, i64),
+}
+
+/// Minimum age of a version that is recognised, in seconds. A younger file may change again without
+/// a new time, because file systems round times.
+const MIN_AGE: i64 = 2;
+
+/// Marks a reply of a [`NextSite`] that the previous site does not have.
+pub(crate) const NEW: u32 = u32::MAX;
+
+/// A site that takes over from a previous one.
+#[derive(Debug)]
+pub(crate) struct NextSite {
+    pub(crate) site: Arc<Site>,
+    /// For each reply, the index of the same reply in the previous site, or [`NEW`].
+    pub(crate) origins: Box<[u32]>,
+    /// The indices of the previous site's replies that this site does not have.
+    pub(crate) leaving: Box<[u32]>,
 }
 
 impl Site {
+    /// Returns the replies of the file at `path`, if it is in the site.
+    fn file_at(&self, path: &[u8]) -> Option<FilePage> {
+        match self.pages.get(path) {
+            Some(Page::File(page)) => Some(*page),
+            _ => None,
+        }
+    }
+
     /// Finds the page for the path of a request target. The path includes its leading slash, may be
     /// percent-encoded, and excludes the query.
     #[inline]
@@ -241,6 +280,8 @@ pub struct Builder {
     site: Site,
     /// The latest time that `Last-Modified` may show (RFC 9110, section 8.8.2.1).
     now: SystemTime,
+    /// For each reply so far, its index in the previous site, or [`NEW`].
+    origins: Vec<u32>,
 }
 
 impl Builder {
@@ -279,8 +320,10 @@ impl Builder {
                 replies: Vec::new(),
                 fields,
                 totals: Totals::default(),
+                versions: HashMap::new(),
             },
             now,
+            origins: Vec::new(),
         };
         for status in SHARED {
             let pages = status_page(status, &builder.site.fields);
@@ -329,15 +372,70 @@ impl Builder {
             tag: file.tag,
             modified,
         });
+        self.add_page(path, page, len as u64);
+        Ok(())
+    }
+
+    fn add_page(&mut self, path: &[u8], page: Page, len: u64) {
         self.site.totals.files += 1;
-        self.site.totals.content_bytes += len as u64;
+        self.site.totals.content_bytes += len;
         if let Some(folder) = path.strip_suffix(INDEX)
             && folder.ends_with(b"/")
         {
             self.add_index(folder, page);
         }
         self.site.pages.insert(path.into(), page);
-        Ok(())
+    }
+
+    /// Notes the version of the file at `path`, which was added last, so that the next site
+    /// recognises it.
+    pub(crate) fn note_version(&mut self, path: &[u8], version: Version) {
+        let now = self
+            .now
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs()
+            .cast_signed();
+        let newest = version.changed.0.max(version.modified.0);
+        if let Some(page) = self.site.file_at(path)
+            && newest + MIN_AGE <= now
+        {
+            self.site.versions.insert(page.first.0, version);
+        }
+    }
+
+    /// Adds the file at `path` from the `previous` site, without copying it. If `version` is given,
+    /// it must be that of the file in the previous site. Returns `false` if it is not, or if the
+    /// file is not in the previous site.
+    pub(crate) fn keep_file(
+        &mut self,
+        path: &[u8],
+        previous: &Site,
+        version: Option<Version>,
+    ) -> bool {
+        let Some(page) = previous.file_at(path) else {
+            return false;
+        };
+        let first = page.first.0;
+        let known = previous.versions.get(&first).copied();
+        if version.is_some() && version != known {
+            return false;
+        }
+        let replies = [first, first + 1, first + 2];
+        let copies = replies.map(|index| previous.replies[index as usize].clone());
+        // The second reply has only the head.
+        let len = copies[0].bytes().len() - copies[1].bytes().len();
+        let new_first = self.add(copies);
+        self.origins[new_first.index()..].copy_from_slice(&replies);
+        let page = FilePage {
+            first: new_first,
+            ..page
+        };
+        self.add_page(path, Page::File(page), len as u64);
+        if let Some(known) = known {
+            self.site.versions.insert(new_first.0, known);
+        }
+        true
     }
 
     /// Makes `page` the index of `folder`, whose path ends with a slash. Redirects the path without
@@ -359,6 +457,7 @@ impl Builder {
         totals.replies += N as u64;
         totals.reply_bytes += replies.iter().map(|r| r.bytes().len() as u64).sum::<u64>();
         self.site.replies.extend(replies);
+        self.origins.resize(self.site.replies.len(), NEW);
         first
     }
 
@@ -378,6 +477,21 @@ impl Builder {
     pub fn build(mut self) -> Site {
         self.site.replies.shrink_to_fit();
         self.site
+    }
+
+    /// Finishes a site that takes over from `previous`.
+    pub(crate) fn build_next(mut self, previous: &Site) -> NextSite {
+        let origins = std::mem::take(&mut self.origins).into_boxed_slice();
+        let mut stays = vec![false; previous.replies.len()];
+        for origin in origins.iter().filter(|origin| **origin != NEW) {
+            stays[*origin as usize] = true;
+        }
+        let all = 0..previous.replies.len() as u32;
+        NextSite {
+            leaving: all.filter(|index| !stays[*index as usize]).collect(),
+            origins,
+            site: Arc::new(self.build()),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod outside;
 mod streaming;
 
 pub use self::conversation::Conversation;
+pub(crate) use self::core::PreparedReply;
 pub use self::core::{ANSWER_TIMEOUT, REQUEST_TIMEOUT, UNREAD_LIMIT};
 pub use self::counters::Counters;
 
@@ -41,6 +42,25 @@ pub struct Web<A = SiteOnly> {
     answers: RecentCache<Answer>,
     /// A cache of parsed request fields.
     fields: RecentCache<Fields>,
+}
+
+impl<A> Web<A> {
+    /// Serves another site from now on, whose replies are `prepared`. Returns the replies of the
+    /// old site, which responses in flight may still need.
+    pub(crate) fn change_site(
+        &mut self,
+        site: Arc<Site>,
+        prepared: Vec<PreparedReply>,
+    ) -> Vec<PreparedReply> {
+        self.answers.clear();
+        self.core.site = site;
+        std::mem::replace(&mut self.core.prepared, prepared)
+    }
+
+    /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`].
+    pub(crate) fn prepared(&self) -> &[PreparedReply] {
+        &self.core.prepared
+    }
 }
 
 impl<A: App> Web<A> {
@@ -80,11 +100,6 @@ impl<A: App> Web<A> {
 
     pub(crate) fn set_answer_timeout(&mut self, timeout: Duration) {
         self.core.answer_timeout = timeout;
-    }
-
-    /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`].
-    pub(crate) fn prepared(&self) -> &[self::core::PreparedReply] {
-        &self.core.prepared
     }
 
     /// Same as [`Session::next`], but uses the caches.

@@ -134,8 +134,8 @@ impl Serve {
         // Prints messages about the zones to standard error. If printing fails, there is no better
         // place for them.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
-        let (zones, strict) = (self.zones.specs()?, self.dns_strict);
-        let dns = Namestorm::load(&zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
+        let (zones, strict) = (self.zones.clone(), self.dns_strict);
+        let dns = Namestorm::load_from(zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
         Ok(dns.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 

@@ -6,8 +6,10 @@ mod rig;
 
 use std::fs;
 use std::io::ErrorKind::ConnectionRefused;
+use std::io::Read as _;
 use std::net::{IpAddr, TcpStream, UdpSocket};
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rig::Example;
@@ -137,4 +139,78 @@ fn an_error_is_one_message_with_the_remedy() {
     let conflict =
         "sandstorm (--port) and namestorm (--dns-port) both have TCP port 53; give one of them";
     assert!(message.contains(conflict), "{message}");
+}
+
+/// A download that begins before a reload is the old file, byte for byte. What follows is new. An
+/// error in a zone keeps all old zones.
+#[test]
+fn sighup_reloads_the_folder_and_the_zones() {
+    const LARGE: usize = 8_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    // The server's user reads the files again.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        fs::create_dir_all(folder.path().join("www")).unwrap();
+        fs::write(folder.path().join(name), bytes).unwrap();
+    };
+    let zone = |address: &str| ZONE.replace("192.0.2.53", address);
+    write("www/index.html", b"old");
+    write("www/large", &vec![b'A'; LARGE]);
+    write("a.zone", zone("192.0.2.1").as_bytes());
+    let [www, pattern] = ["www", "*.zone"].map(|name| folder.path().join(name));
+    let [www, pattern] = [&www, &pattern].map(|path| path.to_str().unwrap());
+    let arguments = ["serve", "--web", www, "--zones-from", pattern];
+    let mut storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let address = storm.addresses[0];
+    let server = format!("@{address}");
+    let get = |path: &str| output("curl", &["-s", &(url(&address, 80) + path)]);
+    let ask = |name: &str| output("dig", &["+short", &server, name, "A"]);
+    let mut slow = storm.beside(|| {
+        assert_eq!(
+            (get(""), ask("ns.storm.test")),
+            ("old".into(), "192.0.2.1\n".into())
+        );
+        let url = url(&address, 80) + "large";
+        let mut slow = Command::new("curl");
+        slow.args(["-s", "--limit-rate", "4M", &url])
+            .stdout(Stdio::piped());
+        slow.spawn().unwrap()
+    });
+    let mut received = [0; 1];
+    let mut stream = slow.stdout.take().unwrap();
+    stream.read_exact(&mut received).unwrap();
+    write("www/index.html", b"new");
+    write("www/large", &vec![b'B'; LARGE]);
+    write("a.zone", zone("192.0.2.2").as_bytes());
+    write("b.zone", ZONE.replace("storm", "second").as_bytes());
+    let line = storm.hang_up_until("reloaded:");
+    assert!(
+        line.contains("sandstorm: 2 files") && line.contains("namestorm: 2 zones"),
+        "{line}"
+    );
+    storm.beside(|| {
+        assert_eq!(
+            (get(""), ask("ns.storm.test")),
+            ("new".into(), "192.0.2.2\n".into())
+        );
+        assert_eq!(ask("ns.second.test"), "192.0.2.53\n");
+        assert!(get("large").bytes().all(|byte| byte == b'B'));
+    });
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(slow.wait().unwrap().success());
+    assert_eq!(rest.len() + received.len(), LARGE);
+    assert!(rest.iter().all(|byte| *byte == b'A'));
+    // The folder is new, but the zone has an error.
+    write("www/index.html", b"newest");
+    write("a.zone", b"an error");
+    storm.hang_up();
+    storm.beside(|| {
+        let start = std::time::Instant::now();
+        while get("") != "newest" {
+            assert!(start.elapsed() < TIMEOUT, "the page stays old");
+        }
+        assert_eq!(ask("ns.storm.test"), "192.0.2.2\n");
+    });
+    storm.stop();
 }

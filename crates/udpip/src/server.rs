@@ -93,6 +93,11 @@ impl<S: Service> Udp<S> {
         &self.service
     }
 
+    /// Returns the service, to change it between two batches.
+    pub fn service_mut(&mut self) -> &mut S {
+        &mut self.service
+    }
+
     /// Passes one datagram to the service that `with` returns. Drops and counts the datagram if it
     /// is invalid. Returns the packet if the datagram is for another port.
     #[inline(always)]

@@ -76,6 +76,20 @@ impl Example {
         })
     }
 
+    /// Sends SIGHUP, and waits for a line that begins with `start`.
+    #[allow(dead_code)]
+    pub(crate) fn hang_up_until(&mut self, start: &str) -> String {
+        self.hang_up();
+        let line = self.output.find(|line| line.starts_with(start));
+        line.expect("the program serves on")
+    }
+
+    /// Sends SIGHUP.
+    #[allow(dead_code)]
+    pub(crate) fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
+    }
+
     /// Stops the example with SIGINT, as Ctrl-C does, and returns its summary. Panics if the
     /// example fails.
     pub(crate) fn stop(mut self) -> Vec<String> {

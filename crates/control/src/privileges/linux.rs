@@ -21,7 +21,7 @@ use seccomp::Filter;
 
 /// The limits on files and system calls for each [`Kind`] of thread.
 #[derive(Debug)]
-pub(super) struct Limits([ThreadLimits; 3]);
+pub(super) struct Limits([ThreadLimits; 4]);
 
 impl Limits {
     /// Prepares the limits.
@@ -32,6 +32,7 @@ impl Limits {
         Ok(Self([
             ThreadLimits::new(Kind::Worker, table)?,
             ThreadLimits::new(Kind::Control, table)?,
+            ThreadLimits::new(Kind::Reload, table)?,
             ThreadLimits::new(Kind::Helper, table)?,
         ]))
     }

@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Worker,
     /// The thread that handles signals, and watches the workers and the helper.
     Control,
+    /// The thread that reads the content again.
+    Reload,
     /// The only thread of the helper process.
     Helper,
 }
@@ -24,7 +26,7 @@ pub(crate) enum Kind {
 /// configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// Paths below which the control thread may read. No other thread may open a file.
+    /// Paths below which the reload thread may read. No other thread may open a file.
     readable: Vec<PathBuf>,
     /// Files that the content was read from, which the server's user should be able to read again.
     files: Vec<PathBuf>,
@@ -63,28 +65,31 @@ impl Table {
         }
     }
 
-    /// Describes the file access of the control thread, for the start block.
+    /// Describes the file access of the reload thread, for the start block.
     pub(super) fn describe_file_access(&self) -> String {
         if self.readable.is_empty() {
             return "no file access".to_owned();
         }
         let paths = self.readable.iter().map(|path| path.display().to_string());
-        format!("read access below {}", paths.collect::<Vec<_>>().join(", "))
+        format!(
+            "read access for reloads below {}",
+            paths.collect::<Vec<_>>().join(", ")
+        )
     }
 
     /// Returns the paths below which a thread of this kind may read.
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
-            Kind::Control => &self.readable,
-            Kind::Worker | Kind::Helper => &[],
+            Kind::Reload => &self.readable,
+            Kind::Worker | Kind::Control | Kind::Helper => &[],
         }
     }
 
     /// Returns the files that a thread of this kind should be able to read again.
     pub(super) fn to_read_again(&self, kind: Kind) -> &[PathBuf] {
         match kind {
-            Kind::Control => &self.files,
-            Kind::Worker | Kind::Helper => &[],
+            Kind::Reload => &self.files,
+            Kind::Worker | Kind::Control | Kind::Helper => &[],
         }
     }
 
@@ -104,13 +109,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_control_thread_may_read_files() {
+    fn only_the_reload_thread_may_read_files() {
         let [folder, file] = ["pages", "pages/index"].map(PathBuf::from);
         let table = Table::for_server(vec![folder.clone()], vec![file.clone()]);
-        assert_eq!(table.describe_file_access(), "read access below pages");
-        assert_eq!(table.readable(Kind::Control), [folder]);
-        assert_eq!(table.to_read_again(Kind::Control), [file]);
-        for kind in [Kind::Worker, Kind::Helper] {
+        assert_eq!(
+            table.describe_file_access(),
+            "read access for reloads below pages"
+        );
+        assert_eq!(table.readable(Kind::Reload), [folder]);
+        assert_eq!(table.to_read_again(Kind::Reload), [file]);
+        for kind in [Kind::Worker, Kind::Control, Kind::Helper] {
             assert!(table.readable(kind).is_empty(), "{kind:?}");
             assert!(table.to_read_again(kind).is_empty(), "{kind:?}");
         }

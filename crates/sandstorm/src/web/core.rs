@@ -18,6 +18,7 @@ use crate::fields::MAX_FIELDS_LEN;
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
 use crate::pending::{Busy, Exhausted, Outgoing, Pending, Phase, Place};
 use crate::prepared::PreparedId;
+use crate::reply::Reply;
 use crate::request::Request;
 use crate::response::{Response, head_len, write_head_with};
 use crate::session::{self, Answer};
@@ -69,7 +70,7 @@ pub(super) enum Continuation {
 pub(super) struct Core {
     pub(super) site: Arc<Site>,
     /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`].
-    pub(super) prepared: Box<[PreparedReply]>,
+    pub(super) prepared: Vec<PreparedReply>,
     pub(super) slots: SlotWriter,
     /// The buffer in which an answer is assembled.
     pub(super) out: Vec<u8>,
@@ -90,22 +91,29 @@ pub(super) struct Core {
     pub(super) counters: Counters,
 }
 
+impl PreparedReply {
+    /// Adds a reply to the stack's content items.
+    pub(crate) fn add(reply: &Reply, contents: &mut Contents) -> Result<Self, ContentError> {
+        let slot = Slot {
+            offset: reply.slot_at(),
+            len: SLOT_LEN as u32,
+        };
+        Ok(Self {
+            content: contents.add(Arc::clone(reply.bytes()), Some(slot))?,
+            status: reply.status(),
+        })
+    }
+}
+
 impl Core {
     pub(super) fn load(site: Arc<Site>, contents: &mut Contents) -> Result<Self, ContentError> {
         let mut prepared = Vec::with_capacity(site.replies().len());
         for reply in site.replies() {
-            let slot = Slot {
-                offset: reply.slot_at(),
-                len: SLOT_LEN as u32,
-            };
-            prepared.push(PreparedReply {
-                content: contents.add(Arc::clone(reply.bytes()), Some(slot))?,
-                status: reply.status(),
-            });
+            prepared.push(PreparedReply::add(reply, contents)?);
         }
         Ok(Self {
             site,
-            prepared: prepared.into(),
+            prepared,
             slots: SlotWriter::new(),
             out: Vec::new(),
             response: Response::new(),

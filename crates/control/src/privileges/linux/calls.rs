@@ -38,6 +38,11 @@ const fn only(number: c_long, argument: Argument) -> Call {
     }
 }
 
+/// The flags with which a call opens a file for more than reading.
+const NOT_READING: u64 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64;
+/// Allows `openat` only for reading.
+const READ_ONLY: Argument = Argument::Without(2, NOT_READING);
+
 /// Forbids making memory executable, so that injected code cannot run.
 const NOT_EXECUTABLE: Argument = Argument::Without(2, libc::PROT_EXEC as u64);
 
@@ -96,13 +101,7 @@ const EVERYWHERE: &[Call] = &[
 /// `/proc/sys/vm/overcommit_memory`. With `RUST_BACKTRACE`, the panic handler asks for the current
 /// folder and the program's path. The C library and the panic handler tolerate these errors.
 pub(super) const REFUSED: &[Call] = &[
-    only(
-        libc::SYS_openat,
-        Argument::Without(
-            2,
-            (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64,
-        ),
-    ),
+    only(libc::SYS_openat, READ_ONLY),
     any(libc::SYS_getcwd),
     #[cfg(target_arch = "x86_64")]
     any(libc::SYS_readlink),
@@ -139,6 +138,36 @@ const CONTROL: &[Call] = &[
     any(libc::SYS_shutdown),
 ];
 
+/// Calls to read files and folders, and to ask for the memory in use.
+const RELOAD: &[Call] = &[
+    #[cfg(target_arch = "x86_64")]
+    only(libc::SYS_open, Argument::Without(1, NOT_READING)),
+    only(libc::SYS_openat, READ_ONLY),
+    any(libc::SYS_fstat),
+    any(libc::SYS_newfstatat),
+    any(libc::SYS_statx),
+    any(libc::SYS_getdents64),
+    any(libc::SYS_lseek),
+    any(libc::SYS_pread64),
+    any(libc::SYS_fadvise64),
+    any(libc::SYS_getcwd),
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_readlink),
+    any(libc::SYS_readlinkat),
+    any(libc::SYS_getrusage),
+    only(
+        libc::SYS_fcntl,
+        Argument::OneOf(
+            1,
+            &[
+                libc::F_GETFD as u64,
+                libc::F_GETFL as u64,
+                libc::F_DUPFD_CLOEXEC as u64,
+            ],
+        ),
+    ),
+];
+
 /// Calls to wait until the server exits, and to remove an interface.
 const HELPER: &[Call] = &[
     any(libc::SYS_recvmsg),
@@ -150,11 +179,18 @@ const HELPER: &[Call] = &[
     only(libc::SYS_ioctl, Argument::OneOf(1, &[SIOCGIFINDEX])),
 ];
 
+/// Returns the calls that fail on a thread of this kind.
+pub(super) fn refused(kind: Kind) -> impl Iterator<Item = &'static Call> {
+    let is_allowed = move |call: &Call| system_calls(kind).any(|one| one.number == call.number);
+    REFUSED.iter().filter(move |call| !is_allowed(call))
+}
+
 /// Returns all calls that a thread of this kind may use.
 pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
     let more = match kind {
         Kind::Worker => WORKER,
         Kind::Control => CONTROL,
+        Kind::Reload => RELOAD,
         Kind::Helper => HELPER,
     };
     EVERYWHERE.iter().chain(more)

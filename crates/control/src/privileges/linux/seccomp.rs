@@ -8,15 +8,15 @@ use seccompiler::{
     SeccompFilter, SeccompRule, apply_filter,
 };
 
-use super::calls::{Argument, Call, REFUSED, system_calls};
+use super::calls::{Argument, Call, refused, system_calls};
 use crate::privileges::table::Kind;
 
 /// The compiled filters for one kind of thread.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    /// Makes the calls of [`REFUSED`] fail and allows all other calls.
+    /// Makes the calls of [`refused`] fail and allows all other calls.
     refusing: BpfProgram,
-    /// Kills the process on a call that is neither allowed nor listed in [`REFUSED`]. The kernel
+    /// Kills the process on a call that is neither allowed nor listed in [`refused`]. The kernel
     /// applies both filters, and the stricter result takes effect.
     killing: BpfProgram,
     calls: usize,
@@ -28,9 +28,9 @@ impl Filter {
     pub(super) fn compile(kind: Kind) -> Result<Self, BackendError> {
         let refuse = SeccompAction::Errno(libc::EACCES as u32);
         let (allow, kill) = (SeccompAction::Allow, SeccompAction::KillProcess);
-        let listed_calls = system_calls(kind).chain(REFUSED);
+        let listed_calls = system_calls(kind).chain(refused(kind));
         Ok(Self {
-            refusing: program(REFUSED.iter(), refuse, allow.clone())?,
+            refusing: program(refused(kind), refuse, allow.clone())?,
             killing: program(listed_calls, allow, kill)?,
             calls: system_calls(kind).count(),
         })

@@ -1,0 +1,90 @@
+//! Hands new content to all workers, which give back the old content bit by bit.
+
+use std::sync::mpsc::{self, channel};
+use std::sync::{Mutex, PoisonError};
+
+use nmio::mailbox::Sender;
+use nmio::{Bell, Mailbox};
+
+/// New content for one worker. The worker drops this value when it has given back everything of the
+/// old content.
+#[derive(Debug)]
+pub struct Turn<T> {
+    /// The new content.
+    pub content: T,
+    /// Closes its channel when the last worker drops it.
+    _done: mpsc::Sender<()>,
+}
+
+/// Hands new content to workers. A reload [sends](Self::send) it, and each worker has a mailbox for
+/// it.
+#[derive(Debug)]
+pub struct Handover<T> {
+    workers: Mutex<Vec<Sender<Turn<T>>>>,
+}
+
+impl<T> Default for Handover<T> {
+    fn default() -> Self {
+        Self {
+            workers: Mutex::default(),
+        }
+    }
+}
+
+impl<T: Clone + Send> Handover<T> {
+    /// Opens the mailbox of a worker with this bell.
+    pub fn open(&self, bell: &Bell) -> Mailbox<Turn<T>> {
+        let (sender, mailbox) = bell.mailbox(1);
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.push(sender);
+        mailbox
+    }
+
+    /// Sends new content to all workers, and waits until each of them has given back the old
+    /// content or has ended. Only one thread may send, so that a mailbox is never full.
+    pub fn send(&self, content: &T) {
+        let (done, all_done) = channel();
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        for worker in &*workers {
+            let turn = Turn {
+                content: content.clone(),
+                _done: done.clone(),
+            };
+            // A worker that has ended needs no content.
+            drop(worker.send(turn));
+        }
+        drop((done, workers));
+        // Nobody sends on the channel, so this waits until all senders are dropped.
+        let _ = all_done.recv();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_handover_ends_when_all_workers_have_given_back_the_old_content() {
+        let handover = Handover::default();
+        let bell = Bell::new().unwrap();
+        let mut mailboxes = [handover.open(&bell), handover.open(&bell)];
+        drop(handover.open(&bell));
+        thread::scope(|scope| {
+            let sending = scope.spawn(|| handover.send(&7));
+            let mut turns = Vec::new();
+            while turns.len() < 2 {
+                for mailbox in &mut mailboxes {
+                    mailbox.take_all(|turn| turns.push(turn));
+                }
+            }
+            assert!(turns.iter().all(|turn| turn.content == 7));
+            assert!(!sending.is_finished());
+            turns.pop();
+            assert!(!sending.is_finished());
+            turns.clear();
+            sending.join().unwrap();
+        });
+    }
+}
