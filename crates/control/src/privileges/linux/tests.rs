@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus, Output};
 use std::sync::LazyLock;
@@ -275,6 +276,7 @@ fn child() {
         match kind.as_str() {
             "worker" => drop(privileges("").drop_all(Kind::Worker).unwrap()),
             "control" => drop(privileges("").drop_all(Kind::Control).unwrap()),
+            "reload" => drop(privileges("").drop_all(Kind::Reload).unwrap()),
             "helper" => drop(privileges("").drop_all(Kind::Helper).unwrap()),
             _ => {}
         }
@@ -311,7 +313,7 @@ fn forbidden_calls_fail_or_end_the_process() {
             _ => Some(SUCCEEDED),
         };
         assert_eq!(free.code(), succeeded, "{name} without a sandbox");
-        for kind in ["worker", "control", "helper"] {
+        for kind in ["worker", "control", "reload", "helper"] {
             let confined = attempt(kind, name);
             if name == "open" {
                 // Opening for reading fails without killing the process, because the C library
@@ -328,7 +330,7 @@ fn forbidden_calls_fail_or_end_the_process() {
 #[test]
 fn ordinary_library_calls_are_allowed() {
     for (name, _) in ALLOWED {
-        for kind in ["worker", "control", "helper"] {
+        for kind in ["worker", "control", "reload", "helper"] {
             let confined = attempt(kind, name);
             assert_eq!(
                 confined.code(),
@@ -341,7 +343,7 @@ fn ordinary_library_calls_are_allowed() {
 
 #[test]
 fn a_panic_and_an_abort_in_the_sandbox_end_the_process_as_usual() {
-    for kind in ["worker", "control", "helper"] {
+    for kind in ["worker", "control", "reload", "helper"] {
         let panicked = output(kind, "panic");
         let message = String::from_utf8_lossy(&panicked.stderr);
         assert!(message.contains("on purpose"), "{kind}: {message}");
@@ -358,7 +360,7 @@ fn a_panic_and_an_abort_in_the_sandbox_end_the_process_as_usual() {
 fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
     /// Exit status of the test harness after a failed test.
     const FAILED: i32 = 101;
-    for kind in ["worker", "control", "helper"] {
+    for kind in ["worker", "control", "reload", "helper"] {
         for value in ["1", "full"] {
             let panicked = output_with(kind, "panic", value);
             let text = String::from_utf8_lossy(&panicked.stderr);
@@ -432,4 +434,36 @@ fn landlock_allows_only_reading_below_the_named_folders() {
     .join();
     fs::remove_dir_all(&folder).unwrap();
     outcome.unwrap();
+}
+
+#[test]
+fn the_reload_thread_may_read_only_the_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let [inside, outside] = ["inside", "outside"].map(|name| folder.path().join(name));
+    for folder in [folder.path(), &inside, &outside] {
+        fs::create_dir_all(folder).unwrap();
+        fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+    }
+    let [content, other] = [inside.join("a"), outside.join("b")];
+    for file in [&content, &other] {
+        fs::write(file, "text").unwrap();
+        fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
+    }
+    let has_landlock = std::thread::spawn(move || {
+        let table = Table::for_server(vec![inside.clone()], Vec::new());
+        let dropped = privileges_with("", table).drop_all(Kind::Reload).unwrap();
+        assert_eq!(fs::read(&content).unwrap(), b"text");
+        assert_eq!(fs::read_dir(&inside).unwrap().count(), 1);
+        assert_eq!(
+            content.canonicalize().unwrap().file_name(),
+            content.file_name()
+        );
+        let has_landlock = dropped
+            .missing
+            .iter()
+            .all(|what| !what.contains("Landlock"));
+        (has_landlock, fs::read(&other).is_err())
+    });
+    let (has_landlock, is_refused) = has_landlock.join().unwrap();
+    assert_eq!(is_refused, has_landlock);
 }
