@@ -11,7 +11,8 @@ use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
 use crate::config::{self, ConfigArgs};
-use crate::privileges::{Sandbox, UserSpec};
+use crate::error::Error;
+use crate::privileges::{Plan, Sandbox, UserSpec};
 use crate::units::microseconds;
 
 /// Maximum number of workers per server. Each worker serves one queue, so this limit equals the
@@ -131,7 +132,7 @@ pub struct ServeArgs {
 }
 
 /// Returns a parser for whole numbers in `range`. Its error messages name the range.
-pub(crate) fn number<T: FromStr + PartialOrd + Display>(
+pub fn number<T: FromStr + PartialOrd + Display>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone
 where
@@ -208,6 +209,14 @@ impl ServeArgs {
             wait: self.wait.into(),
             program,
         }
+    }
+
+    /// Checks the options as far as that needs no device: the user must exist.
+    ///
+    /// # Errors
+    /// [`Error`], a message for the operator.
+    pub fn check(&self, program: &str) -> Result<(), Error> {
+        Plan::new(self, program).map(|_| ())
     }
 
     /// Returns the requested sandbox.

@@ -144,7 +144,9 @@ fn main() -> ExitCode {
         Command::Serve(serve) => control::serve(&serve.network, || serve.load(&mut say)),
         Command::Check(args) => {
             let zones = args.serve.zones.clone().with_zones(&args.files);
-            match check(&zones, &mut say, io::stdout()) {
+            let options = args.serve.network.check("namestorm");
+            let checked = check(&zones, &mut say, io::stdout());
+            match checked.and(options.map_err(Into::into)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(message) => {
                     say(format!("namestorm: {message}"));

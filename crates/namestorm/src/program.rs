@@ -44,8 +44,8 @@ const COPIES: usize = 4;
 pub enum LoadError {
     /// Some zones are not served, but the user requires all of them.
     #[error(
-        "{lost} of {all} zones cannot be loaded, which --strict does not allow: correct the \
-         errors above, or leave --strict out"
+        "{lost} of {all} zones cannot be loaded, which strict loading does not allow: correct the \
+         errors above, or leave --strict out (storm: --dns-strict)"
     )]
     Strict {
         /// Number of given zones that have errors or are given twice.

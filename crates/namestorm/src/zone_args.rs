@@ -1,6 +1,7 @@
 //! The options that name zones.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 use control::config;
@@ -18,8 +19,8 @@ pub struct ZoneArgs {
     #[arg(long = "zone", value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
-    /// Serve all zone files whose paths match a pattern, such as `/var/lib/zones/*.zone`. `*` and `?`
-    /// match parts of a name, and `**` matches any folders. Hidden files do not match. Repeat the
+    /// Serve all zone files whose paths match a pattern, such as `/var/lib/zones/*.zone`. `*`, `?` and
+    /// `[ab]` match parts of a name, and `**` matches any folders. Hidden files do not match. Repeat the
     /// option for more patterns.
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     zones_from: Vec<String>,
@@ -29,7 +30,10 @@ pub struct ZoneArgs {
 #[derive(Debug, thiserror::Error)]
 pub enum NoZones {
     /// Neither a zone nor a pattern is given.
-    #[error("no zone is given: use --zone FILE, --zones-from PATTERN, or --config FILE")]
+    #[error(
+        "no zone is given: use --zone FILE or --zones-from PATTERN, or the keys zones or zones-from in \
+         [[dns]] of a configuration file"
+    )]
     Given,
     /// No file matches a pattern.
     #[error("no zone file matches {0}; check the pattern, and that its folders can be read")]
@@ -90,29 +94,71 @@ fn pattern(text: &str) -> Result<String, String> {
 
 /// Returns the files that match a pattern, sorted by path.
 fn matching(pattern: &str) -> Result<Vec<ZoneSpec>, NoZones> {
+    let start = if pattern.starts_with('/') { "/" } else { "" };
+    let parts: Vec<_> = pattern.split('/').filter(|part| !part.is_empty()).collect();
+    let mut files = Vec::new();
+    find(Path::new(start), &parts, &mut files)?;
+    files.sort();
+    files.dedup();
+    let spec = |file| ZoneSpec { origin: None, file };
+    Ok(files.into_iter().map(spec).collect())
+}
+
+/// Adds the files below `folder` whose paths match the `parts` of a pattern. `**` follows no links
+/// to folders, because they may form a circle.
+fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), NoZones> {
+    let Some((&part, rest)) = parts.split_first() else {
+        if folder.exists() && !folder.is_dir() {
+            files.push(folder.to_owned());
+        }
+        return Ok(());
+    };
+    if !part.contains(['*', '?', '[']) {
+        return find(&folder.join(part), rest, files);
+    }
+    let is_deep = part == "**";
+    if is_deep {
+        find(folder, rest, files)?;
+    } else if !folder.is_dir() {
+        return Ok(());
+    }
+    let pattern = Pattern::new(part).unwrap_or_default();
     let options = MatchOptions {
         require_literal_leading_dot: true,
-        require_literal_separator: true,
         ..MatchOptions::default()
     };
-    let paths = glob::glob_with(pattern, options)
-        .unwrap_or_else(|_| unreachable!("the pattern was checked as an option"));
-    let mut specs = Vec::new();
-    for path in paths {
-        let file = path.map_err(|error| NoZones::Unreadable {
-            path: error.path().to_owned(),
-            reason: error.into(),
-        })?;
-        if !file.is_dir() {
-            specs.push(ZoneSpec { origin: None, file });
+    let unreadable = |reason| NoZones::Unreadable {
+        path: folder.to_owned(),
+        reason,
+    };
+    let listed = if folder == Path::new("") {
+        Path::new(".")
+    } else {
+        folder
+    };
+    for entry in fs::read_dir(listed).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let name = entry.file_name();
+        // A name that is not UTF-8 also matches by its other characters.
+        if !pattern.matches_with(&name.to_string_lossy(), options) {
+            continue;
+        }
+        let path = folder.join(&name);
+        if !is_deep {
+            find(&path, rest, files)?;
+        } else if entry.file_type().map_err(unreadable)?.is_dir() {
+            find(&path, parts, files)?;
         }
     }
-    Ok(specs)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
 
     use clap::Parser;
 
@@ -143,6 +189,23 @@ mod tests {
         assert_eq!(found, ["first".into(), path("a.zone"), path("b.zone")]);
         let found = specs(&["--zones-from", &text("**/e.zone")]).unwrap();
         assert_eq!(found, [path("d.zone/e.zone")]);
+        // A link to its own folder is no endless path, and a name need not be UTF-8.
+        symlink(".", path("loop")).unwrap();
+        fs::write(path("d.zone").join(OsStr::from_bytes(b"\xff.zone")), "").unwrap();
+        assert_eq!(
+            specs(&["--zones-from", &text("**/*.zone")]).unwrap().len(),
+            4
+        );
+        assert_eq!(
+            specs(&["--zones-from", &text("[ab].zone")]).unwrap().len(),
+            2
+        );
+        assert_eq!(
+            specs(&["--zones-from", &text("loop/a.zone")])
+                .unwrap()
+                .len(),
+            1
+        );
     }
 
     #[test]

@@ -53,7 +53,7 @@ struct Serve {
     site: SiteArgs,
 
     /// Congestion control of all connections.
-    #[arg(long, value_enum, default_value_t, help_heading = "Connections")]
+    #[arg(long, value_enum, default_value_t, help_heading = "Web site")]
     congestion: Congestion,
 }
 

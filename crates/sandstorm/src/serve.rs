@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
+use control::args::number;
 use control::config::{self, ConfigArgs, Lines};
 use control::units::size;
 use control::{ConnectionArgs, Named, NewWorker, Program as _, ServeArgs, StartError};
@@ -82,7 +83,8 @@ pub struct SiteOptions {
     strict: bool,
 
     /// Maximum number of files to load. Further files are left out.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().files,
+          value_parser = number(0..=u64::MAX))]
     max_files: u64,
 
     /// Maximum size of all files together, in bytes or with a unit, such as `512MB`. They are kept in
@@ -152,10 +154,11 @@ impl SiteArgs {
     /// cannot be served. Returns the lines about the content in the start block.
     ///
     /// # Errors
-    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
-    pub fn check(&self) -> Result<Lines, NotLoaded> {
+    /// A message for the operator, if the folder cannot be served or the user does not exist.
+    pub fn check(&self) -> Result<Lines, StartError> {
         control::log::init(self.network.log);
-        Ok(self.site.load(&self.root, &self.connections)?.loaded())
+        self.network.check("sandstorm")?;
+        Ok(self.site.check(&self.root, &self.connections)?)
     }
 }
 
@@ -172,6 +175,16 @@ impl SiteOptions {
         let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
         let sandstorm = self.load_with(folder, connections, &[], make)?;
         Ok(sandstorm.with_reloads(self.limits(), self.strict))
+    }
+
+    /// Loads `folder`, and returns the lines about the content in the start block.
+    ///
+    /// # Errors
+    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
+    pub fn check(&self, folder: &Path, connections: &ConnectionArgs) -> Result<Lines, NotLoaded> {
+        let mut lines = self.load(folder, connections)?.loaded();
+        lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
+        Ok(lines)
     }
 
     fn limits(&self) -> Limits {

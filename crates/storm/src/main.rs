@@ -91,7 +91,7 @@ struct Serve {
     connections: ConnectionArgs,
 
     /// Congestion control of the web server's connections.
-    #[arg(long, value_enum, default_value_t, help_heading = "Connections")]
+    #[arg(long, value_enum, default_value_t, help_heading = "Web site")]
     congestion: Congestion,
 
     #[command(flatten)]
@@ -140,11 +140,12 @@ impl Serve {
     }
 
     /// Loads the folder and the zones, and returns the lines about each in the start block.
-    fn check(&self) -> [Result<Lines, StartError>; 2] {
+    fn check(&self) -> [Result<Lines, StartError>; 3] {
         control::log::init(self.network.log);
-        let web = self.site.load(&self.root, &self.connections);
-        let web = web.map(|site| site.loaded()).map_err(Into::into);
-        [web, self.load_zones().map(|zones| zones.loaded())]
+        let options = self.network.check(Storm::NAME).map(|()| Lines::new());
+        let web = self.site.check(&self.root, &self.connections);
+        let dns = self.load_zones().map(|zones| zones.loaded());
+        [options.map_err(Into::into), web.map_err(Into::into), dns]
     }
 }
 

@@ -143,11 +143,12 @@ fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
         "addresses = [\"192.0.2.2/24\"] # command line",
         "batch = 7 # f.toml:4",
         "wait = \"adaptive\" # default",
+        "sandbox = \"off\" # command line",
         "root = \"b\" # command line",
         "port = 81 # f.toml:9",
         "port = 54 # f.toml:11",
         "zones = [\"a\", \"b\"] # f.toml:12",
-        "#user = # not set",
+        "#user = # not set: the program's default",
     ] {
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(

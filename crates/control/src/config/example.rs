@@ -19,14 +19,14 @@ const EXAMPLES: [(&str, &str); 20] = [
     ("user", r#""www-data:www-data""#),
     ("pcap", r#""/var/tmp/server.pcap""#),
     ("fault", r#""drop=0.01,seed=1""#),
-    ("max_connections", "65536"),
+    ("max_connections", "100000"),
     ("when_full", r#""evict""#),
     ("max_per_address", "1000"),
     ("ipv6_prefix", "64"),
     ("max_half_open", "4096"),
     ("syn_cookies", r#""auto""#),
-    ("idle_timeout", r#""60 s""#),
-    ("request_timeout", r#""30 s""#),
+    ("idle_timeout", r#""90 s""#),
+    ("request_timeout", r#""20 s""#),
     ("user_timeout", r#""2 min""#),
     ("min_rate", r#""16 kB""#),
     ("root", r#""/srv/www""#),
@@ -44,7 +44,7 @@ pub fn example(command: &Command) -> String {
     let mut command = command.find_subcommand("serve").unwrap_or(command).clone();
     command.build();
     let mut text = format!(
-        "# Configuration of {name}. Lines that begin with #KEY show defaults or examples.\n\
+        "# Configuration of {name}. Lines that begin with #KEY show the defaults, or examples.\n\
          # An option on the command line overrides its key. Sizes and times may have units,\n\
          # such as \"512 MB\" and \"30 s\".\n"
     );
@@ -58,7 +58,7 @@ pub fn example(command: &Command) -> String {
         let _ = writeln!(text, "\n{}", section.header());
         for key in keys {
             explain(key, &mut text);
-            let _ = writeln!(text, "#{} = {}", key.name(), value(key));
+            let _ = writeln!(text, "#{}", value(key));
         }
     }
     text
@@ -101,16 +101,20 @@ fn sentence(paragraph: &str, text: &mut String) {
     text.push_str(if line.ends_with('.') { "\n" } else { ".\n" });
 }
 
-/// The key's default, or else an example.
+/// The key with its default, or else with an example.
 fn value(key: &Key<'_>) -> String {
+    let name = key.name();
     if key.is_flag() {
-        return "false".to_owned();
+        return format!("{name} = false");
     }
-    let defaults = key.arg.get_default_values();
-    if let Some(default) = defaults.first() {
-        return toml_value(&default.to_string_lossy());
+    if let Some(default) = key.arg.get_default_values().first() {
+        return format!("{name} = {}", toml_value(&default.to_string_lossy()));
     }
-    let id = key.arg.get_id().as_str();
+    let id = match (key.arg.get_id().as_str(), key.section.name) {
+        ("port", "dns") => "dns-port",
+        (id, _) => id,
+    };
     let found = EXAMPLES.iter().find(|(of, _)| *of == id);
-    found.map_or_else(String::new, |(_, value)| (*value).to_owned())
+    let example = found.map_or("", |(_, value)| value);
+    format!("{name} = {example}  # an example")
 }

@@ -10,6 +10,10 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{Key, SECTIONS, Section, keys};
 use super::problem::{Problem, Problems, nearest, place};
+use super::show::toml_value;
+
+/// Maximum number of errors that are reported.
+const MAX_PROBLEMS: usize = 100;
 
 /// A key in the file, with its place.
 type Name<'t> = Spanned<DeString<'t>>;
@@ -81,7 +85,13 @@ pub(super) fn settings(text: &str, command: &Command) -> (Vec<Setting>, Vec<Prob
     let span = |error: &toml::de::Error| error.span().unwrap_or_default();
     let problems: Vec<_> = errors
         .iter()
-        .map(|error| Problem::new(span(error), error.message()))
+        .map(|error| {
+            let here = text.get(span(error)).unwrap_or_default();
+            match error.message() {
+                "duplicate key" => Problem::new(span(error), format!("{here} stands here twice")),
+                message => Problem::new(span(error), message),
+            }
+        })
         .collect();
     if !problems.is_empty() {
         return (Vec::new(), problems);
@@ -109,7 +119,9 @@ struct Reader<'t, 'c> {
 
 impl Reader<'_, '_> {
     fn fail(&mut self, span: Range<usize>, message: impl Into<String>) {
-        self.problems.push(Problem::new(span, message));
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(Problem::new(span, message));
+        }
     }
 
     fn section(&mut self, name: &Name<'_>, value: &Spanned<DeValue<'_>>) {
@@ -117,6 +129,10 @@ impl Reader<'_, '_> {
         let Some(section) = SECTIONS.into_iter().find(|section| section.name == word) else {
             return self.unknown_section(name);
         };
+        if !self.keys.iter().any(|key| key.section == section) {
+            // The section belongs to another program.
+            return;
+        }
         match (value.get_ref(), section.is_list) {
             (DeValue::Table(table), false) => self.table(section, table),
             (DeValue::Array(tables), true) => {
@@ -137,9 +153,10 @@ impl Reader<'_, '_> {
 
     fn unknown_section(&mut self, name: &Name<'_>) {
         let word = name.get_ref().as_ref();
+        let shown = word.escape_debug();
         let known = self.keys.iter().find(|key| key.name() == word);
         let message = if let Some(key) = known {
-            format!("{word} belongs to the section {}", key.section.header())
+            format!("{shown} belongs to the section {}", key.section.header())
         } else {
             let near = nearest(word, SECTIONS.map(|section| section.name));
             let near = SECTIONS.iter().find(|section| Some(section.name) == near);
@@ -147,7 +164,7 @@ impl Reader<'_, '_> {
                 || format!("sections are {}", self.headers().join(", ")),
                 |near| format!("did you mean {}?", near.header()),
             );
-            format!("there is no section {word}; {hint}")
+            format!("there is no section {shown}; {hint}")
         };
         self.fail(name.span(), message);
     }
@@ -162,10 +179,6 @@ impl Reader<'_, '_> {
     fn table(&mut self, section: Section, table: &DeTable<'_>) {
         let of_section = |key: &&Key<'_>| key.section == section;
         let keys: Vec<_> = self.keys.iter().filter(of_section).copied().collect();
-        if keys.is_empty() {
-            // The section belongs to another program.
-            return;
-        }
         for (name, value) in table {
             let word = name.get_ref().as_ref();
             let Some(key) = keys.iter().find(|key| key.name() == word) else {
@@ -173,19 +186,18 @@ impl Reader<'_, '_> {
                 self.fail(name.span(), message);
                 continue;
             };
-            match self.words(key, value) {
-                Ok(words) => self.settings.push(Setting {
+            if let Some(words) = self.words(key, value) {
+                self.settings.push(Setting {
                     id: key.arg.get_id().to_string(),
                     words,
                     line: place(self.text, name.span().start).0,
-                }),
-                Err(problem) => self.problems.push(problem),
+                });
             }
         }
     }
 
     fn unknown_key(&self, section: Section, word: &str) -> String {
-        let header = section.header();
+        let (header, shown) = (section.header(), word.escape_debug());
         let names: Vec<_> = self
             .keys
             .iter()
@@ -193,50 +205,50 @@ impl Reader<'_, '_> {
             .collect();
         let here = names.iter().filter(|(of, _)| *of == section);
         if let Some(near) = nearest(word, here.map(|(_, name)| name.as_str())) {
-            return format!("{header} has no key {word}; did you mean {near}?");
+            return format!("{header} has no key {shown}; did you mean {near}?");
         }
         match names.iter().find(|(_, name)| name == word) {
-            Some((other, _)) => format!("{word} belongs to the section {}", other.header()),
-            None => format!("{header} has no key {word}"),
+            Some((other, _)) => format!("{shown} belongs to the section {}", other.header()),
+            None => format!("{header} has no key {shown}"),
         }
     }
 
-    /// Returns the words of a key's value, after the option's own check of each.
-    fn words(&self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Problem> {
+    /// Returns the words of a key's value, if the option's own check accepts each of them.
+    fn words(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Option<Vec<String>> {
         let name = key.name();
         if key.is_flag() {
-            return match value.get_ref() {
-                DeValue::Boolean(true) => Ok(vec![key.words("")]),
-                DeValue::Boolean(false) => Ok(Vec::new()),
-                _ => Err(Problem::new(
-                    value.span(),
-                    format!("{name} must be true or false"),
-                )),
+            let DeValue::Boolean(is_set) = value.get_ref() else {
+                self.fail(value.span(), format!("{name} must be true or false"));
+                return None;
             };
+            return Some(is_set.then(|| key.words("")).into_iter().collect());
         }
         let values: Vec<_> = match value.get_ref() {
             DeValue::Array(list) if key.is_list() => list.iter().collect(),
             DeValue::Array(_) => {
-                return Err(Problem::new(
-                    value.span(),
-                    format!("{name} takes one value, not a list"),
-                ));
+                let message = format!("{name} takes one value, not a list");
+                self.fail(value.span(), message);
+                return None;
             }
             _ => vec![value],
         };
-        let words = values
-            .iter()
-            .map(|value| word(key, value))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut words = Vec::new();
+        for value in &values {
+            match word(key, value) {
+                Ok(word) => words.push(word),
+                Err(problem) => self.fail(problem.at..problem.at, problem.message),
+            }
+        }
         if check(&self.command, &words).is_err() {
             // A list may have very many elements, so only a wrong one is checked element by element.
             for (value, word) in values.iter().zip(&words) {
-                check(&self.command, std::slice::from_ref(word)).map_err(|reason| {
-                    Problem::new(value.span(), format!("{name} is wrong: {reason}"))
-                })?;
+                if let Err(reason) = check(&self.command, std::slice::from_ref(word)) {
+                    self.fail(value.span(), format!("{name} is wrong: {reason}"));
+                }
             }
+            return None;
         }
-        Ok(words)
+        (words.len() == values.len()).then_some(words)
     }
 }
 
@@ -248,14 +260,19 @@ fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, Problem> 
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
         DeValue::Float(number) => number.as_str().to_owned(),
         _ => {
-            let message = format!("{name} must be a text in quotes or a decimal number");
+            let values = key.arg.get_possible_values();
+            let values: Vec<_> = values
+                .iter()
+                .map(|value| toml_value(value.get_name()))
+                .collect();
+            let message = if values.is_empty() {
+                format!("{name} must be a text in quotes or a decimal number")
+            } else {
+                format!("{name} must be one of {}", values.join(", "))
+            };
             return Err(Problem::new(value.span(), message));
         }
     };
-    if key.arg.get_long().is_none() && text.starts_with('-') {
-        let message = format!("{name} must not begin with -; write ./{text}");
-        return Err(Problem::new(value.span(), message));
-    }
     Ok(key.words(&text))
 }
 
@@ -277,6 +294,9 @@ fn check(command: &Command, words: &[String]) -> Result<(), String> {
                 text(ContextKind::InvalidValue),
                 text(ContextKind::ValidValue),
             );
+            if all.is_empty() {
+                return Err("it must not be empty".to_owned());
+            }
             Err(match nearest(&value, all.split(", ")) {
                 Some(near) => format!("there is no value {value:?}; did you mean {near:?}?"),
                 None => format!("there is no value {value:?}; values are {all}"),
@@ -291,8 +311,7 @@ fn check(command: &Command, words: &[String]) -> Result<(), String> {
 }
 
 fn wrong_form(section: Section) -> String {
-    format!(
-        "write {} on a line of its own, and its keys below it",
-        section.header()
-    )
+    let brackets = if section.is_list { "double" } else { "single" };
+    let header = section.header();
+    format!("write {header}, in {brackets} brackets, on a line of its own, and its keys below it")
 }

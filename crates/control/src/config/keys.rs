@@ -87,6 +87,8 @@ impl Key<'_> {
         match self.arg.get_long() {
             Some(long) if self.is_flag() => format!("--{long}"),
             Some(long) => format!("--{long}={value}"),
+            // A path that begins like an option.
+            None if value.starts_with('-') => format!("./{value}"),
             None => value.to_owned(),
         }
     }

@@ -42,7 +42,7 @@ impl fmt::Display for Problems<'_> {
             write!(
                 f,
                 "{end}{}:{line}:{column}: {}",
-                self.file.display(),
+                self.file.display().to_string().escape_debug(),
                 problem.message
             )?;
         }

@@ -37,6 +37,9 @@ impl Origins {
     /// The key's value in TOML, or `None` if it has none.
     fn value(&self, key: &Key<'_>) -> Option<String> {
         let id = key.arg.get_id().as_str();
+        if id == "sandbox" && self.is_given("no_sandbox") {
+            return Some("\"off\"".to_owned());
+        }
         if key.is_flag() {
             return Some(self.matches.get_flag(id).to_string());
         }
@@ -52,17 +55,23 @@ impl Origins {
 
     fn origin(&self, key: &Key<'_>) -> String {
         let id = key.arg.get_id().as_str();
-        if self.given.iter().any(|given| given == id) {
+        if self.is_given(id) || id == "sandbox" && self.is_given("no_sandbox") {
             return "command line".to_owned();
         }
         let settings = self.file.settings.iter();
         if let Some(setting) = settings.rev().find(|setting| setting.id == id) {
-            return format!("{}:{}", self.file.path.display(), setting.line);
+            // A line break in the name must not end the comment.
+            let file = self.file.path.display().to_string();
+            return format!("{}:{}", file.escape_debug(), setting.line);
         }
         match self.matches.value_source(id) {
             Some(_) => "default".to_owned(),
-            None => "not set".to_owned(),
+            None => "not set: the program's default".to_owned(),
         }
+    }
+
+    fn is_given(&self, id: &str) -> bool {
+        self.given.iter().any(|given| given == id)
     }
 }
 
