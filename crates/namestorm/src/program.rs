@@ -108,7 +108,7 @@ impl Namestorm {
     ///
     /// # Errors
     ///
-    /// See [`NoZones`] and [`LoadError`].
+    /// See [`NoZones`](crate::NoZones) and [`LoadError`].
     pub fn load_from(
         zones: ZoneArgs,
         form: Form,
