@@ -11,8 +11,8 @@ use crate::answers::Answers;
 use crate::index::At;
 use crate::service::Residents;
 
-/// Number of old answers whose resident packets are freed in one pass of the event loop. They take
-/// less than 20 microseconds.
+/// Number of old answers whose resident packets are freed in one pass of the event loop, so that
+/// packets need not wait long.
 const FREED_IN_A_PASS: usize = 64;
 
 /// New answers for a worker, and the resident packets of the old ones.

@@ -9,7 +9,7 @@ use tcpip::Contents;
 use crate::site::{NEW, NextSite};
 use crate::web::{PreparedReply, Web};
 
-/// Number of replies that one step adds or removes. A step takes less than 100 microseconds.
+/// Number of replies that one step adds or removes, so that packets need not wait long.
 const REPLIES_IN_A_STEP: usize = 128;
 
 /// The next site of a worker, and how far the worker has come.
