@@ -77,6 +77,10 @@ fn check(scenario: &Scenario, rig: &Rig, env: &Env, checks: &mut Checks) -> Resu
             server.signal(signal)?;
         }
         std::thread::sleep(A_MOMENT);
+        // The reload succeeds only if the server's user may read the content.
+        let reloaded = || Ok(server.output().contains("reloaded").then_some(()));
+        let said = interrupt::wait_for(END_LIMIT, reloaded)?;
+        said.context("no word on the reload after SIGHUP")?;
         rig.as_client(|| answers(&place))??;
         expect_no_privileges(&server)
     });
