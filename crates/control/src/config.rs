@@ -16,8 +16,8 @@
 //! environment does not matter.
 //!
 //! [`parse`] replaces [`clap::Parser::parse`]. If the command line contains `--config FILE`, it
-//! inserts the file's keys before the other options. All errors in a file are reported at once, each
-//! with line, column and the nearest known key. [`show`] and [`example`] print files.
+//! inserts the file's keys before the other options. The errors in a file, at most 100, are reported at
+//! once, each with line, column and the nearest known key. [`show`] and [`example`] print files.
 
 mod example;
 mod file;

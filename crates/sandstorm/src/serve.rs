@@ -212,11 +212,6 @@ impl SiteOptions {
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
     }
 
-    /// Returns true if the server refuses to start when an entry cannot be served.
-    pub fn strict(&self) -> bool {
-        self.strict
-    }
-
     /// The TCP settings from the command line, apart from the port.
     fn tcp(&self, connections: &ConnectionArgs) -> Config {
         connections.config(Config {
