@@ -113,6 +113,7 @@ mod signals;
 mod simple;
 mod status_log;
 mod summary;
+mod supervisor;
 mod tally;
 mod tcp;
 mod udp;

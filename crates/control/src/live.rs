@@ -21,7 +21,12 @@ impl WorkerSnapshot {
     /// serves and gets its CPU time. The result is `None`, and all counts are 0, until the worker
     /// is ready to serve.
     pub fn age(&self) -> Option<Duration> {
-        self.published.map(|at| at.elapsed())
+        self.age_at(Instant::now())
+    }
+
+    /// The same at the time `now`.
+    pub(crate) fn age_at(&self, now: Instant) -> Option<Duration> {
+        self.published.map(|at| now.saturating_duration_since(at))
     }
 
     /// Counts of the worker's port.

@@ -1,5 +1,6 @@
 //! The thread that reloads the content.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope};
@@ -9,8 +10,9 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::error::Error;
 use crate::privileges::{Dropped, Kind, Privileges};
-use crate::program::Program;
+use crate::program::{Program, StartError};
 use crate::report::{self, Block};
+use crate::supervisor::Supervisor;
 
 /// The control thread's side of the reload thread, which ends when this value is dropped.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ impl<'a> Reloader<'a> {
         scope: &'scope Scope<'scope, '_>,
         program: &'a P,
         privileges: &'a Privileges,
+        supervisor: &'a Supervisor,
         is_busy: &'a AtomicBool,
     ) -> Result<Self, Error>
     where
@@ -45,7 +48,9 @@ impl<'a> Reloader<'a> {
             }
             for () in inbox {
                 is_busy.store(true, Ordering::Relaxed);
-                reload(program);
+                supervisor.reloading();
+                let failed = reload(program).err();
+                supervisor.reloaded(failed.as_ref().map(|error| error as &dyn Display));
                 is_busy.store(false, Ordering::Relaxed);
             }
         };
@@ -85,18 +90,18 @@ impl<'a> Reloader<'a> {
     }
 }
 
-fn reload<P: Program>(program: &P) {
+/// Reloads the content, and reports the outcome to the operator.
+fn reload<P: Program>(program: &P) -> Result<(), StartError> {
     let start = Instant::now();
-    match program.reload() {
-        Ok(what) => {
-            let seconds = start.elapsed().as_secs_f64();
-            let mut block = Block::default();
-            let line = format!("in {seconds:.2} s, {what}{}", memory_peak());
-            block.line("reloaded", line);
-            block.print();
-        }
-        Err(error) => tracing::error!("not reloaded, the old content stays: {error}"),
-    }
+    let what = program.reload().inspect_err(|error| {
+        tracing::error!("not reloaded, the old content stays: {error}");
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    let mut block = Block::default();
+    let line = format!("in {seconds:.2} s, {what}{}", memory_peak());
+    block.line("reloaded", line);
+    block.print();
+    Ok(())
 }
 
 /// Describes the most memory that the process has had, if the system tells.

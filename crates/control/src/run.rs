@@ -21,12 +21,16 @@ use crate::reload::Reloader;
 use crate::report::Block;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
 use crate::status_log::StatusLog;
+use crate::supervisor::Supervisor;
 use crate::worker::Ready;
 use crate::workers::{Event, Outcome, Workers};
 
 /// Runs a complete `serve` command: serves the program that `load` returns, until SIGINT or SIGTERM
 /// or until an error. It prints the start block when all workers are ready. If they have served, it
 /// prints the summary at the end, also after an error.
+///
+/// If the environment variable `NOTIFY_SOCKET` is set, a service manager hears when the server is
+/// ready, reloads and stops. With `WATCHDOG_USEC` it also hears that all workers still run.
 ///
 /// A second SIGINT or SIGTERM ends the process immediately, if it comes at least a second after the
 /// first. An error is printed as one message. The exit status is 2 if the command line is wrong,
@@ -89,14 +93,18 @@ fn load_and_run<P: Program, E: Display>(
             plan,
             helper,
             runtime,
+            supervisor: Supervisor::from_environment(),
         };
         Ok::<_, Error>((start, harmless))
     };
     let (start, harmless) = prepare()?;
-    let program = load().map_err(|error| Failure {
-        message: error.to_string(),
-        status: 1,
-    })?;
+    let program = start
+        .supervisor
+        .while_loading(load)
+        .map_err(|error| Failure {
+            message: error.to_string(),
+            status: 1,
+        })?;
     Ok(start.run(&program, harmless)?)
 }
 
@@ -108,6 +116,7 @@ struct Start<'a> {
     plan: Plan,
     helper: Helper,
     runtime: Runtime,
+    supervisor: Supervisor,
 }
 
 impl Start<'_> {
@@ -117,6 +126,7 @@ impl Start<'_> {
             plan,
             helper,
             runtime,
+            supervisor,
         } = self;
         let privileges =
             &plan.privileges(Table::for_server(program.read_paths(), program.files()))?;
@@ -147,7 +157,7 @@ impl Start<'_> {
             let tell = move |event| drop(events_in.try_send(event));
             // On FreeBSD, a thread cannot drop its privileges alone.
             let can_reload = cfg!(target_os = "linux") && program.can_reload();
-            let start = || Reloader::start(scope, program, privileges, &is_reloading);
+            let start = || Reloader::start(scope, program, privileges, supervisor, &is_reloading);
             let reloader = can_reload.then(start).transpose()?;
             let mut workers = launch.start(scope, tell)?;
             let mut watch = Watch {
@@ -155,6 +165,7 @@ impl Start<'_> {
                 signals,
                 helper: helper_life,
                 reloader,
+                supervisor,
             };
             let watched = watch.until_end(&mut workers, |ready, reloader| {
                 begin(&launch, privileges, ready, reloader)
@@ -163,6 +174,7 @@ impl Start<'_> {
                 tokio::select! {
                     () = watched => {}
                     never = log.keep_logging() => match never {},
+                    never = supervisor.keep_alive(&published) => match never {},
                     never = memory::give_back() => match never {},
                 }
             });
@@ -211,6 +223,7 @@ struct Watch<'a> {
     signals: Signals,
     helper: Life,
     reloader: Option<Reloader<'a>>,
+    supervisor: &'a Supervisor,
 }
 
 impl Watch<'_> {
@@ -229,12 +242,16 @@ impl Watch<'_> {
                     Some(Ok(block)) => {
                         workers.serve();
                         block.print();
+                        self.supervisor.serving(status(&block));
                     }
                     Some(Err(error)) => workers.fail(error),
                     None => {}
                 },
                 request = self.signals.next() => match (request, reloader) {
-                    (Request::Stop(Stop::Gracefully), _) => workers.stop(),
+                    (Request::Stop(Stop::Gracefully), _) => {
+                        self.supervisor.stopping();
+                        workers.stop();
+                    }
                     (Request::Stop(Stop::AtOnce), _) => std::process::exit(1),
                     (Request::Reload, Some(reloader)) => reloader.request(),
                     (Request::Reload, None) => tracing::warn!(
@@ -247,5 +264,12 @@ impl Watch<'_> {
                 }
             }
         }
+        self.supervisor.stopping();
     }
+}
+
+/// Describes a serving server in one line, for the service manager.
+fn status(block: &Block) -> String {
+    let listening = block.lines().find(|(label, _)| *label == "listening");
+    format!("serving {}", listening.map_or("", |(_, value)| value))
 }

@@ -64,6 +64,7 @@ impl Example {
 
     /// Runs `work` on a thread in the namespace, where it uses the host's end of the example's
     /// link.
+    #[allow(dead_code)]
     pub(crate) fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
         thread::scope(|scope| {
