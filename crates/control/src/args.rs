@@ -11,6 +11,7 @@ use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
 use crate::config::{self, ConfigArgs};
+use crate::endpoint::EndpointArgs;
 use crate::error::Error;
 use crate::privileges::{Plan, Sandbox, UserSpec};
 use crate::units::microseconds;
@@ -111,6 +112,10 @@ pub struct ServeArgs {
     #[arg(long, conflicts_with = "sandbox", help_heading = "Privileges")]
     no_sandbox: bool,
 
+    /// Metrics, and control of the running server.
+    #[command(flatten)]
+    pub endpoints: EndpointArgs,
+
     /// Write every received and sent frame to FILE in pcap format (slow). With several workers the
     /// files are FILE.0, FILE.1 and so on. FILE must be new or a regular file.
     #[arg(long, value_name = "FILE", value_parser = parse_capture, help_heading = "Diagnosis")]
@@ -168,6 +173,7 @@ impl Default for ServeArgs {
             user: None,
             sandbox: Sandbox::Auto,
             no_sandbox: false,
+            endpoints: EndpointArgs::default(),
             pcap: None,
             log: LogLevel::Warn,
             fault: None,

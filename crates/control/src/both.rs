@@ -195,15 +195,27 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         self.first.can_reload() || self.second.can_reload()
     }
 
-    fn reload(&self) -> Result<String, StartError> {
+    fn has_content(&self, name: &str) -> bool {
+        self.first.has_content(name) || self.second.has_content(name)
+    }
+
+    /// Reloads both programs, or the first one that has content named `only`.
+    fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
+        if let Some(name) = only {
+            return if self.first.has_content(name) {
+                self.first.reload(only)
+            } else {
+                self.second.reload(only)
+            };
+        }
         let first = self
             .first
             .can_reload()
-            .then(|| (A::NAME, self.first.reload()));
+            .then(|| (A::NAME, self.first.reload(None)));
         let second = self
             .second
             .can_reload()
-            .then(|| (B::NAME, self.second.reload()));
+            .then(|| (B::NAME, self.second.reload(None)));
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         for (name, outcome) in first.into_iter().chain(second) {
             match outcome {

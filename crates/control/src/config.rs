@@ -97,7 +97,7 @@ pub fn print_check<E: fmt::Display>(
 
 /// Writes a text to standard output. A reader that stops early, such as `head`, does not cause an
 /// error.
-fn print(program: &str, text: &str) -> ExitCode {
+pub(crate) fn print(program: &str, text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("{program}: cannot write to standard output: {error}");

@@ -30,6 +30,7 @@ use std::os::unix::net::UnixStream;
 use nmio::device::{Interface, QueueAccess, Transport};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
 
 use crate::args::ServeArgs;
 use crate::error::Error;
@@ -115,8 +116,9 @@ impl Helper {
         }
     }
 
-    /// Returns a [`Life`], which waits on the current runtime until the helper process exits.
-    pub(crate) fn life(&self) -> io::Result<Life> {
+    /// Returns a [`Life`], which waits on `runtime` until the helper process exits.
+    pub(crate) fn life(&self, runtime: &Runtime) -> io::Result<Life> {
+        let _inside = runtime.enter();
         let lifeline = self.lifeline.try_clone()?;
         lifeline.set_nonblocking(true)?;
         Ok(Life(tokio::net::UnixStream::from_std(lifeline)?))

@@ -103,9 +103,9 @@ impl<'a, P: Program> Launch<'a, P> {
         Listening::new(addresses.collect(), self.port())
     }
 
-    /// Composes the start block from the reports in `ready`, one for each worker. `privileges` are
-    /// the lines about the dropped privileges.
-    pub(crate) fn start_block(&self, privileges: Lines, ready: &[Ready]) -> Block {
+    /// Composes the start block from the reports in `ready`, one for each worker. `more` are lines
+    /// about the endpoints and about the dropped privileges.
+    pub(crate) fn start_block(&self, more: Lines, ready: &[Ready]) -> Block {
         let mut block = Block::default();
         block.line(P::NAME, P::VERSION);
         for (label, value) in self.program.loaded() {
@@ -131,7 +131,7 @@ impl<'a, P: Program> Launch<'a, P> {
             block.line("faults", text);
         }
         block.line("workers", ready.len().to_string());
-        for (label, value) in privileges {
+        for (label, value) in more {
             block.line(label, value);
         }
         let listening = self.listening();

@@ -88,9 +88,11 @@
 
 pub mod args;
 mod both;
+mod client;
 pub mod config;
 mod connections;
 mod embed;
+mod endpoint;
 mod error;
 mod handover;
 mod helper;
@@ -98,8 +100,10 @@ mod launch;
 mod live;
 pub mod log;
 mod memory;
+mod metrics;
 mod named;
 mod new_worker;
+mod observed;
 mod peers;
 mod port_args;
 mod privileges;
@@ -111,11 +115,13 @@ mod run;
 mod secret;
 mod signals;
 mod simple;
+pub mod status;
 mod status_log;
 mod summary;
 mod supervisor;
 mod tally;
 mod tcp;
+mod tcp_counts;
 mod udp;
 pub mod units;
 mod worker;
@@ -123,23 +129,27 @@ mod workers;
 
 pub use args::{ServeArgs, network_args};
 pub use both::Both;
+pub use client::ControlCommand;
 pub use connections::{ConnectionArgs, check_reserved};
 pub use embed::{Handle, Server, Starting, embed};
+pub use endpoint::{ControlSocket, EndpointArgs, ListenAddress};
 pub use error::Error;
 pub use handover::{Handover, Turn};
 pub use live::{Snapshot, WorkerSnapshot};
+pub use metrics::MetricsFormat;
 pub use named::Named;
 pub use new_worker::NewWorker;
 pub use peers::{Mailboxes, Peers};
 pub use port_args::PortArgs;
 pub use privileges::{Sandbox, UserSpec};
 pub use program::{
-    Count, Counted, Listening, PortOwner, PreparedPackets, Program, StartError, Tally,
-    WorkerContext,
+    Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets, Program, StartError,
+    Tally, WorkerContext,
 };
 pub use run::serve;
 pub use secret::Secret;
 pub use simple::{tcp, udp};
 pub use summary::Summary;
 pub use tcp::Tcp;
+pub use tcp_counts::tally_tcp;
 pub use udp::Udp;

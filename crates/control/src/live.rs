@@ -122,7 +122,13 @@ impl Published {
 
 /// Returns the counts that each worker published last.
 pub(crate) fn snapshot(published: &[Published]) -> Snapshot {
-    let workers = published.iter().map(|worker| worker.lock().clone());
+    let workers = published.iter().map(|worker| {
+        let mut snapshot = worker.lock().clone();
+        let listed = std::mem::take(&mut snapshot.tally);
+        // Counts that the worker listed several times are added up.
+        snapshot.tally.merge(&listed);
+        snapshot
+    });
     Snapshot {
         workers: workers.collect(),
     }

@@ -10,7 +10,7 @@ use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Bell, Capabilities, Port};
 
 use crate::secret::Secret;
-pub use crate::tally::{Count, Tally};
+pub use crate::tally::{Count, CountKind, Labels, Tally};
 
 /// Why content could not be loaded or a worker could not be prepared: a message for the operator.
 pub type StartError = Box<dyn Error + Send + Sync>;
@@ -114,14 +114,25 @@ pub trait Program: Sync {
         false
     }
 
+    /// Returns true if a part of the content may have this name, such as the folder of a site, or
+    /// the name of a zone. [`reload`](Self::reload) gets only such names. Called on the reload
+    /// thread.
+    fn has_content(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
     /// Reads the content again, and hands it to the workers, for example through a
     /// [`Handover`](crate::Handover). Returns a description of the new content for the log. Called
     /// on a thread of its own, after privileges are dropped. This thread may read files below
     /// [`read_paths`](Self::read_paths), as the server's user.
     ///
+    /// `only` names the part of the content that must be read again. `None` stands for all content.
+    ///
     /// # Errors
     /// If the new content cannot be served. The old content must then stay in use.
-    fn reload(&self) -> Result<String, StartError> {
+    fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
+        let _ = only;
         Err("this program cannot reload its content; restart it".into())
     }
 

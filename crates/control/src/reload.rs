@@ -1,68 +1,144 @@
 //! The thread that reloads the content.
 
 use std::fmt::Display;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use nix::sys::resource::{UsageWho, getrusage};
+use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::privileges::{Dropped, Kind, Privileges};
 use crate::program::{Program, StartError};
 use crate::report::{self, Block};
+use crate::status::{LastReload, Reloads};
 use crate::supervisor::Supervisor;
 
-/// The control thread's side of the reload thread, which ends when this value is dropped.
-#[derive(Debug)]
-pub(crate) struct Reloader<'a> {
-    requests: SyncSender<()>,
-    dropped: Receiver<Result<Dropped, Error>>,
-    is_busy: &'a AtomicBool,
+/// Maximum number of requests that wait for a reload.
+const MAX_WAITING: usize = 64;
+
+/// A request to read content again.
+struct Request {
+    /// The content's name, or `None` for all content.
+    only: Option<String>,
+    /// Where to send the outcome. `None`: nobody waits for it.
+    reply: Option<oneshot::Sender<LastReload>>,
 }
 
-impl<'a> Reloader<'a> {
+/// The way to ask for reloads. All clones ask the same thread.
+#[derive(Clone)]
+pub(crate) struct Requests {
+    shared: Arc<Shared>,
+    wake: SyncSender<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Vec<Request>>,
+    history: Mutex<Reloads>,
+    /// Whether the thread has to end.
+    is_closed: AtomicBool,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Request>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn history(&self) -> MutexGuard<'_, Reloads> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Requests {
+    /// Asks for a reload of all content. If one is running, another one follows.
+    pub(crate) fn request(&self) {
+        let mut waiting = self.shared.waiting();
+        let is_same = |other: &Request| other.only.is_none() && other.reply.is_none();
+        if !waiting.iter().any(is_same) {
+            waiting.push(Request {
+                only: None,
+                reply: None,
+            });
+        }
+        drop(waiting);
+        self.wake();
+    }
+
+    /// Asks for a reload of the content with this name, or of all content. The receiver gets the
+    /// outcome. Returns `None` if too many requests wait.
+    pub(crate) fn ask(&self, only: Option<String>) -> Option<oneshot::Receiver<LastReload>> {
+        let (reply, outcome) = oneshot::channel();
+        let mut waiting = self.shared.waiting();
+        if waiting.len() >= MAX_WAITING {
+            return None;
+        }
+        waiting.push(Request {
+            only,
+            reply: Some(reply),
+        });
+        drop(waiting);
+        self.wake();
+        Some(outcome)
+    }
+
+    /// Returns the reloads so far.
+    pub(crate) fn history(&self) -> Reloads {
+        self.shared.history().clone()
+    }
+
+    fn wake(&self) {
+        // If the channel is full, the thread will look for requests anyway.
+        let _ = self.wake.try_send(());
+    }
+}
+
+/// The control thread's side of the reload thread, which ends when this value is dropped.
+pub(crate) struct Reloader {
+    requests: Requests,
+    dropped: Receiver<Result<Dropped, Error>>,
+}
+
+impl Reloader {
     /// Starts the thread, which first drops its privileges, except reading the content.
     ///
     /// # Errors
     /// If the system refuses the thread.
-    pub(crate) fn start<'scope, P: Program>(
-        scope: &'scope Scope<'scope, '_>,
-        program: &'a P,
-        privileges: &'a Privileges,
-        supervisor: &'a Supervisor,
-        is_busy: &'a AtomicBool,
-    ) -> Result<Self, Error>
-    where
-        'a: 'scope,
-    {
-        // One request can wait while another one is served. Further ones would change nothing.
-        let (requests, inbox) = sync_channel::<()>(1);
+    pub(crate) fn start<'scope, 'env, P: Program>(
+        scope: &'scope Scope<'scope, 'env>,
+        program: &'env P,
+        privileges: &'env Privileges,
+        supervisor: &'env Supervisor,
+    ) -> Result<Self, Error> {
+        let (wake, woken) = sync_channel::<()>(1);
         let (tell, dropped) = sync_channel(1);
+        let shared = Arc::new(Shared::default());
+        let requests = Requests {
+            shared: Arc::clone(&shared),
+            wake,
+        };
         let work = move || {
             let outcome = privileges.drop_all(Kind::Reload);
             let failed = outcome.is_err();
             if tell.send(outcome).is_err() || failed {
                 return;
             }
-            for () in inbox {
-                is_busy.store(true, Ordering::Relaxed);
-                supervisor.reloading();
-                let failed = reload(program).err();
-                supervisor.reloaded(failed.as_ref().map(|error| error as &dyn Display));
-                is_busy.store(false, Ordering::Relaxed);
+            for () in woken {
+                if shared.is_closed.load(Ordering::Acquire) {
+                    return;
+                }
+                serve_requests(program, &shared, supervisor);
             }
         };
         Builder::new()
             .name(format!("{}-load", P::NAME))
             .spawn_scoped(scope, work)
             .map_err(Error::system("starting the reload thread"))?;
-        Ok(Self {
-            requests,
-            dropped,
-            is_busy,
-        })
+        Ok(Self { requests, dropped })
     }
 
     /// Waits until the thread has dropped its privileges.
@@ -78,30 +154,91 @@ impl<'a> Reloader<'a> {
         })
     }
 
-    /// Asks for a reload. If one is running, another one follows.
-    pub(crate) fn request(&self) {
-        // A full channel has a request already.
-        let _ = self.requests.try_send(());
-    }
-
     /// Returns true while content is reloaded.
     pub(crate) fn is_busy(&self) -> bool {
-        self.is_busy.load(Ordering::Relaxed)
+        self.requests.shared.history().running
+    }
+
+    /// Returns the way to ask for reloads.
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.requests
     }
 }
 
-/// Reloads the content, and reports the outcome to the operator.
-fn reload<P: Program>(program: &P) -> Result<(), StartError> {
+impl Drop for Reloader {
+    fn drop(&mut self) {
+        self.requests
+            .shared
+            .is_closed
+            .store(true, Ordering::Release);
+        self.requests.wake();
+    }
+}
+
+/// Serves all requests that wait. One reload of all content serves all of them.
+fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervisor) {
+    let mut waiting = mem::take(&mut *shared.waiting());
+    while let Some(next) = waiting.first() {
+        let everything = waiting.iter().any(|request| request.only.is_none());
+        let only = if everything { None } else { next.only.clone() };
+        let (served, later): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|request| everything || request.only == only);
+        waiting = later;
+        shared.history().running = true;
+        supervisor.reloading();
+        let outcome = reload(program, only.as_deref());
+        let error = (!outcome.succeeded).then_some(&outcome.message as &dyn Display);
+        supervisor.reloaded(error);
+        {
+            let mut history = shared.history();
+            history.running = false;
+            if outcome.succeeded {
+                history.generation += 1;
+            } else {
+                history.failed += 1;
+            }
+            history.last = Some(outcome.clone());
+        }
+        for reply in served.into_iter().filter_map(|request| request.reply) {
+            // The asker may have gone away.
+            drop(reply.send(outcome.clone()));
+        }
+    }
+}
+
+fn reload<P: Program>(program: &P, only: Option<&str>) -> LastReload {
     let start = Instant::now();
-    let what = program.reload().inspect_err(|error| {
-        tracing::error!("not reloaded, the old content stays: {error}");
-    })?;
+    let known = match only {
+        Some(name) if !program.has_content(name) => Err(unknown(name)),
+        _ => Ok(()),
+    };
+    let outcome = known.and_then(|()| program.reload(only));
     let seconds = start.elapsed().as_secs_f64();
-    let mut block = Block::default();
-    let line = format!("in {seconds:.2} s, {what}{}", memory_peak());
-    block.line("reloaded", line);
-    block.print();
-    Ok(())
+    let (succeeded, message) = match outcome {
+        Ok(what) => {
+            let line = format!("in {seconds:.2} s, {what}{}", memory_peak());
+            let mut block = Block::default();
+            block.line("reloaded", line.clone());
+            block.print();
+            (true, line)
+        }
+        Err(error) => {
+            tracing::error!("not reloaded, the old content stays: {error}");
+            (false, error.to_string())
+        }
+    };
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    LastReload {
+        succeeded,
+        message,
+        seconds,
+        unix_time: since_1970.unwrap_or_default().as_secs_f64(),
+    }
+}
+
+fn unknown(name: &str) -> StartError {
+    format!("no content is called {name:?}; give a zone's name, or the folder of a site").into()
 }
 
 /// Describes the most memory that the process has had, if the system tells.
@@ -112,4 +249,124 @@ fn memory_peak() -> String {
     // Linux and FreeBSD report units of 1,024 bytes.
     let bytes = u64::try_from(usage.max_rss()).unwrap_or_default() * 1_024;
     format!("; memory peak so far {}", report::bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use ip::Transports;
+    use nmio::Port;
+    use nmio::device::Transport;
+
+    use super::*;
+    use crate::program::WorkerContext;
+
+    /// A program that notes what it reloads, and fails to reload `broken`.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<Option<String>>>);
+
+    struct Nothing;
+
+    impl<P: Port> Transports<P> for Nothing {
+        fn serves(&self, _: u8, _: u16) -> bool {
+            false
+        }
+    }
+
+    impl Program for Notes {
+        const NAME: &'static str = "notes";
+        const VERSION: &'static str = "0";
+        const DEFAULT_PORT: u16 = 7;
+        type Transports<P: Port> = Nothing;
+
+        fn services(&self, _: u16) -> Vec<(Transport, u16)> {
+            Vec::new()
+        }
+
+        fn transports<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Nothing, StartError> {
+            Ok(Nothing)
+        }
+
+        fn has_content(&self, name: &str) -> bool {
+            ["a", "b", "broken"].contains(&name)
+        }
+
+        fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
+            self.0.lock().unwrap().push(only.map(str::to_owned));
+            match only {
+                Some("broken") => Err("syntax error".into()),
+                _ => Ok("done".to_owned()),
+            }
+        }
+    }
+
+    fn requests() -> (Requests, Receiver<()>) {
+        let (wake, woken) = sync_channel(1);
+        let shared = Arc::default();
+        (Requests { shared, wake }, woken)
+    }
+
+    impl Requests {
+        /// Creates the way to ask a thread that does nothing.
+        pub(crate) fn for_tests() -> Self {
+            requests().0
+        }
+    }
+
+    fn reloaded(program: &Notes) -> Vec<Option<String>> {
+        mem::take(&mut program.0.lock().unwrap())
+    }
+
+    #[test]
+    fn a_reload_of_all_content_serves_all_requests_that_wait() {
+        let (requests, woken) = requests();
+        let program = Notes::default();
+        let mut outcome = requests.ask(Some("a".to_owned())).unwrap();
+        requests.request();
+        requests.request();
+        assert_eq!(requests.shared.waiting().len(), 2, "one request is enough");
+        assert!(woken.try_recv().is_ok() && woken.try_recv().is_err());
+        serve_requests(&program, &requests.shared, &Supervisor::none());
+        assert_eq!(reloaded(&program), [None]);
+        assert!(outcome.try_recv().unwrap().succeeded);
+        assert_eq!(requests.history().generation, 2);
+    }
+
+    #[test]
+    fn each_name_is_reloaded_once() {
+        let (requests, _woken) = requests();
+        let program = Notes::default();
+        let names = ["a", "b", "a"].map(|name| requests.ask(Some(name.to_owned())));
+        serve_requests(&program, &requests.shared, &Supervisor::none());
+        let expected = ["a", "b"].map(|name| Some(name.to_owned()));
+        assert_eq!(reloaded(&program), expected);
+        for outcome in names {
+            assert!(outcome.unwrap().try_recv().unwrap().succeeded);
+        }
+        assert_eq!(requests.history().generation, 3);
+    }
+
+    #[test]
+    fn a_failed_reload_keeps_the_generation_and_says_why() {
+        let (requests, _woken) = requests();
+        let program = Notes::default();
+        for (name, why) in [("broken", "syntax error"), ("c", "no content is called")] {
+            let mut outcome = requests.ask(Some(name.to_owned())).unwrap();
+            serve_requests(&program, &requests.shared, &Supervisor::none());
+            let outcome = outcome.try_recv().unwrap();
+            assert!(!outcome.succeeded && outcome.message.contains(why));
+        }
+        let history = requests.history();
+        assert_eq!((history.generation, history.failed), (1, 2));
+        assert!(!history.running && !history.last.unwrap().succeeded);
+        assert_eq!(reloaded(&program), [Some("broken".to_owned())]);
+    }
+
+    #[test]
+    fn requests_that_wait_are_bounded() {
+        let (requests, _woken) = requests();
+        let asked: Vec<_> = (0..MAX_WAITING).map(|_| requests.ask(None)).collect();
+        assert!(asked.iter().all(Option::is_some) && requests.ask(None).is_none());
+        requests.request();
+        assert_eq!(requests.shared.waiting().len(), MAX_WAITING + 1);
+    }
 }

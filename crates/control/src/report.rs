@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nmio::PortCounters;
 
-use crate::tally::{Count, Tally};
+use crate::tally::{Count, CountKind, Labels, Tally};
 
 /// A block of aligned `label: value` lines.
 #[derive(Clone, Debug, Default)]
@@ -82,19 +82,26 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
     block.line("uptime", format!("{:.1} s", uptime.as_secs_f64()));
     port_lines(&mut block, port);
     event_lines(&mut block, tally.events());
-    let port_drops = [
+    let drops = [tally.drops(), &port_drops(port)].concat();
+    block.line("dropped", dropped(&drops));
+    block
+}
+
+/// Returns the packets that a port dropped, by reason.
+pub(crate) fn port_drops(port: &PortCounters) -> [Count; 4] {
+    let drops = [
         ("lost before the RX ring", port.rx_lost),
         ("lost by the driver", port.tx_lost),
         ("bad descriptor", port.bad_descriptors),
         ("TX ring full", port.tx_ring_full),
     ];
-    let port_drops = port_drops.map(|(name, count)| Count {
+    drops.map(|(name, count)| Count {
         program: None,
         name,
+        labels: Labels::NONE,
+        kind: CountKind::Total,
         count,
-    });
-    block.line("dropped", dropped(&[tally.drops(), &port_drops].concat()));
-    block
+    })
 }
 
 fn port_lines(block: &mut Block, port: &PortCounters) {
@@ -123,18 +130,40 @@ fn port_lines(block: &mut Block, port: &PortCounters) {
     }
 }
 
-/// Adds one line for each event: `requests: 5`. If there are several programs, the label is the
-/// program's name, and the counts are aligned: `sandstorm: requests 5`.
+/// Adds one line for each event: `requests: 5`. The kinds of an event share a line: `answers: 5 (200
+/// 4, 404 1)`. If there are several programs, the label is the program's name, and the counts are
+/// aligned: `sandstorm: requests 5`.
 fn event_lines(block: &mut Block, events: &[Count]) {
-    let width = events.iter().map(|event| event.name.len()).max();
+    let mut lines: Vec<Vec<&Count>> = Vec::new();
+    for event in events.iter().filter(|one| one.kind != CountKind::Detail) {
+        match lines.iter_mut().find(|line| line[0].is_kin(event)) {
+            Some(line) => line.push(event),
+            None => lines.push(vec![event]),
+        }
+    }
+    let width = lines.iter().map(|line| line[0].name.len()).max();
     let width = width.unwrap_or(0);
-    for event in events {
-        let n = count(event.count);
+    for kinds in lines {
+        let (event, n) = (kinds[0], of_kinds(&kinds));
         match event.program {
             None => block.line(event.name, n),
             Some(program) => block.line(program, format!("{:width$}  {n}", event.name)),
         }
     }
+}
+
+/// Formats the sum of the kinds of an event, and each kind that happened: `5 (200 4, 404 1)`.
+fn of_kinds(kinds: &[&Count]) -> String {
+    let total = count(kinds.iter().map(|one| one.count).sum());
+    let happened = kinds
+        .iter()
+        .filter(|one| one.count > 0 && !one.labels.is_empty())
+        .map(|one| format!("{} {}", one.labels.values(), count(one.count)));
+    let happened: Vec<_> = happened.collect();
+    if happened.is_empty() {
+        return total;
+    }
+    format!("{total} ({})", happened.join(", "))
 }
 
 /// Formats the total and its reasons: `5 (fragment 2, TX ring full 3)`. If there are several
@@ -214,6 +243,11 @@ mod tests {
         };
         let mut tally = Tally::default();
         tally.event("requests", 5);
+        for (status, n) in [("200", 4), ("304", 0), ("404", 1)] {
+            tally.event_of("answers", ("status", status), n);
+        }
+        tally.event_of("losses", ("cause", "timeout"), 0);
+        tally.detail("segments", Labels::NONE, 9);
         tally.drop("bad checksum", 1_000);
         tally.drop("fragment", 0);
         let text = summary(Duration::from_millis(1_500), &port, &tally).to_string();
@@ -224,6 +258,8 @@ mod tests {
              sent:         0 frames, 0 B\n\
              system calls: 1,234 to send, 0 to wait\n\
              requests:     5\n\
+             answers:      5 (200 4, 404 1)\n\
+             losses:       0\n\
              dropped:      1,002 (bad checksum 1,000, TX ring full 2)\n"
         );
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -9,12 +10,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::args::ServeArgs;
+use crate::endpoint::Endpoints;
 use crate::error::Error;
 use crate::helper::{Helper, Life};
-use crate::launch::{Launch, services};
+use crate::launch::{Launch, Lines, services};
 use crate::live::Published;
 use crate::log;
 use crate::memory;
+use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
 use crate::reload::Reloader;
@@ -133,14 +136,13 @@ impl Start<'_> {
         // From here on, the first SIGINT or SIGTERM causes a graceful stop instead of killing the
         // process.
         let signals = Signals::catch_all(runtime, harmless).map_err(Error::system(WATCHING))?;
-        let inside = runtime.enter();
         let helper_life = helper
-            .life()
+            .life(runtime)
             .map_err(Error::system("watching the helper process"))?;
-        drop(inside);
+        let endpoints = Endpoints::bind(&args.endpoints, P::NAME);
         let interface = helper.open(services(program, args.port)?)?;
-        let (stop, is_reloading) = (AtomicBool::new(false), AtomicBool::new(false));
-        let published = Published::for_workers(interface.queues());
+        let stop = AtomicBool::new(false);
+        let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
         let log = StatusLog::new(&interface, &published)
             .map_err(Error::system("watching the interface"))?;
         let launch = Launch {
@@ -157,18 +159,24 @@ impl Start<'_> {
             let tell = move |event| drop(events_in.try_send(event));
             // On FreeBSD, a thread cannot drop its privileges alone.
             let can_reload = cfg!(target_os = "linux") && program.can_reload();
-            let start = || Reloader::start(scope, program, privileges, supervisor, &is_reloading);
+            let start = || Reloader::start(scope, program, privileges, supervisor);
             let reloader = can_reload.then(start).transpose()?;
+            let reloads = reloader.as_ref().map(|one| one.requests().clone());
+            let server = Observed::of::<P>(Arc::clone(&published), reloads);
+            let lines: Lines = endpoints.lines().collect();
+            // The endpoints are served until the end of this scope.
+            let _endpoints = endpoints.serve(&server, runtime)?;
             let mut workers = launch.start(scope, tell)?;
             let mut watch = Watch {
                 events,
                 signals,
                 helper: helper_life,
                 reloader,
+                server,
                 supervisor,
             };
             let watched = watch.until_end(&mut workers, |ready, reloader| {
-                begin(&launch, privileges, ready, reloader)
+                begin(&launch, privileges, lines.clone(), ready, reloader)
             });
             runtime.block_on(async {
                 tokio::select! {
@@ -178,24 +186,23 @@ impl Start<'_> {
                     never = memory::give_back() => match never {},
                 }
             });
-            let outcome = workers.outcome();
             let is_reloading = watch.reloader.as_ref().is_some_and(Reloader::is_busy);
-            let ended = conclude(outcome);
-            if is_reloading && ended.is_ok() {
-                // The process need not wait for content that nobody will serve.
-                std::process::exit(0);
-            }
-            ended
+            conclude(workers.outcome(), is_reloading)
         })
     }
 }
 
 /// Prints the summary, and returns the error, if there is one.
-fn conclude(outcome: Outcome) -> Result<(), Error> {
+fn conclude(outcome: Outcome, is_reloading: bool) -> Result<(), Error> {
     if let Some(summary) = outcome.summary {
         summary.block().print();
     }
-    outcome.error.map_or(Ok(()), Err)
+    match outcome.error {
+        Some(error) => Err(error),
+        // The process need not wait for content that nobody will serve.
+        None if is_reloading => std::process::exit(0),
+        None => Ok(()),
+    }
 }
 
 /// Drops the control thread's privileges, after those of all other threads, and composes the start
@@ -203,8 +210,9 @@ fn conclude(outcome: Outcome) -> Result<(), Error> {
 fn begin<P: Program>(
     launch: &Launch<'_, P>,
     privileges: &Privileges,
+    endpoints: Lines,
     ready: &[Ready],
-    reloader: Option<&Reloader<'_>>,
+    reloader: Option<&Reloader>,
 ) -> Result<Block, Error> {
     let reload = reloader.map(Reloader::dropped).transpose()?;
     let mut dropped = privileges.drop_all(Kind::Control)?;
@@ -214,7 +222,8 @@ fn begin<P: Program>(
     for one in ready {
         dropped.merge(&one.dropped);
     }
-    Ok(launch.start_block(privileges.lines(dropped), ready))
+    let lines = [endpoints, privileges.lines(dropped)].concat();
+    Ok(launch.start_block(lines, ready))
 }
 
 /// The sources of events for the control thread while workers exist.
@@ -222,7 +231,8 @@ struct Watch<'a> {
     events: mpsc::Receiver<Event>,
     signals: Signals,
     helper: Life,
-    reloader: Option<Reloader<'a>>,
+    reloader: Option<Reloader>,
+    server: Arc<Observed>,
     supervisor: &'a Supervisor,
 }
 
@@ -232,7 +242,7 @@ impl Watch<'_> {
     async fn until_end(
         &mut self,
         workers: &mut Workers<'_>,
-        begin: impl Fn(&[Ready], Option<&Reloader<'_>>) -> Result<Block, Error>,
+        begin: impl Fn(&[Ready], Option<&Reloader>) -> Result<Block, Error>,
     ) {
         let reloader = self.reloader.as_ref();
         let mut helper_is_gone = false;
@@ -241,6 +251,7 @@ impl Watch<'_> {
                 Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all, reloader)) {
                     Some(Ok(block)) => {
                         workers.serve();
+                        self.server.note_serving(block.lines());
                         block.print();
                         self.supervisor.serving(status(&block));
                     }
@@ -249,11 +260,12 @@ impl Watch<'_> {
                 },
                 request = self.signals.next() => match (request, reloader) {
                     (Request::Stop(Stop::Gracefully), _) => {
+                        self.server.note_stopping();
                         self.supervisor.stopping();
                         workers.stop();
                     }
                     (Request::Stop(Stop::AtOnce), _) => std::process::exit(1),
-                    (Request::Reload, Some(reloader)) => reloader.request(),
+                    (Request::Reload, Some(reloader)) => reloader.requests().request(),
                     (Request::Reload, None) => tracing::warn!(
                         "SIGHUP: this program cannot reload its content; restart it"
                     ),

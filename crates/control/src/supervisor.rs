@@ -70,6 +70,12 @@ impl Supervisor {
         Self::new(socket, watchdog.map(Duration::from_micros))
     }
 
+    /// Creates a value for a server without a service manager.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self::new(None, None)
+    }
+
     fn new(socket: Option<UnixDatagram>, watchdog: Option<Duration>) -> Self {
         Self {
             socket,

@@ -10,29 +10,102 @@ pub struct Count {
     pub program: Option<&'static str>,
     /// Name of the event, such as `requests`, or of the things, such as `connections open`.
     pub name: &'static str,
+    /// What distinguishes this count from others with the same name.
+    pub labels: Labels,
+    /// Whether the count can fall.
+    pub kind: CountKind,
     /// Number of events since the start, or of things now.
     pub count: u64,
 }
 
-/// Formats as `requests 5`, or as `sandstorm: requests 5` with a program.
+/// Whether a count can fall, and who is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountKind {
+    /// Events since the start.
+    Total,
+    /// Events since the start that are in the metrics only, and not in the summary.
+    Detail,
+    /// Things that exist now.
+    Level,
+}
+
+/// Up to two labels of a [`Count`], each a name and a value, such as `status` and `404`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Labels([Option<Label>; 2]);
+
+/// The name and the value of a label.
+type Label = (&'static str, &'static str);
+
+impl Labels {
+    /// No labels.
+    pub const NONE: Self = Self([None; 2]);
+
+    /// Returns the name and the value of each label.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        self.0.iter().flatten().copied()
+    }
+
+    /// Returns true if there are no labels.
+    pub fn is_empty(&self) -> bool {
+        self.0[0].is_none()
+    }
+
+    /// Returns the values, separated by spaces.
+    pub(crate) fn values(&self) -> String {
+        let values: Vec<_> = self.iter().map(|(_, value)| value).collect();
+        values.join(" ")
+    }
+}
+
+impl From<Label> for Labels {
+    fn from(label: Label) -> Self {
+        Self([Some(label), None])
+    }
+}
+
+impl From<[Label; 2]> for Labels {
+    fn from(labels: [Label; 2]) -> Self {
+        Self(labels.map(Some))
+    }
+}
+
+impl Count {
+    /// Returns true if `other` is a kind of the same event.
+    pub(crate) fn is_kin(&self, other: &Self) -> bool {
+        self.name == other.name && self.program == other.program
+    }
+
+    /// Returns true if `other` counts the same.
+    fn is_same(&self, other: &Self) -> bool {
+        self.is_kin(other) && self.labels == other.labels
+    }
+}
+
+/// Formats as `requests 5`. Puts a program before the name, and the values of labels after it:
+/// `sandstorm: answers 404 5`.
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            program,
-            name,
-            count,
-        } = self;
-        if let Some(program) = program {
+        if let Some(program) = self.program {
             write!(f, "{program}: ")?;
         }
-        write!(f, "{name} {count}")
+        write!(f, "{} ", self.name)?;
+        if !self.labels.is_empty() {
+            write!(f, "{} ", self.labels.values())?;
+        }
+        write!(f, "{}", self.count)
     }
 }
 
 /// Numbers of events and of dropped packets that workers counted.
 ///
-/// Counts with the same program and name are added up. Counts are listed in the order in which they
-/// were first added.
+/// Counts with the same program, name and labels are added up. Counts are listed in the order in
+/// which they were first added.
+///
+/// # Metrics
+/// Each count becomes a metric named after its program and its name, with the labels of the count.
+/// The characters of the name that metrics do not allow become underscores. The event `requests` of
+/// the program `sandstorm` becomes `sandstorm_requests_total`. Its level `connections open` becomes
+/// `sandstorm_connections_open`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     events: Vec<Count>,
@@ -52,30 +125,60 @@ impl Tally {
         &self.drops
     }
 
-    /// Returns the count of the event with this name, summed over all programs. Returns `None` if
-    /// no program has this event.
+    /// Returns the count of the event with this name, summed over all programs and labels. Returns
+    /// `None` if no program has this event.
     pub fn of(&self, event: &str) -> Option<u64> {
-        let counts = self.events.iter().filter(|one| one.name == event);
-        counts.map(|one| one.count).reduce(|sum, one| sum + one)
+        self.sum(|one| one.name == event)
     }
 
     /// Returns the count of one program's event, in a server of several programs. Returns `None` if
     /// the program has no event with this name.
     pub fn of_program(&self, program: &str, event: &str) -> Option<u64> {
-        let is_it = |one: &&Count| one.program == Some(program) && one.name == event;
-        self.events.iter().find(is_it).map(|one| one.count)
+        self.sum(|one| one.program == Some(program) && one.name == event)
     }
 
-    /// Adds `count` to an event, such as `requests`, or to things that exist now, such as
-    /// `connections open`. The summary shows the count even if it is 0.
+    /// Returns the count of the event with this name and a label with this value, summed over all
+    /// programs and other labels. Returns `None` if there is no such event.
+    pub fn of_label(&self, event: &str, value: &str) -> Option<u64> {
+        self.sum(|one| one.name == event && one.labels.iter().any(|(_, its)| its == value))
+    }
+
+    fn sum(&self, is_it: impl Fn(&Count) -> bool) -> Option<u64> {
+        let counts = self.events.iter().filter(|one| is_it(one));
+        counts.map(|one| one.count).reduce(|sum, one| sum + one)
+    }
+
+    /// Adds `count` to an event, such as `requests`. The summary shows the count even if it is 0.
     pub fn event(&mut self, name: &'static str, count: u64) {
-        add(&mut self.events, self.program, name, count);
+        self.add_event(name, Labels::NONE, CountKind::Total, count);
+    }
+
+    /// Adds `count` to one kind of an event, such as `answers` with the label `status` of `404`. The
+    /// summary has one line for the event, with the kinds whose count is not 0.
+    pub fn event_of(&mut self, name: &'static str, labels: impl Into<Labels>, count: u64) {
+        self.add_event(name, labels.into(), CountKind::Total, count);
+    }
+
+    /// Adds `count` to things that exist now, such as `connections open`.
+    pub fn level(&mut self, name: &'static str, count: u64) {
+        self.add_event(name, Labels::NONE, CountKind::Level, count);
+    }
+
+    /// Adds `count` to an event that metrics show, but not the summary.
+    pub fn detail(&mut self, name: &'static str, labels: impl Into<Labels>, count: u64) {
+        self.add_event(name, labels.into(), CountKind::Detail, count);
     }
 
     /// Adds `count` packets that were dropped for one reason. The summary omits reasons whose count
     /// is 0.
     pub fn drop(&mut self, reason: &'static str, count: u64) {
-        add(&mut self.drops, self.program, reason, count);
+        self.drops.push(Count {
+            program: self.program,
+            name: reason,
+            labels: Labels::NONE,
+            kind: CountKind::Total,
+            count,
+        });
     }
 
     /// Calls `count`, and labels all counts that it adds with the name `program`.
@@ -87,32 +190,38 @@ impl Tally {
         self.program = outer;
     }
 
+    fn add_event(&mut self, name: &'static str, labels: Labels, kind: CountKind, count: u64) {
+        self.events.push(Count {
+            program: self.program,
+            name,
+            labels,
+            kind,
+            count,
+        });
+    }
+
     /// Removes all counts, but keeps the allocated memory for reuse.
     pub(crate) fn clear(&mut self) {
         self.events.clear();
         self.drops.clear();
     }
 
-    /// Adds all counts of `other` to the counts with the same program and name.
+    /// Adds all counts of `other` to the same counts here.
+    ///
+    /// A worker only lists its counts, because it should not spend time on a search. So `other` may
+    /// have the same count several times.
     pub(crate) fn merge(&mut self, other: &Self) {
-        for one in &other.events {
-            add(&mut self.events, one.program, one.name, one.count);
-        }
-        for one in &other.drops {
-            add(&mut self.drops, one.program, one.name, one.count);
-        }
+        merge(&mut self.events, &other.events);
+        merge(&mut self.drops, &other.drops);
     }
 }
 
-fn add(counts: &mut Vec<Count>, program: Option<&'static str>, name: &'static str, count: u64) {
-    let is_it = |one: &&mut Count| one.name == name && one.program == program;
-    match counts.iter_mut().find(is_it) {
-        Some(known) => known.count += count,
-        None => counts.push(Count {
-            program,
-            name,
-            count,
-        }),
+fn merge(sums: &mut Vec<Count>, counts: &[Count]) {
+    for one in counts {
+        match sums.iter_mut().find(|sum| sum.is_same(one)) {
+            Some(known) => known.count += one.count,
+            None => sums.push(*one),
+        }
     }
 }
 
@@ -135,6 +244,29 @@ mod tests {
         }
         assert_eq!(to_strings(sum.events()), ["requests 7"]);
         assert_eq!(to_strings(sum.drops()), ["bad checksum 2"]);
+    }
+
+    #[test]
+    fn kinds_of_an_event_stay_apart_and_add_up() {
+        let mut tally = Tally::default();
+        tally.event_of("replies", [("transport", "udp"), ("rcode", "NOERROR")], 5);
+        tally.event_of("replies", [("transport", "tcp"), ("rcode", "NOERROR")], 2);
+        tally.event_of("answers", ("status", "404"), 1);
+        let texts = [
+            "replies udp NOERROR 5",
+            "replies tcp NOERROR 2",
+            "answers 404 1",
+        ];
+        assert_eq!(to_strings(tally.events()), texts);
+        assert_eq!(tally.of("replies"), Some(7));
+        assert_eq!(tally.of_label("replies", "NOERROR"), Some(7));
+        assert_eq!(tally.of_label("replies", "tcp"), Some(2));
+        assert_eq!(tally.of_label("replies", "SERVFAIL"), None);
+        let mut sum = Tally::default();
+        sum.merge(&tally);
+        sum.merge(&tally);
+        assert_eq!(sum.events().len(), 3);
+        assert_eq!(sum.of_label("replies", "udp"), Some(10));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::program::{
     Counted, Listening, PreparedPackets, Program, StartError, Tally, WorkerContext,
 };
 use crate::run::serve;
+use crate::tcp_counts::tally_tcp;
 
 /// A [`Program`] that serves one TCP application. Each worker runs its own instance of the
 /// application. [`tcp()`](crate::tcp()) creates and serves such a program.
@@ -128,13 +129,7 @@ where
     }
 
     fn tally<P: Port>(&self, stack: &Stack<A>, tally: &mut Tally) {
-        let tcp = stack.counters();
-        tally.event("connections", tcp.accepted);
-        tally.event("connections open", stack.open_connections().into());
-        tally.event("bytes sent", tcp.bytes_sent);
-        for (reason, count) in tcp.drops() {
-            tally.drop(reason, count);
-        }
+        tally_tcp(tally, stack.counters(), stack.open_connections());
     }
 }
 

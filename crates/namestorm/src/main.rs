@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
-use control::{ConnectionArgs, ServeArgs, StartError};
+use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError};
 use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec};
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
@@ -34,6 +34,8 @@ enum Command {
     /// Print configuration files.
     #[command(subcommand)]
     Config(ConfigCommand<Serve>),
+    #[command(flatten)]
+    Control(ControlCommand),
 }
 
 #[derive(Args, Debug)]
@@ -155,5 +157,6 @@ fn main() -> ExitCode {
             }
         }
         Command::Config(what) => what.run(&parsed, &command),
+        Command::Control(what) => what.run("namestorm"),
     }
 }

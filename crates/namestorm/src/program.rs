@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use control::report::{bytes, count};
 use control::{
     Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
-    WorkerContext,
+    WorkerContext, tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
@@ -23,7 +23,7 @@ use crate::gather::{Gathered, Gatherer, Outcome, UnservedFile, gather, summary};
 use crate::hook::{Hook, NoHook};
 use crate::key::Form;
 use crate::load::ZoneSpec;
-use crate::name;
+use crate::name::{self, Name};
 use crate::rtype;
 use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
@@ -421,7 +421,14 @@ where
         self.source.is_some()
     }
 
-    fn reload(&self) -> Result<String, StartError> {
+    /// Any domain name may be the name of a zone, because a reload finds new zones.
+    fn has_content(&self, name: &str) -> bool {
+        self.can_reload() && name.parse::<Name>().is_ok()
+    }
+
+    /// Reads all zones again, because an answer may contain names of several zones. A zone named
+    /// `only` must be one of them.
+    fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
         let mut say = |line: String| tracing::warn!("{line}");
         let Gathered { zones, unserved } = gather(&source.zones.specs()?, &mut say);
@@ -436,6 +443,13 @@ where
         }
         if zones.iter().len() == 0 {
             return Err(LoadError::Nothing.into());
+        }
+        if let Some(name) = only {
+            let apex = name.parse::<Name>()?;
+            let is_it = |zone: &Zone| zone.apex().eq_ignore_ascii_case(apex.as_wire());
+            if !zones.iter().any(is_it) {
+                return Err(format!("no zone is called {name:?}").into());
+            }
         }
         let answers = compile(&zones, source.form, random_seed(), &mut |_| {})
             .map_err(|_| LoadError::TooLarge)?;
@@ -501,11 +515,14 @@ where
 
     fn tally<P: Port>(&self, server: &UdpAndTcp<H>, tally: &mut Tally) {
         let (udp, tcp) = (server.dns().counters(), server.tcp().app().counters());
-        tally.event("queries over UDP", udp.queries);
-        tally.event("queries over TCP", tcp.queries);
+        tally.event_of("queries", ("transport", "udp"), udp.queries);
+        tally.event_of("queries", ("transport", "tcp"), tcp.queries);
         tally.event("queries with EDNS", udp.edns + tcp.edns);
-        for ((code, over_udp), (_, over_tcp)) in udp.by_rcode().into_iter().zip(tcp.by_rcode()) {
-            tally.event(code, over_udp + over_tcp);
+        for (transport, counters) in [("udp", udp), ("tcp", tcp)] {
+            for (rcode, count) in counters.by_rcode() {
+                let labels = [("transport", transport), ("rcode", rcode)];
+                tally.event_of("replies", labels, count);
+            }
         }
         tally.event("truncated", udp.truncated);
         tally.event("assembled", udp.assembled + tcp.assembled);
@@ -514,21 +531,10 @@ where
             tally.event("hook errors", hook_errors(server));
         }
         let over_tcp = server.tcp().counters();
-        tally.event("TCP connections", over_tcp.accepted);
-        let open = server.tcp().open_connections();
-        tally.event("TCP connections open", open.into());
-        tally.event("SYN cookies sent", over_tcp.cookies_sent);
-        tally.event("SYN cookies redeemed", over_tcp.cookies_accepted);
-        tally.event("connections evicted", over_tcp.evicted);
-        tally.event("write buffers reclaimed", over_tcp.write_buffers_taken);
-        tally.event("entry lists reclaimed", over_tcp.entry_lists_taken);
         tally.event("queries too slow", over_tcp.deadlines_missed);
+        tally_tcp(tally, over_tcp, server.tcp().open_connections());
         let drops = server.udp().counters().drops().into_iter();
-        for (reason, dropped) in drops
-            .chain(udp.drops())
-            .chain(tcp.drops())
-            .chain(server.tcp().counters().drops())
-        {
+        for (reason, dropped) in drops.chain(udp.drops()).chain(tcp.drops()) {
             tally.drop(reason, dropped);
         }
         tally.drop("query over TCP too long", server.tcp().app().too_long());

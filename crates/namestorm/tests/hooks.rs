@@ -256,7 +256,7 @@ fn errors_of_the_hook_are_counted_for_the_summary_and_the_log() {
     let mut tally = Tally::default();
     program.tally::<Sink>(server, &mut tally);
     assert_eq!(tally.of("hook errors"), Some(2));
-    assert_eq!(tally.of("SERVFAIL"), Some(2));
+    assert_eq!(tally.of_label("replies", "SERVFAIL"), Some(2));
     assert_eq!(program.counted::<Sink>(server).app_errors, 2);
 }
 

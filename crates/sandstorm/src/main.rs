@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use control::ControlCommand;
 use control::config::{self, ConfigArgs, ConfigCommand};
 use sandstorm::{Congestion, SiteArgs};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
@@ -42,6 +43,8 @@ enum Command {
     /// Print configuration files.
     #[command(subcommand)]
     Config(ConfigCommand<Serve>),
+    #[command(flatten)]
+    Control(ControlCommand),
 }
 
 #[derive(Args, Debug)]
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         },
         Command::Check(args) => config::print_check("sandstorm", [args.site.check()]),
         Command::Config(what) => what.run(&parsed, &command),
+        Command::Control(what) => what.run("sandstorm"),
     }
 }
 

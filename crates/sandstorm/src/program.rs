@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use control::{
     Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
-    WorkerContext, report,
+    WorkerContext, report, tally_tcp,
 };
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
@@ -22,6 +22,8 @@ use crate::loading::load_next;
 use crate::prepared::Replies;
 use crate::server::{Http, PacketTotals, packets};
 use crate::site::{NEW, NextSite, Site};
+use crate::status::Status;
+use crate::verdict::Sees;
 use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 
 /// The default port for HTTP.
@@ -285,7 +287,14 @@ where
         self.reloading.is_some()
     }
 
-    fn reload(&self) -> Result<String, StartError> {
+    /// The site has the name of its folder.
+    fn has_content(&self, name: &str) -> bool {
+        let named = Path::new(name);
+        let is_same = || Some(named.canonicalize().ok()? == self.folder.canonicalize().ok()?);
+        named == self.folder || is_same().unwrap_or_default()
+    }
+
+    fn reload(&self, _: Option<&str>) -> Result<String, StartError> {
         let Some(reloading) = &self.reloading else {
             return Err("this program cannot load its folder again".into());
         };
@@ -374,28 +383,17 @@ where
     fn tally<P: Port>(&self, http: &Http<A, C>, tally: &mut Tally) {
         let stack = http.stack();
         let (tcp, web) = (stack.counters(), stack.app().counters());
-        tally.event("connections", tcp.accepted);
-        tally.event("connections open", stack.open_connections().into());
         tally.event("requests", web.requests);
-        for (name, digit) in [
-            ("answered 2xx", 2),
-            ("answered 3xx", 3),
-            ("answered 4xx", 4),
-            ("answered 5xx", 5),
-        ] {
-            tally.event(name, web.of_class(digit));
+        for status in Status::ALL {
+            tally.event_of("answers", ("status", status.digits()), web.of(status));
         }
-        tally.event("segments retransmitted", tcp.retransmits);
-        tally.event("SYN cookies sent", tcp.cookies_sent);
-        tally.event("SYN cookies redeemed", tcp.cookies_accepted);
-        tally.event("connections evicted", tcp.evicted);
-        tally.event("receive buffers reclaimed", tcp.buffers_taken);
-        tally.event("entry lists reclaimed", tcp.entry_lists_taken);
-        tally.event("scoreboards reclaimed", tcp.scoreboards_taken);
+        if A::SEES != Sees::Nothing {
+            for (class, count) in ["2xx", "3xx", "4xx", "5xx"].into_iter().zip(web.of_app) {
+                tally.event_of("answers", ("status", class), count);
+            }
+        }
         tally.event("requests too slow", tcp.deadlines_missed);
-        for (reason, count) in tcp.drops() {
-            tally.drop(reason, count);
-        }
+        tally_tcp(tally, tcp, stack.open_connections());
     }
 }
 

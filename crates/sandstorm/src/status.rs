@@ -83,6 +83,28 @@ impl Status {
         }
     }
 
+    /// The three digits of the code, as text.
+    pub const fn digits(self) -> &'static str {
+        match self {
+            Self::Ok => "200",
+            Self::MovedPermanently => "301",
+            Self::NotModified => "304",
+            Self::BadRequest => "400",
+            Self::NotFound => "404",
+            Self::MethodNotAllowed => "405",
+            Self::PreconditionFailed => "412",
+            Self::ContentTooLarge => "413",
+            Self::UriTooLong => "414",
+            Self::ExpectationFailed => "417",
+            Self::HeadTooLarge => "431",
+            Self::InternalServerError => "500",
+            Self::NotImplemented => "501",
+            Self::ServiceUnavailable => "503",
+            Self::GatewayTimeout => "504",
+            Self::VersionNotSupported => "505",
+        }
+    }
+
     /// The reason phrase.
     pub const fn reason(self) -> &'static str {
         reason(self.code())
@@ -219,6 +241,7 @@ mod tests {
         for (place, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, place);
             assert_ne!(status.reason(), "");
+            assert_eq!(status.digits(), status.code().to_string());
             assert_eq!(StatusCode::from(status).to_string(), status.to_string());
         }
         assert!(Status::ALL.is_sorted_by_key(|status| status.code()));

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand, Lines};
-use control::{Both, ConnectionArgs, Named, PortArgs, Program, ServeArgs, StartError};
+use control::{
+    Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
+};
 use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneArgs};
 use sandstorm::{Congestion, SiteOptions};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
@@ -41,6 +43,8 @@ enum Command {
     /// Print configuration files.
     #[command(subcommand)]
     Config(ConfigCommand<Serve>),
+    #[command(flatten)]
+    Control(ControlCommand),
 }
 
 #[derive(Args, Debug)]
@@ -175,5 +179,6 @@ fn main() -> ExitCode {
         },
         Command::Check(serve) => config::print_check("storm", serve.check()),
         Command::Config(what) => what.run(&parsed, &command),
+        Command::Control(what) => what.run("storm"),
     }
 }

@@ -93,10 +93,11 @@ fn one_interface_serves_web_and_dns() {
             ("sandstorm:", "connections 2"),
             ("sandstorm:", "connections open 0"),
             ("sandstorm:", "requests 2"),
-            ("namestorm:", "queries over UDP 2"),
-            ("namestorm:", "queries over TCP 2"),
-            ("namestorm:", "TCP connections 2"),
-            ("namestorm:", "TCP connections open 0"),
+            ("sandstorm:", "answers 2 (200 2)"),
+            ("namestorm:", "queries 4 (udp 2, tcp 2)"),
+            ("namestorm:", "replies 4 (udp NOERROR 2, tcp NOERROR 2)"),
+            ("namestorm:", "connections 2"),
+            ("namestorm:", "connections open 0"),
         ] {
             let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
             let expected = format!("{server} {event}");
@@ -212,5 +213,73 @@ fn sighup_reloads_the_folder_and_the_zones() {
         }
         assert_eq!(ask("ns.storm.test"), "192.0.2.2\n");
     });
+    storm.stop();
+}
+
+/// The command `reload` tells what has become of the new content, and metrics count it.
+#[test]
+fn the_control_socket_reloads_and_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    // The server's user reads the files again.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let [www, zone, socket] = ["www", "a.zone", "socket"].map(|name| folder.path().join(name));
+    let page = www.join("index.html");
+    fs::create_dir(&www).unwrap();
+    fs::write(&page, "old").unwrap();
+    fs::write(&zone, ZONE).unwrap();
+    let [www, zone_file, socket] = [&www, &zone, &socket].map(|path| path.to_str().unwrap());
+    let at_socket = ["--control-socket", socket];
+    let arguments = ["serve", "--web", www, "--zone", zone_file];
+    let arguments = [&arguments[..], &at_socket].concat();
+    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let url = url(&storm.addresses[0], 80);
+    let get = || output("curl", &["-s", &url]);
+    let command = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_storm"));
+        let output = command.args(words).args(at_socket).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    };
+    // The folder is new, but the zone has an error.
+    fs::write(&page, "new").unwrap();
+    fs::write(&zone, "an error").unwrap();
+    let (succeeded, text) = command(&["reload"]);
+    assert!(
+        !succeeded && text.contains("but reloaded sandstorm"),
+        "{text}"
+    );
+    assert!(
+        text.contains("the old content stays: namestorm: zones with errors: 1"),
+        "{text}"
+    );
+    storm.beside(|| assert_eq!(get(), "new"));
+    // One part of the content can be reloaded alone.
+    fs::write(&page, "newest").unwrap();
+    let (succeeded, text) = command(&["reload", www]);
+    assert!(succeeded && text.starts_with("reloaded in "), "{text}");
+    storm.beside(|| assert_eq!(get(), "newest"));
+    for (name, why) in [
+        ("storm.test", "zones with errors: 1"),
+        ("a..b", "no content is called"),
+    ] {
+        let (succeeded, text) = command(&["reload", name]);
+        assert!(!succeeded && text.contains(why), "{text}");
+    }
+    let (succeeded, text) = command(&["status"]);
+    assert!(succeeded && text.contains("2 (3 reloads failed)"), "{text}");
+    for line in [
+        "storm_reloads_total{result=\"failed\"} 3\n",
+        "sandstorm_answers_total{worker=\"0\",status=\"200\"} 2\n",
+    ] {
+        // Workers publish their counts only now and then.
+        let start = std::time::Instant::now();
+        let metrics = || {
+            let url = "http://localhost/metrics";
+            output("curl", &["-s", "--unix-socket", socket, url])
+        };
+        while !metrics().contains(line) {
+            assert!(start.elapsed() < TIMEOUT, "{line}{}", metrics());
+        }
+    }
     storm.stop();
 }

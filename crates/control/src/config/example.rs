@@ -11,12 +11,14 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 20] = [
+const EXAMPLES: [(&str, &str); 22] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
     ("workers", "1"),
     ("user", r#""www-data:www-data""#),
+    ("metrics_listen", r#""127.0.0.1:9153""#),
+    ("control_socket", r#""/run/www/control.sock""#),
     ("pcap", r#""/var/tmp/server.pcap""#),
     ("fault", r#""drop=0.01,seed=1""#),
     ("max_connections", "100000"),

@@ -12,10 +12,12 @@ pub(super) struct Section {
 }
 
 /// All sections, in the order in which files are printed.
-pub(super) const SECTIONS: [Section; 7] = [
+pub(super) const SECTIONS: [Section; 9] = [
     section("network", Some("Network")),
     section("connections", Some("Connections")),
     section("privileges", Some("Privileges")),
+    section("metrics", Some("Metrics")),
+    section("control", Some("Control")),
     section("diagnosis", Some("Diagnosis")),
     list("web", "Web site"),
     list("dns", "Zones"),

@@ -128,8 +128,9 @@ const WORKER: &[Call] = &[
     ),
 ];
 
-/// Calls to wait for events, and at the end for the helper's exit.
+/// Calls to wait for events, to serve the endpoints, and to wait at the end for the helper's exit.
 const CONTROL: &[Call] = &[
+    any(libc::SYS_accept4),
     #[cfg(target_arch = "x86_64")]
     any(libc::SYS_epoll_wait),
     any(libc::SYS_epoll_pwait),

@@ -1,0 +1,176 @@
+//! What a server offers to its operator through sockets of the kernel: metrics, health, a status page,
+//! and control.
+//!
+//! All endpoints speak HTTP, so `curl` can use each of them. They run on the control thread. Any user
+//! of the host may reach the metrics endpoint, so it only tells. The control socket belongs to the
+//! user who started the server, so it also takes requests.
+
+mod address;
+mod http;
+mod listener;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+pub(crate) use address::default_socket;
+pub use address::{ControlSocket, ListenAddress};
+use http::Access;
+use listener::Listener;
+
+use crate::error::Error;
+use crate::observed::Observed;
+
+/// The options for the endpoints, for use with `#[command(flatten)]`. They are part of
+/// [`ServeArgs`](crate::ServeArgs).
+#[derive(Args, Clone, Debug, Default)]
+pub struct EndpointArgs {
+    /// Where to serve metrics, health and the status page: a PORT on 127.0.0.1, ADDRESS:PORT, or
+    /// `unix:PATH`. The kernel's network stack serves this port. Without this option there are no
+    /// metrics.
+    #[arg(long, value_name = "LISTEN", help_heading = "Metrics")]
+    pub metrics_listen: Option<ListenAddress>,
+
+    /// Unix socket for the commands `reload` and `status`, or `off`. Only the user who starts the
+    /// server can use it. Defaults to NAME/control.sock in /run, or in the user's folder in
+    /// /run/user. NAME is the program's name.
+    #[arg(long, value_name = "PATH|off", help_heading = "Control")]
+    pub control_socket: Option<ControlSocket>,
+}
+
+/// The endpoints of a server, before they are served.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    listeners: Vec<(Access, Listener)>,
+    /// Lines for the start block: a label and a value.
+    lines: Vec<(&'static str, String)>,
+}
+
+impl Endpoints {
+    /// Binds the sockets of the endpoints. Must be called before the thread drops its privileges. If
+    /// an address cannot be used, a warning says why, and the server does without.
+    pub(crate) fn bind(args: &EndpointArgs, program: &str) -> Self {
+        let mut endpoints = Self::default();
+        if let Some(address) = &args.metrics_listen {
+            let bound = Listener::bind(address);
+            if let Err(error) = &bound {
+                tracing::warn!("--metrics-listen {address}: {error}; there are no metrics");
+            }
+            endpoints.add(Access::Look, "metrics", address, bound);
+        }
+        match &args.control_socket {
+            Some(ControlSocket::Off) => {}
+            Some(ControlSocket::At(path)) => {
+                let address = ListenAddress::Unix(path.clone());
+                let bound = Listener::bind(&address);
+                if let Err(error) = &bound {
+                    let path = path.display();
+                    tracing::warn!(
+                        "--control-socket {path}: {error}; reload and status do not work"
+                    );
+                }
+                endpoints.add(Access::Control, "control", &address, bound);
+            }
+            // Several servers may use the default, so only the start block says that one is taken.
+            None => {
+                let path = default_socket(program);
+                let address = ListenAddress::Unix(path.clone());
+                let bound = make_folder(&path).and_then(|()| Listener::bind(&address));
+                endpoints.add(Access::Control, "control", &address, bound);
+            }
+        }
+        endpoints
+    }
+
+    fn add(
+        &mut self,
+        access: Access,
+        label: &'static str,
+        address: &ListenAddress,
+        bound: io::Result<Listener>,
+    ) {
+        let line = match (&bound, address) {
+            (Ok(_), ListenAddress::Tcp(address)) => format!("http://{address}/"),
+            (Ok(_), ListenAddress::Unix(path)) => path.display().to_string(),
+            (Err(error), _) => format!("none: {address}: {error}"),
+        };
+        self.lines.push((label, line));
+        self.listeners
+            .extend(bound.ok().map(|bound| (access, bound)));
+    }
+
+    /// Returns the lines about the endpoints for the start block.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        self.lines.iter().cloned()
+    }
+
+    /// Serves the endpoints on `runtime`, until the set of tasks is dropped.
+    ///
+    /// # Errors
+    /// If the runtime cannot watch a socket.
+    pub(crate) fn serve(
+        self,
+        server: &Arc<Observed>,
+        runtime: &Runtime,
+    ) -> Result<JoinSet<()>, Error> {
+        let _inside = runtime.enter();
+        let mut tasks = JoinSet::new();
+        for (access, listener) in self.listeners {
+            let listener = listener
+                .into_async()
+                .map_err(Error::system("watching an endpoint"))?;
+            tasks.spawn(http::serve(listener, access, Arc::clone(server)));
+        }
+        Ok(tasks)
+    }
+}
+
+/// Makes the folder of a socket at its default path. Its parent must exist.
+fn make_folder(socket: &Path) -> io::Result<()> {
+    let Some(folder) = socket.parent() else {
+        return Ok(());
+    };
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_use_costs_only_its_endpoint() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = taken.local_addr().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control.sock");
+        let args = EndpointArgs {
+            metrics_listen: Some(ListenAddress::Tcp(taken)),
+            control_socket: Some(ControlSocket::At(socket.clone())),
+        };
+        // The first listener is gone only after this test.
+        let endpoints = Endpoints::bind(&args, "test");
+        let lines: Vec<_> = endpoints.lines().collect();
+        assert_eq!(endpoints.listeners.len(), 1);
+        let why = format!("none: {taken}: Address already in use (os error 98)");
+        assert_eq!(lines[0], ("metrics", why));
+        assert_eq!(lines[1], ("control", socket.display().to_string()));
+    }
+
+    #[test]
+    fn the_control_socket_can_be_switched_off() {
+        let args = EndpointArgs {
+            control_socket: Some(ControlSocket::Off),
+            ..EndpointArgs::default()
+        };
+        let endpoints = Endpoints::bind(&args, "test");
+        assert!(endpoints.listeners.is_empty() && endpoints.lines.is_empty());
+    }
+}

@@ -1,0 +1,319 @@
+//! HTTP on the endpoints.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioTimer;
+use percent_encoding::percent_decode_str;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::listener::{AsyncListener, Stream};
+use crate::metrics::{self, MetricsFormat};
+use crate::observed::Observed;
+use crate::status::Phase;
+
+/// What a client of an endpoint may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Read metrics and status.
+    Look,
+    /// Also change the server.
+    Control,
+}
+
+/// Maximum number of connections at once on one endpoint. Further ones wait in the kernel.
+const MAX_CONNECTIONS: usize = 16;
+/// Maximum time for a client to send its request.
+const REQUEST_TIME: Duration = Duration::from_secs(5);
+/// Maximum time of a connection, except for one that waits for a reload.
+const CONNECTION_TIME: Duration = Duration::from_secs(10);
+/// Pause after an error of the listening socket, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A worker that has not published its counts for this time is stuck, or gets no CPU time.
+const STUCK: Duration = Duration::from_secs(2);
+
+type Reply = Response<Full<Bytes>>;
+
+/// Serves all connections of a listener, until the task is dropped.
+pub(super) async fn serve(listener: AsyncListener, access: Access, server: Arc<Observed>) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        // The semaphore is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok(stream) => {
+                let connection = serve_connection(stream, access, Arc::clone(&server));
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!("an endpoint cannot accept a connection: {error}");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(stream: Stream, access: Access, server: Arc<Observed>) {
+    let service = service_fn(|request| {
+        let server = &server;
+        async move { Ok::<_, Infallible>(answer(&request, access, server).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIME)
+        .keep_alive(false)
+        .serve_connection(stream, service);
+    // A client that is slow or breaks the protocol concerns nobody else.
+    match access {
+        Access::Look => drop(timeout(CONNECTION_TIME, connection).await),
+        Access::Control => drop(connection.await),
+    }
+}
+
+/// Answers a request. Bodies of requests are not read.
+async fn answer<B>(request: &Request<B>, access: Access, server: &Observed) -> Reply {
+    let path = request.uri().path();
+    if access == Access::Control && path == "/reload" {
+        return match *request.method() {
+            Method::POST => reload(request.uri().query(), server).await,
+            _ => not_allowed("POST"),
+        };
+    }
+    let reply = match path {
+        "/metrics" => metrics(request, server),
+        "/health" => health(server),
+        "/ready" => ready(server),
+        "/status" => status(server),
+        _ => return text(StatusCode::NOT_FOUND, paths(access)),
+    };
+    match *request.method() {
+        Method::GET | Method::HEAD => reply,
+        _ => not_allowed("GET, HEAD"),
+    }
+}
+
+fn paths(access: Access) -> String {
+    let control = match access {
+        Access::Look => "",
+        Access::Control => "; POST /reload",
+    };
+    format!("There are /metrics, /health, /ready and /status{control}.\n")
+}
+
+fn metrics<B>(request: &Request<B>, server: &Observed) -> Reply {
+    let accept = request.headers().get(ACCEPT);
+    let accept = accept
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let format = if accept.contains("application/openmetrics-text") {
+        MetricsFormat::OpenMetrics
+    } else {
+        MetricsFormat::Prometheus
+    };
+    let body = metrics::encode(&server.status(), format);
+    of_type(StatusCode::OK, format.content_type(), body)
+}
+
+/// Says whether the workers run.
+fn health(server: &Observed) -> Reply {
+    if server.phase() == Phase::Starting {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "starting\n".to_owned());
+    }
+    let stuck = server.stuck_workers(STUCK);
+    if stuck.is_empty() {
+        return text(StatusCode::OK, "ok\n".to_owned());
+    }
+    let mut message = String::new();
+    for worker in stuck {
+        // Writing to a string cannot fail.
+        let _ = writeln!(message, "worker {worker} does not run");
+    }
+    text(StatusCode::SERVICE_UNAVAILABLE, message)
+}
+
+/// Says whether new clients are welcome.
+fn ready(server: &Observed) -> Reply {
+    match server.phase() {
+        Phase::Serving => health(server),
+        Phase::Starting => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n".to_owned()),
+        Phase::Stopping => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
+    }
+}
+
+fn status(server: &Observed) -> Reply {
+    json(StatusCode::OK, &server.status())
+}
+
+/// Reloads all content, or the content in the query `only=NAME`. Answers when the reload has ended.
+async fn reload(query: Option<&str>, server: &Observed) -> Reply {
+    let Some(requests) = server.reloads() else {
+        let why = "this program cannot reload its content; restart it\n";
+        return text(StatusCode::NOT_IMPLEMENTED, why.to_owned());
+    };
+    let only = match query.map(|query| query.strip_prefix("only=")) {
+        None => None,
+        Some(Some(name)) => match percent_decode_str(name).decode_utf8() {
+            Ok(name) => Some(name.into_owned()),
+            Err(_) => {
+                return text(
+                    StatusCode::BAD_REQUEST,
+                    "the name is not UTF-8\n".to_owned(),
+                );
+            }
+        },
+        Some(None) => {
+            return text(
+                StatusCode::BAD_REQUEST,
+                "the query is only=NAME\n".to_owned(),
+            );
+        }
+    };
+    let busy = || {
+        text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many reloads wait\n".to_owned(),
+        )
+    };
+    let Some(outcome) = requests.ask(only) else {
+        return busy();
+    };
+    match outcome.await {
+        Ok(outcome) if outcome.succeeded => json(StatusCode::OK, &outcome),
+        Ok(outcome) => json(StatusCode::CONFLICT, &outcome),
+        // The server is stopping.
+        Err(_) => busy(),
+    }
+}
+
+fn not_allowed(methods: &'static str) -> Reply {
+    let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {methods}\n"));
+    set(&mut reply, ALLOW, methods);
+    reply
+}
+
+fn json(code: StatusCode, value: &impl serde::Serialize) -> Reply {
+    // These values have no map whose keys are not texts, so they can always be written.
+    let body = serde_json::to_string(value).unwrap_or_default();
+    of_type(code, "application/json", body)
+}
+
+fn text(code: StatusCode, body: String) -> Reply {
+    of_type(code, "text/plain; charset=utf-8", body)
+}
+
+fn of_type(code: StatusCode, content_type: &'static str, body: String) -> Reply {
+    let mut reply = Response::new(Full::from(body));
+    *reply.status_mut() = code;
+    set(&mut reply, CONTENT_TYPE, content_type);
+    set(&mut reply, CACHE_CONTROL, "no-store");
+    reply
+}
+
+fn set(reply: &mut Reply, name: HeaderName, value: &'static str) {
+    reply
+        .headers_mut()
+        .insert(name, HeaderValue::from_static(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::live::Published;
+    use crate::program::{Counted, Tally};
+
+    fn server(reloads: Option<crate::reload::Requests>) -> (Arc<Observed>, Arc<[Published]>) {
+        let published: Arc<[Published]> = Published::for_workers(1).into();
+        let server = Observed::new(("web", "1.2"), Arc::clone(&published), reloads);
+        (server, published)
+    }
+
+    fn publish(published: &[Published]) {
+        let requests = |tally: &mut Tally| tally.event("requests", 5);
+        let mut slot = published[0].lock();
+        slot.fill(nmio::PortCounters::default(), Counted::default(), requests);
+    }
+
+    /// Returns the status and the body of the answer to a request.
+    fn ask(line: &str, access: Access, server: &Observed) -> (u16, String) {
+        let (method, target) = line.split_once(' ').unwrap();
+        let request = Request::builder().method(method).uri(target);
+        let request = request.body(()).unwrap();
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let reply = answer(&request, access, server).await;
+            let code = reply.status().as_u16();
+            let body = reply.into_body().collect().await.unwrap().to_bytes();
+            (code, String::from_utf8(body.to_vec()).unwrap())
+        })
+    }
+
+    #[test]
+    fn a_server_is_ready_from_its_start_to_its_stop() {
+        let (server, published) = server(None);
+        let codes = || ["GET /health", "GET /ready"].map(|line| ask(line, Access::Look, &server).0);
+        assert_eq!(codes(), [503, 503], "starting");
+        server.note_serving(std::iter::empty());
+        assert_eq!(codes(), [503, 503], "the worker does not run");
+        publish(&published);
+        assert_eq!(codes(), [200, 200]);
+        server.note_stopping();
+        assert_eq!(codes(), [200, 503], "stopping");
+    }
+
+    #[test]
+    fn metrics_and_status_show_the_counts() {
+        let (server, published) = server(None);
+        publish(&published);
+        let (code, text) = ask("GET /metrics", Access::Look, &server);
+        assert_eq!(code, 200);
+        assert!(
+            text.contains("web_requests_total{worker=\"0\"} 5\n"),
+            "{text}"
+        );
+        let (code, text) = ask("GET /status", Access::Look, &server);
+        let status: crate::status::Status = serde_json::from_str(&text).unwrap();
+        assert_eq!((code, status.workers[0].counts[0].count), (200, 5));
+    }
+
+    #[test]
+    fn other_requests_are_refused() {
+        let (server, _) = server(None);
+        for (line, access, code) in [
+            ("GET /nothing", Access::Look, 404),
+            ("POST /metrics", Access::Look, 405),
+            ("POST /reload", Access::Look, 404),
+            ("GET /reload", Access::Control, 405),
+            ("POST /reload", Access::Control, 501),
+        ] {
+            assert_eq!(ask(line, access, &server).0, code, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_reload_that_cannot_be_asked_for_is_refused() {
+        let requests = crate::reload::Requests::for_tests();
+        let (server, _) = server(Some(requests.clone()));
+        for (line, code) in [("POST /reload?all", 400), ("POST /reload?only=%ff", 400)] {
+            assert_eq!(ask(line, Access::Control, &server).0, code, "{line}");
+        }
+        while requests.ask(None).is_some() {}
+        assert_eq!(ask("POST /reload", Access::Control, &server).0, 503);
+    }
+}

@@ -1,0 +1,306 @@
+//! The counts of a server as metrics, in the text formats of Prometheus and
+//! `OpenMetrics`.
+//!
+//! | metric | source |
+//! |---|---|
+//! | `storm_*` | what every server of this crate has: ports, drops, reloads |
+//! | `sandstorm_*`, or the name of another program | the program's [`Tally`](crate::Tally) |
+//!
+//! Every metric of a worker has the label `worker`, so a sum over all labels is the server's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::status::{Histogram, Phase, Status, StatusCount};
+
+/// A text format of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsFormat {
+    /// Prometheus' own text format, version 0.0.4.
+    Prometheus,
+    /// `OpenMetrics` 1.0.0.
+    OpenMetrics,
+}
+
+impl MetricsFormat {
+    /// The media type of the format.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Returns all metrics of a server in this format.
+pub(crate) fn encode(status: &Status, format: MetricsFormat) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Families::of(status)));
+    let mut out = String::new();
+    let written = match format {
+        MetricsFormat::Prometheus => prometheus_text::encode(&mut out, &registry),
+        MetricsFormat::OpenMetrics => text::encode(&mut out, &registry),
+    };
+    // Writing to a string cannot fail.
+    debug_assert!(written.is_ok());
+    out
+}
+
+/// The labels of a sample.
+type Labels = Vec<(String, String)>;
+
+/// A value of a sample.
+#[derive(Debug)]
+enum Value {
+    Number(f64),
+    Count(u64),
+    Histogram(f64, Vec<(f64, u64)>),
+}
+
+/// All samples with the same name.
+#[derive(Debug)]
+struct Family {
+    kind: MetricType,
+    help: String,
+    samples: Vec<(Labels, Value)>,
+}
+
+/// All metrics of a server, by name.
+#[derive(Debug, Default)]
+struct Families(BTreeMap<String, Family>);
+
+impl Families {
+    fn of(status: &Status) -> Self {
+        let mut families = Self::default();
+        families.add_server(status);
+        families.add_reloads(status);
+        for (number, worker) in status.workers.iter().enumerate() {
+            let labels = vec![("worker".to_owned(), number.to_string())];
+            if let Some(age) = worker.age_seconds {
+                families.gauge("storm_snapshot_age_seconds", labels.clone(), age);
+            }
+            for (name, count) in &worker.port {
+                families.total(&format!("storm_{}", slug(name)), labels.clone(), *count);
+            }
+            for drop in &worker.drops {
+                families.add_drop(drop, labels.clone());
+            }
+            for count in &worker.counts {
+                families.add_count(count, labels.clone());
+            }
+            for histogram in &worker.histograms {
+                families.add_histogram(histogram, labels.clone());
+            }
+        }
+        families
+    }
+
+    fn add_server(&mut self, status: &Status) {
+        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let about = vec![
+            label("program", &status.program),
+            label("version", &status.version),
+        ];
+        self.gauge("storm_info", about, 1.0);
+        let is_serving = f64::from(u8::from(status.phase == Phase::Serving));
+        self.gauge("storm_serving", Vec::new(), is_serving);
+        self.gauge("storm_uptime_seconds", Vec::new(), status.uptime_seconds);
+    }
+
+    fn add_reloads(&mut self, status: &Status) {
+        let reloads = &status.reloads;
+        self.gauge("storm_generation", Vec::new(), reloads.generation as f64);
+        let succeeded = reloads.generation.saturating_sub(1);
+        for (result, count) in [("succeeded", succeeded), ("failed", reloads.failed)] {
+            let labels = vec![("result".to_owned(), result.to_owned())];
+            self.total("storm_reloads", labels, count);
+        }
+        if let Some(last) = &reloads.last {
+            self.gauge("storm_last_reload_seconds", Vec::new(), last.seconds);
+            let at = last.unix_time;
+            self.gauge("storm_last_reload_timestamp_seconds", Vec::new(), at);
+        }
+    }
+
+    fn add_drop(&mut self, drop: &StatusCount, mut labels: Labels) {
+        labels.push(("program".to_owned(), drop.program.clone()));
+        labels.push(("reason".to_owned(), drop.name.clone()));
+        self.total("storm_dropped_packets", labels, drop.count);
+    }
+
+    fn add_count(&mut self, count: &StatusCount, mut labels: Labels) {
+        let name = format!("{}_{}", slug(&count.program), slug(&count.name));
+        // A metric's name must not begin with a digit.
+        let is_digit = name.starts_with(|c: char| c.is_ascii_digit());
+        let name = if is_digit { format!("_{name}") } else { name };
+        labels.extend(count.labels.clone());
+        if count.is_level {
+            self.gauge(&name, labels, count.count as f64);
+        } else {
+            self.total(&name, labels, count.count);
+        }
+    }
+
+    fn add_histogram(&mut self, histogram: &Histogram, mut labels: Labels) {
+        labels.extend(histogram.labels.clone());
+        let ranges = histogram.ranges.iter();
+        let ranges = ranges.map(|(bound, count)| (bound.unwrap_or(f64::INFINITY), *count));
+        let value = Value::Histogram(histogram.sum, ranges.collect());
+        let name = format!("storm_{}", slug(&histogram.name));
+        self.add(&name, MetricType::Histogram, labels, value);
+    }
+
+    fn gauge(&mut self, name: &str, labels: Labels, value: f64) {
+        self.add(name, MetricType::Gauge, labels, Value::Number(value));
+    }
+
+    fn total(&mut self, name: &str, labels: Labels, value: u64) {
+        // The formats add this suffix to the name of every counter.
+        let name = name.strip_suffix("_total").unwrap_or(name);
+        self.add(name, MetricType::Counter, labels, Value::Count(value));
+    }
+
+    fn add(&mut self, name: &str, kind: MetricType, labels: Labels, value: Value) {
+        let family = self.0.entry(name.to_owned()).or_insert_with(|| Family {
+            kind,
+            help: help(name, kind),
+            samples: Vec::new(),
+        });
+        family.samples.push((labels, value));
+    }
+}
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, family) in &self.0 {
+            let mut metric = encoder.encode_descriptor(name, &family.help, None, family.kind)?;
+            for (labels, value) in &family.samples {
+                let mut sample = metric.encode_family(labels)?;
+                match value {
+                    Value::Number(number) => sample.encode_gauge(number)?,
+                    Value::Count(count) => {
+                        sample.encode_counter::<Labels, u64, f64>(count, None)?;
+                    }
+                    Value::Histogram(sum, ranges) => {
+                        let count = ranges.iter().map(|(_, count)| count).sum();
+                        sample.encode_histogram::<Labels>(*sum, count, ranges, None)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Describes a metric in the words of its name.
+fn help(name: &str, kind: MetricType) -> String {
+    let (_, words) = name.split_once('_').unwrap_or_default();
+    let words = words.replace('_', " ");
+    match kind {
+        MetricType::Counter => format!("Number of {words} since the start"),
+        MetricType::Histogram => format!("Distribution of {words} since the start"),
+        _ => format!("Current {words}"),
+    }
+}
+
+/// Returns the name as a part of a metric's name: in small letters, with `_` for other characters.
+fn slug(name: &str) -> String {
+    let part = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '_'
+        }
+    };
+    name.chars().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use nmio::PortCounters;
+
+    use super::*;
+    use crate::live::{Published, snapshot};
+    use crate::program::Counted;
+    use crate::status::{LastReload, Reloads};
+
+    fn status() -> Status {
+        let published = Published::for_workers(2);
+        let mut port = PortCounters {
+            rx_frames: 5,
+            rx_lost: 3,
+            ..PortCounters::default()
+        };
+        port.rx_batches.count(1);
+        port.rx_batches.count(4);
+        published[1].lock().fill(port, Counted::default(), |tally| {
+            tally.event_of("answers", ("status", "404"), 7);
+            tally.level("connections open", 2);
+            tally.drop("bad \"checksum\"", 9);
+        });
+        Status {
+            program: "9-web".to_owned(),
+            version: "1.2".to_owned(),
+            phase: Phase::Serving,
+            uptime_seconds: 0.5,
+            reloads: Reloads {
+                generation: 3,
+                failed: 1,
+                running: false,
+                last: Some(LastReload {
+                    succeeded: false,
+                    message: "why".to_owned(),
+                    seconds: 0.25,
+                    unix_time: 1.5,
+                }),
+            },
+            facts: Vec::new(),
+            workers: Status::workers_of(&snapshot(&published), "9-web"),
+        }
+    }
+
+    #[test]
+    fn counts_become_metrics_with_the_labels_of_their_worker_and_program() {
+        let text = encode(&status(), MetricsFormat::OpenMetrics);
+        for line in [
+            "storm_info{program=\"9-web\",version=\"1.2\"} 1.0",
+            "storm_serving 1.0",
+            "storm_generation 3.0",
+            "storm_reloads_total{result=\"succeeded\"} 2",
+            "storm_reloads_total{result=\"failed\"} 1",
+            "storm_last_reload_seconds 0.25",
+            "storm_received_frames_total{worker=\"0\"} 0",
+            "storm_received_frames_total{worker=\"1\"} 5",
+            "# TYPE _9_web_answers counter",
+            "_9_web_answers_total{worker=\"1\",status=\"404\"} 7",
+            "# TYPE _9_web_connections_open gauge",
+            "_9_web_connections_open{worker=\"1\"} 2.0",
+            "storm_dropped_packets_total{worker=\"1\",program=\"port\",reason=\"lost before the RX ring\"} 3",
+            "storm_dropped_packets_total{worker=\"1\",program=\"9-web\",reason=\"bad \\\"checksum\\\"\"} 9",
+            "storm_batch_frames_sum{worker=\"1\",direction=\"received\"} 5.0",
+            "storm_batch_frames_count{worker=\"1\",direction=\"received\"} 2",
+            "storm_batch_frames_bucket{le=\"1.0\",worker=\"1\",direction=\"received\"} 1",
+            "storm_batch_frames_bucket{le=\"7.0\",worker=\"1\",direction=\"received\"} 2",
+            "storm_batch_frames_bucket{le=\"+Inf\",worker=\"1\",direction=\"received\"} 2",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("storm_snapshot_age_seconds{worker=\"0\"}"));
+    }
+
+    #[test]
+    fn prometheus_names_counters_with_their_suffix() {
+        let text = encode(&status(), MetricsFormat::Prometheus);
+        assert!(
+            text.contains("# TYPE _9_web_answers_total counter\n"),
+            "{text}"
+        );
+        assert!(!text.contains("EOF"));
+    }
+}

@@ -1,0 +1,102 @@
+//! A running server as its endpoints see it.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::live::{Published, snapshot};
+use crate::program::Program;
+use crate::reload::Requests;
+use crate::status::{Phase, Reloads, Status};
+
+/// What the endpoints of a server tell of it. All threads may read it.
+pub(crate) struct Observed {
+    program: &'static str,
+    version: &'static str,
+    started: Instant,
+    phase: Mutex<Phase>,
+    facts: OnceLock<Vec<(String, String)>>,
+    published: Arc<[Published]>,
+    reloads: Option<Requests>,
+}
+
+impl Observed {
+    /// Creates the view of a server that is starting. `reloads` is `None` if the server cannot
+    /// reload its content.
+    pub(crate) fn of<P: Program>(
+        published: Arc<[Published]>,
+        reloads: Option<Requests>,
+    ) -> Arc<Self> {
+        Self::new((P::NAME, P::VERSION), published, reloads)
+    }
+
+    /// Like [`of`](Self::of), with the name and the version of the program.
+    pub(crate) fn new(
+        (program, version): (&'static str, &'static str),
+        published: Arc<[Published]>,
+        reloads: Option<Requests>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            program,
+            version,
+            started: Instant::now(),
+            phase: Mutex::default(),
+            facts: OnceLock::new(),
+            published,
+            reloads,
+        })
+    }
+
+    /// Notes that the workers serve, and the lines of the start block.
+    pub(crate) fn note_serving<'l>(&self, lines: impl Iterator<Item = (&'l str, &'l str)>) {
+        let lines = lines.map(|(label, value)| (label.to_owned(), value.to_owned()));
+        // The workers begin to serve once.
+        let _ = self.facts.set(lines.collect());
+        self.set_phase(Phase::Serving);
+    }
+
+    /// Notes that the server has been asked to stop.
+    pub(crate) fn note_stopping(&self) {
+        self.set_phase(Phase::Stopping);
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// Returns what the server is doing.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the way to ask for reloads.
+    pub(crate) fn reloads(&self) -> Option<&Requests> {
+        self.reloads.as_ref()
+    }
+
+    /// Returns the numbers of the workers that have not published their counts for `limit`, although
+    /// they serve.
+    pub(crate) fn stuck_workers(&self, limit: Duration) -> Vec<usize> {
+        let snapshot = snapshot(&self.published);
+        let workers = snapshot.workers().iter().enumerate();
+        let is_stuck = |age: Option<Duration>| age.is_none_or(|age| age > limit);
+        let stuck = workers.filter(|(_, worker)| is_stuck(worker.age()));
+        stuck.map(|(number, _)| number).collect()
+    }
+
+    /// Returns the server's state.
+    pub(crate) fn status(&self) -> Status {
+        let reloads = match &self.reloads {
+            Some(requests) => requests.history(),
+            None => Reloads::default(),
+        };
+        Status {
+            program: self.program.to_owned(),
+            version: self.version.to_owned(),
+            phase: self.phase(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            reloads,
+            facts: self.facts.get().cloned().unwrap_or_default(),
+            workers: Status::workers_of(&snapshot(&self.published), self.program),
+        }
+    }
+}

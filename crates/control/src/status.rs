@@ -1,0 +1,281 @@
+//! What a running server tells of itself: the same facts and counts for the command `status`, the
+//! status page and metrics.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use nmio::{BatchSizes, PortCounters};
+use serde::{Deserialize, Serialize};
+
+use crate::live::{Snapshot, WorkerSnapshot};
+use crate::report::{self, Block};
+use crate::tally::{Count, CountKind};
+
+/// The state of a server at one time. Its JSON is what `status --json` prints.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The program's name.
+    pub program: String,
+    /// The program's version.
+    pub version: String,
+    /// Whether the server serves.
+    pub phase: Phase,
+    /// Time since the server began to start, in seconds.
+    pub uptime_seconds: f64,
+    /// The reloads so far.
+    pub reloads: Reloads,
+    /// The lines of the start block.
+    pub facts: Vec<(String, String)>,
+    /// The counts of each worker, ordered by worker number.
+    pub workers: Vec<WorkerStatus>,
+}
+
+/// What a server is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Not all workers are ready.
+    #[default]
+    Starting,
+    /// All workers serve.
+    Serving,
+    /// The server has been asked to stop.
+    Stopping,
+}
+
+/// The reloads of a server's content.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reloads {
+    /// Number of the content that is served. The content of the start has number 1, and each
+    /// successful reload adds 1.
+    pub generation: u64,
+    /// Number of reloads that kept the old content, or a part of it, because of an error.
+    pub failed: u64,
+    /// Whether a reload is running.
+    pub running: bool,
+    /// The reload that ended last.
+    pub last: Option<LastReload>,
+}
+
+impl Default for Reloads {
+    fn default() -> Self {
+        Self {
+            generation: 1,
+            failed: 0,
+            running: false,
+            last: None,
+        }
+    }
+}
+
+/// A reload that has ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LastReload {
+    /// Whether the new content is served.
+    pub succeeded: bool,
+    /// A description of the new content, or why it is not served.
+    pub message: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// When it ended, in seconds since 1970.
+    pub unix_time: f64,
+}
+
+/// The counts of one worker since its start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Time since the worker published these counts. `None`: it is not ready yet.
+    pub age_seconds: Option<f64>,
+    /// Counts of the worker's port, by name.
+    pub port: BTreeMap<String, u64>,
+    /// The program's counts.
+    pub counts: Vec<StatusCount>,
+    /// The dropped packets, by reason. The program of those that the port dropped is `port`.
+    pub drops: Vec<StatusCount>,
+    /// How often values lay in each range.
+    pub histograms: Vec<Histogram>,
+}
+
+/// A histogram of values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Name of the values, with their unit at the end.
+    pub name: String,
+    /// The histogram's labels.
+    pub labels: BTreeMap<String, String>,
+    /// Sum of all values.
+    pub sum: f64,
+    /// The inclusive upper bound and the count of each range, in ascending order. The last range has
+    /// no upper bound.
+    pub ranges: Vec<(Option<f64>, u64)>,
+}
+
+impl Histogram {
+    fn batches(direction: &str, frames: u64, batches: &BatchSizes) -> Self {
+        let classes = batches.classes();
+        let ranges = classes.iter().enumerate().map(|(class, count)| {
+            let bound = (class + 1 < classes.len()).then(|| f64::from((2_u32 << class) - 1));
+            (bound, *count)
+        });
+        Self {
+            name: "batch frames".to_owned(),
+            labels: [("direction".to_owned(), direction.to_owned())].into(),
+            sum: frames as f64,
+            ranges: ranges.collect(),
+        }
+    }
+}
+
+/// A count of events or things.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusCount {
+    /// The program that counts.
+    pub program: String,
+    /// Name of the events or things.
+    pub name: String,
+    /// The count's labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Whether the count can fall.
+    pub is_level: bool,
+    /// The count.
+    pub count: u64,
+}
+
+impl Status {
+    /// Returns the counts of all workers of the program named `program`.
+    pub(crate) fn workers_of(snapshot: &Snapshot, program: &str) -> Vec<WorkerStatus> {
+        let workers = snapshot.workers().iter();
+        workers
+            .map(|worker| WorkerStatus::new(worker, program))
+            .collect()
+    }
+}
+
+impl Status {
+    /// Returns the state and the counts of all workers as lines for a terminal. Leaves out counts that
+    /// are 0.
+    pub fn block(&self) -> Block {
+        let mut block = Block::default();
+        let since = format!("{}, for {}", self.phase, time(self.uptime_seconds));
+        block.line(&self.program, format!("{}, {since}", self.version));
+        let content = &self.reloads;
+        let mut reloads = format!("{} ({} reloads failed)", content.generation, content.failed);
+        if let Some(last) = content.last.as_ref().filter(|last| !last.succeeded) {
+            reloads += "; the last reload failed: ";
+            reloads += &last.message;
+        }
+        block.line("generation", reloads);
+        for (number, worker) in self.workers.iter().enumerate() {
+            let age = match worker.age_seconds {
+                Some(age) => format!("last seen {age:.1} s ago"),
+                None => "not ready".to_owned(),
+            };
+            block.line(format!("worker {number}"), age);
+        }
+        for (name, count) in self.sums(|worker| worker.port.clone()) {
+            block.line(name, report::count(count));
+        }
+        let named = |count: &StatusCount| (count.full_name(), count.count);
+        for (name, count) in self.sums(|worker| worker.counts.iter().map(named).collect()) {
+            block.line(name, report::count(count));
+        }
+        for (name, count) in self.sums(|worker| worker.drops.iter().map(named).collect()) {
+            block.line(format!("dropped, {name}"), report::count(count));
+        }
+        block
+    }
+
+    /// Returns the sum of each count over all workers, ordered by name, without those that are 0.
+    fn sums(
+        &self,
+        counts: impl Fn(&WorkerStatus) -> BTreeMap<String, u64>,
+    ) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for (name, count) in self.workers.iter().flat_map(counts) {
+            if count > 0 {
+                *sums.entry(name).or_default() += count;
+            }
+        }
+        sums
+    }
+}
+
+/// Formats a time in seconds with units: `2days 3h 4s`.
+fn time(seconds: f64) -> String {
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    humantime::format_duration(Duration::from_secs(time.as_secs())).to_string()
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Starting => "starting",
+            Self::Serving => "serving",
+            Self::Stopping => "stopping",
+        })
+    }
+}
+
+impl WorkerStatus {
+    fn new(worker: &WorkerSnapshot, program: &str) -> Self {
+        let counts = |counts: &[Count]| {
+            let each = counts.iter().map(|one| StatusCount::new(one, program));
+            each.collect()
+        };
+        let port = worker.port();
+        let mut drops: Vec<_> = counts(worker.tally().drops());
+        drops.extend(report::port_drops(port).map(|one| StatusCount::new(&one, "port")));
+        let named = |(name, count): (&str, u64)| (name.to_owned(), count);
+        Self {
+            age_seconds: worker.age().map(|age| age.as_secs_f64()),
+            port: port_counts(port).map(named).into(),
+            counts: counts(worker.tally().events()),
+            drops,
+            histograms: vec![
+                Histogram::batches("received", port.rx_frames, &port.rx_batches),
+                Histogram::batches("sent", port.tx_frames, &port.tx_batches),
+            ],
+        }
+    }
+}
+
+impl StatusCount {
+    /// Returns the program, the name and the values of the labels.
+    fn full_name(&self) -> String {
+        let mut text = format!("{}: {}", self.program, self.name);
+        for value in self.labels.values() {
+            text.push(' ');
+            text += value;
+        }
+        text
+    }
+
+    fn new(count: &Count, program: &str) -> Self {
+        let labels = count.labels.iter();
+        Self {
+            program: count.program.unwrap_or(program).to_owned(),
+            name: count.name.to_owned(),
+            labels: labels
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            is_level: count.kind == CountKind::Level,
+            count: count.count,
+        }
+    }
+}
+
+/// Returns the name and value of each count of a port, except drops and histograms.
+fn port_counts(port: &PortCounters) -> [(&'static str, u64); 8] {
+    [
+        ("received frames", port.rx_frames),
+        ("received bytes", port.rx_bytes),
+        ("sent frames", port.tx_frames),
+        ("sent bytes", port.tx_bytes),
+        ("super-segments sent", port.tx_supers),
+        ("frames sent again", port.tx_retries),
+        ("system calls to send", port.tx_wakeups),
+        ("system calls to wait", port.waits),
+    ]
+}

@@ -1,0 +1,74 @@
+//! Adds the counts of a TCP stack to a tally.
+
+use tcpip::Counters;
+
+use crate::tally::{Labels, Tally};
+
+/// Adds the counts of a worker's TCP stack to `tally`, with the drops. `open` is the number of open
+/// connections. A program that serves TCP calls this function in its
+/// [`tally`](crate::Program::tally).
+pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, open: u32) {
+    tally.event("connections", tcp.accepted);
+    tally.level("connections open", open.into());
+    tally.event("segments retransmitted", tcp.retransmits);
+    tally.event("SYN cookies sent", tcp.cookies_sent);
+    tally.event("SYN cookies redeemed", tcp.cookies_accepted);
+    tally.event("connections evicted", tcp.evicted);
+    tally.event("receive buffers reclaimed", tcp.buffers_taken);
+    tally.event("write buffers reclaimed", tcp.write_buffers_taken);
+    tally.event("entry lists reclaimed", tcp.entry_lists_taken);
+    tally.event("scoreboards reclaimed", tcp.scoreboards_taken);
+    for (how, count) in [
+        ("finished", tcp.finished),
+        ("reset by peer", tcp.reset_by_peer),
+        ("timed out", tcp.timed_out),
+        ("aborted", tcp.aborted),
+        ("idle", tcp.idle_closed),
+        ("evicted", tcp.evicted),
+    ] {
+        tally.detail("connections ended", ("how", how), count);
+    }
+    for (cause, count) in [
+        ("retransmission timeout", tcp.timeouts),
+        ("loss detected", tcp.fast_retransmits),
+        ("retransmission lost", tcp.lost_again),
+        ("tail loss probe", tcp.tail_probes),
+        ("congestion mark", tcp.ecn_reductions),
+    ] {
+        tally.detail("recoveries", ("cause", cause), count);
+    }
+    for (way, count) in [
+        ("pre-copy", tcp.sent_resident),
+        ("memcopy", tcp.sent_copied),
+        ("assembled", tcp.sent_assembled),
+    ] {
+        tally.detail("data segments sent", ("way", way), count);
+    }
+    for (name, count) in [
+        ("segments received", tcp.segments_received),
+        ("segments sent", tcp.segments_sent),
+        ("data bytes sent", tcp.bytes_sent),
+        (
+            "copies for want of resident packets",
+            tcp.resident_fallbacks,
+        ),
+        ("connections refused", tcp.refused),
+        ("handshakes failed", tcp.handshakes_failed),
+        ("half-open connections evicted", tcp.half_open_evicted),
+        ("resets sent", tcp.resets_sent),
+        ("challenge ACKs sent", tcp.challenge_acks),
+        ("reductions undone", tcp.undone),
+        ("reorderings", tcp.reorderings),
+        ("keep-alives sent", tcp.keep_alives),
+        ("window probes sent", tcp.window_probes),
+        ("segments out of order", tcp.out_of_order),
+        ("path MTU reductions", tcp.path_mtu_reductions),
+        ("black holes", tcp.black_holes),
+        ("sends delayed by a full ring", tcp.blocked),
+    ] {
+        tally.detail(name, Labels::NONE, count);
+    }
+    for (reason, count) in tcp.drops() {
+        tally.drop(reason, count);
+    }
+}
