@@ -80,6 +80,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     run_as_root(&mut test);
     tests.step("unit, property and simulation tests", test);
+    if is_whole {
+        tests.screens();
+    }
     let build = cargo("build --release -p sandstorm -p namestorm");
     tests.step("release build", build);
     // Both programs are optimized as a whole, which keeps only one core busy for each.
@@ -193,6 +196,16 @@ impl Tests {
             return self.step(name, step);
         }
         self.report(&format!("skip {name}: {tool} is not installed"));
+    }
+
+    /// Runs the tests of what a person sees, which need programs that this project does not install.
+    fn screens(&mut self) {
+        let tool = "chromium";
+        let mut version = Command::new(tool);
+        version.arg("--version");
+        let mut page = cargo("test -p storm --test page -- --ignored");
+        run_as_root(&mut page);
+        self.optional("the status page in a browser", tool, version, page);
     }
 
     /// Runs a step that prints its failures. The step returns how many of its checks passed and

@@ -8,6 +8,7 @@
 mod address;
 mod http;
 mod listener;
+mod page;
 
 use std::fs;
 use std::io;

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -17,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::listener::{AsyncListener, Stream};
+use super::page::Page;
 use crate::metrics::{self, MetricsFormat};
 use crate::observed::Observed;
 use crate::status::Phase;
@@ -94,6 +98,7 @@ async fn answer<B>(request: &Request<B>, access: Access, server: &Observed) -> R
         };
     }
     let reply = match path {
+        "/" => page(),
         "/metrics" => metrics(request, server),
         "/health" => health(server),
         "/ready" => ready(server),
@@ -111,7 +116,21 @@ fn paths(access: Access) -> String {
         Access::Look => "",
         Access::Control => "; POST /reload",
     };
-    format!("There are /metrics, /health, /ready and /status{control}.\n")
+    format!("There are /, /metrics, /health, /ready and /status{control}.\n")
+}
+
+fn page() -> Reply {
+    let policy = |page: &Page| HeaderValue::try_from(&page.policy).ok();
+    let page = Page::new()
+        .ok()
+        .and_then(|page| Some((policy(&page)?, page)));
+    let Some((policy, page)) = page else {
+        let why = "the system returns no random bytes\n";
+        return text(StatusCode::INTERNAL_SERVER_ERROR, why.to_owned());
+    };
+    let mut reply = of_type(StatusCode::OK, "text/html; charset=utf-8", page.html);
+    reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    reply
 }
 
 fn metrics<B>(request: &Request<B>, server: &Observed) -> Reply {
@@ -220,6 +239,7 @@ fn of_type(code: StatusCode, content_type: &'static str, body: String) -> Reply 
     *reply.status_mut() = code;
     set(&mut reply, CONTENT_TYPE, content_type);
     set(&mut reply, CACHE_CONTROL, "no-store");
+    set(&mut reply, X_CONTENT_TYPE_OPTIONS, "nosniff");
     reply
 }
 
