@@ -55,6 +55,7 @@ const WORKLOADS: &[Entry] = workloads! {
     "ack-to-segment-memcopy" AckToSegment::new(SendMode::MemCopy);
     "ack-to-segment-precopy" AckToSegment::new(SendMode::PreCopy);
     "http-get-1k-memcopy" KeepAlive::page(SendMode::MemCopy);
+    "http-get-1k-logged" KeepAlive::logged(SendMode::MemCopy);
     "http-get-1k-precopy" KeepAlive::page(SendMode::PreCopy);
     "http-get-1000-pages" KeepAlive::pages(SendMode::MemCopy);
     "http-get-strangers" KeepAlive::strangers(SendMode::MemCopy);

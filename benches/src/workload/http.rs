@@ -3,10 +3,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use control::{LogDestination, RecordLog, RecordSender};
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
 use sandstorm::reply::Status;
-use sandstorm::{Builder, Http, Server};
+use sandstorm::{AccessLogArgs, Builder, Http, Server};
 use tcpip::{Config, SendMode};
 use testkit::{ACK, PSH};
 
@@ -108,6 +109,21 @@ impl KeepAlive {
         new
     }
 
+    /// Creates a workload that requests the page of 1 KB, and logs each request. No thread writes
+    /// the records, so they stay in the ring.
+    ///
+    /// # Panics
+    /// Panics if the log cannot be opened.
+    pub fn logged(mode: SendMode) -> Self {
+        let log = AccessLogArgs::to(LogDestination::File("/dev/null".into()));
+        let log = log.open("bench").expect("the log can be opened");
+        let mut page = Self::page(mode);
+        let Server { transports, .. } = page.server;
+        let http = transports.with_access_log(log.as_ref().map(RecordLog::sender));
+        page.server = Server::new(crate::host(), http);
+        page
+    }
+
     /// Creates a workload that requests a thousand pages of 1 KB in turn.
     pub fn pages(mode: SendMode) -> Self {
         Self::new(mode, PAGES, &page_requests(|_| "bench".into()), Status::Ok)
@@ -171,6 +187,8 @@ impl Workload for KeepAlive {
         // `new` sent one more request to measure the length of the response.
         let replies = stack.app().counters().of(self.status);
         assert_eq!(replies, self.sent_requests + 1);
+        let lost = stack.app().access_log().map_or(0, RecordSender::lost);
+        assert_eq!(lost, 0, "the ring has room for all records");
     }
 }
 

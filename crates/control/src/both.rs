@@ -17,6 +17,7 @@ use crate::program::{
     Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, StartError, Tally,
     WorkerContext,
 };
+use crate::records::RecordLog;
 use crate::run::serve;
 
 /// Combines two programs into one program, which is named `N`. Both serve the same addresses, each
@@ -228,6 +229,10 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         }
         let done = done.iter().map(|what| format!("; but reloaded {what}"));
         Err((failed.join("; ") + &done.collect::<String>()).into())
+    }
+
+    fn logs(&self) -> Vec<&RecordLog> {
+        [self.first.logs(), self.second.logs()].concat()
     }
 
     /// Puts a line with each program's name and version before the lines of that program.

@@ -109,6 +109,7 @@ mod port_args;
 mod privileges;
 pub mod program;
 mod publisher;
+mod records;
 mod reload;
 pub mod report;
 mod run;
@@ -146,6 +147,7 @@ pub use program::{
     Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets, Program, StartError,
     Tally, WorkerContext,
 };
+pub use records::{LogDestination, RecordLog, RecordSender};
 pub use run::serve;
 pub use secret::Secret;
 pub use simple::{tcp, udp};

@@ -20,7 +20,7 @@ use std::backtrace::Backtrace;
 use std::io;
 
 use clap::ValueEnum;
-use rustix::process::geteuid;
+use rustix::process::{Gid, Uid, geteuid};
 
 use crate::args::ServeArgs;
 use crate::error::Error;
@@ -155,6 +155,14 @@ impl Privileges {
             return Err(Error::Sandbox(missing.join(", ")));
         }
         Ok(Dropped { user, missing })
+    }
+
+    /// Returns the user that the threads become, if it is another one.
+    pub(crate) fn new_user(&self) -> Option<(Uid, Gid)> {
+        match &self.plan.user {
+            NewUser::Account { account, .. } => Some(account.ids()),
+            NewUser::Same | NewUser::NoneFound => None,
+        }
     }
 
     fn change_user(&self, missing: &mut Vec<String>) -> Result<String, Error> {

@@ -9,6 +9,7 @@ use ip::{Host, Transports};
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Bell, Capabilities, Port};
 
+use crate::records::RecordLog;
 use crate::secret::Secret;
 pub use crate::tally::{Count, CountKind, Labels, Tally};
 
@@ -31,7 +32,7 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
 /// | [`reload`](Program::reload) | one of its own | dropped |
@@ -134,6 +135,12 @@ pub trait Program: Sync {
     fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
         let _ = only;
         Err("this program cannot reload its content; restart it".into())
+    }
+
+    /// Returns the logs to which the workers send records. One thread writes all of them. Called
+    /// before privileges are dropped.
+    fn logs(&self) -> Vec<&RecordLog> {
+        Vec::new()
     }
 
     /// Returns lines about the loaded content for the start block. Each line is a label and a

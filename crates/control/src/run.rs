@@ -20,6 +20,7 @@ use crate::memory;
 use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
+use crate::records::{RecordLog, Writer};
 use crate::reload::Reloader;
 use crate::report::Block;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
@@ -131,8 +132,7 @@ impl Start<'_> {
             runtime,
             supervisor,
         } = self;
-        let privileges =
-            &plan.privileges(Table::for_server(program.read_paths(), program.files()))?;
+        let privileges = &plan.privileges(table(program))?;
         // From here on, the first SIGINT or SIGTERM causes a graceful stop instead of killing the
         // process.
         let signals = Signals::catch_all(runtime, harmless).map_err(Error::system(WATCHING))?;
@@ -161,6 +161,7 @@ impl Start<'_> {
             let can_reload = cfg!(target_os = "linux") && program.can_reload();
             let start = || Reloader::start(scope, program, privileges, supervisor);
             let reloader = can_reload.then(start).transpose()?;
+            let writer = Writer::start(scope, P::NAME, program.logs(), privileges)?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
             let server = Observed::of::<P>(Arc::clone(&published), reloads);
             let lines: Lines = endpoints.lines().collect();
@@ -172,11 +173,12 @@ impl Start<'_> {
                 signals,
                 helper: helper_life,
                 reloader,
+                writer,
                 server,
                 supervisor,
             };
-            let watched = watch.until_end(&mut workers, |ready, reloader| {
-                begin(&launch, privileges, lines.clone(), ready, reloader)
+            let watched = watch.until_end(&mut workers, |ready, others| {
+                begin(&launch, privileges, lines.clone(), ready, others)
             });
             runtime.block_on(async {
                 tokio::select! {
@@ -186,21 +188,40 @@ impl Start<'_> {
                     never = memory::give_back() => match never {},
                 }
             });
-            let is_reloading = watch.reloader.as_ref().is_some_and(Reloader::is_busy);
-            conclude(workers.outcome(), is_reloading)
+            let is_busy = !watch.finish();
+            conclude::<P>(workers.outcome(), is_busy)
         })
     }
 }
 
-/// Prints the summary, and returns the error, if there is one.
-fn conclude(outcome: Outcome, is_reloading: bool) -> Result<(), Error> {
+/// Makes the thread for logs open its files again, if there are any.
+fn reopen(writer: Option<&Writer>) {
+    if let Some(writer) = writer {
+        writer.reopen();
+    } else {
+        tracing::info!("SIGUSR1 has no effect, because there is no log");
+    }
+}
+
+/// Returns the files that threads may use after they have dropped their privileges.
+fn table<P: Program>(program: &P) -> Table {
+    let folders = program.logs().into_iter().filter_map(RecordLog::folder);
+    Table::for_server(program.read_paths(), program.files()).with_logs_in(folders.collect())
+}
+
+/// Prints the summary, and returns the error, if there is one. If a thread is busy, the process need
+/// not wait for it.
+fn conclude<P: Program>(outcome: Outcome, is_busy: bool) -> Result<(), Error> {
     if let Some(summary) = outcome.summary {
         summary.block().print();
     }
     match outcome.error {
+        Some(error) if is_busy => {
+            eprintln!("{}: {error}", P::NAME);
+            std::process::exit(error.exit_status().into())
+        }
+        None if is_busy => std::process::exit(0),
         Some(error) => Err(error),
-        // The process need not wait for content that nobody will serve.
-        None if is_reloading => std::process::exit(0),
         None => Ok(()),
     }
 }
@@ -212,12 +233,15 @@ fn begin<P: Program>(
     privileges: &Privileges,
     endpoints: Lines,
     ready: &[Ready],
-    reloader: Option<&Reloader>,
+    (reloader, writer): (Option<&Reloader>, Option<&Writer>),
 ) -> Result<Block, Error> {
-    let reload = reloader.map(Reloader::dropped).transpose()?;
+    let others = [
+        reloader.map(Reloader::dropped).transpose()?,
+        writer.map(Writer::dropped).transpose()?,
+    ];
     let mut dropped = privileges.drop_all(Kind::Control)?;
-    if let Some(reload) = &reload {
-        dropped.merge(reload);
+    for one in others.iter().flatten() {
+        dropped.merge(one);
     }
     for one in ready {
         dropped.merge(&one.dropped);
@@ -232,6 +256,7 @@ struct Watch<'a> {
     signals: Signals,
     helper: Life,
     reloader: Option<Reloader>,
+    writer: Option<Writer>,
     server: Arc<Observed>,
     supervisor: &'a Supervisor,
 }
@@ -242,13 +267,13 @@ impl Watch<'_> {
     async fn until_end(
         &mut self,
         workers: &mut Workers<'_>,
-        begin: impl Fn(&[Ready], Option<&Reloader>) -> Result<Block, Error>,
+        begin: impl Fn(&[Ready], (Option<&Reloader>, Option<&Writer>)) -> Result<Block, Error>,
     ) {
-        let reloader = self.reloader.as_ref();
+        let (reloader, writer) = (self.reloader.as_ref(), self.writer.as_ref());
         let mut helper_is_gone = false;
         while !workers.has_ended() {
             tokio::select! {
-                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all, reloader)) {
+                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all, (reloader, writer))) {
                     Some(Ok(block)) => {
                         workers.serve();
                         self.server.note_serving(block.lines());
@@ -265,6 +290,7 @@ impl Watch<'_> {
                         workers.stop();
                     }
                     (Request::Stop(Stop::AtOnce), _) => std::process::exit(1),
+                    (Request::ReopenLogs, _) => reopen(writer),
                     (Request::Reload, Some(reloader)) => reloader.requests().request(),
                     (Request::Reload, None) => tracing::warn!(
                         "SIGHUP: this program cannot reload its content; restart it"
@@ -277,6 +303,13 @@ impl Watch<'_> {
             }
         }
         self.supervisor.stopping();
+    }
+
+    /// Ends the other threads, except those of workers. Returns `false` if one of them is busy with
+    /// something that nobody needs any more: new content, or lines for a reader that is stuck.
+    fn finish(&mut self) -> bool {
+        let has_written = self.writer.as_mut().is_none_or(Writer::finish);
+        has_written && !self.reloader.as_ref().is_some_and(Reloader::is_busy)
     }
 }
 

@@ -20,15 +20,14 @@ pub(crate) struct Harmless {
 }
 
 impl Harmless {
-    /// Waits for SIGHUP. Logs that SIGUSR1 and SIGUSR2 have no effect.
-    async fn reload(&mut self) {
+    /// Waits for SIGHUP or SIGUSR1. Logs that SIGUSR2 has no effect.
+    async fn next(&mut self) -> Request {
         loop {
-            let name = tokio::select! {
-                _ = self.hangup.recv() => return,
-                _ = self.user1.recv() => "SIGUSR1",
-                _ = self.user2.recv() => "SIGUSR2",
-            };
-            tracing::info!("{name} has no effect");
+            tokio::select! {
+                _ = self.hangup.recv() => return Request::Reload,
+                _ = self.user1.recv() => return Request::ReopenLogs,
+                _ = self.user2.recv() => tracing::info!("SIGUSR2 has no effect"),
+            }
         }
     }
 }
@@ -52,6 +51,8 @@ pub(crate) enum Request {
     Stop(Stop),
     /// Read the content again (SIGHUP).
     Reload,
+    /// Open the files of the logs again (SIGUSR1).
+    ReopenLogs,
 }
 
 /// The meaning of a stop signal.
@@ -111,7 +112,7 @@ impl Signals {
             tokio::select! {
                 _ = self.interrupt.recv() => {}
                 _ = self.terminate.recv() => {}
-                () = self.harmless.reload() => return Request::Reload,
+                request = self.harmless.next() => return request,
             }
             if let Some(stop) = self.stops.receive(Instant::now()) {
                 return Request::Stop(stop);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError};
-use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec};
+use namestorm::{Form, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec};
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
 /// starts.
@@ -83,6 +83,9 @@ struct Serve {
     mode: ReplyMode,
 
     #[command(flatten)]
+    query_log: QueryLogArgs,
+
+    #[command(flatten)]
     connections: ConnectionArgs,
 
     #[command(flatten)]
@@ -93,6 +96,7 @@ impl Serve {
     fn load(&self, say: &mut dyn FnMut(String)) -> Result<Namestorm, StartError> {
         let zones = self.zones.clone();
         let program = Namestorm::load_from(zones, self.hash, self.mode, self.strict, say)?;
+        let program = program.with_query_log(&self.query_log)?;
         Ok(program.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 }

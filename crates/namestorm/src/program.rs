@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::io;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use control::report::{bytes, count};
 use control::{
-    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
-    WorkerContext, tally_tcp,
+    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog,
+    StartError, Tally, WorkerContext, tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
@@ -24,6 +25,7 @@ use crate::hook::{Hook, NoHook};
 use crate::key::Form;
 use crate::load::ZoneSpec;
 use crate::name::{self, Name};
+use crate::query_log::{QueryLog, QueryLogArgs};
 use crate::rtype;
 use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
@@ -84,6 +86,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     /// served.
     unserved: Option<String>,
     tcp: TcpSettings,
+    query_log: Option<QueryLog>,
     /// Name and type of an example query, which is shown to the user.
     example: String,
     load_time: Duration,
@@ -224,6 +227,7 @@ where
             mode: ReplyMode::default(),
             tcp: TcpSettings::default(),
             unserved: None,
+            query_log: None,
             example: example.unwrap_or_default(),
             load_time: start.elapsed(),
             files: Vec::new(),
@@ -240,6 +244,18 @@ where
     #[must_use]
     pub fn with_mode(self, mode: ReplyMode) -> Self {
         Self { mode, ..self }
+    }
+
+    /// Opens the query log that the options name, if there is one.
+    ///
+    /// # Errors
+    /// If the log cannot be opened. The error names it.
+    pub fn with_query_log(self, args: &QueryLogArgs) -> io::Result<Self>
+    where
+        H: Named,
+    {
+        let query_log = QueryLog::open(args, H::NAME)?;
+        Ok(Self { query_log, ..self })
     }
 
     /// Sets the settings for TCP.
@@ -375,10 +391,16 @@ where
         let hook = (self.make)(&mut worker)?;
         let answers = || self.answers();
         let capabilities = port.capabilities();
+        let mut dns = Dns::new(answers(), self.mode);
+        let mut over_tcp = DnsOverTcp::with_hook(answers(), self.tcp.request_timeout, hook);
+        if let Some(log) = &self.query_log {
+            dns.set_query_log(Some(log.sender(false)));
+            over_tcp.set_query_log(Some(log.sender(true)));
+        }
         let mut server = UdpAndTcp::with_hook(
             context.port,
-            Dns::new(answers(), self.mode),
-            DnsOverTcp::with_hook(answers(), self.tcp.request_timeout, hook),
+            dns,
+            over_tcp,
             tcp,
             &capabilities,
             context.secret.words(),
@@ -415,6 +437,10 @@ where
 
     fn files(&self) -> Vec<PathBuf> {
         self.files.clone()
+    }
+
+    fn logs(&self) -> Vec<&RecordLog> {
+        self.query_log.iter().map(QueryLog::log).collect()
     }
 
     fn can_reload(&self) -> bool {
@@ -529,6 +555,10 @@ where
         if server.answers().has_hooked() {
             tally.event("answered by the hook", udp.hooked + tcp.hooked);
             tally.event("hook errors", hook_errors(server));
+        }
+        let loggers = [server.dns().query_log(), server.tcp().app().query_log()];
+        for logger in loggers.into_iter().flatten() {
+            tally.event("query log lines lost", logger.lost());
         }
         let over_tcp = server.tcp().counters();
         tally.event("queries too slow", over_tcp.deadlines_missed);

@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::index::At;
+use crate::query_log::QueryLogger;
 use crate::respond::{Responder, Transport};
 
 /// How UDP replies are sent.
@@ -63,6 +64,7 @@ pub struct Dns {
     /// The resident packets of each answer, keyed by the answer's position. The port's memory
     /// limits their number.
     copies: Residents,
+    query_log: Option<QueryLogger>,
 }
 
 /// The resident packets of each answer, keyed by the answer's position.
@@ -81,7 +83,18 @@ impl Dns {
             mode,
             responder: Responder::new(answers),
             copies: no_copies(),
+            query_log: None,
         }
+    }
+
+    /// Logs queries through `logger`, if there is one.
+    pub(crate) fn set_query_log(&mut self, logger: Option<QueryLogger>) {
+        self.query_log = logger;
+    }
+
+    /// Returns the end of the query log, if there is one.
+    pub(crate) fn query_log(&self) -> Option<&QueryLogger> {
+        self.query_log.as_ref()
     }
 
     /// Returns the prepared answers.
@@ -136,6 +149,10 @@ impl Dns {
             datagram.payload_mut()[..head.len()].copy_from_slice(head);
         }
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
+        if let Some(log) = &mut self.query_log {
+            let head = datagram.payload().get(..head_len).unwrap_or_default();
+            log.log(datagram.peer(), &reply, head);
+        }
         // The result is ignored, because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
             (ReplyMode::Turnaround, _) => datagram.turn_around(head_len, tail, trail),

@@ -16,6 +16,7 @@ use tcpip::{
 use crate::answers::Answers;
 use crate::counters::Counters;
 use crate::hook::{Hook, HookContext, NoHook};
+use crate::query_log::QueryLogger;
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
 
@@ -78,6 +79,7 @@ pub struct DnsOverTcp<H = NoHook> {
     reply: Vec<u8>,
     too_long: u64,
     request_timeout: Duration,
+    query_log: Option<QueryLogger>,
 }
 
 impl DnsOverTcp {
@@ -98,7 +100,18 @@ impl<H: Hook> DnsOverTcp<H> {
             reply: Vec::with_capacity(LENGTH + MAX_TCP_MESSAGE),
             too_long: 0,
             request_timeout,
+            query_log: None,
         }
+    }
+
+    /// Logs queries through `logger`, if there is one.
+    pub(crate) fn set_query_log(&mut self, logger: Option<QueryLogger>) {
+        self.query_log = logger;
+    }
+
+    /// Returns the end of the query log, if there is one.
+    pub(crate) fn query_log(&self) -> Option<&QueryLogger> {
+        self.query_log.as_ref()
     }
 
     /// Replies from other answers. The counters go on.
@@ -142,6 +155,9 @@ impl<H: Hook> DnsOverTcp<H> {
             return false;
         };
         let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
+        if let Some(log) = &mut self.query_log {
+            log.log(conn.peer(), &reply, head);
+        }
         self.reply.clear();
         self.reply.extend((reply.len() as u16).to_be_bytes());
         self.reply.extend_from_slice(head);

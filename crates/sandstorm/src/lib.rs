@@ -210,6 +210,7 @@
 //! The server deliberately lacks TLS, ranges, compression, content negotiation, folder listings,
 //! virtual hosts, request logs, and tunnels (CONNECT).
 
+mod access_log;
 mod app;
 mod body;
 pub mod date;
@@ -238,6 +239,7 @@ mod turnover;
 mod verdict;
 mod web;
 
+pub use access_log::AccessLogArgs;
 pub use app::{App, BODY_LIMIT, Clients, SiteOnly};
 pub use exchange::{Exchange, Ticket};
 pub use fields::{FieldError, Fields, MAX_FIELDS_LEN};

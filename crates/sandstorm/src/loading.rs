@@ -1,8 +1,8 @@
 //! Loads a folder for an operator. Prints progress messages and warnings, and handles `--strict`.
 
-use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use control::report;
 
@@ -25,6 +25,9 @@ pub enum NotLoaded {
     /// A field for all responses is invalid.
     #[error("a field for all responses: {0}")]
     Field(#[from] FieldError),
+    /// The access log cannot be opened.
+    #[error(transparent)]
+    Log(#[from] io::Error),
     /// Some entries cannot be served, and `--strict` is set. The message lists the first ones, one
     /// per line.
     #[error(

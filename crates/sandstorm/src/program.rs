@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{
-    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
-    WorkerContext, report, tally_tcp,
+    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog,
+    StartError, Tally, WorkerContext, report, tally_tcp,
 };
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
@@ -61,6 +61,7 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     /// How the folder is loaded again, if it can be.
     reloading: Option<Reloading>,
     folder: PathBuf,
+    access_log: Option<RecordLog>,
     /// The TCP settings. Their ports are ignored.
     tcp: Config,
     request_timeout: Duration,
@@ -92,6 +93,7 @@ where
             handover: Handover::default(),
             reloading: None,
             folder: folder.to_owned(),
+            access_log: None,
             tcp,
             request_timeout: REQUEST_TIMEOUT,
             answer_timeout: ANSWER_TIMEOUT,
@@ -108,6 +110,7 @@ where
             handover: self.handover,
             reloading: self.reloading,
             folder: self.folder,
+            access_log: self.access_log,
             tcp: self.tcp,
             request_timeout: self.request_timeout,
             answer_timeout: self.answer_timeout,
@@ -164,6 +167,12 @@ impl<A, F, C> Sandstorm<A, F, C> {
             answer_timeout,
             ..self
         }
+    }
+
+    /// Sets the log that gets a line for each answered request, or no log.
+    #[must_use]
+    pub(crate) fn with_access_log(self, access_log: Option<RecordLog>) -> Self {
+        Self { access_log, ..self }
     }
 
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
@@ -225,7 +234,8 @@ where
             Http::load(site, make, &addresses, &config, port, secret, Instant::ZERO)?;
         let server = server
             .with_request_timeout(self.request_timeout)
-            .with_answer_timeout(self.answer_timeout);
+            .with_answer_timeout(self.answer_timeout)
+            .with_access_log(self.access_log.as_ref().map(RecordLog::sender));
         let server = match worker.into_mailbox() {
             Some(mailbox) => server.with_mailbox(mailbox),
             None => server,
@@ -281,6 +291,10 @@ where
         let mut files: Vec<_> = self.site().file_paths().map(below).collect();
         files.sort();
         files
+    }
+
+    fn logs(&self) -> Vec<&RecordLog> {
+        self.access_log.iter().collect()
     }
 
     fn can_reload(&self) -> bool {
@@ -391,6 +405,9 @@ where
             for (class, count) in ["2xx", "3xx", "4xx", "5xx"].into_iter().zip(web.of_app) {
                 tally.event_of("answers", ("status", class), count);
             }
+        }
+        if let Some(log) = stack.app().access_log() {
+            tally.event("access log lines lost", log.lost());
         }
         tally.event("requests too slow", tcp.deadlines_missed);
         tally_tcp(tally, tcp, stack.open_connections());

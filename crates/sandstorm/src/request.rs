@@ -9,6 +9,8 @@ use crate::head::{Head, Method};
 pub struct Request<'a> {
     head: Head<'a>,
     method: &'a str,
+    /// The head as it was received.
+    received: &'a [u8],
     body: &'a [u8],
     body_len: BodyLength,
     expects_continue: bool,
@@ -25,6 +27,7 @@ impl<'a> Request<'a> {
         let framing = Framing::of(head.fields, head.minor).ok();
         let framing = framing.unwrap_or(Framing::NOTHING);
         Self {
+            received: &bytes[..head.len.min(bytes.len())],
             head,
             method,
             body: &[],
@@ -107,6 +110,11 @@ impl<'a> Request<'a> {
     /// The head, for look-ups in the site.
     pub(crate) fn head(&self) -> &Head<'a> {
         &self.head
+    }
+
+    /// The head as it was received.
+    pub(crate) fn received(&self) -> &'a [u8] {
+        self.received
     }
 
     /// The length of the head, in bytes.

@@ -10,6 +10,7 @@ use control::units::size;
 use control::{ConnectionArgs, Named, NewWorker, Program as _, ServeArgs, StartError};
 use tcpip::{Config, CongestionControl, Cubic};
 
+use crate::access_log::AccessLogArgs;
 use crate::app::{App, SiteOnly};
 use crate::fields::Fields;
 use crate::load::Limits;
@@ -92,6 +93,9 @@ pub struct SiteOptions {
     #[arg(long, value_name = "SIZE", default_value_t = Limits::default().bytes,
           value_parser = size(0..=1_u64 << 50))]
     max_bytes: u64,
+
+    #[command(flatten)]
+    log: AccessLogArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +212,8 @@ impl SiteOptions {
     {
         let fields = Fields::of_all(fields.iter().copied())?;
         let site = load(folder, &self.limits(), self.strict, fields)?;
-        let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make);
+        let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
+            .with_access_log(self.log.open(A::NAME)?);
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
     }
 

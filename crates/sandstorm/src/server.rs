@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use control::Turn;
+use control::{RecordSender, Turn};
 use ip::{IcmpError, Packet, Transports};
 use nmio::{Instant, Mailbox, Port};
 use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
@@ -115,6 +115,14 @@ impl<A: App, C: CongestionControl> Http<A, C> {
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.stack.app_mut().set_request_timeout(timeout);
+        self
+    }
+
+    /// Logs answered requests through `sender`, if there is one. The sender belongs to a log that
+    /// [`AccessLogArgs::open`](crate::AccessLogArgs::open) has opened.
+    #[must_use]
+    pub fn with_access_log(mut self, sender: Option<RecordSender>) -> Self {
+        self.stack.app_mut().set_access_log(sender);
         self
     }
 

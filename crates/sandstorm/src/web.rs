@@ -4,6 +4,7 @@ mod conversation;
 mod core;
 mod counters;
 mod dialogue;
+mod logging;
 mod outside;
 mod streaming;
 
@@ -15,6 +16,7 @@ pub use self::counters::Counters;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::RecordSender;
 use tcpip::{
     Application, CloseReason, CongestionControl, ConnectionId, Connections, ContentError, Contents,
     Deadline, Timer, WriteError,
@@ -92,6 +94,15 @@ impl<A: App> Web<A> {
     /// The time set by [`set_second`](Self::set_second), in seconds since 1970.
     pub fn second(&self) -> u64 {
         self.core.second
+    }
+
+    pub(crate) fn set_access_log(&mut self, sender: Option<RecordSender>) {
+        self.core.access_log = sender;
+    }
+
+    /// The worker's end of the access log, if there is one.
+    pub fn access_log(&self) -> Option<&RecordSender> {
+        self.core.access_log.as_ref()
     }
 
     pub(crate) fn set_request_timeout(&mut self, timeout: Duration) {

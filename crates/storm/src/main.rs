@@ -10,7 +10,7 @@ use control::config::{self, ConfigArgs, ConfigCommand, Lines};
 use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
 };
-use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneArgs};
+use namestorm::{Form, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs};
 use sandstorm::{Congestion, SiteOptions};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
@@ -92,6 +92,9 @@ struct Serve {
     dns_mode: ReplyMode,
 
     #[command(flatten)]
+    query_log: QueryLogArgs,
+
+    #[command(flatten)]
     connections: ConnectionArgs,
 
     /// Congestion control of the web server's connections.
@@ -140,6 +143,7 @@ impl Serve {
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (zones, strict) = (self.zones.clone(), self.dns_strict);
         let dns = Namestorm::load_from(zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
+        let dns = dns.with_query_log(&self.query_log)?;
         Ok(dns.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 

@@ -9,6 +9,7 @@ use std::io::ErrorKind::ConnectionRefused;
 use std::io::Read as _;
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -281,5 +282,58 @@ fn the_control_socket_reloads_and_tells() {
             assert!(start.elapsed() < TIMEOUT, "{line}{}", metrics());
         }
     }
+    storm.stop();
+}
+
+/// Both logs have a line for each request and query, and SIGUSR1 opens their files again.
+#[test]
+fn requests_and_queries_are_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    // The server's user makes new files.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let paths = ["www", "zone", "access", "query", "old"].map(|name| folder.path().join(name));
+    let [www, zone, access, query, old] = &paths;
+    fs::create_dir(www).unwrap();
+    fs::write(www.join("index.html"), "hello").unwrap();
+    fs::write(zone, ZONE).unwrap();
+    let [www, zone, access_file, query_file] =
+        [www, zone, access, query].map(|path| path.to_str().unwrap());
+    let mut arguments = vec!["serve", "--web", www, "--zone", zone];
+    arguments.extend(["--access-log", access_file, "--access-log-format"]);
+    arguments.extend([
+        "method,target,status,bytes,user-agent",
+        "--query-log",
+        query_file,
+    ]);
+    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let address = storm.addresses[0];
+    let (url, server) = (url(&address, 80), format!("@{address}"));
+    let get = |agent: &str| output("curl", &["-s", "-A", agent, &url]);
+    let logged = |path: &Path, text: &str| {
+        let start = std::time::Instant::now();
+        let read = || fs::read_to_string(path).unwrap_or_default();
+        while !read().contains(text) {
+            assert!(start.elapsed() < TIMEOUT, "{text}: {}", read());
+        }
+    };
+    storm.beside(|| {
+        get("one");
+        output("curl", &["-sI", "-A", "two", &(url.clone() + "none")]);
+        for transport in ["+notcp", "+tcp"] {
+            output("dig", &[transport, &server, "ns.storm.test", "A"]);
+        }
+    });
+    logged(access, "GET\t/\t200\t5\tone\nHEAD\t/none\t404\t0\ttwo\n");
+    logged(query, " udp ns.storm.test. A NOERROR ");
+    logged(query, " tcp ns.storm.test. A NOERROR ");
+    fs::rename(access, old).unwrap();
+    storm.reopen_logs();
+    let start = std::time::Instant::now();
+    while !access.exists() {
+        assert!(start.elapsed() < TIMEOUT, "the file is not made again");
+    }
+    storm.beside(|| get("three"));
+    logged(access, "GET\t/\t200\t5\tthree\n");
+    assert!(!fs::read_to_string(old).unwrap().contains("three"));
     storm.stop();
 }

@@ -91,6 +91,12 @@ impl Example {
         kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
     }
 
+    /// Sends SIGUSR1.
+    #[allow(dead_code)]
+    pub(crate) fn reopen_logs(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::USR1).unwrap();
+    }
+
     /// Stops the example with SIGINT, as Ctrl-C does, and returns its summary. Panics if the
     /// example fails.
     pub(crate) fn stop(mut self) -> Vec<String> {

@@ -12,10 +12,11 @@ pub(super) struct Section {
 }
 
 /// All sections, in the order in which files are printed.
-pub(super) const SECTIONS: [Section; 9] = [
+pub(super) const SECTIONS: [Section; 10] = [
     section("network", Some("Network")),
     section("connections", Some("Connections")),
     section("privileges", Some("Privileges")),
+    section("logs", Some("Logs")),
     section("metrics", Some("Metrics")),
     section("control", Some("Control")),
     section("diagnosis", Some("Diagnosis")),

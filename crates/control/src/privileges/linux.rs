@@ -21,7 +21,7 @@ use seccomp::Filter;
 
 /// The limits on files and system calls for each [`Kind`] of thread.
 #[derive(Debug)]
-pub(super) struct Limits([ThreadLimits; 4]);
+pub(super) struct Limits([ThreadLimits; 5]);
 
 impl Limits {
     /// Prepares the limits.
@@ -33,6 +33,7 @@ impl Limits {
             ThreadLimits::new(Kind::Worker, table)?,
             ThreadLimits::new(Kind::Control, table)?,
             ThreadLimits::new(Kind::Reload, table)?,
+            ThreadLimits::new(Kind::Log, table)?,
             ThreadLimits::new(Kind::Helper, table)?,
         ]))
     }
@@ -52,7 +53,7 @@ struct ThreadLimits {
 impl ThreadLimits {
     fn new(kind: Kind, table: &Table) -> Result<Self, Error> {
         Ok(Self {
-            files: Files::reading_below(table.readable(kind))
+            files: Files::limited_to(table.readable(kind), table.writable(kind))
                 .map_err(|error| Error::Limits(error.to_string()))?,
             filter: Filter::compile(kind).map_err(|error| Error::Limits(error.to_string()))?,
         })

@@ -7,6 +7,7 @@
 // Capsicum forbids opening any file, so FreeBSD needs only a part of the table.
 #![cfg_attr(target_os = "freebsd", allow(dead_code))]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// A kind of thread. Each kind has its own limits.
@@ -18,6 +19,8 @@ pub(crate) enum Kind {
     Control,
     /// The thread that reads the content again.
     Reload,
+    /// The thread that writes the logs.
+    Log,
     /// The only thread of the helper process.
     Helper,
 }
@@ -28,6 +31,8 @@ pub(crate) enum Kind {
 pub(crate) struct Table {
     /// Paths below which the reload thread may read. No other thread may open a file.
     readable: Vec<PathBuf>,
+    /// Folders in which the thread for logs may make files and write to them.
+    writable: Vec<PathBuf>,
     /// Files that the content was read from, which the server's user should be able to read again.
     files: Vec<PathBuf>,
     /// Whether the helper has to remove an interface at the end.
@@ -42,9 +47,19 @@ impl Table {
     pub(crate) fn for_server(readable: Vec<PathBuf>, files: Vec<PathBuf>) -> Self {
         Self {
             readable,
+            writable: Vec::new(),
             files,
             removes_interface: false,
             is_embedded: false,
+        }
+    }
+
+    /// Also lets the thread for logs write below these folders.
+    #[must_use]
+    pub(crate) fn with_logs_in(self, folders: Vec<PathBuf>) -> Self {
+        Self {
+            writable: folders,
+            ..self
         }
     }
 
@@ -65,23 +80,39 @@ impl Table {
         }
     }
 
-    /// Describes the file access of the reload thread, for the start block.
+    /// Describes the file access of the threads for reloads and for logs, for the start block.
     pub(super) fn describe_file_access(&self) -> String {
-        if self.readable.is_empty() {
+        let described = [
+            ("read access for reloads below", &self.readable),
+            ("write access for logs in", &self.writable),
+        ]
+        .into_iter()
+        .filter(|(_, paths)| !paths.is_empty())
+        .map(|(what, paths)| {
+            let paths = paths.iter().map(|path| path.display().to_string());
+            let distinct: BTreeSet<_> = paths.collect();
+            format!("{what} {}", Vec::from_iter(distinct).join(", "))
+        });
+        let described: Vec<_> = described.collect();
+        if described.is_empty() {
             return "no file access".to_owned();
         }
-        let paths = self.readable.iter().map(|path| path.display().to_string());
-        format!(
-            "read access for reloads below {}",
-            paths.collect::<Vec<_>>().join(", ")
-        )
+        described.join(", ")
     }
 
     /// Returns the paths below which a thread of this kind may read.
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Reload => &self.readable,
-            Kind::Worker | Kind::Control | Kind::Helper => &[],
+            Kind::Worker | Kind::Control | Kind::Log | Kind::Helper => &[],
+        }
+    }
+
+    /// Returns the folders in which a thread of this kind may make files and write to them.
+    pub(super) fn writable(&self, kind: Kind) -> &[PathBuf] {
+        match kind {
+            Kind::Log => &self.writable,
+            Kind::Worker | Kind::Control | Kind::Reload | Kind::Helper => &[],
         }
     }
 
@@ -89,7 +120,7 @@ impl Table {
     pub(super) fn to_read_again(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Reload => &self.files,
-            Kind::Worker | Kind::Control | Kind::Helper => &[],
+            Kind::Worker | Kind::Control | Kind::Log | Kind::Helper => &[],
         }
     }
 
@@ -118,8 +149,14 @@ mod tests {
         );
         assert_eq!(table.readable(Kind::Reload), [folder]);
         assert_eq!(table.to_read_again(Kind::Reload), [file]);
-        for kind in [Kind::Worker, Kind::Control, Kind::Helper] {
+        let table = table.with_logs_in(vec!["logs".into()]);
+        assert_eq!(
+            table.describe_file_access(),
+            "read access for reloads below pages, write access for logs in logs"
+        );
+        for kind in [Kind::Worker, Kind::Control, Kind::Log, Kind::Helper] {
             assert!(table.readable(kind).is_empty(), "{kind:?}");
+            assert_eq!(table.writable(kind).is_empty(), kind != Kind::Log);
             assert!(table.to_read_again(kind).is_empty(), "{kind:?}");
         }
     }

@@ -47,6 +47,13 @@ pub(crate) struct Account {
     gid: Gid,
 }
 
+impl Account {
+    /// Returns the numbers of the user and the group.
+    pub(super) fn ids(&self) -> (Uid, Gid) {
+        (self.uid, self.gid)
+    }
+}
+
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, uid, gid } = self;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::RecordSender;
 use tcpip::{
     Connection, ConnectionId, ContentError, ContentId, Contents, Deadline, MAX_WRITE_LEN, Slot,
     WriteError,
@@ -50,6 +51,8 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct PreparedReply {
     pub(crate) content: ContentId,
     status: Status,
+    /// Length of the body, in bytes.
+    body_len: u32,
 }
 
 /// What happens to a connection after an answer was written.
@@ -89,6 +92,8 @@ pub(super) struct Core {
     /// The current time, in seconds since 1970.
     pub(super) second: u64,
     pub(super) counters: Counters,
+    /// Where answered requests are logged, if they are.
+    pub(super) access_log: Option<RecordSender>,
 }
 
 impl PreparedReply {
@@ -98,9 +103,11 @@ impl PreparedReply {
             offset: reply.slot_at(),
             len: SLOT_LEN as u32,
         };
+        let bytes = reply.bytes();
         Ok(Self {
-            content: contents.add(Arc::clone(reply.bytes()), Some(slot))?,
+            content: contents.add(Arc::clone(bytes), Some(slot))?,
             status: reply.status(),
+            body_len: (bytes.len() - head_len(bytes)) as u32,
         })
     }
 }
@@ -125,6 +132,7 @@ impl Core {
             answer_timeout: ANSWER_TIMEOUT,
             second: 0,
             counters: Counters::default(),
+            access_log: None,
         })
     }
 
@@ -154,6 +162,15 @@ impl Core {
             conn.write(reply.content, stamp.as_u64())?;
         }
         self.count_own(reply.status);
+        if self.access_log.is_some() {
+            let head = &data[..answer.consumed.min(data.len())];
+            self.log(
+                conn.peer(),
+                reply.status.into(),
+                reply.body_len as usize,
+                head,
+            );
+        }
         if answer.close {
             conn.close();
         }
@@ -239,12 +256,12 @@ impl Core {
         match verdict {
             Verdict::Later => return self.wait(conn, request, bytes),
             Verdict::Stream => {
-                self.count(self.response.status());
+                self.count_and_log(conn.peer(), request, self.response.status(), 0);
                 return self.begin_stream(conn, request);
             }
             Verdict::Site => {
                 let answer = session::answer(&self.site, request.head(), bytes);
-                return self.answer_by_site(conn, &answer, bytes);
+                return self.answer_by_site(conn, request, &answer, bytes);
             }
             Verdict::Prepared(prepared) if conn.contents().bytes(prepared.content).is_some() => {
                 return self.answer_prepared(conn, request, &prepared);
@@ -257,7 +274,8 @@ impl Core {
                 return self.answer_page(conn, Status::InternalServerError, request);
             }
         }
-        self.count(self.response.status());
+        let (status, body_len) = (self.response.status(), self.response.body().len());
+        self.count_and_log(conn.peer(), request, status, body_len);
         self.answer_from_response(conn, request.is_head(), !request.keep_alive())
     }
 
@@ -269,6 +287,8 @@ impl Core {
         request: &Request<'_>,
     ) -> Continuation {
         self.set_page(status);
+        let body_len = self.response.body().len();
+        self.log_request(conn.peer(), request, status.into(), body_len);
         self.answer_from_response(conn, request.is_head(), !request.keep_alive())
     }
 
@@ -298,7 +318,7 @@ impl Core {
         self.counters.by_status[status as usize] += 1;
     }
 
-    fn count(&mut self, status: StatusCode) {
+    pub(super) fn count(&mut self, status: StatusCode) {
         self.counters.requests += 1;
         let class = usize::from(status.code() / 100).wrapping_sub(2);
         if let Some(count) = self.counters.of_app.get_mut(class) {
@@ -309,6 +329,7 @@ impl Core {
     fn answer_by_site<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
+        request: &Request<'_>,
         answer: &Answer,
         bytes: &[u8],
     ) -> Continuation {
@@ -319,6 +340,8 @@ impl Core {
             return Continuation::End;
         };
         self.count_own(reply.status);
+        let (status, body_len) = (reply.status.into(), reply.body_len as usize);
+        self.log_request(conn.peer(), request, status, body_len);
         let extra = self.response.fields();
         let own = self.site.reply(answer.reply);
         let (slot_at, whole) = (own.slot_at() as usize, own.bytes());
@@ -352,16 +375,18 @@ impl Core {
         let stamp = Stamp::new(self.second, close);
         let unchanged = prepared.unchanged.filter(|_| request.is_get_or_head());
         let condition = unchanged.and_then(|one| request.head().precondition(one.tag, None));
-        let (content, head_len, slot_at) = match (condition, unchanged) {
+        let (status, content, head_len, slot_at) = match (condition, unchanged) {
             (Some(Status::NotModified), Some(unchanged)) => {
-                self.count(Status::NotModified.into());
-                (unchanged.content, u32::MAX, unchanged.slot_at)
+                let status = Status::NotModified.into();
+                (status, unchanged.content, u32::MAX, unchanged.slot_at)
             }
             (Some(status), _) => return self.answer_page(conn, status, request),
-            (None, _) => {
-                self.count(prepared.status);
-                (prepared.content, prepared.head_len, prepared.slot_at)
-            }
+            (None, _) => (
+                prepared.status,
+                prepared.content,
+                prepared.head_len,
+                prepared.slot_at,
+            ),
         };
         let Some(whole) = conn.contents().bytes(content) else {
             conn.abort();
@@ -369,6 +394,8 @@ impl Core {
         };
         let len = whole.len() as u32;
         let head_len = head_len.min(len);
+        let body_len = (len - head_len) as usize;
+        self.count_and_log(conn.peer(), request, status, body_len);
         let end = if request.is_head() { head_len } else { len };
         let extra = self.response.fields();
         let range = if extra.is_empty() {

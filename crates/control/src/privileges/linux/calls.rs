@@ -169,6 +169,13 @@ const RELOAD: &[Call] = &[
     ),
 ];
 
+/// Calls to open the files of logs again.
+const LOG: &[Call] = &[
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_open),
+    any(libc::SYS_openat),
+];
+
 /// Calls to wait until the server exits, and to remove an interface.
 const HELPER: &[Call] = &[
     any(libc::SYS_recvmsg),
@@ -192,6 +199,7 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
         Kind::Worker => WORKER,
         Kind::Control => CONTROL,
         Kind::Reload => RELOAD,
+        Kind::Log => LOG,
         Kind::Helper => HELPER,
     };
     EVERYWHERE.iter().chain(more)

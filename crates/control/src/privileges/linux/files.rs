@@ -18,20 +18,27 @@ const VERSION: ABI = ABI::V6;
 pub(super) struct Files(RulesetCreated);
 
 impl Files {
-    /// Creates rules that allow only reading below `readable`.
-    pub(super) fn reading_below(readable: &[PathBuf]) -> Result<Self, RulesetError> {
+    /// Creates rules that allow only reading below `readable`, and making and writing files below
+    /// `writable`.
+    pub(super) fn limited_to(
+        readable: &[PathBuf],
+        writable: &[PathBuf],
+    ) -> Result<Self, RulesetError> {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(VERSION))?
             .handle_access(AccessNet::from_all(VERSION))?
             .scope(Scope::from_all(VERSION))?
             .create()?;
-        for path in readable {
-            // A path that cannot be opened now, with all privileges, could not be read later
-            // either, so it needs no rule.
+        let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+        let writing = AccessFs::WriteFile | AccessFs::MakeReg;
+        let readable = readable.iter().map(|path| (path, reading));
+        let writable = writable.iter().map(|path| (path, writing));
+        for (path, access) in readable.chain(writable) {
+            // A path that cannot be opened now, with all privileges, could not be used later either,
+            // so it needs no rule.
             if let Ok(opened) = PathFd::new(path) {
-                let reading = AccessFs::ReadFile | AccessFs::ReadDir;
-                rules = rules.add_rule(PathBeneath::new(opened, reading))?;
+                rules = rules.add_rule(PathBeneath::new(opened, access))?;
             }
         }
         Ok(Self(rules))

@@ -1,0 +1,15 @@
+//! Records of single requests: each worker hands them through a bounded ring to a thread that writes
+//! them as lines of a log.
+//!
+//! A worker copies a few bytes and never waits. If the ring is full, the record is dropped and
+//! counted. The writer's thread turns records into text.
+
+mod destination;
+mod log;
+mod ring;
+mod writer;
+
+pub use destination::LogDestination;
+pub use log::RecordLog;
+pub use ring::RecordSender;
+pub(crate) use writer::Writer;

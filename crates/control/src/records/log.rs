@@ -1,0 +1,239 @@
+//! A log with one line for each record.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Gid, Uid};
+
+use super::destination::{LogDestination, Sink};
+use super::ring::{RecordReader, RecordSender, ring};
+
+/// Maximum number of records that are written at once.
+const BATCH: u64 = 512;
+/// Minimum time between two warnings about lost lines.
+const WARNING_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Appends a record as text to a line, without a line feed at the end.
+type Format = dyn Fn(&[u8], &mut Vec<u8>) + Send + Sync;
+
+/// A log with one line for each record that the workers send. A [`Program`](crate::Program) creates
+/// its logs when it loads, and returns them from [`Program::logs`](crate::Program::logs).
+pub struct RecordLog {
+    /// The log's name in messages, such as `access log`.
+    name: &'static str,
+    destination: LogDestination,
+    format: Box<Format>,
+    readers: Mutex<Vec<RecordReader>>,
+    output: Mutex<Output>,
+}
+
+/// The open destination, and what is known of its errors.
+struct Output {
+    sink: Sink,
+    warned: Option<Instant>,
+}
+
+impl fmt::Debug for RecordLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordLog")
+            .field("name", &self.name)
+            .field("destination", &self.destination)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RecordLog {
+    /// Opens a log. `name` is its name in messages, and `program` the one that the system's log shows.
+    /// `format` appends a record as one line of text, without a line feed. It must replace line feeds
+    /// in the record.
+    ///
+    /// # Errors
+    /// If the destination cannot be opened. The error names it.
+    pub fn open(
+        name: &'static str,
+        program: &str,
+        destination: &LogDestination,
+        format: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let sink = Sink::open(destination, program).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("{name}: {}: {error}", place(destination)),
+            )
+        })?;
+        Ok(Self {
+            name,
+            destination: destination.clone(),
+            format: Box::new(format),
+            readers: Mutex::default(),
+            output: Mutex::new(Output { sink, warned: None }),
+        })
+    }
+
+    /// Opens a worker's end of the log.
+    pub fn sender(&self) -> RecordSender {
+        let (sender, reader) = ring();
+        self.readers().push(reader);
+        sender
+    }
+
+    /// The folder in which the log's file is made again after a rotation, if the log is a file.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        match &self.destination {
+            LogDestination::File(path) => {
+                let path = std::path::absolute(path).ok()?;
+                path.parent().map(Path::to_owned)
+            }
+            _ => None,
+        }
+    }
+
+    /// Gives a new file of the log to the server's user.
+    pub(super) fn give_to(&self, user: (Uid, Gid)) {
+        if let Err(error) = self.output().sink.give_to(user) {
+            tracing::warn!(
+                "{}: {} stays a file of the user who started the server: {error}",
+                self.name,
+                place(&self.destination)
+            );
+        }
+    }
+
+    /// Opens the log's file again, which may have been renamed.
+    pub(super) fn reopen(&self) {
+        match self.output().sink.reopen() {
+            Ok(()) => tracing::info!("{}: {} is open again", self.name, place(&self.destination)),
+            Err(error) => tracing::warn!(
+                "{}: {} cannot be opened again, so lines still go to the old file: {error}",
+                self.name,
+                place(&self.destination)
+            ),
+        }
+    }
+
+    /// Writes some of the records that have arrived. Returns `false` if there were none.
+    pub(super) fn write(&self, buffers: &mut Buffers) -> bool {
+        let mut has_written = false;
+        for reader in &mut *self.readers() {
+            buffers.lines.clear();
+            let mut records = 0;
+            while records < BATCH && reader.take(&mut buffers.record) {
+                (self.format)(&buffers.record, &mut buffers.lines);
+                buffers.lines.push(b'\n');
+                records += 1;
+            }
+            if records > 0 {
+                has_written = true;
+                self.write_lines(reader, &buffers.lines, records);
+            }
+        }
+        has_written
+    }
+
+    fn write_lines(&self, reader: &RecordReader, lines: &[u8], records: u64) {
+        let mut output = self.output();
+        let Err(error) = output.sink.write(lines) else {
+            return;
+        };
+        reader.count_unwritten(records);
+        let now = Instant::now();
+        if output
+            .warned
+            .is_none_or(|last| now - last >= WARNING_INTERVAL)
+        {
+            output.warned = Some(now);
+            tracing::warn!(
+                "{}: {}: {error}; {} lines of a worker are lost so far",
+                self.name,
+                place(&self.destination),
+                reader.unwritten()
+            );
+        }
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Vec<RecordReader>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The writer's buffers, which are used for all logs.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    record: Vec<u8>,
+    lines: Vec<u8>,
+}
+
+/// Names a destination in messages.
+fn place(destination: &LogDestination) -> String {
+    match destination {
+        LogDestination::File(path) => path.display().to_string(),
+        LogDestination::Stdout => "standard output".to_owned(),
+        LogDestination::Syslog => "the system's log".to_owned(),
+        LogDestination::Journald => "the journal".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn as_text(record: &[u8], line: &mut Vec<u8>) {
+        line.extend_from_slice(record);
+    }
+
+    #[test]
+    fn a_file_is_opened_again_after_a_rotation() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, old] = ["log", "log.1"].map(|name| folder.path().join(name));
+        let to = LogDestination::File(path.clone());
+        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        assert_eq!(log.folder().unwrap(), folder.path());
+        let mut workers = [log.sender(), log.sender()];
+        let mut buffers = Buffers::default();
+        assert!(!log.write(&mut buffers));
+        workers[0].send(b"first", b" line");
+        workers[1].send(b"second", b" line");
+        assert!(log.write(&mut buffers) && !log.write(&mut buffers));
+        fs::rename(&path, &old).unwrap();
+        workers[0].send(b"to the renamed file", b"");
+        log.write(&mut buffers);
+        log.reopen();
+        workers[0].send(b"new", b"");
+        log.write(&mut buffers);
+        let old = fs::read_to_string(&old).unwrap();
+        assert_eq!(old, "first line\nsecond line\nto the renamed file\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let to = LogDestination::File("/dev/full".into());
+        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let mut worker = log.sender();
+        for _ in 0..3 {
+            worker.send(b"line", b"");
+        }
+        log.write(&mut Buffers::default());
+        assert_eq!(worker.lost(), 3);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_opened_is_named() {
+        let to = LogDestination::File("/nowhere/log".into());
+        let error = RecordLog::open("test log", "test", &to, as_text).unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.starts_with("test log: /nowhere/log: No such file"),
+            "{message}"
+        );
+    }
+}

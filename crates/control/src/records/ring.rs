@@ -1,0 +1,154 @@
+//! The ring between one worker and the writer's thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+/// Size of a ring, in bytes.
+const CAPACITY: usize = 4 << 20;
+/// Size of the length in front of each record, in bytes.
+const LEN: usize = size_of::<u32>();
+
+/// The worker's end of a ring.
+#[derive(Debug)]
+pub struct RecordSender {
+    ring: Producer<u8>,
+    /// Number of records that did not fit in the ring.
+    dropped: u64,
+    /// Number of records that the writer could not write.
+    unwritten: Arc<AtomicU64>,
+}
+
+/// The writer's end of a ring.
+#[derive(Debug)]
+pub(super) struct RecordReader {
+    ring: Consumer<u8>,
+    unwritten: Arc<AtomicU64>,
+}
+
+/// Creates a ring. Its memory is used when records fill it for the first time.
+pub(super) fn ring() -> (RecordSender, RecordReader) {
+    ring_of(CAPACITY)
+}
+
+fn ring_of(capacity: usize) -> (RecordSender, RecordReader) {
+    let (producer, consumer) = RingBuffer::new(capacity);
+    let unwritten = Arc::new(AtomicU64::new(0));
+    let sender = RecordSender {
+        ring: producer,
+        dropped: 0,
+        unwritten: Arc::clone(&unwritten),
+    };
+    let reader = RecordReader {
+        ring: consumer,
+        unwritten,
+    };
+    (sender, reader)
+}
+
+impl RecordSender {
+    /// Puts a record that consists of two parts into the ring. If there is no room, counts it as
+    /// lost.
+    #[inline]
+    pub fn send(&mut self, head: &[u8], body: &[u8]) {
+        let len = head.len() + body.len();
+        let has_room = |slots: usize| slots >= LEN + len;
+        // The first number is a cached one, which costs no access to the reader's memory.
+        if !has_room(self.ring.cached_slots()) && !has_room(self.ring.slots()) {
+            self.dropped += 1;
+            return;
+        }
+        for part in [&(len as u32).to_ne_bytes()[..], head, body] {
+            // There is room, so this does not fail.
+            let _ = self.ring.push_entire_slice(part);
+        }
+    }
+
+    /// Number of records that are lost, because the ring was full or the log could not be written.
+    pub fn lost(&self) -> u64 {
+        self.dropped + self.unwritten.load(Ordering::Relaxed)
+    }
+}
+
+impl RecordReader {
+    /// Takes the oldest record into `record`. Returns `false` if there is no complete record.
+    pub(super) fn take(&mut self, record: &mut Vec<u8>) -> bool {
+        let Ok(chunk) = self.ring.read_chunk(LEN) else {
+            return false;
+        };
+        let mut len = [0; LEN];
+        let (first, second) = chunk.as_slices();
+        len[..first.len()].copy_from_slice(first);
+        len[first.len()..].copy_from_slice(second);
+        let len = u32::from_ne_bytes(len) as usize;
+        if self.ring.slots() < LEN + len {
+            return false;
+        }
+        record.resize(LEN + len, 0);
+        if self.ring.pop_entire_slice(record).is_err() {
+            return false;
+        }
+        record.drain(..LEN);
+        true
+    }
+
+    /// Counts records that could not be written.
+    pub(super) fn count_unwritten(&self, records: u64) {
+        self.unwritten.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// Number of records that could not be written.
+    pub(super) fn unwritten(&self) -> u64 {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn records_arrive_whole_and_in_order() {
+        let (mut sender, mut reader) = ring_of(61);
+        let sending = thread::spawn(move || {
+            for number in 0..10_000_u32 {
+                let body = vec![b'x'; number as usize % 40];
+                let mut lost = sender.lost();
+                sender.send(&number.to_ne_bytes(), &body);
+                while sender.lost() > lost {
+                    lost = sender.lost();
+                    thread::yield_now();
+                    sender.send(&number.to_ne_bytes(), &body);
+                }
+            }
+        });
+        let mut record = Vec::new();
+        for number in 0..10_000_u32 {
+            while !reader.take(&mut record) {
+                thread::yield_now();
+            }
+            assert_eq!(record[..4], number.to_ne_bytes());
+            assert_eq!(record.len(), 4 + number as usize % 40);
+        }
+        sending.join().unwrap();
+        assert!(!reader.take(&mut record));
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_is_counted() {
+        let (mut sender, mut reader) = ring_of(20);
+        sender.send(b"12345678", b"12345678");
+        sender.send(b"", b"");
+        assert_eq!(sender.lost(), 1);
+        let mut record = Vec::new();
+        assert!(reader.take(&mut record));
+        assert_eq!(record, b"1234567812345678");
+        sender.send(b"", b"");
+        assert!(reader.take(&mut record) && record.is_empty());
+        reader.count_unwritten(2);
+        assert_eq!((sender.lost(), reader.unwritten()), (3, 2));
+    }
+}

@@ -1,0 +1,310 @@
+//! The query log: a line for each query, or for one of N.
+//!
+//! A worker copies the start of the reply, which has the question, into a record. The thread that
+//! writes the log formats it.
+
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::SystemTime;
+
+use clap::{Args, ValueEnum};
+use control::args::number;
+use control::{LogDestination, RecordLog, RecordSender};
+
+use crate::name::{self, Shown};
+use crate::respond::Reply;
+use crate::rtype;
+
+/// Length of a record without the start of the reply, in bytes.
+const ENTRY_LEN: usize = 24;
+/// Length of a DNS header, in bytes.
+const HEADER_LEN: usize = 12;
+/// Offset of the upper bits of the response code in an OPT record (RFC 6891, section 6.1.3).
+const EXTENDED_RCODE_AT: usize = 5;
+
+/// The options of the query log, for use with `#[command(flatten)]`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Logs")]
+pub struct QueryLogArgs {
+    /// Write a line for each DNS query that gets a reply to a FILE, or to `stdout`, `syslog` or
+    /// `journald`. SIGUSR1 opens the file again. If lines cannot be written as fast as queries
+    /// arrive, some are dropped and counted.
+    #[arg(
+        id = "query_log",
+        long = "query-log",
+        value_name = "FILE|stdout|syslog|journald"
+    )]
+    to: Option<LogDestination>,
+
+    /// Form of the lines of the query log.
+    #[arg(
+        id = "query_log_format",
+        long = "query-log-format",
+        value_enum,
+        default_value_t
+    )]
+    format: QueryFormat,
+
+    /// Log only one of N queries of each worker and transport.
+    #[arg(id = "query_log_sample", long = "query-log-sample", value_name = "N", default_value_t = 1,
+          value_parser = number::<u32>(1..=u32::MAX))]
+    sample: u32,
+}
+
+/// The form of the lines.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum QueryFormat {
+    /// Time, client, transport, name, type, response code and size of the reply, with spaces between
+    /// them.
+    #[default]
+    Text,
+    /// An object of JSON.
+    Json,
+}
+
+/// An open query log.
+#[derive(Debug)]
+pub(crate) struct QueryLog {
+    log: RecordLog,
+    sample: u32,
+}
+
+impl QueryLog {
+    /// Opens the log that the options name.
+    ///
+    /// # Errors
+    /// If the log cannot be opened. The error names it.
+    pub(crate) fn open(args: &QueryLogArgs, program: &str) -> io::Result<Option<Self>> {
+        let Some(to) = &args.to else {
+            return Ok(None);
+        };
+        let form = args.format;
+        let format = move |record: &[u8], line: &mut Vec<u8>| {
+            write(form, SystemTime::now(), record, line);
+        };
+        let log = RecordLog::open("query log", program, to, format)?;
+        Ok(Some(Self {
+            log,
+            sample: args.sample.max(1),
+        }))
+    }
+
+    /// Returns the log of records.
+    pub(crate) fn log(&self) -> &RecordLog {
+        &self.log
+    }
+
+    /// Opens the end of one worker and transport.
+    pub(crate) fn sender(&self, is_tcp: bool) -> QueryLogger {
+        QueryLogger {
+            sender: self.log.sender(),
+            is_tcp,
+            sample: self.sample,
+            until_next: 1,
+        }
+    }
+}
+
+/// The end of the query log that belongs to one worker and transport.
+#[derive(Debug)]
+pub(crate) struct QueryLogger {
+    sender: RecordSender,
+    is_tcp: bool,
+    sample: u32,
+    /// Number of queries up to the next one that is logged, that one included.
+    until_next: u32,
+}
+
+impl QueryLogger {
+    /// Logs a query, unless it is left out of the sample. `head` is the head of `reply`.
+    #[inline]
+    pub(crate) fn log(&mut self, peer: SocketAddr, reply: &Reply<'_>, head: &[u8]) {
+        self.until_next -= 1;
+        if self.until_next == 0 {
+            self.until_next = self.sample;
+            let entry = Entry {
+                peer,
+                reply_len: reply.len() as u16,
+                extended_rcode: reply.trail.get(EXTENDED_RCODE_AT).copied().unwrap_or(0),
+                is_tcp: self.is_tcp,
+            };
+            self.sender.send(&entry.to_bytes(), head);
+        }
+    }
+
+    /// Number of lines that are lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.sender.lost()
+    }
+}
+
+/// What a worker knows of a query, besides the head of the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    peer: SocketAddr,
+    reply_len: u16,
+    extended_rcode: u8,
+    is_tcp: bool,
+}
+
+impl Entry {
+    #[inline]
+    fn to_bytes(self) -> [u8; ENTRY_LEN] {
+        let ip = match self.peer.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let mut bytes = [0; ENTRY_LEN];
+        bytes[..16].copy_from_slice(&ip.octets());
+        bytes[16..18].copy_from_slice(&self.peer.port().to_ne_bytes());
+        bytes[18..20].copy_from_slice(&self.reply_len.to_ne_bytes());
+        bytes[20] = self.extended_rcode;
+        bytes[21] = self.is_tcp.into();
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; ENTRY_LEN]) -> Self {
+        let (ip, rest) = bytes.split_at(16);
+        let mut octets = [0; 16];
+        octets.copy_from_slice(ip);
+        let number = |at: usize| u16::from_ne_bytes([rest[at], rest[at + 1]]);
+        Self {
+            peer: SocketAddr::new(Ipv6Addr::from(octets).to_canonical(), number(0)),
+            reply_len: number(2),
+            extended_rcode: rest[4],
+            is_tcp: rest[5] != 0,
+        }
+    }
+}
+
+/// Appends a record as a line, without a line feed.
+fn write(form: QueryFormat, now: SystemTime, record: &[u8], line: &mut Vec<u8>) {
+    let Some((entry, head)) = record.split_first_chunk() else {
+        return;
+    };
+    let entry = Entry::from_bytes(entry);
+    let time = humantime::format_rfc3339_millis(now);
+    let (name, qtype) = question(head);
+    let code = head.get(3).map_or(0, |flags| u16::from(flags & 15));
+    let rcode = rcode(u16::from(entry.extended_rcode) << 4 | code);
+    let transport = if entry.is_tcp { "tcp" } else { "udp" };
+    let (ip, port, len) = (entry.peer.ip(), entry.peer.port(), entry.reply_len);
+    // Writing to a vector cannot fail.
+    let _ = match form {
+        QueryFormat::Text => {
+            let client = entry.peer;
+            write!(
+                line,
+                "{time} {client} {transport} {name} {qtype} {rcode} {len}"
+            )
+        }
+        QueryFormat::Json => {
+            let name = serde_json::Value::from(name);
+            write!(
+                line,
+                "{{\"time\":\"{time}\",\"client\":\"{ip}\",\"port\":{port},\
+                 \"transport\":\"{transport}\",\"name\":{name},\"type\":\"{qtype}\",\
+                 \"rcode\":\"{rcode}\",\"bytes\":{len}}}"
+            )
+        }
+    };
+}
+
+/// Returns the name and the type in the question, or `-` for both if there is no question.
+fn question(head: &[u8]) -> (String, String) {
+    let found = head.get(HEADER_LEN..).and_then(|question| {
+        let len = name::prefix_len(question)?;
+        let qtype = question.get(len..len + 2)?;
+        let qtype = u16::from_be_bytes([qtype[0], qtype[1]]);
+        Some((Shown(&question[..len]).to_string(), rtype::show(qtype)))
+    });
+    found.unwrap_or_else(|| ("-".to_owned(), "-".to_owned()))
+}
+
+/// Returns the mnemonic of a response code, or its number.
+fn rcode(code: u16) -> String {
+    domain::base::iana::OptRcode::masked_from_int(code).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    const HEAD: &[u8] = b"\x12\x34\x84\x03\0\x01\0\0\0\0\0\0\x03wWw\x07exa\"mp\xff\0\0\x1c\0\x01";
+
+    fn line(form: QueryFormat, peer: &str, extended_rcode: u8, head: &[u8]) -> String {
+        let entry = Entry {
+            peer: peer.parse().unwrap(),
+            reply_len: 300,
+            extended_rcode,
+            is_tcp: true,
+        };
+        let mut line = Vec::new();
+        let now = UNIX_EPOCH + Duration::from_millis(784_111_777_042);
+        write(form, now, &[&entry.to_bytes(), head].concat(), &mut line);
+        String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn a_line_has_the_question_and_the_response_code() {
+        assert_eq!(
+            line(QueryFormat::Text, "[2001:db8::1]:53", 0, HEAD),
+            "1994-11-06T08:49:37.042Z [2001:db8::1]:53 tcp wWw.exa\\\"mp\\255. AAAA NXDOMAIN 300"
+        );
+        assert_eq!(
+            line(QueryFormat::Json, "192.0.2.1:53", 0, HEAD),
+            "{\"time\":\"1994-11-06T08:49:37.042Z\",\"client\":\"192.0.2.1\",\"port\":53,\
+             \"transport\":\"tcp\",\"name\":\"wWw.exa\\\\\\\"mp\\\\255.\",\"type\":\"AAAA\",\
+             \"rcode\":\"NXDOMAIN\",\"bytes\":300}"
+        );
+    }
+
+    #[test]
+    fn a_reply_without_a_question_has_dashes() {
+        let version = line(
+            QueryFormat::Text,
+            "192.0.2.1:53",
+            1,
+            b"\x12\x34\x84\0\0\0\0\0\0\0\0\0",
+        );
+        assert!(
+            version.ends_with(" 192.0.2.1:53 tcp - - BADVERS 300"),
+            "{version}"
+        );
+        for head in [&b""[..], b"\x01", &HEAD[..20], &HEAD[..HEAD.len() - 3]] {
+            let text = line(QueryFormat::Text, "192.0.2.1:53", 0, head);
+            assert!(text.contains(" - - "), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sample_has_one_of_n_queries() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let args = QueryLogArgs {
+            to: Some(LogDestination::File(path)),
+            sample: 3,
+            ..QueryLogArgs::default()
+        };
+        let log = QueryLog::open(&args, "test").unwrap().unwrap();
+        let mut logger = log.sender(false);
+        let peer = "192.0.2.1:53".parse().unwrap();
+        let reply = Reply {
+            head_len: HEAD.len(),
+            rewritten: None,
+            tail: udpip::Tail::EMPTY,
+            trail: &[],
+            prepared: None,
+        };
+        let left: Vec<_> = (0..7)
+            .map(|_| {
+                logger.log(peer, &reply, HEAD);
+                logger.until_next
+            })
+            .collect();
+        assert_eq!(left, [3, 2, 1, 3, 2, 1, 3]);
+        assert_eq!(logger.lost(), 0);
+    }
+}

@@ -1,0 +1,53 @@
+//! Logs answers.
+
+use std::net::SocketAddr;
+
+use super::core::Core;
+use crate::access_log::{self, Entry};
+use crate::request::Request;
+use crate::status::StatusCode;
+
+impl Core {
+    /// Counts and logs an answer of the application.
+    pub(super) fn count_and_log(
+        &mut self,
+        peer: SocketAddr,
+        request: &Request<'_>,
+        status: StatusCode,
+        body_len: usize,
+    ) {
+        self.count(status);
+        self.log_request(peer, request, status, body_len);
+    }
+
+    /// Logs an answer to `request`, whose body has `body_len` bytes if it is sent.
+    pub(super) fn log_request(
+        &mut self,
+        peer: SocketAddr,
+        request: &Request<'_>,
+        status: StatusCode,
+        body_len: usize,
+    ) {
+        let body_len = if request.is_head() { 0 } else { body_len };
+        self.log(peer, status, body_len, request.received());
+    }
+
+    /// Logs an answer, if there is a log.
+    pub(super) fn log(
+        &mut self,
+        peer: SocketAddr,
+        status: StatusCode,
+        body_len: usize,
+        head: &[u8],
+    ) {
+        if let Some(sender) = &mut self.access_log {
+            let entry = Entry {
+                second: self.second,
+                peer,
+                status: status.code(),
+                body_len: body_len as u32,
+            };
+            access_log::send(sender, entry, head);
+        }
+    }
+}
