@@ -200,12 +200,21 @@ impl Tests {
 
     /// Runs the tests of what a person sees, which need programs that this project does not install.
     fn screens(&mut self) {
-        let tool = "chromium";
-        let mut version = Command::new(tool);
-        version.arg("--version");
-        let mut page = cargo("test -p storm --test page -- --ignored");
-        run_as_root(&mut page);
-        self.optional("the status page in a browser", tool, version, page);
+        for (name, test, tool, version) in [
+            (
+                "the status page in a browser",
+                "page",
+                "chromium",
+                "--version",
+            ),
+            ("the status page in a terminal", "terminal", "tmux", "-V"),
+        ] {
+            let mut probe = Command::new(tool);
+            probe.arg(version);
+            let mut step = cargo(&format!("test -p storm --test {test} -- --ignored"));
+            run_as_root(&mut step);
+            self.optional(name, tool, probe, step);
+        }
     }
 
     /// Runs a step that prints its failures. The step returns how many of its checks passed and

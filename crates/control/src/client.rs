@@ -1,6 +1,6 @@
 //! The commands that talk to a running server through its control socket.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,6 +17,7 @@ use tokio::runtime::Builder;
 use crate::config::print;
 use crate::endpoint::default_socket;
 use crate::status::{LastReload, Status};
+use crate::terminal;
 
 /// The commands that control a running server, for use with `#[command(flatten)]` among the
 /// program's subcommands.
@@ -27,7 +28,10 @@ pub enum ControlCommand {
     /// The exit status is 1 if the new content cannot be served. The server then keeps the old
     /// content.
     Reload(ReloadArgs),
-    /// Print the state and the counts of a running server.
+    /// Show the state, the counts and the rates of a running server.
+    ///
+    /// On a terminal this is a page that is refreshed each second, until q is pressed. Elsewhere,
+    /// and with --once, it is printed once.
     Status(StatusArgs),
 }
 
@@ -48,6 +52,10 @@ pub struct StatusArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+
+    /// Print once, also on a terminal.
+    #[arg(long)]
+    once: bool,
 
     #[command(flatten)]
     at: SocketArgs,
@@ -114,22 +122,38 @@ fn absolute(name: &str) -> String {
 impl StatusArgs {
     fn run(&self, program: &str) -> Result<ExitCode, String> {
         let socket = self.at.socket(program);
-        let (code, body) = ask(&socket, Method::GET, "/status")?;
-        let unknown = || {
-            format!(
-                "{}: this is no answer of a server: {body}",
-                socket.display()
-            )
-        };
-        if code != StatusCode::OK {
-            return Err(unknown());
-        }
         if self.json {
+            let body = ask_status(&socket)?;
             return Ok(print(program, &(body + "\n")));
         }
-        let status: Status = serde_json::from_str(&body).map_err(|_| unknown())?;
-        Ok(print(program, &status.block().to_string()))
+        let status = read_status(&socket)?;
+        if self.once || !io::stdout().is_terminal() {
+            return Ok(print(program, &status.block().to_string()));
+        }
+        terminal::run(status, move || read_status(&socket))
+            .map_err(|error| format!("cannot use the terminal: {error}; --once needs none"))?;
+        Ok(ExitCode::SUCCESS)
     }
+}
+
+fn read_status(socket: &Path) -> Result<Status, String> {
+    let body = ask_status(socket)?;
+    serde_json::from_str(&body).map_err(|_| unknown(socket, &body))
+}
+
+/// Returns a server's status as JSON.
+fn ask_status(socket: &Path) -> Result<String, String> {
+    match ask(socket, Method::GET, "/status")? {
+        (StatusCode::OK, body) => Ok(body),
+        (_, body) => Err(unknown(socket, &body)),
+    }
+}
+
+fn unknown(socket: &Path, body: &str) -> String {
+    format!(
+        "{}: this is no answer of a server: {body}",
+        socket.display()
+    )
 }
 
 impl SocketArgs {

@@ -123,6 +123,7 @@ mod supervisor;
 mod tally;
 mod tcp;
 mod tcp_counts;
+mod terminal;
 mod udp;
 pub mod units;
 mod worker;

@@ -203,7 +203,7 @@ impl Status {
 }
 
 /// Formats a time in seconds with units: `2days 3h 4s`.
-fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     humantime::format_duration(Duration::from_secs(time.as_secs())).to_string()
 }
@@ -243,7 +243,7 @@ impl WorkerStatus {
 
 impl StatusCount {
     /// Returns the program, the name and the values of the labels.
-    fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         let mut text = format!("{}: {}", self.program, self.name);
         for value in self.labels.values() {
             text.push(' ');

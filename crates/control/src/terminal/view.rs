@@ -1,0 +1,247 @@
+//! What the page shows, drawn to any backend.
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize as _};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Block, Cell, Paragraph, Row as TableRow, Table, Wrap};
+
+use super::rates::{Rates, Row, shown};
+use crate::report;
+use crate::status::{Phase, Status, time};
+
+/// A terminal with fewer columns shows all tables below each other.
+const WIDE: u16 = 120;
+/// Number of columns of the table of workers when it is beside the counts.
+const WORKERS_WIDTH: u16 = 64;
+/// Lines of a table's frame and heading.
+const FRAME: u16 = 3;
+/// A worker that has not published its counts for this time does not run, in seconds.
+const STUCK: f64 = 2.0;
+
+/// The page and its figures.
+#[derive(Debug)]
+pub(super) struct Page {
+    status: Status,
+    rates: Rates,
+    /// Why there is no newer status.
+    trouble: Option<String>,
+    /// Number of counts above the first one that is shown.
+    above: usize,
+}
+
+impl Page {
+    /// Creates a page without rates.
+    pub(super) fn new(status: Status) -> Self {
+        Self {
+            rates: Rates::between(None, &status),
+            status,
+            trouble: None,
+            above: 0,
+        }
+    }
+
+    /// Takes the server's answer in. After an error, the page keeps its figures.
+    pub(super) fn take(&mut self, answer: Result<Status, String>) {
+        match answer {
+            Ok(status) => {
+                // A new server at the same place counts from 0.
+                let is_same = status.uptime_seconds >= self.status.uptime_seconds;
+                let before = Some(&self.status).filter(|_| is_same);
+                self.rates = Rates::between(before, &status);
+                self.status = status;
+                self.trouble = None;
+            }
+            Err(why) => self.trouble = Some(why),
+        }
+    }
+
+    /// Moves the counts by this number of lines.
+    pub(super) fn scroll(&mut self, lines: i32) {
+        let amount = lines.unsigned_abs() as usize;
+        self.above = if lines < 0 {
+            self.above.saturating_sub(amount)
+        } else {
+            self.above.saturating_add(amount)
+        };
+    }
+
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let width = frame.area().width;
+        let head = self.head();
+        let lines = height(&head, width).min(frame.area().height / 2);
+        let head = Paragraph::new(head).wrap(Wrap { trim: true });
+        let parts = [
+            Constraint::Length(lines),
+            Constraint::Fill(1),
+            Constraint::Length(1),
+        ];
+        let [top, middle, bottom] = Layout::vertical(parts).areas(frame.area());
+        frame.render_widget(head, top);
+        frame.render_widget(Line::from("q quits, ↑ ↓ scroll the counts").dim(), bottom);
+        let workers = self.status.workers.len() as u16 + FRAME;
+        let drops = self.drops().len().max(1) as u16 + FRAME;
+        let [counts_area, workers_area, drops_area] = if width < WIDE {
+            let workers = Constraint::Max(workers.min(middle.height / 3));
+            let drops = Constraint::Max(drops.min(middle.height / 3));
+            let [workers, counts, drops] =
+                Layout::vertical([workers, Constraint::Fill(1), drops]).areas(middle);
+            [counts, workers, drops]
+        } else {
+            let beside = [Constraint::Fill(1), Constraint::Length(WORKERS_WIDTH)];
+            let [counts, right] = Layout::horizontal(beside).areas(middle);
+            let stacked = [Constraint::Max(workers), Constraint::Fill(1)];
+            let [workers, drops] = Layout::vertical(stacked).areas(right);
+            [counts, workers, drops]
+        };
+        self.draw_counts(frame, counts_area);
+        self.draw_workers(frame, workers_area);
+        let rows = self.drops();
+        draw_rows(frame, drops_area, "dropped packets", &rows);
+    }
+
+    /// Returns the lines at the top.
+    fn head(&self) -> Text<'static> {
+        let status = &self.status;
+        let colour = match status.phase {
+            Phase::Serving => Color::Green,
+            Phase::Starting | Phase::Stopping => Color::Yellow,
+        };
+        let name = format!("{} {}", status.program, status.version).bold();
+        let phase = status.phase.to_string().fg(colour);
+        let content = &status.reloads;
+        let rest = format!(
+            "  for {}  generation {} ({} reloads failed){}",
+            time(status.uptime_seconds),
+            content.generation,
+            content.failed,
+            if content.running { "  reloading" } else { "" },
+        );
+        let mut lines = vec![Line::from_iter([name, "  ".into(), phase, rest.into()])];
+        if let Some(last) = content.last.as_ref().filter(|last| !last.succeeded) {
+            lines.push(Line::from(format!("the last reload failed: {}", last.message)).red());
+        }
+        if let Some(why) = &self.trouble {
+            lines.push(Line::from(format!("no answer, trying again: {why}")).red());
+        }
+        lines.into()
+    }
+
+    fn draw_counts(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let all = self.counts().len();
+        // The last rows fill the table.
+        self.above = self.above.min(all.saturating_sub(fitting(area)));
+        draw_rows(frame, area, "counts", &self.counts()[self.above..]);
+    }
+
+    fn draw_workers(&self, frame: &mut Frame<'_>, area: Rect) {
+        let port = |name: &str, number: usize| {
+            let rate = self.rates.of_port(name).get(number);
+            rate.copied().unwrap_or_default()
+        };
+        let rows = self
+            .status
+            .workers
+            .iter()
+            .enumerate()
+            .map(|(number, worker)| {
+                let waits = port("system calls to wait", number);
+                let cells = [
+                    port("received frames", number),
+                    port("sent frames", number),
+                    8.0 * port("received bytes", number),
+                    8.0 * port("sent bytes", number),
+                    waits + port("system calls to send", number),
+                ];
+                let seen = match worker.age_seconds {
+                    None => Text::from("not ready").yellow(),
+                    Some(age) if age > STUCK => Text::from(format!("{age:.0} s ago")).red(),
+                    Some(age) => Text::from(format!("{age:.1} s ago")),
+                };
+                let cells = cells.iter().map(|rate| right(shown(*rate)));
+                let number = Cell::from(number.to_string());
+                let seen = Cell::from(seen.alignment(Alignment::Right));
+                TableRow::new([number].into_iter().chain(cells).chain([seen]))
+            });
+        let names = [
+            "",
+            "frames in",
+            "frames out",
+            "bit/s in",
+            "bit/s out",
+            "calls",
+            "seen",
+        ];
+        let widths = [3, 9, 10, 8, 9, 7, 9].map(Constraint::Min);
+        let table = Table::new(rows, widths).header(heading(&names));
+        frame.render_widget(table.block(titled("workers, per second")), area);
+    }
+
+    /// Returns the counts to show: levels, and what has happened.
+    fn counts(&self) -> Vec<&Row> {
+        let all = self.rates.counts.iter().chain(&self.rates.port);
+        all.filter(|row| row.total > 0 || row.is_level).collect()
+    }
+
+    fn drops(&self) -> Vec<&Row> {
+        let all = self.rates.drops.iter();
+        all.filter(|row| row.total > 0).collect()
+    }
+}
+
+/// Draws a table of counts. If it is too short, its last line says how many are missing.
+fn draw_rows(frame: &mut Frame<'_>, area: Rect, title: &str, rows: &[&Row]) {
+    let hidden = rows.len().saturating_sub(fitting(area));
+    let mut block = titled(title);
+    if hidden > 0 {
+        block = block.title_bottom(format!(" {hidden} more below "));
+    }
+    let shown_rows = rows.iter().map(|row| {
+        let rate = if row.is_level {
+            String::new()
+        } else {
+            shown(row.rate())
+        };
+        let total = report::count(row.total);
+        TableRow::new([row.name.clone().into(), right(rate), right(total)])
+    });
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(11),
+        Constraint::Length(20),
+    ];
+    let table = Table::new(shown_rows, widths).header(heading(&["", "per second", "total"]));
+    frame.render_widget(table.block(block), area);
+}
+
+/// Returns the number of rows that a table in `area` shows.
+fn fitting(area: Rect) -> usize {
+    area.height.saturating_sub(FRAME).into()
+}
+
+/// Returns how many lines a text takes at most when its words are wrapped.
+fn height(text: &Text<'_>, width: u16) -> u16 {
+    let wrapped = text.lines.iter().map(|line| {
+        let lines = line.width().div_ceil(usize::from(width).max(1));
+        // Words that are moved to the next line need room.
+        if lines > 1 { lines + 1 } else { 1 }
+    });
+    wrapped.sum::<usize>() as u16
+}
+
+fn titled(title: &str) -> Block<'static> {
+    Block::bordered()
+        .title(format!(" {title} "))
+        .border_style(Style::new().dim())
+}
+
+fn heading(names: &[&'static str]) -> TableRow<'static> {
+    TableRow::new(names.iter().map(|name| right((*name).to_owned()))).dim()
+}
+
+fn right(text: String) -> Cell<'static> {
+    Cell::from(Text::from(text).alignment(Alignment::Right))
+}
+
+#[cfg(test)]
+mod tests;
