@@ -11,6 +11,7 @@ mod loss;
 mod markdown;
 mod miri;
 mod netns;
+mod package;
 mod server;
 mod setup;
 mod shell;
@@ -48,6 +49,10 @@ enum Command {
     Structure(structure::Options),
     /// Build the example project of docs/extending.md, outside the workspace.
     Guide,
+    /// Write the manual pages and the shell completions of all programs.
+    Manual(package::Manual),
+    /// Build a Debian package of each program, and try the packages in a container.
+    Package(package::Options),
     /// Run netmap-sys's unit tests, and most of those of nmio's that Miri supports, under Miri.
     /// This needs the nightly compiler.
     Miri,
@@ -78,6 +83,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Fuzz(options) => fuzz::run(options),
         Command::Structure(options) => structure::run(options),
         Command::Guide => guide::run(),
+        Command::Manual(options) => package::manual(options),
+        Command::Package(options) => package::run(options),
         Command::Miri => miri::run(),
         Command::Loss(options) => loss::run(options),
         Command::Bench(options) => bench::run(options),

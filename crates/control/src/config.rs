@@ -22,6 +22,7 @@
 mod example;
 mod file;
 mod keys;
+mod manual;
 mod merge;
 mod problem;
 mod show;
@@ -53,6 +54,12 @@ pub enum ConfigCommand<S: Args> {
     Show(Box<S>),
     /// Print a commented configuration file with every key.
     Example,
+    /// Write manual pages and shell completions to FOLDER, for a package.
+    #[command(hide = true)]
+    Manual {
+        /// The folder, which is created if it does not exist.
+        folder: PathBuf,
+    },
 }
 
 impl<S: Args> ConfigCommand<S> {
@@ -61,6 +68,14 @@ impl<S: Args> ConfigCommand<S> {
         let text = match self {
             Self::Show(_) => show(parsed),
             Self::Example => example(command),
+            Self::Manual { folder } => match manual::write(command, folder) {
+                Ok(()) => String::new(),
+                Err(error) => {
+                    let (program, folder) = (command.get_name(), folder.display());
+                    eprintln!("{program}: cannot write to {folder}: {error}");
+                    return ExitCode::FAILURE;
+                }
+            },
         };
         print(command.get_name(), &text)
     }
