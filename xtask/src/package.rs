@@ -12,7 +12,7 @@ use crate::shell;
 const PROGRAMS: [&str; 3] = ["sandstorm", "namestorm", "storm"];
 /// Debian packages of the container, besides the essential ones and those of the package's own
 /// dependencies.
-const CONTAINER: &str = "systemd-sysv,iproute2,curl,bind9-dnsutils,libelf1,zlib1g,adduser";
+const CONTAINER: &str = "systemd-sysv,iproute2,curl,bind9-dnsutils,libelf1,zlib1g,adduser,procps";
 /// The Debian release of the container.
 const RELEASE: &str = "bookworm";
 /// System calls that the container's own filter must let through.
