@@ -15,7 +15,7 @@ use crate::named::Named;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
 use crate::program::{
     Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, StartError, Tally,
-    WorkerContext,
+    Watched, WorkerContext,
 };
 use crate::records::RecordLog;
 use crate::run::serve;
@@ -229,6 +229,10 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         }
         let done = done.iter().map(|what| format!("; but reloaded {what}"));
         Err((failed.join("; ") + &done.collect::<String>()).into())
+    }
+
+    fn watched(&self) -> Vec<Watched> {
+        [self.first.watched(), self.second.watched()].concat()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {

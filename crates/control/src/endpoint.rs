@@ -42,6 +42,11 @@ pub struct EndpointArgs {
     /// /run/user. NAME is the program's name.
     #[arg(long, value_name = "PATH|off", help_heading = "Control")]
     pub control_socket: Option<ControlSocket>,
+
+    /// Watch the files of the content, and read them again when they have changed. Reading begins
+    /// when nothing has changed for half a second, or 5 s after the first change.
+    #[arg(long, help_heading = "Control")]
+    pub watch: bool,
 }
 
 /// The endpoints of a server, before they are served.
@@ -155,6 +160,7 @@ mod tests {
         let args = EndpointArgs {
             metrics_listen: Some(ListenAddress::Tcp(taken)),
             control_socket: Some(ControlSocket::At(socket.clone())),
+            watch: false,
         };
         // The first listener is gone only after this test.
         let endpoints = Endpoints::bind(&args, "test");

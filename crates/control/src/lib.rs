@@ -126,6 +126,7 @@ mod tcp_counts;
 mod terminal;
 mod udp;
 pub mod units;
+mod watch;
 mod worker;
 mod workers;
 
@@ -146,7 +147,7 @@ pub use port_args::PortArgs;
 pub use privileges::{Sandbox, UserSpec};
 pub use program::{
     Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets, Program, StartError,
-    Tally, WorkerContext,
+    Tally, Watched, WorkerContext,
 };
 pub use records::{LogDestination, RecordLog, RecordSender};
 pub use run::serve;

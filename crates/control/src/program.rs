@@ -115,6 +115,12 @@ pub trait Program: Sync {
         false
     }
 
+    /// Returns the folders that are watched with `--watch`. If something changes there,
+    /// [`reload`](Self::reload) is called. Called before privileges are dropped.
+    fn watched(&self) -> Vec<Watched> {
+        Vec::new()
+    }
+
     /// Returns true if a part of the content may have this name, such as the folder of a site, or
     /// the name of a zone. [`reload`](Self::reload) gets only such names. Called on the reload
     /// thread.
@@ -174,6 +180,15 @@ pub trait Program: Sync {
 
 /// The option that sets the port of a program, or of the first of several programs.
 pub(crate) const PORT_OPTION: &str = "--port";
+
+/// A folder whose changes cause a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// Only the entries of the folder.
+    Folder(PathBuf),
+    /// The folder and everything below it.
+    Tree(PathBuf),
+}
 
 /// The services of one program.
 #[derive(Clone, Debug, PartialEq, Eq)]

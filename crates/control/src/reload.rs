@@ -310,6 +310,11 @@ mod tests {
         pub(crate) fn for_tests() -> Self {
             requests().0
         }
+
+        /// Returns the number of requests that wait.
+        pub(crate) fn waiting(&self) -> usize {
+            self.shared.waiting().len()
+        }
     }
 
     fn reloaded(program: &Notes) -> Vec<Option<String>> {

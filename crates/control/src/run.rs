@@ -26,6 +26,7 @@ use crate::report::Block;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
 use crate::status_log::StatusLog;
 use crate::supervisor::Supervisor;
+use crate::watch::Watcher;
 use crate::worker::Ready;
 use crate::workers::{Event, Outcome, Workers};
 
@@ -162,6 +163,7 @@ impl Start<'_> {
             let start = || Reloader::start(scope, program, privileges, supervisor);
             let reloader = can_reload.then(start).transpose()?;
             let writer = Writer::start(scope, P::NAME, program.logs(), privileges)?;
+            let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
             let server = Observed::of::<P>(Arc::clone(&published), reloads);
             let lines: Lines = endpoints.lines().collect();
@@ -174,6 +176,7 @@ impl Start<'_> {
                 helper: helper_life,
                 reloader,
                 writer,
+                watcher,
                 server,
                 supervisor,
             };
@@ -191,6 +194,27 @@ impl Start<'_> {
             let is_busy = !watch.finish();
             conclude::<P>(workers.outcome(), is_busy)
         })
+    }
+}
+
+impl Start<'_> {
+    /// Starts the thread that watches the content, if `--watch` asks for it.
+    fn watch<'scope, 'env, P: Program>(
+        &self,
+        scope: &'scope thread::Scope<'scope, 'env>,
+        program: &P,
+        privileges: &'env Privileges,
+        reloader: Option<&Reloader>,
+    ) -> Result<Option<Watcher>, Error> {
+        if !self.args.endpoints.watch {
+            return Ok(None);
+        }
+        let Some(reloader) = reloader else {
+            tracing::warn!("--watch has no effect, because this program cannot reload its content");
+            return Ok(None);
+        };
+        let requests = reloader.requests().clone();
+        Watcher::start(scope, P::NAME, program.watched(), privileges, requests).map(Some)
     }
 }
 
@@ -233,11 +257,12 @@ fn begin<P: Program>(
     privileges: &Privileges,
     endpoints: Lines,
     ready: &[Ready],
-    (reloader, writer): (Option<&Reloader>, Option<&Writer>),
+    (reloader, writer, watcher): &Others<'_>,
 ) -> Result<Block, Error> {
     let others = [
         reloader.map(Reloader::dropped).transpose()?,
         writer.map(Writer::dropped).transpose()?,
+        watcher.map(Watcher::dropped).transpose()?,
     ];
     let mut dropped = privileges.drop_all(Kind::Control)?;
     for one in others.iter().flatten() {
@@ -250,6 +275,13 @@ fn begin<P: Program>(
     Ok(launch.start_block(lines, ready))
 }
 
+/// The threads beside the workers and the control thread.
+type Others<'a> = (
+    Option<&'a Reloader>,
+    Option<&'a Writer>,
+    Option<&'a Watcher>,
+);
+
 /// The sources of events for the control thread while workers exist.
 struct Watch<'a> {
     events: mpsc::Receiver<Event>,
@@ -257,6 +289,7 @@ struct Watch<'a> {
     helper: Life,
     reloader: Option<Reloader>,
     writer: Option<Writer>,
+    watcher: Option<Watcher>,
     server: Arc<Observed>,
     supervisor: &'a Supervisor,
 }
@@ -267,13 +300,14 @@ impl Watch<'_> {
     async fn until_end(
         &mut self,
         workers: &mut Workers<'_>,
-        begin: impl Fn(&[Ready], (Option<&Reloader>, Option<&Writer>)) -> Result<Block, Error>,
+        begin: impl Fn(&[Ready], &Others<'_>) -> Result<Block, Error>,
     ) {
         let (reloader, writer) = (self.reloader.as_ref(), self.writer.as_ref());
+        let others = (reloader, writer, self.watcher.as_ref());
         let mut helper_is_gone = false;
         while !workers.has_ended() {
             tokio::select! {
-                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all, (reloader, writer))) {
+                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all, &others)) {
                     Some(Ok(block)) => {
                         workers.serve();
                         self.server.note_serving(block.lines());

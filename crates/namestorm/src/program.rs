@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use control::report::{bytes, count};
 use control::{
     Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog,
-    StartError, Tally, WorkerContext, tally_tcp,
+    StartError, Tally, Watched, WorkerContext, tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
@@ -437,6 +437,12 @@ where
 
     fn files(&self) -> Vec<PathBuf> {
         self.files.clone()
+    }
+
+    fn watched(&self) -> Vec<Watched> {
+        let folders = self.read_paths().into_iter().map(Watched::Folder);
+        let patterns = self.source.iter().flat_map(|source| source.zones.watched());
+        folders.chain(patterns).collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {

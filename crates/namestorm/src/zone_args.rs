@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
-use control::config;
+use control::{Watched, config};
 use glob::{MatchOptions, Pattern};
 
 use crate::load::ZoneSpec;
@@ -75,6 +75,27 @@ impl ZoneArgs {
             return Err(NoZones::Given);
         }
         Ok(specs)
+    }
+
+    /// Returns the folders in which new files may match a pattern.
+    pub(crate) fn watched(&self) -> Vec<Watched> {
+        let of_pattern = |pattern: &String| {
+            let is_plain = |part: &&str| !part.contains(['*', '?', '[']);
+            let parts: Vec<_> = pattern.split('/').collect();
+            let fixed = parts.iter().copied().take_while(is_plain).count();
+            let folder = parts[..fixed.min(parts.len() - 1)].join("/");
+            let folder = match (folder.is_empty(), pattern.starts_with('/')) {
+                (false, _) => PathBuf::from(folder),
+                (true, true) => "/".into(),
+                (true, false) => ".".into(),
+            };
+            if fixed + 1 >= parts.len() && parts.last() != Some(&"**") {
+                Watched::Folder(folder)
+            } else {
+                Watched::Tree(folder)
+            }
+        };
+        self.zones_from.iter().map(of_pattern).collect()
     }
 
     /// Adds zones in front of the others.
@@ -174,6 +195,24 @@ mod tests {
         let words = std::iter::once(&"dns").chain(words);
         let specs = Cli::try_parse_from(words).unwrap().zones.specs()?;
         Ok(specs.into_iter().map(|spec| spec.file).collect())
+    }
+
+    #[test]
+    fn the_folders_of_patterns_are_watched() {
+        let words = ["dns", "--zones-from"];
+        let watched = |pattern| {
+            let words = words.iter().copied().chain([pattern]);
+            Cli::try_parse_from(words).unwrap().zones.watched()
+        };
+        let folder = |path: &str| vec![Watched::Folder(path.into())];
+        let tree = |path: &str| vec![Watched::Tree(path.into())];
+        assert_eq!(watched("*.zone"), folder("."));
+        assert_eq!(watched("/*.zone"), folder("/"));
+        assert_eq!(watched("/a/b/*.zone"), folder("/a/b"));
+        assert_eq!(watched("a/b.zone"), folder("a"));
+        assert_eq!(watched("a/*/b.zone"), tree("a"));
+        assert_eq!(watched("/**/b.zone"), tree("/"));
+        assert_eq!(watched("/a/**"), tree("/a"));
     }
 
     #[test]

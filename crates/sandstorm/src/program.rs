@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use control::{
     Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog,
-    StartError, Tally, WorkerContext, report, tally_tcp,
+    StartError, Tally, Watched, WorkerContext, report, tally_tcp,
 };
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
@@ -291,6 +291,17 @@ where
         let mut files: Vec<_> = self.site().file_paths().map(below).collect();
         files.sort();
         files
+    }
+
+    /// Returns the folder, and the one that contains it, because a new folder may take its place.
+    fn watched(&self) -> Vec<Watched> {
+        let above = self
+            .folder
+            .parent()
+            .filter(|above| !above.as_os_str().is_empty());
+        let above = above.map(|above| Watched::Folder(above.to_owned()));
+        let tree = Watched::Tree(self.folder.clone());
+        std::iter::once(tree).chain(above).collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {

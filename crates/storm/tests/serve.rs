@@ -337,3 +337,46 @@ fn requests_and_queries_are_logged() {
     assert!(!fs::read_to_string(old).unwrap().contains("three"));
     storm.stop();
 }
+
+/// With `--watch`, a changed page, a page in a new folder and a new zone are served without a
+/// command.
+#[test]
+fn changes_are_seen_without_a_command() {
+    let folder = tempfile::tempdir().unwrap();
+    // The server's user reads the files again.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("www/index.html", "old");
+    write("a.zone", ZONE);
+    let [www, pattern] = ["www", "*.zone"].map(|name| folder.path().join(name));
+    let [www, pattern] = [&www, &pattern].map(|path| path.to_str().unwrap());
+    let arguments = ["serve", "--watch", "--web", www, "--zones-from", pattern];
+    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let address = storm.addresses[0];
+    let server = format!("@{address}");
+    storm.beside(|| {
+        let becomes = |path: &str, text: &str| {
+            let start = std::time::Instant::now();
+            while output("curl", &["-s", &(url(&address, 80) + path)]) != text {
+                assert!(start.elapsed() < TIMEOUT, "{path} does not become {text}");
+            }
+        };
+        becomes("", "old");
+        write("www/index.html", "new");
+        becomes("", "new");
+        write("www/below/page", "deep");
+        write("b.zone", &ZONE.replace("storm", "second"));
+        becomes("below/page", "deep");
+        let start = std::time::Instant::now();
+        while output("dig", &["+short", &server, "ns.second.test", "A"]) != "192.0.2.53\n" {
+            assert!(start.elapsed() < TIMEOUT, "the new zone is not served");
+        }
+        write("www/below/page", "deeper");
+        becomes("below/page", "deeper");
+    });
+    storm.stop();
+}

@@ -21,7 +21,7 @@ use seccomp::Filter;
 
 /// The limits on files and system calls for each [`Kind`] of thread.
 #[derive(Debug)]
-pub(super) struct Limits([ThreadLimits; 5]);
+pub(super) struct Limits([ThreadLimits; 6]);
 
 impl Limits {
     /// Prepares the limits.
@@ -34,6 +34,7 @@ impl Limits {
             ThreadLimits::new(Kind::Control, table)?,
             ThreadLimits::new(Kind::Reload, table)?,
             ThreadLimits::new(Kind::Log, table)?,
+            ThreadLimits::new(Kind::Watch, table)?,
             ThreadLimits::new(Kind::Helper, table)?,
         ]))
     }

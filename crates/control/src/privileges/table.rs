@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Reload,
     /// The thread that writes the logs.
     Log,
+    /// The thread that watches the files of the content.
+    Watch,
     /// The only thread of the helper process.
     Helper,
 }
@@ -103,7 +105,7 @@ impl Table {
     /// Returns the paths below which a thread of this kind may read.
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
-            Kind::Reload => &self.readable,
+            Kind::Reload | Kind::Watch => &self.readable,
             Kind::Worker | Kind::Control | Kind::Log | Kind::Helper => &[],
         }
     }
@@ -112,7 +114,7 @@ impl Table {
     pub(super) fn writable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Log => &self.writable,
-            Kind::Worker | Kind::Control | Kind::Reload | Kind::Helper => &[],
+            Kind::Worker | Kind::Control | Kind::Reload | Kind::Watch | Kind::Helper => &[],
         }
     }
 
@@ -120,7 +122,7 @@ impl Table {
     pub(super) fn to_read_again(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Reload => &self.files,
-            Kind::Worker | Kind::Control | Kind::Log | Kind::Helper => &[],
+            Kind::Worker | Kind::Control | Kind::Log | Kind::Watch | Kind::Helper => &[],
         }
     }
 

@@ -176,6 +176,24 @@ const LOG: &[Call] = &[
     any(libc::SYS_openat),
 ];
 
+/// Calls to watch folders from a thread that does so, in addition to those for reading.
+const WATCH: &[Call] = &[
+    any(libc::SYS_clone3),
+    any(libc::SYS_clone),
+    any(libc::SYS_set_robust_list),
+    any(libc::SYS_rseq),
+    any(libc::SYS_prctl),
+    any(libc::SYS_inotify_init1),
+    any(libc::SYS_inotify_add_watch),
+    any(libc::SYS_inotify_rm_watch),
+    any(libc::SYS_eventfd2),
+    any(libc::SYS_epoll_create1),
+    any(libc::SYS_epoll_ctl),
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_epoll_wait),
+    any(libc::SYS_epoll_pwait),
+];
+
 /// Calls to wait until the server exits, and to remove an interface.
 const HELPER: &[Call] = &[
     any(libc::SYS_recvmsg),
@@ -195,12 +213,13 @@ pub(super) fn refused(kind: Kind) -> impl Iterator<Item = &'static Call> {
 
 /// Returns all calls that a thread of this kind may use.
 pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
-    let more = match kind {
-        Kind::Worker => WORKER,
-        Kind::Control => CONTROL,
-        Kind::Reload => RELOAD,
-        Kind::Log => LOG,
-        Kind::Helper => HELPER,
+    let (more, and_more): (_, &[_]) = match kind {
+        Kind::Worker => (WORKER, &[]),
+        Kind::Control => (CONTROL, &[]),
+        Kind::Reload => (RELOAD, &[]),
+        Kind::Log => (LOG, &[]),
+        Kind::Watch => (RELOAD, WATCH),
+        Kind::Helper => (HELPER, &[]),
     };
-    EVERYWHERE.iter().chain(more)
+    EVERYWHERE.iter().chain(more).chain(and_more)
 }
