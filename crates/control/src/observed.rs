@@ -1,14 +1,15 @@
 //! A running server as its endpoints see it.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::live::{Published, snapshot};
+use crate::live::{Published, Snapshot, snapshot};
 use crate::program::Program;
 use crate::reload::Requests;
 use crate::status::{Phase, Reloads, Status};
 
-/// What the endpoints of a server tell of it. All threads may read it.
+/// What a server tells of itself. All threads may read it.
 pub(crate) struct Observed {
     program: &'static str,
     version: &'static str,
@@ -17,6 +18,15 @@ pub(crate) struct Observed {
     facts: OnceLock<Vec<(String, String)>>,
     published: Arc<[Published]>,
     reloads: Option<Requests>,
+}
+
+/// Leaves out what is long or cannot be shown.
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Observed");
+        shown.field("program", &self.program);
+        shown.field("phase", &self.phase()).finish_non_exhaustive()
+    }
 }
 
 impl Observed {
@@ -76,11 +86,16 @@ impl Observed {
     /// Returns the numbers of the workers that have not published their counts for `limit`, although
     /// they serve.
     pub(crate) fn stuck_workers(&self, limit: Duration) -> Vec<usize> {
-        let snapshot = snapshot(&self.published);
+        let snapshot = self.snapshot();
         let workers = snapshot.workers().iter().enumerate();
         let is_stuck = |age: Option<Duration>| age.is_none_or(|age| age > limit);
         let stuck = workers.filter(|(_, worker)| is_stuck(worker.age()));
         stuck.map(|(number, _)| number).collect()
+    }
+
+    /// Returns the counts that the workers published last.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        snapshot(&self.published)
     }
 
     /// Returns the server's state.
@@ -96,7 +111,7 @@ impl Observed {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             reloads,
             facts: self.facts.get().cloned().unwrap_or_default(),
-            workers: Status::workers_of(&snapshot(&self.published), self.program),
+            workers: Status::workers_of(&self.snapshot(), self.program),
         }
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-use crate::live::{Published, Snapshot, snapshot};
+use crate::live::Snapshot;
+use crate::metrics::{self, MetricsFormat};
+use crate::observed::Observed;
+use crate::status::Status;
 use crate::workers::Event;
 
 /// A message to the thread that owns an embedded server.
@@ -18,12 +21,12 @@ pub(super) enum Message {
 #[derive(Clone, Debug)]
 pub struct Handle {
     stopper: Stopper,
-    published: Arc<[Published]>,
+    server: Arc<Observed>,
 }
 
 impl Handle {
-    pub(super) fn new(stopper: Stopper, published: Arc<[Published]>) -> Self {
-        Self { stopper, published }
+    pub(super) fn new(stopper: Stopper, server: Arc<Observed>) -> Self {
+        Self { stopper, server }
     }
 
     pub(super) fn stop_on_drop(&self) -> StopOnDrop {
@@ -34,7 +37,19 @@ impl Handle {
     /// most once in 100 ms, and also while it is idle. A reader does not delay a worker that
     /// serves. After the server has ended, the last counts remain available.
     pub fn snapshot(&self) -> Snapshot {
-        snapshot(&self.published)
+        self.server.snapshot()
+    }
+
+    /// Returns the server's state with all counts, as the command `status` shows it. It can be
+    /// written as JSON with `serde`.
+    pub fn status(&self) -> Status {
+        self.server.status()
+    }
+
+    /// Returns all metrics as text, for the answer of your own HTTP server.
+    /// [`MetricsFormat::content_type`] is the answer's media type.
+    pub fn metrics(&self, format: MetricsFormat) -> String {
+        metrics::encode(&self.status(), format)
     }
 
     /// Begins a graceful shutdown, like SIGTERM with [`serve`](crate::serve). Returns immediately;

@@ -17,6 +17,7 @@ use crate::args::ServeArgs;
 use crate::error::Error;
 use crate::launch::{Launch, services};
 use crate::live::Published;
+use crate::observed::Observed;
 use crate::privileges::{Plan, Privileges, Table};
 use crate::program::Program;
 use crate::report::Block;
@@ -81,9 +82,9 @@ impl<P: Program> Owner<P> {
             &self.program,
             &self.inbox,
             self.outbox,
-            |facts, launch, published| {
+            |facts, launch, observed| {
                 if let Some((started, ended)) = futures.take() {
-                    let handle = Handle::new(self.stopper, published);
+                    let handle = Handle::new(self.stopper, observed);
                     let server = Server::new(ended, facts, launch.listening(), handle);
                     // If the future was dropped, this drops the `Server`, which stops the server.
                     let _ = started.send(Ok(server));
@@ -108,7 +109,7 @@ fn serve<P: Program>(
     program: &P,
     inbox: &Receiver<Message>,
     outbox: Sender<Message>,
-    begun: impl FnOnce(Block, &Launch<'_, P>, Arc<[Published]>),
+    begun: impl FnOnce(Block, &Launch<'_, P>, Arc<Observed>),
 ) -> Result<Option<Summary>, Error> {
     block_signals().map_err(Error::system("blocking signals"))?;
     let plan = Plan::new(args, P::NAME)?;
@@ -119,6 +120,7 @@ fn serve<P: Program>(
         Interface::open(&args.interface(P::NAME, services))?
     };
     let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
+    let observed = Observed::of::<P>(Arc::clone(&published), None);
     let log =
         StatusLog::new(&interface, &published).map_err(Error::system("watching the interface"))?;
     let stop = AtomicBool::new(false);
@@ -136,9 +138,10 @@ fn serve<P: Program>(
         let send = move |event| drop(outbox.send(Message::Worker(event)));
         let mut workers = launch.start(scope, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&privileges, ready), ready);
-        watch(&mut workers, inbox, log, facts, |facts| {
-            begun(facts, &launch, Arc::clone(&published));
+        watch(&mut workers, (inbox, log), facts, &observed, |facts| {
+            begun(facts, &launch, Arc::clone(&observed));
         });
+        observed.note_stopping();
         Ok::<_, Error>(workers.outcome())
     })?;
     match outcome.error {
@@ -151,9 +154,9 @@ fn serve<P: Program>(
 /// passes the result of `facts` to `begun`.
 fn watch(
     workers: &mut Workers<'_>,
-    inbox: &Receiver<Message>,
-    mut log: StatusLog<'_>,
+    (inbox, mut log): (&Receiver<Message>, StatusLog<'_>),
     facts: impl Fn(&[Ready]) -> Block,
+    observed: &Observed,
     begun: impl FnOnce(Block),
 ) {
     let mut begun = Some(begun);
@@ -165,13 +168,17 @@ fn watch(
             next_log = now + status_log::PERIOD;
         }
         match inbox.recv_timeout(next_log.saturating_duration_since(now)) {
-            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => workers.stop(),
+            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                observed.note_stopping();
+                workers.stop();
+            }
             Ok(Message::Worker(event)) => {
                 if let Some(ready) = workers.handle_event(event)
                     && let Some(begun) = begun.take()
                 {
                     let facts = facts(&ready);
                     workers.serve();
+                    observed.note_serving(facts.lines());
                     begun(facts);
                 }
             }

@@ -212,6 +212,12 @@ fn a_handle_reads_live_counts_and_stops_the_server() {
     );
     assert_eq!(summary.tally().of("frames"), Some(frames(&handle)));
     assert_eq!(summary.port(), &handle.snapshot().port());
+    let status = handle.status();
+    assert_eq!(status.phase, crate::status::Phase::Stopping);
+    assert!(status.facts.iter().any(|(label, _)| label == "device"));
+    let metrics = handle.metrics(crate::MetricsFormat::Prometheus);
+    let counted = format!("_frames_total{{worker=\"0\"}} {}\n", frames(&handle));
+    assert!(metrics.contains(&counted), "{counted}{metrics}");
     assert!(summary.block().to_string().contains("frames: "));
     handle.stop();
 }
