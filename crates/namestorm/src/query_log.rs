@@ -10,6 +10,8 @@ use std::time::SystemTime;
 use clap::{Args, ValueEnum};
 use control::args::number;
 use control::{LogDestination, RecordLog, RecordSender};
+use nmio::Port;
+use udpip::Datagram;
 
 use crate::name::{self, Shown};
 use crate::respond::Reply;
@@ -116,8 +118,15 @@ pub(crate) struct QueryLogger {
 }
 
 impl QueryLogger {
+    /// Logs a query over UDP, unless it is left out of the sample. The datagram has the head of
+    /// `reply`. This is a call of its own, so that it costs queries nothing without a log.
+    #[inline(never)]
+    pub(crate) fn log_reply<P: Port>(&mut self, datagram: &Datagram<'_, P>, reply: &Reply<'_>) {
+        let head = datagram.payload().get(..reply.head_len).unwrap_or_default();
+        self.log(datagram.peer(), reply, head);
+    }
+
     /// Logs a query, unless it is left out of the sample. `head` is the head of `reply`.
-    #[inline]
     pub(crate) fn log(&mut self, peer: SocketAddr, reply: &Reply<'_>, head: &[u8]) {
         self.until_next -= 1;
         if self.until_next == 0 {

@@ -150,8 +150,7 @@ impl Dns {
         }
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
         if let Some(log) = &mut self.query_log {
-            let head = datagram.payload().get(..head_len).unwrap_or_default();
-            log.log(datagram.peer(), &reply, head);
+            log.log_reply(&datagram, &reply);
         }
         // The result is ignored, because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
