@@ -14,7 +14,7 @@ use crate::config::{self, ConfigArgs};
 use crate::endpoint::EndpointArgs;
 use crate::error::Error;
 use crate::privileges::{Plan, Sandbox, UserSpec};
-use crate::units::microseconds;
+use crate::units::{microseconds, seconds};
 
 /// Maximum number of workers per server. Each worker serves one queue, so this limit equals the
 /// maximum number of queues.
@@ -25,6 +25,11 @@ pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 const FLUSH_INTERVAL_US: u32 = 80;
 /// Default of `--batch`: the number of frames handled between two readings of the clock.
 const BATCH: u16 = 64;
+
+/// Default of `--drain`, in seconds.
+const DRAIN_SECONDS: u32 = 10;
+/// Maximum of `--drain`, in seconds: a day.
+const MAX_DRAIN_SECONDS: u32 = 86_400;
 
 /// The command-line options of a server, for use with `#[command(flatten)]`. A program without a
 /// command line calls [`on`](Self::on) and then changes individual fields.
@@ -94,6 +99,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FRAMES", default_value_t = BATCH,
           value_parser = number::<u16>(1..=MAX_BATCH as u16))]
     pub batch: u16,
+
+    /// Maximum time for which open connections may finish after a request to stop, in seconds or
+    /// with a unit, such as `1min`. Meanwhile, new connections are refused. The server ends as soon
+    /// as no connection needs more time. With 0, connections are closed immediately.
+    #[arg(long, value_name = "TIME", default_value_t = DRAIN_SECONDS,
+          value_parser = seconds(0..=MAX_DRAIN_SECONDS), help_heading = "Connections")]
+    pub drain: u32,
 
     /// User, and optionally group, that the server switches to after it has opened the device and
     /// read its content. Without this option a server started by root becomes the user with the
@@ -170,6 +182,7 @@ impl Default for ServeArgs {
             wait: WaitArg::Adaptive,
             flush_interval_us: FLUSH_INTERVAL_US,
             batch: BATCH,
+            drain: DRAIN_SECONDS,
             user: None,
             sandbox: Sandbox::Auto,
             no_sandbox: false,
@@ -240,6 +253,7 @@ impl ServeArgs {
             flush_interval: Duration::from_micros(u64::from(self.flush_interval_us)),
             batch: usize::from(self.batch),
             wait: self.wait.into(),
+            drain: Duration::from_secs(self.drain.into()),
             ..LoopConfig::default()
         }
     }
@@ -335,6 +349,7 @@ mod tests {
         assert_eq!(config.flush_interval, Duration::from_micros(80));
         assert_eq!(config.straggler, Duration::from_millis(5));
         assert_eq!(config.wait, Wait::Adaptive);
+        assert_eq!(config.drain, Duration::from_secs(10));
         assert_eq!(args.workers, None);
         assert_eq!(args.port, None);
     }
@@ -357,11 +372,12 @@ mod tests {
             ("spin", Wait::Spin),
             ("busy-poll", Wait::BusyPoll),
         ] {
-            let line = format!("--wait {word} --flush-interval-us 7 --batch 9");
+            let line = format!("--wait {word} --flush-interval-us 7 --batch 9 --drain 2min");
             let config = parse(&line).unwrap().loop_config();
             assert_eq!(config.wait, wait);
             assert_eq!(config.flush_interval, Duration::from_micros(7));
             assert_eq!(config.batch, 9);
+            assert_eq!(config.drain, Duration::from_mins(2));
         }
     }
 
@@ -382,6 +398,9 @@ mod tests {
             "--workers 257",
             "--batch 0",
             "--batch 257",
+            "--drain -1",
+            "--drain 2d",
+            "--drain 100ms",
             "--wait never",
             "--address 10.0.0.1/33",
             "--device xdp",

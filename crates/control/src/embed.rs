@@ -66,8 +66,10 @@ pub use server::{Server, Starting};
 ///
 /// # The end
 /// A server stops after a call of [`Handle::stop`], after an error, or when its future is dropped.
-/// The workers notice the stop within 100 ms. They then close their connections, which takes at
-/// most a second, as after SIGTERM. The future completes when the device is detached and everything
+/// The workers notice the stop within 100 ms. They then refuse new connections, and let open ones
+/// finish for at most [`ServeArgs::drain`] seconds. Finally they close the rest, which takes at
+/// most a second, as after SIGTERM. After an error, or after [`Handle::stop_at_once`], there is no
+/// drain. The future completes when the device is detached and everything
 /// created for the server is removed. Dropping the future does not wait for this cleanup.
 ///
 /// An embedded server has no helper process. If the process is killed, the kernel immediately

@@ -2,11 +2,10 @@
 //! all workers are ready.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::thread::{Builder, Scope};
 
 use nmio::device::{QueueAccess, Transport};
-use nmio::{Bell, FaultConfig};
+use nmio::{Bell, FaultConfig, Stop};
 
 use crate::args::ServeArgs;
 use crate::error::Error;
@@ -29,7 +28,7 @@ pub(crate) struct Launch<'a, P> {
     pub(crate) interface: &'a QueueAccess,
     /// The places where the workers publish their counts, one for each queue.
     pub(crate) published: &'a [Published],
-    pub(crate) stop: &'a AtomicBool,
+    pub(crate) stop: &'a Stop,
 }
 
 impl<'a, P: Program> Launch<'a, P> {

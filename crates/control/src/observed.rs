@@ -8,6 +8,7 @@ use crate::live::{Published, Snapshot, snapshot};
 use crate::program::Program;
 use crate::reload::Requests;
 use crate::status::{Phase, Reloads, Status};
+use crate::tcp_counts::OPEN;
 
 /// What a server tells of itself. All threads may read it.
 pub(crate) struct Observed {
@@ -67,6 +68,11 @@ impl Observed {
     /// Notes that the server has been asked to stop.
     pub(crate) fn note_stopping(&self) {
         self.set_phase(Phase::Stopping);
+    }
+
+    /// Returns true if the program serves TCP.
+    pub(crate) fn has_connections(&self) -> bool {
+        snapshot(&self.published).tally().of(OPEN).is_some()
     }
 
     fn set_phase(&self, phase: Phase) {

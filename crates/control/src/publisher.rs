@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ip::Server;
-use nmio::{Batch, Frame, Handler, Instant, Port};
+use nmio::{Batch, Drain, Frame, Handler, Instant, Port};
 
 use crate::live::{Published, WorkerSnapshot};
 use crate::program::Program;
@@ -109,6 +109,10 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
         self.server.is_flooded(now)
+    }
+
+    fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
+        self.server.handle_drain(port, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use tokio::runtime::Runtime;
@@ -37,8 +36,9 @@ use crate::workers::{Event, Outcome, Workers};
 /// If the environment variable `NOTIFY_SOCKET` is set, a service manager hears when the server is
 /// ready, reloads and stops. With `WATCHDOG_USEC` it also hears that all workers still run.
 ///
-/// A second SIGINT or SIGTERM ends the process immediately, if it comes at least a second after the
-/// first. An error is printed as one message. The exit status is 2 if the command line is wrong,
+/// After the first SIGINT or SIGTERM, open connections may finish for at most
+/// [`ServeArgs::drain`] seconds, while new ones are refused. A second SIGINT or SIGTERM ends the
+/// process immediately, if it comes at least a second after the first. An error is printed as one message. The exit status is 2 if the command line is wrong,
 /// and 1 after any other error. Nothing that the server made stays on the interface.
 ///
 /// `load` runs with the privileges of the user who started the server. It may also start further
@@ -142,7 +142,6 @@ impl Start<'_> {
             .map_err(Error::system("watching the helper process"))?;
         let endpoints = Endpoints::bind(&args.endpoints, P::NAME);
         let interface = helper.open(services(program, args.port)?)?;
-        let stop = AtomicBool::new(false);
         let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
         let log = StatusLog::new(&interface, &published)
             .map_err(Error::system("watching the interface"))?;
@@ -152,7 +151,7 @@ impl Start<'_> {
             privileges,
             interface: &interface,
             published: &published,
-            stop: &stop,
+            stop: &nmio::Stop::new(),
         };
         // Each worker reports at most two events, so the channel never fills up.
         let (events_in, events) = mpsc::channel(2 * published.len());
@@ -179,6 +178,7 @@ impl Start<'_> {
                 watcher,
                 server,
                 supervisor,
+                drain_seconds: args.drain,
             };
             let watched = watch.until_end(&mut workers, |ready, others| {
                 begin(&launch, privileges, lines.clone(), ready, others)
@@ -292,6 +292,7 @@ struct Watch<'a> {
     watcher: Option<Watcher>,
     server: Arc<Observed>,
     supervisor: &'a Supervisor,
+    drain_seconds: u32,
 }
 
 impl Watch<'_> {
@@ -319,12 +320,17 @@ impl Watch<'_> {
                 },
                 request = self.signals.next() => match (request, reloader) {
                     (Request::Stop(Stop::Gracefully), _) => {
+                        // Before the start block there is nothing to drain.
+                        if workers.is_serving() {
+                            self.announce_drain();
+                        }
                         self.server.note_stopping();
                         self.supervisor.stopping();
                         workers.stop();
                     }
                     (Request::Stop(Stop::AtOnce), _) => std::process::exit(1),
                     (Request::ReopenLogs, _) => reopen(writer),
+                    (Request::Reload, Some(_)) if workers.is_stopping() => {}
                     (Request::Reload, Some(reloader)) => reloader.requests().request(),
                     (Request::Reload, None) => tracing::warn!(
                         "SIGHUP: this program cannot reload its content; restart it"
@@ -344,6 +350,24 @@ impl Watch<'_> {
     fn finish(&mut self) -> bool {
         let has_written = self.writer.as_mut().is_none_or(Writer::finish);
         has_written && !self.reloader.as_ref().is_some_and(Reloader::is_busy)
+    }
+
+    /// Prints a line about the drain that begins, if the server has TCP connections.
+    fn announce_drain(&self) {
+        if self.drain_seconds == 0 {
+            return;
+        }
+        if self.server.has_connections() {
+            let mut block = Block::default();
+            let seconds = self.drain_seconds;
+            block.line(
+                "stopping",
+                format!(
+                    "open connections may finish within {seconds} s; a second signal ends them at once"
+                ),
+            );
+            block.print();
+        }
     }
 }
 

@@ -4,12 +4,17 @@ use tcpip::Counters;
 
 use crate::tally::{Labels, Tally};
 
+/// Name of the number of open connections.
+pub(crate) const OPEN: &str = "connections open";
+
 /// Adds the counts of a worker's TCP stack to `tally`, with the drops. `open` is the number of open
 /// connections. A program that serves TCP calls this function in its
 /// [`tally`](crate::Program::tally).
 pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, open: u32) {
     tally.event("connections", tcp.accepted);
-    tally.level("connections open", open.into());
+    tally.level(OPEN, open.into());
+    tally.event("connections drained", tcp.drained);
+    tally.event("connections cut", tcp.cut);
     tally.event("segments retransmitted", tcp.retransmits);
     tally.event("SYN cookies sent", tcp.cookies_sent);
     tally.event("SYN cookies redeemed", tcp.cookies_accepted);

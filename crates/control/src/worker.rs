@@ -1,12 +1,12 @@
 //! A worker: one thread that serves one queue with its own server.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use ip::Server;
 use nmio::device::{AnyPort, PortVisitor, QueueSource};
 use nmio::{
-    Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, Port, PortCounters, TscClock,
+    Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, Port, PortCounters, Stop,
+    TscClock,
 };
 
 use crate::error::Error;
@@ -77,7 +77,7 @@ impl<P: Program> Worker<'_, P> {
     pub(crate) fn work(
         self,
         ready: impl FnOnce(Ready) -> bool,
-        stop: &AtomicBool,
+        stop: &Stop,
     ) -> Result<Ended, Error> {
         let port = self.source.open(self.program.memory(&self.context))?;
         let stage = Stage {
@@ -131,7 +131,7 @@ struct Stage<'a, P> {
     fault: Option<FaultConfig>,
     config: LoopConfig,
     published: &'a Published,
-    stop: &'a AtomicBool,
+    stop: &'a Stop,
 }
 
 impl<P: Program> Stage<'_, P> {
@@ -198,6 +198,7 @@ impl<P: Program> Stage<'_, P> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
     use std::time::Duration;
 
     use ip::Transports;
@@ -208,7 +209,11 @@ mod tests {
     use crate::program::StartError;
     use crate::secret::Secret;
 
-    static STOPPED: AtomicBool = AtomicBool::new(true);
+    static STOPPED: LazyLock<Stop> = LazyLock::new(|| {
+        let stop = Stop::new();
+        stop.request();
+        stop
+    });
 
     /// A program that serves nothing.
     struct Idle;

@@ -2,9 +2,10 @@
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
+
+use nmio::Stop;
 
 use crate::error::Error;
 use crate::program::Program;
@@ -25,7 +26,7 @@ pub(crate) fn work<P: Program>(
     worker: Worker<'_, P>,
     gate: &mpsc::Receiver<()>,
     report: impl Fn(Event),
-    stop: &AtomicBool,
+    stop: &Stop,
 ) {
     let (index, published) = (worker.context.index, worker.published);
     let ready = |ready| {
@@ -58,12 +59,12 @@ pub(crate) struct Workers<'a> {
     gates: Vec<mpsc::Sender<()>>,
     started: Option<Instant>,
     failed: Option<Error>,
-    stop: &'a AtomicBool,
+    stop: &'a Stop,
 }
 
 impl<'a> Workers<'a> {
     /// Creates an empty set of workers, which will stop when `stop` is set.
-    pub(crate) fn new(stop: &'a AtomicBool) -> Self {
+    pub(crate) fn new(stop: &'a Stop) -> Self {
         Self {
             ready: Vec::new(),
             ended: Vec::new(),
@@ -116,20 +117,33 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// Stops the workers because of `error`. [`outcome`](Self::outcome) later returns the first
+    /// Stops the workers at once because of `error`. [`outcome`](Self::outcome) later returns the first
     /// error.
     pub(crate) fn fail(&mut self, error: Error) {
-        self.stop();
+        self.stop_at_once();
         self.failed.get_or_insert(error);
     }
 
+    /// Stops the workers, which let their connections finish first.
     pub(crate) fn stop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.request();
         self.gates.clear();
     }
 
-    fn is_stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    /// Stops the workers without a drain, also if they drain already.
+    pub(crate) fn stop_at_once(&mut self) {
+        self.stop.at_once();
+        self.gates.clear();
+    }
+
+    /// Returns true if the workers have begun to serve and are not asked to stop.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.started.is_some() && !self.is_stopping()
+    }
+
+    /// Returns true if the workers have been asked to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.is_requested()
     }
 
     /// Returns true if all workers have ended.
@@ -158,7 +172,7 @@ pub(crate) struct Outcome {
 
 impl Drop for Workers<'_> {
     fn drop(&mut self) {
-        self.stop();
+        self.stop_at_once();
     }
 }
 
@@ -171,7 +185,7 @@ mod tests {
     /// Passes `events` of two workers to a `Workers`. `begin` says whether they may serve. Returns
     /// the outcome, whether they serve, and whether they must stop.
     fn watch(begin: impl Fn() -> Result<(), Error>, events: Vec<Event>) -> (Outcome, bool, bool) {
-        let stop = AtomicBool::new(false);
+        let stop = Stop::new();
         let mut workers = Workers::new(&stop);
         let gates = [workers.add(), workers.add()];
         for event in events {
@@ -183,7 +197,7 @@ mod tests {
             }
         }
         assert!(workers.has_ended());
-        let stopped = stop.load(Ordering::Relaxed);
+        let stopped = stop.is_requested();
         let outcome = workers.outcome();
         let served = gates.map(|gate| gate.recv().is_ok());
         assert_eq!(served[0], served[1]);
@@ -230,7 +244,7 @@ mod tests {
 
     #[test]
     fn ready_workers_are_ordered_by_number() {
-        let stop = AtomicBool::new(false);
+        let stop = Stop::new();
         let mut workers = Workers::new(&stop);
         let _gates = [workers.add(), workers.add()];
         let mut other = Ready::example();
@@ -270,7 +284,7 @@ mod tests {
             ],
         );
         assert!(outcome.error.is_some() && !served && stopped);
-        let stop = AtomicBool::new(false);
+        let stop = Stop::new();
         let mut workers = Workers::new(&stop);
         let gate = workers.add();
         workers.stop();
@@ -330,10 +344,10 @@ mod tests {
 
     #[test]
     fn dropping_the_set_stops_its_workers() {
-        let stop = AtomicBool::new(false);
+        let stop = Stop::new();
         let mut workers = Workers::new(&stop);
         let gate = workers.add();
         drop(workers);
-        assert!(gate.recv().is_err() && stop.load(Ordering::Relaxed));
+        assert!(gate.recv().is_err() && stop.is_requested());
     }
 }

@@ -1,6 +1,6 @@
 //! Several transports on one host.
 
-use nmio::{Frame, Instant, Port};
+use nmio::{Drain, Frame, Instant, Port};
 
 use crate::host::Input;
 use crate::icmp::IcmpError;
@@ -120,6 +120,11 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
         self.0.is_flooded(now) || self.1.is_flooded(now)
+    }
+
+    fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
+        let first = self.0.handle_drain(port, now);
+        first.and(self.1.handle_drain(port, now))
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

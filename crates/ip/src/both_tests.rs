@@ -1,3 +1,4 @@
+use nmio::Drain;
 use nmio::sim::Sink;
 
 use super::*;
@@ -82,6 +83,10 @@ impl<P: Port> Transports<P> for RecordingTransport {
     }
     fn is_flooded(&self, _: Instant) -> bool {
         self.floods
+    }
+    fn handle_drain(&mut self, _: &mut P, _: Instant) -> Drain {
+        self.log += "D";
+        self.due.map_or(Drain::Done, Drain::Busy)
     }
     fn handle_stop(&mut self, _: &mut P, _: Instant) -> bool {
         self.log += "S";
@@ -185,12 +190,13 @@ fn both_transports_act_as_one() {
     let seen = as_one(&mut both);
     seen.handle_timers(&mut sink, at(1));
     seen.handle_messages(&mut sink, at(1));
+    assert_eq!(seen.handle_drain(&mut sink, at(1)), Drain::Done);
     assert!(seen.handle_stop(&mut sink, at(1)));
     assert!(seen.serves(PROTOCOL_TCP, 80) && seen.serves(PROTOCOL_UDP, 53));
     assert!(!seen.serves(PROTOCOL_UDP, 80));
     assert_eq!(seen.poll_timeout(), None);
     assert!(!seen.is_flooded(at(1)) && !seen.wants_prefetch(2));
-    assert_eq!(logs(&mut both), ["TMS", "TMS"]);
+    assert_eq!(logs(&mut both), ["TMDS", "TMDS"]);
     for (first, second, due) in [
         (Some(5), None, 5),
         (None, Some(6), 6),
@@ -200,6 +206,8 @@ fn both_transports_act_as_one() {
         (both.0.due, both.1.due) = (first.map(at), second.map(at));
         let seen = as_one(&mut both);
         assert_eq!(seen.poll_timeout(), Some(at(due)));
+        assert_eq!(seen.handle_drain(&mut sink, at(1)), Drain::Busy(at(due)));
+        assert_eq!(logs(&mut both), ["D", "D"]);
     }
     both.1.floods = true;
     both.0.is_closed = false;

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use nmio::{Batch, Bell, Frame, Handler, Instant, Port};
+use nmio::{Batch, Bell, Drain, Frame, Handler, Instant, Port};
 
 use crate::host::Host;
 use crate::icmp::IcmpError;
@@ -131,6 +131,10 @@ impl<P: Port, T: Transports<P>> Handler<P> for Server<T> {
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
         self.transports.is_flooded(now)
+    }
+
+    fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
+        self.transports.handle_drain(port, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

@@ -1,7 +1,7 @@
 //! Passes packets to the transports of a host, and refuses packets that no transport serves.
 
 use arrayvec::ArrayVec;
-use nmio::{Batch, Frame, Instant, MAX_BATCH, Port, prefetch};
+use nmio::{Batch, Drain, Frame, Instant, MAX_BATCH, Port, prefetch};
 
 use crate::host::{Host, Input};
 use crate::icmp::IcmpError;
@@ -92,6 +92,12 @@ pub trait Transports<P: Port> {
     #[inline(always)]
     fn is_flooded(&self, _now: Instant) -> bool {
         false
+    }
+
+    /// Lets open connections finish, and refuses new ones, after a request to stop. By default
+    /// there are none.
+    fn handle_drain(&mut self, _port: &mut P, _now: Instant) -> Drain {
+        Drain::Done
     }
 
     /// Closes open connections when the server stops. Returns true if all connections are closed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use control::Turn;
 use ip::{IcmpError, Input, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Transports};
-use nmio::{Capabilities, Instant, Mailbox, Port};
+use nmio::{Capabilities, Drain, Instant, Mailbox, Port};
 use tcpip::{Config, Stack};
 use udpip::{Datagram, Service, Udp};
 
@@ -244,6 +244,12 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
         self.stack.is_flooded(now)
+    }
+
+    /// Queries over UDP are answered until the end, because nothing else tells a resolver to ask
+    /// another server.
+    fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
+        self.stack.drain(port, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

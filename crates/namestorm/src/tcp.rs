@@ -208,6 +208,13 @@ impl<H: Hook> Application for DnsOverTcp<H> {
         consumed
     }
 
+    /// Closes the connection unless a query is incomplete. The FIN follows the replies.
+    fn on_drain(&mut self, conn: &mut Connection<'_, ()>) {
+        if conn.is_between_messages() {
+            conn.close();
+        }
+    }
+
     fn on_message<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, (), C>,

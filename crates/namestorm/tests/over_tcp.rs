@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use harness::{Client, FORMS, MODES, PORT, Query, name, prepare, prepare_hooked};
 use namestorm::{Hook, Question, RecordError, Records, Verdict, rcode};
-use nmio::{Handler, Instant};
+use nmio::{Handler, Instant, Port as _};
 use testkit::{ACK, CLIENT, FIN, Layout, Opt, RST, Route, SYN, Segment, read_segment};
 
 const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
@@ -203,4 +203,32 @@ fn one_hook_answers_over_udp_and_tcp() {
     );
     let drops = client.server.transports.tcp().app().counters().drops();
     assert_eq!(drops[2], ("no reply from the hook", 1));
+}
+
+/// A complete query is answered before the FIN, and an incomplete one is awaited. Queries over UDP
+/// are answered meanwhile.
+#[test]
+fn a_drain_awaits_incomplete_queries() {
+    let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
+    let query = Query::new(&name("ns.example.org"), 1).bytes();
+    let mut client = Client::new(&answers, MODES[0], false);
+    let mut connection = Connection::open(&mut client);
+    connection.send(&mut client, &framed(&query)[..5]);
+    let drain = |client: &mut Client, millis| {
+        let sent = client.sink.counters().tx_frames;
+        let at = Instant::from_millis(millis);
+        let drain = client.server.handle_drain(&mut client.sink, at);
+        assert!(matches!(drain, nmio::Drain::Busy(_)));
+        client.sink.counters().tx_frames - sent
+    };
+    assert_eq!(drain(&mut client, 0), 0);
+    assert!(client.ask(&query).is_some());
+    let reply = connection.send(&mut client, &framed(&query)[5..]).unwrap();
+    assert_eq!(reply.data.len(), 2 + query.len() + 16);
+    assert!(!reply.has(FIN));
+    // The reply is not acknowledged yet.
+    assert_eq!(drain(&mut client, 20), 1);
+    let last = read_segment(client.sink.last()).unwrap().segment;
+    assert!(last.has(FIN) && last.data.is_empty());
+    assert_eq!(last.seq, end(&reply));
 }

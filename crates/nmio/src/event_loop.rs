@@ -8,7 +8,6 @@
 //! busier server therefore makes fewer system calls per packet.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::frame::Frame;
 use crate::idle::{Idle, IdleAction, LoopStatus};
 use crate::mailbox::Bell;
 use crate::port::{Batch, MAX_BATCH, Port, Wait};
+use crate::stop::{Drain, Stop};
 use crate::time::{Clock, Instant};
 
 /// A server's callbacks for frames, timers and messages. They correspond to the paper's
@@ -63,6 +63,15 @@ pub trait Handler<P: Port> {
         false
     }
 
+    /// Lets open connections finish, while new ones are refused. By default there are none.
+    ///
+    /// After a request to stop, the loop calls this method before each batch, until the drain is
+    /// done or its time is over. Everything else continues as before. A call should handle only a
+    /// few connections, so that packets need not wait long.
+    fn handle_drain(&mut self, _port: &mut P, _now: Instant) -> Drain {
+        Drain::Done
+    }
+
     /// Closes open connections when the loop stops. Returns true if all connections are closed.
     ///
     /// The loop flushes and calls this method again until all connections are closed and all
@@ -85,6 +94,9 @@ pub struct LoopConfig {
     pub wait: Wait,
     /// Maximum time until the next flush if packets remain queued. The default is the paper's 5 ms.
     pub straggler: Duration,
+    /// Maximum time for which open connections may finish after a request to stop. The default is 0:
+    /// they are closed immediately.
+    pub drain: Duration,
 }
 
 impl Default for LoopConfig {
@@ -94,6 +106,7 @@ impl Default for LoopConfig {
             batch: 64,
             wait: Wait::default(),
             straggler: Duration::from_millis(5),
+            drain: Duration::ZERO,
         }
     }
 }
@@ -101,8 +114,11 @@ impl Default for LoopConfig {
 /// Maximum time to wait for connections to close when the loop stops.
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
-/// Runs the event loop until `stop` is set, and then closes open connections. This is the paper's
-/// `netmap_input()`.
+/// Runs the event loop until `stop` is requested. Then lets connections finish
+/// ([`Handler::handle_drain`]), and closes those that are still open
+/// ([`Handler::handle_stop`]). This is the paper's `netmap_input()`.
+///
+/// A loop that sleeps notices the request within 100 ms.
 ///
 /// # Errors
 /// If the port is gone.
@@ -111,13 +127,25 @@ pub fn run<P: Port, H: Handler<P>>(
     handler: &mut H,
     clock: &impl Clock,
     config: &LoopConfig,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> io::Result<()> {
     let mut state = LoopState::new(config, clock.now());
-    while !stop.load(Ordering::Relaxed) {
+    let mut drain_ends = None;
+    loop {
+        let mut latest = Instant::FAR;
+        if stop.is_requested() {
+            let now = clock.now();
+            let end = *drain_ends.get_or_insert(now + config.drain);
+            match drain(port, handler, end, stop, now) {
+                Drain::Done => break,
+                Drain::Busy(due) => latest = due.min(end),
+            }
+        }
         let now = clock.now();
+        // The drain and the normal service share this call, because the compiler copies the whole
+        // server into it.
         if !state.pass(port, handler, now)? {
-            state.rest(port, handler, Instant::FAR, now)?;
+            state.rest(port, handler, latest, now)?;
         }
     }
     let deadline = clock.now() + SHUTDOWN;
@@ -132,6 +160,21 @@ pub fn run<P: Port, H: Handler<P>>(
             thread::sleep(SHUTDOWN / 1_000);
         }
     }
+}
+
+/// Continues the drain, unless its time is over.
+#[cold]
+fn drain<P: Port, H: Handler<P>>(
+    port: &mut P,
+    handler: &mut H,
+    end: Instant,
+    stop: &Stop,
+    now: Instant,
+) -> Drain {
+    if now >= end || stop.is_at_once() {
+        return Drain::Done;
+    }
+    handler.handle_drain(port, now)
 }
 
 /// The loop's state between two passes. Simulations and tests with their own clock use it instead

@@ -29,7 +29,7 @@ struct Scripted {
     flushes: VecDeque<bool>,
     calls: Rc<RefCell<Vec<Call>>>,
     /// Set when the script ends, which stops the loop.
-    stop: Rc<AtomicBool>,
+    stop: Rc<Stop>,
 }
 
 impl Port for Scripted {
@@ -93,7 +93,7 @@ impl Scripted {
     fn rest(&mut self, call: Call) {
         self.calls.borrow_mut().push(call);
         if self.arrivals.is_empty() && self.flushes.is_empty() {
-            self.stop.store(true, Ordering::Relaxed);
+            self.stop.request();
         }
     }
 }
@@ -167,7 +167,7 @@ fn calls_of(
     (arrivals, flushes): (&[usize], &[bool]),
     handler: &mut Counting,
 ) -> Vec<Call> {
-    let stop = Rc::new(AtomicBool::new(false));
+    let stop = Rc::new(Stop::new());
     let calls = Rc::new(RefCell::new(Vec::new()));
     let mut port = Scripted {
         pool: Pool::on_heap(PoolLayout {
@@ -329,6 +329,99 @@ fn shutdown_ends_when_all_is_closed_and_sent_or_after_one_second() {
     assert_eq!(shutdown(1, 4), [Flush; 5]);
     let steps = (SHUTDOWN.as_micros() / STEP.as_micros()) as usize;
     assert_eq!(shutdown(usize::MAX, 0).len(), steps + 1);
+}
+
+/// A handler with a stop that is requested when a frame arrives. The drain is busy until a number
+/// of further frames have arrived.
+struct Draining<'a> {
+    stop: &'a Stop,
+    /// Whether the next frame requests that the drain ends.
+    hurries: bool,
+    frames_left: usize,
+    /// Interval of the calls of `handle_drain`.
+    interval: Duration,
+    /// Times of the calls of `handle_drain` and `handle_stop`, in milliseconds.
+    drained_at: Vec<u64>,
+    stopped_at: Vec<u64>,
+}
+
+impl<P: Port> Handler<P> for Draining<'_> {
+    fn handle_frame(&mut self, port: &mut P, frame: Frame, _: Instant) {
+        if self.stop.is_requested() {
+            self.frames_left -= 1;
+            if self.hurries {
+                self.stop.at_once();
+            }
+        }
+        self.stop.request();
+        port.send(frame).unwrap();
+    }
+    fn handle_timers(&mut self, _: &mut P, _: Instant) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn handle_drain(&mut self, _: &mut P, now: Instant) -> Drain {
+        self.drained_at.push(now.as_micros() / 1_000);
+        match self.frames_left {
+            0 => Drain::Done,
+            _ => Drain::Busy(now + self.interval),
+        }
+    }
+    fn handle_stop(&mut self, _: &mut P, now: Instant) -> bool {
+        self.stopped_at.push(now.as_micros() / 1_000);
+        true
+    }
+}
+
+/// Runs a loop with a drain of 10 ms on virtual time. Frames arrive every 4 ms, and the first one
+/// requests the stop. Returns the times of the calls of `handle_drain` and `handle_stop`, and the
+/// number of frames that came back.
+fn drained(frames: usize, frames_left: usize, hurries: bool) -> (Vec<u64>, Vec<u64>, usize) {
+    let path = sim::PathConfig {
+        rate: 8 * 64 * 250,
+        ..sim::PathConfig::default()
+    };
+    let config = LinkConfig {
+        b_to_a: path,
+        ..LinkConfig::default()
+    };
+    let (mut port, mut peer, clock) = sim::link(&config, 0);
+    for _ in 0..frames {
+        let mut frame = peer.pool().take().unwrap();
+        frame.set_len(64);
+        peer.send(frame).unwrap();
+    }
+    peer.flush().unwrap();
+    let stop = Stop::new();
+    let mut handler = Draining {
+        stop: &stop,
+        hurries,
+        frames_left,
+        interval: 3 * MILLI,
+        drained_at: Vec::new(),
+        stopped_at: Vec::new(),
+    };
+    let config = LoopConfig {
+        drain: 10 * MILLI,
+        ..LoopConfig::default()
+    };
+    run(&mut port, &mut handler, &clock, &config, &stop).unwrap();
+    clock.advance(MILLI);
+    let mut batch = Batch::new();
+    peer.receive(&mut batch, MAX_BATCH).unwrap();
+    (handler.drained_at, handler.stopped_at, batch.len())
+}
+
+#[test]
+fn the_loop_drains_until_the_handler_is_done_or_the_time_is_over() {
+    let nothing_to_do = drained(3, 0, false);
+    assert_eq!(nothing_to_do, (vec![4], vec![4], 1));
+    let done = drained(3, 2, false);
+    assert_eq!(done, (vec![4, 7, 8, 8, 11, 12, 12], vec![12], 3));
+    let too_late = drained(3, 9, false);
+    assert_eq!(too_late, (vec![4, 7, 8, 8, 11, 12, 12], vec![14], 3));
+    let hurried = drained(3, 9, true);
+    assert_eq!(hurried, (vec![4, 7, 8], vec![8], 2));
 }
 
 #[test]

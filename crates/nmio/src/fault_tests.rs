@@ -2,7 +2,6 @@
 //! port with faults.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::event_loop::{Handler, LoopConfig, LoopState};
@@ -410,11 +409,11 @@ fn the_event_loop_works_with_all_faults_at_once() {
 #[test]
 fn run_works_with_faults_until_it_is_stopped() {
     /// Echoes requests, and stops the loop when the request with the given number arrives.
-    struct StopAt<'a>(Echo, u32, &'a AtomicBool);
+    struct StopAt<'a>(Echo, u32, &'a crate::Stop);
     impl<P: Port> Handler<P> for StopAt<'_> {
         fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
             if parse_request(&frame) == Some(self.1) {
-                self.2.store(true, Ordering::Relaxed);
+                self.2.request();
             }
             self.0.handle_frame(port, frame, now);
         }
@@ -432,7 +431,7 @@ fn run_works_with_faults_until_it_is_stopped() {
         client.send(frame).unwrap();
     }
     client.flush().unwrap();
-    let stop = AtomicBool::new(false);
+    let stop = crate::Stop::new();
     let mut stop_at = StopAt(Echo::default(), 998, &stop);
     crate::run(
         &mut server,

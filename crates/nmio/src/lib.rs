@@ -22,10 +22,8 @@
 //!
 //! # Calling order
 //! ```no_run
-//! use std::sync::atomic::AtomicBool;
-//!
 //! use nmio::device::{AnyPort, Interface, InterfaceConfig, MemoryPlan, Transport};
-//! use nmio::{Frame, Handler, Instant, LoopConfig, Port, TscClock, Wait};
+//! use nmio::{Frame, Handler, Instant, LoopConfig, Port, Stop, TscClock, Wait};
 //!
 //! /// Sends every frame back unchanged.
 //! struct Mirror;
@@ -56,7 +54,7 @@
 //! }
 //! // In each worker's thread: open the worker's queue.
 //! let port = interface.queue(0).open(MemoryPlan::default())?;
-//! let (clock, config, stop) = (TscClock::new(), LoopConfig::default(), AtomicBool::new(false));
+//! let (clock, config, stop) = (TscClock::new(), LoopConfig::default(), Stop::new());
 //! // Match once, so that the compiler specializes the loop for each kind of port.
 //! match port {
 //!     AnyPort::Xdp(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
@@ -136,6 +134,7 @@ pub mod port;
 mod prefetch;
 pub mod sim;
 mod steering;
+pub mod stop;
 pub mod super_segment;
 mod sys;
 #[cfg(target_os = "linux")]
@@ -158,6 +157,7 @@ pub use port::{
     Batch, BatchSizes, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait,
 };
 pub use prefetch::prefetch;
+pub use stop::{Drain, Stop};
 pub use super_segment::SuperSegment;
 pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;

@@ -2,7 +2,6 @@
 //! `run` and `run_until`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
@@ -323,7 +322,7 @@ fn a_bounded_flush_leaves_the_rest_queued() {
 /// Echoes frames, and stops the loop after `left` frames.
 struct Echo<'a> {
     left: u32,
-    stop: &'a AtomicBool,
+    stop: &'a crate::Stop,
 }
 
 impl<P: Port> Handler<P> for Echo<'_> {
@@ -331,7 +330,7 @@ impl<P: Port> Handler<P> for Echo<'_> {
         port.send(frame).unwrap();
         self.left -= 1;
         if self.left == 0 {
-            self.stop.store(true, Ordering::Relaxed);
+            self.stop.request();
         }
     }
 
@@ -354,7 +353,7 @@ fn the_event_loop_runs_on_virtual_time() {
         send(&mut a, &[i; 125]); // takes 1 ms at this rate
     }
     a.flush().unwrap();
-    let stop = AtomicBool::new(false);
+    let stop = crate::Stop::new();
     let mut echo = Echo {
         left: 100,
         stop: &stop,

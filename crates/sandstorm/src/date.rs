@@ -48,6 +48,12 @@ impl Stamp {
         Self(unix_seconds.min(MAX_SECONDS) << 1 | u64::from(close))
     }
 
+    /// Returns a stamp with the same time, which also closes the connection if `close` is true.
+    #[inline(always)]
+    pub(crate) const fn or_closing(self, close: bool) -> Self {
+        Self(self.0 | close as u64)
+    }
+
     /// Restores a stamp from [`as_u64`](Self::as_u64).
     #[inline(always)]
     pub const fn from_u64(bits: u64) -> Self {
@@ -65,7 +71,8 @@ impl Stamp {
         self.0 & 1 != 0
     }
 
-    const fn seconds(self) -> u64 {
+    /// Returns the time in seconds since 1970.
+    pub(crate) const fn seconds(self) -> u64 {
         self.0 >> 1
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control::{RecordSender, Turn};
 use ip::{IcmpError, Packet, Transports};
-use nmio::{Instant, Mailbox, Port};
+use nmio::{Drain, Instant, Mailbox, Port};
 use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
 
 use crate::app::{App, SiteOnly};
@@ -230,6 +230,10 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
         self.stack.is_flooded(now)
+    }
+
+    fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
+        self.stack.drain(port, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

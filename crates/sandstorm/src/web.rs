@@ -88,12 +88,12 @@ impl<A: App> Web<A> {
 
     /// Sets the current time in seconds since 1970, for the field `Date`.
     pub fn set_second(&mut self, second: u64) {
-        self.core.second = second;
+        self.core.now = Stamp::new(second, self.core.now.closes());
     }
 
     /// The time set by [`set_second`](Self::set_second), in seconds since 1970.
     pub fn second(&self) -> u64 {
-        self.core.second
+        self.core.now.seconds()
     }
 
     pub(crate) fn set_access_log(&mut self, sender: Option<RecordSender>) {
@@ -146,7 +146,8 @@ impl<A: App> Web<A> {
             };
             conn.clear_deadline();
             match self.core.send(conn, &answer, &data[consumed..]) {
-                Ok(()) => {}
+                Ok(false) => consumed += answer.consumed,
+                Ok(true) => return data.len(),
                 // The send stream has no room. The stack offers the unconsumed request again when
                 // there is room.
                 Err(WriteError::Full) => return consumed,
@@ -155,10 +156,6 @@ impl<A: App> Web<A> {
                     return data.len();
                 }
             }
-            if answer.close {
-                return data.len();
-            }
-            consumed += answer.consumed;
         }
         consumed
     }
@@ -250,6 +247,15 @@ impl<A: App> Application for Web<A> {
         let Self { app, core, .. } = self;
         app.on_message(message, &mut outside::AllClients::new(core, connections));
         self.resume(connections);
+    }
+
+    /// Closes the connection unless a request is in progress. The FIN follows the response, if that
+    /// is still being sent.
+    fn on_drain(&mut self, conn: &mut Conn<'_, A::State>) {
+        self.core.begin_drain();
+        if self.core.is_between_requests(conn) {
+            conn.close();
+        }
     }
 
     #[inline]

@@ -380,3 +380,47 @@ fn changes_are_seen_without_a_command() {
     });
     storm.stop();
 }
+
+/// After a request to stop, a download that has begun gets every byte, and a new client is refused.
+#[test]
+fn a_download_outlives_the_request_to_stop() {
+    const LARGE: usize = 40_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone] = ["www", "a.zone"].map(|name| folder.path().join(name));
+    fs::create_dir(&www).unwrap();
+    fs::write(www.join("large"), vec![b'A'; LARGE]).unwrap();
+    fs::write(&zone, ZONE).unwrap();
+    let [www, zone] = [&www, &zone].map(|path| path.to_str().unwrap());
+    let arguments = ["serve", "--web", www, "--zone", zone];
+    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let address = storm.addresses[0];
+    let mut slow = storm.beside(|| {
+        let url = url(&address, 80) + "large";
+        let mut slow = Command::new("curl");
+        slow.args(["-s", "--limit-rate", "20M", &url])
+            .stdout(Stdio::piped());
+        slow.spawn().unwrap()
+    });
+    let mut received = [0; 1];
+    let mut stream = slow.stdout.take().unwrap();
+    stream.read_exact(&mut received).unwrap();
+    storm.ask_to_stop();
+    storm.beside(|| {
+        let start = std::time::Instant::now();
+        // The request to stop may take a moment.
+        while TcpStream::connect_timeout(&(address, 80).into(), TIMEOUT).is_ok() {
+            assert!(start.elapsed() < TIMEOUT, "new clients are still served");
+        }
+    });
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(slow.wait().unwrap().success());
+    assert_eq!(rest.len() + received.len(), LARGE);
+    let summary = storm.end();
+    assert!(
+        summary
+            .iter()
+            .any(|line| line.contains("may finish within 10 s")),
+        "{summary:#?}"
+    );
+}

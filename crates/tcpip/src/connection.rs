@@ -130,6 +130,8 @@ bitflags! {
         const NEEDLESS_TIMER = 1 << 18;
         /// Whether at least two timers have expired needlessly.
         const NEEDLESS_TIMER_TWICE = 1 << 19;
+        /// Whether the handshake was completed during a drain.
+        const OPENED_LATE = 1 << 20;
     }
 }
 
@@ -576,14 +578,6 @@ impl Tcb {
         // A larger value is a negative difference that has wrapped around, so `paced_until` has
         // passed.
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
-    }
-
-    /// Returns the whole milliseconds until the pacing budget is positive again, or `None` if the
-    /// budget is positive now.
-    #[cold]
-    fn pacing_delay(&self, now: Moment) -> Option<u32> {
-        let pause = self.pacing_debt(now) / PACING_TICK;
-        (pause > 0).then_some(pause)
     }
 }
 

@@ -35,6 +35,11 @@ pub struct Counters {
     pub timed_out: u64,
     /// Connections aborted by the application or by shutdown.
     pub aborted: u64,
+    /// Connections that have ended since the drain began, without those that were cut.
+    pub drained: u64,
+    /// Connections that shutdown ended although a message was in progress, or data was not
+    /// acknowledged.
+    pub cut: u64,
     /// Connections on which the idle timeout closed our side.
     pub idle_closed: u64,
     /// Expired deadlines that the application had set.
@@ -145,6 +150,8 @@ pub struct Counters {
     /// SYNs and final ACKs of handshakes refused because the limit on connections per address was
     /// reached.
     pub per_address_full: u64,
+    /// SYNs, and final ACKs with a valid cookie, refused because the server stops.
+    pub refused_in_drain: u64,
     /// Segments dropped because they were outside the window, for example duplicates. Also counts
     /// probes of our zero window, of which only the data is dropped.
     pub out_of_window: u64,
@@ -174,7 +181,7 @@ pub struct Counters {
 
 impl Counters {
     /// Returns the reason and value of each drop counter, for reports.
-    pub fn drops(&self) -> [(&'static str, u64); 18] {
+    pub fn drops(&self) -> [(&'static str, u64); 19] {
         [
             ("malformed TCP header", self.malformed),
             ("bad TCP checksum", self.bad_checksum),
@@ -184,6 +191,7 @@ impl Counters {
             ("too many connections", self.connections_full),
             ("no segment fits a frame", self.no_segment_fits),
             ("too many connections of an address", self.per_address_full),
+            ("new connection while stopping", self.refused_in_drain),
             ("outside the window", self.out_of_window),
             ("old timestamp", self.old_timestamps),
             ("missing timestamp", self.no_timestamps),

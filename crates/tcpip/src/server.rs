@@ -1,7 +1,7 @@
 //! Connects a TCP stack to the IP layer of a host.
 
 use ip::{IcmpError, PROTOCOL_TCP, Packet, Transports};
-use nmio::{Instant, Port};
+use nmio::{Drain, Instant, Port};
 
 use crate::congestion::{CongestionControl, Cubic};
 use crate::stack::{Application, Stack};
@@ -48,6 +48,10 @@ impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
         Stack::is_flooded(self, now)
+    }
+
+    fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
+        self.drain(port, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

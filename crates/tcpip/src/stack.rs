@@ -2,6 +2,7 @@
 
 mod admission;
 mod connections;
+mod drain;
 mod events;
 mod handle;
 mod input;
@@ -209,6 +210,21 @@ struct Flood {
     floods: bool,
 }
 
+/// State of a drain: see `drain.rs`.
+#[derive(Debug)]
+struct Draining {
+    /// The next connection to visit in this round.
+    next: u32,
+    /// Whether a connection of this round has a message in progress.
+    is_busy: bool,
+    /// Whether a peer of this round has to acknowledge something.
+    awaits_peers: bool,
+    /// Start of the next round.
+    resume_at: Instant,
+    /// End of the first of the rounds in a row in which no connection was busy.
+    quiet_since: Option<Instant>,
+}
+
 /// An application's callbacks. They include the paper's `tcp_accept()`, `tcp_recv()` and
 /// `tcp_sent()` (see the [crate's documentation](crate)). The callbacks are methods of one trait,
 /// so that the compiler can inline them.
@@ -293,6 +309,16 @@ pub trait Application {
         message: Self::Message,
     ) {
         let _ = (connections, message);
+    }
+
+    /// The server stops, and this connection is still open. By default, closes our side when the
+    /// connection is [idle](Connection::is_idle).
+    /// Called for each open connection that does not wait for room, when the drain begins and then
+    /// about every 10 ms ([`Stack::drain`]). An application decides here when a connection may end.
+    fn on_drain(&mut self, conn: &mut Connection<'_, Self::State>) {
+        if conn.is_idle() {
+            conn.close();
+        }
     }
 
     /// The connection with this [id](Connection::id) has ended. Called once for each connection
@@ -398,6 +424,7 @@ pub struct Stack<A: Application, C = Cubic> {
     samplers: [Sampler; Pool::COUNT],
     /// Connections that wait for room in the TX ring, in order of arrival.
     blocked: VecDeque<u32>,
+    draining: Option<Box<Draining>>,
     /// Number of records that [`shut_down`](Self::shut_down) has already processed.
     shut_down_records: usize,
     /// Time of the next check of the pools for unused memory.
@@ -454,6 +481,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             CloseReason::Evicted => &mut self.cx.counters.evicted,
         };
         *counter += 1;
+        self.cx.counters.drained += u64::from(self.draining.is_some());
         let (index, serial) = (id, self.housekeeping[id as usize].serial);
         let (name, state) = (
             ConnectionId { index, serial },

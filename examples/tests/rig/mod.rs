@@ -97,10 +97,22 @@ impl Example {
         kill_process(Pid::from_child(&self.child), Signal::USR1).unwrap();
     }
 
+    /// Asks the example to stop, and does not wait.
+    #[allow(dead_code)]
+    pub(crate) fn ask_to_stop(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
     /// Stops the example with SIGINT, as Ctrl-C does, and returns its summary. Panics if the
     /// example fails.
-    pub(crate) fn stop(mut self) -> Vec<String> {
+    pub(crate) fn stop(self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        self.end()
+    }
+
+    /// Waits until the example, which was asked to stop, has ended. Returns its summary. Panics if
+    /// the example fails.
+    pub(crate) fn end(mut self) -> Vec<String> {
         let summary: Vec<String> = self.output.by_ref().collect();
         assert!(
             summary.iter().any(|line| line.starts_with("uptime:")),

@@ -1,7 +1,7 @@
 //! Access to an embedded server from other threads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
 
 use crate::live::Snapshot;
@@ -13,7 +13,16 @@ use crate::workers::Event;
 /// A message to the thread that owns an embedded server.
 pub(super) enum Message {
     Worker(Event),
-    Stop,
+    Stop(Haste),
+}
+
+/// How fast a server stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// After the drain.
+    Drain = 1,
+    /// Without a drain.
+    AtOnce = 2,
 }
 
 /// A handle that reads the live counters of an embedded server and can stop the server. All clones
@@ -54,25 +63,34 @@ impl Handle {
 
     /// Begins a graceful shutdown, like SIGTERM with [`serve`](crate::serve). Returns immediately;
     /// the server's future completes when the server has ended. A second call has no effect.
+    ///
+    /// Open connections may finish for at most [`ServeArgs::drain`](crate::ServeArgs::drain)
+    /// seconds, while new ones are refused.
     pub fn stop(&self) {
-        self.stopper.stop();
+        self.stopper.stop(Haste::Drain);
+    }
+
+    /// Stops without a drain, or ends the drain that [`stop`](Self::stop) has begun. All connections
+    /// are closed, which takes at most a second. Returns immediately.
+    pub fn stop_at_once(&self) {
+        self.stopper.stop(Haste::AtOnce);
     }
 }
 
-/// Asks the owning thread to stop the server, at most once.
+/// Asks the owning thread to stop the server, at most once for each [`Haste`].
 #[derive(Clone, Debug)]
-pub(super) struct Stopper(Arc<(AtomicBool, Sender<Message>)>);
+pub(super) struct Stopper(Arc<(AtomicU8, Sender<Message>)>);
 
 impl Stopper {
     pub(super) fn new(owner: Sender<Message>) -> Self {
-        Self(Arc::new((AtomicBool::new(false), owner)))
+        Self(Arc::new((AtomicU8::new(0), owner)))
     }
 
-    pub(super) fn stop(&self) {
-        let (is_stopping, owner) = &*self.0;
-        if !is_stopping.swap(true, Ordering::Relaxed) {
+    pub(super) fn stop(&self, haste: Haste) {
+        let (asked, owner) = &*self.0;
+        if asked.fetch_max(haste as u8, Ordering::Relaxed) < haste as u8 {
             // An error means that the owning thread has ended.
-            let _ = owner.send(Message::Stop);
+            let _ = owner.send(Message::Stop(haste));
         }
     }
 }
@@ -101,7 +119,7 @@ impl StopOnDrop {
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         if let Some(stopper) = &self.0 {
-            stopper.stop();
+            stopper.stop(Haste::Drain);
         }
     }
 }

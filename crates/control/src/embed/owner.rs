@@ -1,7 +1,6 @@
 //! The thread that owns an embedded server. The thread opens the interface, watches the workers,
 //! and at the end removes what it created.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nmio::device::Interface;
 use tokio::sync::oneshot;
 
-use super::handle::{Handle, Message, Stopper};
+use super::handle::{Handle, Haste, Message, Stopper};
 use super::server::{Server, Starting};
 use crate::args::ServeArgs;
 use crate::error::Error;
@@ -123,7 +122,7 @@ fn serve<P: Program>(
     let observed = Observed::of::<P>(Arc::clone(&published), None);
     let log =
         StatusLog::new(&interface, &published).map_err(Error::system("watching the interface"))?;
-    let stop = AtomicBool::new(false);
+    let stop = nmio::Stop::new();
     let launch = Launch {
         program,
         args,
@@ -168,9 +167,13 @@ fn watch(
             next_log = now + status_log::PERIOD;
         }
         match inbox.recv_timeout(next_log.saturating_duration_since(now)) {
-            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => {
+            Ok(Message::Stop(Haste::Drain)) => {
                 observed.note_stopping();
                 workers.stop();
+            }
+            Ok(Message::Stop(Haste::AtOnce)) | Err(RecvTimeoutError::Disconnected) => {
+                observed.note_stopping();
+                workers.stop_at_once();
             }
             Ok(Message::Worker(event)) => {
                 if let Some(ready) = workers.handle_event(event)

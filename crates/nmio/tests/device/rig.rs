@@ -10,14 +10,15 @@ use std::mem;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nmio::device::{AnyPort, Device, Interface, InterfaceConfig, MemoryPlan, Transport};
 use nmio::{
-    Frame, Handler, Instant, LoopConfig, Port, PortCounters, Resident, SendError, TscClock, Wait,
+    Frame, Handler, Instant, LoopConfig, Port, PortCounters, Resident, SendError, Stop, TscClock,
+    Wait,
 };
 
 /// The served port.
@@ -338,14 +339,14 @@ pub(crate) struct Server {
     pub(crate) port_summary: Vec<(&'static str, String)>,
     received: Vec<Arc<AtomicU64>>,
     dropped: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<Stop>,
     workers: Vec<JoinHandle<io::Result<PortCounters>>>,
 }
 
 impl Server {
     pub(crate) fn start(config: &InterfaceConfig) -> Self {
         let interface = Interface::open(config).unwrap_or_else(|error| panic!("{error}"));
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(Stop::new());
         let dropped = Arc::new(AtomicU64::new(0));
         let mut server = Self {
             port_summary: Vec::new(),
@@ -400,7 +401,7 @@ impl Server {
 
     /// Stops the server and returns the counters of each queue.
     pub(crate) fn stop(self) -> Vec<PortCounters> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.request();
         self.wait_for_end().unwrap()
     }
 
@@ -421,7 +422,7 @@ fn reflect<P: Port>(
     mut port: P,
     mut reflector: Reflector,
     wait: Wait,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> io::Result<PortCounters> {
     let config = LoopConfig {
         wait,

@@ -89,8 +89,8 @@ pub(super) struct Core {
     pub(super) resumed: Vec<ConnectionId>,
     pub(super) request_timeout: Duration,
     pub(super) answer_timeout: Duration,
-    /// The current time, in seconds since 1970.
-    pub(super) second: u64,
+    /// The stamp of a response that is made now. While the server stops, it closes the connection.
+    pub(super) now: Stamp,
     pub(super) counters: Counters,
     /// Where answered requests are logged, if they are.
     pub(super) access_log: Option<RecordSender>,
@@ -130,7 +130,7 @@ impl Core {
             resumed: Vec::new(),
             request_timeout: REQUEST_TIMEOUT,
             answer_timeout: ANSWER_TIMEOUT,
-            second: 0,
+            now: Stamp::new(0, false),
             counters: Counters::default(),
             access_log: None,
         })
@@ -146,16 +146,20 @@ impl Core {
     }
 
     /// Sends the site's answer to the request at the start of `data`. Sends nothing on an error.
+    /// Returns true if it is the connection's last answer.
     #[inline(always)]
     pub(super) fn send<S>(
         &mut self,
         conn: &mut Connection<'_, S>,
         answer: &Answer,
         data: &[u8],
-    ) -> Result<(), WriteError> {
+    ) -> Result<bool, WriteError> {
         let reply = self.prepared.get(answer.reply.index()).copied();
         let reply = reply.ok_or(WriteError::NoSuchContent)?;
-        let stamp = Stamp::new(self.second, answer.close);
+        let mut stamp = self.now.or_closing(answer.close);
+        if stamp.closes() && answer.consumed < data.len() {
+            stamp = self.stamp_before_others(answer.close);
+        }
         if answer.keeps_query() {
             self.write_redirect(conn, answer, data, stamp)?;
         } else {
@@ -171,10 +175,28 @@ impl Core {
                 head,
             );
         }
-        if answer.close {
+        if stamp.closes() {
             conn.close();
         }
-        Ok(())
+        Ok(stamp.closes())
+    }
+
+    /// Returns the stamp of an answer after which more requests have arrived already. They are
+    /// answered too, even if the server stops.
+    #[cold]
+    fn stamp_before_others(&self, close: bool) -> Stamp {
+        Stamp::new(self.now.seconds(), close)
+    }
+
+    /// From now on, each answer is its connection's last one, because the server stops.
+    pub(super) fn begin_drain(&mut self) {
+        self.now = self.now.or_closing(true);
+    }
+
+    /// Returns true if no request of the connection is in progress.
+    pub(super) fn is_between_requests<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+        let place = conn.state().place;
+        conn.is_between_messages() && self.pending.phase(place).is_none()
     }
 
     /// Writes a redirect that keeps the query of the request at the start of `data`.
@@ -307,7 +329,7 @@ impl Core {
         head_only: bool,
         close: bool,
     ) -> Continuation {
-        let stamp = Stamp::new(self.second, close);
+        let stamp = self.now.or_closing(close);
         let (response, out) = (&self.response, &mut self.out);
         response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
         self.deliver(conn, Outgoing::new(None, stamp))
@@ -334,7 +356,7 @@ impl Core {
         bytes: &[u8],
     ) -> Continuation {
         let close = answer.close;
-        let stamp = Stamp::new(self.second, close);
+        let stamp = self.now.or_closing(close);
         let Some(reply) = self.prepared.get(answer.reply.index()).copied() else {
             conn.abort();
             return Continuation::End;
@@ -372,7 +394,7 @@ impl Core {
         prepared: &PreparedId,
     ) -> Continuation {
         let close = !request.keep_alive();
-        let stamp = Stamp::new(self.second, close);
+        let stamp = self.now.or_closing(close);
         let unchanged = prepared.unchanged.filter(|_| request.is_get_or_head());
         let condition = unchanged.and_then(|one| request.head().precondition(one.tag, None));
         let (status, content, head_len, slot_at) = match (condition, unchanged) {

@@ -130,8 +130,8 @@ impl<A: App> Web<A> {
     fn send(&mut self, conn: &mut Conn<'_, A::State>, answer: &Answer, data: &[u8]) -> Progress {
         conn.clear_deadline();
         match self.core.send(conn, answer, data) {
-            Ok(()) if answer.close => Progress::End,
-            Ok(()) => Progress::Continue(answer.consumed),
+            Ok(true) => Progress::End,
+            Ok(false) => Progress::Continue(answer.consumed),
             Err(WriteError::Full) => {
                 conn.state().wants_room = true;
                 Progress::Pause(0)

@@ -42,7 +42,7 @@ impl Core {
     ) {
         if let Some(sender) = &mut self.access_log {
             let entry = Entry {
-                second: self.second,
+                second: self.now.seconds(),
                 peer,
                 status: status.code(),
                 body_len: body_len as u32,

@@ -8,7 +8,7 @@ use super::Web;
 use super::conversation::{Conn, Conversation};
 use super::core::{Continuation, Core};
 use crate::app::App;
-use crate::date::{SLOT_LEN, Stamp};
+use crate::date::SLOT_LEN;
 use crate::pending::{Outgoing, Phase, Stream};
 use crate::request::Request;
 use crate::response::Head;
@@ -65,7 +65,7 @@ impl Core {
         // HTTP/1.0 has no chunks, so the end of the connection ends the body.
         let chunked = request.head().minor > 0;
         let close = !request.keep_alive() || !chunked;
-        let stamp = Stamp::new(self.second, close);
+        let stamp = self.now.or_closing(close);
         let may_have_body = !self.response.status().is_bodiless();
         let framing = match (chunked, may_have_body) {
             (true, true) => "Transfer-Encoding: chunked\r\n",
@@ -102,7 +102,7 @@ impl Core {
         if more == More::Last && stream.chunked {
             self.out.extend_from_slice(b"0\r\n\r\n");
         }
-        let stamp = Stamp::new(self.second, stream.close);
+        let stamp = self.now.or_closing(stream.close);
         let stream = (more != More::Last).then_some(stream);
         let outgoing = Outgoing::new(None, stamp).followed_by(stream);
         self.deliver(conn, outgoing)

@@ -88,6 +88,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Some(self.records.len() as u32 - 1)
     }
 
+    /// Refuses a new connection during a drain.
+    #[cold]
+    fn refuse<P: Port>(&mut self, port: &mut P, packet: Packet, segment: Segment) {
+        self.cx.counters.refused_in_drain += 1;
+        self.reset_unknown(port, packet, segment);
+    }
+
     /// Returns true if SYN cookies are enabled.
     fn bakes_cookies(&self) -> bool {
         self.config.syn_cookies != SynCookies::Never

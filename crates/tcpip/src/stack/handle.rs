@@ -134,6 +134,20 @@ impl<S> Connection<'_, S> {
         self.offer_again();
     }
 
+    /// Returns true if no message is in progress: the application has consumed everything that has
+    /// arrived, and waits for no room. The connection is not [parked](Self::park), and has no
+    /// [deadline](Self::set_deadline). Written data may still be unacknowledged.
+    pub fn is_between_messages(&self) -> bool {
+        let waits = self.tcb.flags.intersects(Flags::WANTS_ROOM) || self.housekeeping.is_parked;
+        !waits && self.housekeeping.alarm == Alarm::Off && !self.tcb.has_unread()
+    }
+
+    /// Returns true if [no message is in progress](Self::is_between_messages), and the peer has
+    /// acknowledged all written data.
+    pub fn is_idle(&self) -> bool {
+        self.is_between_messages() && self.tcb.stream.is_empty()
+    }
+
     /// Returns statistics of the connection: round-trip times, windows and losses.
     pub fn info(&self) -> Info {
         self.send_info.info(self.tcb)

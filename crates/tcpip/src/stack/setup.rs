@@ -131,6 +131,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             flood: Flood::default(),
             samplers: Default::default(),
             blocked: VecDeque::with_capacity(max_connections as usize),
+            draining: None,
             shut_down_records: 0,
             trim_at: now,
             now,

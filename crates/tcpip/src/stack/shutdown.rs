@@ -6,7 +6,7 @@ use nmio::{Instant, Port};
 use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, State};
+use crate::connection::{CloseReason, Flags, State};
 use crate::emit::NoRoom;
 use crate::outcome::ControlSegment;
 use crate::stack::Application;
@@ -37,6 +37,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if state == State::Closed {
             return Ok(());
         }
+        let is_cut = self.is_cut(id, closing_segment);
         if let Some(segment) = closing_segment {
             self.send_control(port, id, segment, now)?;
         }
@@ -48,6 +49,24 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else {
             self.close(id, CloseReason::Finished);
         }
+        let counters = &mut self.cx.counters;
+        counters.cut += u64::from(is_cut);
+        // Every connection that ends during a drain is counted as drained at first.
+        let is_drained = is_cut && self.draining.is_some();
+        counters.drained -= u64::from(is_drained);
         Ok(())
+    }
+
+    /// Returns true if a connection still has a message in progress, or unacknowledged data, when
+    /// `closing_segment` ends it.
+    fn is_cut(&mut self, id: u32, closing_segment: Option<ControlSegment>) -> bool {
+        let tcb = &self.records[id as usize].tcb;
+        let (state, is_closed) = (tcb.state, tcb.flags.intersects(Flags::CLOSE));
+        match closing_segment {
+            _ if state == State::SynReceived => false,
+            Some(ControlSegment::Reset) => true,
+            Some(_) if !is_closed => !self.connection(id).1.is_idle(),
+            _ => false,
+        }
     }
 }

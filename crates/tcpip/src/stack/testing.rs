@@ -87,6 +87,8 @@ pub(crate) struct App {
     pub(crate) content: Option<ContentId>,
     /// Data to write at the next deadline or call of `on_sent`, whichever comes first.
     pub(crate) later: Option<&'static [u8]>,
+    /// Last data to write on a connection when the drain begins.
+    pub(crate) farewell: Option<&'static [u8]>,
     pub(crate) log: String,
     pub(crate) accepted: Option<(ConnectionId, Instant)>,
     pub(crate) params: u64,
@@ -269,6 +271,15 @@ impl Application for App {
         }
     }
 
+    fn on_drain(&mut self, conn: &mut Connection<'_, u32>) {
+        if let Some(bytes) = self.farewell.take() {
+            conn.write_bytes(bytes).unwrap();
+            conn.close();
+        } else if conn.is_idle() {
+            conn.close();
+        }
+    }
+
     fn on_close(&mut self, _: ConnectionId, _state: &mut u32, reason: CloseReason) {
         self.note(format_args!("close({reason:?})"));
     }
@@ -337,6 +348,7 @@ impl Rig {
             close_back: true,
             content: None,
             later: None,
+            farewell: None,
             log: String::new(),
             accepted: None,
             params: 0,

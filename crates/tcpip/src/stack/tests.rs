@@ -4,6 +4,7 @@
 mod admission;
 mod anything;
 mod deadlines;
+mod drain;
 mod flooding;
 mod frames;
 mod misbehaving;

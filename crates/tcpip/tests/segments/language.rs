@@ -106,6 +106,10 @@ pub(crate) enum Command {
         relation: Relation,
     },
     Ring(Expr),
+    /// `drain`: the drain begins. Later, `drain busy` and `drain done` check how far it is.
+    Drain(Option<String>),
+    /// `shut-down`: the stack ends all connections.
+    ShutDown,
     Set(String, String),
     Only(String),
     Control(String),
@@ -358,6 +362,8 @@ fn parse_command(verb: &str, rest: &[&str]) -> Result<Command, String> {
         "count" => Command::Count(name(0)?, expr(1)?),
         "connections" => Command::Connections(expr(0)?),
         "ring" => Command::Ring(expr(0)?),
+        "drain" => Command::Drain(rest.first().map(ToString::to_string)),
+        "shut-down" => Command::ShutDown,
         "peer" => Command::Peer {
             name: name(0)?,
             like: match rest.get(1) {

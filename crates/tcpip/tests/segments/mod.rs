@@ -64,6 +64,7 @@ files! {
     rfc9293_receiving: "rfc9293-receiving.seg",
     rfc9293_closing: "rfc9293-closing.seg",
     rfc9293_windows: "rfc9293-windows.seg",
+    rfc9293_draining: "rfc9293-draining.seg",
     rfc5961: "rfc5961.seg",
     rfc6298: "rfc6298.seg",
     rfc5681: "rfc5681.seg",

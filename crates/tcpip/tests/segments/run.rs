@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::{Bbr, Config, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 use eth::{Mac, Station};
 use ip::Host;
-use nmio::{Handler, Instant, Port};
+use nmio::{Drain, Handler, Instant, Port};
 use testkit::{
     ACK, CWR, ECE, Layout, Opt, Outbox, SERVER, SERVER_MAC, SYN, Segment, TCP, fill_checksum,
     read_segment,
@@ -140,6 +140,8 @@ pub(crate) struct Runner<C> {
     pub(crate) trace: Vec<String>,
     /// Number of times that the timers have run at the current virtual time.
     turns: u32,
+    /// Result of the last call of `handle_drain`, if the drain has begun.
+    drain: Option<Drain>,
     pub(crate) frames: u32,
     /// Size of the receive buffer in bytes.
     pub(crate) recv: u32,
@@ -194,6 +196,7 @@ impl<C: CongestionControl> Runner<C> {
             pending: VecDeque::new(),
             trace: Vec::new(),
             turns: 0,
+            drain: None,
             frames,
             recv: config
                 .recv_buffer
@@ -295,8 +298,28 @@ impl<C: CongestionControl> Runner<C> {
                 self.port.room = self.value(room) as usize;
                 self.turn()
             }
+            Command::Drain(expected) => self.drain(expected.as_deref()),
+            Command::ShutDown => {
+                let all = self.server.handle_stop(&mut self.port, self.now);
+                self.collect();
+                check("all connections are closed", &true, &all)
+            }
             Command::Out(_) | Command::Set(..) | Command::Only(_) | Command::Control(_) => Ok(()),
         }
+    }
+
+    /// Begins the drain, or checks how far it is.
+    fn drain(&mut self, expected: Option<&str>) -> Result<(), String> {
+        let Some(expected) = expected else {
+            self.drain = Some(Drain::Busy(self.now));
+            return self.turn();
+        };
+        let got = match self.drain {
+            None => "not begun",
+            Some(Drain::Busy(_)) => "busy",
+            Some(Drain::Done) => "done",
+        };
+        check("the drain", &expected, &got)
     }
 
     fn check_field(&mut self, name: &str, number: &Expr, fields: &str) -> Result<(), String> {
@@ -317,18 +340,26 @@ impl<C: CongestionControl> Runner<C> {
         self.turn()
     }
 
-    /// Does the event loop's work after a batch: runs the timers. Then collects the sent packets,
+    /// Does the event loop's work after a batch: runs the timers, and continues the drain. Then collects the sent packets,
     /// and checks the stack's invariants.
     fn turn(&mut self) -> Result<(), String> {
         Handler::<Outbox>::handle_timers(&mut self.server, &mut self.port, self.now);
-        while let Some(packet) = self.port.sent.pop_front() {
-            self.pending.push_back((self.now, packet));
+        if let Some(Drain::Busy(_)) = self.drain {
+            self.drain = Some(self.server.handle_drain(&mut self.port, self.now));
         }
+        self.collect();
         if let Some(fault) = self.server.transports.app_mut().fault.take() {
             return Err(fault);
         }
         self.server.transports.check_invariants();
         check("free frames", &self.frames, &self.port.pool().available())
+    }
+
+    /// Collects the sent packets.
+    fn collect(&mut self) {
+        while let Some(packet) = self.port.sent.pop_front() {
+            self.pending.push_back((self.now, packet));
+        }
     }
 
     /// Advances the time to `to`, and runs the timers that expire by then.
@@ -341,7 +372,10 @@ impl<C: CongestionControl> Runner<C> {
     /// Advances to the time of the next timers, and runs these timers. If no timer is due by
     /// `latest`, does nothing and returns `false`.
     pub(crate) fn run_timer(&mut self, latest: Instant) -> Result<bool, String> {
-        let due = Handler::<Outbox>::poll_timeout(&self.server);
+        let mut due = Handler::<Outbox>::poll_timeout(&self.server);
+        if let Some(Drain::Busy(next)) = self.drain {
+            due = Some(due.map_or(next, |due| due.min(next)));
+        }
         let Some(due) = due.filter(|due| *due <= latest) else {
             return Ok(false);
         };

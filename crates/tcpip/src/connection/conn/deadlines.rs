@@ -3,8 +3,7 @@
 use super::{Conn, DeadlineKind, Flags, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::Plan;
-use crate::connection::SegmentKind;
+use crate::connection::{PACING_TICK, Plan, SegmentKind};
 use crate::outcome::Expiry;
 
 /// Initial delay in milliseconds until an application that waits for room is called again.
@@ -229,6 +228,14 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
+    /// Returns the whole milliseconds until the pacing budget is positive again, or `None` if the
+    /// budget is positive now.
+    #[cold]
+    fn pacing_delay(&self, now: Moment) -> Option<u32> {
+        let pause = self.pacing_debt(now) / PACING_TICK;
+        (pause > 0).then_some(pause)
+    }
+
     /// Returns true if the application waits for room while nothing is in flight.
     #[inline(always)]
     fn waits_for_room(&self) -> bool {

@@ -9,6 +9,7 @@ use nmio::Port;
 use super::{Admitted, Stack, half_open};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::connection::Flags;
 use crate::content::Family;
 use crate::emit::turn_around;
 use crate::outcome::ControlSegment;
@@ -42,6 +43,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         }
         if is_syn && self.serves(segment.dst_port) {
+            if self.is_draining() {
+                return self.refuse(port, packet, segment);
+            }
             self.open(port, packet, segment, hash, None, now);
         } else if control.has(Control::RST)
             || !self.config.reset_unknown
@@ -143,6 +147,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         segment: Segment,
         now: Moment,
     ) {
+        if self.is_draining() {
+            return self.refuse(port, packet, segment);
+        }
         let (isn, both_use_timestamps) = self.records[id as usize].tcb.reopens(segment);
         if self.half_open >= self.config.max_half_open
             && !(both_use_timestamps && self.bakes_cookies())
@@ -177,6 +184,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return None;
         }
         self.cx.counters.accepted += 1;
+        if self.is_draining() {
+            self.records[id as usize].tcb.flags |= Flags::OPENED_LATE;
+        }
         Some(packet)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, DeadlineKind, Flags, NONE, State};
+use crate::connection::{Conn, DeadlineKind, Flags, NONE, State, Tcb};
 use crate::outcome::Route;
 use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
@@ -202,5 +202,13 @@ impl<C: CongestionControl> Conn<'_, C> {
         if tcb.window_to_advertise(self.cx).min(max) > advertised {
             tcb.flags |= Flags::ACK_PENDING;
         }
+    }
+}
+
+impl Tcb {
+    /// Returns true if data or a FIN has arrived that the application has not consumed.
+    pub(crate) fn has_unread(&self) -> bool {
+        // An empty buffer is released at once.
+        self.buffer != NONE
     }
 }

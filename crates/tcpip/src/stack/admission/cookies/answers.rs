@@ -59,7 +59,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Checks a segment for a valid cookie. If the cookie is valid, opens a connection and
     /// processes the segment as the final ACK of its handshake. Returns the packet if the cookie is
-    /// invalid, or if the address has reached its limit. Drops the segment if no TCB is available.
+    /// invalid, or if the address has reached its limit. Drops the segment if no TCB is available. Resets the
+    /// connection during a drain.
     #[inline(never)]
     pub(in crate::stack::admission) fn redeem<P: Port>(
         &mut self,
@@ -91,6 +92,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.cx.counters.cookies_bad += 1;
             return Some(packet);
         };
+        if self.is_draining() {
+            self.refuse(port, packet, segment);
+            return None;
+        }
         if self.has_too_many(addresses.src()) {
             self.cx.counters.per_address_full += 1;
             return Some(packet);
