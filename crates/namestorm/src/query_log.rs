@@ -10,11 +10,8 @@ use std::time::SystemTime;
 use clap::{Args, ValueEnum};
 use control::args::number;
 use control::{LogDestination, RecordLog, RecordSender};
-use nmio::Port;
-use udpip::Datagram;
 
 use crate::name::{self, Shown};
-use crate::respond::Reply;
 use crate::rtype;
 
 /// Length of a record without the start of the reply, in bytes.
@@ -118,23 +115,17 @@ pub(crate) struct QueryLogger {
 }
 
 impl QueryLogger {
-    /// Logs a query over UDP, unless it is left out of the sample. The datagram has the head of
-    /// `reply`. This is a call of its own, so that it costs queries nothing without a log.
+    /// Logs a query, unless it is left out of the sample. The arguments after the client are the
+    /// reply's head, the length of its tail, and its OPT record.
     #[inline(never)]
-    pub(crate) fn log_reply<P: Port>(&mut self, datagram: &Datagram<'_, P>, reply: &Reply<'_>) {
-        let head = datagram.payload().get(..reply.head_len).unwrap_or_default();
-        self.log(datagram.peer(), reply, head);
-    }
-
-    /// Logs a query, unless it is left out of the sample. `head` is the head of `reply`.
-    pub(crate) fn log(&mut self, peer: SocketAddr, reply: &Reply<'_>, head: &[u8]) {
+    pub(crate) fn log(&mut self, peer: SocketAddr, head: &[u8], tail_len: usize, opt: &[u8]) {
         self.until_next -= 1;
         if self.until_next == 0 {
             self.until_next = self.sample;
             let entry = Entry {
                 peer,
-                reply_len: reply.len() as u16,
-                extended_rcode: reply.trail.get(EXTENDED_RCODE_AT).copied().unwrap_or(0),
+                reply_len: (head.len() + tail_len + opt.len()) as u16,
+                extended_rcode: opt.get(EXTENDED_RCODE_AT).copied().unwrap_or(0),
                 is_tcp: self.is_tcp,
             };
             self.sender.send(&entry.to_bytes(), head);
@@ -300,16 +291,9 @@ mod tests {
         let log = QueryLog::open(&args, "test").unwrap().unwrap();
         let mut logger = log.sender(false);
         let peer = "192.0.2.1:53".parse().unwrap();
-        let reply = Reply {
-            head_len: HEAD.len(),
-            rewritten: None,
-            tail: udpip::Tail::EMPTY,
-            trail: &[],
-            prepared: None,
-        };
         let left: Vec<_> = (0..7)
             .map(|_| {
-                logger.log(peer, &reply, HEAD);
+                logger.log(peer, HEAD, 0, &[]);
                 logger.until_next
             })
             .collect();

@@ -150,7 +150,8 @@ impl Dns {
         }
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
         if let Some(log) = &mut self.query_log {
-            log.log_reply(&datagram, &reply);
+            let head = datagram.payload().get(..head_len).unwrap_or_default();
+            log.log(datagram.peer(), head, tail.bytes.len(), trail);
         }
         // The result is ignored, because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {

@@ -156,7 +156,7 @@ impl<H: Hook> DnsOverTcp<H> {
         };
         let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
         if let Some(log) = &mut self.query_log {
-            log.log(conn.peer(), &reply, head);
+            log.log(conn.peer(), head, reply.tail.bytes.len(), reply.trail);
         }
         self.reply.clear();
         self.reply.extend((reply.len() as u16).to_be_bytes());
