@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 
 use crate::config::print;
-use crate::endpoint::default_socket;
+use crate::endpoint::default_sockets;
 use crate::status::{LastReload, Status};
 use crate::terminal;
 
@@ -158,8 +158,12 @@ fn unknown(socket: &Path, body: &str) -> String {
 
 impl SocketArgs {
     fn socket(&self, program: &str) -> PathBuf {
-        let given = self.control_socket.clone();
-        given.unwrap_or_else(|| default_socket(program))
+        if let Some(given) = &self.control_socket {
+            return given.clone();
+        }
+        let mut paths = default_sockets(program);
+        let found = paths.iter().position(|path| path.exists());
+        paths.swap_remove(found.unwrap_or(paths.len() - 1))
     }
 }
 

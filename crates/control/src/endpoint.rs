@@ -12,14 +12,14 @@ mod page;
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-pub(crate) use address::default_socket;
+pub(crate) use address::default_sockets;
 pub use address::{ControlSocket, ListenAddress};
 use http::Access;
 use listener::Listener;
@@ -84,9 +84,7 @@ impl Endpoints {
             }
             // Several servers may use the default, so only the start block says that one is taken.
             None => {
-                let path = default_socket(program);
-                let address = ListenAddress::Unix(path.clone());
-                let bound = make_folder(&path).and_then(|()| Listener::bind(&address));
+                let (address, bound) = bind_first(default_sockets(program));
                 endpoints.add(Access::Control, "control", &address, bound);
             }
         }
@@ -136,6 +134,25 @@ impl Endpoints {
     }
 }
 
+/// Binds a socket at the first of these paths that can be used. Returns the path with the socket, or
+/// the last path with its error.
+fn bind_first(paths: Vec<PathBuf>) -> (ListenAddress, io::Result<Listener>) {
+    let mut outcome = (
+        ListenAddress::Unix(PathBuf::new()),
+        Err(io::ErrorKind::NotFound.into()),
+    );
+    for path in paths {
+        let made = make_folder(&path);
+        let address = ListenAddress::Unix(path);
+        let bound = made.and_then(|()| Listener::bind(&address));
+        outcome = (address, bound);
+        if outcome.1.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
 /// Makes the folder of a socket at its default path. Its parent must exist.
 fn make_folder(socket: &Path) -> io::Result<()> {
     let Some(folder) = socket.parent() else {
@@ -169,6 +186,19 @@ mod tests {
         let why = format!("none: {taken}: Address already in use (os error 98)");
         assert_eq!(lines[0], ("metrics", why));
         assert_eq!(lines[1], ("control", socket.display().to_string()));
+    }
+
+    #[test]
+    fn the_first_path_that_can_be_used_gets_the_control_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).join("web").join("control.sock");
+        fs::create_dir(folder.path().join("run")).unwrap();
+        let (at, bound) = bind_first(vec![path("none"), path("run"), path("later")]);
+        assert_eq!(at, ListenAddress::Unix(path("run")));
+        assert!(bound.is_ok());
+        let (at, bound) = bind_first(vec![path("run"), path("none")]);
+        assert_eq!(at, ListenAddress::Unix(path("none")));
+        assert_eq!(bound.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

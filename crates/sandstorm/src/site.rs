@@ -481,7 +481,15 @@ impl Builder {
 
     /// Finishes a site that takes over from `previous`.
     pub(crate) fn build_next(mut self, previous: &Site) -> NextSite {
-        let origins = std::mem::take(&mut self.origins).into_boxed_slice();
+        let mut origins = std::mem::take(&mut self.origins).into_boxed_slice();
+        // The shared replies are usually equal, because they depend only on the common fields.
+        let shared = self.site.replies.iter_mut().zip(&previous.replies);
+        for (index, (new, old)) in shared.take(2 * SHARED.len()).enumerate() {
+            if new.bytes() == old.bytes() {
+                new.clone_from(old);
+                origins[index] = index as u32;
+            }
+        }
         let mut stays = vec![false; previous.replies.len()];
         for origin in origins.iter().filter(|origin| **origin != NEW) {
             stays[*origin as usize] = true;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// An address on which the control thread listens with a socket of the kernel.
@@ -70,16 +70,14 @@ impl FromStr for ControlSocket {
     }
 }
 
-/// Returns the default path of a program's control socket. It is in `/run` for root, and otherwise in
-/// the folder that the system has made for the user.
-pub(crate) fn default_socket(program: &str) -> PathBuf {
+/// Returns the paths at which a program's control socket may be by default. The first one that can be
+/// used counts. A user who is not root has a folder of the system for the time of a session. A service
+/// has none, but its service manager makes one in `/run`.
+pub(crate) fn default_sockets(program: &str) -> Vec<PathBuf> {
+    let in_folder = |folder: &str| Path::new(folder).join(program).join("control.sock");
     let user = rustix::process::geteuid();
-    let folder = if user.is_root() {
-        PathBuf::from("/run")
-    } else {
-        PathBuf::from(format!("/run/user/{}", user.as_raw()))
-    };
-    folder.join(program).join("control.sock")
+    let own = (!user.is_root()).then(|| in_folder(&format!("/run/user/{}", user.as_raw())));
+    own.into_iter().chain([in_folder("/run")]).collect()
 }
 
 #[cfg(test)]
