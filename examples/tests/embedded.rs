@@ -104,7 +104,7 @@ fn the_embedded_server_echoes_prints_its_counts_and_ends_on_quit() {
     }
     // The example prints its counts once a second.
     let mut expect = |open: usize| {
-        let expected = format!("connections 2, connections open {open}, bytes sent {sent}");
+        let expected = format!("connections 2, connections open {open}, data bytes sent {sent}");
         let mut counts = embedded.output.by_ref().take(10);
         assert!(
             counts.any(|line| line == expected),
