@@ -211,7 +211,8 @@ impl Tests {
         ] {
             let mut probe = Command::new(tool);
             probe.arg(version);
-            let mut step = cargo(&format!("test -p storm --test {test} -- --ignored"));
+            // With one package alone, cargo would choose other features and build everything again.
+            let mut step = cargo(&format!("test --workspace --test {test} -- --ignored"));
             run_as_root(&mut step);
             self.optional(name, tool, probe, step);
         }
