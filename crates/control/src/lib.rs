@@ -90,6 +90,7 @@ pub mod args;
 mod both;
 mod client;
 pub mod config;
+mod confined;
 mod connections;
 mod embed;
 mod endpoint;
@@ -149,7 +150,9 @@ pub use program::{
     Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets, Program, StartError,
     Tally, Watched, WorkerContext,
 };
-pub use records::{LogDestination, RecordLog, RecordSender};
+pub use records::{
+    CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
+};
 pub use run::serve;
 pub use secret::Secret;
 pub use simple::{tcp, udp};

@@ -3,16 +3,17 @@
 use std::fmt::Display;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, Scope};
+use std::thread::Scope;
 use std::time::{Instant, SystemTime};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use tokio::sync::oneshot;
 
+use crate::confined::Confined;
 use crate::error::Error;
-use crate::privileges::{Dropped, Kind, Privileges};
+use crate::privileges::{Kind, Privileges};
 use crate::program::{Program, StartError};
 use crate::report::{self, Block};
 use crate::status::{LastReload, Reloads};
@@ -100,7 +101,7 @@ impl Requests {
 /// The control thread's side of the reload thread, which ends when this value is dropped.
 pub(crate) struct Reloader {
     requests: Requests,
-    dropped: Receiver<Result<Dropped, Error>>,
+    thread: Confined,
 }
 
 impl Reloader {
@@ -115,18 +116,12 @@ impl Reloader {
         supervisor: &'env Supervisor,
     ) -> Result<Self, Error> {
         let (wake, woken) = sync_channel::<()>(1);
-        let (tell, dropped) = sync_channel(1);
         let shared = Arc::new(Shared::default());
         let requests = Requests {
             shared: Arc::clone(&shared),
             wake,
         };
         let work = move || {
-            let outcome = privileges.drop_all(Kind::Reload);
-            let failed = outcome.is_err();
-            if tell.send(outcome).is_err() || failed {
-                return;
-            }
             for () in woken {
                 if shared.is_closed.load(Ordering::Acquire) {
                     return;
@@ -134,24 +129,14 @@ impl Reloader {
                 serve_requests(program, &shared, supervisor);
             }
         };
-        Builder::new()
-            .name(format!("{}-load", P::NAME))
-            .spawn_scoped(scope, work)
-            .map_err(Error::system("starting the reload thread"))?;
-        Ok(Self { requests, dropped })
+        let name = format!("{}-load", P::NAME);
+        let thread = Confined::start(scope, name, Kind::Reload, privileges, work)?;
+        Ok(Self { requests, thread })
     }
 
-    /// Waits until the thread has dropped its privileges.
-    ///
-    /// # Errors
-    /// If it cannot drop them.
-    pub(crate) fn dropped(&self) -> Result<Dropped, Error> {
-        self.dropped.recv().unwrap_or_else(|_| {
-            Err(Error::System {
-                what: "waiting for the reload thread",
-                source: std::io::ErrorKind::BrokenPipe.into(),
-            })
-        })
+    /// Returns the thread.
+    pub(crate) fn thread(&self) -> &Confined {
+        &self.thread
     }
 
     /// Returns true while content is reloaded.
@@ -253,6 +238,8 @@ fn memory_peak() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::Receiver;
+
     use ip::Transports;
     use nmio::Port;
     use nmio::device::Transport;

@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::args::ServeArgs;
+use crate::confined::Confined;
 use crate::endpoint::Endpoints;
 use crate::error::Error;
 use crate::helper::{Helper, Life};
@@ -257,15 +258,12 @@ fn begin<P: Program>(
     privileges: &Privileges,
     endpoints: Lines,
     ready: &[Ready],
-    (reloader, writer, watcher): &Others<'_>,
+    others: &[&Confined],
 ) -> Result<Block, Error> {
-    let others = [
-        reloader.map(Reloader::dropped).transpose()?,
-        writer.map(Writer::dropped).transpose()?,
-        watcher.map(Watcher::dropped).transpose()?,
-    ];
+    let others = others.iter().map(|thread| thread.dropped());
+    let others = others.collect::<Result<Vec<_>, _>>()?;
     let mut dropped = privileges.drop_all(Kind::Control)?;
-    for one in others.iter().flatten() {
+    for one in &others {
         dropped.merge(one);
     }
     for one in ready {
@@ -274,13 +272,6 @@ fn begin<P: Program>(
     let lines = [endpoints, privileges.lines(dropped)].concat();
     Ok(launch.start_block(lines, ready))
 }
-
-/// The threads beside the workers and the control thread.
-type Others<'a> = (
-    Option<&'a Reloader>,
-    Option<&'a Writer>,
-    Option<&'a Watcher>,
-);
 
 /// The sources of events for the control thread while workers exist.
 struct Watch<'a> {
@@ -301,10 +292,17 @@ impl Watch<'_> {
     async fn until_end(
         &mut self,
         workers: &mut Workers<'_>,
-        begin: impl Fn(&[Ready], &Others<'_>) -> Result<Block, Error>,
+        begin: impl Fn(&[Ready], &[&Confined]) -> Result<Block, Error>,
     ) {
         let (reloader, writer) = (self.reloader.as_ref(), self.writer.as_ref());
-        let others = (reloader, writer, self.watcher.as_ref());
+        let others: Vec<_> = [
+            reloader.map(Reloader::thread),
+            writer.map(Writer::thread),
+            self.watcher.as_ref().map(Watcher::thread),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         let mut helper_is_gone = false;
         while !workers.has_ended() {
             tokio::select! {

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{Builder, Scope};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
+use crate::confined::Confined;
 use crate::error::Error;
-use crate::privileges::{Dropped, Kind, Privileges};
+use crate::privileges::{Kind, Privileges};
 use crate::program::Watched;
 use crate::reload::Requests;
 
@@ -27,7 +28,7 @@ enum Message {
 /// The control thread's side of the thread, which ends when this value is dropped.
 pub(crate) struct Watcher {
     messages: Sender<Message>,
-    dropped: Receiver<Result<Dropped, Error>>,
+    thread: Confined,
 }
 
 impl Watcher {
@@ -42,14 +43,9 @@ impl Watcher {
         privileges: &'env Privileges,
         requests: Requests,
     ) -> Result<Self, Error> {
-        let ((tell, dropped), (messages, inbox)) = (channel(), channel());
+        let (messages, inbox) = channel();
         let sender = messages.clone();
         let work = move || {
-            let outcome = privileges.drop_all(Kind::Watch);
-            let failed = outcome.is_err();
-            if tell.send(outcome).is_err() || failed {
-                return;
-            }
             // The watcher's own thread inherits the limits of this one.
             match watch(&watched, sender) {
                 Ok(_watcher) => ask_for_reloads(&inbox, &requests),
@@ -58,24 +54,14 @@ impl Watcher {
                 ),
             }
         };
-        Builder::new()
-            .name(format!("{name}-watch"))
-            .spawn_scoped(scope, work)
-            .map_err(Error::system("starting the thread that watches files"))?;
-        Ok(Self { messages, dropped })
+        let name = format!("{name}-watch");
+        let thread = Confined::start(scope, name, Kind::Watch, privileges, work)?;
+        Ok(Self { messages, thread })
     }
 
-    /// Waits until the thread has dropped its privileges.
-    ///
-    /// # Errors
-    /// If it cannot drop them.
-    pub(crate) fn dropped(&self) -> Result<Dropped, Error> {
-        self.dropped.recv().unwrap_or_else(|_| {
-            Err(Error::System {
-                what: "waiting for the thread that watches files",
-                source: std::io::ErrorKind::BrokenPipe.into(),
-            })
-        })
+    /// Returns the thread.
+    pub(crate) fn thread(&self) -> &Confined {
+        &self.thread
     }
 }
 

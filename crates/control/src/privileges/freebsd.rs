@@ -22,8 +22,8 @@ impl Limits {
     }
 }
 
-/// Permanently drops the privileges of the process, on its control thread or in the helper. A worker
-/// leaves this to the control thread. Inside another program there is no control thread of ours, so
+/// Permanently drops the privileges of the process, on its control thread or in the helper. Other threads
+/// leave this to the control thread. Inside another program there is no control thread of ours, so
 /// the process keeps its privileges, and `missing` says so.
 ///
 /// `change_user` changes the user and describes it. Returns this description.
@@ -34,7 +34,7 @@ pub(super) fn drop_all(
     missing: &mut Vec<String>,
     change_user: impl FnOnce(&mut Vec<String>) -> Result<String, Error>,
 ) -> Result<String, Error> {
-    if kind == Kind::Worker {
+    if !matches!(kind, Kind::Control | Kind::Helper) {
         if table.is_embedded() {
             missing.push(
                 "a user and a sandbox for the workers (on FreeBSD they have those of the program)"

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{Builder, Scope};
+use std::thread::Scope;
 use std::time::Duration;
 
 use super::log::{Buffers, RecordLog};
+use crate::confined::Confined;
 use crate::error::Error;
-use crate::privileges::{Dropped, Kind, Privileges};
+use crate::privileges::{Kind, Privileges};
 
 /// Shortest and longest pause of the thread while no records arrive.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
@@ -18,7 +19,7 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// The control thread's side of the thread that writes the logs.
 pub(crate) struct Writer {
     is_reopening: Arc<AtomicBool>,
-    dropped: Receiver<Result<Dropped, Error>>,
+    thread: Confined,
     /// The thread ends when this is dropped.
     stop: Option<Sender<()>>,
     ended: Receiver<()>,
@@ -40,7 +41,7 @@ impl Writer {
             return Ok(None);
         }
         let is_reopening = Arc::new(AtomicBool::new(false));
-        let ((tell, dropped), (stop, stopped), (end, ended)) = (channel(), channel(), channel());
+        let ((stop, stopped), (end, ended)) = (channel(), channel());
         let reopening = Arc::clone(&is_reopening);
         if let Some(user) = privileges.new_user() {
             for log in &logs {
@@ -48,37 +49,22 @@ impl Writer {
             }
         }
         let work = move || {
-            let outcome = privileges.drop_all(Kind::Log);
-            let failed = outcome.is_err();
-            if tell.send(outcome).is_err() || failed {
-                return;
-            }
             write(&logs, &reopening, &stopped);
             drop(end);
         };
-        Builder::new()
-            .name(format!("{name}-log"))
-            .spawn_scoped(scope, work)
-            .map_err(Error::system("starting the thread for logs"))?;
+        let name = format!("{name}-log");
+        let thread = Confined::start(scope, name, Kind::Log, privileges, work)?;
         Ok(Some(Self {
             is_reopening,
-            dropped,
+            thread,
             stop: Some(stop),
             ended,
         }))
     }
 
-    /// Waits until the thread has dropped its privileges.
-    ///
-    /// # Errors
-    /// If it cannot drop them.
-    pub(crate) fn dropped(&self) -> Result<Dropped, Error> {
-        self.dropped.recv().unwrap_or_else(|_| {
-            Err(Error::System {
-                what: "waiting for the thread for logs",
-                source: std::io::ErrorKind::BrokenPipe.into(),
-            })
-        })
+    /// Returns the thread.
+    pub(crate) fn thread(&self) -> &Confined {
+        &self.thread
     }
 
     /// Makes the thread open its files again.

@@ -1,0 +1,52 @@
+//! A thread beside the workers, which drops its privileges before it works.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{Builder, Scope};
+
+use crate::error::Error;
+use crate::privileges::{Dropped, Kind, Privileges};
+
+/// The control thread's side of a thread that drops its privileges before it works.
+#[derive(Debug)]
+pub(crate) struct Confined(Receiver<Result<Dropped, Error>>);
+
+impl Confined {
+    /// Starts a thread of this `kind`. It drops its privileges, and then does `work`.
+    ///
+    /// # Errors
+    /// If the system refuses the thread.
+    pub(crate) fn start<'scope, 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        name: String,
+        kind: Kind,
+        privileges: &'env Privileges,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> Result<Self, Error> {
+        let (tell, dropped) = channel();
+        let confined = move || {
+            let outcome = privileges.drop_all(kind);
+            let failed = outcome.is_err();
+            if tell.send(outcome).is_ok() && !failed {
+                work();
+            }
+        };
+        Builder::new()
+            .name(name)
+            .spawn_scoped(scope, confined)
+            .map_err(Error::system("starting a thread beside the workers"))?;
+        Ok(Self(dropped))
+    }
+
+    /// Waits until the thread has dropped its privileges.
+    ///
+    /// # Errors
+    /// If it cannot drop them.
+    pub(crate) fn dropped(&self) -> Result<Dropped, Error> {
+        self.0.recv().unwrap_or_else(|_| {
+            Err(Error::System {
+                what: "waiting for a thread beside the workers",
+                source: std::io::ErrorKind::BrokenPipe.into(),
+            })
+        })
+    }
+}
