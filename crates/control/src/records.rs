@@ -4,11 +4,13 @@
 //! A worker copies a few bytes and never waits. If the ring is full, the record is dropped and
 //! counted. The writer's thread turns records into text.
 
+mod client;
 mod destination;
 mod log;
 mod ring;
 mod writer;
 
+pub use client::{CLIENT_LEN, client_from_bytes, client_to_bytes};
 pub use destination::LogDestination;
 pub use log::RecordLog;
 pub use ring::RecordSender;

@@ -4,18 +4,20 @@
 //! writes the log formats it.
 
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use control::args::number;
-use control::{LogDestination, RecordLog, RecordSender};
+use control::{
+    CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
+};
 
 use crate::name::{self, Shown};
 use crate::rtype;
 
 /// Length of a record without the start of the reply, in bytes.
-const ENTRY_LEN: usize = 24;
+const ENTRY_LEN: usize = 4 + CLIENT_LEN;
 /// Length of a DNS header, in bytes.
 const HEADER_LEN: usize = 12;
 /// Offset of the upper bits of the response code in an OPT record (RFC 6891, section 6.1.3).
@@ -150,29 +152,22 @@ struct Entry {
 impl Entry {
     #[inline]
     fn to_bytes(self) -> [u8; ENTRY_LEN] {
-        let ip = match self.peer.ip() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
         let mut bytes = [0; ENTRY_LEN];
-        bytes[..16].copy_from_slice(&ip.octets());
-        bytes[16..18].copy_from_slice(&self.peer.port().to_ne_bytes());
-        bytes[18..20].copy_from_slice(&self.reply_len.to_ne_bytes());
-        bytes[20] = self.extended_rcode;
-        bytes[21] = self.is_tcp.into();
+        bytes[..2].copy_from_slice(&self.reply_len.to_ne_bytes());
+        bytes[2] = self.extended_rcode;
+        bytes[3] = self.is_tcp.into();
+        bytes[4..].copy_from_slice(&client_to_bytes(self.peer));
         bytes
     }
 
     fn from_bytes(bytes: &[u8; ENTRY_LEN]) -> Self {
-        let (ip, rest) = bytes.split_at(16);
-        let mut octets = [0; 16];
-        octets.copy_from_slice(ip);
-        let number = |at: usize| u16::from_ne_bytes([rest[at], rest[at + 1]]);
+        let mut client = [0; CLIENT_LEN];
+        client.copy_from_slice(&bytes[4..]);
         Self {
-            peer: SocketAddr::new(Ipv6Addr::from(octets).to_canonical(), number(0)),
-            reply_len: number(2),
-            extended_rcode: rest[4],
-            is_tcp: rest[5] != 0,
+            peer: client_from_bytes(&client),
+            reply_len: u16::from_ne_bytes([bytes[0], bytes[1]]),
+            extended_rcode: bytes[2],
+            is_tcp: bytes[3] != 0,
         }
     }
 }

@@ -4,17 +4,19 @@
 //! the size of the answer. The thread that writes the log finds the fields and formats them.
 
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use control::{LogDestination, RecordLog, RecordSender};
+use control::{
+    CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
+};
 
 /// Maximum number of bytes of a request's head that a record has.
 const HEAD_MAX: usize = 2_048;
 /// Length of a record without the request's head, in bytes.
-const ENTRY_LEN: usize = 32;
+const ENTRY_LEN: usize = 14 + CLIENT_LEN;
 
 /// The options of the access log, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug, Default)]
@@ -74,16 +76,11 @@ pub(crate) struct Entry {
 impl Entry {
     #[inline]
     fn to_bytes(self) -> [u8; ENTRY_LEN] {
-        let ip = match self.peer.ip() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
         let mut bytes = [0; ENTRY_LEN];
         bytes[..8].copy_from_slice(&self.second.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.body_len.to_le_bytes());
         bytes[12..14].copy_from_slice(&self.status.to_le_bytes());
-        bytes[14..16].copy_from_slice(&self.peer.port().to_le_bytes());
-        bytes[16..].copy_from_slice(&ip.octets());
+        bytes[14..].copy_from_slice(&client_to_bytes(self.peer));
         bytes
     }
 
@@ -93,13 +90,13 @@ impl Entry {
             number[..len].copy_from_slice(&bytes[from..from + len]);
             u64::from_le_bytes(number)
         };
-        let mut ip = [0; 16];
-        ip.copy_from_slice(&bytes[16..]);
+        let mut client = [0; CLIENT_LEN];
+        client.copy_from_slice(&bytes[14..]);
         Self {
             second: number(0, 8),
             body_len: number(8, 4) as u32,
             status: number(12, 2) as u16,
-            peer: SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), number(14, 2) as u16),
+            peer: client_from_bytes(&client),
         }
     }
 }

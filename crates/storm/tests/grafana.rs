@@ -1,13 +1,14 @@
 //! Checks the Grafana dashboard and the guide against the metrics of a running `storm`. Needs root.
 
+mod content;
 #[path = "../../../examples/tests/rig/mod.rs"]
 mod rig;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use content::content;
 use rig::Example;
 use serde_json::Value;
 
@@ -22,12 +23,7 @@ const FOREIGN_LABELS: [&str; 2] = ["instance", "le"];
 /// Returns the metrics of a server that has just begun and has reloaded once.
 fn exported() -> String {
     let folder = tempfile::tempdir().unwrap();
-    let [www, zone, socket] = ["www", "a.zone", "socket"].map(|name| folder.path().join(name));
-    fs::create_dir(&www).unwrap();
-    fs::write(www.join("index.html"), "a page").unwrap();
-    let records = "@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n";
-    fs::write(&zone, format!("$ORIGIN a.test.\n{records}")).unwrap();
-    let [www, zone, socket] = [&www, &zone, &socket].map(|path| path.to_str().unwrap());
+    let [www, zone, socket] = &content(folder.path(), "www");
     let at = ["--control-socket", socket];
     let arguments = [&["serve", "--web", www, "--zone", zone], &at[..]].concat();
     let storm = Example::start(STORM, &arguments);

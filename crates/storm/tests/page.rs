@@ -1,12 +1,13 @@
 //! Opens the status page of a running `storm` in Chromium. Needs root and Chromium, so
 //! `cargo xtask test` runs it as a step of its own.
 
+mod content;
 #[path = "../../../examples/tests/rig/mod.rs"]
 mod rig;
 
-use std::fs;
 use std::process::Command;
 
+use content::content;
 use rig::Example;
 
 /// Port of the page. Only the test's own network namespace has it.
@@ -27,20 +28,13 @@ fn succeed(program: &str, arguments: &[&str]) -> (String, String) {
 #[ignore = "needs Chromium"]
 fn a_browser_shows_the_figures_and_finds_no_error() {
     let folder = tempfile::tempdir().unwrap();
-    let [www, zone, profile] = ["<i>www", "a.zone", "profile"].map(|name| folder.path().join(name));
-    fs::create_dir(&www).unwrap();
-    fs::write(www.join("index.html"), "a page").unwrap();
-    fs::write(
-        &zone,
-        "$ORIGIN a.test.\n@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n",
-    )
-    .unwrap();
-    let [www, zone_file] = [&www, &zone].map(|path| path.to_str().unwrap());
+    let profile = folder.path().join("profile");
+    // The page must show the name as it is, and not as HTML.
+    let [www, zone, socket] = &content(folder.path(), "<i>www");
     // The namespace's own address does not exist yet.
     let listen = format!("0.0.0.0:{PORT}");
-    let socket = folder.path().join("socket");
-    let arguments = ["serve", "--web", www, "--zone", zone_file, "--workers", "2"];
-    let socket = ["--control-socket", socket.to_str().unwrap()];
+    let arguments = ["serve", "--web", www, "--zone", zone, "--workers", "2"];
+    let socket = ["--control-socket", socket];
     let arguments = [&arguments[..], &["--metrics-listen", &listen], &socket].concat();
     let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let (page, log) = storm.beside(|| {

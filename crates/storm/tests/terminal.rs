@@ -1,14 +1,15 @@
 //! Drives `storm status` in a terminal of tmux. Needs root and tmux, so `cargo xtask test` runs it as
 //! a step of its own.
 
+mod content;
 #[path = "../../../examples/tests/rig/mod.rs"]
 mod rig;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use content::content;
 use rig::Example;
 
 /// Maximum time until the screen shows something, after which a test fails.
@@ -62,12 +63,7 @@ impl Drop for Tmux {
 #[ignore = "needs tmux"]
 fn status_is_a_page_that_follows_its_server() {
     let folder = tempfile::tempdir().unwrap();
-    let [www, zone, socket] = ["www", "a.zone", "socket"].map(|name| folder.path().join(name));
-    fs::create_dir(&www).unwrap();
-    fs::write(www.join("index.html"), "a page").unwrap();
-    let records = "@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n";
-    fs::write(&zone, format!("$ORIGIN a.test.\n{records}")).unwrap();
-    let [www, zone, socket] = [&www, &zone, &socket].map(|path| path.to_str().unwrap());
+    let [www, zone, socket] = &content(folder.path(), "www");
     let arguments = [
         "serve",
         "--web",
