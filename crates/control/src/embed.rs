@@ -45,6 +45,10 @@ pub use server::{Server, Starting};
 /// standard error. Without it, log events go to the `tracing` subscriber of the process, if there
 /// is one. [`ServeArgs::log`] has no effect. A panic calls your panic hook.
 ///
+/// An embedded server has no logs of requests, no metrics address, no control socket, and does not
+/// watch its content. Options that ask for these are refused ([`Error::NotEmbedded`]). The program
+/// can offer metrics itself, from [`Handle::metrics`].
+///
 /// # Privileges
 /// Each worker drops its privileges before the first packet, as with [`serve`](crate::serve). If
 /// the process runs as root, a worker becomes the user with the program's name, or `nobody` if

@@ -86,6 +86,11 @@ pub enum Error {
     /// The file for `--pcap` cannot be written.
     #[error(transparent)]
     Pcap(#[from] PcapError),
+    /// An embedded server was asked for something that only [`serve`](crate::serve) offers.
+    #[error(
+        "an embedded server has no {0}; leave out the option, or run the program with control::serve"
+    )]
+    NotEmbedded(&'static str),
     /// The program could not prepare a worker.
     #[error("{0}")]
     Start(StartError),

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::handle::{Handle, Haste, Message, Stopper};
 use super::server::{Server, Starting};
 use crate::args::ServeArgs;
+use crate::endpoint::{ControlSocket, EndpointArgs};
 use crate::error::Error;
 use crate::launch::{Launch, services};
 use crate::live::Published;
@@ -110,6 +111,7 @@ fn serve<P: Program>(
     outbox: Sender<Message>,
     begun: impl FnOnce(Block, &Launch<'_, P>, Arc<Observed>),
 ) -> Result<Option<Summary>, Error> {
+    refuse_what_is_missing(args, program)?;
     block_signals().map_err(Error::system("blocking signals"))?;
     let plan = Plan::new(args, P::NAME)?;
     let privileges = plan.privileges(Table::for_embedded())?;
@@ -147,6 +149,30 @@ fn serve<P: Program>(
         Some(error) => Err(error),
         None => Ok(outcome.summary),
     }
+}
+
+/// Refuses options that would have no effect.
+///
+/// # Errors
+/// [`Error::NotEmbedded`].
+fn refuse_what_is_missing<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
+    let EndpointArgs {
+        metrics_listen,
+        control_socket,
+        watch,
+    } = &args.endpoints;
+    let has_socket = matches!(control_socket, Some(ControlSocket::At(_)));
+    for (is_asked_for, what) in [
+        (!program.logs().is_empty(), "log of requests"),
+        (metrics_listen.is_some(), "metrics address"),
+        (has_socket, "control socket"),
+        (*watch, "watch on its content"),
+    ] {
+        if is_asked_for {
+            return Err(Error::NotEmbedded(what));
+        }
+    }
+    Ok(())
 }
 
 /// Watches the workers until they have ended. When all workers are ready, opens their gates and

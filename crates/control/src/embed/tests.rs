@@ -271,6 +271,21 @@ fn the_future_returns_the_error_of_the_start() {
 }
 
 #[test]
+fn options_without_effect_are_refused() {
+    let wanted: [fn(&mut ServeArgs); 3] = [
+        |args| args.endpoints.metrics_listen = Some("9153".parse().unwrap()),
+        |args| args.endpoints.control_socket = Some("socket".parse().unwrap()),
+        |args| args.endpoints.watch = true,
+    ];
+    for want in wanted {
+        let mut args = ServeArgs::default();
+        want(&mut args);
+        let outcome = block_on("an error", embed(args, probe(Fault::None)));
+        assert!(matches!(outcome, Err(Error::NotEmbedded(_))), "{outcome:?}");
+    }
+}
+
+#[test]
 fn waiting_inside_a_runtime_is_refused() {
     let waiting = thread::spawn(|| {
         block_on("a panic", async {
