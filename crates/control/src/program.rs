@@ -32,16 +32,16 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs), [`watched`](Program::watched) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
-/// | [`reload`](Program::reload) | one of its own | dropped |
+/// | [`has_content`](Program::has_content), [`reload`](Program::reload) | one of its own | dropped |
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) again | control | dropped |
 /// | the callbacks of the transports after [`transports`](Program::transports) has returned, [`counted`](Program::counted), [`tally`](Program::tally) | worker | dropped |
 ///
 /// [`embed`](crate::embed()) takes no `load`: the calling program reads its content first. `embed`
-/// does not call [`read_paths`](Program::read_paths) and [`files`](Program::files). The control
-/// thread keeps its privileges, and the workers drop theirs.
+/// calls neither [`read_paths`](Program::read_paths) and [`files`](Program::files) nor the hooks for
+/// reloads. The control thread keeps its privileges, and the workers drop theirs.
 pub trait Program: Sync {
     /// The program's name, such as `sandstorm`. It has at most 12 bytes, because worker threads are
     /// named after it.
