@@ -138,6 +138,11 @@ pub struct ServeArgs {
           help_heading = "Diagnosis")]
     pub log: LogLevel,
 
+    /// Form of the log, the start block and the summary.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text,
+          help_heading = "Diagnosis")]
+    pub log_format: LogFormat,
+
     /// For tests only: drop, duplicate, reorder or corrupt frames at random.
     ///
     /// The value is a list `WORD=VALUE,...`. The words `drop`, `duplicate`, `reorder` and `corrupt`
@@ -189,6 +194,7 @@ impl Default for ServeArgs {
             endpoints: EndpointArgs::default(),
             pcap: None,
             log: LogLevel::Warn,
+            log_format: LogFormat::Text,
             fault: None,
         }
     }
@@ -299,6 +305,15 @@ pub enum LogLevel {
     Debug,
     /// Everything.
     Trace,
+}
+
+/// Values of `--log-format`: the form of the log, the start block and the summary.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object for each event, on a line of its own.
+    Json,
 }
 
 /// Serves on its own network stack until Ctrl-C.

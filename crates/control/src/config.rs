@@ -38,6 +38,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Command, Subcommand};
 
+use crate::log;
+
 /// The option `--config`, for use with `#[command(flatten)]`. [`parse`] handles it.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConfigArgs {
@@ -101,7 +103,7 @@ pub fn print_check<E: fmt::Display>(
                 }
             }
             Err(error) => {
-                eprintln!("{program}: {error}");
+                log::error(program, error);
                 failed = true;
             }
         }

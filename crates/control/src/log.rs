@@ -1,23 +1,129 @@
-//! The log, on standard error. The data path logs nothing.
+//! The log on standard error, and blocks of lines on standard output. The data path logs nothing.
 
-use std::io::{IsTerminal as _, stderr};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::{self, Display};
+use std::io::{self, IsTerminal as _, Write, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde::Serialize;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-use crate::args::LogLevel;
+use crate::args::{LogFormat, LogLevel};
+use crate::report::Block;
+
+/// Whether the log is JSON. Like the subscriber of log events, this belongs to the whole process.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Writes log lines of `level` and above to standard error. Only the first call of a process has an
 /// effect.
-pub fn init(level: LogLevel) {
-    let subscriber = tracing_subscriber::fmt()
+pub fn init(level: LogLevel, format: LogFormat) {
+    let builder = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
         .with_writer(stderr)
-        .with_ansi(stderr().is_terminal())
-        .with_target(false)
-        .finish();
+        .with_target(false);
     // An error means that the process already has a subscriber, for example in a test. The existing
     // subscriber stays in use.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    match format {
+        LogFormat::Text => {
+            let subscriber = builder.with_ansi(stderr().is_terminal()).finish();
+            let _ = tracing::subscriber::set_global_default(subscriber);
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true);
+            let subscriber = builder.with_current_span(false).with_span_list(false);
+            if tracing::subscriber::set_global_default(subscriber.finish()).is_ok() {
+                IS_JSON.store(true, Ordering::Relaxed);
+                std::panic::set_hook(Box::new(log_panic));
+            }
+        }
+    }
+}
+
+/// Writes a message to standard error, whatever the level of the log is. It explains why a command
+/// fails, so it must not be lost. In text, the program's name stands in front of the message.
+pub fn error(program: &str, message: impl Display) {
+    let message = message.to_string();
+    if is_json() {
+        write_json(&mut stderr(), Level::Error, &message, None);
+    } else {
+        eprintln!("{program}: {message}");
+    }
+}
+
+/// Writes a finding about the content to standard error, whatever the level of the log is.
+pub fn finding(message: &str) {
+    if is_json() {
+        write_json(&mut stderr(), Level::Warn, message, None);
+    } else {
+        // If standard error cannot be written, there is no better place for the message.
+        let _ = writeln!(stderr(), "{message}");
+    }
+}
+
+/// Prints a block to standard output. As JSON, it is one event with this message. Errors are
+/// ignored, because standard output may be closed.
+pub(crate) fn print(message: &str, block: &Block) {
+    let mut out = io::stdout().lock();
+    if is_json() {
+        write_json(&mut out, Level::Info, message, Some(block));
+    } else {
+        let _ = write!(out, "{block}").and_then(|()| out.flush());
+    }
+}
+
+fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
+}
+
+/// Logs a panic as one event. The standard library's message would be several lines of text.
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("unnamed");
+    let backtrace = Backtrace::capture();
+    let message = match backtrace.status() {
+        BacktraceStatus::Captured => format!("thread {name}: {panic}\n{backtrace}"),
+        _ => format!("thread {name}: {panic}"),
+    };
+    write_json(&mut stderr(), Level::Error, &message, None);
+}
+
+/// The severities of events that this module writes itself, as `tracing` names them.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Level {
+    Error,
+    Warn,
+    Info,
+}
+
+/// An event, in the form in which `tracing` writes events as JSON.
+#[derive(Serialize)]
+struct Event<'a> {
+    timestamp: &'a str,
+    level: Level,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<&'a Block>,
+}
+
+/// Writes an event as one line, in one call, so that lines of several threads do not mix.
+fn write_json(out: &mut impl Write, level: Level, message: &str, block: Option<&Block>) {
+    let mut timestamp = String::new();
+    // Writing to a string cannot fail.
+    let _: fmt::Result = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    let event = Event {
+        timestamp: &timestamp,
+        level,
+        message,
+        block,
+    };
+    if let Ok(mut line) = serde_json::to_vec(&event) {
+        line.push(b'\n');
+        // If the stream cannot be written, there is no better place for the event.
+        let _ = out.write_all(&line).and_then(|()| out.flush());
+    }
 }
 
 impl From<LogLevel> for LevelFilter {
@@ -30,5 +136,31 @@ impl From<LogLevel> for LevelFilter {
             LogLevel::Debug => Self::DEBUG,
             LogLevel::Trace => Self::TRACE,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_of_json() {
+        let mut block = Block::default();
+        block.line("listening", "192.0.2.1");
+        block.line("try", "curl \"a\"");
+        block.line("try", "dig\nb");
+        let mut line = Vec::new();
+        write_json(&mut line, Level::Info, "ready", Some(&block));
+        let line = String::from_utf8(line).unwrap();
+        assert_eq!(line.lines().count(), 1);
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["level"], "INFO");
+        assert_eq!(event["message"], "ready");
+        assert!(event["timestamp"].as_str().unwrap().ends_with('Z'));
+        assert_eq!(event["block"]["listening"], "192.0.2.1");
+        assert_eq!(event["block"]["try"][0], "curl \"a\"");
+        assert_eq!(event["block"]["try"][1], "dig\nb");
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::confined::Confined;
 use crate::error::Error;
+use crate::log;
 use crate::privileges::{Kind, Privileges};
 use crate::program::{Program, StartError};
 use crate::report::{self, Block};
@@ -205,7 +206,7 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> LastReload {
             let line = format!("in {seconds:.2} s, {what}{}", memory_peak());
             let mut block = Block::default();
             block.line("reloaded", line.clone());
-            block.print();
+            log::print("reloaded", &block);
             (true, line)
         }
         Err(error) => {

@@ -1,10 +1,10 @@
 //! The start block and the summary: aligned `label: value` lines.
 
 use std::fmt;
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use nmio::PortCounters;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use crate::tally::{Count, CountKind, Labels, Tally};
 
@@ -22,12 +22,24 @@ impl Block {
     pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(label, value)| (&**label, &**value))
     }
+}
 
-    /// Writes the block to standard output. Errors are ignored, because standard output may be
-    /// closed.
-    pub fn print(&self) {
-        let mut out = io::stdout().lock();
-        let _ = write!(out, "{self}").and_then(|()| out.flush());
+/// Writes the block as an object. A label that several lines have gets a list of their values.
+impl Serialize for Block {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (index, (label, value)) in self.0.iter().enumerate() {
+            let is_same = |line: &&(String, String)| line.0 == *label;
+            if self.0[..index].iter().any(|line| is_same(&line)) {
+                continue;
+            }
+            let values: Vec<_> = self.0.iter().filter(is_same).map(|line| &line.1).collect();
+            match values[..] {
+                [_] => map.serialize_entry(label, value)?,
+                _ => map.serialize_entry(label, &values)?,
+            }
+        }
+        map.end()
     }
 }
 

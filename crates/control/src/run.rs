@@ -57,12 +57,12 @@ pub fn serve<P: Program, E: Display>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
 ) -> ExitCode {
-    log::init(args.log);
+    log::init(args.log, args.log_format);
     let outcome = load_and_run(args, load);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, status }) => {
-            eprintln!("{}: {message}", P::NAME);
+            log::error(P::NAME, message);
             ExitCode::from(status)
         }
     }
@@ -238,11 +238,11 @@ fn table<P: Program>(program: &P) -> Table {
 /// not wait for it.
 fn conclude<P: Program>(outcome: Outcome, is_busy: bool) -> Result<(), Error> {
     if let Some(summary) = outcome.summary {
-        summary.block().print();
+        log::print("ended", &summary.block());
     }
     match outcome.error {
         Some(error) if is_busy => {
-            eprintln!("{}: {error}", P::NAME);
+            log::error(P::NAME, &error);
             std::process::exit(error.exit_status().into())
         }
         None if is_busy => std::process::exit(0),
@@ -310,7 +310,7 @@ impl Watch<'_> {
                     Some(Ok(block)) => {
                         workers.serve();
                         self.server.note_serving(block.lines());
-                        block.print();
+                        log::print("serving", &block);
                         self.supervisor.serving(status(&block));
                     }
                     Some(Err(error)) => workers.fail(error),
@@ -364,7 +364,7 @@ impl Watch<'_> {
                     "open connections may finish within {seconds} s; a second signal ends them at once"
                 ),
             );
-            block.print();
+            log::print("stopping", &block);
         }
     }
 }

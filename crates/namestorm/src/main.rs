@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
-use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError};
+use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
 use namestorm::{Form, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec};
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
@@ -141,21 +141,22 @@ fn check(zones: &ZoneArgs, say: &mut dyn FnMut(String), out: impl Write) -> Resu
 }
 
 fn main() -> ExitCode {
-    // Loading may take seconds, so messages are written immediately. A failure to write to standard
-    // error is ignored, because it cannot be reported.
-    let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
+    // Loading may take seconds, so messages are written immediately.
+    let mut say = |line: String| log::finding(&line);
     let command = namestorm::port_of_zones("port", Cli::command());
     let parsed = config::parse::<Cli>(command.clone());
     match &parsed.cli.command {
         Command::Serve(serve) => control::serve(&serve.network, || serve.load(&mut say)),
         Command::Check(args) => {
             let zones = args.serve.zones.clone().with_zones(&args.files);
-            let options = args.serve.network.check("namestorm");
+            let network = &args.serve.network;
+            log::init(network.log, network.log_format);
+            let options = network.check("namestorm");
             let checked = check(&zones, &mut say, io::stdout());
             match checked.and(options.map_err(Into::into)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(message) => {
-                    say(format!("namestorm: {message}"));
+                    log::error("namestorm", message);
                     ExitCode::FAILURE
                 }
             }

@@ -160,7 +160,7 @@ impl SiteArgs {
     /// # Errors
     /// A message for the operator, if the folder cannot be served or the user does not exist.
     pub fn check(&self) -> Result<Lines, StartError> {
-        control::log::init(self.network.log);
+        control::log::init(self.network.log, self.network.log_format);
         self.network.check("sandstorm")?;
         Ok(self.site.check(&self.root, &self.connections)?)
     }

@@ -1,7 +1,6 @@
 //! A web server and a DNS server in one process, on one interface. They share the addresses and the
 //! rings, but use different ports.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -138,9 +137,7 @@ impl Serve {
     }
 
     fn load_zones(&self) -> Result<Namestorm, StartError> {
-        // Prints messages about the zones to standard error. If printing fails, there is no better
-        // place for them.
-        let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
+        let mut say = |line: String| control::log::finding(&line);
         let (zones, strict) = (self.zones.clone(), self.dns_strict);
         let dns = Namestorm::load_from(zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
         let dns = dns.with_query_log(&self.query_log)?;
@@ -149,7 +146,7 @@ impl Serve {
 
     /// Loads the folder and the zones, and returns the lines about each in the start block.
     fn check(&self) -> [Result<Lines, StartError>; 3] {
-        control::log::init(self.network.log);
+        control::log::init(self.network.log, self.network.log_format);
         let options = self.network.check(Storm::NAME).map(|()| Lines::new());
         let web = self.site.check(&self.root, &self.connections);
         let dns = self.load_zones().map(|zones| zones.loaded());

@@ -266,7 +266,7 @@ fn child() {
     };
     let (kind, attempt) = words.split_once(' ').unwrap();
     let kind = kind.to_owned();
-    crate::log::init(crate::args::LogLevel::Trace);
+    crate::log::init(crate::args::LogLevel::Trace, crate::args::LogFormat::Text);
     // The choice of the file depends on the user, so it is made before the thread changes its user.
     secret();
     let mut attempts = ATTEMPTS.iter().chain(&ALLOWED).chain(&ENDS);
