@@ -109,6 +109,7 @@ mod peers;
 mod port_args;
 mod privileges;
 pub mod program;
+pub mod progress;
 mod publisher;
 mod records;
 mod reload;

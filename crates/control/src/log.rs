@@ -16,12 +16,18 @@ use crate::report::Block;
 /// Whether the log is JSON. Like the subscriber of log events, this belongs to the whole process.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
+/// Whether a spinner is in the last line of the terminal. A line of the log then replaces it.
+static SHARES_LINE: AtomicBool = AtomicBool::new(false);
+
+/// Moves the cursor to the start of the terminal's line, and empties the line (ECMA-48, `CR` and `EL`).
+const CLEAR_LINE: &[u8] = b"\r\x1b[2K";
+
 /// Writes log lines of `level` and above to standard error. Only the first call of a process has an
 /// effect.
 pub fn init(level: LogLevel, format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
-        .with_writer(stderr)
+        .with_writer(|| Stderr)
         .with_target(false);
     // An error means that the process already has a subscriber, for example in a test. The existing
     // subscriber stays in use.
@@ -55,10 +61,11 @@ pub fn error(program: &str, message: impl Display) {
 /// Writes a finding about the content to standard error, whatever the level of the log is.
 pub fn finding(message: &str) {
     if is_json() {
-        write_json(&mut stderr(), Level::Warn, message, None);
+        write_json(&mut Stderr, Level::Warn, message, None);
     } else {
-        // If standard error cannot be written, there is no better place for the message.
-        let _ = writeln!(stderr(), "{message}");
+        // If standard error cannot be written, there is no better place for the message. One write
+        // for each line keeps lines of several threads apart.
+        let _ = Stderr.write_all(format!("{message}\n").as_bytes());
     }
 }
 
@@ -70,6 +77,42 @@ pub(crate) fn print(message: &str, block: &Block) {
         write_json(&mut out, Level::Info, message, Some(block));
     } else {
         let _ = write!(out, "{block}").and_then(|()| out.flush());
+    }
+}
+
+/// Writes a line about the progress of a load, unless the log's level is `off` or `error`.
+pub(crate) fn note(message: &str) {
+    if !tracing::enabled!(tracing::Level::WARN) {
+        return;
+    }
+    if is_json() {
+        write_json(&mut Stderr, Level::Info, message, None);
+    } else {
+        // If standard error cannot be written, there is no better place for the message.
+        let _ = Stderr.write_all(format!("{message}\n").as_bytes());
+    }
+}
+
+/// Says whether a spinner is in the last line of the terminal.
+pub(crate) fn share_line(has_spinner: bool) {
+    SHARES_LINE.store(has_spinner, Ordering::Relaxed);
+}
+
+/// Standard error. Each write is a whole line, and it replaces a spinner's line, which is then
+/// drawn again.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if SHARES_LINE.load(Ordering::Relaxed) {
+            stderr().write_all(&[CLEAR_LINE, line].concat())?;
+            return Ok(line.len());
+        }
+        stderr().write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stderr().flush()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::log;
 use crate::privileges::{Kind, Privileges};
 use crate::program::{Program, StartError};
+use crate::progress::{Loading, Place};
 use crate::report::{self, Block};
 use crate::status::{LastReload, Reloads};
 use crate::supervisor::Supervisor;
@@ -173,7 +174,9 @@ fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervi
         waiting = later;
         shared.history().running = true;
         supervisor.reloading();
+        let loading = Loading::begin("reloading", Place::Log);
         let outcome = reload(program, only.as_deref());
+        drop(loading);
         let error = (!outcome.succeeded).then_some(&outcome.message as &dyn Display);
         supervisor.reloaded(error);
         {

@@ -1,5 +1,6 @@
 //! Runs a complete `serve` command: from the command line to the summary.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::memory;
 use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
+use crate::progress::{self, Loading, Place};
 use crate::records::{RecordLog, Writer};
 use crate::reload::Reloader;
 use crate::report::Block;
@@ -187,9 +189,7 @@ impl Start<'_> {
             runtime.block_on(async {
                 tokio::select! {
                     () = watched => {}
-                    never = log.keep_logging() => match never {},
-                    never = supervisor.keep_alive(&published) => match never {},
-                    never = memory::give_back() => match never {},
+                    never = housekeeping(log, supervisor, &published) => match never {},
                 }
             });
             let is_busy = !watch.finish();
@@ -216,6 +216,20 @@ impl Start<'_> {
         };
         let requests = reloader.requests().clone();
         Watcher::start(scope, P::NAME, program.watched(), privileges, requests).map(Some)
+    }
+}
+
+/// Does what the control thread does from time to time.
+async fn housekeeping(
+    log: StatusLog<'_>,
+    supervisor: &Supervisor,
+    published: &[Published],
+) -> Infallible {
+    tokio::select! {
+        never = log.keep_logging() => never,
+        never = supervisor.keep_alive(published) => never,
+        never = memory::give_back() => never,
+        never = progress::keep_showing() => never,
     }
 }
 
@@ -304,9 +318,14 @@ impl Watch<'_> {
         .flatten()
         .collect();
         let mut helper_is_gone = false;
+        let mut preparing = Some(Loading::begin("preparing the packets", Place::Terminal));
         while !workers.has_ended() {
             tokio::select! {
-                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all, &others)) {
+                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| {
+                    // A spinner needs the terminal, which a thread without privileges cannot use.
+                    preparing = None;
+                    begin(&all, &others)
+                }) {
                     Some(Ok(block)) => {
                         workers.serve();
                         self.server.note_serving(block.lines());

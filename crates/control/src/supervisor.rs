@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use nix::time::ClockId;
 
 use crate::live::Published;
+use crate::progress::{self, Loading, Place};
 
 /// Maximum time for which a message waits for a service manager that does not read.
 const SEND_LIMIT: Duration = Duration::from_millis(100);
@@ -84,12 +85,10 @@ impl Supervisor {
         }
     }
 
-    /// Runs `load`. If this takes long, a thread extends the service manager's limit for the start
-    /// again and again. The thread ends before this method returns.
+    /// Runs `load`. If this takes long, a thread shows its progress. The thread also extends the
+    /// service manager's limit for the start again and again. It ends before this method returns.
     pub(crate) fn while_loading<T>(&self, load: impl FnOnce() -> T) -> T {
-        if self.socket.is_none() {
-            return load();
-        }
+        let _loading = Loading::begin("loading", Place::Terminal);
         self.send("STATUS=loading the content");
         thread::scope(|scope| {
             let (done, is_done) = sync_channel::<()>(0);
@@ -97,9 +96,14 @@ impl Supervisor {
             let _ = Builder::new()
                 .name("loading".to_owned())
                 .spawn_scoped(scope, move || {
-                    while is_done.recv_timeout(EXTENSION_INTERVAL) == Err(RecvTimeoutError::Timeout)
-                    {
-                        self.send(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
+                    let mut extended = Instant::now();
+                    while is_done.recv_timeout(progress::TICK) == Err(RecvTimeoutError::Timeout) {
+                        let now = Instant::now();
+                        progress::tick(now);
+                        if now - extended >= EXTENSION_INTERVAL {
+                            extended = now;
+                            self.send(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
+                        }
                     }
                 });
             let loaded = load();

@@ -4,12 +4,17 @@ mod rates;
 mod view;
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
 
 use crate::status::Status;
 use view::Page;
@@ -18,6 +23,8 @@ use view::Page;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Longest time until the page shows an answer that has come.
 const TICK: Duration = Duration::from_millis(100);
+/// The signals that end the page.
+const SIGNALS: [i32; 3] = [SIGHUP, SIGINT, SIGTERM];
 /// Number of lines of a long step through the counts.
 const LEAP: i32 = 10;
 
@@ -41,9 +48,19 @@ pub(crate) fn run(
             }
         }
     });
+    let signal = Arc::new(AtomicUsize::new(0));
+    for (index, number) in SIGNALS.into_iter().enumerate() {
+        flag::register_usize(number, Arc::clone(&signal), index + 1)?;
+    }
     let mut terminal = ratatui::try_init()?;
-    let ended = show(&mut terminal, Page::new(first), &answers);
-    ratatui::try_restore().and(ended)
+    let ended = show(&mut terminal, Page::new(first), &answers, &signal);
+    ratatui::try_restore().and(ended)?;
+    let received = signal.load(Ordering::Relaxed).checked_sub(1);
+    match received.and_then(|index| SIGNALS.get(index)) {
+        None => Ok(()),
+        // The terminal is as it was, so the process may end as it would have without the page.
+        Some(number) => low_level::emulate_default_handler(*number),
+    }
 }
 
 /// A key's effect.
@@ -53,12 +70,14 @@ enum Action {
     Scroll(i32),
 }
 
+/// Shows the page until the user quits, or until `signal` is not 0.
 fn show(
     terminal: &mut DefaultTerminal,
     mut page: Page,
     answers: &Receiver<Result<Status, String>>,
+    signal: &AtomicUsize,
 ) -> io::Result<()> {
-    loop {
+    while signal.load(Ordering::Relaxed) == 0 {
         for answer in answers.try_iter() {
             page.take(answer);
         }
@@ -75,6 +94,7 @@ fn show(
             }
         }
     }
+    Ok(())
 }
 
 fn action(key: KeyEvent) -> Option<Action> {

@@ -29,13 +29,13 @@ use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zones::{Location, Zones, glue};
 
 /// Number of names between two calls of [`compile`]'s `progress` function.
-pub(crate) const PROGRESS_STEP: usize = 250_000;
+pub(crate) const PROGRESS_STEP: usize = 10_000;
 
 const NOERROR: u8 = 0;
 const SERVFAIL: u8 = 2;
 
 /// Prepares the answers of `zones`, with index keys in the given form and a hash keyed by `seed`.
-/// Calls `progress` with the number of finished names after every 250,000 names.
+/// Calls `progress` with the number of finished names after every 10,000 names.
 ///
 /// # Errors
 ///

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use control::progress;
 use control::report::count;
 
 use crate::load::{Broken, Loaded, ZoneSpec, load};
@@ -82,11 +83,11 @@ impl UnservedFile {
 }
 
 impl Gatherer {
-    /// Reads one zone. Passes progress messages and findings to `say`, but not the warnings about a
-    /// zone that is given twice.
+    /// Reads one zone. Passes findings to `say`, but not the warnings about a zone that is given
+    /// twice.
     pub(crate) fn read(&mut self, spec: &ZoneSpec, say: &mut dyn FnMut(String)) -> Outcome {
         let mut progress = |records| {
-            say(format!("{spec}: {} records read", count(records as u64)));
+            progress::say(|| format!("{spec}: {} records", count(records as u64)));
         };
         let loaded = match load(spec, &mut progress) {
             Ok(loaded) => loaded,
@@ -148,11 +149,13 @@ pub(crate) struct Gathered {
     pub(crate) unserved: Vec<UnservedFile>,
 }
 
-/// Reads the zones of `specs`. Passes progress messages and findings to `say`.
+/// Reads the zones of `specs`. Passes findings to `say`.
 pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathered {
     let mut gatherer = Gatherer::default();
     let (mut good, mut broken, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
-    for spec in specs {
+    for (number, spec) in specs.iter().enumerate() {
+        let of = |number: usize| count(number as u64);
+        progress::say(|| format!("{} of {} zones", of(number), of(specs.len())));
         match gatherer.read(spec, say) {
             Outcome::Good(loaded) => good.push(loaded.zone),
             Outcome::Broken(zone) => broken.push((spec.file.display().to_string(), zone.apex)),

@@ -30,7 +30,7 @@ pub(crate) const MAX_INCLUDE_DEPTH: usize = 8;
 /// Maximum number of files of one zone. A file that is included twice counts twice.
 pub(crate) const MAX_FILES: usize = 1024;
 /// Number of records between two calls of [`load`]'s `progress` function.
-pub(crate) const PROGRESS_STEP: usize = 250_000;
+pub(crate) const PROGRESS_STEP: usize = 10_000;
 
 /// A zone that was loaded without errors.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub struct Broken {
     pub report: Report,
 }
 
-/// Loads a zone. After every 250,000 records, calls `progress` with the number of records read so
+/// Loads a zone. After every 10,000 records, calls `progress` with the number of records read so
 /// far.
 ///
 /// # Errors

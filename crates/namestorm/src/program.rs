@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use control::report::{bytes, count};
 use control::{
     Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog,
-    StartError, Tally, Watched, WorkerContext, tally_tcp,
+    StartError, Tally, Watched, WorkerContext, progress, tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
@@ -132,8 +132,8 @@ impl Namestorm {
         })
     }
 
-    /// Reads the zones of `specs` and prepares their answers. Passes progress messages, warnings
-    /// and errors to `say`. Queries for zones that cannot be loaded get SERVFAIL, or REFUSED if the
+    /// Reads the zones of `specs` and prepares their answers. Passes warnings and errors to
+    /// `say`. Queries for zones that cannot be loaded get SERVFAIL, or REFUSED if the
     /// zone's name is unknown. At least one zone must load. If `strict` is set, all zones must
     /// load, and none may be given twice.
     ///
@@ -178,7 +178,7 @@ impl Namestorm {
             say(file.to_string());
         }
         let no_hook: MakeNoHook = |_| Ok(NoHook);
-        let this = Self::prepare(&zones, form, start, no_hook, say)?;
+        let this = Self::prepare(&zones, form, start, no_hook)?;
         let this = Self {
             mode,
             unserved: (!unserved.is_empty()).then(|| summary(&unserved)),
@@ -202,20 +202,13 @@ where
     ///
     /// Returns [`LoadError::TooLarge`] if the answers exceed 32 GiB.
     pub fn with_hook(zones: &Zones, make: F) -> Result<Self, LoadError> {
-        Self::prepare(zones, Form::default(), Instant::now(), make, &mut |_| {})
+        Self::prepare(zones, Form::default(), Instant::now(), make)
     }
 
     /// Prepares the answers of `zones`. The load time is measured from `start`.
-    fn prepare(
-        zones: &Zones,
-        form: Form,
-        start: Instant,
-        make: F,
-        say: &mut dyn FnMut(String),
-    ) -> Result<Self, LoadError> {
-        let mut progress = |names| say(format!("{} names prepared", count(names as u64)));
-        let answers =
-            compile(zones, form, random_seed(), &mut progress).map_err(|_| LoadError::TooLarge)?;
+    fn prepare(zones: &Zones, form: Form, start: Instant, make: F) -> Result<Self, LoadError> {
+        let answers = compile(zones, form, random_seed(), &mut say_prepared)
+            .map_err(|_| LoadError::TooLarge)?;
         let example = zones.iter().next().map(example);
         let broken = zones.broken().next();
         let example = example.or(broken.map(|apex| format!("{} SOA", name::Shown(apex))));
@@ -347,6 +340,10 @@ fn hook_errors<H: Hook>(server: &UdpAndTcp<H>) -> u64 {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn say_prepared(names: usize) {
+    progress::say(|| format!("{} names prepared", count(names as u64)));
 }
 
 /// Returns random numbers, derived from the random keys of the standard library's hash tables.
@@ -483,7 +480,7 @@ where
                 return Err(format!("no zone is called {name:?}").into());
             }
         }
-        let answers = compile(&zones, source.form, random_seed(), &mut |_| {})
+        let answers = compile(&zones, source.form, random_seed(), &mut say_prepared)
             .map_err(|_| LoadError::TooLarge)?;
         drop(zones);
         let new = Arc::new(answers);

@@ -1,18 +1,15 @@
-//! Loads a folder for an operator. Prints progress messages and warnings, and handles `--strict`.
+//! Loads a folder for an operator. Shows the progress, prints warnings, and handles `--strict`.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use control::report;
+use control::{progress, report};
 
 use crate::fields::{FieldError, Fields};
 use crate::load::{Limits, LoadError, Progress};
 use crate::site::{NextSite, Site, Totals};
 use crate::skipped::Skipped;
 
-/// Minimum interval between two progress messages.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of entries that warnings or an error name. Further entries are only counted.
 const MAX_NAMED: u64 = 100;
 
@@ -81,10 +78,9 @@ fn reporting<T>(
     strict: bool,
     load: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> Result<T, LoadError>,
 ) -> Result<T, NotLoaded> {
-    let mut last_report = Instant::now();
     let (mut count, mut named) = (0_u64, Vec::new());
     let outcome = load(&mut |progress| match progress {
-        Progress::Loaded(totals) => report_progress(totals, &mut last_report),
+        Progress::Loaded(totals) => progress::say(|| describe(totals)),
         Progress::Skipped(skipped) => {
             count += 1;
             match (count <= MAX_NAMED, strict) {
@@ -104,16 +100,9 @@ fn reporting<T>(
     Ok(outcome?)
 }
 
-/// Prints a progress message if at least [`PROGRESS_INTERVAL`] has passed since `last_report`.
-fn report_progress(totals: &Totals, last_report: &mut Instant) {
-    if last_report.elapsed() >= PROGRESS_INTERVAL {
-        *last_report = Instant::now();
-        eprintln!(
-            "loading: {} files, {} so far",
-            report::count(totals.files),
-            report::bytes(totals.content_bytes)
-        );
-    }
+fn describe(totals: &Totals) -> String {
+    let (files, bytes) = (totals.files, totals.content_bytes);
+    format!("{} files, {}", report::count(files), report::bytes(bytes))
 }
 
 #[cfg(test)]

@@ -1,16 +1,18 @@
-//! Drives `storm status` in a terminal of tmux. Needs root and tmux, so `cargo xtask test` runs it as
+//! Drives `storm` in a terminal of tmux: the page of `status`, and the progress of a load. Needs root and tmux, so `cargo xtask test` runs it as
 //! a step of its own.
 
 mod content;
 #[path = "../../../examples/tests/rig/mod.rs"]
 mod rig;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use content::content;
 use rig::Example;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Maximum time until the screen shows something, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -120,4 +122,89 @@ fn status_is_a_page_that_follows_its_server() {
     tmux.run(&["send-keys", "q"]);
     tmux.wait_for("end", |screen| screen.contains("status 0"));
     again.stop();
+}
+
+/// A signal ends the page, and the terminal is as it was: in canonical mode, with echo, and without
+/// the page.
+#[test]
+#[ignore = "needs tmux"]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let mut arguments = vec!["serve", "--web", www, "--zone", zone];
+    arguments.extend(["--control-socket", socket]);
+    let storm = Example::start(STORM, &arguments);
+    let note = folder.path().join("pid");
+    let note = note.to_str().unwrap();
+    // The shell becomes the page, so the number that it notes is the page's.
+    let page = format!("echo $$ > {note}; exec {STORM} status --control-socket {socket}");
+    let command = format!("stty -a > {note}.before; sh -c '{page}'; echo \"status $?\"");
+    let command = format!("{command}; stty -a > {note}.after; echo ended; cat");
+    let tmux = Tmux::start(folder.path().join("tmux"), &command);
+    tmux.wait_for("server", |screen| screen.contains("serving"));
+    let number = std::fs::read_to_string(note).unwrap();
+    let number = number.trim().parse().ok().and_then(Pid::from_raw);
+    kill_process(number.unwrap(), Signal::TERM).unwrap();
+    // The status is 128 and the signal's number, as of a program without a handler.
+    let screen = tmux.wait_for("end", |screen| screen.contains("ended"));
+    assert!(screen.contains("status 143"), "{screen}");
+    assert!(!screen.contains("serving"), "{screen}");
+    let mode = |name| std::fs::read_to_string(format!("{note}.{name}")).unwrap();
+    assert!(mode("before").contains(" icanon ") && mode("before").contains(" echo "));
+    assert_eq!(mode("after"), mode("before"));
+    storm.stop();
+}
+
+/// A load that takes long shows a spinner on a terminal. A log that is a FIFO without a reader makes
+/// it as long as the test wants.
+#[test]
+#[ignore = "needs tmux"]
+fn a_long_load_shows_its_progress() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    std::os::unix::fs::symlink("nowhere", folder.path().join("www/bad")).unwrap();
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let fifo = fifo.to_str().unwrap();
+    let storm = format!(
+        "{STORM} serve --web {www} --zone {zone} --control-socket {socket} --query-log {fifo}"
+    );
+    let tmux = Tmux::start(
+        folder.path().join("tmux"),
+        &format!("timeout --foreground 60 unshare --net {storm}"),
+    );
+    let screen = tmux.wait_for("spinner", |screen| screen.contains("loading, "));
+    // The spinner keeps to one line.
+    assert_eq!(screen.matches("loading, ").count(), 1, "{screen}");
+    assert!(screen.contains("left out: "), "{screen}");
+    let mut reader = Command::new("cat").arg(fifo).spawn().unwrap();
+    let screen = tmux.wait_for("server", |screen| screen.contains("listening:"));
+    assert!(!screen.contains("loading, "), "{screen}");
+    tmux.run(&["send-keys", "C-c"]);
+    assert!(reader.wait().unwrap().success());
+}
+
+/// Without a terminal, a long load has a line in the log every few seconds.
+#[test]
+#[ignore = "takes seconds"]
+fn a_long_load_is_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let mut storm = Command::new("unshare");
+    storm.args(["--net", STORM, "serve", "--web", www, "--zone", zone]);
+    storm
+        .args(["--control-socket", socket, "--query-log"])
+        .arg(&fifo);
+    let mut storm = storm.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(storm.stderr.take().unwrap()).lines();
+    let [first, second] = [(); 2].map(|()| lines.next());
+    storm.kill().unwrap();
+    storm.wait().unwrap();
+    let [first, second] = [first, second].map(|line| line.unwrap().unwrap());
+    assert!(first.starts_with("loading, 1 s"), "{first}");
+    assert!(second.starts_with("loading, 6 s"), "{second}");
 }
