@@ -19,17 +19,21 @@
 //! inserts the file's keys before the other options. The errors in a file, at most 100, are reported at
 //! once, each with line, column and the nearest known key. [`show`] and [`example`] print files.
 
+mod command;
 mod example;
 mod file;
 mod keys;
 mod manual;
 mod merge;
+mod origin;
 mod problem;
 mod show;
 
 pub use example::example;
 pub use merge::{Parsed, parse};
-pub use show::show;
+pub(crate) use origin::file;
+pub use origin::with_places;
+pub use show::{OwnDefaults, show};
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -38,6 +42,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Command, Subcommand};
 
+use self::command::prepared;
+use crate::endpoint::default_sockets;
 use crate::log;
 
 /// The option `--config`, for use with `#[command(flatten)]`. [`parse`] handles it.
@@ -65,12 +71,16 @@ pub enum ConfigCommand<S: Args> {
 }
 
 impl<S: Args> ConfigCommand<S> {
-    /// Runs the subcommand. `command` is the program's whole command.
-    pub fn run<T>(&self, parsed: &Parsed<T>, command: &Command) -> ExitCode {
+    /// Runs the subcommand. `command` is the program's whole command, and `own` has the defaults of
+    /// each server in it.
+    pub fn run<T>(&self, parsed: &Parsed<T>, command: &Command, own: &[OwnDefaults]) -> ExitCode {
         let text = match self {
-            Self::Show(_) => show(parsed),
+            Self::Show(_) => {
+                let program = program_defaults(command);
+                show(parsed, &[own, &[program]].concat())
+            }
             Self::Example => example(command),
-            Self::Manual { folder } => match manual::write(command, folder) {
+            Self::Manual { folder } => match manual::write(&prepared(command.clone()), folder) {
                 Ok(()) => String::new(),
                 Err(error) => {
                     let (program, folder) = (command.get_name(), folder.display());
@@ -80,6 +90,15 @@ impl<S: Args> ConfigCommand<S> {
             },
         };
         print(command.get_name(), &text)
+    }
+}
+
+/// Returns the defaults that depend on the program's name.
+fn program_defaults(command: &Command) -> OwnDefaults {
+    let own = OwnDefaults::of("");
+    match default_sockets(command.get_name()).first() {
+        Some(socket) => own.with("control_socket", &socket.display()),
+        None => own,
     }
 }
 
@@ -103,7 +122,7 @@ pub fn print_check<E: fmt::Display>(
                 }
             }
             Err(error) => {
-                log::error(program, error);
+                log::error(program, with_places(&error.to_string()));
                 failed = true;
             }
         }

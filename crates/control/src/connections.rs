@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use tcpip::{Config, SynCookies, WhenFull};
 
 use crate::args::number;
+use crate::config::OwnDefaults;
 use crate::program::StartError;
 use crate::report;
 use crate::units::{seconds, size};
@@ -103,6 +104,42 @@ impl ConnectionArgs {
             user_timeout: self.user_timeout.map(seconds).or(defaults.user_timeout),
             min_rate: self.min_rate.unwrap_or(defaults.min_rate),
             ..defaults
+        }
+    }
+
+    /// Adds what holds without these options in a server with these defaults, for `config show`.
+    #[must_use]
+    pub fn own_defaults(
+        own: OwnDefaults,
+        defaults: &Config,
+        request_timeout: Duration,
+    ) -> OwnDefaults {
+        let seconds = |time: Duration| format!("{} s", time.as_secs());
+        let when_full = match defaults.when_full {
+            WhenFull::Evict => "evict",
+            WhenFull::Refuse => "refuse",
+        };
+        let syn_cookies = match defaults.syn_cookies {
+            SynCookies::Auto => "auto",
+            SynCookies::Always => "always",
+            SynCookies::Never => "never",
+        };
+        let own = own
+            .with("max_connections", &defaults.max_connections)
+            .with("when_full", &when_full)
+            .with("ipv6_prefix", &defaults.ipv6_prefix)
+            .with("max_half_open", &defaults.max_half_open)
+            .with("syn_cookies", &syn_cookies)
+            .with("idle_timeout", &seconds(defaults.idle_timeout))
+            .with("request_timeout", &seconds(request_timeout))
+            .with("min_rate", &defaults.min_rate);
+        let own = match defaults.max_per_address {
+            Some(limit) => own.with("max_per_address", &limit),
+            None => own.without("max_per_address", "no limit"),
+        };
+        match defaults.user_timeout {
+            Some(time) => own.with("user_timeout", &seconds(time)),
+            None => own.without("user_timeout", "no limit"),
         }
     }
 

@@ -24,6 +24,7 @@ pub use address::{ControlSocket, ListenAddress};
 use http::Access;
 use listener::Listener;
 
+use crate::config::with_places;
 use crate::error::Error;
 use crate::observed::Observed;
 
@@ -65,7 +66,8 @@ impl Endpoints {
         if let Some(address) = &args.metrics_listen {
             let bound = Listener::bind(address);
             if let Err(error) = &bound {
-                tracing::warn!("--metrics-listen {address}: {error}; there are no metrics");
+                let option = with_places("--metrics-listen");
+                tracing::warn!("{option} {address}: {error}; there are no metrics");
             }
             endpoints.add(Access::Look, "metrics", address, bound);
         }
@@ -75,10 +77,8 @@ impl Endpoints {
                 let address = ListenAddress::Unix(path.clone());
                 let bound = Listener::bind(&address);
                 if let Err(error) = &bound {
-                    let path = path.display();
-                    tracing::warn!(
-                        "--control-socket {path}: {error}; reload and status do not work"
-                    );
+                    let (option, path) = (with_places("--control-socket"), path.display());
+                    tracing::warn!("{option} {path}: {error}; reload and status do not work");
                 }
                 endpoints.add(Access::Control, "control", &address, bound);
             }

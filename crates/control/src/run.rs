@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -10,6 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::args::ServeArgs;
+use crate::config;
 use crate::confined::Confined;
 use crate::endpoint::Endpoints;
 use crate::error::Error;
@@ -64,7 +66,7 @@ pub fn serve<P: Program, E: Display>(
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, status }) => {
-            log::error(P::NAME, message);
+            log::error(P::NAME, config::with_places(&message));
             ExitCode::from(status)
         }
     }
@@ -168,7 +170,7 @@ impl Start<'_> {
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
             let server = Observed::of::<P>(Arc::clone(&published), reloads);
-            let lines: Lines = endpoints.lines().collect();
+            let lines: Lines = configuration().chain(endpoints.lines()).collect();
             // The endpoints are served until the end of this scope.
             let _endpoints = endpoints.serve(&server, runtime)?;
             let mut workers = launch.start(scope, tell)?;
@@ -211,12 +213,19 @@ impl Start<'_> {
             return Ok(None);
         }
         let Some(reloader) = reloader else {
-            tracing::warn!("--watch has no effect, because this program cannot reload its content");
+            let message = "--watch has no effect, because this program cannot reload its content";
+            tracing::warn!("{}", config::with_places(message));
             return Ok(None);
         };
         let requests = reloader.requests().clone();
         Watcher::start(scope, P::NAME, program.watched(), privileges, requests).map(Some)
     }
+}
+
+/// Returns the line about the configuration file for the start block, if there is a file.
+fn configuration() -> impl Iterator<Item = (&'static str, String)> {
+    let line = |file: &PathBuf| ("configuration", file.display().to_string());
+    config::file().map(line).into_iter()
 }
 
 /// Does what the control thread does from time to time.
@@ -256,7 +265,7 @@ fn conclude<P: Program>(outcome: Outcome, is_busy: bool) -> Result<(), Error> {
     }
     match outcome.error {
         Some(error) if is_busy => {
-            log::error(P::NAME, &error);
+            log::error(P::NAME, config::with_places(&error.to_string()));
             std::process::exit(error.exit_status().into())
         }
         None if is_busy => std::process::exit(0),

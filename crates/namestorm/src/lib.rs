@@ -160,7 +160,7 @@ pub use query_log::QueryLogArgs;
 pub use records::{RecordError, Records, Rrset, Section};
 pub use report::{Finding, Report, Severity};
 pub use respond::{Reply, Responder, Transport};
-pub use serve::serve;
+pub use serve::{own_defaults, serve};
 pub use server::{Server, UdpAndTcp};
 pub use service::{Dns, ReplyMode};
 pub use tail::MAX_TCP_MESSAGE;

@@ -156,12 +156,12 @@ fn main() -> ExitCode {
             match checked.and(options.map_err(Into::into)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(message) => {
-                    log::error("namestorm", message);
+                    log::error("namestorm", config::with_places(&message.to_string()));
                     ExitCode::FAILURE
                 }
             }
         }
-        Command::Config(what) => what.run(&parsed, &command),
+        Command::Config(what) => what.run(&parsed, &command, &[namestorm::own_defaults("port")]),
         Command::Control(what) => what.run("namestorm"),
     }
 }

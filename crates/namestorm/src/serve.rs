@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
-use control::{Named, NewWorker, StartError};
+use control::config::OwnDefaults;
+use control::{ConnectionArgs, Named, NewWorker, StartError};
 
-use crate::hook::Hook;
+use crate::hook::{Hook, NoHook};
 use crate::load::load_text;
 use crate::program::{LoadError, Namestorm};
 use crate::report::Report;
+use crate::tcp::TcpSettings;
 use crate::zones::{HookNameError, Zones};
 
 /// The reason why a zone and its hook cannot be served.
@@ -36,6 +38,14 @@ pub fn serve<H: Hook + Named>(
     control::serve(&control::network_args(H::NAME), || {
         Ok::<_, ServeError>(Namestorm::with_hook(&hooked_zone(zone, names)?, make)?)
     })
+}
+
+/// Returns the defaults that Namestorm's command line does not define, for `config show`. `port` is
+/// the identifier of the option for its port.
+pub fn own_defaults(port: &'static str) -> OwnDefaults {
+    let own = OwnDefaults::of(NoHook::NAME).with(port, &NoHook::PORT);
+    let tcp = TcpSettings::default();
+    ConnectionArgs::own_defaults(own, &tcp.stack, tcp.request_timeout)
 }
 
 /// Loads the zone and registers the names for the hook.

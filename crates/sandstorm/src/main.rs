@@ -70,7 +70,7 @@ fn main() -> ExitCode {
             Congestion::Reno => serve::<NewReno>(&args.site),
         },
         Command::Check(args) => config::print_check("sandstorm", [args.site.check()]),
-        Command::Config(what) => what.run(&parsed, &command),
+        Command::Config(what) => what.run(&parsed, &command, &[sandstorm::own_defaults()]),
         Command::Control(what) => what.run("sandstorm"),
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
 use control::args::number;
-use control::config::{self, ConfigArgs, Lines};
+use control::config::{self, ConfigArgs, Lines, OwnDefaults};
 use control::units::size;
 use control::{ConnectionArgs, Named, NewWorker, Program as _, ServeArgs, StartError};
 use tcpip::{Config, CongestionControl, Cubic};
@@ -50,6 +50,12 @@ struct Cli {
     config: ConfigArgs,
     #[command(flatten)]
     site: SiteArgs,
+}
+
+/// Returns the defaults that Sandstorm's command line does not define, for `config show`.
+pub fn own_defaults() -> OwnDefaults {
+    let own = OwnDefaults::of(SiteOnly::NAME).with("port", &SiteOnly::PORT);
+    ConnectionArgs::own_defaults(own, &Config::default(), REQUEST_TIMEOUT)
 }
 
 /// Command-line arguments of a program that serves a folder, for use with `#[command(flatten)]`.

@@ -179,7 +179,13 @@ fn main() -> ExitCode {
             Congestion::Reno => serve.serve::<NewReno>(),
         },
         Command::Check(serve) => config::print_check("storm", serve.check()),
-        Command::Config(what) => what.run(&parsed, &command),
+        Command::Config(what) => {
+            let own = [
+                sandstorm::own_defaults(),
+                namestorm::own_defaults("dns-port"),
+            ];
+            what.run(&parsed, &command, &own)
+        }
         Command::Control(what) => what.run("storm"),
     }
 }

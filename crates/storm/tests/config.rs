@@ -127,15 +127,56 @@ fn every_key_of_the_example_can_be_set() {
     assert_eq!(values(&again), values(&shown));
 }
 
+/// Checks that run after parsing know only options. Their messages name the key and its place.
+#[test]
+fn a_later_check_names_the_key_and_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("index.html"), "hi").unwrap();
+    let zone = "@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n";
+    fs::write(folder.path().join("a.test.zone"), zone).unwrap();
+    let file = "[privileges]\nuser = \"nobody\"\n[[web]]\nroot = \".\"\nport = 53\n\
+                [[dns]]\nzones = [\"a.test.zone\"]\nstrict = true\n";
+    let run = |file: &str, line: &str| {
+        fs::write(folder.path().join("f.toml"), file).unwrap();
+        run_in(folder.path(), line)
+    };
+    let (status, written) = run(file, "serve --config f.toml");
+    assert_eq!(status, 2, "{written}");
+    let expected =
+        "storm: sandstorm (port (f.toml:5)) and namestorm (--dns-port) both have TCP port 53";
+    assert!(written.contains(expected), "{written}");
+    let (status, written) = run(file, "serve --config f.toml --port 53");
+    assert_eq!(status, 2, "{written}");
+    assert!(written.contains("sandstorm (--port) and"), "{written}");
+    let file = file.replace("nobody", "no-such-user");
+    let (status, written) = run(&file, "check --config f.toml");
+    assert_eq!(status, 1, "{written}");
+    let expected = "name one that exists; user (f.toml:2) NAME[:GROUP]";
+    assert!(written.contains(expected), "{written}");
+    let file = file.replace("zones = [", "zones = [\"none.zone\", ");
+    let (status, written) = run(&file, "check --config f.toml");
+    assert_eq!(status, 1, "{written}");
+    assert!(written.contains("strict (f.toml:8)"), "{written}");
+}
+
+/// A server whose file is wrong ends with the status that keeps a service manager from starting it
+/// again.
+#[test]
+fn a_broken_file_ends_a_server_with_status_2() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("f"), "[netwrk]\n").unwrap();
+    assert_eq!(run_in(folder.path(), "serve --config f").0, 2);
+    assert_eq!(run_in(folder.path(), "check --config f").0, 1);
+}
+
 #[test]
 fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let file = "[network]\nworkers = 2\naddresses = [\"192.0.2.1/24\"]\nbatch = 7\n\
                 [privileges]\nsandbox = \"required\"\n\
-                [[web]]\nroot = \"a\"\nport = 81\n[[dns]]\nport = 54\nzones = [\"a\", \"b\"]\n";
+                [[web]]\nroot = \"a\"\nport = 81\nstrict = true\n[control]\nwatch = true\n[[dns]]\nport = 54\nzones = [\"a\", \"b\"]\n";
     fs::write(folder.path().join("f.toml"), file).unwrap();
-    let line =
-        "config show --config f.toml --workers 3 --address 192.0.2.2/24 --no-sandbox --web b";
+    let line = "config show --config f.toml --workers 3 --address 192.0.2.2/24 --no-sandbox --web b --watch=false";
     let (status, shown) = run_in(folder.path(), line);
     assert_eq!(status, 0, "{shown}");
     for expected in [
@@ -146,9 +187,15 @@ fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
         "sandbox = \"off\" # command line",
         "root = \"b\" # command line",
         "port = 81 # f.toml:9",
-        "port = 54 # f.toml:11",
-        "zones = [\"a\", \"b\"] # f.toml:12",
-        "#user = # not set: the program's default",
+        "port = 54 # f.toml:14",
+        "zones = [\"a\", \"b\"] # f.toml:15",
+        "#user = # not set: the program's user or nobody, if root starts the server",
+        "when-full = \"evict\" # default",
+        "#max-connections = # defaults: 65536 in sandstorm, 16384 in namestorm",
+        "#max-per-address = # not set: no limit",
+        "socket = \"/run/storm/control.sock\" # default",
+        "strict = true # f.toml:10",
+        "watch = false # command line",
     ] {
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
+use super::command::prepared;
 use super::keys::{Key, SECTIONS, keys};
 use super::show::toml_value;
 
@@ -45,7 +46,8 @@ const EXAMPLES: [(&str, &str); 24] = [
 /// have their defaults, or else an example.
 pub fn example(command: &Command) -> String {
     let name = command.get_name();
-    let mut command = command.find_subcommand("serve").unwrap_or(command).clone();
+    let command = prepared(command.clone());
+    let mut command = command.find_subcommand("serve").unwrap_or(&command).clone();
     command.build();
     let mut text = format!(
         "# Configuration of {name}. Lines that begin with #KEY show the defaults, or examples.\n\

@@ -33,7 +33,7 @@ pub(super) struct File {
 pub(super) struct Setting {
     /// The option's identifier in the command.
     pub(super) id: String,
-    /// The option as words of a command line. It is empty for a flag that is `false`.
+    /// The option as words of a command line.
     pub(super) words: Vec<String>,
     /// The line of the key.
     pub(super) line: usize,
@@ -141,7 +141,11 @@ impl Reader<'_, '_> {
                         DeValue::Table(table) if n == 0 => self.table(section, table),
                         DeValue::Table(_) => self.fail(
                             table.span(),
-                            format!("only one {} is possible in one server", section.header()),
+                            format!(
+                                "only one {0} is possible in one server; start another server for \
+                                 the other {0}",
+                                section.header()
+                            ),
                         ),
                         _ => self.fail(table.span(), wrong_form(section)),
                     }
@@ -221,7 +225,7 @@ impl Reader<'_, '_> {
                 self.fail(value.span(), format!("{name} must be true or false"));
                 return None;
             };
-            return Some(is_set.then(|| key.words("")).into_iter().collect());
+            return Some(vec![key.words(&is_set.to_string())]);
         }
         let values: Vec<_> = match value.get_ref() {
             DeValue::Array(list) if key.is_list() => list.iter().collect(),
@@ -273,6 +277,10 @@ fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, Problem> 
             return Err(Problem::new(value.span(), message));
         }
     };
+    if text.contains('\0') {
+        let message = format!("{name} must not contain a NUL character");
+        return Err(Problem::new(value.span(), message));
+    }
     Ok(key.words(&text))
 }
 

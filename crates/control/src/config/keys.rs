@@ -1,5 +1,7 @@
 //! Which keys a command's configuration file has.
 
+use std::any::TypeId;
+
 use clap::{Arg, ArgAction, Command};
 
 /// A section of the file, and the heading of its options in the command's help.
@@ -82,13 +84,12 @@ impl Key<'_> {
 
     /// Whether the key's value is `true` or `false`.
     pub(super) fn is_flag(&self) -> bool {
-        matches!(self.arg.get_action(), ArgAction::SetTrue)
+        self.arg.get_value_parser().type_id() == TypeId::of::<bool>()
     }
 
-    /// The option as words of a command line, with one value, or without if it is a flag.
+    /// The option as words of a command line, with one value.
     pub(super) fn words(&self, value: &str) -> String {
         match self.arg.get_long() {
-            Some(long) if self.is_flag() => format!("--{long}"),
             Some(long) => format!("--{long}={value}"),
             // A path that begins like an option.
             None if value.starts_with('-') => format!("./{value}"),

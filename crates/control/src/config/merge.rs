@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 
+use super::command::prepared;
 use super::file::{self, File};
 use super::keys::{Key, keys};
+use super::origin;
 
 /// A parsed command line, with the origin of each value.
 #[derive(Debug)]
@@ -39,24 +41,29 @@ pub(super) enum Wrong {
 /// [`--config`](super::ConfigArgs), the file's keys count as options, unless the command line has
 /// them too.
 ///
-/// Ends the process if the command line is wrong (status 2), asks for help (0), or names a file that
-/// is wrong (1).
+/// Ends the process if the command line or the file is wrong, or if the command line asks for help.
+/// The status is 2 for an error, or 1 if the command is `check` and the file is wrong.
 pub fn parse<T: CommandFactory + FromArgMatches>(command: Command) -> Parsed<T> {
     let name = command.get_name().to_owned();
-    parse_words(command, std::env::args_os().collect()).unwrap_or_else(|wrong| match wrong {
+    let words: Vec<_> = std::env::args_os().collect();
+    let is_check = words.get(1).is_some_and(|word| word == "check");
+    let parsed = parse_words(command, words).unwrap_or_else(|wrong| match wrong {
         Wrong::CommandLine(error) => error.exit(),
         Wrong::File(message) => {
             eprintln!("{name}: the configuration is wrong\n{message}");
-            std::process::exit(1)
+            std::process::exit(if is_check { 1 } else { 2 })
         }
-    })
+    });
+    origin::remember(&parsed.origins);
+    parsed
 }
 
 /// Same as [`parse`], for these words.
 pub(super) fn parse_words<T: FromArgMatches>(
-    mut command: Command,
+    command: Command,
     words: Vec<OsString>,
 ) -> Result<Parsed<T>, Wrong> {
+    let mut command = prepared(command);
     command.build();
     let mut first = FirstLook::new(&command, &words);
     let file = match &first.config {

@@ -8,9 +8,63 @@ use super::merge::{Origins, Parsed};
 /// Width of a key with its value, so that the origins stand in a column.
 const WIDTH: usize = 40;
 
+/// The defaults of a server that its command line does not define, because each server has others.
+#[derive(Clone, Debug)]
+pub struct OwnDefaults {
+    server: &'static str,
+    /// Identifiers of options, each with its default as a value in a file, or with a description of
+    /// what holds without a value.
+    values: Vec<(&'static str, Own)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Own {
+    Value(String),
+    Without(&'static str),
+}
+
+impl OwnDefaults {
+    /// Starts a list for the server with this name.
+    #[must_use]
+    pub fn of(server: &'static str) -> Self {
+        let values = Vec::new();
+        Self { server, values }
+    }
+
+    /// Adds the default of the option with this identifier.
+    #[must_use]
+    pub fn with(mut self, id: &'static str, value: &impl ToString) -> Self {
+        self.values.push((id, Own::Value(value.to_string())));
+        self
+    }
+
+    /// Adds a description of what holds if the option with this identifier has no value.
+    #[must_use]
+    pub fn without(mut self, id: &'static str, what: &'static str) -> Self {
+        self.values.push((id, Own::Without(what)));
+        self
+    }
+}
+
+/// What holds without the options that belong to all servers.
+const WITHOUT: [(&str, &str); 8] = [
+    ("addresses", "the addresses of the interface"),
+    ("workers", "one for each queue"),
+    (
+        "user",
+        "the program's user or nobody, if root starts the server",
+    ),
+    ("access_log", "no log"),
+    ("query_log", "no log"),
+    ("metrics_listen", "no metrics"),
+    ("pcap", "no capture"),
+    ("fault", "no faults"),
+];
+
 /// Returns the options of a parsed command as a configuration file. The comment behind each value
-/// says where it comes from: the default, a line of the file, or the command line.
-pub fn show<T>(parsed: &Parsed<T>) -> String {
+/// says where it comes from: the default, a line of the file, or the command line. `own` has the
+/// defaults of each server in the program.
+pub fn show<T>(parsed: &Parsed<T>, own: &[OwnDefaults]) -> String {
     let origins = &parsed.origins;
     let keys = keys(&origins.command);
     let mut text = String::new();
@@ -23,14 +77,52 @@ pub fn show<T>(parsed: &Parsed<T>) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{gap}{}", section.header());
         for key in keys {
-            let setting = match origins.value(key) {
-                Some(value) => format!("{} = {value}", key.name()),
-                None => format!("#{} =", key.name()),
+            let name = key.name();
+            let (setting, origin) = match (origins.value(key), own_default(key, own)) {
+                (Some(value), _) => (format!("{name} = {value}"), origins.origin(key)),
+                (None, (Some(value), origin)) => (format!("{name} = {value}"), origin),
+                (None, (None, origin)) => (format!("#{name} ="), origin),
             };
-            let _ = writeln!(text, "{setting:WIDTH$} # {}", origins.origin(key));
+            let _ = writeln!(text, "{setting:WIDTH$} # {origin}");
         }
     }
     text
+}
+
+/// Returns the value of a key that is not set, and where it comes from. There is no value if there
+/// is no default, or if two servers have different ones.
+fn own_default(key: &Key<'_>, own: &[OwnDefaults]) -> (Option<String>, String) {
+    let id = key.arg.get_id().as_str();
+    let found: Vec<_> = own
+        .iter()
+        .flat_map(|one| {
+            one.values
+                .iter()
+                .map(|(of, value)| (one.server, *of, value))
+        })
+        .filter(|(_, of, _)| *of == id)
+        .collect();
+    match &found[..] {
+        [(_, _, first), rest @ ..] if rest.iter().all(|(_, _, other)| other == first) => {
+            match first {
+                Own::Value(value) => (Some(toml_value(value)), "default".to_owned()),
+                Own::Without(what) => (None, format!("not set: {what}")),
+            }
+        }
+        [] => {
+            let known = WITHOUT.iter().find(|(of, _)| *of == id);
+            let what = known.map_or("the program's default", |(_, what)| what);
+            (None, format!("not set: {what}"))
+        }
+        several => {
+            let each = several.iter().map(|(server, _, value)| match value {
+                Own::Value(value) => format!("{} in {server}", toml_value(value)),
+                Own::Without(what) => format!("{what} in {server}"),
+            });
+            let each: Vec<_> = each.collect();
+            (None, format!("defaults: {}", each.join(", ")))
+        }
+    }
 }
 
 impl Origins {
@@ -55,7 +147,7 @@ impl Origins {
 
     fn origin(&self, key: &Key<'_>) -> String {
         let id = key.arg.get_id().as_str();
-        if self.is_given(id) || id == "sandbox" && self.is_given("no_sandbox") {
+        if self.is_overridden(id) {
             return "command line".to_owned();
         }
         let settings = self.file.settings.iter();
@@ -64,10 +156,12 @@ impl Origins {
             let file = self.file.path.display().to_string();
             return format!("{}:{}", file.escape_debug(), setting.line);
         }
-        match self.matches.value_source(id) {
-            Some(_) => "default".to_owned(),
-            None => "not set: the program's default".to_owned(),
-        }
+        "default".to_owned()
+    }
+
+    /// Whether the command line has the option, or one that excludes it.
+    pub(super) fn is_overridden(&self, id: &str) -> bool {
+        self.is_given(id) || id == "sandbox" && self.is_given("no_sandbox")
     }
 
     fn is_given(&self, id: &str) -> bool {

@@ -1,0 +1,100 @@
+//! Which options of this process come from its configuration file, for messages after parsing.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use super::keys::keys;
+use super::merge::Origins;
+
+/// What messages say of the file that this process has read.
+static READ: OnceLock<Read> = OnceLock::new();
+
+#[derive(Debug, Default)]
+struct Read {
+    file: PathBuf,
+    places: Places,
+}
+
+/// The options that come from a file: `--OPTION`, and the key with its place.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<(String, String)>);
+
+/// Keeps the origins of this process's options. Only the first call has an effect.
+pub(super) fn remember(origins: &Origins) {
+    if origins.file.path.as_os_str().is_empty() {
+        return;
+    }
+    // A process parses its command line once.
+    let _ = READ.set(Read {
+        file: origins.file.path.clone(),
+        places: places(origins),
+    });
+}
+
+/// Returns the options that come from the file.
+pub(super) fn places(origins: &Origins) -> Places {
+    let file = origins.file.path.display().to_string();
+    let file = file.escape_debug();
+    let keys = keys(&origins.command);
+    let settings = origins.file.settings.iter().filter_map(|setting| {
+        if origins.is_overridden(&setting.id) {
+            return None;
+        }
+        let key = keys.iter().find(|key| key.arg.get_id() == &*setting.id)?;
+        let option = format!("--{}", key.arg.get_long()?);
+        Some((option, format!("{} ({file}:{})", key.name(), setting.line)))
+    });
+    Places(settings.collect())
+}
+
+/// Returns the configuration file of this process, if it has one.
+pub(crate) fn file() -> Option<&'static PathBuf> {
+    READ.get().map(|read| &read.file)
+}
+
+/// Names the key and its place instead of each option that comes from the file. The message is that
+/// of a check that runs after parsing, and knows only options.
+pub fn with_places(message: &str) -> String {
+    match READ.get() {
+        Some(read) => read.places.name_in(message),
+        None => message.to_owned(),
+    }
+}
+
+impl Places {
+    /// Replaces the options in a message.
+    pub(super) fn name_in(&self, message: &str) -> String {
+        let mut text = String::with_capacity(message.len());
+        let mut rest = message;
+        while let Some(at) = rest.find("--") {
+            let (before, option) = rest.split_at(at);
+            let is_part = |c: char| c == '-' || c.is_ascii_lowercase() || c.is_ascii_digit();
+            let end = option.find(|c| !is_part(c)).unwrap_or(option.len());
+            let (option, after) = option.split_at(end);
+            let found = self.0.iter().find(|(name, _)| name == option);
+            text += before;
+            text += found.map_or(option, |(_, place)| place);
+            rest = after;
+        }
+        text + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_options_of_the_file_are_named_by_their_places() {
+        let place = |option: &str, key: &str| (option.to_owned(), key.to_owned());
+        let places = Places(vec![
+            place("--port", "port (f:2)"),
+            place("--dns-port", "port (f:5)"),
+        ]);
+        assert_eq!(
+            places.name_in("web (--port) and dns (--dns-port): give --port, not --ports"),
+            "web (port (f:2)) and dns (port (f:5)): give port (f:2), not --ports"
+        );
+        assert_eq!(places.name_in("a -- b --port"), "a -- b port (f:2)");
+    }
+}
