@@ -25,7 +25,7 @@ enum Command {
     /// Serve zones until SIGINT or SIGTERM.
     #[command(
         after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
-                            (standard error says which), 2 if the command line is wrong."
+                            (standard error says which), 2 if the command line or the file is wrong."
     )]
     Serve(Box<Serve>),
     /// Check zone files and print their size. The exit status is 1 if a zone has an error or is

@@ -34,7 +34,7 @@ enum Command {
     /// devices and unreadable files. Started as root, it also serves files that only root can read.
     #[command(
         after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
-                            (standard error says which), 2 if the command line is wrong."
+                            (standard error says which), 2 if the command line or the file is wrong."
     )]
     Serve(Box<Serve>),
     /// Load the folder as `serve` would, and report everything that is wrong with it or with the

@@ -1,5 +1,7 @@
 //! Tests the server's wall clock and its packet counts.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use control::Handover;
 use nmio::Bell;
 use nmio::sim::{self, LinkConfig, PathConfig};
@@ -37,6 +39,35 @@ fn the_current_second_ends_with_that_of_the_wall_clock() {
     server.read_wall_clock(now);
     assert_eq!(server.stack().app().second(), 1_795_249_777);
     assert_eq!(server.second_ends, now + Duration::from_millis(500));
+}
+
+/// The clock of the day is only a label of responses. What needs the passing of time uses the other
+/// clock, `now`, which nobody can set.
+#[test]
+fn a_clock_that_is_set_back_by_an_hour_changes_only_the_date() {
+    static WALL: AtomicU64 = AtomicU64::new(7_200_000);
+    let wall = || UNIX_EPOCH + Duration::from_millis(WALL.load(Ordering::Relaxed));
+    let (port, _, _) = sim::link(&LinkConfig::symmetric(PathConfig::default()), 1);
+    let config = tcpip::Config::on_ports(&[80]);
+    let now = Instant::ZERO;
+    let server =
+        Http::<SiteOnly, Cubic>::new(site(7), &addresses(), &config, &port, [1, 2, 3, 4], now);
+    let mut server = server.unwrap().with_wall_clock(wall);
+    // Milliseconds since the start, change of the clock, and the second that responses name.
+    for (millis, change, second) in [
+        (1_000, 0, 7_200),
+        (1_500, -3_600_000, 7_200),
+        (2_000, 0, 3_600),
+        (2_999, 999, 3_600),
+        (3_000, 1, 3_601),
+        (4_000, 1_000, 3_602),
+    ] {
+        WALL.fetch_add(i64::cast_unsigned(change), Ordering::Relaxed);
+        let now = now + Duration::from_millis(millis);
+        server.keep_time(now);
+        assert_eq!(server.stack().app().second(), second, "at {millis} ms");
+        assert!(server.second_ends > now, "at {millis} ms");
+    }
 }
 
 #[test]
@@ -94,6 +125,12 @@ fn the_next_site_keeps_the_files_whose_versions_are_known() {
         !next.keep_file(b"/young", &site, Some(version(999))),
         "it may have changed since"
     );
+    // After the clock was set back, files are from the future, so nothing is known of their age.
+    let mut early = Builder::new(now).file(b"/a", UNIX_EPOCH, b"content");
+    early.note_version(b"/a", version(1_000 + 3_600));
+    let early = early.build();
+    let mut later = Builder::new(now);
+    assert!(!later.keep_file(b"/a", &early, Some(version(1_000 + 3_600))));
     assert!(next.keep_file(b"/young", &site, None));
     assert!(!next.keep_file(b"/none", &site, None));
     let next = next.build_next(&site);

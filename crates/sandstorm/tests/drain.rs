@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use control::StartError;
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::{Drain, Handler as _, Instant};
-use sandstorm::{Builder, Http, Server};
-use tcpip::Config;
+use sandstorm::{
+    App, Builder, Clients, Exchange, Http, More, Replies, Request, Sees, Server, SiteOnly, Ticket,
+    Verdict,
+};
+use tcpip::{Config, Timer};
 use testkit::{
     ACK, FIN, Layout, Opt, Outbox, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment,
 };
@@ -21,8 +25,8 @@ fn wall_clock() -> SystemTime {
 }
 
 /// A server with a file `/a` of three bytes, and a client's side of one connection.
-struct Rig {
-    server: Server,
+struct Rig<A: App = SiteOnly> {
+    server: Server<A>,
     port: Outbox,
     now: Instant,
     seq: u32,
@@ -31,11 +35,17 @@ struct Rig {
 
 impl Rig {
     fn open() -> Self {
+        Self::with(|_| Ok(SiteOnly))
+    }
+}
+
+impl<A: App> Rig<A> {
+    fn with(make: impl FnOnce(&mut Replies<'_>) -> Result<A, StartError>) -> Self {
         let port = Outbox::new(1500, 64, ip::write_segment);
         let site = Builder::new(wall_clock()).file(b"/a", wall_clock(), b"aaa");
         let (config, now) = (Config::on_ports(&[80]), Instant::from_millis(1_000));
         let site = Arc::new(site.build());
-        let http = Http::new(site, &SERVER, &config, &port, [1, 2, 3, 4], now).unwrap();
+        let http = Http::load(site, make, &SERVER, &config, &port, [1, 2, 3, 4], now).unwrap();
         let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
         let mut rig = Self {
             server: Server::new(host, http.with_wall_clock(wall_clock)),
@@ -161,4 +171,94 @@ fn all_requests_that_have_arrived_are_answered() {
     assert_eq!(responses.matches(KEEP_ALIVE).count(), 2, "{responses}");
     let last = responses.rfind("HTTP/1.1").unwrap();
     assert!(responses[last..].contains(CLOSE) && fin, "{responses}");
+}
+
+/// An application that gives its answers later, when a timer expires.
+#[derive(Default)]
+struct Slow {
+    deferred: Vec<Ticket>,
+    streams: Vec<Ticket>,
+    /// Whether streams go on.
+    is_ready: bool,
+}
+
+const ANSWER: Timer = Timer::new(0);
+/// Longer than one call of [`Rig::drain`].
+const LATER: Duration = Duration::from_millis(120);
+
+impl App for Slow {
+    type State = ();
+    type Message = ();
+
+    const SEES: Sees = Sees::Everything;
+
+    fn on_start(&mut self, clients: &mut impl Clients<()>) {
+        clients.set_timer(ANSWER, LATER);
+    }
+
+    fn on_request(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_, ()>) -> Verdict {
+        if request.path() == "/later" {
+            self.deferred.push(exchange.ticket());
+            return Verdict::Later;
+        }
+        exchange.response().write(b"one");
+        Verdict::Stream
+    }
+
+    fn on_more(&mut self, exchange: &mut Exchange<'_, ()>) -> More {
+        if !self.is_ready {
+            self.streams.push(exchange.ticket());
+            return More::Wait;
+        }
+        exchange.response().write(b"two");
+        More::Last
+    }
+
+    fn on_timer(&mut self, _: Timer, clients: &mut impl Clients<()>) {
+        self.is_ready = true;
+        for ticket in self.deferred.drain(..) {
+            clients.answer(ticket, |_, exchange| exchange.text(format_args!("done")));
+        }
+        for ticket in self.streams.drain(..) {
+            clients.resume(ticket);
+        }
+    }
+}
+
+impl Rig<Slow> {
+    fn slow() -> Self {
+        Self::with(|_| Ok(Slow::default()))
+    }
+}
+
+#[test]
+fn a_drain_waits_for_an_answer_that_the_application_gives_later() {
+    let mut rig = Rig::slow();
+    let sent = rig.send(b"GET /later HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert_eq!(text(&sent), (String::new(), false));
+    let (sent, done) = rig.drain();
+    assert_eq!((text(&sent), done), ((String::new(), false), false));
+    let (mut sent, _) = rig.drain();
+    sent.extend(rig.drain().0);
+    let (response, fin) = text(&sent);
+    assert!(response.ends_with("\r\n\r\ndone"), "{response}");
+    assert!(response.contains(CLOSE) && fin, "{response}");
+    rig.acknowledge();
+    assert_eq!(rig.drain(), (vec![], true));
+}
+
+#[test]
+fn a_drain_waits_for_the_end_of_a_streamed_response() {
+    let mut rig = Rig::slow();
+    let (begin, fin) = text(&rig.send(b"GET /stream HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+    assert!(begin.ends_with("3\r\none\r\n") && !fin, "{begin}");
+    rig.acknowledge();
+    let (sent, done) = rig.drain();
+    assert_eq!((text(&sent), done), ((String::new(), false), false));
+    let (mut sent, _) = rig.drain();
+    sent.extend(rig.drain().0);
+    let (rest, fin) = text(&sent);
+    assert_eq!((&*rest, fin), ("3\r\ntwo\r\n0\r\n\r\n", true));
+    rig.acknowledge();
+    assert_eq!(rig.drain(), (vec![], true));
 }

@@ -33,7 +33,7 @@ enum Command {
     /// server.
     #[command(
         after_help = "Exit status: 0 if a signal ended the server, 1 after an error \
-                            (standard error says which), 2 if the command line is wrong."
+                            (standard error says which), 2 if the command line or the file is wrong."
     )]
     Serve(Box<Serve>),
     /// Load the folder and the zones as `serve` would, and report everything that is wrong with them

@@ -6,7 +6,7 @@ mod rig;
 
 use std::fs;
 use std::io::ErrorKind::ConnectionRefused;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -379,6 +379,49 @@ fn changes_are_seen_without_a_command() {
         becomes("below/page", "deeper");
     });
     storm.stop();
+}
+
+/// The end of the drain cuts what has not ended. A client that reads nothing gets a reset. One that
+/// has not completed its request gets a FIN.
+#[test]
+fn the_end_of_the_drain_cuts_what_is_stuck() {
+    const LARGE: usize = 40_000_000;
+    const DRAIN: Duration = Duration::from_secs(2);
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone] = ["www", "a.zone"].map(|name| folder.path().join(name));
+    fs::create_dir(&www).unwrap();
+    fs::write(www.join("large"), vec![b'A'; LARGE]).unwrap();
+    fs::write(&zone, ZONE).unwrap();
+    let [www, zone] = [&www, &zone].map(|path| path.to_str().unwrap());
+    let arguments = ["serve", "--web", www, "--zone", zone, "--drain", "2s"];
+    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let address = storm.addresses[0];
+    let [mut stuck, mut slow] = storm.beside(|| {
+        ["GET /large HTTP/1.1\r\nHost: a\r\n\r\n", "GET /large HT"].map(|request| {
+            let mut stream = TcpStream::connect((address, 80)).unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+    });
+    let mut received = [0; 1];
+    stuck.read_exact(&mut received).unwrap();
+    let asked = std::time::Instant::now();
+    storm.ask_to_stop();
+    // The FIN comes while the server still runs.
+    assert_eq!(slow.read(&mut received).unwrap(), 0);
+    assert!(asked.elapsed() >= DRAIN, "{:?}", asked.elapsed());
+    let summary = storm.end();
+    let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        summary
+            .iter()
+            .any(|line| words(line) == "sandstorm: connections cut 2"),
+        "{summary:#?}"
+    );
+    // What the client's kernel has received comes first.
+    let error = std::io::copy(&mut stuck, &mut std::io::sink()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 /// After a request to stop, a download that has begun gets every byte, and a new client is refused.

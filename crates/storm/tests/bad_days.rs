@@ -1,0 +1,212 @@
+//! Tests what `storm serve` does when its surroundings fail: it names the failure, counts what is
+//! lost, and serves on. Needs root.
+
+mod content;
+#[path = "../../../examples/tests/rig/mod.rs"]
+mod rig;
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use content::content;
+use rig::Example;
+
+/// Maximum time to wait for something, after which a test fails.
+const TIMEOUT: Duration = Duration::from_secs(20);
+const STORM: &str = env!("CARGO_BIN_EXE_storm");
+/// Runs a program with standard error in a file.
+const WITH_LOG: &str = "exec 2> \"$0\"; exec \"$@\"";
+
+/// Starts the server with its log in a file.
+fn start(log: &Path, arguments: &[&str]) -> Example {
+    let log = log.to_str().unwrap();
+    let line = [&["-c", WITH_LOG, log, STORM, "serve"], arguments].concat();
+    Example::start("sh", &line)
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Checks that both servers answer.
+fn serves(storm: &Example) {
+    let address = storm.addresses[0];
+    storm.beside(|| {
+        let page = output("curl", &["-s", "-m", "20", &format!("http://{address}/")]);
+        assert_eq!(page, "a page");
+        let server = format!("@{address}");
+        let answer = output("dig", &["+short", &server, "a.a.test", "A"]);
+        assert_eq!(answer, "192.0.2.1\n");
+    });
+}
+
+/// Waits until `read` returns a text with `part`.
+fn wait_for(part: &str, read: impl Fn() -> String) {
+    let start = Instant::now();
+    while !read().contains(part) {
+        assert!(start.elapsed() < TIMEOUT, "no {part} in {}", read());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Returns a metric's value, without its labels.
+fn metric(socket: &str, name: &str) -> u64 {
+    let url = "http://localhost/metrics";
+    let all = output("curl", &["-s", "--unix-socket", socket, url]);
+    let line = all.lines().find(|line| line.starts_with(name));
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    value.unwrap_or_else(|| panic!("{all}")).parse().unwrap()
+}
+
+/// Sends requests on one connection, each with a line of 2 kB for the log.
+fn ask_often(address: IpAddr, times: usize) {
+    let mut stream = TcpStream::connect((address, 80)).unwrap();
+    let agent = "x".repeat(2_000);
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n");
+    let mut reader = stream.try_clone().unwrap();
+    let reading = thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        let text = String::from_utf8(all).unwrap();
+        text.matches("HTTP/1.1 200 OK\r\n").count()
+    });
+    for number in 1..=times {
+        let close = "Connection: close\r\n\r\n";
+        let last = request.replace("\r\n\r\n", &format!("\r\n{close}"));
+        let request = if number == times { &last } else { &request };
+        stream.write_all(request.as_bytes()).unwrap();
+    }
+    assert_eq!(reading.join().unwrap(), times);
+}
+
+/// A taken address of the metrics, and the socket of a dead process, do not keep the server from
+/// its start.
+#[test]
+fn taken_sockets_are_named_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    // The socket stays in the folder, and nobody listens at it.
+    drop(UnixListener::bind(socket).unwrap());
+    let taken = folder.path().join("metrics");
+    let _listening = UnixListener::bind(&taken).unwrap();
+    let metrics = format!("unix:{}", taken.display());
+    let log = folder.path().join("log");
+    let mut arguments = vec!["--web", www, "--zone", zone, "--control-socket", socket];
+    arguments.extend(["--metrics-listen", &metrics]);
+    let storm = start(&log, &arguments);
+    serves(&storm);
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("there are no metrics"), "{log}");
+    assert!(log.contains(&metrics), "{log}");
+    wait_for("\"name\":\"requests\"", || {
+        output(
+            "curl",
+            &["-s", "--unix-socket", socket, "http://localhost/status"],
+        )
+    });
+    storm.stop();
+}
+
+/// The reader of the access log is stuck, and the disk under the query log is full. Lines are lost
+/// and counted, and no client waits.
+#[test]
+fn logs_that_cannot_be_written_cost_only_their_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let fifo = folder.path().join("fifo");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    // The other end stays open, and nobody reads from it.
+    let _stuck = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&fifo)
+        .unwrap();
+    let log = folder.path().join("log");
+    let mut arguments = vec!["--web", www, "--zone", zone, "--control-socket", socket];
+    arguments.extend(["--access-log", fifo.to_str().unwrap()]);
+    arguments.extend(["--query-log", "/dev/full"]);
+    let storm = start(&log, &arguments);
+    serves(&storm);
+    storm.beside(|| ask_often(storm.addresses[0], 4_000));
+    serves(&storm);
+    for name in [
+        "sandstorm_access_log_lines_lost_total",
+        "namestorm_query_log_lines_lost_total",
+    ] {
+        let start = Instant::now();
+        while metric(socket, name) == 0 {
+            assert!(start.elapsed() < TIMEOUT, "{name} stays 0");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    storm.stop();
+}
+
+/// A disk that is full is named in the log.
+#[test]
+fn a_full_disk_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let log = folder.path().join("log");
+    let mut arguments = vec!["--web", www, "--zone", zone, "--control-socket", socket];
+    arguments.extend(["--access-log", "/dev/full"]);
+    let storm = start(&log, &arguments);
+    serves(&storm);
+    let expected = "access log: /dev/full: No space left on device (os error 28)";
+    wait_for(expected, || fs::read_to_string(&log).unwrap());
+    serves(&storm);
+    storm.stop();
+}
+
+/// SIGUSR1 while the log's folder is missing: the old file stays open.
+#[test]
+fn a_log_that_cannot_be_opened_again_goes_to_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let [logs, moved] = ["logs", "moved"].map(|name| folder.path().join(name));
+    fs::create_dir(&logs).unwrap();
+    let access = logs.join("access");
+    let log = folder.path().join("log");
+    let mut arguments = vec!["--web", www, "--zone", zone, "--control-socket", socket];
+    arguments.extend(["--access-log", access.to_str().unwrap()]);
+    let storm = start(&log, &arguments);
+    fs::rename(&logs, &moved).unwrap();
+    storm.reopen_logs();
+    let expected = "cannot be opened again, so lines still go to the old file: No such file";
+    wait_for(expected, || fs::read_to_string(&log).unwrap());
+    serves(&storm);
+    let access = moved.join("access");
+    wait_for("\"GET / HTTP/1.1\" 200", || {
+        fs::read_to_string(&access).unwrap()
+    });
+    storm.stop();
+}
+
+/// A log that cannot be opened at start is an error of the operator.
+#[test]
+fn a_log_that_cannot_be_opened_ends_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, _] = &content(folder.path(), "www");
+    for (option, name) in [("--access-log", "access log"), ("--query-log", "query log")] {
+        let arguments = ["serve", "--web", www, "--zone", zone, option, "/none/log"];
+        let output = Command::new(STORM).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("storm: {name}: /none/log: No such file");
+        assert!(text.contains(&expected), "{text}");
+    }
+}
