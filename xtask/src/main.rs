@@ -6,6 +6,7 @@ mod e2e;
 mod fuzz;
 mod guest;
 mod guide;
+mod image;
 mod interrupt;
 mod loss;
 mod markdown;
@@ -53,6 +54,8 @@ enum Command {
     Manual(package::Manual),
     /// Build a Debian package of each program, and try the packages in a container.
     Package(package::Options),
+    /// Build an OCI image of Storm with buildah, and try it with crun. This needs root.
+    Image(image::Options),
     /// Run netmap-sys's unit tests, and most of those of nmio's that Miri supports, under Miri.
     /// This needs the nightly compiler.
     Miri,
@@ -85,6 +88,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Guide => guide::run(),
         Command::Manual(options) => package::manual(options),
         Command::Package(options) => package::run(options),
+        Command::Image(options) => image::run(options),
         Command::Miri => miri::run(),
         Command::Loss(options) => loss::run(options),
         Command::Bench(options) => bench::run(options),

@@ -13,8 +13,8 @@ const PROGRAMS: [&str; 3] = ["sandstorm", "namestorm", "storm"];
 /// Debian packages of the container, besides the essential ones and those of the package's own
 /// dependencies.
 const CONTAINER: &str = "systemd-sysv,iproute2,curl,bind9-dnsutils,libelf1,zlib1g,adduser,procps";
-/// The Debian release of the container.
-const RELEASE: &str = "bookworm";
+/// The Debian release of containers and images.
+pub(crate) const RELEASE: &str = "bookworm";
 /// System calls that the container's own filter must let through.
 const CALLS: &str = "bpf seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self";
 
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Builds the package of a program. Returns the path of the package.
-fn package(program: &str, release: &Path) -> Result<PathBuf> {
+pub(crate) fn package(program: &str, release: &Path) -> Result<PathBuf> {
     let folder = release.join("package").join(program);
     let path = release.join(program);
     shell::make_folder(&folder)?;
