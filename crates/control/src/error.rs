@@ -106,6 +106,13 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// The interface was removed and has returned. A server that is started now can serve it.
+    #[error(
+        "interface {0} was removed, and has returned; the server must start again to serve it, which \
+         a service manager does because of exit status {status}",
+        status = BACK
+    )]
+    InterfaceBack(String),
     /// A worker panicked, possibly in the program's own code. The panic message has already been
     /// printed.
     #[error(
@@ -117,6 +124,9 @@ pub enum Error {
         worker: u32,
     },
 }
+
+/// Exit status after which a new start succeeds (`EX_TEMPFAIL` of sysexits.h).
+const BACK: u8 = 75;
 
 /// Returns advice to append to a system error's message. Returns an empty string if there is no
 /// advice.
@@ -135,11 +145,12 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Returns the exit status of a server that ends with this error: 2 if the command line is
-    /// wrong, and 1 otherwise.
+    /// Returns the exit status of a server that ends with this error. It is 2 if the command line is
+    /// wrong, 75 if a new start succeeds, and 1 otherwise.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::PortTwice { .. } | Self::PortZero { .. } => 2,
+            Self::InterfaceBack(_) => BACK,
             _ => 1,
         }
     }

@@ -12,6 +12,8 @@
 //!        ◀── facts and descriptors ────
 //!   open queues, drop all privileges
 //!   serve                               waits
+//!   an address changes ── Follow ─────▶ changes the steering program, reserves ports
+//!        ◀── the addresses ────────────
 //!   end ── close the socket ──────────▶ detaches, removes, ends
 //! ```
 //!
@@ -27,14 +29,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nmio::device::{Interface, QueueAccess, Transport};
+use nmio::device::{CurrentAddresses, Interface, QueueAccess, Transport};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
 use crate::args::ServeArgs;
 use crate::error::Error;
-use crate::privileges::{Kind, Plan, Table};
+use crate::privileges::{HelperTasks, Kind, Plan, Table};
 use process::Side;
 
 /// A request from the server to the helper.
@@ -43,6 +45,8 @@ enum Request {
     /// Open the interface named on the command line, and prepare it to serve the ports in
     /// `services`.
     Open { services: Vec<(Transport, u16)> },
+    /// Make the steering program and the reserved ports follow the interface's addresses.
+    Follow,
 }
 
 /// An answer from the helper to the server.
@@ -51,7 +55,9 @@ enum Answer {
     /// The interface is open. `facts` describes a [`QueueAccess`]. `descriptors` is the number of
     /// its descriptors, which follow in separate messages.
     Opened { facts: String, descriptors: usize },
-    /// The interface cannot be opened, or the helper cannot drop its privileges. The text is an
+    /// The addresses that are served now.
+    Follows(CurrentAddresses),
+    /// The interface cannot be opened or followed, or the helper cannot drop its privileges. The text is an
     /// error message for the operator.
     Refused(String),
 }
@@ -112,6 +118,24 @@ impl Helper {
                     .map_err(helper_gone)
             }
             Some(Answer::Refused(why)) => Err(Error::Refused(why)),
+            Some(Answer::Follows(_)) => Err(Error::HelperGone(UNEXPECTED.to_owned())),
+            None => Err(Error::HelperGone("it has ended".to_owned())),
+        }
+    }
+
+    /// Makes the helper's steering program and reserved ports follow the interface's addresses.
+    /// Returns the addresses that are served now.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the helper's message, or [`Error::HelperGone`].
+    pub(crate) fn follow(&self) -> Result<CurrentAddresses, Error> {
+        let helper_gone = |source: io::Error| Error::HelperGone(source.to_string());
+        let socket = self.socket.as_fd();
+        message::send(socket, &Request::Follow).map_err(helper_gone)?;
+        match message::receive(socket).map_err(helper_gone)? {
+            Some(Answer::Follows(current)) => Ok(current),
+            Some(Answer::Refused(why)) => Err(Error::Refused(why)),
+            Some(Answer::Opened { .. }) => Err(Error::HelperGone(UNEXPECTED.to_owned())),
             None => Err(Error::HelperGone("it has ended".to_owned())),
         }
     }
@@ -160,6 +184,8 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
+const UNEXPECTED: &str = "it gave another answer than was asked for";
+
 /// Runs the helper process until the server's side of the socket closes.
 fn assist(
     socket: BorrowedFd<'_>,
@@ -178,38 +204,64 @@ fn assist(
     process::set_name(&name).map_err(failed)?;
     let mut opened: Option<Interface> = None;
     while let Some(request) = message::receive(socket).map_err(failed)? {
-        let Request::Open { services } = request;
-        if opened.is_some() {
-            // Only a compromised server sends a request when the interface is already open, so the
-            // helper stops here.
-            break;
-        }
-        let interface = Interface::open(&args.interface(program, services));
-        // If the helper cannot drop its privileges, the server does not start, and prints why.
-        let confined = interface
-            .map_err(|error| error.to_string())
-            .and_then(|interface| {
-                let table = Table::for_helper(interface.needs_removal());
-                let dropped = plan
-                    .privileges(table)
-                    .and_then(|privileges| privileges.drop_all(Kind::Helper));
-                dropped.map_err(|error| error.to_string())?;
-                Ok(interface)
-            });
-        match confined {
-            Ok(interface) => {
-                let (facts, descriptors) = interface.to_parts().map_err(failed)?;
-                let answer = Answer::Opened {
-                    facts,
-                    descriptors: descriptors.len(),
-                };
-                message::send(socket, &answer).map_err(failed)?;
-                message::send_descriptors(socket, &descriptors).map_err(failed)?;
-                drop(descriptors);
-                opened = Some(interface);
-            }
-            Err(why) => message::send(socket, &Answer::Refused(why)).map_err(failed)?,
-        }
+        let answer = match (request, &mut opened) {
+            (Request::Open { services }, None) => match open(args, program, plan, services) {
+                Ok(interface) => {
+                    send_interface(socket, &interface).map_err(failed)?;
+                    opened = Some(interface);
+                    continue;
+                }
+                Err(why) => Answer::Refused(why),
+            },
+            (Request::Follow, Some(interface)) => match interface.follow_addresses() {
+                Some(Ok(current)) => Answer::Follows(current),
+                Some(Err(error)) => Answer::Refused(error.to_string()),
+                None => break,
+            },
+            // Only a compromised server sends such a request, so the helper stops here.
+            (Request::Open { .. }, Some(_)) | (Request::Follow, None) => break,
+        };
+        message::send(socket, &answer).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Opens the interface and drops the helper's privileges. An error is a message for the operator. If
+/// the helper cannot drop its privileges, the server does not start, and prints why.
+fn open(
+    args: &ServeArgs,
+    program: &'static str,
+    plan: &Plan,
+    services: Vec<(Transport, u16)>,
+) -> Result<Interface, String> {
+    let ports: Vec<u16> = services.iter().map(|(_, port)| *port).collect();
+    let interface = Interface::open(&args.interface(program, services));
+    let interface = interface.map_err(|error| error.to_string())?;
+    let follows = interface.can_follow_addresses();
+    let tasks = HelperTasks {
+        removes_interface: interface.needs_removal(),
+        follows,
+        ports: if follows { ports } else { Vec::new() },
+    };
+    let kind = if follows {
+        Kind::FollowingHelper
+    } else {
+        Kind::Helper
+    };
+    let dropped = plan
+        .privileges(Table::for_helper(tasks))
+        .and_then(|privileges| privileges.drop_all(kind));
+    dropped.map_err(|error| error.to_string())?;
+    Ok(interface)
+}
+
+/// Sends what the server needs to open the queues of the interface.
+fn send_interface(socket: BorrowedFd<'_>, interface: &Interface) -> io::Result<()> {
+    let (facts, descriptors) = interface.to_parts()?;
+    let answer = Answer::Opened {
+        facts,
+        descriptors: descriptors.len(),
+    };
+    message::send(socket, &answer)?;
+    message::send_descriptors(socket, &descriptors)
 }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::thread::{Builder, Scope};
 
 use nmio::device::{QueueAccess, Transport};
-use nmio::{Bell, FaultConfig, Stop};
+use nmio::{Bell, FaultConfig, Mailbox, Stop};
 
 use crate::args::ServeArgs;
 use crate::error::Error;
+use crate::follower::{self, Follower, NetworkChange};
 use crate::live::Published;
 use crate::privileges::Privileges;
 use crate::program::{Listening, PortOwner, PreparedPackets, Program, WorkerContext};
@@ -32,7 +33,8 @@ pub(crate) struct Launch<'a, P> {
 }
 
 impl<'a, P: Program> Launch<'a, P> {
-    /// Starts the workers, which report their events through `tell`.
+    /// Starts the workers, which report their events through `tell`. They hear of changes of the
+    /// network from `follower`.
     ///
     /// # Errors
     /// If the system refuses a thread or random bytes. Workers already started then end without
@@ -40,30 +42,36 @@ impl<'a, P: Program> Launch<'a, P> {
     pub(crate) fn start<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
+        follower: &mut Follower,
         tell: impl Fn(Event) + Clone + Send + 'scope,
     ) -> Result<Workers<'a>, Error>
     where
         'a: 'scope,
     {
         let mut workers = Workers::new(self.stop);
+        let mut mailboxes = Vec::new();
         for index in 0..self.interface.queues() {
-            let worker = self.worker(index)?;
+            let context = self.context(index)?;
+            let (mailbox, network) = context.bell.mailbox(follower::MAILBOX);
+            mailboxes.push(mailbox);
+            let worker = self.worker(context, network);
             let (gate, tell, stop) = (workers.add(), tell.clone(), self.stop);
             Builder::new()
                 .name(format!("{}-{index}", P::NAME))
                 .spawn_scoped(scope, move || workers::work(worker, &gate, tell, stop))
                 .map_err(Error::system("starting a worker's thread"))?;
         }
+        follower.set_workers(mailboxes);
         Ok(workers)
     }
 
-    fn worker(&self, index: u32) -> Result<Worker<'a, P>, Error> {
-        let workers = self.interface.queues();
+    fn worker(&self, context: WorkerContext, network: Mailbox<NetworkChange>) -> Worker<'a, P> {
+        let (index, workers) = (context.index, context.workers);
         let pcap = self.args.pcap.as_deref();
-        Ok(Worker {
+        Worker {
             program: self.program,
             interface: self.interface.name(),
-            context: self.context(index)?,
+            context,
             privileges: self.privileges,
             source: self.interface.queue(index),
             pcap: pcap.map(|path| pcap_path(path, index, workers)),
@@ -73,7 +81,8 @@ impl<'a, P: Program> Launch<'a, P> {
             }),
             config: self.args.loop_config(),
             published: &self.published[index as usize],
-        })
+            network,
+        }
     }
 
     fn context(&self, index: u32) -> Result<WorkerContext, Error> {

@@ -78,6 +78,7 @@ impl Families {
     fn of(status: &Status) -> Self {
         let mut families = Self::default();
         families.add_server(status);
+        families.add_interface(status);
         families.add_reloads(status);
         for (number, worker) in status.workers.iter().enumerate() {
             let labels = vec![("worker".to_owned(), number.to_string())];
@@ -110,6 +111,20 @@ impl Families {
         let is_serving = f64::from(u8::from(status.phase == Phase::Serving));
         self.gauge("storm_serving", Vec::new(), is_serving);
         self.gauge("storm_uptime_seconds", Vec::new(), status.uptime_seconds);
+    }
+
+    fn add_interface(&mut self, status: &Status) {
+        let interface = &status.interface;
+        let labels = vec![("interface".to_owned(), interface.name.clone())];
+        let is_up = f64::from(u8::from(interface.is_up));
+        self.gauge("storm_link_up", labels.clone(), is_up);
+        let addresses = interface.addresses.len() as f64;
+        self.gauge("storm_addresses", labels.clone(), addresses);
+        for (change, count) in &interface.changes {
+            let mut labels = labels.clone();
+            labels.push(("change".to_owned(), change.clone()));
+            self.total("storm_interface_changes", labels, *count);
+        }
     }
 
     fn add_reloads(&mut self, status: &Status) {
@@ -227,7 +242,7 @@ mod tests {
     use super::*;
     use crate::live::{Published, snapshot};
     use crate::program::Counted;
-    use crate::status::{LastReload, Reloads};
+    use crate::status::{InterfaceStatus, LastReload, Reloads};
 
     fn status() -> Status {
         let published = Published::for_workers(2);
@@ -259,6 +274,13 @@ mod tests {
                     unix_time: 1.5,
                 }),
             },
+            interface: InterfaceStatus {
+                name: "eth0".to_owned(),
+                is_present: true,
+                is_up: true,
+                addresses: vec!["192.0.2.1".to_owned()],
+                changes: [("up".to_owned(), 2)].into(),
+            },
             facts: Vec::new(),
             workers: Status::workers_of(&snapshot(&published), "9-web"),
         }
@@ -270,6 +292,9 @@ mod tests {
         for line in [
             "storm_info{program=\"9-web\",version=\"1.2\"} 1.0",
             "storm_serving 1.0",
+            "storm_link_up{interface=\"eth0\"} 1.0",
+            "storm_addresses{interface=\"eth0\"} 1.0",
+            "storm_interface_changes_total{interface=\"eth0\",change=\"up\"} 2",
             "storm_generation 3.0",
             "storm_reloads_total{result=\"succeeded\"} 2",
             "storm_reloads_total{result=\"failed\"} 1",

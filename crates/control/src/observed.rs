@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::interface_state::InterfaceState;
 use crate::live::{Published, Snapshot, snapshot};
 use crate::program::Program;
 use crate::reload::Requests;
@@ -17,6 +18,7 @@ pub(crate) struct Observed {
     started: Instant,
     phase: Mutex<Phase>,
     facts: OnceLock<Vec<(String, String)>>,
+    interface: Arc<InterfaceState>,
     published: Arc<[Published]>,
     reloads: Option<Requests>,
 }
@@ -35,15 +37,17 @@ impl Observed {
     /// reload its content.
     pub(crate) fn of<P: Program>(
         published: Arc<[Published]>,
+        interface: Arc<InterfaceState>,
         reloads: Option<Requests>,
     ) -> Arc<Self> {
-        Self::new((P::NAME, P::VERSION), published, reloads)
+        Self::new((P::NAME, P::VERSION), published, interface, reloads)
     }
 
     /// Like [`of`](Self::of), with the name and the version of the program.
     pub(crate) fn new(
         (program, version): (&'static str, &'static str),
         published: Arc<[Published]>,
+        interface: Arc<InterfaceState>,
         reloads: Option<Requests>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -52,6 +56,7 @@ impl Observed {
             started: Instant::now(),
             phase: Mutex::default(),
             facts: OnceLock::new(),
+            interface,
             published,
             reloads,
         })
@@ -68,6 +73,16 @@ impl Observed {
     /// Notes that the server has been asked to stop.
     pub(crate) fn note_stopping(&self) {
         self.set_phase(Phase::Stopping);
+    }
+
+    /// Notes that the server waits until its interface returns.
+    pub(crate) fn note_waiting(&self) {
+        self.set_phase(Phase::Waiting);
+    }
+
+    /// Returns the interface.
+    pub(crate) fn interface(&self) -> &InterfaceState {
+        &self.interface
     }
 
     /// Returns true if the program serves TCP.
@@ -116,6 +131,7 @@ impl Observed {
             phase: self.phase(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             reloads,
+            interface: self.interface.read(),
             facts: self.facts.get().cloned().unwrap_or_default(),
             workers: Status::workers_of(&self.snapshot(), self.program),
         }

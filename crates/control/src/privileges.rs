@@ -28,7 +28,7 @@ use crate::error::Error;
 use freebsd as system;
 #[cfg(target_os = "linux")]
 use linux as system;
-pub(crate) use table::{Kind, Table};
+pub(crate) use table::{HelperTasks, Kind, Table};
 use user::NewUser;
 pub use user::UserSpec;
 

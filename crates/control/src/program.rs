@@ -259,13 +259,15 @@ impl WorkerContext {
 
     /// Returns the server's station on its link.
     pub(crate) fn station(&self) -> Station {
-        let addresses: Vec<_> = self
-            .addresses
-            .iter()
-            .map(|a| (a.address, a.prefix))
-            .collect();
-        Station::with_prefixes(Mac(self.mac), &addresses).with_vlans(&self.vlans)
+        station(self.mac, &self.addresses, &self.vlans)
     }
+}
+
+/// Returns the station with these addresses, which also accepts frames of these VLANs.
+pub(crate) fn station(mac: [u8; 6], addresses: &[AddressPrefix], vlans: &[u16]) -> Station {
+    let addresses = addresses.iter().map(|one| (one.address, one.prefix));
+    let addresses: Vec<_> = addresses.collect();
+    Station::with_prefixes(Mac(mac), &addresses).with_vlans(vlans)
 }
 
 /// One worker's counts since its start. The log reports these counts while the worker serves.

@@ -1,10 +1,13 @@
 //! Wraps a worker's server to publish its counts while it serves.
 
+use std::net::IpAddr;
+use std::ops::Range;
 use std::time::Duration;
 
-use ip::Server;
-use nmio::{Batch, Drain, Frame, Handler, Instant, Port};
+use ip::{Server, Transports as _};
+use nmio::{Batch, Drain, Frame, Handler, Instant, Mailbox, Port};
 
+use crate::follower::NetworkChange;
 use crate::live::{Published, WorkerSnapshot};
 use crate::program::Program;
 
@@ -12,6 +15,8 @@ use crate::program::Program;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Time until the next attempt if a reader holds the lock of the snapshot.
 const RETRY: Duration = Duration::from_millis(1);
+/// Number of table slots in which one pass of the event loop resets connections.
+const SLOTS: u32 = 64;
 
 /// A server that publishes its counts between two batches. The usual cost is one comparison per
 /// batch.
@@ -20,6 +25,9 @@ pub(crate) struct Publisher<'a, G: Program, P: Port> {
     server: Server<G::Transports<P>>,
     published: &'a Published,
     next: Instant,
+    network: Mailbox<NetworkChange>,
+    /// The next table slots whose connections to removed addresses are reset, if there are any.
+    strangers: Option<Range<u32>>,
 }
 
 impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
@@ -30,12 +38,15 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
         server: Server<G::Transports<P>>,
         port: &P,
         published: &'a Published,
+        network: Mailbox<NetworkChange>,
     ) -> Self {
         let publisher = Self {
             program,
             server,
             published,
             next: Instant::ZERO + PERIOD,
+            network,
+            strangers: None,
         };
         publisher.count(port, &mut published.lock());
         publisher
@@ -55,6 +66,28 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
             self.count(port, &mut slot);
             self.next = now + PERIOD;
         }
+    }
+
+    /// Handles the messages about the network.
+    fn follow_network(&mut self) {
+        let (host, strangers) = (&mut self.server.host, &mut self.strangers);
+        self.network.take_all(|message| match message {
+            NetworkChange::Station(station) => host.set_station(*station),
+            NetworkChange::ResetStrangers => *strangers = Some(0..SLOTS),
+        });
+    }
+
+    /// Resets a few of the connections to removed addresses.
+    #[cold]
+    fn reset_strangers(&mut self, port: &mut P, slots: Range<u32>, now: Instant) {
+        let Server {
+            host, transports, ..
+        } = &mut self.server;
+        let station = host.station();
+        let is_ours = |address: &IpAddr| station.addresses().contains(address);
+        let next = slots.end..slots.end.saturating_add(SLOTS);
+        let more = transports.reset_strangers(port, slots, &is_ours, now);
+        self.strangers = more.then_some(next);
     }
 
     fn count(&self, port: &P, slot: &mut WorkerSnapshot) {
@@ -84,6 +117,7 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
 
     #[inline(always)]
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
+        self.follow_network();
         self.server.handle_messages(port, now);
     }
 
@@ -96,6 +130,9 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
         self.server.handle_timers(port, now);
+        if let Some(slots) = self.strangers.take() {
+            self.reset_strangers(port, slots, now);
+        }
         if now >= self.next {
             self.publish(port, now);
         }
@@ -103,6 +140,9 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
+        if self.strangers.is_some() {
+            return Some(Instant::ZERO);
+        }
         self.server.poll_timeout()
     }
 
@@ -199,9 +239,10 @@ mod tests {
     impl<'a> Worker<'a> {
         fn new(published: &'a [Published]) -> Self {
             let (port, peer, clock) = link(&LinkConfig::default(), 0);
+            let (_, mailbox) = nmio::mailbox(1).unwrap();
             Self {
                 loop_state: LoopState::new(&LoopConfig::default(), clock.now()),
-                publisher: Publisher::new(&Probe, server(), &port, &published[0]),
+                publisher: Publisher::new(&Probe, server(), &port, &published[0], mailbox),
                 port,
                 peer,
                 clock,

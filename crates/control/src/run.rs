@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
+use nmio::device::QueueAccess;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
@@ -15,7 +17,9 @@ use crate::config;
 use crate::confined::Confined;
 use crate::endpoint::Endpoints;
 use crate::error::Error;
+use crate::follower::{self, Follower};
 use crate::helper::{Helper, Life};
+use crate::interface_state::InterfaceState;
 use crate::launch::{Launch, Lines, services};
 use crate::live::Published;
 use crate::log;
@@ -28,6 +32,7 @@ use crate::records::{RecordLog, Writer};
 use crate::reload::Reloader;
 use crate::report::Block;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
+use crate::status::Phase;
 use crate::status_log::StatusLog;
 use crate::supervisor::Supervisor;
 use crate::watch::Watcher;
@@ -119,6 +124,8 @@ fn load_and_run<P: Program, E: Display>(
 }
 
 const WATCHING: &str = "watching for signals";
+/// Maximum time from the end of a port to the notice that its interface was removed.
+const NOTICE: Duration = Duration::from_secs(1);
 
 /// The parts that are created before the content is loaded.
 struct Start<'a> {
@@ -148,8 +155,7 @@ impl Start<'_> {
         let endpoints = Endpoints::bind(&args.endpoints, P::NAME);
         let interface = helper.open(services(program, args.port)?)?;
         let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
-        let log = StatusLog::new(&interface, &published)
-            .map_err(Error::system("watching the interface"))?;
+        let (state, mut follower) = follower(&interface)?;
         let launch = Launch {
             program,
             args,
@@ -169,11 +175,11 @@ impl Start<'_> {
             let writer = Writer::start(scope, P::NAME, program.logs(), privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
-            let server = Observed::of::<P>(Arc::clone(&published), reloads);
+            let server = Observed::of::<P>(Arc::clone(&published), state, reloads);
             let lines: Lines = configuration().chain(endpoints.lines()).collect();
             // The endpoints are served until the end of this scope.
             let _endpoints = endpoints.serve(&server, runtime)?;
-            let mut workers = launch.start(scope, tell)?;
+            let mut workers = launch.start(scope, &mut follower, tell)?;
             let mut watch = Watch {
                 events,
                 signals,
@@ -184,6 +190,7 @@ impl Start<'_> {
                 server,
                 supervisor,
                 drain_seconds: args.drain,
+                may_return: interface.may_return(),
             };
             let watched = watch.until_end(&mut workers, |ready, others| {
                 begin(&launch, privileges, lines.clone(), ready, others)
@@ -191,16 +198,29 @@ impl Start<'_> {
             runtime.block_on(async {
                 tokio::select! {
                     () = watched => {}
-                    never = housekeeping(log, supervisor, &published) => match never {},
+                    never = self.keep_following(follower) => match never {},
+                    never = housekeeping(supervisor, &published) => match never {},
                 }
             });
-            let is_busy = !watch.finish();
-            conclude::<P>(workers.outcome(), is_busy)
+            conclude::<P>(workers.outcome(), !watch.finish())
         })
     }
 }
 
+/// Starts to watch the interface.
+fn follower(interface: &QueueAccess) -> Result<(Arc<InterfaceState>, Follower), Error> {
+    let state = Arc::new(InterfaceState::of(interface));
+    let follower = Follower::new(interface, &state);
+    let follower = follower.map_err(Error::system("watching the interface"))?;
+    Ok((state, follower))
+}
+
 impl Start<'_> {
+    /// Follows the changes of the interface, with the help of the helper process.
+    async fn keep_following(&self, follower: Follower) -> Infallible {
+        follower.keep_following(|| self.helper.follow()).await
+    }
+
     /// Starts the thread that watches the content, if `--watch` asks for it.
     fn watch<'scope, 'env, P: Program>(
         &self,
@@ -229,13 +249,9 @@ fn configuration() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Does what the control thread does from time to time.
-async fn housekeeping(
-    log: StatusLog<'_>,
-    supervisor: &Supervisor,
-    published: &[Published],
-) -> Infallible {
+async fn housekeeping(supervisor: &Supervisor, published: &[Published]) -> Infallible {
     tokio::select! {
-        never = log.keep_logging() => never,
+        never = StatusLog::new(published).keep_logging() => never,
         never = supervisor.keep_alive(published) => never,
         never = memory::give_back() => never,
         never = progress::keep_showing() => never,
@@ -307,6 +323,8 @@ struct Watch<'a> {
     server: Arc<Observed>,
     supervisor: &'a Supervisor,
     drain_seconds: u32,
+    /// Whether the interface may return after its removal.
+    may_return: bool,
 }
 
 impl Watch<'_> {
@@ -368,7 +386,45 @@ impl Watch<'_> {
                 }
             }
         }
+        if workers.has_lost_port() && self.may_return && !helper_is_gone {
+            self.wait_for_interface(workers).await;
+        }
         self.supervisor.stopping();
+    }
+
+    /// Waits until the interface, which was removed, has returned and can be served. Returns at once
+    /// if the interface still exists, because the port then failed for another reason.
+    ///
+    /// No thread has the privileges to open the queues again. Therefore the server then ends, and a
+    /// service manager starts it again.
+    async fn wait_for_interface(&mut self, workers: &mut Workers<'_>) {
+        let interface = self.server.interface();
+        if self.server.phase() == Phase::Stopping || !removal_noticed(interface).await {
+            return;
+        }
+        let name = interface.read().name;
+        let waiting = format!("until there is an interface {name} again; then the server restarts");
+        self.server.note_waiting();
+        self.supervisor.waiting(&format!("waiting {waiting}"));
+        let mut block = Block::default();
+        block.line("waiting", waiting);
+        log::print("waiting", &block);
+        loop {
+            tokio::select! {
+                request = self.signals.next() => match request {
+                    Request::Stop(Stop::Gracefully) => return workers.replace_error(None),
+                    Request::Stop(Stop::AtOnce) => std::process::exit(1),
+                    Request::ReopenLogs => reopen(self.writer.as_ref()),
+                    Request::Reload => {}
+                },
+                error = self.helper.end() => return workers.replace_error(Some(error)),
+                () = tokio::time::sleep(follower::PERIOD) => {
+                    if interface.is_usable() {
+                        return workers.replace_error(Some(Error::InterfaceBack(name)));
+                    }
+                }
+            }
+        }
     }
 
     /// Ends the other threads, except those of workers. Returns `false` if one of them is busy with
@@ -395,6 +451,18 @@ impl Watch<'_> {
             log::print("stopping", &block);
         }
     }
+}
+
+/// Waits until the follower has noticed that the interface was removed. Returns false if it was not.
+async fn removal_noticed(interface: &InterfaceState) -> bool {
+    let start = Instant::now();
+    while interface.read().is_present {
+        if start.elapsed() > NOTICE {
+            return false;
+        }
+        tokio::time::sleep(follower::PERIOD).await;
+    }
+    true
 }
 
 /// Describes a serving server in one line, for the service manager.

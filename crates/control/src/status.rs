@@ -25,6 +25,9 @@ pub struct Status {
     pub uptime_seconds: f64,
     /// The reloads so far.
     pub reloads: Reloads,
+    /// The interface.
+    #[serde(default)]
+    pub interface: InterfaceStatus,
     /// The lines of the start block.
     pub facts: Vec<(String, String)>,
     /// The counts of each worker, ordered by worker number.
@@ -40,8 +43,48 @@ pub enum Phase {
     Starting,
     /// All workers serve.
     Serving,
+    /// The interface was removed, and the server waits until it returns.
+    Waiting,
     /// The server has been asked to stop.
     Stopping,
+}
+
+/// The interface that a server serves, as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it exists.
+    pub is_present: bool,
+    /// Whether it is up and has a carrier.
+    pub is_up: bool,
+    /// The addresses that are served.
+    pub addresses: Vec<String>,
+    /// Numbers of its changes since the start, by kind.
+    pub changes: BTreeMap<String, u64>,
+}
+
+impl InterfaceStatus {
+    /// Counts a change of this kind.
+    pub(crate) fn count(&mut self, change: &str) {
+        *self.changes.entry(change.to_owned()).or_default() += 1;
+    }
+
+    /// Describes the interface in one line.
+    fn describe(&self) -> String {
+        let state = match (self.is_present, self.is_up) {
+            (false, _) => "removed",
+            (true, true) => "up",
+            (true, false) => "down",
+        };
+        let addresses = self.addresses.join(" ");
+        let addresses = if addresses.is_empty() {
+            "no address"
+        } else {
+            &addresses
+        };
+        format!("{}, {state}, {addresses}", self.name)
+    }
 }
 
 /// The reloads of a server's content.
@@ -167,6 +210,7 @@ impl Status {
             reloads += &last.message;
         }
         block.line("generation", reloads);
+        block.line("interface", self.interface.describe());
         for (number, worker) in self.workers.iter().enumerate() {
             let age = match worker.age_seconds {
                 Some(age) => format!("last seen {age:.1} s ago"),
@@ -213,6 +257,7 @@ impl fmt::Display for Phase {
         f.write_str(match self {
             Self::Starting => "starting",
             Self::Serving => "serving",
+            Self::Waiting => "waiting for its interface",
             Self::Stopping => "stopping",
         })
     }

@@ -35,6 +35,8 @@ enum State {
     Starting,
     /// The workers serve. The text describes the server.
     Serving(String),
+    /// The workers have ended, because the interface was removed.
+    Waiting,
     Stopping,
 }
 
@@ -117,6 +119,12 @@ impl Supervisor {
         let mut state = self.state();
         self.send(&format!("READY=1\nSTATUS={}", one_line(&what)));
         *state = State::Serving(what);
+    }
+
+    /// Says that the server waits for something. `what` is one line that describes it.
+    pub(crate) fn waiting(&self, what: &str) {
+        self.send(&format!("STATUS={}", one_line(what)));
+        *self.state() = State::Waiting;
     }
 
     /// Says that a reload has begun, if the server serves.

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use ip::Server;
 use nmio::device::{AnyPort, PortVisitor, QueueSource};
 use nmio::{
-    Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, Port, PortCounters, Stop,
-    TscClock,
+    Fault, FaultConfig, FaultCounters, LoopConfig, Mailbox, Pcap, PcapSummary, Port, PortCounters,
+    Stop, TscClock,
 };
 
 use crate::error::Error;
+use crate::follower::NetworkChange;
 use crate::live::{Published, WorkerSnapshot};
 use crate::privileges::{Dropped, Kind, Privileges};
 use crate::program::{PreparedPackets, Program, Tally, WorkerContext};
@@ -27,6 +28,7 @@ pub(crate) struct Worker<'a, P> {
     pub(crate) fault: Option<FaultConfig>,
     pub(crate) config: LoopConfig,
     pub(crate) published: &'a Published,
+    pub(crate) network: Mailbox<NetworkChange>,
 }
 
 /// The report of a worker that is ready to serve.
@@ -90,6 +92,7 @@ impl<P: Program> Worker<'_, P> {
             fault: self.fault,
             config: self.config,
             published: self.published,
+            network: self.network,
             stop,
         };
         let is_observed = stage.pcap.is_some() || stage.fault.is_some();
@@ -131,6 +134,7 @@ struct Stage<'a, P> {
     fault: Option<FaultConfig>,
     config: LoopConfig,
     published: &'a Published,
+    network: Mailbox<NetworkChange>,
     stop: &'a Stop,
 }
 
@@ -173,7 +177,8 @@ impl<P: Program> Stage<'_, P> {
         let dropped = self.privileges.drop_all(Kind::Worker)?;
         let prepared = self.program.prepared(&transports);
         let server = Server::new(host, transports).with_bell(bell);
-        let mut publisher = Publisher::new(self.program, server, port, self.published);
+        let mut publisher =
+            Publisher::new(self.program, server, port, self.published, self.network);
         let go = ready(Ready {
             port: self.summary,
             prepared,
@@ -262,6 +267,7 @@ mod tests {
             fault: None,
             config: LoopConfig::default(),
             published: Box::leak(Box::default()),
+            network: nmio::mailbox(1).unwrap().1,
             stop: &STOPPED,
         }
     }

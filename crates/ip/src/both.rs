@@ -1,5 +1,8 @@
 //! Several transports on one host.
 
+use std::net::IpAddr;
+use std::ops::Range;
+
 use nmio::{Drain, Frame, Instant, Port};
 
 use crate::host::Input;
@@ -120,6 +123,17 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
         self.0.is_flooded(now) || self.1.is_flooded(now)
+    }
+
+    fn reset_strangers(
+        &mut self,
+        port: &mut P,
+        slots: Range<u32>,
+        is_ours: &dyn Fn(&IpAddr) -> bool,
+        now: Instant,
+    ) -> bool {
+        let more = self.0.reset_strangers(port, slots.clone(), is_ours, now);
+        self.1.reset_strangers(port, slots, is_ours, now) || more
     }
 
     fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {

@@ -203,6 +203,12 @@ impl Host {
         &self.station
     }
 
+    /// Changes the station, for example after a change of its addresses. Packets to addresses that
+    /// the new station does not have are dropped.
+    pub fn set_station(&mut self, station: Station) {
+        self.station = station;
+    }
+
     /// Returns the counters of received frames.
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -1,5 +1,8 @@
 //! Passes packets to the transports of a host, and refuses packets that no transport serves.
 
+use std::net::IpAddr;
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 use nmio::{Batch, Drain, Frame, Instant, MAX_BATCH, Port, prefetch};
 
@@ -91,6 +94,21 @@ pub trait Transports<P: Port> {
     /// Returns true if polling is currently cheaper than waking up for each packet.
     #[inline(always)]
     fn is_flooded(&self, _now: Instant) -> bool {
+        false
+    }
+
+    /// Resets the connections in the table slots `slots` whose own address does not satisfy
+    /// `is_ours`. Returns true if slots follow those. By default there are no connections.
+    ///
+    /// After an address was removed, the server calls this method for a few slots at a time, so that
+    /// packets need not wait long.
+    fn reset_strangers(
+        &mut self,
+        _port: &mut P,
+        _slots: Range<u32>,
+        _is_ours: &dyn Fn(&IpAddr) -> bool,
+        _now: Instant,
+    ) -> bool {
         false
     }
 

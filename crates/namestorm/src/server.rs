@@ -1,5 +1,7 @@
 //! DNS on one port, over UDP and TCP.
 
+use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use control::Turn;
@@ -250,6 +252,16 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     /// another server.
     fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
         self.stack.drain(port, now)
+    }
+
+    fn reset_strangers(
+        &mut self,
+        port: &mut P,
+        slots: Range<u32>,
+        is_ours: &dyn Fn(&IpAddr) -> bool,
+        now: Instant,
+    ) -> bool {
+        self.stack.reset_strangers(port, slots, is_ours, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

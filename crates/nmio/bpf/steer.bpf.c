@@ -86,18 +86,18 @@ struct {
 	MAP_TYPE(value, __u32);
 } services SEC(".maps");
 
-/* steer.rs writes this structure before it loads the program. The first IPv4
- * address and the first service are also in the maps. Most servers have only one
- * of each, or use the first one most, and comparing with a constant costs less
- * than a lookup in a map. */
-const volatile struct {
+/* steer.rs writes this structure before it loads the program, and again when the
+ * addresses change. The first IPv4 address and the first service are also in the
+ * maps. Most servers have only one of each, or use the first one most, and
+ * comparing with a variable costs less than a lookup in a map. */
+volatile struct {
 	__u32 own; /* 1 for own mode, 0 for shared */
 	__be32 first_v4; /* the first IPv4 address; 0 if there is none */
 	struct service first_service; /* protocol 0 if there is none */
 	__u16 mac[3]; /* the interface's MAC address, in network byte order */
 	__u16 _unused;
 	__u8 vlans[4096 / 8]; /* for a configured VLAN, bit ID % 8 of byte ID / 8 is set */
-} rules = { 0 };
+} rules SEC(".data.rules") = { 0 };
 
 struct vlan {
 	__be16 tag;

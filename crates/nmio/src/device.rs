@@ -27,6 +27,7 @@ mod addresses;
 mod any_port;
 mod change;
 mod config;
+mod current_addresses;
 mod error;
 #[cfg(target_os = "freebsd")]
 mod freebsd;
@@ -57,6 +58,7 @@ pub use any_port::{AnyPort, PortVisitor};
 pub use change::Change;
 pub use config::InterfaceConfig;
 pub(crate) use config::{MAX_ADDRESSES, MAX_SERVICES};
+pub use current_addresses::CurrentAddresses;
 pub use error::DeviceError;
 #[cfg(target_os = "freebsd")]
 use freebsd as system;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -234,6 +235,16 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
 
     fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
         self.stack.drain(port, now)
+    }
+
+    fn reset_strangers(
+        &mut self,
+        port: &mut P,
+        slots: Range<u32>,
+        is_ours: &dyn Fn(&IpAddr) -> bool,
+        now: Instant,
+    ) -> bool {
+        self.stack.reset_strangers(port, slots, is_ours, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

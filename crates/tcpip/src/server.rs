@@ -1,5 +1,8 @@
 //! Connects a TCP stack to the IP layer of a host.
 
+use std::net::IpAddr;
+use std::ops::Range;
+
 use ip::{IcmpError, PROTOCOL_TCP, Packet, Transports};
 use nmio::{Drain, Instant, Port};
 
@@ -52,6 +55,16 @@ impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C
 
     fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
         self.drain(port, now)
+    }
+
+    fn reset_strangers(
+        &mut self,
+        port: &mut P,
+        slots: Range<u32>,
+        is_ours: &dyn Fn(&IpAddr) -> bool,
+        now: Instant,
+    ) -> bool {
+        Stack::reset_strangers(self, port, slots, is_ours, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

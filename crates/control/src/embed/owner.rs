@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use nix::sys::signal::{SigSet, Signal};
-use nmio::device::Interface;
+use nmio::device::{CurrentAddresses, Interface, QueueAccess};
 use tokio::sync::oneshot;
 
 use super::handle::{Handle, Haste, Message, Stopper};
@@ -15,6 +15,8 @@ use super::server::{Server, Starting};
 use crate::args::ServeArgs;
 use crate::endpoint::{ControlSocket, EndpointArgs};
 use crate::error::Error;
+use crate::follower::{self, Follower};
+use crate::interface_state::InterfaceState;
 use crate::launch::{Launch, services};
 use crate::live::Published;
 use crate::observed::Observed;
@@ -116,20 +118,23 @@ fn serve<P: Program>(
     let plan = Plan::new(args, P::NAME)?;
     let privileges = plan.privileges(Table::for_embedded())?;
     let services = services(program, args.port)?;
-    let interface = {
+    let mut interface = {
         let _guard = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         Interface::open(&args.interface(P::NAME, services))?
     };
     let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
-    let observed = Observed::of::<P>(Arc::clone(&published), None);
-    let log =
-        StatusLog::new(&interface, &published).map_err(Error::system("watching the interface"))?;
+    let access = QueueAccess::clone(&interface);
+    let state = Arc::new(InterfaceState::of(&access));
+    let mut follower =
+        Follower::new(&access, &state).map_err(Error::system("watching the interface"))?;
+    let observed = Observed::of::<P>(Arc::clone(&published), state, None);
+    let log = StatusLog::new(&published);
     let stop = nmio::Stop::new();
     let launch = Launch {
         program,
         args,
         privileges: &privileges,
-        interface: &interface,
+        interface: &access,
         published: &published,
         stop: &stop,
     };
@@ -137,9 +142,16 @@ fn serve<P: Program>(
         // An error means that the owning thread has ended, which also drops the gates and so stops
         // the workers.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
-        let mut workers = launch.start(scope, send)?;
+        let mut workers = launch.start(scope, &mut follower, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&privileges, ready), ready);
-        watch(&mut workers, (inbox, log), facts, &observed, |facts| {
+        let mut look = |now| {
+            follower.step(now, || match interface.follow_addresses() {
+                Some(outcome) => Ok(outcome?),
+                None => Ok(CurrentAddresses::default()),
+            });
+        };
+        let watched = (inbox, log, &mut look as &mut dyn FnMut(Instant));
+        watch(&mut workers, watched, facts, &observed, |facts| {
             begun(facts, &launch, Arc::clone(&observed));
         });
         observed.note_stopping();
@@ -176,23 +188,28 @@ fn refuse_what_is_missing<P: Program>(args: &ServeArgs, program: &P) -> Result<(
 }
 
 /// Watches the workers until they have ended. When all workers are ready, opens their gates and
-/// passes the result of `facts` to `begun`.
+/// passes the result of `facts` to `begun`. `look` looks for changes of the interface.
 fn watch(
     workers: &mut Workers<'_>,
-    (inbox, mut log): (&Receiver<Message>, StatusLog<'_>),
+    (inbox, mut log, look): (&Receiver<Message>, StatusLog<'_>, &mut dyn FnMut(Instant)),
     facts: impl Fn(&[Ready]) -> Block,
     observed: &Observed,
     begun: impl FnOnce(Block),
 ) {
     let mut begun = Some(begun);
     let mut next_log = Instant::now();
+    let mut next_look = next_log;
     while !workers.has_ended() {
         let now = Instant::now();
         if now >= next_log {
             log.log(now);
             next_log = now + status_log::PERIOD;
         }
-        match inbox.recv_timeout(next_log.saturating_duration_since(now)) {
+        if now >= next_look {
+            look(now);
+            next_look = now + follower::PERIOD;
+        }
+        match inbox.recv_timeout(next_log.min(next_look).saturating_duration_since(now)) {
             Ok(Message::Stop(Haste::Drain)) => {
                 observed.note_stopping();
                 workers.stop();

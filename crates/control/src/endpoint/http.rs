@@ -152,6 +152,10 @@ fn health(server: &Observed) -> Reply {
     if server.phase() == Phase::Starting {
         return text(StatusCode::SERVICE_UNAVAILABLE, "starting\n".to_owned());
     }
+    if server.phase() == Phase::Waiting {
+        // A restart would not bring the interface back.
+        return text(StatusCode::OK, waiting(server));
+    }
     let stuck = server.stuck_workers(STUCK);
     if stuck.is_empty() {
         return text(StatusCode::OK, "ok\n".to_owned());
@@ -169,8 +173,13 @@ fn ready(server: &Observed) -> Reply {
     match server.phase() {
         Phase::Serving => health(server),
         Phase::Starting => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n".to_owned()),
+        Phase::Waiting => text(StatusCode::SERVICE_UNAVAILABLE, waiting(server)),
         Phase::Stopping => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
     }
+}
+
+fn waiting(server: &Observed) -> String {
+    format!("waiting for interface {}\n", server.interface().read().name)
 }
 
 fn status(server: &Observed) -> Reply {
@@ -260,7 +269,12 @@ mod tests {
 
     fn server(reloads: Option<crate::reload::Requests>) -> (Arc<Observed>, Arc<[Published]>) {
         let published: Arc<[Published]> = Published::for_workers(1).into();
-        let server = Observed::new(("web", "1.2"), Arc::clone(&published), reloads);
+        let server = Observed::new(
+            ("web", "1.2"),
+            Arc::clone(&published),
+            Arc::default(),
+            reloads,
+        );
         (server, published)
     }
 

@@ -14,14 +14,17 @@ use rustix::thread::{
 };
 
 use super::reading;
-use super::table::{Kind, Table};
+use super::table::{HelperTasks, Kind, Table};
 use crate::error::Error;
 use files::Files;
 use seccomp::Filter;
 
+/// The first port that every user may reserve.
+const FIRST_HIGH_PORT: u16 = 1024;
+
 /// The limits on files and system calls for each [`Kind`] of thread.
 #[derive(Debug)]
-pub(super) struct Limits([ThreadLimits; 6]);
+pub(super) struct Limits([ThreadLimits; 7]);
 
 impl Limits {
     /// Prepares the limits.
@@ -36,6 +39,7 @@ impl Limits {
             ThreadLimits::new(Kind::Log, table)?,
             ThreadLimits::new(Kind::Watch, table)?,
             ThreadLimits::new(Kind::Helper, table)?,
+            ThreadLimits::new(Kind::FollowingHelper, table)?,
         ]))
     }
 
@@ -54,8 +58,12 @@ struct ThreadLimits {
 impl ThreadLimits {
     fn new(kind: Kind, table: &Table) -> Result<Self, Error> {
         Ok(Self {
-            files: Files::limited_to(table.readable(kind), table.writable(kind))
-                .map_err(|error| Error::Limits(error.to_string()))?,
+            files: Files::limited_to(
+                table.readable(kind),
+                table.writable(kind),
+                table.helper(kind).map_or(&[], |tasks| &tasks.ports),
+            )
+            .map_err(|error| Error::Limits(error.to_string()))?,
             filter: Filter::compile(kind).map_err(|error| Error::Limits(error.to_string()))?,
         })
     }
@@ -86,11 +94,7 @@ pub(super) fn drop_all(
         what: "dropping capabilities",
         source: errno.into(),
     };
-    let keep = if table.removes_interface(kind) {
-        CapabilitySet::NET_ADMIN
-    } else {
-        CapabilitySet::empty()
-    };
+    let keep = table.helper(kind).map_or(CapabilitySet::empty(), kept_for);
     set_keep_capabilities(!keep.is_empty()).map_err(failed)?;
     // Emptying the bounding set needs CAP_SETPCAP, so this step comes before the thread drops that
     // capability.
@@ -108,6 +112,19 @@ pub(super) fn drop_all(
         limits.of(kind).apply(missing);
     }
     Ok(user)
+}
+
+/// Returns the capabilities that these tasks of the helper need.
+fn kept_for(tasks: &HelperTasks) -> CapabilitySet {
+    let has_low_port = tasks.ports.iter().any(|port| *port < FIRST_HIGH_PORT);
+    let needed = [
+        (tasks.removes_interface, CapabilitySet::NET_ADMIN),
+        // Linux before 5.19 needs it to change a map, if `kernel.unprivileged_bpf_disabled` is set.
+        (tasks.follows, CapabilitySet::BPF),
+        (has_low_port, CapabilitySet::NET_BIND_SERVICE),
+    ];
+    let needed = needed.into_iter().filter(|(is_needed, _)| *is_needed);
+    needed.fold(CapabilitySet::empty(), |all, (_, one)| all | one)
 }
 
 /// Switches the calling thread to this user, without supplementary groups. When a thread leaves uid

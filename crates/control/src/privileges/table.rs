@@ -25,6 +25,20 @@ pub(crate) enum Kind {
     Watch,
     /// The only thread of the helper process.
     Helper,
+    /// The same, if the helper follows the addresses of the interface.
+    FollowingHelper,
+}
+
+/// What the helper process does after it has opened the interface. It keeps the capabilities for
+/// these tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HelperTasks {
+    /// It removes an interface at the end.
+    pub(crate) removes_interface: bool,
+    /// It changes the steering program when the addresses change.
+    pub(crate) follows: bool,
+    /// It reserves these ports on new addresses.
+    pub(crate) ports: Vec<u16>,
 }
 
 /// What threads may still do after they have dropped their privileges, as far as it depends on the
@@ -37,8 +51,8 @@ pub(crate) struct Table {
     writable: Vec<PathBuf>,
     /// Files that the content was read from, which the server's user should be able to read again.
     files: Vec<PathBuf>,
-    /// Whether the helper has to remove an interface at the end.
-    removes_interface: bool,
+    /// What the helper does while the server runs, and at the end.
+    helper: HelperTasks,
     /// Whether the server runs inside another program, where only workers drop privileges.
     is_embedded: bool,
 }
@@ -51,7 +65,7 @@ impl Table {
             readable,
             writable: Vec::new(),
             files,
-            removes_interface: false,
+            helper: HelperTasks::default(),
             is_embedded: false,
         }
     }
@@ -73,11 +87,10 @@ impl Table {
         }
     }
 
-    /// Returns the table for the helper process. `made_interface` says whether the helper has to
-    /// remove an interface at the end.
-    pub(crate) fn for_helper(made_interface: bool) -> Self {
+    /// Returns the table for the helper process.
+    pub(crate) fn for_helper(helper: HelperTasks) -> Self {
         Self {
-            removes_interface: made_interface,
+            helper,
             ..Self::for_server(Vec::new(), Vec::new())
         }
     }
@@ -106,7 +119,7 @@ impl Table {
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Reload | Kind::Watch => &self.readable,
-            Kind::Worker | Kind::Control | Kind::Log | Kind::Helper => &[],
+            Kind::Worker | Kind::Control | Kind::Log | Kind::Helper | Kind::FollowingHelper => &[],
         }
     }
 
@@ -114,7 +127,12 @@ impl Table {
     pub(super) fn writable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Log => &self.writable,
-            Kind::Worker | Kind::Control | Kind::Reload | Kind::Watch | Kind::Helper => &[],
+            Kind::Worker
+            | Kind::Control
+            | Kind::Reload
+            | Kind::Watch
+            | Kind::Helper
+            | Kind::FollowingHelper => &[],
         }
     }
 
@@ -122,13 +140,18 @@ impl Table {
     pub(super) fn to_read_again(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Reload => &self.files,
-            Kind::Worker | Kind::Control | Kind::Log | Kind::Watch | Kind::Helper => &[],
+            Kind::Worker
+            | Kind::Control
+            | Kind::Log
+            | Kind::Watch
+            | Kind::Helper
+            | Kind::FollowingHelper => &[],
         }
     }
 
-    /// Returns true if a thread of this kind has to remove an interface at the end.
-    pub(super) fn removes_interface(&self, kind: Kind) -> bool {
-        kind == Kind::Helper && self.removes_interface
+    /// Returns the helper's tasks if a thread of this kind is the helper's.
+    pub(super) fn helper(&self, kind: Kind) -> Option<&HelperTasks> {
+        matches!(kind, Kind::Helper | Kind::FollowingHelper).then_some(&self.helper)
     }
 
     /// Returns true if the server runs inside another program.

@@ -124,7 +124,7 @@ pub(super) fn shown(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::StatusCount;
+    use crate::status::{InterfaceStatus, StatusCount};
 
     fn count(name: &str, is_level: bool, count: u64) -> StatusCount {
         StatusCount {
@@ -150,6 +150,7 @@ mod tests {
             phase: crate::status::Phase::Serving,
             uptime_seconds,
             reloads: crate::status::Reloads::default(),
+            interface: InterfaceStatus::default(),
             facts: Vec::new(),
             workers: workers.collect(),
         }

@@ -114,6 +114,25 @@ impl QueueAccess {
         self.facts.own
     }
 
+    /// Returns true if the server can follow changes of the addresses. This is so if it shares them
+    /// with the kernel, on `AF_XDP`.
+    pub fn can_follow_addresses(&self) -> bool {
+        let can_change = match &self.facts.kind {
+            Kind::Netmap(_) => false,
+            Kind::System(kind) => kind.can_change_addresses(),
+        };
+        can_change && !self.facts.own
+    }
+
+    /// Returns true if another interface may take the place of this one after its removal, so that a
+    /// server should wait for it. This is so on `AF_XDP`, if the server did not make the interface.
+    pub fn may_return(&self) -> bool {
+        match &self.facts.kind {
+            Kind::Netmap(_) => false,
+            Kind::System(kind) => kind.may_return(&self.descriptors),
+        }
+    }
+
     /// Returns the MTU: the length of the largest IP packet, in bytes.
     pub fn mtu(&self) -> usize {
         self.facts.mtu

@@ -19,6 +19,10 @@ pub enum Change {
     AddressAdded(IpAddr),
     /// An address was removed from the interface.
     AddressRemoved(IpAddr),
+    /// The interface was removed from the network namespace.
+    Removed,
+    /// An interface with the name of the removed one exists.
+    Returned,
     /// The kernel dropped messages about changes, because the monitor's receive buffer was full.
     Missed,
 }
@@ -28,7 +32,7 @@ pub enum Change {
 const MAX_ADDRESSES: usize = 1024;
 
 /// The last known state of an interface.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) is_up: bool,
     pub(super) has_carrier: bool,

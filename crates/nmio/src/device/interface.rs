@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::access::{Facts, QueueAccess};
-use super::system;
+use super::{CurrentAddresses, DeviceError, system};
 
 /// An interface that is ready to be served. If it uses XDP, the steering program is attached, and
 /// in shared mode the served ports are reserved.
@@ -47,12 +47,25 @@ impl Interface {
     pub fn needs_removal(&self) -> bool {
         self.held.as_ref().is_some_and(system::Held::needs_removal)
     }
+
+    /// Makes the steering program and the reserved ports follow the addresses that the interface has
+    /// now. Call this method after a [`Change`](super::Change) of the addresses. Returns `None`
+    /// unless [`QueueAccess::can_follow_addresses`].
+    ///
+    /// This needs `CAP_NET_BIND_SERVICE` if a port is below 1024. On Linux before 5.19 it also needs
+    /// `CAP_BPF`.
+    ///
+    /// # Errors
+    /// If the kernel refuses to list the addresses or to change the steering program.
+    pub fn follow_addresses(&mut self) -> Option<Result<CurrentAddresses, DeviceError>> {
+        self.held.as_mut()?.follow()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{DeviceError, QueueSource};
+    use crate::device::QueueSource;
 
     #[test]
     fn queues_can_be_moved_to_their_threads() {

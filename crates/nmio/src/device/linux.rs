@@ -20,6 +20,7 @@ mod privileges;
 mod queues;
 mod ready;
 mod replaced_queue;
+mod shared;
 
 pub(super) use held::Held;
 pub(super) use kind::{Backend, Kind};

@@ -40,29 +40,44 @@ pub(super) fn attach(
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
-/// Writes one element of a map with 4-byte keys and values.
+/// Writes one element of a map, which has keys and values of these sizes.
 ///
 /// # Errors
 /// The kernel's error, or `EINVAL` if the map's keys or values have other sizes.
-pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
-    if sizes(map)? != (4, 4) {
+pub(super) fn insert(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
+    if sizes(map)? != (key.len(), value.len()) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: the map's keys and values are 4 bytes long, like the `u32`s that the pointers point
-    // to.
+    // SAFETY: the map's keys and values are as long as the slices that the pointers point to.
     let result = unsafe {
         libbpf_sys::bpf_map_update_elem(
             map.as_raw_fd(),
-            (&raw const key).cast(),
-            (&raw const value).cast(),
+            key.as_ptr().cast(),
+            value.as_ptr().cast(),
             0,
         )
     };
     check(result)
 }
 
+/// Removes one element of a map, which has keys of this size. It need not exist.
+///
+/// # Errors
+/// The kernel's error, or `EINVAL` if the map's keys have another size.
+pub(super) fn remove(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
+    if sizes(map)?.0 != key.len() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: the map's keys are as long as the slice that the pointer points to.
+    let result = unsafe { libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), key.as_ptr().cast()) };
+    match check(result) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result,
+    }
+}
+
 /// Returns the sizes of a map's keys and values in bytes.
-fn sizes(map: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+fn sizes(map: BorrowedFd<'_>) -> io::Result<(usize, usize)> {
     // SAFETY: the structure is plain data, for which all zeroes are valid.
     let mut info: libbpf_sys::bpf_map_info = unsafe { mem::zeroed() };
     let mut len = mem::size_of_val(&info) as u32;
@@ -70,7 +85,7 @@ fn sizes(map: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     check(unsafe {
         libbpf_sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut len)
     })?;
-    Ok((info.key_size, info.value_size))
+    Ok((info.key_size as usize, info.value_size as usize))
 }
 
 fn check(result: i32) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -33,6 +34,44 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"))
 pub(crate) struct Steering {
     _link: OwnedFd,
     xsks: Arc<OwnedFd>,
+    tables: Tables,
+}
+
+/// The program's tables that can change while it is attached.
+struct Tables {
+    /// The map `addresses`, and the addresses in it.
+    map: OwnedFd,
+    addresses: Vec<IpAddr>,
+    /// The map that holds the variable `rules`, and the variable's bytes.
+    rules: OwnedFd,
+    variable: [u8; VARIABLE],
+}
+
+impl Tables {
+    fn of(object: &Object, rules: &Rules<'_>) -> io::Result<Self> {
+        let open = |map: libbpf_rs::Map<'_>| map.as_fd().try_clone_to_owned();
+        Ok(Self {
+            map: open(map(object, "addresses"))?,
+            addresses: rules.addresses.to_vec(),
+            rules: open(rules_of(object))?,
+            variable: variable(rules),
+        })
+    }
+
+    /// Changes the addresses to `new`.
+    fn set_addresses(&mut self, new: &[IpAddr]) -> io::Result<()> {
+        let (map, old) = (self.map.as_fd(), &self.addresses);
+        for address in old.iter().filter(|one| !new.contains(one)) {
+            link::remove(map, &address_key(*address))?;
+        }
+        for address in new {
+            link::insert(map, &address_key(*address), &PRESENT)?;
+        }
+        self.variable[FIRST_V4_AT].copy_from_slice(&first_v4(new));
+        link::insert(self.rules.as_fd(), &0u32.to_ne_bytes(), &self.variable)?;
+        self.addresses = new.to_vec();
+        Ok(())
+    }
 }
 
 /// The interface to which to attach the program. It is in the calling thread's network namespace.
@@ -86,17 +125,29 @@ impl Steering {
                 }
             }
         };
-        let xsks = map(&object, "xsks").as_fd().try_clone_to_owned();
-        let xsks = xsks.map_err(|source| DeviceError::Steering {
-            step: "keep the steering program's socket map open",
+        let kept = |source| DeviceError::Steering {
+            step: "keep the steering program's maps open",
             source,
-        })?;
+        };
+        let xsks = map(&object, "xsks").as_fd().try_clone_to_owned();
+        let xsks = xsks.map_err(kept)?;
+        let tables = Tables::of(&object, rules).map_err(kept)?;
         // The link keeps the program alive, and the program keeps its maps alive. So `object` can
         // be dropped.
         Ok(Self {
             _link: link,
             xsks: Arc::new(xsks),
+            tables,
         })
+    }
+
+    /// Steers the packets to these addresses, and to no others. There are at most
+    /// [`MAX_ADDRESSES`](crate::device::MAX_ADDRESSES).
+    ///
+    /// # Errors
+    /// The kernel's error. Some of the addresses may then be in use.
+    pub(crate) fn set_addresses(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
+        self.tables.set_addresses(addresses)
     }
 
     /// Returns the map from queues to sockets, for [`join`].
@@ -108,7 +159,18 @@ impl Steering {
 /// Makes `socket` receive the server's packets that arrive on `queue`. When the socket is closed,
 /// the kernel removes it from the map.
 pub(crate) fn join(xsks: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-    link::update(xsks, queue, socket.as_raw_fd().cast_unsigned())
+    let socket = socket.as_raw_fd().to_ne_bytes();
+    link::insert(xsks, &queue.to_ne_bytes(), &socket)
+}
+
+/// End of the name of the map that holds the program's variable `rules`.
+const RULES: &str = ".data.rules";
+
+fn rules_of(object: &Object) -> libbpf_rs::Map<'_> {
+    object
+        .maps()
+        .find(|map| map.name().as_bytes().ends_with(RULES.as_bytes()))
+        .expect("the object has this variable")
 }
 
 fn map<'a>(object: &'a Object, name: &str) -> libbpf_rs::Map<'a> {
@@ -150,11 +212,11 @@ fn open_and_load(rules: &Rules<'_>, buffers: Buffers) -> libbpf_rs::Result<Objec
     let mut open = ObjectBuilder::default()
         .name("steer")?
         .open_memory(PROGRAM)?;
-    let constants = open
+    let rules_map = open
         .maps_mut()
-        .find(|map| map.name().as_bytes().ends_with(b".rodata"));
-    let mut constants = constants.expect("the object has constants");
-    constants.set_initial_value(&constant(rules))?;
+        .find(|map| map.name().as_bytes().ends_with(RULES.as_bytes()));
+    let mut rules_map = rules_map.expect("the object has this variable");
+    rules_map.set_initial_value(&variable(rules))?;
     if buffers == Buffers::Several {
         for mut program in open.progs_mut() {
             program.set_flags(BPF_F_XDP_HAS_FRAGS);
@@ -174,21 +236,28 @@ fn open_and_load(rules: &Rules<'_>, buffers: Buffers) -> libbpf_rs::Result<Objec
 
 const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
 
-/// Offset of the VLAN bit set in the program's constant `rules`, in bytes. `CONSTANT` is the size
+/// Place of the first IPv4 address in the program's variable `rules`.
+const FIRST_V4_AT: Range<usize> = 4..8;
+/// Offset of the VLAN bit set in the program's variable `rules`, in bytes. `VARIABLE` is the size
 /// of `rules` in bytes.
 const VLANS_AT: usize = 20;
-const CONSTANT: usize = VLANS_AT + 4096 / 8;
+const VARIABLE: usize = VLANS_AT + 4096 / 8;
 
-/// Builds the program's constant `rules`.
-fn constant(rules: &Rules<'_>) -> [u8; CONSTANT] {
-    let first_v4 = rules.addresses.iter().find_map(|address| match address {
+/// Returns the first IPv4 address in `addresses`, or zeroes if there is none.
+fn first_v4(addresses: &[IpAddr]) -> [u8; 4] {
+    let first = addresses.iter().find_map(|address| match address {
         IpAddr::V4(v4) => Some(v4.octets()),
         IpAddr::V6(_) => None,
     });
+    first.unwrap_or_default()
+}
+
+/// Builds the program's variable `rules`.
+fn variable(rules: &Rules<'_>) -> [u8; VARIABLE] {
     let first_service = rules.services.first();
-    let mut bytes = [0; CONSTANT];
+    let mut bytes = [0; VARIABLE];
     bytes[..4].copy_from_slice(&u32::from(rules.own).to_ne_bytes());
-    bytes[4..8].copy_from_slice(&first_v4.unwrap_or_default());
+    bytes[FIRST_V4_AT].copy_from_slice(&first_v4(rules.addresses));
     if let Some(&(transport, port)) = first_service {
         bytes[8..12].copy_from_slice(&service_key(transport, port));
     }

@@ -14,6 +14,7 @@ use crate::steering::Classifier;
 
 const OURS: [u8; 4] = [192, 0, 2, 1];
 const PEER: [u8; 4] = [192, 0, 2, 9];
+const OTHER: [u8; 4] = [192, 0, 2, 7];
 const OURS_V6: [u8; 16] = [
     0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xab, 0xcd, 0xef,
 ];
@@ -49,13 +50,17 @@ impl Program {
             addresses: &[OURS.into(), OURS_V6.into()],
             services: &[(Transport::Tcp, 80), (Transport::Udp, 53)],
         };
-        let object = load(&rules, Buffers::One)
+        Self::with(&rules)
+    }
+
+    fn with(rules: &Rules<'_>) -> Self {
+        let object = load(rules, Buffers::One)
             .unwrap_or_else(|error| panic!("this test needs root: {error}"));
         let socket = sys::xdp_socket().unwrap();
         join(map(&object, "xsks").as_fd(), 0, socket.as_fd()).unwrap();
         Self {
             object,
-            classifier: Classifier::new(&rules),
+            classifier: Classifier::new(rules),
             socket,
         }
     }
@@ -86,6 +91,35 @@ impl Program {
             XDP_REDIRECT => true,
             other => panic!("verdict {other} on {packet:02x?}"),
         }
+    }
+}
+
+#[test]
+fn addresses_change_while_the_program_is_loaded() {
+    let rules = Rules {
+        own: false,
+        mac: MAC,
+        vlans: &[],
+        addresses: &[OURS.into(), OURS_V6.into()],
+        services: &[(Transport::Udp, 53)],
+    };
+    let mut program = Program::with(&rules);
+    let mut tables = Tables::of(&program.object, &rules).unwrap();
+    let query = |to: [u8; 4]| ethernet(0x0800, &v4(to, UDP, &ports(9, 53)));
+    for (addresses, ours, other) in [
+        (vec![OURS.into(), OURS_V6.into()], true, false),
+        (vec![OTHER.into(), OURS.into()], true, true),
+        (vec![OTHER.into()], false, true),
+        (vec![], false, false),
+        (vec![OURS.into()], true, false),
+    ] {
+        tables.set_addresses(&addresses).unwrap();
+        program.classifier = Classifier::new(&Rules {
+            addresses: &addresses,
+            ..rules
+        });
+        assert_eq!(program.steers(&query(OURS)), ours, "{addresses:?}");
+        assert_eq!(program.steers(&query(OTHER)), other, "{addresses:?}");
     }
 }
 

@@ -1,6 +1,9 @@
 //! Shutdown of a stack: ends all connections, with a FIN or a reset if needed, so that peers need
 //! not wait for a timeout.
 
+use std::net::IpAddr;
+use std::ops::Range;
+
 use nmio::{Instant, Port};
 
 use super::Stack;
@@ -29,6 +32,36 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.shut_down_records = 0;
         true
+    }
+
+    /// Resets the connections in the table slots `slots` whose own address does not satisfy
+    /// `is_ours`, because their packets no longer arrive. Returns true if slots follow those.
+    ///
+    /// A reset that finds no room in the TX ring is not sent. The peer then notices the end by a
+    /// timeout.
+    pub fn reset_strangers<P: Port>(
+        &mut self,
+        port: &mut P,
+        slots: Range<u32>,
+        is_ours: &dyn Fn(&IpAddr) -> bool,
+        now: Instant,
+    ) -> bool {
+        self.now = now;
+        let len = self.records.len() as u32;
+        for id in slots.start..slots.end.min(len) {
+            let tcb = &self.records[id as usize].tcb;
+            let state = tcb.state;
+            if state == State::Closed || is_ours(&tcb.path.addresses.src()) {
+                continue;
+            }
+            if matches!(state, State::SynReceived | State::TimeWait) {
+                self.forget(id);
+                continue;
+            }
+            self.send_reset(port, id, Moment::from(now));
+            self.close(id, CloseReason::Aborted);
+        }
+        slots.end < len
     }
 
     fn shut_down_one<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> Result<(), NoRoom> {

@@ -55,6 +55,10 @@ const NIOCRXSYNC: u64 = 0x6995;
 const SIOCGIFINDEX: u64 = 0x8933;
 const SIOCETHTOOL: u64 = 0x8946;
 const PACKET_QDISC_BYPASS: u64 = 20;
+// Commands of `bpf` from linux/bpf.h.
+const BPF_MAP_UPDATE_ELEM: u64 = 2;
+const BPF_MAP_DELETE_ELEM: u64 = 3;
+const BPF_OBJ_GET_INFO_BY_FD: u64 = 15;
 
 /// Calls that the C library and the standard library may make on any thread: memory, locks, time,
 /// log lines, the end of a thread, `abort`.
@@ -128,7 +132,8 @@ const WORKER: &[Call] = &[
     ),
 ];
 
-/// Calls to wait for events, to serve the endpoints, and to wait at the end for the helper's exit.
+/// Calls to wait for events, to serve the endpoints, to ask the helper, and to wait at the end for
+/// the helper's exit.
 const CONTROL: &[Call] = &[
     any(libc::SYS_accept4),
     #[cfg(target_arch = "x86_64")]
@@ -136,6 +141,7 @@ const CONTROL: &[Call] = &[
     any(libc::SYS_epoll_pwait),
     any(libc::SYS_epoll_ctl),
     any(libc::SYS_recvmsg),
+    any(libc::SYS_sendmsg),
     any(libc::SYS_shutdown),
 ];
 
@@ -205,6 +211,39 @@ const HELPER: &[Call] = &[
     only(libc::SYS_ioctl, Argument::OneOf(1, &[SIOCGIFINDEX])),
 ];
 
+/// Calls to follow the addresses of the interface: reserve ports, and change the maps of the
+/// steering program. The first entry replaces the helper's.
+const FOLLOW: &[Call] = &[
+    only(
+        libc::SYS_socket,
+        Argument::OneOf(
+            0,
+            &[
+                libc::AF_UNIX as u64,
+                libc::AF_NETLINK as u64,
+                libc::AF_INET as u64,
+                libc::AF_INET6 as u64,
+            ],
+        ),
+    ),
+    only(
+        libc::SYS_setsockopt,
+        Argument::OneOf(2, &[libc::SO_REUSEADDR as u64, libc::IPV6_FREEBIND as u64]),
+    ),
+    any(libc::SYS_bind),
+    only(
+        libc::SYS_bpf,
+        Argument::OneOf(
+            0,
+            &[
+                BPF_MAP_UPDATE_ELEM,
+                BPF_MAP_DELETE_ELEM,
+                BPF_OBJ_GET_INFO_BY_FD,
+            ],
+        ),
+    ),
+];
+
 /// Returns the calls that fail on a thread of this kind.
 pub(super) fn refused(kind: Kind) -> impl Iterator<Item = &'static Call> {
     let is_allowed = move |call: &Call| system_calls(kind).any(|one| one.number == call.number);
@@ -220,6 +259,7 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
         Kind::Log => (LOG, &[]),
         Kind::Watch => (RELOAD, WATCH),
         Kind::Helper => (HELPER, &[]),
+        Kind::FollowingHelper => (HELPER, FOLLOW),
     };
     EVERYWHERE.iter().chain(more).chain(and_more)
 }

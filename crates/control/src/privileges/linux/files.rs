@@ -1,11 +1,11 @@
-//! Landlock: limits the files that a thread may open.
+//! Landlock: limits the files that a thread may open, and the TCP ports that it may bind.
 
 use std::io;
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
 /// The newest Landlock version that this code supports. An older kernel also protects files, but
@@ -18,11 +18,12 @@ const VERSION: ABI = ABI::V6;
 pub(super) struct Files(RulesetCreated);
 
 impl Files {
-    /// Creates rules that allow only reading below `readable`, and making and writing files below
-    /// `writable`.
+    /// Creates rules that allow only reading below `readable`, making and writing files below
+    /// `writable`, and binding TCP sockets to `ports`.
     pub(super) fn limited_to(
         readable: &[PathBuf],
         writable: &[PathBuf],
+        ports: &[u16],
     ) -> Result<Self, RulesetError> {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -40,6 +41,9 @@ impl Files {
             if let Ok(opened) = PathFd::new(path) {
                 rules = rules.add_rule(PathBeneath::new(opened, access))?;
             }
+        }
+        for port in ports {
+            rules = rules.add_rule(NetPort::new(*port, AccessNet::BindTcp))?;
         }
         Ok(Self(rules))
     }

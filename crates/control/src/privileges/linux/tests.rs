@@ -152,22 +152,33 @@ fn a_thread_that_cannot_change_its_user_reports_or_fails() {
 }
 
 #[test]
-fn a_helper_that_must_remove_an_interface_keeps_one_capability() {
+fn a_helper_keeps_the_capabilities_for_its_tasks() {
     if !geteuid().is_root() {
         return;
     }
-    std::thread::spawn(|| {
-        let plan = privileges("--no-sandbox").plan;
-        let privileges = plan.privileges(Table::for_helper(true)).unwrap();
-        privileges.drop_all(Kind::Helper).unwrap();
-        let now = status();
-        for set in ["CapPrm", "CapEff"] {
-            assert_eq!(now[set], "0000000000001000", "{set}");
-        }
-        assert_eq!(now["Uid"], "65534 65534 65534 65534");
-    })
-    .join()
-    .unwrap();
+    for (removes_interface, follows, ports, kept) in [
+        (false, false, vec![], "0000000000000000"),
+        (true, false, vec![], "0000000000001000"),
+        (false, true, vec![8080], "0000008000000000"),
+        (false, true, vec![53, 80], "0000008000000400"),
+    ] {
+        let tasks = HelperTasks {
+            removes_interface,
+            follows,
+            ports,
+        };
+        let keep = move || {
+            let plan = privileges("--no-sandbox").plan;
+            let privileges = plan.privileges(Table::for_helper(tasks)).unwrap();
+            privileges.drop_all(Kind::Helper).unwrap();
+            let now = status();
+            for set in ["CapPrm", "CapEff"] {
+                assert_eq!(now[set], kept, "{set}");
+            }
+            assert_eq!(now["Uid"], "65534 65534 65534 65534");
+        };
+        std::thread::spawn(keep).join().unwrap();
+    }
 }
 
 /// An attempt: its name, and a function that returns whether it succeeds.
@@ -414,7 +425,7 @@ fn landlock_allows_only_reading_below_the_named_folders() {
     fs::write(folder.join("page"), "text").unwrap();
     let inside = folder.clone();
     let outcome = std::thread::spawn(move || {
-        let files = Files::limited_to(std::slice::from_ref(&inside), &[]).unwrap();
+        let files = Files::limited_to(std::slice::from_ref(&inside), &[], &[]).unwrap();
         let has_landlock = kernel_has_landlock();
         assert_eq!(files.apply().unwrap(), has_landlock);
         if !has_landlock {

@@ -2,7 +2,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
-use crate::status::{LastReload, Reloads, StatusCount, WorkerStatus};
+use crate::status::{InterfaceStatus, LastReload, Reloads, StatusCount, WorkerStatus};
 
 fn count(name: &str, is_level: bool, count: u64) -> StatusCount {
     StatusCount {
@@ -37,6 +37,7 @@ fn status(uptime_seconds: f64, answers: u64) -> Status {
         phase: Phase::Serving,
         uptime_seconds,
         reloads: Reloads::default(),
+        interface: InterfaceStatus::default(),
         facts: Vec::new(),
         workers: vec![worker(answers, 0.0), worker(0, 5.0)],
     }

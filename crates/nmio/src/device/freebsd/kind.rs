@@ -19,6 +19,14 @@ impl Kind {
         match self {}
     }
 
+    pub(in crate::device) fn can_change_addresses(&self) -> bool {
+        match *self {}
+    }
+
+    pub(in crate::device) fn may_return(&self, _descriptors: &[Arc<OwnedFd>]) -> bool {
+        match *self {}
+    }
+
     pub(in crate::device) fn name(&self) -> &str {
         match *self {}
     }

@@ -54,6 +54,22 @@ impl Monitor {
         })
     }
 
+    /// Returns true if the interface is up and has a carrier, by the last change.
+    pub fn has_link(&self) -> bool {
+        self.state.is_up && self.state.has_carrier
+    }
+
+    /// Returns true. FreeBSD's removals of interfaces are not noticed here.
+    pub fn is_present(&self) -> bool {
+        true
+    }
+
+    /// Returns true if a server can start on the interface: it is up and has an address. A server
+    /// with its own addresses needs none of the interface.
+    pub fn is_usable(&self, needs_address: bool) -> bool {
+        self.state.is_up && (!needs_address || !self.state.addresses.is_empty())
+    }
+
     /// Returns the next change, or `None` if no change is waiting. Never blocks.
     ///
     /// # Errors

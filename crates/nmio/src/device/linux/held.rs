@@ -1,11 +1,12 @@
 //! What an interface keeps open or attached while it is served.
 
-use std::os::fd::OwnedFd;
-
 use super::napi::PolledQueues;
+use super::network::HeldSocket;
 use super::pair::VethPair;
 use super::pfifo::Pfifo;
 use super::replaced_queue::ReplacedQueue;
+use super::shared::Shared;
+use crate::device::{CurrentAddresses, DeviceError};
 use crate::xdp::steer::Steering;
 
 /// What an interface keeps open or attached. Dropping this value undoes it.
@@ -15,11 +16,13 @@ pub(in crate::device) struct Held {
     // detached. Then the ports and multicast groups are released. Last, the packet queue and the
     // veth pair are removed, or the packet queue is restored.
     pub(super) polled: Option<PolledQueues>,
-    pub(super) _steering: Option<Steering>,
-    pub(super) _sockets: Vec<OwnedFd>,
+    pub(super) steering: Option<Steering>,
+    pub(super) sockets: Vec<HeldSocket>,
     pub(super) pfifo: Option<Pfifo>,
     pub(super) wire: Option<VethPair>,
     pub(super) replaced: Option<ReplacedQueue>,
+    /// How to follow the interface's addresses, if the server shares them.
+    pub(super) shared: Option<Shared>,
 }
 
 impl Held {
@@ -28,5 +31,12 @@ impl Held {
     pub(in crate::device) fn needs_removal(&self) -> bool {
         let queue = self.pfifo.is_some() || self.replaced.is_some();
         self.wire.is_some() || queue || self.polled.is_some()
+    }
+
+    /// Serves the addresses that the interface has now, and no others. Returns `None` if this kind
+    /// of device cannot change its addresses, or if they are the server's own.
+    pub(in crate::device) fn follow(&mut self) -> Option<Result<CurrentAddresses, DeviceError>> {
+        let (shared, steering) = (self.shared.as_ref()?, self.steering.as_mut()?);
+        Some(shared.follow(steering, &mut self.sockets))
     }
 }

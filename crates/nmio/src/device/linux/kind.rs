@@ -40,6 +40,16 @@ impl Kind {
         }
     }
 
+    /// Returns true if the kernel steers packets by addresses that can change.
+    pub(in crate::device) fn can_change_addresses(&self) -> bool {
+        matches!(self, Self::Xdp { .. })
+    }
+
+    /// Returns true if another program makes the interface, and may do so again.
+    pub(in crate::device) fn may_return(&self, descriptors: &[Arc<OwnedFd>]) -> bool {
+        matches!(self, Self::Xdp { .. }) && self.namespace(descriptors).is_none()
+    }
+
     /// Returns the interface's name in its network namespace.
     pub(in crate::device) fn name(&self) -> &str {
         match self {

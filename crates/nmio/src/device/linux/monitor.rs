@@ -2,18 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use libc::{IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS, RTM_DELADDR, RTM_NEWADDR, RTM_NEWLINK};
+use libc::{IFLA_ADDRESS, IFLA_IFNAME, RTM_DELADDR, RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK};
 use netlink_packet_core::NetlinkBuffer;
 
-use super::netlink::{INTERFACE_MESSAGE, RECEIVE_BUFFER, attribute};
+use super::netlink::{INTERFACE_MESSAGE, RECEIVE_BUFFER, address_in, attribute};
 use crate::device::Change;
 use crate::device::change::State;
 use crate::sys::{self, Control};
 
-/// Size in bytes of `struct ifaddrmsg`: family, prefix, flags, scope, index.
-const ADDRESS_MESSAGE: usize = 8;
 /// Receives the changes of one interface from the kernel.
 ///
 /// Call [`next_change`](Self::next_change) regularly, because the kernel buffers only a limited
@@ -25,8 +22,6 @@ pub struct Monitor {
     /// bytes that are not parsed yet.
     buffer: Box<[u8]>,
     unparsed: (usize, usize),
-    /// The interface's index.
-    index: u32,
     known: Known,
 }
 
@@ -44,8 +39,9 @@ impl Monitor {
             socket,
             buffer: vec![0; RECEIVE_BUFFER].into_boxed_slice(),
             unparsed: (0, 0),
-            index: control.index(name)?,
             known: Known {
+                name: name.to_owned(),
+                index: Some(control.index(name)?),
                 state: State {
                     is_up: flags & libc::IFF_UP != 0,
                     has_carrier: flags & libc::IFF_RUNNING != 0,
@@ -54,6 +50,24 @@ impl Monitor {
                 mac: control.mac(name)?,
             },
         })
+    }
+
+    /// Returns true if the interface is up and has a carrier, by the last change.
+    pub fn has_link(&self) -> bool {
+        let state = &self.known.state;
+        self.is_present() && state.is_up && state.has_carrier
+    }
+
+    /// Returns true if the interface exists, by the last change.
+    pub fn is_present(&self) -> bool {
+        self.known.index.is_some()
+    }
+
+    /// Returns true if a server can start on the interface: it exists, is up and has an address. A
+    /// server with its own addresses needs none of the interface.
+    pub fn is_usable(&self, needs_address: bool) -> bool {
+        let state = &self.known.state;
+        self.is_present() && state.is_up && (!needs_address || !state.addresses.is_empty())
     }
 
     /// Returns the next change, or `None` if no change is waiting. Never blocks.
@@ -66,7 +80,7 @@ impl Monitor {
             if let Ok(message) = NetlinkBuffer::new_checked(&self.buffer[start..end]) {
                 let len = message.length() as usize;
                 self.unparsed.0 += len.next_multiple_of(4).min(end - start);
-                if let Some(change) = apply(&mut self.known, self.index, &message) {
+                if let Some(change) = apply(&mut self.known, &message) {
                     return Ok(Some(change));
                 }
                 continue;
@@ -92,6 +106,9 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 /// The last known state of an interface, and its MAC address.
 #[derive(Debug)]
 struct Known {
+    name: String,
+    /// The interface's index, or `None` while there is no interface of this name.
+    index: Option<u32>,
     state: State,
     mac: Option<[u8; 6]>,
 }
@@ -105,20 +122,49 @@ impl Known {
     }
 }
 
-/// Updates the state of interface `index` from a message, and returns the change that the message
+/// Updates the state of the interface from a message, and returns the change that the message
 /// reports. Returns `None` if the message concerns another interface or reports nothing new.
-fn apply(known: &mut Known, index: u32, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
+fn apply(known: &mut Known, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
     let body = message.payload();
-    // RTM_NEWLINK and RTM_*ADDR messages contain the interface index at this offset.
-    if u32_at(body, 4)? != index {
+    // RTM_*LINK and RTM_*ADDR messages contain the interface index at this offset.
+    let index = u32_at(body, 4)?;
+    let kind = message.message_type();
+    if known.index.is_none() && kind == RTM_NEWLINK {
+        return learn_return(known, index, body);
+    }
+    if known.index != Some(index) {
         return None;
     }
-    match message.message_type() {
+    match kind {
         RTM_NEWLINK => learn_link(known, body),
-        RTM_NEWADDR => known.state.set_address(address_in(body)?, true),
-        RTM_DELADDR => known.state.set_address(address_in(body)?, false),
+        RTM_DELLINK if is_of_no_protocol(body) => {
+            known.index = None;
+            known.state = State::default();
+            Some(Change::Removed)
+        }
+        RTM_NEWADDR => known.state.set_address(address_in(body)?.address, true),
+        RTM_DELADDR => known.state.set_address(address_in(body)?.address, false),
         _ => None,
     }
+}
+
+/// Returns true if a message about a link is about the interface itself. A bridge also announces the
+/// end of a port's membership as the end of a link.
+fn is_of_no_protocol(body: &[u8]) -> bool {
+    body.first() == Some(&(libc::AF_UNSPEC as u8))
+}
+
+/// Learns of interface `index`, if it has the name of the interface that was removed.
+fn learn_return(known: &mut Known, index: u32, body: &[u8]) -> Option<Change> {
+    let name = attribute(body.get(INTERFACE_MESSAGE..)?, IFLA_IFNAME)?;
+    let name = name.strip_suffix(&[0]).unwrap_or(name);
+    if name != known.name.as_bytes() || !is_of_no_protocol(body) {
+        return None;
+    }
+    known.index = Some(index);
+    // The state of the link is part of this change.
+    learn_link(known, body);
+    Some(Change::Returned)
 }
 
 fn learn_link(known: &mut Known, body: &[u8]) -> Option<Change> {
@@ -131,19 +177,11 @@ fn learn_link(known: &mut Known, body: &[u8]) -> Option<Change> {
     })
 }
 
-fn address_in(body: &[u8]) -> Option<IpAddr> {
-    let attributes = body.get(ADDRESS_MESSAGE..)?;
-    // Prefer IFA_LOCAL, because on a point-to-point link IFA_ADDRESS is the peer's address.
-    let octets = attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS))?;
-    match i32::from(*body.first()?) {
-        libc::AF_INET => Some(Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).into()),
-        libc::AF_INET6 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into()),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
+    use libc::{IFA_ADDRESS, IFA_LOCAL};
     use proptest::prelude::*;
 
     use super::*;
@@ -151,11 +189,13 @@ mod tests {
     const HEADER: usize = 16;
 
     fn apply(state: &mut Known, message: &[u8]) -> Option<Change> {
-        super::apply(state, 7, &NetlinkBuffer::new_checked(message).ok()?)
+        super::apply(state, &NetlinkBuffer::new_checked(message).ok()?)
     }
 
     fn state() -> Known {
         Known {
+            name: "eth0".into(),
+            index: Some(7),
             state: State {
                 is_up: true,
                 has_carrier: true,
@@ -239,6 +279,30 @@ mod tests {
             apply(&mut state, &message),
             Some(Change::AddressAdded(v6.into()))
         );
+    }
+
+    #[test]
+    fn a_removed_interface_returns_with_another_number() {
+        let mut state = state();
+        let running = libc::IFF_UP | libc::IFF_RUNNING;
+        let removal = |family: u8| {
+            let mut fixed = [family; 1].to_vec();
+            fixed.resize(INTERFACE_MESSAGE, 0);
+            fixed[4] = 7;
+            message(RTM_DELLINK, &fixed, &[])
+        };
+        let of_a_bridge = removal(libc::AF_BRIDGE as u8);
+        assert_eq!(apply(&mut state, &of_a_bridge), None);
+        assert_eq!(apply(&mut state, &removal(0)), Some(Change::Removed));
+        assert!(state.state.addresses.is_empty() && !state.state.is_up);
+        let mut other = link(9, running, [4; 6]);
+        let at = other.windows(4).position(|name| name == b"eth0").unwrap();
+        other[at + 3] = b'1';
+        assert_eq!(apply(&mut state, &other), None, "eth1");
+        let back = link(8, running, [4; 6]);
+        assert_eq!(apply(&mut state, &back), Some(Change::Returned));
+        assert!(state.state.is_up && state.index == Some(8));
+        assert_eq!(apply(&mut state, &link(7, 0, [4; 6])), None, "the old one");
     }
 
     proptest! {

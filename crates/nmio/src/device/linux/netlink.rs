@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{IFLA_IFNAME, IFLA_LINKINFO};
@@ -15,6 +15,7 @@ use netlink_packet_core::{
     NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
 };
 
+use crate::device::AddressPrefix;
 use crate::sys;
 
 /// Flags of a request that creates an object, and fails if the object already exists.
@@ -316,6 +317,35 @@ pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
 /// Removes the queueing discipline of interface number `index`. The kernel then uses its default.
 pub(super) fn remove_queue(index: u32) -> io::Result<()> {
     execute(libc::RTM_DELQDISC, NLM_F_ACK, &queue(index), &[])
+}
+
+/// Size in bytes of `struct ifaddrmsg`: family, prefix, flags, scope, index.
+const ADDRESS_MESSAGE: usize = 8;
+
+/// Returns the addresses of interface number `index`, in the kernel's order. An address with several
+/// prefixes occurs several times.
+pub(super) fn addresses(index: u32) -> io::Result<Vec<AddressPrefix>> {
+    let any = [0; ADDRESS_MESSAGE];
+    let list = dump(&sys::route_socket()?, libc::RTM_GETADDR, &any, &[])?;
+    let ours = list
+        .iter()
+        .filter(|body| body.get(4..8) == Some(&index.to_ne_bytes()));
+    Ok(ours.filter_map(|body| address_in(body)).collect())
+}
+
+/// Returns the address in the body of a message about an address.
+pub(super) fn address_in(body: &[u8]) -> Option<AddressPrefix> {
+    let attributes = body.get(ADDRESS_MESSAGE..)?;
+    // Prefer IFA_LOCAL, because on a point-to-point link IFA_ADDRESS is the peer's address.
+    let octets = attribute(attributes, libc::IFA_LOCAL)
+        .or_else(|| attribute(attributes, libc::IFA_ADDRESS))?;
+    let address = match i32::from(*body.first()?) {
+        libc::AF_INET => Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).into(),
+        libc::AF_INET6 => Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into(),
+        _ => return None,
+    };
+    let prefix = body[1];
+    Some(AddressPrefix { address, prefix })
 }
 
 /// Adds an address to interface number `index`.

@@ -21,7 +21,7 @@ pub(in crate::device) fn join_network(
     let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
     let sockets = network::hold(request, services, &link, &addresses, lines)?;
     let held = Held {
-        _sockets: sockets,
+        sockets,
         replaced: Some(ReplacedQueue::expect(request.interface, link.index, lines)?),
         ..Held::default()
     };

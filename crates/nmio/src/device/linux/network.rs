@@ -28,20 +28,39 @@ pub(super) fn find_addresses(
     Ok(networks)
 }
 
+/// A socket that keeps a port or multicast groups for the server while it is open.
+pub(super) struct HeldSocket {
+    /// The shared address whose port the socket reserves, or `None` if it keeps multicast groups.
+    pub(super) address: Option<IpAddr>,
+    _socket: OwnedFd,
+}
+
 /// Reserves the served ports in shared mode, and joins the multicast groups in own mode. The
-/// returned descriptors must stay open.
+/// returned sockets must stay open.
 pub(super) fn hold(
     request: &NetworkRequest<'_>,
     services: &[(Transport, u16)],
     link: &Link,
     addresses: &[IpAddr],
     lines: &mut Lines,
-) -> Result<Vec<OwnedFd>, DeviceError> {
-    if request.own.is_empty() {
-        reserve(addresses, services, link.index, lines)
-    } else {
-        Ok(vec![join_groups(request.interface, link.index, addresses)?])
+) -> Result<Vec<HeldSocket>, DeviceError> {
+    if !request.own.is_empty() {
+        let groups = HeldSocket {
+            address: None,
+            _socket: join_groups(request.interface, link.index, addresses)?,
+        };
+        return Ok(vec![groups]);
     }
+    let ports: Vec<_> = services
+        .iter()
+        .map(|(transport, port)| format!("{transport} {port}"))
+        .collect();
+    let reserved = addresses
+        .iter()
+        .map(|address| reserve(*address, services, link.index));
+    let reserved = reserved.collect::<Result<Vec<_>, _>>()?;
+    lines.push(("reserved ports", ports.join(", ")));
+    Ok(reserved.into_iter().flatten().collect())
 }
 
 /// Properties of an interface that is up and uses Ethernet.
@@ -195,28 +214,23 @@ fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, 
     })
 }
 
-/// Reserves the served ports on `addresses`, so that no other program can use them.
-fn reserve(
-    addresses: &[IpAddr],
+/// Reserves the served ports on `address`, so that no other program can use them. `index` is the
+/// number of the interface that has the address.
+pub(super) fn reserve(
+    address: IpAddr,
     services: &[(Transport, u16)],
     index: u32,
-    lines: &mut Lines,
-) -> Result<Vec<OwnedFd>, DeviceError> {
-    let mut reserved = Vec::new();
-    for &(transport, port) in services {
-        for &address in addresses {
-            let socket = SocketAddr::new(address, port);
-            let holder = sys::reserve_port(socket, transport == Transport::Tcp, index);
-            reserved
-                .push(holder.map_err(|source| reserve_error(transport, port, address, source))?);
-        }
-    }
-    let ports: Vec<_> = services
-        .iter()
-        .map(|(transport, port)| format!("{transport} {port}"))
-        .collect();
-    lines.push(("reserved ports", ports.join(", ")));
-    Ok(reserved)
+) -> Result<Vec<HeldSocket>, DeviceError> {
+    let sockets = services.iter().map(|&(transport, port)| {
+        let socket = SocketAddr::new(address, port);
+        let holder = sys::reserve_port(socket, transport == Transport::Tcp, index);
+        let socket = holder.map_err(|source| reserve_error(transport, port, address, source))?;
+        Ok(HeldSocket {
+            address: Some(address),
+            _socket: socket,
+        })
+    });
+    sockets.collect()
 }
 
 fn reserve_error(

@@ -51,8 +51,9 @@ pub(super) fn xdp(
     };
     let held = Held {
         polled: ready.polled,
-        _steering: Some(ready.steering),
-        _sockets: ready.open_sockets,
+        steering: Some(ready.steering),
+        sockets: ready.open_sockets,
+        shared: ready.shared,
         pfifo: ready.pfifo,
         wire,
         replaced: None,

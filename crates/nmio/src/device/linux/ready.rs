@@ -2,11 +2,12 @@
 //!
 //! The interface must be in the calling thread's network namespace.
 
-use std::os::fd::OwnedFd;
+use std::net::IpAddr;
 
 use super::napi::PolledQueues;
-use super::network::{self, Link, query_error};
+use super::network::{self, HeldSocket, Link, query_error};
 use super::pfifo::Pfifo;
+use super::shared::Shared;
 use super::{affinity, netlink, queues};
 use crate::device::lines::{Lines, join};
 use crate::device::{
@@ -31,9 +32,10 @@ pub(super) struct XdpRequest<'a> {
 /// An XDP interface with its steering program attached.
 pub(super) struct XdpReady {
     pub(super) steering: Steering,
-    /// Descriptors that must stay open, because they reserve the served ports or keep the multicast
-    /// groups joined.
-    pub(super) open_sockets: Vec<OwnedFd>,
+    /// Sockets that reserve the served ports or keep the multicast groups joined.
+    pub(super) open_sockets: Vec<HeldSocket>,
+    /// How to follow the addresses, if they are shared.
+    pub(super) shared: Option<Shared>,
     pub(super) pfifo: Option<Pfifo>,
     pub(super) polled: Option<PolledQueues>,
     pub(super) mac: [u8; 6],
@@ -87,26 +89,14 @@ impl XdpReady {
         let is_veth = control.is_veth(name);
         let pfifo = tx_queue(request, link.index, is_veth, &mut lines)?;
         check_sockets()?;
-        let rules = Rules {
-            own: !request.network.own.is_empty(),
-            mac: link.mac,
-            vlans: &request.options.vlans,
-            addresses: &addresses,
-            services: request.services,
-        };
-        let place = Place {
-            interface: name,
-            index: link.index,
-            mtu: link.mtu,
-            generic: request.options.generic,
-        };
-        let steering = Steering::attach(place, &rules)?;
+        let steering = attach(request, &link, &addresses)?;
         // Some drivers create the NAPI instances only with the XDP program.
         let polls = request.wait == Wait::BusyPoll;
         let polled = polls.then(|| PolledQueues::defer(name, link.index, queues, &mut lines));
         Ok(Self {
             steering,
             open_sockets,
+            shared: shared(request, link.index),
             pfifo,
             polled: polled.flatten(),
             mac: link.mac,
@@ -117,6 +107,38 @@ impl XdpReady {
             lines,
         })
     }
+}
+
+/// Attaches the steering program.
+fn attach(
+    request: &XdpRequest<'_>,
+    link: &Link,
+    addresses: &[IpAddr],
+) -> Result<Steering, DeviceError> {
+    let rules = Rules {
+        own: !request.network.own.is_empty(),
+        mac: link.mac,
+        vlans: &request.options.vlans,
+        addresses,
+        services: request.services,
+    };
+    let place = Place {
+        interface: request.network.interface,
+        index: link.index,
+        mtu: link.mtu,
+        generic: request.options.generic,
+    };
+    Steering::attach(place, &rules)
+}
+
+/// Returns how to follow the addresses of interface number `index`, if they are shared.
+fn shared(request: &XdpRequest<'_>, index: u32) -> Option<Shared> {
+    let is_shared = request.network.own.is_empty();
+    is_shared.then(|| Shared {
+        interface: request.network.interface.to_owned(),
+        index,
+        services: request.services.to_vec(),
+    })
 }
 
 /// Adds the packet queue of `qdisc=pfifo`, if this option is given.

@@ -1,5 +1,7 @@
 //! Tests of closing connections (RFC 9293, sections 3.6 and 3.10.7.4), and of the stack's shutdown.
 
+use std::net::IpAddr;
+
 use crate::Config;
 use crate::stack::testing::{Habit, MSS, Rig};
 
@@ -102,4 +104,34 @@ fn shutdown_retransmits_our_fin_only_if_it_is_unacknowledged() {
     rig.sent_nothing();
     assert!(rig.take_log().ends_with("close(Finished)"));
     assert_eq!(rig.stack.connections(), 0);
+}
+
+#[test]
+fn connections_to_a_removed_address_are_reset() {
+    let mut rig = Rig::serving(&Config::default(), b"all", None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "PA", b"all");
+    rig.take_log();
+    let slots = rig.stack.records.len() as u32;
+    let visit = |rig: &mut Rig, slots, is_ours: bool| {
+        let is_ours = |_: &IpAddr| is_ours;
+        rig.stack
+            .reset_strangers(&mut rig.port, slots, &is_ours, rig.now)
+    };
+    assert!(!visit(&mut rig, 0..slots, true));
+    assert!(visit(&mut rig, slots - 1..slots - 1, false), "one follows");
+    rig.sent_nothing();
+    assert_eq!(rig.stack.connections(), 1);
+    assert!(!visit(&mut rig, 0..u32::MAX, false));
+    rig.sent(4, 2, "RA", b"");
+    assert_eq!(rig.take_log(), "close(Aborted)");
+    assert_eq!(rig.stack.connections(), 0);
+
+    // A half-open connection ends without a word, because the client will ask again.
+    let mut rig = Rig::new(&Config::default());
+    rig.syn(Some(MSS));
+    rig.sent_one();
+    assert!(!visit(&mut rig, 0..u32::MAX, false));
+    rig.sent_nothing();
+    assert_eq!((rig.take_log().as_str(), rig.stack.connections()), ("", 0));
 }

@@ -1,0 +1,61 @@
+//! Follows the addresses that the server shares with the kernel.
+
+use std::net::IpAddr;
+
+use super::netlink;
+use super::network::{self, HeldSocket, query_error};
+use crate::device::{AddressPrefix, CurrentAddresses, DeviceError, MAX_ADDRESSES, Transport};
+use crate::xdp::steer::Steering;
+
+/// An interface whose addresses the server shares.
+pub(super) struct Shared {
+    pub(super) interface: String,
+    pub(super) index: u32,
+    pub(super) services: Vec<(Transport, u16)>,
+}
+
+impl Shared {
+    /// Serves the addresses that the interface has now, and no others. Ports are reserved on a new
+    /// address before its packets are steered to the server, and released after that has ended. An
+    /// address whose ports are taken is not served.
+    pub(super) fn follow(
+        &self,
+        steering: &mut Steering,
+        sockets: &mut Vec<HeldSocket>,
+    ) -> Result<CurrentAddresses, DeviceError> {
+        let found = netlink::addresses(self.index).map_err(query_error(&self.interface))?;
+        let mut now = CurrentAddresses::default();
+        for one in found {
+            match self.reserve(one, &now.addresses, sockets) {
+                Ok(()) => now.addresses.push(one),
+                Err(error) => now.refused.push((one.address, error.to_string())),
+            }
+        }
+        let addresses = now.distinct();
+        steering
+            .set_addresses(&addresses)
+            .map_err(|source| DeviceError::Steering {
+                step: "change the addresses of the XDP steering program",
+                source,
+            })?;
+        sockets.retain(|one| one.address.is_none_or(|own| addresses.contains(&own)));
+        Ok(now)
+    }
+
+    /// Reserves the served ports on the address, unless they are reserved already. `others` are
+    /// served, too.
+    fn reserve(
+        &self,
+        one: AddressPrefix,
+        others: &[AddressPrefix],
+        sockets: &mut Vec<HeldSocket>,
+    ) -> Result<(), DeviceError> {
+        let address: IpAddr = one.address;
+        if sockets.iter().any(|held| held.address == Some(address)) {
+            return Ok(());
+        }
+        DeviceError::check_count("addresses", others.len() + 1, MAX_ADDRESSES)?;
+        sockets.extend(network::reserve(address, &self.services, self.index)?);
+        Ok(())
+    }
+}

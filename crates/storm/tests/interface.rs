@@ -1,0 +1,281 @@
+//! Tests what `storm serve` does when its interface changes. Addresses come and go, the link goes
+//! down and up, and the interface is removed and returns. Needs root.
+//!
+//! Server and client are in two network namespaces without names, so the kernel removes them with
+//! their last process.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tempfile::TempDir;
+
+/// Maximum time until an effect is seen, after which a test fails.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+const ZONE: &str = "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.\n";
+
+/// A process that is killed when the test ends.
+struct Process(Child);
+
+impl Process {
+    fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    /// Starts a process in a new network namespace, which the process keeps alive.
+    fn in_new_namespace() -> Self {
+        let process = Self::start(Command::new("unshare").args(["--net", "sleep", "300"]));
+        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        eventually("a new namespace", || {
+            fs::read_link(process.namespace()).is_ok_and(|other| other != own)
+        });
+        process
+    }
+
+    fn namespace(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.0.id()).into()
+    }
+
+    /// Runs `work` on a thread in the process's namespace.
+    fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        let namespace = File::open(self.namespace()).unwrap();
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                let network = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(namespace.as_fd(), network).unwrap();
+                work()
+            });
+            inside.join().unwrap()
+        })
+    }
+
+    /// Runs a command in the process's namespace. Returns its output, or `None` if it fails.
+    fn output(&self, command: &str) -> Option<String> {
+        let mut words = command.split(' ');
+        let output = self.beside(|| {
+            let mut command = Command::new(words.next().unwrap());
+            command.args(words).output().unwrap()
+        });
+        let text = String::from_utf8(output.stdout).unwrap();
+        output.status.success().then_some(text)
+    }
+
+    fn run(&self, commands: &[&str]) {
+        for command in commands {
+            assert!(self.output(command).is_some(), "{command}");
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors are ignored, because the process may already have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < TIMEOUT, "not seen: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A server on interface `srv`, and a client on `cli`.
+struct Rig {
+    folder: TempDir,
+    /// The namespace of the server.
+    near: Process,
+    /// The namespace of the client.
+    far: Process,
+    server: Process,
+}
+
+impl Rig {
+    fn start(device: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let [www, zone, socket] = ["www", "storm.test.zone", "socket"].map(path);
+        fs::create_dir(&www).unwrap();
+        fs::write(format!("{www}/index.html"), "a page").unwrap();
+        fs::write(&zone, ZONE).unwrap();
+        let (near, far) = (Process::in_new_namespace(), Process::in_new_namespace());
+        connect(&near, &far);
+        let server = near.beside(|| {
+            let mut storm = Command::new(env!("CARGO_BIN_EXE_storm"));
+            storm.args(["serve", "--web", &www, "--zone", &zone, "--device", device]);
+            Process::start(storm.args(["--control-socket", &socket]))
+        });
+        let rig = Self {
+            folder,
+            near,
+            far,
+            server,
+        };
+        eventually("a page", || rig.gets("10.9.0.1"));
+        rig
+    }
+
+    /// Returns true if the client gets the page at this address, and an answer over DNS.
+    fn gets(&self, address: &str) -> bool {
+        let page = format!("curl -s -g -m 1 http://{address}/");
+        let address = address.trim_matches(['[', ']']);
+        let query = format!("dig +short +tries=1 +time=1 @{address} storm.test NS");
+        self.far.output(&page).as_deref() == Some("a page")
+            && self.far.output(&query).as_deref() == Some("ns.example.\n")
+    }
+
+    /// Asks the server itself, through its control socket. Returns the answer with its status code.
+    fn ask(&self, path: &str) -> String {
+        let socket = self.folder.path().join("socket");
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-w", " %{http_code}", "--unix-socket"]);
+        let url = format!("http://localhost/{path}");
+        let output = curl.arg(socket).arg(url).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn has_metric(&self, line: &str) -> bool {
+        self.ask("metrics").lines().any(|found| found == line)
+    }
+
+    /// Opens a connection of the client.
+    fn connect(&self, address: &str) -> TcpStream {
+        let stream = self.far.beside(|| TcpStream::connect((address, 80)));
+        let stream = stream.unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream
+    }
+
+    /// Waits until the server has ended by itself.
+    fn end(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("the server's end", || {
+            status = self.server.0.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    fn stop(mut self) {
+        kill_process(Pid::from_child(&self.server.0), Signal::TERM).unwrap();
+        assert!(self.end().success());
+    }
+}
+
+/// Makes a veth pair between two namespaces.
+fn connect(near: &Process, far: &Process) {
+    let pid = far.0.id();
+    let pair = format!("ip link add srv type veth peer name cli netns {pid}");
+    near.run(&[
+        &pair,
+        "ip address add 10.9.0.1/24 dev srv",
+        "ip link set srv up",
+    ]);
+    far.run(&[
+        "ip address add 10.9.0.2/24 dev cli",
+        "ip link set cli up",
+        "ethtool -K cli tx off",
+    ]);
+}
+
+/// Sends a request, and reads the response.
+fn request(stream: &mut TcpStream) -> io::Result<String> {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;
+    let (mut response, mut bytes) = (String::new(), [0; 4_096]);
+    while !response.ends_with("a page") {
+        match stream.read(&mut bytes)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => response += &String::from_utf8_lossy(&bytes[..len]),
+        }
+    }
+    Ok(response)
+}
+
+#[test]
+fn the_server_follows_addresses_and_the_link() {
+    for device in ["xdp:srv", "xdp:srv,generic"] {
+        let rig = Rig::start(device);
+        let mut kept = rig.connect("10.9.0.1");
+        request(&mut kept).unwrap();
+        rig.near.run(&["ip address add 10.9.0.3/24 dev srv"]);
+        eventually("the new address", || rig.gets("10.9.0.3"));
+        rig.near.run(&["ip address add fd09::1/64 dev srv nodad"]);
+        rig.far.run(&["ip address add fd09::2/64 dev cli nodad"]);
+        eventually("the first IPv6 address", || rig.gets("[fd09::1]"));
+        // The connections of a removed address are reset, and those of others stay.
+        let mut lost = rig.connect("10.9.0.3");
+        request(&mut lost).unwrap();
+        rig.near.run(&["ip address del 10.9.0.3/24 dev srv"]);
+        let end = lost.read(&mut [0]).unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
+        assert!(rig.has_metric(
+            "storm_interface_changes_total{interface=\"srv\",change=\"address removed\"} 1"
+        ));
+        request(&mut kept).unwrap();
+        assert!(!rig.gets("10.9.0.3") && rig.gets("10.9.0.1"));
+        // A connection outlives a link that flaps.
+        rig.near.run(&["ip link set srv down"]);
+        eventually("the link is down", || {
+            rig.has_metric("storm_link_up{interface=\"srv\"} 0.0")
+        });
+        rig.near.run(&["ip link set srv up"]);
+        eventually("the link is up", || {
+            rig.has_metric("storm_link_up{interface=\"srv\"} 1.0")
+        });
+        eventually("a page after the flap", || rig.gets("10.9.0.1"));
+        request(&mut kept).unwrap();
+        rig.stop();
+    }
+}
+
+#[test]
+fn an_address_whose_port_is_taken_is_not_served() {
+    let rig = Rig::start("xdp:srv");
+    rig.near.run(&["ip address add 10.8.0.1/24 dev lo"]);
+    let holder = rig
+        .near
+        .beside(|| std::net::TcpListener::bind("10.8.0.1:80").unwrap());
+    rig.near.run(&[
+        "ip address add 10.8.0.1/24 dev srv",
+        "ip address add 10.9.0.3/24 dev srv",
+    ]);
+    eventually("the other address", || rig.gets("10.9.0.3"));
+    let status = rig.ask("status");
+    assert!(!status.contains("10.8.0.1"), "{status}");
+    drop(holder);
+    rig.stop();
+}
+
+#[test]
+fn a_server_waits_for_an_interface_that_was_removed() {
+    let mut rig = Rig::start("xdp:srv");
+    assert_eq!(rig.ask("ready"), "ok\n 200");
+    rig.near.run(&["ip link delete srv"]);
+    let waiting = "waiting for interface srv\n";
+    eventually("not ready", || rig.ask("ready") == format!("{waiting} 503"));
+    assert_eq!(rig.ask("health"), format!("{waiting} 200"));
+    assert!(rig.has_metric("storm_link_up{interface=\"srv\"} 0.0"));
+    // An interface without an address cannot be served yet.
+    rig.near.run(&["ip link add srv type veth peer name other"]);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(rig.ask("ready"), format!("{waiting} 503"));
+    rig.near.run(&["ip link delete srv"]);
+    connect(&rig.near, &rig.far);
+    assert_eq!(rig.end().code(), Some(75));
+    // A server that waits can be stopped.
+    let rig = Rig::start("xdp:srv");
+    rig.near.run(&["ip link delete srv"]);
+    eventually("not ready", || rig.ask("ready").ends_with(" 503"));
+    rig.stop();
+}
