@@ -57,7 +57,7 @@ pub struct Config {
     pub mode: SendMode,
     /// Maximum number of connections, including those in TIME-WAIT: 1 to
     /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. An open connection uses about
-    /// 340 bytes of memory, or about 900 during loss recovery. It also borrows from the pools of
+    /// 360 bytes of memory, or about 900 during loss recovery. It also borrows from the pools of
     /// buffers, lists and scoreboards. The stack reserves
     /// [`Stack::reserved_bytes`](crate::Stack::reserved_bytes) of address space, but physical
     /// memory is used only as connections need it.

@@ -197,7 +197,8 @@ pub use rto::{
 };
 pub use server::Server;
 pub use stack::{
-    Application, Connection, ConnectionId, Connections, Deadline, Stack, Timer, WriteError,
+    Application, Connection, ConnectionId, Connections, Deadline, Overview, Sending, Stack, Timer,
+    WriteError,
 };
 pub use stream::STREAM_ENTRIES;
 pub use wire::TIMESTAMPED_HEADER_LEN as PREPARED_HEADER_LEN;

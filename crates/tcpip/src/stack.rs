@@ -8,6 +8,8 @@ mod handle;
 mod input;
 #[cfg(any(test, feature = "fuzzing"))]
 mod invariants;
+mod looking;
+mod overview;
 mod pressure;
 mod setup;
 mod shutdown;
@@ -19,6 +21,7 @@ mod timer;
 mod transmit;
 
 pub use handle::WriteError;
+pub use overview::{Overview, Sending};
 pub use timer::{Deadline, Timer};
 
 use std::collections::VecDeque;
@@ -35,10 +38,11 @@ use crate::connection::{CloseReason, Conn, Context, Flags, Plan, Record, SendInf
 use crate::content::{Contents, Family, NO_CLASS};
 use crate::emit::{Emitter, NoRoom, send_control, turn_around};
 use crate::outcome::ControlSegment;
-use crate::pools::{NONE, Owner, Peers, Pool};
+use crate::pools::{NONE, Peers, Pool};
 use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::writes::Writes;
+use overview::History;
 
 /// Maximum number of candidates for eviction that a [`Sampler`] keeps from one search to the next.
 const CANDIDATES: usize = 16;
@@ -54,20 +58,13 @@ struct Sampler {
     last_refusal: Option<Refusal>,
 }
 
-/// An [`Asker`] to which no connection gave way. For the rest of the millisecond, askers of the
+/// An `Asker` to which no connection gave way. For the rest of the millisecond, askers of the
 /// same address with at least the same lag are refused without a search. This saves time when
 /// thousands of connections ask in the same millisecond.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     at: u32,
     peer: u32,
-    lag: u32,
-}
-
-/// A connection that asks for a slot of a pool, and its lag in milliseconds.
-#[derive(Clone, Copy, Debug)]
-struct Asker {
-    owner: Owner,
     lag: u32,
 }
 
@@ -397,6 +394,8 @@ pub struct Stack<A: Application, C = Cubic> {
     states: Vec<A::State>,
     /// The stack's state for each connection, indexed like `records`.
     housekeeping: Vec<Housekeeping>,
+    /// What an operator may ask of each connection, indexed like `records`.
+    histories: Vec<History>,
     records: Vec<Record<C>>,
     /// Indices of TCBs that were used and are free again.
     free: Vec<u32>,
@@ -626,7 +625,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
         emitter.send(port, conn.tcb, *plan, conn.cx)?;
-        conn.has_sent(plan, now);
+        let is_again = conn.has_sent(plan, now);
+        self.histories[id as usize].add(0, 0, is_again.into());
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use ip::Packet;
 use nmio::{Instant, Port};
 
 use super::Housekeeping;
+use super::overview::History;
 use super::{Flood, Record, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
@@ -85,6 +86,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.states.push(A::State::default());
         self.housekeeping
             .push(Housekeeping::new(Moment::from(self.now)));
+        self.histories.push(History::default());
         Some(self.records.len() as u32 - 1)
     }
 
@@ -193,6 +195,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Stores a new connection in the free TCB `id`, in the state SYN-RECEIVED.
     #[inline(always)]
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
+        self.histories[id as usize] = History::new(tcb.edges(), now);
         self.conn(id).open(tcb, now);
         // The TCB may still be in the queue for the TX ring, because of its previous connection.
         let is_blocked = self.housekeeping[id as usize].is_blocked;

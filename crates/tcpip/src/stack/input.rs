@@ -158,7 +158,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         if segment.len > 0 || segment.control.has(Control::FIN) {
+            let before = self.records[id as usize].tcb.edges().1;
             self.receive(port, id, &packet, segment, now);
+            if self.records[id as usize].tcb.edges().1.0 < before.0 {
+                self.histories[id as usize].add(0, 1, 0);
+            }
         }
         if self.records[id as usize].tcb.flags.intersects(Flags::ABORT) {
             self.abort(port, id, now);
@@ -206,6 +210,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     ) -> AfterFin {
         let pace = self.pace;
         self.housekeeping[id as usize].advance(acked, pace, now);
+        if self.records[id as usize].tcb.edges().0.0 < acked {
+            self.histories[id as usize].add(1, 0, 0);
+        }
         if self.retire(id) {
             self.report_sent(port, id, now);
         }

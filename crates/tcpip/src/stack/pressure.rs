@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use arrayvec::ArrayVec;
 use nmio::Port;
 
-use super::{Asker, CANDIDATES, Refusal, Sampler, Stack};
+use super::{CANDIDATES, Refusal, Sampler, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, State};
@@ -24,6 +24,13 @@ const SHARE: u32 = 8;
 /// connections from evicting each other. It does not protect connections in TIME-WAIT. Nor does it
 /// protect an address that holds more than its share (1/[`SHARE`]) from other addresses.
 const MIN_LAG_MS: u32 = 1_000;
+
+/// A connection that asks for a slot of a pool, and its lag in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    owner: Owner,
+    lag: u32,
+}
 
 impl Sampler {
     /// Returns true if an earlier refusal in the same millisecond applies to `asker`.

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 
 use nmio::{Capabilities, Instant, Mailbox, TimerWheel};
 
+use super::overview::History;
 use super::{Connections, Flood, Housekeeping, Pace, Requests, Stack};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
@@ -28,7 +29,8 @@ impl<A: Application, C> Stack<A, C> {
         let max_connections = config.clamped().max_connections;
         // `free` and `blocked` each have room for one index per connection.
         let indices = 2 * size_of::<u32>();
-        let records = size_of::<A::State>() + size_of::<Housekeeping>() + size_of::<Record<C>>();
+        let cold = size_of::<Housekeeping>() + size_of::<History>();
+        let records = size_of::<A::State>() + cold + size_of::<Record<C>>();
         let each = records + TIMER_LEN + indices;
         max_connections as usize * each
             + Table::bytes(max_connections)
@@ -111,6 +113,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // memory is used only as the number of connections grows.
             states: Vec::with_capacity(max_connections as usize),
             housekeeping: Vec::with_capacity(max_connections as usize),
+            histories: Vec::with_capacity(max_connections as usize),
             records: Vec::with_capacity(max_connections as usize),
             free: Vec::with_capacity(max_connections as usize),
             table: Table::new(max_connections),

@@ -9,6 +9,7 @@ mod flooding;
 mod frames;
 mod misbehaving;
 mod outside;
+mod overview;
 mod pressure;
 mod progress;
 mod runs;

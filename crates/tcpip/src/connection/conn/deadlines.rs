@@ -51,6 +51,20 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
+    /// Returns the RTO, and the time since the last segment if nothing is in flight, both in
+    /// milliseconds.
+    pub(crate) fn waits(&self, now: Moment) -> (u32, u32) {
+        let waited_for = match self.tcb.deadline_kind {
+            DeadlineKind::Idle if !self.tcb.flags.intersects(Flags::WANTS_ROOM | Flags::CLOSE) => 1,
+            DeadlineKind::KeepAlive => u32::from(self.tcb.backoff) + 1,
+            _ => 0,
+        };
+        let end = waited_for.saturating_mul(self.cx.settings.first_idle_ms);
+        let left = self.tcb.deadline.wrapping_sub(now.millis).cast_signed();
+        let idle = end.saturating_sub(left.max(0).unsigned_abs());
+        (self.rto(), idle)
+    }
+
     /// Records that a timer has expired needlessly.
     ///
     /// The timer of an active connection expires about once per initial minimum RTO. After three

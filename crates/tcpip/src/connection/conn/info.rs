@@ -7,6 +7,7 @@ use crate::connection::condition::Condition;
 use crate::connection::conn::SendInfo;
 use crate::connection::{Conn, Flags, State, Tcb};
 use crate::negotiated::Negotiated;
+use crate::wire::Seq;
 
 /// Statistics of a connection, as returned by [`Connection::info`](crate::Connection::info).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +72,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             lost,
             ..send_info
         }
+    }
+}
+
+impl Tcb {
+    /// Returns SND.UNA and RCV.NXT.
+    #[inline(always)]
+    pub(crate) fn edges(&self) -> (Seq, Seq) {
+        (self.snd_una, self.rcv_nxt)
     }
 }
 

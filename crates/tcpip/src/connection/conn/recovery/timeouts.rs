@@ -206,10 +206,11 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Records that the port has accepted a segment that was not planned by
-    /// [`next_segment`](Self::next_segment).
-    pub(crate) fn has_sent(&mut self, plan: &Plan, now: Moment) {
+    /// [`next_segment`](Self::next_segment). Returns true if it is a retransmission.
+    pub(crate) fn has_sent(&mut self, plan: &Plan, now: Moment) -> bool {
         self.has_advertised(plan.header.window);
         let (_, end) = plan.range();
+        let before = self.cx.counters.retransmits;
         match plan.kind {
             SegmentKind::New => self.tcb.has_sent_to(end),
             SegmentKind::Retransmission => self.has_retransmitted(plan, now),
@@ -224,6 +225,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 self.cx.counters.window_probes += 1;
             }
         }
+        self.cx.counters.retransmits > before
     }
 
     /// Records that the tail loss probe `plan` was sent.
