@@ -5,20 +5,22 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
-use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
+use nmio::{Instant, Port};
 
 use crate::args::{ServeArgs, with_usage};
 use crate::named::Named;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
 use crate::program::{
-    Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, StartError, Tally,
-    Watched, WorkerContext,
+    ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, StartError,
+    Tally, Watched, WorkerContext,
 };
 use crate::records::RecordLog;
 use crate::run::serve;
+use crate::table::walk::Walk;
 
 /// Combines two programs into one program, which is named `N`. Both serve the same addresses, each
 /// on its own ports. To combine more than two programs, use a `Both` as one of them.
@@ -271,6 +273,15 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         tally.for_program(A::NAME, |tally| self.first.tally(&transports.0, tally));
         tally.for_program(B::NAME, |tally| self.second.tally(&transports.1, tally));
     }
+
+    fn walk<P: Port>(&self, transports: &mut Self::Transports<P>, now: Instant, walk: &mut Walk) {
+        self.first.walk(&mut transports.0, now, walk);
+        self.second.walk(&mut transports.1, now, walk);
+    }
+
+    fn content_names(&self) -> Vec<Arc<dyn ContentNames>> {
+        [self.first.content_names(), self.second.content_names()].concat()
+    }
 }
 
 impl<N: Named, A, B> fmt::Debug for Both<N, A, B> {
@@ -284,7 +295,6 @@ impl<N: Named, A, B> fmt::Debug for Both<N, A, B> {
 
 #[cfg(test)]
 mod tests {
-    use nmio::Instant;
     use nmio::sim::Sink;
     use udpip::{Datagram, Service};
 

@@ -1,21 +1,22 @@
 //! The commands that talk to a running server through its control socket.
 
+mod connections;
+mod socket;
+mod trace;
+
 use std::io::{self, IsTerminal as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::net::UnixStream;
-use tokio::runtime::Builder;
+
+use connections::ConnectionsArgs;
+use socket::{SocketArgs, ask, unknown};
+use trace::TraceArgs;
 
 use crate::config::print;
-use crate::endpoint::default_sockets;
 use crate::status::{LastReload, Status};
 use crate::terminal;
 
@@ -33,6 +34,16 @@ pub enum ControlCommand {
     /// On a terminal this is a page that is refreshed each second, until q is pressed. Elsewhere,
     /// and with --once, it is printed once.
     Status(StatusArgs),
+    /// Show the TCP connections of a running server, as `ss -tin` would.
+    ///
+    /// Each connection has a line with its state, the server's address and the client's, and a line
+    /// with its counts. Times have units, and all other numbers are bytes, segments or retries.
+    Connections(ConnectionsArgs),
+    /// Capture the packets of one client, for tcpdump and Wireshark.
+    ///
+    /// On AF_XDP, captures on the interface do not show the packets of the server. This command shows
+    /// the frames that the server receives and sends, in the format pcapng. Ctrl-C ends the trace.
+    Trace(TraceArgs),
 }
 
 /// The options of `reload`.
@@ -61,20 +72,14 @@ pub struct StatusArgs {
     at: SocketArgs,
 }
 
-/// Where a server's control socket is.
-#[derive(Args, Clone, Debug)]
-struct SocketArgs {
-    /// The server's control socket, if the server has another than the default.
-    #[arg(long, value_name = "PATH")]
-    control_socket: Option<PathBuf>,
-}
-
 impl ControlCommand {
     /// Runs the command for the program with this name. Returns the exit status.
     pub fn run(&self, program: &str) -> ExitCode {
         let outcome = match self {
             Self::Reload(args) => args.run(program),
             Self::Status(args) => args.run(program),
+            Self::Connections(args) => args.run(program),
+            Self::Trace(args) => args.run(program),
         };
         outcome.unwrap_or_else(|message| {
             eprintln!("{program}: {message}");
@@ -147,70 +152,4 @@ fn ask_status(socket: &Path) -> Result<String, String> {
         (StatusCode::OK, body) => Ok(body),
         (_, body) => Err(unknown(socket, &body)),
     }
-}
-
-fn unknown(socket: &Path, body: &str) -> String {
-    format!(
-        "{}: this is no answer of a server: {body}",
-        socket.display()
-    )
-}
-
-impl SocketArgs {
-    fn socket(&self, program: &str) -> PathBuf {
-        if let Some(given) = &self.control_socket {
-            return given.clone();
-        }
-        let mut paths = default_sockets(program);
-        let found = paths.iter().position(|path| path.exists());
-        paths.swap_remove(found.unwrap_or(paths.len() - 1))
-    }
-}
-
-/// Sends a request through a control socket. Returns the status and the body of the answer.
-fn ask(socket: &Path, method: Method, target: &str) -> Result<(StatusCode, String), String> {
-    let runtime = Builder::new_current_thread().enable_io().build();
-    let runtime = runtime.map_err(|error| format!("cannot watch a socket: {error}"))?;
-    runtime.block_on(async {
-        let stream = UnixStream::connect(socket)
-            .await
-            .map_err(|error| unreachable(socket, &error))?;
-        let failed = |error: &dyn std::error::Error| {
-            format!("{}: the server gave no answer: {error}", socket.display())
-        };
-        let shaken = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await;
-        let (mut sender, connection) = shaken.map_err(|error| failed(&error))?;
-        let request = Request::builder()
-            .method(method)
-            .uri(target)
-            .header("host", "localhost")
-            .body(Empty::new())
-            .map_err(|error| failed(&error))?;
-        let answered = async {
-            let answer = sender.send_request(request).await?;
-            let code = answer.status();
-            let body = answer.into_body().collect().await?.to_bytes();
-            Ok::<_, hyper::Error>((code, String::from_utf8_lossy(&body).into_owned()))
-        };
-        let driven = async {
-            let _ = connection.await;
-            std::future::pending().await
-        };
-        tokio::select! {
-            answer = answered => answer.map_err(|error| failed(&error)),
-            never = driven => never,
-        }
-    })
-}
-
-fn unreachable(socket: &Path, error: &io::Error) -> String {
-    let remedy = match error.kind() {
-        io::ErrorKind::NotFound => {
-            "; is the server running? --control-socket PATH names another socket"
-        }
-        io::ErrorKind::ConnectionRefused => "; the server that made it has ended",
-        io::ErrorKind::PermissionDenied => "; run this command as the user who started the server",
-        _ => "",
-    };
-    format!("{}: {error}{remedy}", socket.display())
 }

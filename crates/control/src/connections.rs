@@ -17,7 +17,7 @@ use crate::units::{seconds, size};
 #[command(next_help_heading = "Connections")]
 pub struct ConnectionArgs {
     /// Maximum number of open connections per worker. Defaults to 65,536 (Namestorm: 16,384). An
-    /// open connection takes about 340 bytes, and up to about 900 bytes while it waits for
+    /// open connection takes about 360 bytes, and up to about 920 bytes while it waits for
     /// acknowledgements.
     #[arg(long, value_name = "N",
           value_parser = number::<u32>(1..=Config::MAX_CONNECTIONS))]

@@ -6,9 +6,13 @@
 //! user who started the server, so it also takes requests.
 
 mod address;
+mod body;
 mod http;
 mod listener;
+mod looking;
 mod page;
+mod query;
+mod reply;
 
 use std::fs;
 use std::io;
@@ -38,7 +42,7 @@ pub struct EndpointArgs {
     #[arg(long, value_name = "LISTEN", help_heading = "Metrics")]
     pub metrics_listen: Option<ListenAddress>,
 
-    /// Unix socket for the commands `reload` and `status`, or `off`. Only the user who starts the
+    /// Unix socket for the commands `reload`, `status`, `connections` and `trace`, or `off`. Only the user who starts the
     /// server can use it. Defaults to NAME/control.sock in /run, or in the user's folder in
     /// /run/user. NAME is the program's name.
     #[arg(long, value_name = "PATH|off", help_heading = "Control")]
@@ -78,7 +82,9 @@ impl Endpoints {
                 let bound = Listener::bind(&address);
                 if let Err(error) = &bound {
                     let (option, path) = (with_places("--control-socket"), path.display());
-                    tracing::warn!("{option} {path}: {error}; reload and status do not work");
+                    tracing::warn!(
+                        "{option} {path}: {error}; the commands for a running server do not work"
+                    );
                 }
                 endpoints.add(Access::Control, "control", &address, bound);
             }

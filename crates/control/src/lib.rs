@@ -113,6 +113,7 @@ mod privileges;
 pub mod program;
 pub mod progress;
 mod publisher;
+mod questions;
 mod records;
 mod reload;
 pub mod report;
@@ -124,10 +125,12 @@ pub mod status;
 mod status_log;
 mod summary;
 mod supervisor;
+mod table;
 mod tally;
 mod tcp;
 mod tcp_counts;
 mod terminal;
+mod trace;
 mod udp;
 pub mod units;
 mod watch;
@@ -150,8 +153,8 @@ pub use peers::{Mailboxes, Peers};
 pub use port_args::PortArgs;
 pub use privileges::{Sandbox, UserSpec};
 pub use program::{
-    Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets, Program, StartError,
-    Tally, Watched, WorkerContext,
+    ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets,
+    Program, StartError, Tally, Watched, WorkerContext,
 };
 pub use records::{
     CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
@@ -160,6 +163,7 @@ pub use run::serve;
 pub use secret::Secret;
 pub use simple::{tcp, udp};
 pub use summary::Summary;
+pub use table::walk::Walk;
 pub use tcp::Tcp;
 pub use tcp_counts::tally_tcp;
 pub use udp::Udp;

@@ -1,11 +1,13 @@
 //! Live counters: the counts of each worker, published while it serves.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use nmio::PortCounters;
+use nmio::mailbox::{SendMessageError, Sender};
+use nmio::{Bell, Mailbox, PortCounters};
 
 use crate::program::{Counted, Tally};
+use crate::questions::{MAX_WAITING, Question};
 
 /// Counts of one worker since its start, as the worker last published them.
 #[derive(Clone, Debug, Default)]
@@ -87,10 +89,13 @@ impl Snapshot {
     }
 }
 
-/// The place where one worker publishes its snapshot. If a reader holds the lock, the worker does
-/// not wait but tries again later.
+/// The place where one worker publishes its snapshot, and where it can be asked for more. If a reader
+/// holds the lock, the worker does not wait but tries again later.
 #[derive(Debug, Default)]
-pub(crate) struct Published(Mutex<WorkerSnapshot>);
+pub(crate) struct Published {
+    snapshot: Mutex<WorkerSnapshot>,
+    questions: OnceLock<Sender<Question>>,
+}
 
 impl Published {
     /// Creates one place for each worker's snapshot.
@@ -100,7 +105,7 @@ impl Published {
 
     /// Locks the snapshot for the worker. Returns `None` while a reader holds the lock.
     pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, WorkerSnapshot>> {
-        match self.0.try_lock() {
+        match self.snapshot.try_lock() {
             Ok(slot) => Some(slot),
             // A thread panicked while it held the lock. The counts may be inconsistent, but the
             // worker overwrites all of them.
@@ -111,7 +116,26 @@ impl Published {
 
     /// Locks the snapshot for a reader, or for a worker that has ended and may therefore wait.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorkerSnapshot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the worker's mailbox for questions, which has this bell.
+    pub(crate) fn open_questions(&self, bell: &Bell) -> Mailbox<Question> {
+        let (sender, mailbox) = bell.mailbox(MAX_WAITING);
+        // A worker opens its mailbox once.
+        let _ = self.questions.set(sender);
+        mailbox
+    }
+
+    /// Sends a question to the worker.
+    ///
+    /// # Errors
+    /// If the worker is not ready, has ended, or has too many questions.
+    pub(crate) fn ask(&self, question: Question) -> Result<(), SendMessageError<Question>> {
+        match self.questions.get() {
+            Some(sender) => sender.send(question),
+            None => Err(SendMessageError::Closed(question)),
+        }
     }
 
     /// Returns the counts that the log reports.

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::interface_state::InterfaceState;
 use crate::live::{Published, Snapshot, snapshot};
-use crate::program::Program;
+use crate::program::{ContentNames, Program};
 use crate::reload::Requests;
 use crate::status::{Phase, Reloads, Status};
+use crate::table::list::Lister;
 use crate::tcp_counts::OPEN;
+use crate::trace::session::Tracer;
 
 /// What a server tells of itself. All threads may read it.
 pub(crate) struct Observed {
@@ -21,6 +23,8 @@ pub(crate) struct Observed {
     interface: Arc<InterfaceState>,
     published: Arc<[Published]>,
     reloads: Option<Requests>,
+    lister: Lister,
+    tracer: Tracer,
 }
 
 /// Leaves out what is long or cannot be shown.
@@ -36,20 +40,26 @@ impl Observed {
     /// Creates the view of a server that is starting. `reloads` is `None` if the server cannot
     /// reload its content.
     pub(crate) fn of<P: Program>(
+        program: &P,
         published: Arc<[Published]>,
         interface: Arc<InterfaceState>,
         reloads: Option<Requests>,
     ) -> Arc<Self> {
-        Self::new((P::NAME, P::VERSION), published, interface, reloads)
+        let names = program.content_names();
+        Self::new((P::NAME, P::VERSION), published, interface, reloads, names)
     }
 
-    /// Like [`of`](Self::of), with the name and the version of the program.
+    /// Like [`of`](Self::of), with the name and the version of the program, and the names of its
+    /// content.
     pub(crate) fn new(
         (program, version): (&'static str, &'static str),
         published: Arc<[Published]>,
         interface: Arc<InterfaceState>,
         reloads: Option<Requests>,
+        names: Vec<Arc<dyn ContentNames>>,
     ) -> Arc<Self> {
+        let lister = Lister::new(Arc::clone(&published), names);
+        let tracer = Tracer::new(program, Arc::clone(&published));
         Arc::new(Self {
             program,
             version,
@@ -59,6 +69,8 @@ impl Observed {
             interface,
             published,
             reloads,
+            lister,
+            tracer,
         })
     }
 
@@ -102,6 +114,16 @@ impl Observed {
     /// Returns the way to ask for reloads.
     pub(crate) fn reloads(&self) -> Option<&Requests> {
         self.reloads.as_ref()
+    }
+
+    /// Returns the way to list connections.
+    pub(crate) fn lister(&self) -> &Lister {
+        &self.lister
+    }
+
+    /// Returns the way to trace a client.
+    pub(crate) fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     /// Returns the numbers of the workers that have not published their counts for `limit`, although

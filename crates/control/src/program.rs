@@ -3,14 +3,16 @@
 use std::error::Error;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use eth::{Mac, Station};
 use ip::{Host, Transports};
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
-use nmio::{Bell, Capabilities, Port};
+use nmio::{Bell, Capabilities, Instant, Port};
 
 use crate::records::RecordLog;
 use crate::secret::Secret;
+use crate::table::walk::Walk;
 pub use crate::tally::{Count, CountKind, Labels, Tally};
 
 /// Why content could not be loaded or a worker could not be prepared: a message for the operator.
@@ -32,12 +34,12 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs), [`watched`](Program::watched) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs), [`watched`](Program::watched), [`content_names`](Program::content_names) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
 /// | [`has_content`](Program::has_content), [`reload`](Program::reload) | one of its own | dropped |
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) again | control | dropped |
-/// | the callbacks of the transports after [`transports`](Program::transports) has returned, [`counted`](Program::counted), [`tally`](Program::tally) | worker | dropped |
+/// | the callbacks of the transports after [`transports`](Program::transports) has returned, [`counted`](Program::counted), [`tally`](Program::tally), [`walk`](Program::walk) | worker | dropped |
 ///
 /// [`embed`](crate::embed()) takes no `load`: the calling program reads its content first. `embed`
 /// calls neither [`read_paths`](Program::read_paths) and [`files`](Program::files) nor the hooks for
@@ -176,6 +178,26 @@ pub trait Program: Sync {
     fn tally<P: Port>(&self, transports: &Self::Transports<P>, tally: &mut Tally) {
         let _ = (transports, tally);
     }
+
+    /// Passes each TCP stack of a worker to [`Walk::visit`], for a list of the connections. The order
+    /// is always the same. Called between two batches of packets, after privileges are dropped, and
+    /// only while somebody asks for the list.
+    fn walk<P: Port>(&self, transports: &mut Self::Transports<P>, now: Instant, walk: &mut Walk) {
+        let _ = (transports, now, walk);
+    }
+
+    /// Returns the names of the content that connections send, for a list of the connections. Called
+    /// before privileges are dropped.
+    fn content_names(&self) -> Vec<Arc<dyn ContentNames>> {
+        Vec::new()
+    }
+}
+
+/// Names the content that connections send. The control thread uses it, after privileges are dropped.
+pub trait ContentNames: Send + Sync {
+    /// Calls `say` for each content that has a name. The first argument identifies the content like
+    /// [`Sending::content`](tcpip::Sending::content), and the second is the name.
+    fn name_all(&self, say: &mut dyn FnMut(usize, &[u8]));
 }
 
 /// The option that sets the port of a program, or of the first of several programs.

@@ -1,4 +1,4 @@
-//! Wraps a worker's server to publish its counts while it serves.
+//! Wraps a worker's server to publish its counts while it serves, and to answer questions.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -10,6 +10,8 @@ use nmio::{Batch, Drain, Frame, Handler, Instant, Mailbox, Port};
 use crate::follower::NetworkChange;
 use crate::live::{Published, WorkerSnapshot};
 use crate::program::Program;
+use crate::questions::Question;
+use crate::trace::port::Traced;
 
 /// Minimum time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -24,26 +26,28 @@ pub(crate) struct Publisher<'a, G: Program, P: Port> {
     program: &'a G,
     server: Server<G::Transports<P>>,
     published: &'a Published,
+    questions: Mailbox<Question>,
     next: Instant,
     network: Mailbox<NetworkChange>,
     /// The next table slots whose connections to removed addresses are reset, if there are any.
     strangers: Option<Range<u32>>,
 }
 
-impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
+impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
     /// Creates the wrapper and publishes the first counts, so that each ready worker has a
-    /// snapshot.
+    /// snapshot. The bell of `questions` must be the server's.
     pub(crate) fn new(
         program: &'a G,
-        server: Server<G::Transports<P>>,
-        port: &P,
+        server: Server<G::Transports<Traced<P>>>,
+        port: &Traced<P>,
         published: &'a Published,
-        network: Mailbox<NetworkChange>,
+        (network, questions): (Mailbox<NetworkChange>, Mailbox<Question>),
     ) -> Self {
         let publisher = Self {
             program,
             server,
             published,
+            questions,
             next: Instant::ZERO + PERIOD,
             network,
             strangers: None,
@@ -53,14 +57,14 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
     }
 
     /// Publishes the last counts after the loop has ended, and returns them.
-    pub(crate) fn finish(self, port: &P) -> WorkerSnapshot {
+    pub(crate) fn finish(self, port: &Traced<P>) -> WorkerSnapshot {
         let mut slot = self.published.lock();
         self.count(port, &mut slot);
         slot.clone()
     }
 
     #[cold]
-    fn publish(&mut self, port: &P, now: Instant) {
+    fn publish(&mut self, port: &Traced<P>, now: Instant) {
         self.next = now + RETRY;
         if let Some(mut slot) = self.published.try_write() {
             self.count(port, &mut slot);
@@ -79,7 +83,7 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
 
     /// Resets a few of the connections to removed addresses.
     #[cold]
-    fn reset_strangers(&mut self, port: &mut P, slots: Range<u32>, now: Instant) {
+    fn reset_strangers(&mut self, port: &mut Traced<P>, slots: Range<u32>, now: Instant) {
         let Server {
             host, transports, ..
         } = &mut self.server;
@@ -90,7 +94,24 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
         self.strangers = more.then_some(next);
     }
 
-    fn count(&self, port: &P, slot: &mut WorkerSnapshot) {
+    /// Answers the questions that wait.
+    #[cold]
+    #[inline(never)]
+    fn answer(&mut self, port: &mut Traced<P>, now: Instant) {
+        let (program, transports) = (self.program, &mut self.server.transports);
+        self.questions.take_all(|question| match question {
+            Question::Walk(mut walk, reply) => {
+                walk.begin_slice();
+                program.walk(transports, now, &mut walk);
+                // The client may have gone away.
+                drop(reply.send(walk));
+            }
+            Question::StartTrace(capture) => drop(port.set_capture(Some(capture))),
+            Question::StopTrace(reply) => drop(reply.send(port.set_capture(None))),
+        });
+    }
+
+    fn count(&self, port: &Traced<P>, slot: &mut WorkerSnapshot) {
         let Server {
             host, transports, ..
         } = &self.server;
@@ -104,21 +125,22 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
     }
 }
 
-impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
+impl<G: Program, P: Port> Handler<Traced<P>> for Publisher<'_, G, Traced<P>> {
     #[inline(always)]
-    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
+    fn handle_frame(&mut self, port: &mut Traced<P>, frame: Frame, now: Instant) {
         self.server.handle_frame(port, frame, now);
     }
 
     #[inline(always)]
-    fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
+    fn handle_batch(&mut self, port: &mut Traced<P>, batch: &mut Batch, now: Instant) {
         self.server.handle_batch(port, batch, now);
     }
 
     #[inline(always)]
-    fn handle_messages(&mut self, port: &mut P, now: Instant) {
+    fn handle_messages(&mut self, port: &mut Traced<P>, now: Instant) {
         self.follow_network();
         self.server.handle_messages(port, now);
+        self.answer(port, now);
     }
 
     #[inline(always)]
@@ -128,7 +150,7 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
 
     // Even an idle loop calls this method at least ten times a second, so its counts stay fresh.
     #[inline(always)]
-    fn handle_timers(&mut self, port: &mut P, now: Instant) {
+    fn handle_timers(&mut self, port: &mut Traced<P>, now: Instant) {
         self.server.handle_timers(port, now);
         if let Some(slots) = self.strangers.take() {
             self.reset_strangers(port, slots, now);
@@ -151,11 +173,11 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
         self.server.is_flooded(now)
     }
 
-    fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
+    fn handle_drain(&mut self, port: &mut Traced<P>, now: Instant) -> Drain {
         self.server.handle_drain(port, now)
     }
 
-    fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
+    fn handle_stop(&mut self, port: &mut Traced<P>, now: Instant) -> bool {
         self.server.handle_stop(port, now)
     }
 }
@@ -223,11 +245,11 @@ mod tests {
 
     /// A worker on a simulated link.
     struct Worker<'a> {
-        port: SimPort,
+        port: Traced<SimPort>,
         peer: SimPort,
         clock: SimClock,
         loop_state: LoopState,
-        publisher: Publisher<'a, Probe, SimPort>,
+        publisher: Publisher<'a, Probe, Traced<SimPort>>,
         published: &'a [Published],
     }
 
@@ -239,10 +261,13 @@ mod tests {
     impl<'a> Worker<'a> {
         fn new(published: &'a [Published]) -> Self {
             let (port, peer, clock) = link(&LinkConfig::default(), 0);
-            let (_, mailbox) = nmio::mailbox(1).unwrap();
+            let port = Traced::new(port);
+            let bell = nmio::Bell::new().unwrap();
+            let questions = published[0].open_questions(&bell);
+            let mailboxes = (bell.mailbox(1).1, questions);
             Self {
                 loop_state: LoopState::new(&LoopConfig::default(), clock.now()),
-                publisher: Publisher::new(&Probe, server(), &port, &published[0], mailbox),
+                publisher: Publisher::new(&Probe, server(), &port, &published[0], mailboxes),
                 port,
                 peer,
                 clock,

@@ -14,4 +14,5 @@ pub use client::{CLIENT_LEN, client_from_bytes, client_to_bytes};
 pub use destination::LogDestination;
 pub use log::RecordLog;
 pub use ring::RecordSender;
+pub(crate) use ring::{RecordReader, ring};
 pub(crate) use writer::Writer;

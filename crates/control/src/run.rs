@@ -175,7 +175,7 @@ impl Start<'_> {
             let writer = Writer::start(scope, P::NAME, program.logs(), privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
-            let server = Observed::of::<P>(Arc::clone(&published), state, reloads);
+            let server = Observed::of(program, Arc::clone(&published), state, reloads);
             let lines: Lines = configuration().chain(endpoints.lines()).collect();
             // The endpoints are served until the end of this scope.
             let _endpoints = endpoints.serve(&server, runtime)?;

@@ -18,6 +18,7 @@ use crate::program::{
     Counted, Listening, PreparedPackets, Program, StartError, Tally, WorkerContext,
 };
 use crate::run::serve;
+use crate::table::walk::Walk;
 use crate::tcp_counts::tally_tcp;
 
 /// A [`Program`] that serves one TCP application. Each worker runs its own instance of the
@@ -130,6 +131,10 @@ where
 
     fn tally<P: Port>(&self, stack: &Stack<A>, tally: &mut Tally) {
         tally_tcp(tally, stack.counters(), stack.open_connections());
+    }
+
+    fn walk<P: Port>(&self, stack: &mut Stack<A>, now: Instant, walk: &mut Walk) {
+        walk.visit(A::NAME, stack, now);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::live::{Published, WorkerSnapshot};
 use crate::privileges::{Dropped, Kind, Privileges};
 use crate::program::{PreparedPackets, Program, Tally, WorkerContext};
 use crate::publisher::Publisher;
+use crate::trace::port::Traced;
 
 /// Everything that is passed to a worker's thread.
 pub(crate) struct Worker<'a, P> {
@@ -114,8 +115,8 @@ struct Service<'a, P, R> {
 impl<P: Program, R: FnOnce(Ready) -> bool> PortVisitor for Service<'_, P, R> {
     type Output = Result<Ended, Error>;
 
-    fn visit<Q: Port>(self, mut port: Q) -> Self::Output {
-        self.stage.serve(&mut port, self.ready)
+    fn visit<Q: Port>(self, port: Q) -> Self::Output {
+        self.stage.serve(port, self.ready).map(|(ended, _)| ended)
     }
 
     fn visit_any(self, port: AnyPort) -> Self::Output {
@@ -152,19 +153,22 @@ impl<P: Program> Stage<'_, P> {
             self.summary.retain(|(name, _)| *name != "segmentation");
         }
         let faulty = Fault::new(port, self.fault.as_ref());
-        let mut port = Pcap::new(faulty, self.pcap.as_deref())?;
+        let port = Pcap::new(faulty, self.pcap.as_deref())?;
         let with_faults = self.fault.is_some();
-        let mut ended = self.serve(&mut port, ready)?;
+        let (mut ended, mut port) = self.serve(port, ready)?;
         ended.faults = with_faults.then(|| port.inner().fault_counters());
         ended.capture = port.finish();
         Ok(ended)
     }
 
+    /// Serves on a port, which is returned at the end.
     fn serve<Q: Port>(
         self,
-        port: &mut Q,
+        port: Q,
         ready: impl FnOnce(Ready) -> bool,
-    ) -> Result<Ended, Error> {
+    ) -> Result<(Ended, Q), Error> {
+        let mut traced = Traced::new(port);
+        let port = &mut traced;
         let transports = self
             .program
             .transports(port, &self.context)
@@ -177,8 +181,9 @@ impl<P: Program> Stage<'_, P> {
         let dropped = self.privileges.drop_all(Kind::Worker)?;
         let prepared = self.program.prepared(&transports);
         let server = Server::new(host, transports).with_bell(bell);
-        let mut publisher =
-            Publisher::new(self.program, server, port, self.published, self.network);
+        let questions = self.published.open_questions(&self.context.bell);
+        let mailboxes = (self.network, questions);
+        let mut publisher = Publisher::new(self.program, server, port, self.published, mailboxes);
         let go = ready(Ready {
             port: self.summary,
             prepared,
@@ -197,7 +202,7 @@ impl<P: Program> Stage<'_, P> {
             worker: self.context.index,
             source,
         })?;
-        Ok(Ended::of(&last))
+        Ok((Ended::of(&last), traced.into_inner()))
     }
 }
 
@@ -275,8 +280,8 @@ mod tests {
     /// Runs a worker on the calling thread, which drops its privileges. Returns the number of
     /// frames that the worker sends.
     fn sent_at_start(index: u32, own: bool, serve: bool) -> usize {
-        let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
-        let ended = stage(index, own).serve(&mut port, |_| serve).unwrap();
+        let (port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
+        let (ended, _port) = stage(index, own).serve(port, |_| serve).unwrap();
         clock.advance(Duration::from_millis(1));
         let mut batch = Batch::new();
         peer.receive(&mut batch, 8).unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use control::report::{bytes, count};
 use control::{
     Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog,
-    StartError, Tally, Watched, WorkerContext, progress, tally_tcp,
+    StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
@@ -571,6 +571,10 @@ where
             tally.drop(reason, dropped);
         }
         tally.drop("query over TCP too long", server.tcp().app().too_long());
+    }
+
+    fn walk<P: Port>(&self, server: &mut UdpAndTcp<H>, now: nmio::Instant, walk: &mut Walk) {
+        walk.visit(Self::NAME, server.tcp_mut(), now);
     }
 }
 

@@ -144,6 +144,11 @@ impl<H: Hook> UdpAndTcp<H> {
     pub fn tcp(&self) -> &Stack<DnsOverTcp<H>> {
         &self.stack
     }
+
+    /// Returns the TCP stack, to look at its connections.
+    pub(crate) fn tcp_mut(&mut self) -> &mut Stack<DnsOverTcp<H>> {
+        &mut self.stack
+    }
 }
 
 /// The UDP service for a single query. It borrows the hook of the TCP service.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{
-    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog,
-    StartError, Tally, Watched, WorkerContext, report, tally_tcp,
+    ContentNames, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program,
+    RecordLog, StartError, Tally, Walk, Watched, WorkerContext, report, tally_tcp,
 };
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
@@ -55,8 +55,7 @@ impl Named for SiteOnly {
 pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     make: F,
     types: PhantomData<fn() -> (A, C)>,
-    /// The newest site.
-    site: Mutex<Arc<Site>>,
+    site: Arc<NewestSite>,
     handover: Handover<Arc<NextSite>>,
     /// How the folder is loaded again, if it can be.
     reloading: Option<Reloading>,
@@ -89,7 +88,7 @@ where
         Self {
             make,
             types: PhantomData,
-            site: Mutex::new(Arc::new(site)),
+            site: Arc::new(NewestSite(Mutex::new(Arc::new(site)))),
             handover: Handover::default(),
             reloading: None,
             folder: folder.to_owned(),
@@ -114,6 +113,21 @@ where
             tcp: self.tcp,
             request_timeout: self.request_timeout,
             answer_timeout: self.answer_timeout,
+        }
+    }
+}
+
+/// The newest site.
+#[derive(Debug)]
+struct NewestSite(Mutex<Arc<Site>>);
+
+/// The response with a file has the name of the file. Connections that still send a response of an
+/// older site show no name.
+impl ContentNames for NewestSite {
+    fn name_all(&self, say: &mut dyn FnMut(usize, &[u8])) {
+        let site = Arc::clone(&locked(&self.0));
+        for (path, reply) in site.files() {
+            say(reply.bytes().as_ptr().addr(), path);
         }
     }
 }
@@ -148,7 +162,7 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
 impl<A, F, C> Sandstorm<A, F, C> {
     /// The newest site.
     fn site(&self) -> Arc<Site> {
-        Arc::clone(&locked(&self.site))
+        Arc::clone(&locked(&self.site.0))
     }
 
     /// Sets the maximum time for receiving a request and its body, measured from its first byte.
@@ -326,7 +340,7 @@ where
         let old = self.site();
         let next = load_next(&old, &self.folder, &reloading.limits, reloading.strict)?;
         let next = Arc::new(next);
-        *locked(&self.site) = Arc::clone(&next.site);
+        *locked(&self.site.0) = Arc::clone(&next.site);
         self.handover.send(&next);
         let replies = next
             .leaving
@@ -422,6 +436,14 @@ where
         }
         tally.event("requests too slow", tcp.deadlines_missed);
         tally_tcp(tally, tcp, stack.open_connections());
+    }
+
+    fn walk<P: Port>(&self, http: &mut Http<A, C>, now: Instant, walk: &mut Walk) {
+        walk.visit(A::NAME, http.stack_mut(), now);
+    }
+
+    fn content_names(&self) -> Vec<Arc<dyn ContentNames>> {
+        vec![Arc::<NewestSite>::clone(&self.site)]
     }
 }
 

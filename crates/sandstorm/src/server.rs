@@ -184,6 +184,11 @@ impl<A: App, C> Http<A, C> {
     pub fn stack(&self) -> &Stack<Web<A>, C> {
         &self.stack
     }
+
+    /// The TCP stack, to look at its connections.
+    pub(crate) fn stack_mut(&mut self) -> &mut Stack<Web<A>, C> {
+        &mut self.stack
+    }
 }
 
 impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {

@@ -222,6 +222,15 @@ impl Site {
             .filter_map(|(path, _)| path.strip_prefix(b"/"))
     }
 
+    /// The decoded path of each file with its whole reply, without the paths of folders.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&[u8], &Reply)> {
+        let files = self.pages.iter().filter(|(path, _)| !path.ends_with(b"/"));
+        files.filter_map(|(path, page)| match page {
+            Page::File(file) => Some((&**path, self.reply(file.content_reply(false)))),
+            Page::Redirect(_) => None,
+        })
+    }
+
     /// A percent-encoded path for trying out the server. It is the shortest path of all files. If
     /// the root folder has an index, the path is `/`.
     pub fn some_path(&self) -> String {

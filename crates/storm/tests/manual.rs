@@ -7,7 +7,15 @@ use std::process::{Command, Stdio};
 use testkit::cli;
 
 /// The subcommands with a page of their own.
-const PAGES: [&str; 5] = ["serve", "check", "config", "config-show", "config-example"];
+const PAGES: [&str; 7] = [
+    "serve",
+    "check",
+    "config",
+    "config-show",
+    "config-example",
+    "connections",
+    "trace",
+];
 
 fn written() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -127,7 +127,7 @@ fn serve<P: Program>(
     let state = Arc::new(InterfaceState::of(&access));
     let mut follower =
         Follower::new(&access, &state).map_err(Error::system("watching the interface"))?;
-    let observed = Observed::of::<P>(Arc::clone(&published), state, None);
+    let observed = Observed::of(program, Arc::clone(&published), state, None);
     let log = StatusLog::new(&published);
     let stop = nmio::Stop::new();
     let launch = Launch {

@@ -5,22 +5,19 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
-    X_CONTENT_TYPE_OPTIONS,
-};
+use hyper::header::{ACCEPT, CONTENT_SECURITY_POLICY, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioTimer;
 use percent_encoding::percent_decode_str;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::listener::{AsyncListener, Stream};
+use super::looking;
 use super::page::Page;
+use super::reply::{Reply, json, not_allowed, of_type, text};
 use crate::metrics::{self, MetricsFormat};
 use crate::observed::Observed;
 use crate::status::Phase;
@@ -44,8 +41,6 @@ const CONNECTION_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 /// A worker that has not published its counts for this time is stuck, or gets no CPU time.
 const STUCK: Duration = Duration::from_secs(2);
-
-type Reply = Response<Full<Bytes>>;
 
 /// Serves all connections of a listener, until the task is dropped.
 pub(super) async fn serve(listener: AsyncListener, access: Access, server: Arc<Observed>) {
@@ -89,13 +84,19 @@ async fn serve_connection(stream: Stream, access: Access, server: Arc<Observed>)
 }
 
 /// Answers a request. Bodies of requests are not read.
-async fn answer<B>(request: &Request<B>, access: Access, server: &Observed) -> Reply {
-    let path = request.uri().path();
-    if access == Access::Control && path == "/reload" {
-        return match *request.method() {
-            Method::POST => reload(request.uri().query(), server).await,
-            _ => not_allowed("POST"),
-        };
+async fn answer<B>(request: &Request<B>, access: Access, server: &Arc<Observed>) -> Reply {
+    let (path, query) = (request.uri().path(), request.uri().query());
+    if access == Access::Control {
+        match (path, request.method()) {
+            ("/reload", &Method::POST) => return reload(query, server).await,
+            ("/reload", _) => return not_allowed("POST"),
+            ("/connections", &Method::GET) => return looking::connections(query, server),
+            ("/connections", _) => return not_allowed("GET"),
+            ("/trace", &Method::GET) => return looking::trace(query, server),
+            ("/trace", &Method::DELETE) => return looking::stop_trace(server),
+            ("/trace", _) => return not_allowed("GET, DELETE"),
+            _ => {}
+        }
     }
     let reply = match path {
         "/" => page(),
@@ -114,9 +115,9 @@ async fn answer<B>(request: &Request<B>, access: Access, server: &Observed) -> R
 fn paths(access: Access) -> String {
     let control = match access {
         Access::Look => "",
-        Access::Control => "; POST /reload",
+        Access::Control => ", /connections and /trace; POST /reload",
     };
-    format!("There are /, /metrics, /health, /ready and /status{control}.\n")
+    format!("There are /, /metrics, /health, /ready, /status{control}.\n")
 }
 
 fn page() -> Reply {
@@ -227,37 +228,6 @@ async fn reload(query: Option<&str>, server: &Observed) -> Reply {
     }
 }
 
-fn not_allowed(methods: &'static str) -> Reply {
-    let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {methods}\n"));
-    set(&mut reply, ALLOW, methods);
-    reply
-}
-
-fn json(code: StatusCode, value: &impl serde::Serialize) -> Reply {
-    // These values have no map whose keys are not texts, so they can always be written.
-    let body = serde_json::to_string(value).unwrap_or_default();
-    of_type(code, "application/json", body)
-}
-
-fn text(code: StatusCode, body: String) -> Reply {
-    of_type(code, "text/plain; charset=utf-8", body)
-}
-
-fn of_type(code: StatusCode, content_type: &'static str, body: String) -> Reply {
-    let mut reply = Response::new(Full::from(body));
-    *reply.status_mut() = code;
-    set(&mut reply, CONTENT_TYPE, content_type);
-    set(&mut reply, CACHE_CONTROL, "no-store");
-    set(&mut reply, X_CONTENT_TYPE_OPTIONS, "nosniff");
-    reply
-}
-
-fn set(reply: &mut Reply, name: HeaderName, value: &'static str) {
-    reply
-        .headers_mut()
-        .insert(name, HeaderValue::from_static(value));
-}
-
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt as _;
@@ -274,6 +244,7 @@ mod tests {
             Arc::clone(&published),
             Arc::default(),
             reloads,
+            Vec::new(),
         );
         (server, published)
     }
@@ -285,7 +256,7 @@ mod tests {
     }
 
     /// Returns the status and the body of the answer to a request.
-    fn ask(line: &str, access: Access, server: &Observed) -> (u16, String) {
+    fn ask(line: &str, access: Access, server: &Arc<Observed>) -> (u16, String) {
         let (method, target) = line.split_once(' ').unwrap();
         let request = Request::builder().method(method).uri(target);
         let request = request.body(()).unwrap();
@@ -335,6 +306,16 @@ mod tests {
             ("POST /reload", Access::Look, 404),
             ("GET /reload", Access::Control, 405),
             ("POST /reload", Access::Control, 501),
+            ("GET /connections", Access::Look, 404),
+            ("GET /trace?peer=192.0.2.7", Access::Look, 404),
+            ("POST /trace", Access::Control, 405),
+            ("GET /trace", Access::Control, 400),
+            ("GET /trace?peer=localhost", Access::Control, 400),
+            ("GET /trace?peer=::1&snap=300000", Access::Control, 400),
+            ("DELETE /trace", Access::Control, 200),
+            ("POST /connections", Access::Control, 405),
+            ("GET /connections?color=red", Access::Control, 400),
+            ("GET /connections?limit=all", Access::Control, 400),
         ] {
             assert_eq!(ask(line, access, &server).0, code, "{line}");
         }

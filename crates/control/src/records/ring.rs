@@ -25,13 +25,13 @@ pub struct RecordSender {
 
 /// The writer's end of a ring.
 #[derive(Debug)]
-pub(super) struct RecordReader {
+pub(crate) struct RecordReader {
     ring: Consumer<u8>,
     unwritten: Arc<AtomicU64>,
 }
 
 /// Creates a ring. Its memory is used when records fill it for the first time.
-pub(super) fn ring() -> (RecordSender, RecordReader) {
+pub(crate) fn ring() -> (RecordSender, RecordReader) {
     ring_of(CAPACITY)
 }
 
@@ -73,6 +73,20 @@ impl RecordSender {
         }
     }
 
+    /// Like [`send`](Self::send), with a body in several parts.
+    pub(crate) fn send_parts<const N: usize>(&mut self, head: &[u8; N], body: &[&[u8]]) {
+        let len = N + body.iter().map(|part| part.len()).sum::<usize>();
+        if self.ring.slots() < LEN + len {
+            self.dropped += 1;
+            return;
+        }
+        let len = (len as u32).to_ne_bytes();
+        for part in [&len[..], head].iter().chain(body) {
+            // There is room, so this does not fail.
+            let _ = self.ring.push_entire_slice(part);
+        }
+    }
+
     /// Number of records that are lost, because the ring was full or the log could not be written.
     pub fn lost(&self) -> u64 {
         self.dropped + self.unwritten.load(Ordering::Relaxed)
@@ -81,7 +95,7 @@ impl RecordSender {
 
 impl RecordReader {
     /// Takes the oldest record into `record`. Returns `false` if there is no complete record.
-    pub(super) fn take(&mut self, record: &mut Vec<u8>) -> bool {
+    pub(crate) fn take(&mut self, record: &mut Vec<u8>) -> bool {
         let Ok(chunk) = self.ring.read_chunk(LEN) else {
             return false;
         };

@@ -7,7 +7,8 @@ use crate::clock::Moment;
 use crate::connection::Info;
 use crate::wire::Seq;
 
-/// A connection as an operator sees it, similar to a line of `ss -tin`. See [`Stack::overview`].
+/// A connection as an operator sees it, similar to a line of `ss -tin`. See
+/// [`Stack::overview`](crate::Stack::overview).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overview {
     /// The client's address and port.

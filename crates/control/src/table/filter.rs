@@ -1,0 +1,213 @@
+//! Which connections a list has.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use tcpip::{Overview, State};
+
+use crate::args::number;
+
+/// The options that choose connections. A connection must match all that are given.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// Only the connections of clients with this address, or in this network: ADDRESS or
+    /// ADDRESS/BITS.
+    #[arg(long, value_name = "ADDRESS[/BITS]")]
+    peer: Option<Prefix>,
+
+    /// Only connections with this port on either side.
+    // The programs change the help of the option of `serve` that has the id `port`.
+    #[arg(id = "port_of_either", long = "port", value_name = "PORT", value_parser = number::<u16>(1..=u16::MAX))]
+    port: Option<u16>,
+
+    /// Only connections in this state.
+    #[arg(long, value_enum)]
+    state: Option<StateName>,
+}
+
+impl Filter {
+    pub(crate) fn matches(&self, connection: &Overview) -> bool {
+        let Overview { peer, local, .. } = connection;
+        self.peer.is_none_or(|prefix| prefix.contains(peer.ip()))
+            && self
+                .port
+                .is_none_or(|port| peer.port() == port || local.port() == port)
+            && self
+                .state
+                .is_none_or(|state| state == connection.info.state.into())
+    }
+
+    /// Returns the filter as the query of a URL, with an `&` at the end unless it is empty.
+    pub(crate) fn to_query(&self) -> String {
+        let mut query = String::new();
+        // Writing to a string cannot fail.
+        if let Some(Prefix { address, bits }) = self.peer {
+            let _ = write!(query, "peer={address}/{bits}&");
+        }
+        if let Some(port) = self.port {
+            let _ = write!(query, "port={port}&");
+        }
+        if let Some(state) = self.state {
+            let _ = write!(query, "state={}&", state.name());
+        }
+        query
+    }
+
+    /// Sets the part of the filter with this name. Returns `None` if there is no such part, or if the
+    /// value cannot be understood.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Option<()> {
+        match name {
+            "peer" => self.peer = Some(value.parse().ok()?),
+            "port" => self.port = Some(value.parse().ok()?),
+            "state" => self.state = Some(StateName::from_str(value, false).ok()?),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// A network, or a single address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Prefix {
+    fn contains(self, other: IpAddr) -> bool {
+        match (self.address, other) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.leading_zeros() >= self.bits.into()
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.leading_zeros() >= self.bits.into()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str =
+            "give an address, such as 192.0.2.7, or a network, such as 2001:db8::/32";
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| FORM)?;
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(all), |bits| bits.parse().map_err(|_| FORM))?;
+        if bits > all {
+            return Err("an IPv4 network has at most 32 bits, and an IPv6 network 128");
+        }
+        Ok(Self { address, bits })
+    }
+}
+
+/// The states of a connection, with the names that `ss` uses.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StateName {
+    SynRecv,
+    Established,
+    CloseWait,
+    #[value(name = "fin-wait-1")]
+    FinWait1,
+    #[value(name = "fin-wait-2")]
+    FinWait2,
+    Closing,
+    LastAck,
+    TimeWait,
+    Closed,
+}
+
+impl From<State> for StateName {
+    fn from(state: State) -> Self {
+        match state {
+            State::Closed => Self::Closed,
+            State::SynReceived => Self::SynRecv,
+            State::Established => Self::Established,
+            State::CloseWait => Self::CloseWait,
+            State::FinWait1 => Self::FinWait1,
+            State::FinWait2 => Self::FinWait2,
+            State::Closing => Self::Closing,
+            State::LastAck => Self::LastAck,
+            State::TimeWait => Self::TimeWait,
+        }
+    }
+}
+
+impl StateName {
+    pub(super) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::walk::example;
+
+    fn filter(parts: &[(&str, &str)]) -> Filter {
+        let mut filter = Filter::default();
+        for (name, value) in parts {
+            filter.set(name, value).unwrap();
+        }
+        filter
+    }
+
+    #[test]
+    fn a_connection_must_match_all_parts() {
+        let mut connection = example("192.0.2.7:5000");
+        connection.info.state = State::FinWait2;
+        for (parts, expected) in [
+            (&[][..], true),
+            (&[("peer", "192.0.2.7")], true),
+            (&[("peer", "192.0.2.6")], false),
+            (&[("peer", "192.0.2.0/29")], true),
+            (&[("peer", "192.0.2.8/29")], false),
+            (&[("peer", "0.0.0.0/0")], true),
+            (&[("peer", "::/0")], false),
+            (&[("port", "5000")], true),
+            (&[("port", "80")], true),
+            (&[("port", "81")], false),
+            (&[("state", "fin-wait-2")], true),
+            (&[("state", "established")], false),
+            (&[("state", "fin-wait-2"), ("port", "81")], false),
+        ] {
+            assert_eq!(filter(parts).matches(&connection), expected, "{parts:?}");
+        }
+        let connection = example("[2001:db8::1]:5000");
+        assert!(filter(&[("peer", "2001:db8::/32")]).matches(&connection));
+        assert!(!filter(&[("peer", "2001:db9::/32")]).matches(&connection));
+    }
+
+    #[test]
+    fn a_query_has_the_whole_filter() {
+        let parts = [
+            ("peer", "2001:db8::/32"),
+            ("port", "7"),
+            ("state", "last-ack"),
+        ];
+        let all = filter(&parts);
+        assert_eq!(all.to_query(), "peer=2001:db8::/32&port=7&state=last-ack&");
+        assert!(Filter::default().to_query().is_empty());
+        for (name, value) in [
+            ("peer", "localhost"),
+            ("peer", "192.0.2.1/33"),
+            ("peer", "::1/129"),
+            ("port", "http"),
+            ("state", "open"),
+            ("color", "red"),
+        ] {
+            assert_eq!(Filter::default().set(name, value), None, "{name}={value}");
+        }
+    }
+}
