@@ -74,6 +74,11 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub site: PathBuf,
 
+    /// Directory of another version of the files, with the same lengths; a response may equal
+    /// either version.
+    #[arg(long, value_name = "DIR")]
+    pub other: Option<PathBuf>,
+
     /// Path to request, beginning with a slash.
     #[arg(
         long,
@@ -106,13 +111,17 @@ impl Options {
     /// # Errors
     /// Fails if a file cannot be read, or if a path or a line of the mix is invalid.
     pub fn read(&self, common: &super::Options) -> Result<Workload, LoadError> {
-        let pages = match (&self.mix, &self.path) {
+        let mut pages = match (&self.mix, &self.path) {
             (Some(mix), _) => site::read_mix(&self.site, mix)?,
             (None, path) => {
                 let path = path.as_deref().unwrap_or("/");
                 vec![Page::read(&self.site, path, 1.0)?]
             }
         };
+        if let Some(other) = &self.other {
+            let both = pages.into_iter().map(|page| page.or_in(other));
+            pages = both.collect::<Result<_, _>>()?;
+        }
         Ok(Workload {
             pages,
             connections: self.connections,

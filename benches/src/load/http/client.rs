@@ -45,7 +45,7 @@ const ISN_STEP: u128 = 64;
 #[derive(Debug)]
 pub(super) struct PreparedPage {
     pub(super) len: u32,
-    pub(super) crc: u32,
+    pub(super) crcs: [u32; 2],
     pub(super) head: Remembered,
     /// Two request packets: an ordinary request, and the last request on a connection.
     requests: [Template; 2],
@@ -110,7 +110,7 @@ impl Client {
             let texts = [request(page, host, false)?, request(page, host, true)?];
             Ok(PreparedPage {
                 len: page.len,
-                crc: page.crc,
+                crcs: page.crcs,
                 head: Remembered::new(),
                 requests: [0, 1].map(|i| Template::new(place, PSH | ACK, &[], &texts[i])),
                 request_lens: [0, 1].map(|i| texts[i].len() as u32),

@@ -161,7 +161,7 @@ impl Client {
             self.meter.error(error::STATUS);
         } else if flags.intersects(Flags::BAD_LENGTH) {
             self.meter.error(error::LENGTH);
-        } else if connection.crc != page.crc {
+        } else if !page.crcs.contains(&connection.crc) {
             self.meter.error(error::CHECKSUM);
         } else if measuring {
             let (requested_at, lane) = (connection.requested_at, connection.lane);

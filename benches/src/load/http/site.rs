@@ -25,8 +25,8 @@ pub struct Page {
     pub weight: f64,
     /// Length of the body in bytes.
     pub len: u32,
-    /// CRC-32 of the body.
-    pub crc: u32,
+    /// CRC-32 of each version of the body. Both are the same if there is only one.
+    pub crcs: [u32; 2],
 }
 
 impl Page {
@@ -36,8 +36,22 @@ impl Page {
             path: path.to_owned(),
             weight,
             len: body.len() as u32,
-            crc: crc32fast::hash(body),
+            crcs: [crc32fast::hash(body); 2],
         }
+    }
+
+    /// Returns this page with a second version: its body in the directory `site`.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or if it has another length.
+    pub fn or_in(mut self, site: &Path) -> Result<Self, LoadError> {
+        let other = Self::read(site, &self.path, self.weight)?;
+        if other.len != self.len {
+            let why = format!("`{}`: its two versions differ in length", self.path);
+            return Err(LoadError::Asked(why));
+        }
+        self.crcs[1] = other.crcs[1];
+        Ok(self)
     }
 
     /// Reads a page from the directory `site`.
@@ -197,7 +211,12 @@ mod tests {
         };
         let pages = read("1 /a.bin\n\n2.5 /a.bin\n").unwrap();
         assert_eq!(pages.len(), 1);
-        assert_eq!((pages[0].len, pages[0].crc), (9, 0xcbf4_3926));
+        assert_eq!((pages[0].len, pages[0].crcs), (9, [0xcbf4_3926; 2]));
+        let both = pages[0].clone().or_in(&folder).unwrap();
+        assert_eq!(both, pages[0]);
+        fs::write(folder.join("a.bin"), b"12345678").unwrap();
+        let error = both.or_in(&folder).unwrap_err().to_string();
+        assert!(error.contains("differ in length"), "{error}");
         assert!((pages[0].weight - 3.5).abs() < 1e-9);
         for (wrong, why) in [
             ("1 /a.bin\n0 /a.bin", "line 2"),

@@ -294,6 +294,25 @@ fn errors_are_counted_by_kind() {
 }
 
 #[test]
+fn a_response_may_equal_either_version() {
+    let spoil: fn(&mut Vec<u8>) = |body| body[4999] ^= 1;
+    let mut other = body(5000);
+    spoil(&mut other);
+    let mut workload = workload(&[5000], 4);
+    workload.pages[0].crcs[1] = Page::of("/", 1.0, &other).crcs[0];
+    for spoil in [spoil, |_| {}] {
+        let mut world = World::new();
+        world.measured = Duration::from_millis(100);
+        world.spoil = spoil;
+        let (report, ..) = world.run(&workload, &[5000]);
+        assert!(
+            report.errors.is_empty() && report.completed > 100,
+            "{report:?}"
+        );
+    }
+}
+
+#[test]
 fn idle_connections_are_opened_first() {
     let mut workload = workload(&[1100], 4);
     workload.idle = 3000;
