@@ -11,6 +11,7 @@ pub(crate) mod machine;
 pub(crate) mod peers;
 mod plan;
 pub(crate) mod quotes;
+mod reloads;
 mod report;
 mod results;
 pub(crate) mod rig;
@@ -108,6 +109,8 @@ enum Command {
     Instructions(instructions::Options),
     /// Compare ways of waiting for packets, at 1 to 100 % of each server's capacity.
     Waits(waits::Options),
+    /// Reload content under load: replies, latency, and the time of a reload.
+    Reloads(reloads::Options),
     /// Copy measured figures from benches/ into README.md.
     Figures {
         /// Fail if README.md has different figures.
@@ -131,6 +134,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(Command::Waits(options)) => {
             if prepare(options.common.built)? {
                 let outcome = waits::run(options, &target, &folder);
+                shell::give_back(&folder);
+                return outcome;
+            }
+            Ok(())
+        }
+        Some(Command::Reloads(options)) => {
+            if prepare(options.common.built)? {
+                let outcome = reloads::run(options, &target, &folder);
                 shell::give_back(&folder);
                 return outcome;
             }

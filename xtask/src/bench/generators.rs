@@ -223,7 +223,10 @@ fn dnsperf_load(text: &str) -> Option<Load> {
         number("Run time (s):")?,
         number(", response").unwrap_or(0.0),
     ];
-    counted("dnsperf", counts)
+    let mut load = counted("dnsperf", counts)?;
+    // It reports no percentiles.
+    load.latency_us[3] = number(", max ").unwrap_or(0.0) * 1e6;
+    Some(load)
 }
 
 fn kxdpgun_load(text: &str) -> Option<Load> {

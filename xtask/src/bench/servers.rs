@@ -60,13 +60,15 @@ macro_rules! namestorm {
         concat!(
             "namestorm serve --mode ",
             $mode,
-            " --zone {origin}={served} --device {device}"
+            " --zone {origin}={served} --drain 0 --device {device}"
         )
     };
 }
 
-// lighttpd reserves half of its files for content, so a connection counts as two files. The
-// reflector shows the cost of the rig itself.
+// The generator ends before the server, so our servers do not wait for open connections.
+//
+// The server lighttpd reserves half of its files for content, so a connection counts as two files.
+// The reflector shows the cost of the rig itself.
 programs! {
     REFLECT = "reflector", "", "reflect --device {device}", "", 0;
     TURNAROUND = "namestorm turnaround", "", namestorm!("turnaround --hash wire"), "", 0;
@@ -75,8 +77,8 @@ programs! {
     MEMCOPY_FQDN = "namestorm memcopy fqdn", "", namestorm!("memcopy --hash fqdn"), "", 0;
     PRECOPY = "namestorm pre-copy", "", namestorm!("pre-copy --hash wire"), "", 0;
     PRECOPY_FQDN = "namestorm pre-copy fqdn", "", namestorm!("pre-copy --hash fqdn"), "", 0;
-    SANDSTORM = "sandstorm memcopy", "", "sandstorm serve {served} --mode memcopy --device {device}", "", 0;
-    SANDSTORM_PRECOPY = "sandstorm pre-copy", "", "sandstorm serve {served} --mode pre-copy --device {device}", "", 0;
+    SANDSTORM = "sandstorm memcopy", "", "sandstorm serve {served} --mode memcopy --drain 0 --device {device}", "", 0;
+    SANDSTORM_PRECOPY = "sandstorm pre-copy", "", "sandstorm serve {served} --mode pre-copy --drain 0 --device {device}", "", 0;
     NGINX = "nginx", "nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
     NGINX_BUSY_POLL = "nginx busy-poll", "nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
     LIGHTTPD = "lighttpd", "lighttpd", "lighttpd -D -f {config}", peers::LIGHTTPD, 2;

@@ -1,0 +1,309 @@
+//! `xtask bench reloads`: what a reload costs the clients.
+//!
+//! Each server answers an open loop at half of its capacity. The first run is undisturbed. During
+//! the second run, content changes and is reloaded once a second. The reload thread shares the
+//! generator's core, and every reply may have the old or the new content.
+
+mod content;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::Signal;
+
+use super::content::Content;
+use super::results::Load;
+use super::rig::{self, CLIENT_CORE, Interrupts, Rig};
+use super::servers::{Program, SANDSTORM, Serves, Spec, TURNAROUND};
+use super::{Common, generators, machine};
+use crate::markdown::{owned, write_table};
+use crate::server::Server;
+use crate::{interrupt, shell};
+use content::Served;
+
+/// Options of `cargo xtask bench reloads`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(super) common: Common,
+
+    /// Run only cases whose name contains this text.
+    #[arg(default_value = "", hide_default_value = true)]
+    filter: String,
+}
+
+/// Duration of the measured part of a run in seconds.
+const SECONDS: f64 = 60.0;
+/// Duration of the run that measures a server's capacity, in seconds.
+const CAPACITY_SECONDS: f64 = 3.0;
+/// Time from one reload to the next.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Time limit for a reload.
+const RELOAD_LIMIT: Duration = Duration::from_mins(2);
+/// Number of connections that the servers hold.
+const CONNECTIONS: u32 = 8_192;
+const QUERIES_OVER_TCP: &str = "dnsperf -m tcp -s {address} -d {questions} -l {seconds} -c 16";
+
+/// How content changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// All of it, from one version to the other.
+    Whole,
+    /// All of it. Every third version is broken, and another file is being written all the time.
+    Broken,
+    /// A small part of much content.
+    Part,
+}
+
+/// A server, a load, and what changes meanwhile.
+struct Case {
+    name: &'static str,
+    program: &'static Program,
+    serves: Serves,
+    load: &'static str,
+    change: Change,
+}
+
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    Case { name: "keep-alive", program: &SANDSTORM, serves: Serves::Files, load: "load http --connections 64", change: Change::Whole },
+    Case { name: "new connections", program: &SANDSTORM, serves: Serves::Files, load: "load http --connections 64 --requests 1", change: Change::Whole },
+    Case { name: "keep-alive, broken versions and a file being written", program: &SANDSTORM, serves: Serves::Files, load: "load http --connections 64", change: Change::Broken },
+    Case { name: "keep-alive, 10 of 100,000 files change", program: &SANDSTORM, serves: Serves::Files, load: "load http --connections 64", change: Change::Part },
+    Case { name: "queries over UDP", program: &TURNAROUND, serves: Serves::Zone(Some(100)), load: "load dns --hosts 100", change: Change::Whole },
+    Case { name: "queries over TCP", program: &TURNAROUND, serves: Serves::Zone(Some(100)), load: QUERIES_OVER_TCP, change: Change::Whole },
+    Case { name: "queries over UDP, broken versions", program: &TURNAROUND, serves: Serves::Zone(Some(100)), load: "load dns --hosts 100", change: Change::Broken },
+    Case { name: "queries over UDP, 1 of 1,000,000 names changes", program: &TURNAROUND, serves: Serves::Zone(Some(1_000_000)), load: "load dns --hosts 1000000", change: Change::Part },
+];
+
+/// What a case found out.
+struct Findings {
+    quiet: Load,
+    reloading: Load,
+    /// Times of the reloads that succeeded, from SIGHUP until all workers serve the new content.
+    reloads: Vec<Duration>,
+    broken: u32,
+}
+
+/// Measures all cases, and writes a table.
+pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    rig::keep_away()?;
+    let content = Content::create(target.join("release"), folder.join("configs"))?;
+    let heads = [
+        "case",
+        "requests/s",
+        "errors",
+        "p99.9 µs, quiet",
+        "p99.9 µs, reloading",
+        "maximum µs",
+        "reloads",
+        "broken versions",
+        "a reload takes, ms",
+        "longest, ms",
+    ];
+    let (busy, share) = machine::busy_before()?;
+    let mut rows = Vec::new();
+    let mut faults = Vec::new();
+    for case in CASES {
+        let wanted = case.name.contains(&options.filter);
+        if !wanted || !options.common.selects(case.program.name) {
+            continue;
+        }
+        let seconds = options.common.seconds.unwrap_or(SECONDS);
+        match case.measure(&content, seconds) {
+            Ok(findings) => {
+                let row = findings.row(case.name);
+                eprintln!("reloads: {}", row.join(" | "));
+                faults.extend(findings.faults(case.name));
+                rows.push(row);
+            }
+            Err(failure) => {
+                interrupt::check()?;
+                faults.push(format!("{}: {failure:#}", case.name));
+            }
+        }
+    }
+    let mut page = format!("{busy}: {share}\n\n");
+    write_table(&mut page, &owned(&heads), &rows);
+    let path = folder.join("reloads.md");
+    std::fs::write(&path, &page).with_context(|| format!("writing {}", path.display()))?;
+    println!("{page}");
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    Ok(())
+}
+
+impl Case {
+    fn measure(&self, content: &Content, seconds: f64) -> Result<Findings> {
+        let served = Served::create(content, self.serves, self.change == Change::Part)?;
+        let spec = Spec {
+            program: self.program,
+            serves: self.serves,
+            options: String::new(),
+            connections: CONNECTIONS,
+            offloads: false,
+            plain: false,
+            interrupts: Interrupts::Immediate,
+        };
+        let rig = Rig::build(spec.tuning())?;
+        let (server, processes) = spec.start(&rig, content)?;
+        let load = |rate: Option<f64>, seconds: f64| {
+            let load = format!("{}{}{}", self.load, served.options(), self.pace(rate));
+            generators::run(&load, CONNECTIONS, &rig, content, [0.5, seconds], || {})
+        };
+        let capacity = load(None, CAPACITY_SECONDS)?.rate;
+        let quiet = load(Some(capacity / 2.0), seconds)?;
+        if self.change == Change::Part && self.serves == Serves::Files {
+            println!("{}: {}", self.name, served.time_of_find()?);
+        }
+        let ended = AtomicBool::new(false);
+        let (reloading, changed) = std::thread::scope(|scope| {
+            let changer = scope.spawn(|| self.change_until(&ended, &served, &server));
+            let writer = scope.spawn(|| self.keep_writing_until(&ended, &served));
+            let reloading = load(Some(capacity / 2.0), seconds);
+            ended.store(true, Ordering::Relaxed);
+            let written = writer.join().expect("the writer does not panic");
+            let changed = changer.join().expect("the changer does not panic");
+            (reloading, written.and(changed))
+        });
+        let (reloads, broken) = changed?;
+        let findings = Findings {
+            quiet,
+            reloading: reloading?,
+            reloads,
+            broken,
+        };
+        spec.stop(server, &processes)?;
+        Ok(findings)
+    }
+
+    /// Returns the generator's options for this rate, or for a closed loop.
+    fn pace(&self, rate: Option<f64>) -> String {
+        let option = if self.load == QUERIES_OVER_TCP {
+            "-Q"
+        } else {
+            "--rate"
+        };
+        rate.map_or(String::new(), |rate| format!(" {option} {rate:.0}"))
+    }
+
+    /// Changes the content and reloads it once a second, until `ended` is set. Returns how long the
+    /// reloads took, and the number of broken versions.
+    fn change_until(
+        &self,
+        ended: &AtomicBool,
+        served: &Served,
+        server: &Server,
+    ) -> Result<(Vec<Duration>, u32)> {
+        pin_reloads(server)?;
+        let (mut reloads, mut broken) = (Vec::new(), 0);
+        for turn in 0_usize.. {
+            let start = Instant::now();
+            let is_broken = self.change == Change::Broken && turn % 3 == 2;
+            let word = if is_broken {
+                broken += 1;
+                served.break_it()?;
+                "not reloaded, the old content stays"
+            } else {
+                served.change((reloads.len() + 1) % 2)?;
+                "\nreloaded: "
+            };
+            let told = || server.output().matches(word).count();
+            let before = told();
+            let signalled = Instant::now();
+            server.signal(Signal::HUP)?;
+            while told() == before {
+                ensure!(
+                    signalled.elapsed() < RELOAD_LIMIT,
+                    "the server has not reloaded:\n{}",
+                    server.output()
+                );
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if is_broken {
+                served.mend()?;
+            } else {
+                reloads.push(signalled.elapsed());
+            }
+            if ended.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(PERIOD.saturating_sub(start.elapsed()));
+        }
+        Ok((reloads, broken))
+    }
+
+    /// With [`Change::Broken`], writes a served file in place until `ended` is set.
+    fn keep_writing_until(&self, ended: &AtomicBool, served: &Served) -> Result<()> {
+        while self.change == Change::Broken && !ended.load(Ordering::Relaxed) {
+            served.write_slowly()?;
+        }
+        Ok(())
+    }
+}
+
+impl Findings {
+    fn row(&self, name: &str) -> Vec<String> {
+        let mut sorted = self.reloads.clone();
+        sorted.sort_unstable();
+        let millis = |at: Option<&Duration>| {
+            at.map_or("none".to_owned(), |time| {
+                format!("{:.1}", time.as_secs_f64() * 1e3)
+            })
+        };
+        let p999 = |load: &Load| match load.latency_us[2] {
+            0.0 => "not reported".to_owned(),
+            micros => format!("{micros:.0}"),
+        };
+        vec![
+            name.to_owned(),
+            format!("{:.0}", self.reloading.rate),
+            self.errors().to_string(),
+            p999(&self.quiet),
+            p999(&self.reloading),
+            format!("{:.0}", self.reloading.latency_us[3]),
+            self.reloads.len().to_string(),
+            self.broken.to_string(),
+            millis(sorted.get(sorted.len() / 2)),
+            millis(sorted.last()),
+        ]
+    }
+
+    /// Returns the number of requests in both runs that had no answer or a wrong one.
+    fn errors(&self) -> u64 {
+        let errors = [&self.quiet, &self.reloading].map(|load| load.errors.values().sum::<u64>());
+        errors.iter().sum()
+    }
+
+    fn faults(&self, name: &str) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.errors() > 0 {
+            let errors = [&self.quiet.errors, &self.reloading.errors];
+            faults.push(format!("{name}: not every answer is right: {errors:?}"));
+        }
+        let [quiet, reloading] = [&self.quiet, &self.reloading].map(|load| load.latency_us[2]);
+        if reloading > 2.0 * quiet {
+            faults.push(format!(
+                "{name}: p99.9 is {reloading:.0} µs during reloads, more than twice {quiet:.0} µs"
+            ));
+        }
+        faults
+    }
+}
+
+/// Moves the server's reload thread to the generator's core.
+fn pin_reloads(server: &Server) -> Result<()> {
+    let folder = format!("/proc/{}/task", server.id());
+    let threads = std::fs::read_dir(&folder).with_context(|| folder.clone())?;
+    for thread in threads.flatten() {
+        let name = shell::read(&thread.path().join("comm"))?;
+        if name.trim_end().ends_with("-load") {
+            let id = thread.file_name().to_string_lossy().parse()?;
+            ensure!(rig::pin(id, CLIENT_CORE), "cannot pin the reload thread");
+            return Ok(());
+        }
+    }
+    bail!("the server has no reload thread")
+}
