@@ -6,6 +6,20 @@ use std::thread::{Builder, Scope};
 use crate::error::Error;
 use crate::privileges::{Dropped, Kind, Privileges};
 
+/// Nice value of the thread that prepares new content. Beside a worker that always runs, it still
+/// gets a tenth of a core.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
+/// Lets the workers go first wherever they share a core with this thread. Only Linux has a nice
+/// value for each thread.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!("the reload thread keeps its priority: {error}");
+    }
+}
+
 /// The control thread's side of a thread that drops its privileges before it works.
 #[derive(Debug)]
 pub(crate) struct Confined(Receiver<Result<Dropped, Error>>);
@@ -24,6 +38,9 @@ impl Confined {
     ) -> Result<Self, Error> {
         let (tell, dropped) = channel();
         let confined = move || {
+            if kind == Kind::Reload {
+                give_way();
+            }
             let outcome = privileges.drop_all(kind);
             let failed = outcome.is_err();
             if tell.send(outcome).is_ok() && !failed {
