@@ -1,6 +1,5 @@
 //! Loads a folder: all its files, except hidden ones and those that cannot be served.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,7 +10,7 @@ use std::time::SystemTime;
 use rustix::fs::{FileType, Stat};
 
 use crate::fields::Fields;
-use crate::root::{Root, file_type};
+use crate::root::{List, Root, file_type};
 use crate::site::{Builder, MAX_FILE_LEN, NextSite, Site, Totals, Version};
 use crate::skipped::{Reason, Skipped, unreadable};
 
@@ -158,7 +157,7 @@ fn builder_of(
             source,
         },
     })?;
-    let (stat, names) = root.list(Path::new("")).map_err(|source| {
+    let list = root.list(Path::new("")).map_err(|source| {
         let path = path();
         LoadError::Unreadable { path, source }
     })?;
@@ -167,7 +166,7 @@ fn builder_of(
         root: &root,
         limits,
         site: Builder::with_fields(SystemTime::now(), fields),
-        open: vec![Folder::new(PathBuf::new(), PathBuf::new(), &stat, names)],
+        open: vec![Folder::new(PathBuf::new(), PathBuf::new(), list)],
         folders: 1,
         previous,
         progress,
@@ -189,24 +188,22 @@ fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".") && name != WELL_KNOWN
 }
 
-/// A folder that is being loaded. `names` are its remaining entries.
+/// A folder that is being loaded.
 struct Folder {
     /// The path in URLs, relative to the served folder.
     path: PathBuf,
     /// The real path relative to the served folder, without symbolic links.
     real: PathBuf,
-    /// Device and inode number, which are the same for every path to this folder.
-    id: (u64, u64),
-    names: std::vec::IntoIter<OsString>,
+    /// The remaining entries.
+    entries: List,
 }
 
 impl Folder {
-    fn new(path: PathBuf, real: PathBuf, stat: &Stat, names: Vec<OsString>) -> Self {
+    fn new(path: PathBuf, real: PathBuf, entries: List) -> Self {
         Self {
             path,
             real,
-            id: (stat.st_dev, stat.st_ino),
-            names: names.into_iter(),
+            entries,
         }
     }
 }
@@ -229,7 +226,7 @@ struct Loader<'a, P> {
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     fn load_all(&mut self) {
         while let Some(folder) = self.open.last_mut() {
-            let Some(name) = folder.names.next() else {
+            let Some(name) = folder.entries.next() else {
                 self.open.pop();
                 continue;
             };
@@ -239,7 +236,9 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             }
             let path = folder.path.join(&name);
             let real = folder.real.join(&name);
-            if let Err(reason) = self.load(&path, real) {
+            let stat = folder.entries.stat(&name).map_err(unreadable);
+            let outcome = stat.and_then(|stat| self.load(&path, real, stat));
+            if let Err(reason) = outcome {
                 let ends = matches!(
                     reason,
                     Reason::TooManyFiles { .. } | Reason::TooManyFolders { .. }
@@ -257,10 +256,9 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 
     /// Loads one entry. `path` is its path in URLs. `real` is its path in the file system, in which
-    /// only the last component may be a symbolic link. If the entry is a folder, its entries are
+    /// only the last component may be a symbolic link. `stat` is the entry's status. If the entry is a folder, its entries are
     /// loaded next.
-    fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
-        let mut stat = self.root.stat(&real).map_err(unreadable)?;
+    fn load(&mut self, path: &Path, mut real: PathBuf, mut stat: Stat) -> Result<(), Reason> {
         if file_type(&stat) == FileType::Symlink {
             real = self.root.follow(&real)?;
             stat = self.root.stat(&real).map_err(unreadable)?;
@@ -282,13 +280,16 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             let limit = self.limits.folders;
             return Err(Reason::TooManyFolders { limit });
         }
-        let (stat, names) = self.root.list(&real).map_err(unreadable)?;
-        let folder = Folder::new(path.to_owned(), real, &stat, names);
-        if self.open.iter().any(|outer| outer.id == folder.id) {
+        let list = self.root.list(&real).map_err(unreadable)?;
+        if self
+            .open
+            .iter()
+            .any(|outer| outer.entries.id() == list.id())
+        {
             return Err(Reason::Circular);
         }
         self.folders += 1;
-        self.open.push(folder);
+        self.open.push(Folder::new(path.to_owned(), real, list));
         Ok(())
     }
 

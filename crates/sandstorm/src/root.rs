@@ -14,13 +14,43 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat,
+};
 use rustix::io::Errno;
 
 use crate::skipped::{Reason, unreadable};
 
 /// Maximum number of links to follow to resolve one path. The kernel has the same limit.
 const MAX_LINKS: usize = 40;
+
+/// The entries of an open folder.
+pub(crate) struct List {
+    folder: OwnedFd,
+    stat: Stat,
+    names: std::vec::IntoIter<OsString>,
+}
+
+impl List {
+    /// Returns the folder's device and inode number, which are the same for every path to it.
+    pub(crate) fn id(&self) -> (u64, u64) {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// Returns the status of an entry, without following links or opening the entry.
+    pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Stat> {
+        Ok(statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+}
+
+/// The remaining names, in ascending order.
+impl Iterator for List {
+    type Item = OsString;
+
+    fn next(&mut self) -> Option<OsString> {
+        self.names.next()
+    }
+}
 
 /// An open folder, which gives access to everything below it.
 #[derive(Debug)]
@@ -51,19 +81,24 @@ impl Root {
         Ok(self.open_below(path, flags)?.into())
     }
 
-    /// Returns the sorted names in a folder, and the status of the folder itself.
-    pub(crate) fn list(&self, path: &Path) -> io::Result<(Stat, Vec<OsString>)> {
+    /// Opens a folder and reads its names.
+    pub(crate) fn list(&self, path: &Path) -> io::Result<List> {
         let folder = self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let stat = fstat(&folder)?;
         let mut names = Vec::new();
-        for entry in Dir::new(folder)? {
+        for entry in Dir::read_from(&folder)? {
             let name = entry?.file_name().to_bytes().to_vec();
             if name != b"." && name != b".." {
                 names.push(OsString::from_vec(name));
             }
         }
         names.sort_unstable();
-        Ok((stat, names))
+        let names = names.into_iter();
+        Ok(List {
+            folder,
+            stat,
+            names,
+        })
     }
 
     /// Resolves the link at `link` to a path without links. Follows relative and absolute links as
