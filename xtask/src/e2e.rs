@@ -37,7 +37,7 @@ use matrix::Scenario;
 use rig::Rig;
 
 /// Number of scenarios that run at the same time, each in its own namespaces.
-const LANES: usize = 3;
+const LANES: usize = 4;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

@@ -14,8 +14,9 @@ use crate::shell;
 
 /// Time limit for a server to print the `try:` line of its start block.
 const START_LIMIT: Duration = Duration::from_mins(1);
-/// Time limit for a program to exit after SIGTERM or another signal.
-const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit for a program to exit after SIGTERM or another signal. By default a server lets open
+/// connections finish for 10 s.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// Poll interval while waiting for a program to exit.
 const TICK: Duration = Duration::from_millis(5);
 

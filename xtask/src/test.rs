@@ -21,6 +21,13 @@ const TICK: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(5);
 /// The Rust target of FreeBSD.
 const FREEBSD: &str = "x86_64-unknown-freebsd";
+/// Programs that the tests need in the release profile, each with its package.
+const RELEASED: [(&str, &str); 4] = [
+    ("sandstorm", "sandstorm"),
+    ("namestorm", "namestorm"),
+    ("benches", "forward"),
+    ("benches", "instructions"),
+];
 /// The words by which a Rust test program reports a slow test.
 const SLOW: &str = " has been running for over ";
 
@@ -83,11 +90,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if is_whole {
         tests.screens();
     }
-    let build = cargo("build --release -p sandstorm -p namestorm");
+    // Each program is optimized as a whole, which keeps one core busy. Cargo links several at once.
+    let mut build = cargo("build --release");
+    for (package, program) in RELEASED {
+        build.args(["-p", package, "--bin", program]);
+    }
     tests.step("release build", build);
-    // Both programs are optimized as a whole, which keeps only one core busy for each.
-    let build = cargo("build --release -p benches --bin forward --bin instructions");
-    tests.step("release build of the tools", build);
     if is_whole {
         let project = "the guide's project, outside the workspace";
         tests.step(project, xtask("guide")?);

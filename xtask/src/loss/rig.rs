@@ -101,6 +101,8 @@ impl Rig {
             let mut command = with_priority(&far, SERVER_PRIORITY, programs.join("sandstorm"));
             command.arg("serve").arg(site);
             command.args(["--device", &format!("xdp:{SERVER_LINK}{device_options}")]);
+            // When the server stops, no forwarder runs, so open connections cannot end.
+            command.args(["--drain", "0"]);
             if stack == Stack::Bbr {
                 command.args(["--congestion", "bbr"]);
             }
