@@ -57,8 +57,8 @@ enum Answer {
     Opened { facts: String, descriptors: usize },
     /// The addresses that are served now.
     Follows(CurrentAddresses),
-    /// The interface cannot be opened or followed, or the helper cannot drop its privileges. The text is an
-    /// error message for the operator.
+    /// The interface cannot be opened or followed, or the helper cannot drop its privileges. The
+    /// text is an error message for the operator.
     Refused(String),
 }
 

@@ -3,8 +3,7 @@
 //!
 //! Anyone with write access to the folder could replace entries during loading. Therefore every
 //! entry is opened relative to the folder's descriptor, one component of its path after the other,
-//! and the kernel follows no link.
-//! All checks apply to the opened file, not to its path.
+//! and the kernel follows no link. A file that is read is checked once more after it was opened.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
