@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use nmio::mailbox::{SendMessageError, Sender};
-use nmio::{Bell, Mailbox, PortCounters};
+use nmio::{Bell, Mailbox, PortCounters, PortLevels};
 
 use crate::program::{Counted, Tally};
 use crate::questions::{MAX_WAITING, Question};
@@ -14,6 +14,7 @@ use crate::questions::{MAX_WAITING, Question};
 pub struct WorkerSnapshot {
     published: Option<Instant>,
     port: PortCounters,
+    levels: PortLevels,
     tally: Tally,
     counted: Counted,
 }
@@ -36,6 +37,11 @@ impl WorkerSnapshot {
         &self.port
     }
 
+    /// How full the port's packet memory and rings were when the worker published this snapshot.
+    pub fn levels(&self) -> &PortLevels {
+        &self.levels
+    }
+
     /// Counts of the worker's program, as [`Program::tally`](crate::Program::tally) reports them.
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -44,11 +50,11 @@ impl WorkerSnapshot {
     /// Replaces all counts. Reuses the tally's buffers, so that no memory is allocated.
     pub(crate) fn fill(
         &mut self,
-        port: PortCounters,
+        (port, levels): (PortCounters, PortLevels),
         counted: Counted,
         tally: impl FnOnce(&mut Tally),
     ) {
-        self.port = port;
+        (self.port, self.levels) = (port, levels);
         self.counted = counted;
         self.tally.clear();
         tally(&mut self.tally);
@@ -211,7 +217,7 @@ mod tests {
             app_errors: 7,
         };
         let mut slot = published.try_write().unwrap();
-        slot.fill(port, counted, |tally| {
+        slot.fill((port, PortLevels::default()), counted, |tally| {
             tally.event("requests", requests);
             tally.drop("fragment", 1);
         });

@@ -16,7 +16,7 @@ use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::status::{Histogram, Phase, Status, StatusCount};
+use crate::status::{Histogram, PORT, Phase, Status, StatusCount};
 
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,10 +149,7 @@ impl Families {
     }
 
     fn add_count(&mut self, count: &StatusCount, mut labels: Labels) {
-        let name = format!("{}_{}", slug(&count.program), slug(&count.name));
-        // A metric's name must not begin with a digit.
-        let is_digit = name.starts_with(|c: char| c.is_ascii_digit());
-        let name = if is_digit { format!("_{name}") } else { name };
+        let name = metric_name(&count.program, &count.name);
         labels.extend(count.labels.clone());
         if count.is_level {
             self.gauge(&name, labels, count.count as f64);
@@ -223,6 +220,15 @@ fn help(name: &str, kind: MetricType) -> String {
     }
 }
 
+/// Returns the name of a metric of this program. Those of the port are named after the server.
+fn metric_name(program: &str, name: &str) -> String {
+    let program = if program == PORT { "storm" } else { program };
+    let name = format!("{}_{}", slug(program), slug(name));
+    // A metric's name must not begin with a digit.
+    let is_digit = name.starts_with(|c: char| c.is_ascii_digit());
+    if is_digit { format!("_{name}") } else { name }
+}
+
 /// Returns the name as a part of a metric's name: in small letters, with `_` for other characters.
 fn slug(name: &str) -> String {
     let part = |c: char| {
@@ -237,7 +243,7 @@ fn slug(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nmio::PortCounters;
+    use nmio::{PortCounters, PortLevels};
 
     use super::*;
     use crate::live::{Published, snapshot};
@@ -253,11 +259,19 @@ mod tests {
         };
         port.rx_batches.count(1);
         port.rx_batches.count(4);
-        published[1].lock().fill(port, Counted::default(), |tally| {
+        let levels = PortLevels {
+            frames: 100,
+            free: 60,
+            sending: 7,
+            receiving: 30,
+        };
+        let mut slot = published[1].lock();
+        slot.fill((port, levels), Counted::default(), |tally| {
             tally.event_of("answers", ("status", "404"), 7);
             tally.level("connections open", 2);
             tally.drop("bad \"checksum\"", 9);
         });
+        drop(slot);
         Status {
             program: "9-web".to_owned(),
             version: "1.2".to_owned(),
@@ -305,6 +319,11 @@ mod tests {
             "_9_web_answers_total{worker=\"1\",status=\"404\"} 7",
             "# TYPE _9_web_connections_open gauge",
             "_9_web_connections_open{worker=\"1\"} 2.0",
+            "# TYPE storm_pool_frames gauge",
+            "storm_pool_frames{worker=\"1\"} 100.0",
+            "storm_pool_frames_free{worker=\"1\"} 60.0",
+            "storm_ring_frames{worker=\"1\",direction=\"received\"} 30.0",
+            "storm_ring_frames{worker=\"1\",direction=\"sent\"} 7.0",
             "storm_dropped_packets_total{worker=\"1\",program=\"port\",reason=\"lost before the RX ring\"} 3",
             "storm_dropped_packets_total{worker=\"1\",program=\"9-web\",reason=\"bad \\\"checksum\\\"\"} 9",
             "storm_batch_frames_sum{worker=\"1\",direction=\"received\"} 5.0",

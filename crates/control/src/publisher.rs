@@ -116,7 +116,7 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
             host, transports, ..
         } = &self.server;
         let counted = self.program.counted(transports);
-        slot.fill(port.counters(), counted, |tally| {
+        slot.fill((port.counters(), port.levels()), counted, |tally| {
             self.program.tally(transports, tally);
             for (reason, count) in host.counters().drops() {
                 tally.drop(reason, count);

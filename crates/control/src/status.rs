@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use nmio::{BatchSizes, PortCounters};
+use nmio::{BatchSizes, PortCounters, PortLevels};
 use serde::{Deserialize, Serialize};
 
 use crate::live::{Snapshot, WorkerSnapshot};
 use crate::report::{self, Block};
-use crate::tally::{Count, CountKind};
+use crate::tally::{Count, CountKind, Labels};
+
+/// The program of what a port counts.
+pub(crate) const PORT: &str = "port";
 
 /// The state of a server at one time. Its JSON is what `status --json` prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -132,7 +135,8 @@ pub struct WorkerStatus {
     pub age_seconds: Option<f64>,
     /// Counts of the worker's port, by name.
     pub port: BTreeMap<String, u64>,
-    /// The program's counts.
+    /// The program's counts, and how full the port's memory and rings are. The program of the
+    /// latter is `port`.
     pub counts: Vec<StatusCount>,
     /// The dropped packets, by reason. The program of those that the port dropped is `port`.
     pub drops: Vec<StatusCount>,
@@ -271,12 +275,14 @@ impl WorkerStatus {
         };
         let port = worker.port();
         let mut drops: Vec<_> = counts(worker.tally().drops());
-        drops.extend(report::port_drops(port).map(|one| StatusCount::new(&one, "port")));
+        drops.extend(report::port_drops(port).map(|one| StatusCount::new(&one, PORT)));
+        let mut events: Vec<_> = counts(worker.tally().events());
+        events.extend(port_levels(worker.levels()).map(|one| StatusCount::new(&one, PORT)));
         let named = |(name, count): (&str, u64)| (name.to_owned(), count);
         Self {
             age_seconds: worker.age().map(|age| age.as_secs_f64()),
             port: port_counts(port).map(named).into(),
-            counts: counts(worker.tally().events()),
+            counts: events,
             drops,
             histograms: vec![
                 Histogram::batches("received", port.rx_frames, &port.rx_batches),
@@ -322,5 +328,23 @@ fn port_counts(port: &PortCounters) -> [(&'static str, u64); 8] {
         ("frames sent again", port.tx_retries),
         ("system calls to send", port.tx_wakeups),
         ("system calls to wait", port.waits),
+    ]
+}
+
+/// Returns how full a port's packet memory and rings are.
+fn port_levels(levels: &PortLevels) -> [Count; 4] {
+    let level = |name, labels, count: u32| Count {
+        program: None,
+        name,
+        labels,
+        kind: CountKind::Level,
+        count: count.into(),
+    };
+    let ring = |direction| Labels::from(("direction", direction));
+    [
+        level("pool frames", Labels::NONE, levels.frames),
+        level("pool frames free", Labels::NONE, levels.free),
+        level("ring frames", ring("received"), levels.receiving),
+        level("ring frames", ring("sent"), levels.sending),
     ]
 }

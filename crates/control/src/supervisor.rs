@@ -225,8 +225,6 @@ fn one_line(text: &str) -> String {
 mod tests {
     use std::os::unix::net::SocketAddr;
 
-    use nmio::PortCounters;
-
     use super::*;
     use crate::program::Counted;
 
@@ -249,7 +247,7 @@ mod tests {
     }
 
     fn publish(worker: &Published) {
-        let (port, counted) = (PortCounters::default(), Counted::default());
+        let (port, counted) = (Default::default(), Counted::default());
         worker.try_write().unwrap().fill(port, counted, |_| {});
     }
 

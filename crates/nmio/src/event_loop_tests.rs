@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::*;
 use crate::frame::{Pool, PoolLayout, Resident};
 use crate::idle::STOP_CHECK;
-use crate::port::{Capabilities, PortCounters, PortHints, SendError, Wait};
+use crate::port::{Capabilities, PortCounters, PortHints, PortLevels, SendError, Wait};
 use crate::sim::{self, LinkConfig};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,10 @@ impl Port for Scripted {
 
     fn counters(&self) -> PortCounters {
         PortCounters::default()
+    }
+
+    fn levels(&self) -> PortLevels {
+        PortLevels::of_pool(&self.pool)
     }
 }
 

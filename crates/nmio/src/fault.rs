@@ -32,7 +32,9 @@ use std::time::Duration;
 
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
-use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError};
+use crate::port::{
+    Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError,
+};
 use crate::super_segment::{self, SuperSegment};
 
 pub use config::{FaultConfig, FaultError, FaultRates};
@@ -231,6 +233,10 @@ impl<P: Port> Port for Fault<P> {
             counters.tx_ring_full += faults.ring_full;
         }
         counters
+    }
+
+    fn levels(&self) -> PortLevels {
+        self.inner.levels()
     }
 }
 

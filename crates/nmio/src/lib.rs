@@ -154,7 +154,8 @@ pub use mailbox::{Bell, Mailbox, mailbox};
 pub use memory::prefer_large_pages;
 pub use pcap::{Pcap, PcapError, PcapSummary};
 pub use port::{
-    Batch, BatchSizes, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait,
+    Batch, BatchSizes, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels,
+    SendError, Wait,
 };
 pub use prefetch::prefetch;
 pub use stop::{Drain, Stop};

@@ -54,7 +54,9 @@ use netmap_sys::{NR_ACCEPT_VNET_HDR, NR_REG_ONE_NIC, NR_REG_ONE_SW, netmap_if, n
 use crate::device::DeviceError;
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
 use crate::mailbox::Bell;
-use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
+use crate::port::{
+    Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
+};
 use crate::super_segment::{self, GsoType, SuperSegment};
 use crate::sys;
 pub(crate) use config::NetmapConfig;
@@ -469,6 +471,15 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
             rx_lost: host.map_or(0, Host::lost),
             bad_descriptors: self.counters.bad_descriptors + self.device.invalid() + host_invalid,
             ..self.counters
+        }
+    }
+
+    fn levels(&self) -> PortLevels {
+        PortLevels {
+            sending: self.device.in_flight(),
+            // Every slot of the RX ring has a buffer, full or empty.
+            receiving: self.device.ring_slots().1,
+            ..PortLevels::of_pool(&self.pool)
         }
     }
 }

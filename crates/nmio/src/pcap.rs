@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
-use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
+use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
 use crate::super_segment::SuperSegment;
 
 /// Magic number of files with nanosecond time stamps.
@@ -235,6 +235,10 @@ impl<P: Port> Port for Pcap<P> {
 
     fn counters(&self) -> PortCounters {
         self.inner.counters()
+    }
+
+    fn levels(&self) -> PortLevels {
+        self.inner.levels()
     }
 }
 

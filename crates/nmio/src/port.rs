@@ -148,6 +148,34 @@ pub struct PortCounters {
     pub tx_batches: BatchSizes,
 }
 
+/// How full a port's packet memory and rings are now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortLevels {
+    /// Number of frames in the pool for received packets and scratch frames.
+    pub frames: u32,
+    /// Number of these frames that are free.
+    pub free: u32,
+    /// Number of packets that are queued for sending, or sent and not yet returned by the kernel.
+    /// With netmap, a packet in several slots counts once for each slot. 0 if the port has no TX
+    /// ring.
+    pub sending: u32,
+    /// Number of frames that the kernel can receive into, or has received into and the port has not
+    /// taken yet. If packets can span several chunks, chunks count instead of frames. 0 if the port
+    /// has no such ring.
+    pub receiving: u32,
+}
+
+impl PortLevels {
+    /// Returns the levels of a port without rings, whose packet memory is `pool`.
+    pub fn of_pool(pool: &Pool) -> Self {
+        Self {
+            frames: pool.layout().io_frames,
+            free: pool.available(),
+            ..Self::default()
+        }
+    }
+}
+
 /// How an idle loop waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
@@ -277,6 +305,9 @@ pub trait Port {
 
     /// Returns the port's counters.
     fn counters(&self) -> PortCounters;
+
+    /// Returns how full the port's packet memory and rings are.
+    fn levels(&self) -> PortLevels;
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ use std::time::Duration;
 use crate::event_loop::{Handler, LoopConfig, LoopState};
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
 use crate::mailbox::Bell;
-use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
+use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
 use crate::super_segment::{self, SuperSegment};
 use crate::time::{Clock, Instant};
 
@@ -482,6 +482,14 @@ impl Port for SimPort {
 
     fn counters(&self) -> PortCounters {
         self.counters
+    }
+
+    fn levels(&self) -> PortLevels {
+        let sending = self.queued.len() + self.outbound.borrow().in_ring();
+        PortLevels {
+            sending: sending as u32,
+            ..PortLevels::of_pool(&self.pool)
+        }
     }
 }
 

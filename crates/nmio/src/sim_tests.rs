@@ -200,8 +200,11 @@ fn the_tx_ring_is_bounded() {
         available - 2,
         "two frames are in the ring"
     );
+    let levels = a.levels();
+    assert_eq!((levels.free, levels.sending), (available - 2, 2));
     clock.advance_to(micros(10));
     assert_eq!(a.room(), 1);
+    assert_eq!(a.levels().sending, 1);
     a.send_resident(&mut packet).unwrap();
     clock.advance(MILLI);
     a.flush().unwrap();

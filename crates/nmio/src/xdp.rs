@@ -39,7 +39,9 @@ use std::time::{Duration, Instant};
 use crate::device::DeviceError;
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
-use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
+use crate::port::{
+    Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
+};
 use crate::super_segment::{self, SuperSegment};
 use crate::sys::{self, NapiPoller};
 use bind::Copying;
@@ -616,5 +618,9 @@ impl Port for XdpPort {
             tx_wakeups: self.counters.tx_wakeups + calls,
             ..self.counters
         }
+    }
+
+    fn levels(&self) -> PortLevels {
+        self.rings.levels()
     }
 }

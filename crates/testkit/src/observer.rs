@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, Resident, SendError,
-    SuperSegment,
+    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, PortLevels, Resident,
+    SendError, SuperSegment,
 };
 
 use crate::send;
@@ -115,5 +115,9 @@ impl<P: Port, W: Observer> Port for Observed<P, W> {
 
     fn counters(&self) -> PortCounters {
         self.inner.counters()
+    }
+
+    fn levels(&self) -> PortLevels {
+        self.inner.levels()
     }
 }

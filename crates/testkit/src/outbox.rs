@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, PortHints, Resident,
+    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, PortHints, PortLevels, Resident,
     SendError, SuperSegment,
 };
 
@@ -136,5 +136,9 @@ impl Port for Outbox {
 
     fn counters(&self) -> PortCounters {
         PortCounters::default()
+    }
+
+    fn levels(&self) -> PortLevels {
+        PortLevels::of_pool(&self.pool)
     }
 }

@@ -252,7 +252,7 @@ mod tests {
     fn publish(published: &[Published]) {
         let requests = |tally: &mut Tally| tally.event("requests", 5);
         let mut slot = published[0].lock();
-        slot.fill(nmio::PortCounters::default(), Counted::default(), requests);
+        slot.fill(Default::default(), Counted::default(), requests);
     }
 
     /// Returns the status and the body of the answer to a request.

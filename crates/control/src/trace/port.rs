@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, Resident, SendError,
+    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, PortLevels, Resident, SendError,
     SuperSegment,
 };
 
@@ -133,6 +133,10 @@ impl<P: Port> Port for Traced<P> {
 
     fn counters(&self) -> PortCounters {
         self.inner.counters()
+    }
+
+    fn levels(&self) -> PortLevels {
+        self.inner.levels()
     }
 }
 

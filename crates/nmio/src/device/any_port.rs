@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::netmap::NetmapPort;
-use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
+use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
 use crate::super_segment::SuperSegment;
 #[cfg(target_os = "linux")]
 use crate::{tap::TapPort, xdp::XdpPort};
@@ -128,5 +128,9 @@ impl Port for AnyPort {
 
     fn counters(&self) -> PortCounters {
         with_port!(self, port => port.counters())
+    }
+
+    fn levels(&self) -> PortLevels {
+        with_port!(self, port => port.levels())
     }
 }

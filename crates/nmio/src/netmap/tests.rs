@@ -90,8 +90,10 @@ fn a_full_ring_pushes_back() {
     assert_eq!(port.send(frame), Err(SendError::RingFull));
     assert_eq!(port.counters().tx_ring_full, 1);
     assert!(!port.flush().unwrap(), "packets wait for the device");
+    assert_eq!((port.levels().sending, port.levels().receiving), (7, 8));
     kernel.limit(u32::MAX, 0);
     assert!(port.flush().unwrap());
+    assert_eq!(port.levels().sending, 0);
     let sent: Vec<_> = std::iter::from_fn(|| kernel.take_sent()).collect();
     let expected: Vec<_> = (0..7).map(|number| packet(number, 60)).collect();
     assert_eq!(sent, expected);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
-use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
+use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
 
 use super::frame_layout;
 use crate::super_segment::{self, SuperSegment};
@@ -145,6 +145,10 @@ impl Port for Sink {
 
     fn counters(&self) -> PortCounters {
         self.counters
+    }
+
+    fn levels(&self) -> PortLevels {
+        PortLevels::of_pool(&self.pool)
     }
 }
 

@@ -32,7 +32,7 @@ use super::sizes::{COMPLETION_RING, FrameLayout, RX_RING, TX_RING};
 use super::tx_slots::{Dropped, Slot, TxSlots};
 use crate::device::{DeviceError, Needs};
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
-use crate::port::{Batch, MAX_BATCH};
+use crate::port::{Batch, MAX_BATCH, PortLevels};
 use crate::sys;
 
 /// Maximum number of descriptors moved in one step into the fill or TX ring, or out of the
@@ -577,6 +577,15 @@ impl Rings {
     /// Returns the number of sent frames that the kernel never completed.
     pub(super) fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Returns how full the packet memory and the rings are.
+    pub(super) fn levels(&self) -> PortLevels {
+        PortLevels {
+            sending: self.in_flight,
+            receiving: self.offered,
+            ..PortLevels::of_pool(&self.pool)
+        }
     }
 
     /// Returns the size of the UMEM in bytes.

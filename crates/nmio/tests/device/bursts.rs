@@ -57,6 +57,11 @@ fn frames_that_the_driver_always_drops_are_counted() {
             frame.set_len(60);
             server.send(frame).unwrap();
         }
+        let levels = server.levels();
+        assert_eq!(u64::from(levels.sending), FRAMES, "{mode}");
+        // All frames are free, or with the kernel.
+        let busy = levels.sending + levels.receiving;
+        assert_eq!(levels.free + busy, levels.frames, "{mode}");
         flush(&mut server);
         let counters = server.counters();
         assert_eq!(counters.tx_lost, FRAMES, "{mode}");

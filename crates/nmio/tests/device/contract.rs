@@ -7,6 +7,7 @@
 //! | a full ring pushes back | while [`Port::room`] is not zero, no frame or resident is refused |
 //! | a packet is never in flight twice | a resident is refused while it is in flight |
 //! | every frame comes back | sends and deliveries number four times the frames of the pool |
+//! | the levels are true | a frame that the test takes is not free |
 //! | the TX ring wraps | the port sends several times as many frames as its TX ring has slots |
 //! | stop and start | a real device's port works after it was closed and opened again |
 //! | a removed device is an error | the port reports it within two seconds |
@@ -492,6 +493,12 @@ impl Caller {
 /// Makes random calls of the port, and checks that every sent or delivered frame arrives in order.
 fn keeps_its_contract<L: Link>(link: &mut L, seed: u64) {
     let frames = link.port().pool().layout().io_frames;
+    let before = link.port().levels();
+    assert_eq!(before.frames, frames);
+    let frame = link.port().pool().take();
+    assert_eq!(link.port().levels().free, before.free - 1);
+    drop(frame);
+    assert_eq!(link.port().levels(), before);
     let mut caller = Caller::new(link, seed);
     while caller.next < 4 * frames {
         caller.call(link);
