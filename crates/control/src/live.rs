@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use nmio::mailbox::{SendMessageError, Sender};
-use nmio::{Bell, Mailbox, PortCounters, PortLevels};
+use nmio::{Bell, Mailbox, PortCounters, PortLevels, Times};
 
 use crate::program::{Counted, Tally};
 use crate::questions::{MAX_WAITING, Question};
@@ -15,6 +15,7 @@ pub struct WorkerSnapshot {
     published: Option<Instant>,
     port: PortCounters,
     levels: PortLevels,
+    batch_times: Times,
     tally: Tally,
     counted: Counted,
 }
@@ -42,6 +43,11 @@ impl WorkerSnapshot {
         &self.levels
     }
 
+    /// Times from the receipt of a batch until the packets in answer to it were flushed.
+    pub fn batch_times(&self) -> &Times {
+        &self.batch_times
+    }
+
     /// Counts of the worker's program, as [`Program::tally`](crate::Program::tally) reports them.
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -51,10 +57,12 @@ impl WorkerSnapshot {
     pub(crate) fn fill(
         &mut self,
         (port, levels): (PortCounters, PortLevels),
+        batch_times: &Times,
         counted: Counted,
         tally: impl FnOnce(&mut Tally),
     ) {
         (self.port, self.levels) = (port, levels);
+        self.batch_times = *batch_times;
         self.counted = counted;
         self.tally.clear();
         tally(&mut self.tally);
@@ -217,7 +225,8 @@ mod tests {
             app_errors: 7,
         };
         let mut slot = published.try_write().unwrap();
-        slot.fill((port, PortLevels::default()), counted, |tally| {
+        let levels = PortLevels::default();
+        slot.fill((port, levels), &Times::default(), counted, |tally| {
             tally.event("requests", requests);
             tally.drop("fragment", 1);
         });

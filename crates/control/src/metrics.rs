@@ -163,7 +163,7 @@ impl Families {
         let ranges = histogram.ranges.iter();
         let ranges = ranges.map(|(bound, count)| (bound.unwrap_or(f64::INFINITY), *count));
         let value = Value::Histogram(histogram.sum, ranges.collect());
-        let name = format!("storm_{}", slug(&histogram.name));
+        let name = metric_name(&histogram.program, &histogram.name);
         self.add(&name, MetricType::Histogram, labels, value);
     }
 
@@ -243,7 +243,7 @@ fn slug(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nmio::{PortCounters, PortLevels};
+    use nmio::{PortCounters, PortLevels, Times};
 
     use super::*;
     use crate::live::{Published, snapshot};
@@ -266,7 +266,11 @@ mod tests {
             receiving: 30,
         };
         let mut slot = published[1].lock();
-        slot.fill((port, levels), Counted::default(), |tally| {
+        let mut times = Times::default();
+        times.count(3);
+        times.count(60_000_000);
+        slot.fill((port, levels), &times, Counted::default(), |tally| {
+            tally.measured("rtt", &times);
             tally.event_of("answers", ("status", "404"), 7);
             tally.level("connections open", 2);
             tally.drop("bad \"checksum\"", 9);
@@ -331,6 +335,13 @@ mod tests {
             "storm_batch_frames_bucket{le=\"1.0\",worker=\"1\",direction=\"received\"} 1",
             "storm_batch_frames_bucket{le=\"7.0\",worker=\"1\",direction=\"received\"} 2",
             "storm_batch_frames_bucket{le=\"+Inf\",worker=\"1\",direction=\"received\"} 2",
+            "# TYPE storm_batch_seconds histogram",
+            "storm_batch_seconds_sum{worker=\"1\"} 60.000003",
+            "storm_batch_seconds_bucket{le=\"0.000002\",worker=\"1\"} 0",
+            "storm_batch_seconds_bucket{le=\"0.000004\",worker=\"1\"} 1",
+            "storm_batch_seconds_bucket{le=\"33.554432\",worker=\"1\"} 1",
+            "storm_batch_seconds_bucket{le=\"+Inf\",worker=\"1\"} 2",
+            "_9_web_rtt_seconds_count{worker=\"1\"} 2",
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");

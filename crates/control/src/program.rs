@@ -13,7 +13,7 @@ use nmio::{Bell, Capabilities, Instant, Port};
 use crate::records::RecordLog;
 use crate::secret::Secret;
 use crate::table::walk::Walk;
-pub use crate::tally::{Count, CountKind, Labels, Tally};
+pub use crate::tally::{Count, CountKind, Labels, MeasuredTimes, Tally};
 
 /// Why content could not be loaded or a worker could not be prepared: a message for the operator.
 pub type StartError = Box<dyn Error + Send + Sync>;

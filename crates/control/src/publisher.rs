@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use ip::{Server, Transports as _};
-use nmio::{Batch, Drain, Frame, Handler, Instant, Mailbox, Port};
+use nmio::{Batch, Drain, Frame, Handler, Instant, Mailbox, Port, Times};
 
 use crate::follower::NetworkChange;
 use crate::live::{Published, WorkerSnapshot};
@@ -28,6 +28,7 @@ pub(crate) struct Publisher<'a, G: Program, P: Port> {
     published: &'a Published,
     questions: Mailbox<Question>,
     next: Instant,
+    batch_times: Times,
     network: Mailbox<NetworkChange>,
     /// The next table slots whose connections to removed addresses are reset, if there are any.
     strangers: Option<Range<u32>>,
@@ -49,6 +50,7 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
             published,
             questions,
             next: Instant::ZERO + PERIOD,
+            batch_times: Times::default(),
             network,
             strangers: None,
         };
@@ -116,7 +118,8 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
             host, transports, ..
         } = &self.server;
         let counted = self.program.counted(transports);
-        slot.fill((port.counters(), port.levels()), counted, |tally| {
+        let port = (port.counters(), port.levels());
+        slot.fill(port, &self.batch_times, counted, |tally| {
             self.program.tally(transports, tally);
             for (reason, count) in host.counters().drops() {
                 tally.drop(reason, count);
@@ -171,6 +174,12 @@ impl<G: Program, P: Port> Handler<Traced<P>> for Publisher<'_, G, Traced<P>> {
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
         self.server.is_flooded(now)
+    }
+
+    #[inline(always)]
+    fn note_flushed(&mut self, received: Instant, now: Instant) {
+        let nanos = now.as_nanos().saturating_sub(received.as_nanos());
+        self.batch_times.count((nanos / 1_000) as u32);
     }
 
     fn handle_drain(&mut self, port: &mut Traced<P>, now: Instant) -> Drain {

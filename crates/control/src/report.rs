@@ -147,7 +147,7 @@ fn port_lines(block: &mut Block, port: &PortCounters) {
 /// aligned: `sandstorm: requests 5`.
 fn event_lines(block: &mut Block, events: &[Count]) {
     let mut lines: Vec<Vec<&Count>> = Vec::new();
-    for event in events.iter().filter(|one| one.kind != CountKind::Detail) {
+    for event in events.iter().filter(|one| one.kind.is_in_summary()) {
         match lines.iter_mut().find(|line| line[0].is_kin(event)) {
             Some(line) => line.push(event),
             None => lines.push(vec![event]),
@@ -260,6 +260,7 @@ mod tests {
         }
         tally.event_of("losses", ("cause", "timeout"), 0);
         tally.detail("segments", Labels::NONE, 9);
+        tally.level_detail("connections in state", ("state", "closing"), 8);
         tally.drop("bad checksum", 1_000);
         tally.drop("fragment", 0);
         let text = summary(Duration::from_millis(1_500), &port, &tally).to_string();

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use nmio::{BatchSizes, PortCounters, PortLevels};
+use nmio::{BatchSizes, PortCounters, PortLevels, Times};
 use serde::{Deserialize, Serialize};
 
 use crate::live::{Snapshot, WorkerSnapshot};
 use crate::report::{self, Block};
 use crate::tally::{Count, CountKind, Labels};
+
+/// Number of ranges of times that a status distinguishes. The longest of them ends at 34 s.
+const TIME_RANGES: usize = 25;
 
 /// The program of what a port counts.
 pub(crate) const PORT: &str = "port";
@@ -147,6 +150,8 @@ pub struct WorkerStatus {
 /// A histogram of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
+    /// The program that measured the values, or `port`.
+    pub program: String,
     /// Name of the values, with their unit at the end.
     pub name: String,
     /// The histogram's labels.
@@ -166,10 +171,25 @@ impl Histogram {
             (bound, *count)
         });
         Self {
+            program: PORT.to_owned(),
             name: "batch frames".to_owned(),
             labels: [("direction".to_owned(), direction.to_owned())].into(),
             sum: frames as f64,
             ranges: ranges.collect(),
+        }
+    }
+
+    fn times(program: &str, name: &str, times: &Times) -> Self {
+        let (ranges, longer) = times.ranges().split_at(TIME_RANGES);
+        let ranges = ranges.iter().enumerate();
+        let ranges = ranges.map(|(range, count)| (Some(f64::from(2_u32 << range) / 1e6), *count));
+        let last = (None, longer.iter().sum());
+        Self {
+            program: program.to_owned(),
+            name: format!("{name} seconds"),
+            labels: BTreeMap::new(),
+            sum: times.micros() as f64 / 1e6,
+            ranges: ranges.chain([last]).collect(),
         }
     }
 }
@@ -279,15 +299,22 @@ impl WorkerStatus {
         let mut events: Vec<_> = counts(worker.tally().events());
         events.extend(port_levels(worker.levels()).map(|one| StatusCount::new(&one, PORT)));
         let named = |(name, count): (&str, u64)| (name.to_owned(), count);
+        let mut histograms = vec![
+            Histogram::batches("received", port.rx_frames, &port.rx_batches),
+            Histogram::batches("sent", port.tx_frames, &port.tx_batches),
+            Histogram::times(PORT, "batch", worker.batch_times()),
+        ];
+        let measured = worker.tally().times().iter();
+        histograms.extend(
+            measured
+                .map(|one| Histogram::times(one.program.unwrap_or(program), one.name, &one.times)),
+        );
         Self {
             age_seconds: worker.age().map(|age| age.as_secs_f64()),
             port: port_counts(port).map(named).into(),
             counts: events,
             drops,
-            histograms: vec![
-                Histogram::batches("received", port.rx_frames, &port.rx_batches),
-                Histogram::batches("sent", port.tx_frames, &port.tx_batches),
-            ],
+            histograms,
         }
     }
 }
@@ -311,7 +338,7 @@ impl StatusCount {
             labels: labels
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
-            is_level: count.kind == CountKind::Level,
+            is_level: count.kind.is_level(),
             count: count.count,
         }
     }

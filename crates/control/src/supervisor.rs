@@ -225,6 +225,8 @@ fn one_line(text: &str) -> String {
 mod tests {
     use std::os::unix::net::SocketAddr;
 
+    use nmio::Times;
+
     use super::*;
     use crate::program::Counted;
 
@@ -248,7 +250,10 @@ mod tests {
 
     fn publish(worker: &Published) {
         let (port, counted) = (Default::default(), Counted::default());
-        worker.try_write().unwrap().fill(port, counted, |_| {});
+        worker
+            .try_write()
+            .unwrap()
+            .fill(port, &Times::default(), counted, |_| {});
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use nmio::Times;
+
 /// Number of times that one event happened, or number of things that exist now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -27,6 +29,31 @@ pub enum CountKind {
     Detail,
     /// Things that exist now.
     Level,
+    /// Things that exist now and are in the metrics only, and not in the summary.
+    LevelDetail,
+}
+
+impl CountKind {
+    /// Returns true if the count can fall.
+    pub(crate) fn is_level(self) -> bool {
+        matches!(self, Self::Level | Self::LevelDetail)
+    }
+
+    /// Returns true if the summary has the count.
+    pub(crate) fn is_in_summary(self) -> bool {
+        matches!(self, Self::Total | Self::Level)
+    }
+}
+
+/// A histogram of times that a program measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredTimes {
+    /// The program that measured the times, as in [`Count::program`].
+    pub program: Option<&'static str>,
+    /// Name of what took these times, such as `rtt`.
+    pub name: &'static str,
+    /// The histogram.
+    pub times: Times,
 }
 
 /// Up to two labels of a [`Count`], each a name and a value, such as `status` and `404`.
@@ -110,6 +137,7 @@ impl fmt::Display for Count {
 pub struct Tally {
     events: Vec<Count>,
     drops: Vec<Count>,
+    times: Vec<MeasuredTimes>,
     /// The program whose counts are currently being added, or `None` for unlabelled counts.
     program: Option<&'static str>,
 }
@@ -123,6 +151,11 @@ impl Tally {
     /// Returns the dropped packets by reason, including reasons that never applied.
     pub fn drops(&self) -> &[Count] {
         &self.drops
+    }
+
+    /// Returns all histograms of times.
+    pub fn times(&self) -> &[MeasuredTimes] {
+        &self.times
     }
 
     /// Returns the count of the event with this name, summed over all programs and labels. Returns
@@ -169,6 +202,11 @@ impl Tally {
         self.add_event(name, labels.into(), CountKind::Detail, count);
     }
 
+    /// Adds `count` to things that exist now, which metrics show, but not the summary.
+    pub fn level_detail(&mut self, name: &'static str, labels: impl Into<Labels>, count: u64) {
+        self.add_event(name, labels.into(), CountKind::LevelDetail, count);
+    }
+
     /// Adds `count` packets that were dropped for one reason. The summary omits reasons whose count
     /// is 0.
     pub fn drop(&mut self, reason: &'static str, count: u64) {
@@ -178,6 +216,16 @@ impl Tally {
             labels: Labels::NONE,
             kind: CountKind::Total,
             count,
+        });
+    }
+
+    /// Adds times that were measured, such as `rtt`. They are in the metrics only, as a histogram in
+    /// seconds: `rtt` of the program `sandstorm` becomes `sandstorm_rtt_seconds`.
+    pub fn measured(&mut self, name: &'static str, times: &Times) {
+        self.times.push(MeasuredTimes {
+            program: self.program,
+            name,
+            times: *times,
         });
     }
 
@@ -204,6 +252,7 @@ impl Tally {
     pub(crate) fn clear(&mut self) {
         self.events.clear();
         self.drops.clear();
+        self.times.clear();
     }
 
     /// Adds all counts of `other` to the same counts here.
@@ -213,6 +262,14 @@ impl Tally {
     pub(crate) fn merge(&mut self, other: &Self) {
         merge(&mut self.events, &other.events);
         merge(&mut self.drops, &other.drops);
+        for one in &other.times {
+            let is_same =
+                |sum: &&mut MeasuredTimes| (sum.program, sum.name) == (one.program, one.name);
+            match self.times.iter_mut().find(is_same) {
+                Some(sum) => sum.times.merge(&one.times),
+                None => self.times.push(*one),
+            }
+        }
     }
 }
 
@@ -267,6 +324,23 @@ mod tests {
         sum.merge(&tally);
         assert_eq!(sum.events().len(), 3);
         assert_eq!(sum.of_label("replies", "udp"), Some(10));
+    }
+
+    #[test]
+    fn times_with_the_same_name_are_merged() {
+        let mut times = Times::default();
+        times.count(100);
+        let mut sum = Tally::default();
+        for _worker in 0..2 {
+            let mut one = Tally::default();
+            one.for_program("web", |tally| tally.measured("rtt", &times));
+            one.measured("rtt", &times);
+            one.measured("rtt", &times);
+            sum.merge(&one);
+        }
+        let sums = sum.times().iter();
+        let sums: Vec<_> = sums.map(|one| (one.program, one.times.micros())).collect();
+        assert_eq!(sums, [(Some("web"), 200), (None, 400)]);
     }
 
     #[test]

@@ -63,6 +63,13 @@ pub trait Handler<P: Port> {
         false
     }
 
+    /// Notes that the packets sent in answer to a batch have been flushed. The default does nothing.
+    ///
+    /// The batch was received at `received`, and flushed by `now`. If several batches were flushed
+    /// together, the loop calls this once, for the oldest one.
+    #[inline(always)]
+    fn note_flushed(&mut self, _received: Instant, _now: Instant) {}
+
     /// Lets open connections finish, while new ones are refused. By default there are none.
     ///
     /// After a request to stop, the loop calls this method before each batch, until the drain is
@@ -186,6 +193,10 @@ pub struct LoopState {
     batch: Batch,
     last_flush: Instant,
     flushed: bool,
+    /// Time at which the oldest batch was received that the handler does not know as flushed.
+    oldest: Option<Instant>,
+    /// Whether the last pass received this batch or a later one, and flushed it.
+    is_answered: bool,
 }
 
 impl LoopState {
@@ -197,6 +208,8 @@ impl LoopState {
             batch: Batch::new(),
             last_flush: now,
             flushed: true,
+            oldest: None,
+            is_answered: false,
         }
     }
 
@@ -214,10 +227,17 @@ impl LoopState {
         handler: &mut H,
         now: Instant,
     ) -> io::Result<bool> {
+        if self.is_answered {
+            // No rest follows a pass that has received packets, so the flush has just ended.
+            self.report_flush(handler, now);
+        }
         let limit = self.config.batch.clamp(1, MAX_BATCH);
         port.receive(&mut self.batch, limit)?;
         let received = self.batch.len();
         self.idle.note_pass(received > 0);
+        if received > 0 {
+            self.oldest.get_or_insert(now);
+        }
         handler.handle_batch(port, &mut self.batch, now);
         if handler.bell().is_some_and(Bell::silence) {
             handler.handle_messages(port, now);
@@ -226,8 +246,22 @@ impl LoopState {
         if received < limit || now.since(self.last_flush) >= self.config.flush_interval {
             self.flushed = port.flush()?;
             self.last_flush = now;
+            self.is_answered = received > 0;
+            if received == 0 {
+                // A rest may follow, so the time of the next pass tells nothing.
+                self.report_flush(handler, now);
+            }
         }
         Ok(received > 0)
+    }
+
+    /// Tells the handler that the oldest batch was flushed, if there is one.
+    #[inline(always)]
+    fn report_flush<P: Port, H: Handler<P>>(&mut self, handler: &mut H, now: Instant) {
+        self.is_answered = false;
+        if let Some(received) = self.oldest.take() {
+            handler.note_flushed(received, now);
+        }
     }
 
     /// Waits until `latest` at the latest, after a pass at `now` that received no packets.

@@ -123,6 +123,8 @@ struct Counting {
     stops: usize,
     /// Number of flushes after the first `handle_stop` call that leave packets queued.
     late: usize,
+    /// When each batch was received, and when it was flushed, in units of `STEP`.
+    flushed: Vec<(u64, u64)>,
 }
 
 impl Handler<Scripted> for Counting {
@@ -135,6 +137,10 @@ impl Handler<Scripted> for Counting {
     }
     fn is_flooded(&self, now: Instant) -> bool {
         self.flooded_until.is_some_and(|until| now <= until)
+    }
+    fn note_flushed(&mut self, received: Instant, now: Instant) {
+        let steps = |at: Instant| at.as_nanos() / STEP.as_nanos() as u64;
+        self.flushed.push((steps(received), steps(now)));
     }
     fn handle_stop(&mut self, port: &mut Scripted, _: Instant) -> bool {
         let late = std::mem::take(&mut self.late);
@@ -197,6 +203,19 @@ fn calls_of(
 }
 
 use Call::{Flush, Poll, Receive, Wait as Waits};
+
+#[test]
+fn the_handler_learns_how_long_a_batch_waited_for_its_flush() {
+    // The loop reads the clock before the first pass. A full batch is not flushed until 80 µs after
+    // the last flush, so the first two batches are flushed with the third.
+    let mut handler = Counting::default();
+    calls(&[BATCH, BATCH, BATCH, 1, 0, 1], &[], &mut handler);
+    assert_eq!(handler.flushed, [(2, 5), (5, 6), (7, 8)]);
+    // The second pass receives nothing, and flushes the batch of the first. The loop then rests.
+    let mut handler = Counting::default();
+    calls(&[BATCH, 0, 0, 1], &[], &mut handler);
+    assert_eq!(handler.flushed, [(2, 3), (5, 6)]);
+}
 
 #[test]
 fn packets_are_flushed_when_the_ring_is_empty() {

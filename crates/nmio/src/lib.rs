@@ -142,6 +142,7 @@ pub mod tap;
 pub mod time;
 pub mod timer;
 mod timers;
+mod times;
 mod vnet;
 #[cfg(target_os = "linux")]
 pub mod xdp;
@@ -163,3 +164,4 @@ pub use super_segment::SuperSegment;
 pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;
 pub use timers::Timers;
+pub use times::Times;

@@ -20,7 +20,9 @@ use std::time::Duration;
 use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
-use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait};
+use crate::port::{
+    Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
+};
 use crate::super_segment::SuperSegment;
 use crate::sys::{self, Gather};
 use crate::vnet::{self, FINISHED};

@@ -252,7 +252,8 @@ mod tests {
     fn publish(published: &[Published]) {
         let requests = |tally: &mut Tally| tally.event("requests", 5);
         let mut slot = published[0].lock();
-        slot.fill(Default::default(), Counted::default(), requests);
+        let (port, times) = Default::default();
+        slot.fill(port, &times, Counted::default(), requests);
     }
 
     /// Returns the status and the body of the answer to a request.

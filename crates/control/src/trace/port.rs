@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, PortLevels, Resident, SendError,
-    SuperSegment,
+    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, PortLevels, Resident,
+    SendError, SuperSegment,
 };
 
 use super::capture::{Capture, Direction};
