@@ -130,7 +130,7 @@ where
     }
 
     fn tally<P: Port>(&self, stack: &Stack<A>, tally: &mut Tally) {
-        tally_tcp(tally, stack.counters(), stack.open_connections());
+        tally_tcp(tally, stack.counters(), stack.states());
     }
 
     fn walk<P: Port>(&self, stack: &mut Stack<A>, now: Instant, walk: &mut Walk) {

@@ -1,18 +1,25 @@
 //! Adds the counts of a TCP stack to a tally.
 
-use tcpip::Counters;
+use tcpip::{Counters, StateCounts};
 
 use crate::tally::{Labels, Tally};
 
 /// Name of the number of open connections.
 pub(crate) const OPEN: &str = "connections open";
 
-/// Adds the counts of a worker's TCP stack to `tally`, with the drops. `open` is the number of open
-/// connections. A program that serves TCP calls this function in its
+/// Adds the counts of a worker's TCP stack to `tally`, with the drops. `states` has the numbers of
+/// connections in each state. A program that serves TCP calls this function in its
 /// [`tally`](crate::Program::tally).
-pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, open: u32) {
+pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, states: &StateCounts) {
     tally.event("connections", tcp.accepted);
-    tally.level(OPEN, open.into());
+    tally.level(OPEN, states.open().into());
+    for (state, count) in states.iter() {
+        tally.level_detail(
+            "connections in state",
+            ("state", state.name()),
+            count.into(),
+        );
+    }
     tally.event("connections drained", tcp.drained);
     tally.event("connections cut", tcp.cut);
     tally.event("segments retransmitted", tcp.retransmits);
@@ -49,6 +56,14 @@ pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, open: u32) {
     ] {
         tally.detail("data segments sent", ("way", way), count);
     }
+    tally_segments(tally, tcp);
+    for (reason, count) in tcp.drops() {
+        tally.drop(reason, count);
+    }
+}
+
+/// Adds the counts of segments and rare events, which only metrics show.
+fn tally_segments(tally: &mut Tally, tcp: &Counters) {
     for (name, count) in [
         ("segments received", tcp.segments_received),
         ("segments sent", tcp.segments_sent),
@@ -73,7 +88,33 @@ pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, open: u32) {
     ] {
         tally.detail(name, Labels::NONE, count);
     }
-    for (reason, count) in tcp.drops() {
-        tally.drop(reason, count);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::CountKind;
+
+    #[test]
+    fn every_state_of_a_connection_is_a_level() {
+        let mut tally = Tally::default();
+        tally_tcp(&mut tally, &Counters::default(), &StateCounts::default());
+        let events = tally.events().iter();
+        let levels = events.filter(|one| one.name == "connections in state");
+        let levels: Vec<_> = levels.map(|one| (one.labels.values(), one.kind)).collect();
+        let states = [
+            "syn-recv",
+            "established",
+            "close-wait",
+            "fin-wait-1",
+            "fin-wait-2",
+            "closing",
+            "last-ack",
+            "time-wait",
+        ];
+        assert_eq!(
+            levels,
+            states.map(|state| (state.to_owned(), CountKind::LevelDetail))
+        );
     }
 }

@@ -565,7 +565,7 @@ where
         }
         let over_tcp = server.tcp().counters();
         tally.event("queries too slow", over_tcp.deadlines_missed);
-        tally_tcp(tally, over_tcp, server.tcp().open_connections());
+        tally_tcp(tally, over_tcp, server.tcp().states());
         let drops = server.udp().counters().drops().into_iter();
         for (reason, dropped) in drops.chain(udp.drops()).chain(tcp.drops()) {
             tally.drop(reason, dropped);

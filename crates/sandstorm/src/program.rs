@@ -435,7 +435,7 @@ where
             tally.event("access log lines lost", log.lost());
         }
         tally.event("requests too slow", tcp.deadlines_missed);
-        tally_tcp(tally, tcp, stack.open_connections());
+        tally_tcp(tally, tcp, stack.states());
     }
 
     fn walk<P: Port>(&self, http: &mut Http<A, C>, now: Instant, walk: &mut Walk) {

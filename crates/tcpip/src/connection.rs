@@ -10,6 +10,7 @@ mod condition;
 mod conn;
 #[cfg(test)]
 mod reordering_window_tests;
+mod state_counts;
 
 use bitflags::bitflags;
 use ip::{Ecn, Path};
@@ -27,6 +28,7 @@ pub use close_reason::CloseReason;
 pub use condition::Condition;
 pub(crate) use conn::{Conn, Context, Record, SendInfo};
 pub use conn::{Info, MAX_RANGES};
+pub use state_counts::StateCounts;
 
 /// Connection state (RFC 9293, section 3.3.2). LISTEN is missing because a listening port is not a
 /// connection, and SYN-SENT because only clients need it.
@@ -474,21 +476,6 @@ impl Tcb {
             rtt,
             una: self.snd_una.0,
             nxt: self.snd_nxt.0,
-        }
-    }
-
-    /// Advances SND.NXT to `seq`, and changes the state if the FIN is now sent.
-    #[inline(always)]
-    fn has_sent_to(&mut self, seq: Seq) {
-        if seq.after(self.snd_nxt) {
-            self.snd_nxt = seq;
-        }
-        if seq == self.stream.end() + 1 {
-            self.state = match self.state {
-                State::Established => State::FinWait1,
-                State::CloseWait => State::LastAck,
-                other => other,
-            };
         }
     }
 

@@ -184,7 +184,7 @@ mod writes;
 
 pub use config::{Config, SynCookies, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
-pub use connection::{CloseReason, Condition, Info, MAX_RANGES, State};
+pub use connection::{CloseReason, Condition, Info, MAX_RANGES, State, StateCounts};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, SendMode, Slot, Totals,

@@ -412,8 +412,6 @@ pub struct Stack<A: Application, C = Cubic> {
     config: Config,
     /// [`Config::min_rate`], converted to the time per byte.
     pace: Pace,
-    half_open: u32,
-    time_waits: u32,
     /// Number of connections opened so far, including half-open ones.
     opened: u64,
     /// Connections that a callback obtained from [`Connections::get`]. The stack processes them
@@ -519,11 +517,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Frees a TCB whose resources have been released.
     fn forget(&mut self, id: u32) {
-        let tcb = &mut self.records[id as usize].tcb;
-        match tcb.state {
-            State::SynReceived => self.half_open -= 1,
-            State::TimeWait => self.time_waits -= 1,
-            _ => self.uncount_peer(id),
+        let state = self.records[id as usize].tcb.state;
+        self.cx.states.change(state, State::Closed);
+        if !matches!(state, State::SynReceived | State::TimeWait) {
+            self.uncount_peer(id);
         }
         let tcb = &mut self.records[id as usize].tcb;
         tcb.state = State::Closed;

@@ -5,8 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, PortHints, PortLevels, Resident,
-    SendError, SuperSegment,
+    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, PortHints, PortLevels,
+    Resident, SendError, SuperSegment,
 };
 
 /// Length of an Ethernet header in bytes.

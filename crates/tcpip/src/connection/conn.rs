@@ -19,7 +19,7 @@ mod transmit;
 mod view;
 
 use super::condition::Condition;
-use super::{DeadlineKind, Flags, NONE, Plan, SegmentKind, State, StreamSegment, Tcb};
+use super::{DeadlineKind, Flags, NONE, Plan, SegmentKind, State, StateCounts, StreamSegment, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::counters::Counters;
@@ -79,6 +79,7 @@ struct Settings {
 pub(crate) struct Context<C> {
     settings: Settings,
     pub(crate) counters: Counters,
+    pub(crate) states: StateCounts,
     pub(crate) own_mss: OwnMss,
     /// The client addresses, with the pool slots that their connections hold.
     pub(crate) peers: Peers,
@@ -199,6 +200,28 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             tcb: self.tcb,
             congestion: self.congestion,
             cx: self.cx,
+        }
+    }
+
+    /// Changes the state.
+    #[inline(always)]
+    fn enter(&mut self, state: State) {
+        self.cx.states.change(self.tcb.state, state);
+        self.tcb.state = state;
+    }
+
+    /// Advances SND.NXT to `seq`, and changes the state if the FIN is now sent.
+    #[inline(always)]
+    fn has_sent_to(&mut self, seq: Seq) {
+        if seq.after(self.tcb.snd_nxt) {
+            self.tcb.snd_nxt = seq;
+        }
+        if seq == self.tcb.stream.end() + 1 {
+            match self.tcb.state {
+                State::Established => self.enter(State::FinWait1),
+                State::CloseWait => self.enter(State::LastAck),
+                _ => {}
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use super::{Flood, Record, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
 use crate::congestion::CongestionControl;
-use crate::connection::Tcb;
+use crate::connection::{State, Tcb};
 use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Pool};
 use crate::stack::Application;
@@ -113,7 +113,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) -> Admitted {
         let bakes = self.bakes_cookies();
-        let is_full = self.half_open >= self.config.max_half_open;
+        let is_full = self.cx.states.of(State::SynReceived) >= self.config.max_half_open;
         let always = self.config.syn_cookies == SynCookies::Always && !reopens;
         if bakes && (is_full || always) {
             return Admitted::Bake;
@@ -205,7 +205,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             serial: self.opened,
             ..Housekeeping::new(now)
         };
-        self.half_open += 1;
         self.table.insert(hash, id);
         self.reschedule_if_late(id, now);
     }

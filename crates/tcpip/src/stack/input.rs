@@ -189,7 +189,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn settle(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::TimeWait {
-            if self.time_waits > self.config.max_time_wait {
+            if self.cx.states.of(State::TimeWait) > self.config.max_time_wait {
                 self.cx.counters.time_wait_overflow += 1;
                 self.forget(id);
             }
@@ -433,11 +433,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Handles the start of TIME-WAIT: tells the application that the connection has ended, and
-    /// updates the counts.
+    /// no longer counts it for its client.
     fn enter_time_wait(&mut self, id: u32) {
         self.finish(id, CloseReason::Finished);
         self.uncount_peer(id);
-        self.time_waits += 1;
     }
 
     /// Handles the peer's FIN after all earlier data has arrived.

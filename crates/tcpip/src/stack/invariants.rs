@@ -33,9 +33,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let states = self.records.iter().map(|record| record.tcb.state);
             states.filter(|s| *s == state).count() as u32
         };
-        assert_eq!(of(State::SynReceived), self.half_open);
-        assert_eq!(of(State::TimeWait), self.time_waits);
-        assert!(self.half_open <= self.config.max_half_open);
+        for (state, count) in self.cx.states.iter() {
+            assert_eq!(of(state), count, "{state:?}");
+        }
+        assert_eq!(self.cx.states.total(), self.connections());
+        assert!(self.cx.states.of(State::SynReceived) <= self.config.max_half_open);
         let [connections, recv, write, lists, ..] = self.cx.peers.totals().1;
         assert_eq!(
             connections,

@@ -9,7 +9,7 @@ use super::overview::History;
 use super::{Connections, Flood, Housekeeping, Pace, Requests, Stack};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
-use crate::connection::{Context, Record};
+use crate::connection::{Context, Record, StateCounts};
 use crate::content::{Contents, Family};
 use crate::counters::Counters;
 use crate::emit::Render;
@@ -127,8 +127,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             cx,
             pace: Pace::of(config.min_rate),
             config,
-            half_open: 0,
-            time_waits: 0,
             opened: 0,
             accessed: Vec::new(),
             flood: Flood::default(),
@@ -188,7 +186,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Returns the current number of connections, excluding half-open ones and those in TIME-WAIT.
     pub fn open_connections(&self) -> u32 {
-        self.connections() - self.half_open - self.time_waits
+        self.cx.states.open()
+    }
+
+    /// Returns the current number of connections in each state.
+    pub fn states(&self) -> &StateCounts {
+        &self.cx.states
     }
 
     /// Returns true if the stack accepts connections on `port`.

@@ -14,15 +14,15 @@ impl<C: CongestionControl> Conn<'_, C> {
         if tcb.rcv_adv.before(tcb.rcv_nxt) {
             tcb.rcv_adv = tcb.rcv_nxt;
         }
-        tcb.state = match tcb.state {
-            State::Established => State::CloseWait,
-            State::FinWait1 => State::Closing,
+        match tcb.state {
+            State::Established => self.enter(State::CloseWait),
+            State::FinWait1 => self.enter(State::Closing),
             State::FinWait2 => {
                 self.enter_time_wait(now);
                 return true;
             }
             _ => return false,
-        };
+        }
         self.tcb.flags |= Flags::HALF_CLOSE;
         false
     }
@@ -38,8 +38,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         match tcb.state {
             State::FinWait1 => {
-                tcb.state = State::FinWait2;
-                tcb.arm(DeadlineKind::FinWait, self.cx.settings.fin_wait_ms, now);
+                self.enter(State::FinWait2);
+                let fin_wait = self.cx.settings.fin_wait_ms;
+                self.tcb.arm(DeadlineKind::FinWait, fin_wait, now);
                 AfterFin::Open
             }
             State::Closing => {
@@ -65,7 +66,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Starts TIME-WAIT.
     fn enter_time_wait(&mut self, now: Moment) {
-        self.tcb.state = State::TimeWait;
+        self.enter(State::TimeWait);
         let time_wait = self.cx.settings.time_wait_ms;
         self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
     }

@@ -4,6 +4,7 @@ use super::recovery::{Recoveries, Recovery};
 use super::{Context, Settings};
 use crate::config::{Config, millis};
 use crate::congestion::CongestionControl;
+use crate::connection::StateCounts;
 use crate::counters::Counters;
 use crate::mss::OwnMss;
 use crate::pools::{LendingPool, Peers, Pool};
@@ -65,6 +66,7 @@ impl<C: CongestionControl> Context<C> {
         Self {
             settings: Settings::new(config),
             counters: Counters::default(),
+            states: StateCounts::default(),
             own_mss: OwnMss::new(mtu),
             peers: Peers::new([
                 connections,

@@ -31,11 +31,12 @@ impl<C: CongestionControl> Default for Record<C> {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Starts this connection in the half-open state, in which it waits for the third segment of
+    /// Starts this connection, which must be closed, in the half-open state, in which it waits for the third segment of
     /// the handshake.
     #[inline(always)]
     pub(crate) fn open(&mut self, tcb: Tcb, now: Moment) {
         *self.congestion = C::new(u32::from(tcb.mss));
+        self.cx.states.change(State::Closed, tcb.state);
         *self.tcb = tcb;
         self.tcb.rtt.set_floor(self.cx.settings.min_rto_ms);
         let rto = self.rto();

@@ -153,8 +153,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Establishes the connection when the third segment of the handshake arrives.
     fn establish(&mut self, segment: Segment, now: Moment) {
+        self.enter(State::Established);
         let tcb = &mut *self.tcb;
-        tcb.state = State::Established;
         tcb.snd_una = segment.ack;
         tcb.set_peer_window(segment.window);
         tcb.snd_wl1 = segment.seq;

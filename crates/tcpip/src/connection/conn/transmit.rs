@@ -172,7 +172,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             if let Some(rate) = burst.rate {
                 charge_pacing(tcb, rate, seq.since(first), now);
             }
-            tcb.has_sent_to(seq);
+            self.has_sent_to(seq);
             self.has_advertised(burst.window);
             if flight <= u32::from(self.tcb.mss) || self.tcb.recovery != NONE {
                 self.arm_after_send(flight, seq.since(first), now);

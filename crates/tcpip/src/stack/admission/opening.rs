@@ -9,7 +9,7 @@ use nmio::Port;
 use super::{Admitted, Stack, half_open};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::Flags;
+use crate::connection::{Flags, State};
 use crate::content::Family;
 use crate::emit::turn_around;
 use crate::outcome::ControlSegment;
@@ -151,7 +151,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return self.refuse(port, packet, segment);
         }
         let (isn, both_use_timestamps) = self.records[id as usize].tcb.reopens(segment);
-        if self.half_open >= self.config.max_half_open
+        if self.cx.states.of(State::SynReceived) >= self.config.max_half_open
             && !(both_use_timestamps && self.bakes_cookies())
         {
             self.cx.counters.half_open_full += 1;
@@ -175,7 +175,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) -> Option<Packet> {
         self.find_class(id);
-        self.half_open -= 1;
         self.housekeeping[id as usize].renew(now);
         if !self.admits(id, packet.addresses().src()) {
             self.release_all(id);

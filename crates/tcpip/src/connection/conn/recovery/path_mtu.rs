@@ -157,7 +157,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let index = self.begin_recovery();
         let (start, end) = plan.range();
         let is_first = self.tcb.flight() == 0;
-        self.tcb.has_sent_to(end);
+        self.has_sent_to(end);
         self.cx.recoveries[index].mtu_probe = Some(MtuProbe { start, end });
         self.cx.counters.size_probes += 1;
         if is_first {

@@ -212,14 +212,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (_, end) = plan.range();
         let before = self.cx.counters.retransmits;
         match plan.kind {
-            SegmentKind::New => self.tcb.has_sent_to(end),
+            SegmentKind::New => self.has_sent_to(end),
             SegmentKind::Retransmission => self.has_retransmitted(plan, now),
             SegmentKind::TailProbe { is_retransmission } => {
                 self.has_probed_tail(plan, is_retransmission, now);
             }
             SegmentKind::MtuProbe => self.has_probed_mtu(plan, now),
             SegmentKind::WindowProbe => {
-                self.tcb.has_sent_to(end);
+                self.has_sent_to(end);
                 self.tcb.retries = self.tcb.retries.saturating_add(1);
                 self.tcb.backoff = self.tcb.backoff.saturating_add(1);
                 self.cx.counters.window_probes += 1;
@@ -231,9 +231,9 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Records that the tail loss probe `plan` was sent.
     fn has_probed_tail(&mut self, plan: &Plan, is_retransmission: bool, now: Moment) {
         let index = self.begin_recovery();
-        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
         let (start, end) = plan.range();
-        tcb.has_sent_to(end);
+        self.has_sent_to(end);
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
         recovery.tail_probe = Some(TailProbe {
             end: tcb.snd_nxt,
             is_retransmission,
