@@ -179,7 +179,8 @@ impl<G: Program, P: Port> Handler<Traced<P>> for Publisher<'_, G, Traced<P>> {
     #[inline(always)]
     fn note_flushed(&mut self, received: Instant, now: Instant) {
         let nanos = now.as_nanos().saturating_sub(received.as_nanos());
-        self.batch_times.count((nanos / 1_000) as u32);
+        self.batch_times
+            .count((nanos / 1_000).min(u32::MAX.into()) as u32);
     }
 
     fn handle_drain(&mut self, port: &mut Traced<P>, now: Instant) -> Drain {

@@ -1,6 +1,6 @@
 //! Rates: the difference between two statuses of a server.
 
-use crate::status::{Status, WorkerStatus};
+use crate::status::{PORT, Status, WorkerStatus};
 
 /// A count of all workers.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,14 +42,19 @@ impl Rates {
         let rows = |of: fn(&WorkerStatus) -> Vec<One>| rows(before, now, of);
         Self {
             counts: rows(|worker| {
-                let counts = worker.counts.iter();
+                let counts = worker.counts.iter().filter(|one| one.program != PORT);
+                // Most kinds of a level, such as states of connections, are usually empty.
+                let counts =
+                    counts.filter(|one| !one.is_level || one.count > 0 || one.labels.is_empty());
                 let ones = counts.map(|one| (one.full_name(), one.is_level, one.count));
                 ones.collect()
             }),
             port: rows(|worker| {
                 let counts = worker.port.iter();
                 let ones = counts.map(|(name, count)| (name.clone(), false, *count));
-                ones.collect()
+                let levels = worker.counts.iter().filter(|one| one.program == PORT);
+                let levels = levels.map(|one| (one.full_name(), true, one.count));
+                ones.chain(levels).collect()
             }),
             drops: rows(|worker| {
                 let drops = worker.drops.iter();
@@ -140,7 +145,15 @@ mod tests {
         let workers = workers.iter().map(|(age, frames, answers)| WorkerStatus {
             age_seconds: Some(*age),
             port: [("received frames".to_owned(), *frames)].into(),
-            counts: vec![count("answers", false, *answers), count("open", true, 2)],
+            counts: vec![
+                count("answers", false, *answers),
+                count("open", true, 2),
+                count("closing", true, 0),
+                StatusCount {
+                    program: PORT.to_owned(),
+                    ..count("ring", true, 0)
+                },
+            ],
             drops: vec![count("late", false, 1)],
             histograms: Vec::new(),
         });
@@ -169,6 +182,8 @@ mod tests {
         let open = &rates.counts[1];
         assert_eq!((open.total, open.rate(), open.is_level), (4, 0.0, true));
         assert_eq!(rates.of_port("received frames"), [200.0, 4.0]);
+        let levels: Vec<_> = rates.port.iter().filter(|row| row.is_level).collect();
+        assert_eq!((levels.len(), &*levels[0].name), (1, "port: ring 200"));
         assert_eq!((rates.drops[0].total, rates.drops[0].rate()), (2, 0.0));
     }
 
