@@ -57,6 +57,7 @@ pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, states: &StateCounts) {
         tally.detail("data segments sent", ("way", way), count);
     }
     tally_segments(tally, tcp);
+    tally.measured("rtt", &tcp.rtts);
     for (reason, count) in tcp.drops() {
         tally.drop(reason, count);
     }

@@ -1,5 +1,7 @@
 //! Counters of a stack.
 
+use nmio::Times;
+
 /// Numbers of segments, connections and events since the stack was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -75,6 +77,9 @@ pub struct Counters {
     pub resets_sent: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenge_acks: u64,
+    /// Round trips of segments that were timed: of at most one segment of a connection at a time,
+    /// and of no retransmission.
+    pub rtts: Times,
     /// Retransmitted segments with data or a FIN.
     pub retransmits: u64,
     /// Retransmission timeouts of data or a FIN that did not end the connection.
