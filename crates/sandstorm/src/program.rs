@@ -435,6 +435,7 @@ where
             tally.event("access log lines lost", log.lost());
         }
         tally.event("requests too slow", tcp.deadlines_missed);
+        tally.measured("request", stack.app().request_times());
         tally_tcp(tally, tcp, stack.states());
     }
 

@@ -6,6 +6,7 @@ mod counters;
 mod dialogue;
 mod logging;
 mod outside;
+mod request_times;
 mod streaming;
 
 pub use self::conversation::Conversation;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::RecordSender;
+use nmio::Times;
 use tcpip::{
     Application, CloseReason, CongestionControl, ConnectionId, Connections, ContentError, Contents,
     Deadline, Timer, WriteError,
@@ -24,6 +26,7 @@ use tcpip::{
 
 use self::conversation::Conn;
 use self::core::Core;
+use self::request_times::RequestTimes;
 use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
 use crate::head::Fields;
@@ -44,6 +47,7 @@ pub struct Web<A = SiteOnly> {
     answers: RecentCache<Answer>,
     /// A cache of parsed request fields.
     fields: RecentCache<Fields>,
+    request_times: RequestTimes,
 }
 
 impl<A> Web<A> {
@@ -83,6 +87,7 @@ impl<A: App> Web<A> {
             core,
             answers: RecentCache::new(),
             fields: RecentCache::new(),
+            request_times: RequestTimes::default(),
         })
     }
 
@@ -145,6 +150,7 @@ impl<A: App> Web<A> {
                 }
             };
             conn.clear_deadline();
+            RequestTimes::begin(conn);
             match self.core.send(conn, &answer, &data[consumed..]) {
                 Ok(false) => consumed += answer.consumed,
                 Ok(true) => return data.len(),
@@ -176,6 +182,12 @@ impl<A: App> Web<A> {
         self.core.pending.len()
     }
 
+    /// Times from a request until the client has acknowledged the whole response. Requests that a
+    /// client sends in the meantime are not counted on their own.
+    pub fn request_times(&self) -> &Times {
+        self.request_times.times()
+    }
+
     /// Number of answered requests, in total and by status.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
@@ -196,10 +208,15 @@ impl<A: App> Application for Web<A> {
 
     #[inline]
     fn on_sent(&mut self, conn: &mut Conn<'_, A::State>) {
-        if A::SEES != Sees::Nothing {
-            self.core.resume_sending(conn);
-            self.stream(conn);
+        if A::SEES == Sees::Nothing {
+            self.request_times.end(conn);
+            return;
         }
+        if self.core.has_no_pending(conn) {
+            self.request_times.end(conn);
+        }
+        self.core.resume_sending(conn);
+        self.stream(conn);
     }
 
     fn on_half_close(&mut self, conn: &mut Conn<'_, A::State>) {

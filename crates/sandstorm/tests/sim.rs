@@ -295,6 +295,24 @@ fn a_connection_is_kept_alive() {
 }
 
 #[test]
+fn the_time_from_a_request_to_the_last_ack_is_counted() {
+    let site = site(&[1, 65_536]);
+    let times = |len: usize| {
+        let exchanges: Vec<Exchange> = (0..10).map(|_| Exchange::of(len)).collect();
+        let piece = exchanges[0].request.len();
+        let server = World::new(SendMode::PreCopy).exchange(&site, &exchanges, piece);
+        let times = server.transports.stack().app().request_times();
+        // No time is shorter than the round trip of 10 ms.
+        assert_eq!(times.ranges()[..13], [0; 13], "{len}");
+        (times.ranges().iter().sum::<u64>(), times.micros())
+    };
+    let (short, long) = (times(1), times(65_536));
+    // The last ACK of each of the two connections may arrive after the end of the run.
+    assert!((18..=20).contains(&short.0), "{short:?}");
+    assert!(long.1 > short.1, "{short:?} {long:?}");
+}
+
+#[test]
 fn more_requests_than_the_send_stream_has_room_for_are_answered() {
     let site = site(&SIZES);
     for mode in MODES {

@@ -1,5 +1,6 @@
 //! The state of a connection.
 
+use nmio::Instant;
 use tcpip::Connection;
 
 use crate::pending::Place;
@@ -22,6 +23,8 @@ pub struct Conversation<S> {
     pub(super) unread: u32,
     /// Whether a request was left unconsumed because the send stream has no room for its answer.
     pub(super) wants_room: bool,
+    /// When the oldest request arrived whose response the client has not acknowledged completely.
+    pub(super) asked_at: Option<Instant>,
     /// The application's own state.
     pub(super) state: S,
 }

@@ -195,8 +195,13 @@ impl Core {
 
     /// Returns true if no request of the connection is in progress.
     pub(super) fn is_between_requests<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+        conn.is_between_messages() && self.has_no_pending(conn)
+    }
+
+    /// Returns true if the connection has no pending request.
+    pub(super) fn has_no_pending<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
-        conn.is_between_messages() && self.pending.phase(place).is_none()
+        self.pending.phase(place).is_none()
     }
 
     /// Writes a redirect that keeps the query of the request at the start of `data`.

@@ -5,6 +5,7 @@ use tcpip::WriteError;
 use super::Web;
 use super::conversation::Conn;
 use super::core::{Continuation, Core};
+use super::request_times::RequestTimes;
 use crate::app::App;
 use crate::body::{BodyReader, Part};
 use crate::head::field_buffer;
@@ -129,6 +130,7 @@ impl<A: App> Web<A> {
     /// Sends the site's answer to a request that the application does not see.
     fn send(&mut self, conn: &mut Conn<'_, A::State>, answer: &Answer, data: &[u8]) -> Progress {
         conn.clear_deadline();
+        RequestTimes::begin(conn);
         match self.core.send(conn, answer, data) {
             Ok(true) => Progress::End,
             Ok(false) => Progress::Continue(answer.consumed),
@@ -156,6 +158,7 @@ impl<A: App> Web<A> {
             let answer = session::answer(&core.site, request.head(), data);
             return self.send(conn, &answer, data);
         }
+        RequestTimes::begin(conn);
         if request.body_len().is_none() {
             conn.clear_deadline();
             let verdict = core.exchange(conn, |exchange| app.on_request(&request, exchange));

@@ -145,7 +145,12 @@ impl<S> Connection<'_, S> {
     /// Returns true if [no message is in progress](Self::is_between_messages), and the peer has
     /// acknowledged all written data.
     pub fn is_idle(&self) -> bool {
-        self.is_between_messages() && self.tcb.stream.is_empty()
+        self.is_between_messages() && !self.has_unacknowledged()
+    }
+
+    /// Returns true if the peer has not acknowledged all written data.
+    pub fn has_unacknowledged(&self) -> bool {
+        !self.tcb.stream.is_empty()
     }
 
     /// Returns statistics of the connection: round-trip times, windows and losses.
