@@ -553,6 +553,9 @@ where
                 tally.event_of("replies", labels, count);
             }
         }
+        for ((qtype, over_udp), (_, over_tcp)) in udp.by_type().into_iter().zip(tcp.by_type()) {
+            tally.detail("queries by type", ("type", qtype), over_udp + over_tcp);
+        }
         tally.event("truncated", udp.truncated);
         tally.event("assembled", udp.assembled + tcp.assembled);
         if server.answers().has_hooked() {

@@ -127,8 +127,8 @@ impl Responder {
 
     /// Restores the counters to `before`. The last query is answered again later, because there is
     /// no room for its reply now.
-    pub(crate) fn uncount(&mut self, before: Counters) {
-        self.counters = before;
+    pub(crate) fn uncount(&mut self, before: &Counters) {
+        self.counters = *before;
     }
 
     /// Answers one message. Writes the reply's head over the start of `message`, unless
@@ -201,6 +201,7 @@ impl Responder {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
             _ => return Some(refuse(message, header, counters)),
         };
+        counters.count_type(parsed.question.qtype);
         let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
         let (query, is_malformed) = read_rest(message, &header, question, transport);
         let body = match refusal(&query, is_malformed) {

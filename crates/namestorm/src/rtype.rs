@@ -45,6 +45,8 @@ pub(crate) const IXFR: u16 = 251;
 pub(crate) const AXFR: u16 = 252;
 /// A query for all types (RFC 8482).
 pub const ANY: u16 = 255;
+/// Certification authorities that may issue certificates (RFC 8659).
+pub const CAA: u16 = 257;
 /// The first type that is reserved for questions and metadata (RFC 6895, section 3.1).
 pub(crate) const FIRST_META: u16 = 128;
 /// The last type that is reserved for questions and metadata (RFC 6895, section 3.1).

@@ -196,7 +196,7 @@ impl<H: Hook> Application for DnsOverTcp<H> {
                 // The stack offers the data again when there is room to send. The query will then
                 // be answered again, so it must not be counted now.
                 Err(WriteError::Full) => {
-                    self.responder.uncount(before);
+                    self.responder.uncount(&before);
                     return consumed;
                 }
                 Err(_) => return data.len(),
