@@ -14,7 +14,6 @@ mod state_counts;
 
 use bitflags::bitflags;
 use ip::{Ecn, Path};
-use nmio::Times;
 
 use crate::clock::Moment;
 use crate::congestion::Event;
@@ -422,13 +421,12 @@ impl Tcb {
     }
 
     /// Ends the measurement of the timed segment, which also ends the backoff. Adds the measured
-    /// RTT as a sample, counts it in `rtts`, and returns it in microseconds.
+    /// RTT as a sample, and returns it in microseconds.
     #[inline(always)]
-    fn end_timing(&mut self, rtts: &mut Times, now: Moment) -> u32 {
+    fn end_timing(&mut self, now: Moment) -> u32 {
         self.flags -= Flags::TIMING;
         self.backoff = 0;
         let rtt = now.micros.wrapping_sub(self.rtt_at);
-        rtts.count(rtt);
         self.add_rtt(rtt);
         rtt
     }
@@ -503,11 +501,11 @@ impl Tcb {
     }
 
     /// Measures the round trip with an ACK of new data. Returns microseconds, or 0 if the ACK
-    /// yields no sample. `rtts` counts only timed segments, because a TSecr is too coarse.
+    /// yields no sample.
     #[inline(always)]
-    fn measure(&mut self, segment: Segment, rtts: &mut Times, now: Moment) -> u32 {
+    fn measure(&mut self, segment: Segment, now: Moment) -> u32 {
         if self.flags.intersects(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
-            return self.end_timing(rtts, now);
+            return self.end_timing(now);
         }
         // A TSecr has only millisecond resolution, so it updates the RTT only while no segment is
         // timed.
@@ -522,13 +520,13 @@ impl Tcb {
     /// Measures the round trip of the timed segment if a SACK block reports its delivery. The TSecr
     /// cannot measure it, because the TSecr does not belong to the SACKed data. Returns
     /// microseconds, or 0 if the blocks yield no sample.
-    fn measure_selective(&mut self, sack: &[Block], rtts: &mut Times, now: Moment) -> u32 {
+    fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
         let timed = self.rtt_seq;
         let mut blocks = sack.iter();
         if self.flags.intersects(Flags::TIMING)
             && blocks.any(|(start, end)| start.before(timed) && !end.before(timed))
         {
-            return self.end_timing(rtts, now);
+            return self.end_timing(now);
         }
         0
     }

@@ -77,8 +77,8 @@ pub struct Counters {
     pub resets_sent: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenge_acks: u64,
-    /// Round trips of segments that were timed: of at most one segment of a connection at a time,
-    /// and of no retransmission.
+    /// Round trips of handshakes: from a SYN-ACK that was sent once to the ACK that establishes the
+    /// connection. A handshake with a SYN cookie is not timed.
     pub rtts: Times,
     /// Retransmitted segments with data or a FIN.
     pub retransmits: u64,

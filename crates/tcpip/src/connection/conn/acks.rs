@@ -110,7 +110,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let in_flight = tcb.flight();
         tcb.snd_una = segment.ack;
         tcb.retries = 0;
-        let rtt = tcb.measure(segment, &mut self.cx.counters.rtts, now);
+        let rtt = tcb.measure(segment, now);
         // An ACK with ECE does not open the congestion window (RFC 3168, section 6.1.2).
         if !segment.control.has(Control::ECE) || !tcb.negotiated.ecn() {
             let event = tcb.event(in_flight, rtt, now);

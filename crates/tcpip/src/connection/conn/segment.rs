@@ -159,7 +159,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.set_peer_window(segment.window);
         tcb.snd_wl1 = segment.seq;
         if tcb.flags.intersects(Flags::TIMING) {
-            tcb.end_timing(&mut self.cx.counters.rtts, now);
+            self.cx.counters.rtts.count(tcb.end_timing(now));
         }
         if tcb.retries > 1 {
             // If the SYN-ACK timed out at least twice, the initial window is one segment (RFC 6928,

@@ -65,11 +65,11 @@ impl<C: CongestionControl> Conn<'_, C> {
 
         // A TSecr identifies the transmission, so even a retransmission can be measured (RFC 7323,
         // section 4).
-        let mut rtt = tcb.measure_selective(sack, &mut self.cx.counters.rtts, now);
+        let mut rtt = tcb.measure_selective(sack, now);
         if acked > 0 {
             tcb.retries = 0;
             if rtt == 0 {
-                rtt = tcb.measure(segment, &mut self.cx.counters.rtts, now);
+                rtt = tcb.measure(segment, now);
             }
         }
         // When a retransmission fills a gap, the loss has delayed this ACK. The long round trip is

@@ -194,26 +194,21 @@ fn data_is_offered_with_growing_delays_to_an_application_without_room() {
 }
 
 #[test]
-fn round_trips_of_timed_segments_are_counted() {
+fn the_round_trip_of_a_handshake_is_counted() {
     let mut bench = Offer::plain().half_open();
     bench.establish(100);
-    assert_eq!(bench.counters().rtts.micros(), 100_000);
-    bench.write(2_000);
-    bench.send();
-    bench.pass_ms(50);
-    // The first segment is timed, and not the second one.
-    bench.ack(1_001);
-    bench.pass_ms(10);
-    bench.ack(2_001);
-    assert_eq!(bench.counters().rtts.micros(), 150_000);
-    let counts = bench.counters().rtts.ranges().iter().sum::<u64>();
-    assert_eq!(counts, 2);
-    // A retransmission is not counted.
+    let rtts = bench.counters().rtts;
+    assert_eq!(rtts.micros(), 100_000);
+    assert_eq!(rtts.ranges().iter().sum::<u64>(), 1);
     bench.write(1_000);
     bench.send();
-    assert_eq!(bench.fire(), "Transmit");
-    assert_eq!(bench.send(), ["2001:3001 PA retransmitted"]);
-    bench.pass_ms(20);
-    bench.ack(3_001);
-    assert_eq!(bench.counters().rtts.micros(), 150_000);
+    bench.pass_ms(50);
+    bench.ack(1_001);
+    assert_eq!(bench.counters().rtts, rtts);
+
+    // The ACK may answer either SYN-ACK, so the round trip is unknown.
+    let mut bench = Offer::plain().half_open();
+    bench.fire();
+    bench.establish(100);
+    assert_eq!(bench.counters().rtts.micros(), 0);
 }
