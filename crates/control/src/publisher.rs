@@ -108,7 +108,10 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
                 // The client may have gone away.
                 drop(reply.send(walk));
             }
-            Question::StartTrace(capture) => drop(port.set_capture(Some(capture))),
+            Question::StartTrace(capture, reply) => {
+                drop(port.set_capture(Some(capture)));
+                let _ = reply.send(());
+            }
             Question::StopTrace(reply) => drop(reply.send(port.set_capture(None))),
         });
     }

@@ -84,7 +84,7 @@ impl Tracer {
         let stopped = self.stop.notified();
         tokio::pin!(stopped);
         stopped.as_mut().enable();
-        let mut readers = self.start(&request);
+        let mut readers = self.start(&request).await;
         let workers = readers.len() as u32;
         let end = request.time.map(|time| Instant::now() + time);
         // Writing to memory does not fail.
@@ -119,15 +119,21 @@ impl Tracer {
         drop(place);
     }
 
-    /// Asks all workers to copy packets. Returns the other ends of their rings.
-    fn start(&self, request: &TraceRequest) -> Vec<CaptureReader> {
+    /// Asks all workers to copy packets, and waits until they do. Returns the other ends of their
+    /// rings.
+    async fn start(&self, request: &TraceRequest) -> Vec<CaptureReader> {
         let workers = self.published.iter().map(|worker| {
             let (capture, reader) = capture(request.peer, request.snap as usize);
+            let (reply, started) = oneshot::channel();
             // A worker that has ended copies nothing.
-            drop(worker.ask(Question::StartTrace(capture.into())));
-            reader
+            drop(worker.ask(Question::StartTrace(capture.into(), reply)));
+            (reader, started)
         });
-        workers.collect()
+        let (readers, started): (Vec<_>, Vec<_>) = workers.unzip();
+        for started in started {
+            drop(timeout(PATIENCE, started).await);
+        }
+        readers
     }
 
     /// Asks all workers to copy no more packets. Returns how many each of them has dropped.
@@ -204,7 +210,8 @@ mod tests {
     fn work(mailboxes: &mut [Mailbox<Question>], captures: &mut [Option<Box<Capture>>]) {
         for (mailbox, current) in mailboxes.iter_mut().zip(captures) {
             mailbox.take_all(|question| match question {
-                Question::StartTrace(mut capture) => {
+                Question::StartTrace(mut capture, reply) => {
+                    reply.send(()).unwrap();
                     let mut packet = [0; 60];
                     packet[12] = 8;
                     packet[30..34].copy_from_slice(&[192, 0, 2, 7]);
@@ -241,7 +248,6 @@ mod tests {
                     Ok(data) => bytes += data.len(),
                     Err(frame) => trailers = frame.into_trailers().ok(),
                 }
-                // The header and the packets are one frame.
                 if stops && bytes > 0 {
                     tracer.stop();
                 }
