@@ -91,7 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tests.screens();
     }
     // Each program is optimized as a whole, which keeps one core busy. Cargo links several at once.
-    let mut build = cargo("build --release");
+    let mut build = without_lines(cargo("build --release"));
     for (package, program) in RELEASED {
         build.args(["-p", package, "--bin", program]);
     }
@@ -99,7 +99,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if is_whole {
         let project = "the guide's project, outside the workspace";
         tests.step(project, xtask("guide")?);
-        let counts = xtask("bench instructions --check")?;
+        let counts = without_lines(xtask("bench instructions --check")?);
         tests.step("instruction counts", counts);
         let fuzz = if options.full {
             fuzz::IN_FULL_TESTS
@@ -141,6 +141,13 @@ fn check_for(target: &str) -> Command {
 fn cargo(arguments: &str) -> Command {
     let mut command = shell::cargo();
     command.args(arguments.split(' '));
+    command
+}
+
+/// Lets the release profile leave out line tables. They do not change the code, and the optimizer
+/// needs longer with them.
+fn without_lines(mut command: Command) -> Command {
+    command.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     command
 }
 
