@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use eth::{Mac, Station};
+use glob::Pattern;
 use ip::{Host, Transports};
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Bell, Capabilities, Instant, Port};
@@ -203,11 +204,21 @@ pub trait ContentNames: Send + Sync {
 /// The option that sets the port of a program, or of the first of several programs.
 pub(crate) const PORT_OPTION: &str = "--port";
 
-/// A folder whose changes cause a reload.
+/// Files whose changes cause a reload. A change of a symbolic link beside them causes one too, because
+/// they may lead through it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// Only the entries of the folder.
-    Folder(PathBuf),
+    /// A file or a folder, which need not exist. What a folder contains does not count.
+    Entry(PathBuf),
+    /// Files whose names match a pattern.
+    Matching {
+        /// The folder of the files.
+        folder: PathBuf,
+        /// The pattern of the names, such as `*.zone`.
+        names: Pattern,
+        /// Whether files in folders below count as well.
+        below: bool,
+    },
     /// The folder and everything below it.
     Tree(PathBuf),
 }

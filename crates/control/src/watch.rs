@@ -1,10 +1,14 @@
 //! The thread that asks for a reload when files of the content change.
 
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use glob::Pattern;
+use notify::event::{CreateKind, RemoveKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::confined::Confined;
@@ -74,9 +78,12 @@ impl Drop for Watcher {
 
 /// Sends a message for each change, as long as the returned value exists.
 fn watch(watched: &[Watched], messages: Sender<Message>) -> notify::Result<RecommendedWatcher> {
+    let content = Content::of(watched);
+    let folders: Vec<_> = content.folders.keys().cloned().collect();
+    let trees: Vec<_> = content.trees.iter().map(|one| one.0.clone()).collect();
     let tell = move |event: notify::Result<Event>| {
         let message = match event {
-            Ok(event) if !is_change(&event) => return,
+            Ok(event) if !is_change(&event) || !content.may_have_changed(&event) => return,
             Ok(_) => Message::Changed,
             Err(error) => Message::Blind(error),
         };
@@ -84,14 +91,97 @@ fn watch(watched: &[Watched], messages: Sender<Message>) -> notify::Result<Recom
         let _ = messages.send(message);
     };
     let mut watcher = notify::recommended_watcher(tell)?;
-    for one in watched {
-        let (path, mode): (&PathBuf, _) = match one {
-            Watched::Folder(path) => (path, RecursiveMode::NonRecursive),
-            Watched::Tree(path) => (path, RecursiveMode::Recursive),
-        };
-        watcher.watch(path, mode)?;
+    for folder in folders {
+        if let Err(error) = watcher.watch(&folder, RecursiveMode::NonRecursive) {
+            let folder = folder.display();
+            tracing::warn!(
+                "--watch: new files in {folder} are not seen: {error}; SIGHUP still reads them"
+            );
+        }
+    }
+    for tree in trees {
+        watcher.watch(&tree, RecursiveMode::Recursive)?;
     }
     Ok(watcher)
+}
+
+/// Which files are content. Other files in the same folders are not: logs, for example, to which the
+/// server itself writes.
+#[derive(Debug, Default)]
+struct Content {
+    folders: HashMap<PathBuf, Names>,
+    /// The folders with everything below them, or only with the names that match.
+    trees: Vec<(PathBuf, Option<Pattern>)>,
+}
+
+/// Names of files in a folder.
+#[derive(Debug, Default)]
+struct Names {
+    names: HashSet<OsString>,
+    patterns: Vec<Pattern>,
+}
+
+impl Content {
+    fn of(watched: &[Watched]) -> Self {
+        let mut content = Self::default();
+        for one in watched {
+            match one {
+                Watched::Entry(path) => {
+                    let (folder, name) = (path.parent(), path.file_name());
+                    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+                    let folder = folder.unwrap_or(Path::new("."));
+                    let names = content.folders.entry(folder.to_owned()).or_default();
+                    names.names.extend(name.map(OsString::from));
+                }
+                Watched::Matching {
+                    folder,
+                    names,
+                    below: false,
+                } => {
+                    let of_folder = content.folders.entry(folder.clone()).or_default();
+                    of_folder.patterns.push(names.clone());
+                }
+                Watched::Matching { folder, names, .. } => {
+                    content.trees.push((folder.clone(), Some(names.clone())));
+                }
+                Watched::Tree(path) => content.trees.push((path.clone(), None)),
+            }
+        }
+        content
+    }
+
+    /// Returns true if an event is about the content, or may be.
+    fn may_have_changed(&self, event: &Event) -> bool {
+        let is_folder = matches!(
+            event.kind,
+            EventKind::Create(CreateKind::Folder) | EventKind::Remove(RemoveKind::Folder)
+        );
+        let paths = event.paths.iter();
+        event.need_rescan() || { paths }.any(|path| self.has(path, is_folder))
+    }
+
+    fn has(&self, path: &Path, is_folder: bool) -> bool {
+        let leads_on = || path.is_symlink() || is_folder || path.is_dir();
+        let in_tree = |(tree, names): &(PathBuf, Option<Pattern>)| {
+            let matches = |names: &Pattern| is_match(names, path) || leads_on();
+            path.starts_with(tree) && names.as_ref().is_none_or(matches)
+        };
+        let in_folder = |names: &Names| {
+            let is_named = path
+                .file_name()
+                .is_some_and(|name| names.names.contains(name));
+            is_named || names.patterns.iter().any(|one| is_match(one, path)) || path.is_symlink()
+        };
+        let folder = path.parent().and_then(|folder| self.folders.get(folder));
+        folder.is_some_and(in_folder)
+            || self.folders.contains_key(path)
+            || self.trees.iter().any(in_tree)
+    }
+}
+
+fn is_match(names: &Pattern, path: &Path) -> bool {
+    let name = path.file_name().map(Path::new);
+    name.is_some_and(|name| names.matches_path(name))
 }
 
 /// Returns true if the content may be another one after the event. Reading it causes events, too.
@@ -134,6 +224,40 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn only_changes_of_the_content_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("web")).unwrap();
+        fs::write(at("server.log"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", at("..data")).unwrap();
+        let matching = |below| Watched::Matching {
+            folder: folder.path().to_owned(),
+            names: Pattern::new("*.zone").unwrap(),
+            below,
+        };
+        let created = |watched: &[Watched], path: PathBuf| {
+            let kind = EventKind::Create(CreateKind::File);
+            Content::of(watched).may_have_changed(&Event::new(kind).add_path(path))
+        };
+        let web = [Watched::Tree(at("web")), Watched::Entry(at("web"))];
+        assert!(created(&web, at("web")) && created(&web, at("web/new")));
+        let zone = [Watched::Entry(at("a.zone"))];
+        assert!(created(&zone, at("a.zone")) && !created(&zone, at("b.zone")));
+        assert!(created(&[matching(false)], at("b.zone")));
+        assert!(!created(&[matching(false)], at("below/b.zone")));
+        assert!(created(&[matching(true)], at("below/b.zone")));
+        for watched in [&web[..], &zone, &[matching(false)], &[matching(true)]] {
+            assert!(!created(watched, at("server.log")), "{watched:?}");
+            assert!(created(watched, at("..data")), "{watched:?}");
+        }
+        // In the working directory, paths begin with a dot.
+        let here = [Watched::Entry("a.zone".into())];
+        assert!(created(&here, "./a.zone".into()) && !created(&here, "./log".into()));
+        let lost = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
+        assert!(Content::of(&zone).may_have_changed(&lost));
+    }
 
     #[test]
     fn a_burst_of_changes_causes_one_reload_and_reading_causes_none() {

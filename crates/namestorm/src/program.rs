@@ -437,9 +437,14 @@ where
     }
 
     fn watched(&self) -> Vec<Watched> {
-        let folders = self.read_paths().into_iter().map(Watched::Folder);
+        let given = self.files.iter().cloned();
+        let real = self
+            .files
+            .iter()
+            .filter_map(|file| file.canonicalize().ok());
+        let files = given.chain(real).map(Watched::Entry);
         let patterns = self.source.iter().flat_map(|source| source.zones.watched());
-        folders.chain(patterns).collect()
+        files.chain(patterns).collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {

@@ -89,10 +89,14 @@ impl ZoneArgs {
                 (true, true) => "/".into(),
                 (true, false) => ".".into(),
             };
-            if fixed + 1 >= parts.len() && parts.last() != Some(&"**") {
-                Watched::Folder(folder)
-            } else {
-                Watched::Tree(folder)
+            let names = parts.last().filter(|part| **part != "**");
+            match names.and_then(|names| Pattern::new(names).ok()) {
+                Some(names) => Watched::Matching {
+                    folder,
+                    names,
+                    below: fixed + 1 < parts.len(),
+                },
+                None => Watched::Tree(folder),
             }
         };
         self.zones_from.iter().map(of_pattern).collect()
@@ -204,15 +208,21 @@ mod tests {
             let words = words.iter().copied().chain([pattern]);
             Cli::try_parse_from(words).unwrap().zones.watched()
         };
-        let folder = |path: &str| vec![Watched::Folder(path.into())];
-        let tree = |path: &str| vec![Watched::Tree(path.into())];
-        assert_eq!(watched("*.zone"), folder("."));
-        assert_eq!(watched("/*.zone"), folder("/"));
-        assert_eq!(watched("/a/b/*.zone"), folder("/a/b"));
-        assert_eq!(watched("a/b.zone"), folder("a"));
-        assert_eq!(watched("a/*/b.zone"), tree("a"));
-        assert_eq!(watched("/**/b.zone"), tree("/"));
-        assert_eq!(watched("/a/**"), tree("/a"));
+        let matching = |folder: &str, names: &str, below| {
+            let (folder, names) = (folder.into(), Pattern::new(names).unwrap());
+            vec![Watched::Matching {
+                folder,
+                names,
+                below,
+            }]
+        };
+        assert_eq!(watched("*.zone"), matching(".", "*.zone", false));
+        assert_eq!(watched("/*.zone"), matching("/", "*.zone", false));
+        assert_eq!(watched("/a/b/*.zone"), matching("/a/b", "*.zone", false));
+        assert_eq!(watched("a/b.zone"), matching("a", "b.zone", false));
+        assert_eq!(watched("a/*/b.zone"), matching("a", "b.zone", true));
+        assert_eq!(watched("/**/b.zone"), matching("/", "b.zone", true));
+        assert_eq!(watched("/a/**"), vec![Watched::Tree("/a".into())]);
     }
 
     #[test]

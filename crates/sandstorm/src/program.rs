@@ -307,15 +307,11 @@ where
         files
     }
 
-    /// Returns the folder, and the one that contains it, because a new folder may take its place.
+    /// Returns the folder, and its place in the one that contains it, because a new folder may take
+    /// it.
     fn watched(&self) -> Vec<Watched> {
-        let above = self
-            .folder
-            .parent()
-            .filter(|above| !above.as_os_str().is_empty());
-        let above = above.map(|above| Watched::Folder(above.to_owned()));
-        let tree = Watched::Tree(self.folder.clone());
-        std::iter::once(tree).chain(above).collect()
+        let folder = self.folder.clone();
+        vec![Watched::Tree(folder.clone()), Watched::Entry(folder)]
     }
 
     fn logs(&self) -> Vec<&RecordLog> {
