@@ -31,7 +31,7 @@ const CIRCLES: &[(&str, &str)] = &[
 ];
 /// Maximum number of open items per crate. An open item has restricted visibility, or is public but
 /// not reachable from outside the crate. A crate that is not listed has no limit.
-const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 254)];
+const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 252)];
 /// Folder of the product's crates.
 const CRATES: &str = "crates";
 /// Documents in the top folder whose sentences are checked.

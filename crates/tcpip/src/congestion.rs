@@ -140,7 +140,7 @@ const MAX_WINDOW: u32 = 1 << 30;
 const MIN_SEGMENTS: u32 = 2;
 
 /// Returns the initial window of RFC 6928, section 2: min (10 MSS, max (2 MSS, 14600)).
-pub(crate) const fn initial_window(mss: u32) -> u32 {
+const fn initial_window(mss: u32) -> u32 {
     let two = mss.saturating_mul(2);
     let floor = if two > INITIAL_BYTES {
         two

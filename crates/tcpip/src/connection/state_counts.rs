@@ -32,7 +32,7 @@ impl StateCounts {
 
     /// Counts a connection that changes from one state to another.
     #[inline(always)]
-    pub(crate) fn change(&mut self, from: State, to: State) {
+    pub fn change(&mut self, from: State, to: State) {
         let [from, to] = [from, to].map(|state| state as usize);
         // The count of closed connections wraps around, and nobody reads it.
         self.0[from] = self.0[from].wrapping_sub(1);

@@ -31,8 +31,8 @@ impl<C: CongestionControl> Default for Record<C> {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Starts this connection, which must be closed, in the half-open state, in which it waits for the third segment of
-    /// the handshake.
+    /// Starts this connection, which must be closed. It is half-open then, and waits for the third
+    /// segment of the handshake.
     #[inline(always)]
     pub(crate) fn open(&mut self, tcb: Tcb, now: Moment) {
         *self.congestion = C::new(u32::from(tcb.mss));

@@ -2,7 +2,7 @@
 //! 3708).
 
 use super::{Delivery, Frto, Phase, Proof, Recovery};
-use crate::congestion::{CongestionControl, initial_window};
+use crate::congestion::CongestionControl;
 use crate::connection::{Flags, Tcb};
 use crate::wire::Seq;
 
@@ -43,7 +43,7 @@ impl<C: CongestionControl> Recovery<C> {
         let sendable = congestion
             .window()
             .saturating_sub(self.pipe(tcb.flight(), tcb.mss));
-        let burst = 2 * initial_window(tcb.mss.into());
+        let burst = 2 * C::new(tcb.mss.into()).window();
         if sendable > burst.max(congestion.window() / 2) {
             tcb.flags |= Flags::SPREAD_BURST;
         }
