@@ -253,5 +253,23 @@ fn a_trace_shows_both_directions_of_one_client() {
     };
     assert!(has(false, b"GET / HTTP/1.1"));
     assert!(has(true, b"HTTP/1.1 200 OK") && has(true, b"a page"));
+
+    // So does the number of packets.
+    let mut trace = Command::new(STORM);
+    trace.args(["trace", &own, "--seconds", "60", "--count", "9", "--out"]);
+    trace.arg(&path).args(["--control-socket", socket]);
+    let mut trace = trace.stderr(Stdio::piped()).spawn().unwrap();
+    let ended = storm.beside(|| {
+        (0..200).any(|_| {
+            drop(open(address, 80));
+            std::thread::sleep(Duration::from_millis(50));
+            trace.try_wait().unwrap().is_some()
+        })
+    });
+    assert!(ended);
+    let said = trace.wait_with_output().unwrap().stderr;
+    assert_eq!(said, b"storm: 9 packets, none missing\n");
+    let (packets, missing) = self::packets(&path);
+    assert_eq!((packets.len(), missing), (9, 0));
     storm.stop();
 }
