@@ -156,8 +156,8 @@ impl Content {
             event.kind,
             EventKind::Create(CreateKind::Folder) | EventKind::Remove(RemoveKind::Folder)
         );
-        let paths = event.paths.iter();
-        event.need_rescan() || { paths }.any(|path| self.has(path, is_folder))
+        let mut paths = event.paths.iter();
+        event.need_rescan() || paths.any(|path| self.has(path, is_folder))
     }
 
     fn has(&self, path: &Path, is_folder: bool) -> bool {
