@@ -23,15 +23,6 @@ pub struct Both<A, B>(
     pub B,
 );
 
-/// Returns the destination port of a TCP or UDP packet, or 0 if the packet is too short.
-#[inline(always)]
-fn dst_port(packet: &Packet) -> u16 {
-    match packet.payload() {
-        [_, _, high, low, ..] => u16::from_be_bytes([*high, *low]),
-        _ => 0,
-    }
-}
-
 impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
     const INTERCEPTS: bool = A::INTERCEPTS || B::INTERCEPTS;
 
@@ -48,7 +39,7 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
 
     #[inline(always)]
     fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
-        if self.0.serves(PROTOCOL_TCP, dst_port(&segment)) {
+        if self.0.serves(PROTOCOL_TCP, segment.dst_port()) {
             self.0.handle_tcp(port, segment, now)
         } else {
             let unserved = self.1.handle_tcp(port, segment, now)?;
@@ -58,7 +49,7 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
 
     #[inline(always)]
     fn handle_udp(&mut self, port: &mut P, datagram: Packet, now: Instant) -> Option<Packet> {
-        if self.0.serves(PROTOCOL_UDP, dst_port(&datagram)) {
+        if self.0.serves(PROTOCOL_UDP, datagram.dst_port()) {
             self.0.handle_udp(port, datagram, now)
         } else {
             let unserved = self.1.handle_udp(port, datagram, now)?;
@@ -93,7 +84,7 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
         index: usize,
         now: Instant,
     ) -> Option<Packet> {
-        if self.0.serves(PROTOCOL_UDP, dst_port(&datagram)) {
+        if self.0.serves(PROTOCOL_UDP, datagram.dst_port()) {
             self.0.handle_prefetched_udp(port, datagram, index, now)
         } else {
             let unserved = self.1.handle_prefetched_udp(port, datagram, index, now)?;

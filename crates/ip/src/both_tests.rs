@@ -2,105 +2,7 @@ use nmio::Drain;
 use nmio::sim::Sink;
 
 use super::*;
-use crate::testing::{host, packet, to_us, too_big};
-
-/// A transport that serves one port over one protocol. Logs a letter for each call that handles or
-/// prefetches something. If the call is about a batch, the letter is followed by the batch's length
-/// or the packet's index.
-#[derive(Default)]
-struct RecordingTransport {
-    protocol: u8,
-    port: u16,
-    declines: bool,
-    due: Option<Instant>,
-    floods: bool,
-    is_closed: bool,
-    prefetches: bool,
-    intercepts: bool,
-    log: String,
-}
-
-impl RecordingTransport {
-    fn on(protocol: u8, port: u16) -> Self {
-        Self {
-            protocol,
-            port,
-            is_closed: true,
-            ..Self::default()
-        }
-    }
-
-    fn take(&mut self, what: &str, packet: Packet) -> Option<Packet> {
-        self.log += what;
-        self.declines.then_some(packet)
-    }
-}
-
-impl<P: Port> Transports<P> for RecordingTransport {
-    const INTERCEPTS: bool = true;
-
-    fn intercept(&mut self, _: &mut P, frame: Frame, _: Instant) -> Option<Frame> {
-        self.log += if self.intercepts { "f" } else { "" };
-        (!self.intercepts).then_some(frame)
-    }
-    fn serves(&self, protocol: u8, port: u16) -> bool {
-        (protocol, port) == (self.protocol, self.port)
-    }
-    fn handle_tcp(&mut self, _: &mut P, segment: Packet, _: Instant) -> Option<Packet> {
-        self.take("t", segment)
-    }
-    fn handle_udp(&mut self, _: &mut P, datagram: Packet, _: Instant) -> Option<Packet> {
-        self.take("u", datagram)
-    }
-    fn handle_icmp_error(&mut self, _: &IcmpError, _: Instant) -> bool {
-        self.log += "e";
-        true
-    }
-    fn wants_prefetch(&self, len: usize) -> bool {
-        self.prefetches && len > 1
-    }
-    fn prefetch_batch(&mut self, batch: &[Input]) {
-        self.log += "l";
-        self.log += &batch.len().to_string();
-    }
-    fn handle_prefetched_udp(
-        &mut self,
-        _: &mut P,
-        datagram: Packet,
-        index: usize,
-        _: Instant,
-    ) -> Option<Packet> {
-        self.take(&format!("u{index}"), datagram)
-    }
-    fn handle_timers(&mut self, _: &mut P, _: Instant) {
-        self.log += "T";
-    }
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.due
-    }
-    fn handle_messages(&mut self, _: &mut P, _: Instant) {
-        self.log += "M";
-    }
-    fn is_flooded(&self, _: Instant) -> bool {
-        self.floods
-    }
-    fn handle_drain(&mut self, _: &mut P, _: Instant) -> Drain {
-        self.log += "D";
-        self.due.map_or(Drain::Done, Drain::Busy)
-    }
-    fn handle_stop(&mut self, _: &mut P, _: Instant) -> bool {
-        self.log += "S";
-        self.is_closed
-    }
-}
-
-/// Builds a packet from port 40,000 to port `dst`. The transports of this test ignore its checksum.
-fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
-    let mut header = [0; 20];
-    header[..2].copy_from_slice(&40_000u16.to_be_bytes());
-    header[2..4].copy_from_slice(&dst.to_be_bytes());
-    packet(to_us(false), protocol, &header)
-}
+use crate::testing::{RecordingTransport, host, packet, to_port, to_us, too_big};
 
 /// Passes a packet to a host with both transports, and returns each transport's log.
 fn received(both: &mut Both<RecordingTransport, RecordingTransport>, bytes: &[u8]) -> [String; 2] {
@@ -121,24 +23,42 @@ fn each_transport_gets_packets_to_its_port() {
             RecordingTransport::on(protocol, 80),
             RecordingTransport::on(protocol, 53),
         );
-        assert_eq!(received(&mut both, &to_port(protocol, 80)), [noted, ""]);
-        assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
+        assert_eq!(
+            received(&mut both, &to_port(false, protocol, 80)),
+            [noted, ""]
+        );
+        assert_eq!(
+            received(&mut both, &to_port(false, protocol, 53)),
+            ["", noted]
+        );
         // The second transport gets packets for ports that neither transport serves.
-        assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
+        assert_eq!(
+            received(&mut both, &to_port(false, protocol, 7)),
+            ["", noted]
+        );
         // If the second transport returns such a packet, the first transport gets it.
         both.1.declines = true;
-        assert_eq!(received(&mut both, &to_port(protocol, 7)), [noted, noted]);
+        assert_eq!(
+            received(&mut both, &to_port(false, protocol, 7)),
+            [noted, noted]
+        );
         both.1.declines = false;
         // The first transport now serves the other protocol on the same port, so the second gets
         // the packet.
         both.0.protocol = PROTOCOL_TCP + PROTOCOL_UDP - protocol;
-        assert_eq!(received(&mut both, &to_port(protocol, 80)), ["", noted]);
+        assert_eq!(
+            received(&mut both, &to_port(false, protocol, 80)),
+            ["", noted]
+        );
     }
     let mut same = Both(
         RecordingTransport::on(PROTOCOL_UDP, 53),
         RecordingTransport::on(PROTOCOL_UDP, 53),
     );
-    assert_eq!(received(&mut same, &to_port(PROTOCOL_UDP, 53)), ["u", ""]);
+    assert_eq!(
+        received(&mut same, &to_port(false, PROTOCOL_UDP, 53)),
+        ["u", ""]
+    );
 }
 
 #[test]
@@ -170,7 +90,7 @@ fn the_host_refuses_packets_that_both_transports_return() {
     both.0.declines = true;
     both.1.declines = true;
     let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
-    let frame = sink.frame_from(&to_port(PROTOCOL_UDP, 7));
+    let frame = sink.frame_from(&to_port(false, PROTOCOL_UDP, 7));
     host.handle_frame(&mut sink, frame, &mut both, Instant::ZERO);
     assert_eq!(host.counters().udp_not_served, 1);
 }
@@ -229,8 +149,8 @@ fn a_batch_is_prefetched_before_its_first_packet_is_handled() {
     for (prefetches, of_first, of_second) in [(false, "t", "u"), (true, "l2t", "l2u1")] {
         server.transports.1.prefetches = prefetches;
         let mut batch = nmio::Batch::new();
-        batch.push(sink.frame_from(&to_port(PROTOCOL_TCP, 80)));
-        batch.push(sink.frame_from(&to_port(PROTOCOL_UDP, 53)));
+        batch.push(sink.frame_from(&to_port(false, PROTOCOL_TCP, 80)));
+        batch.push(sink.frame_from(&to_port(false, PROTOCOL_UDP, 53)));
         nmio::Handler::handle_batch(&mut server, &mut sink, &mut batch, Instant::ZERO);
         assert!(batch.is_empty());
         assert_eq!(logs(&mut server.transports), [of_first, of_second]);

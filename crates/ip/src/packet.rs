@@ -195,6 +195,15 @@ impl Packet {
         self.frame
     }
 
+    /// Returns the destination port of a TCP or UDP packet, or 0 if the packet is too short.
+    #[inline(always)]
+    pub(crate) fn dst_port(&self) -> u16 {
+        match self.payload() {
+            [_, _, high, low, ..] => u16::from_be_bytes([*high, *low]),
+            _ => 0,
+        }
+    }
+
     /// Returns the source and destination addresses.
     #[inline(always)]
     pub fn addresses(&self) -> Addresses {

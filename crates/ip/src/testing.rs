@@ -3,9 +3,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use eth::{Link, Mac, Station};
-use nmio::{Frame, Pool, PoolLayout};
+use nmio::{Drain, Frame, Instant, Pool, PoolLayout, Port};
 
-use crate::{Addresses, Host, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_UDP, Path, Sum};
+use crate::host::Input;
+use crate::icmp::IcmpError;
+use crate::packet::Packet;
+use crate::{Addresses, Host, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_UDP, Path, Sum, Transports};
 
 pub(crate) const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
 pub(crate) const PEER: Mac = Mac([2, 0, 0, 0, 0, 9]);
@@ -140,4 +143,102 @@ pub(crate) fn with_extensions(mut bytes: Vec<u8>, extensions: &[(u8, &[u8])]) ->
     let payload_len = (bytes.len() - 54) as u16;
     bytes[18..20].copy_from_slice(&payload_len.to_be_bytes());
     bytes
+}
+
+/// A transport that serves one port over one protocol. Logs a letter for each call that handles or
+/// prefetches something. If the call is about a batch, the letter is followed by the batch's length
+/// or the packet's index.
+#[derive(Default)]
+pub(crate) struct RecordingTransport {
+    pub(crate) protocol: u8,
+    pub(crate) port: u16,
+    pub(crate) declines: bool,
+    pub(crate) due: Option<Instant>,
+    pub(crate) floods: bool,
+    pub(crate) is_closed: bool,
+    pub(crate) prefetches: bool,
+    pub(crate) intercepts: bool,
+    pub(crate) log: String,
+}
+
+impl RecordingTransport {
+    pub(crate) fn on(protocol: u8, port: u16) -> Self {
+        Self {
+            protocol,
+            port,
+            is_closed: true,
+            ..Self::default()
+        }
+    }
+
+    fn take(&mut self, what: &str, packet: Packet) -> Option<Packet> {
+        self.log += what;
+        self.declines.then_some(packet)
+    }
+}
+
+impl<P: Port> Transports<P> for RecordingTransport {
+    const INTERCEPTS: bool = true;
+
+    fn intercept(&mut self, _: &mut P, frame: Frame, _: Instant) -> Option<Frame> {
+        self.log += if self.intercepts { "f" } else { "" };
+        (!self.intercepts).then_some(frame)
+    }
+    fn serves(&self, protocol: u8, port: u16) -> bool {
+        (protocol, port) == (self.protocol, self.port)
+    }
+    fn handle_tcp(&mut self, _: &mut P, segment: Packet, _: Instant) -> Option<Packet> {
+        self.take("t", segment)
+    }
+    fn handle_udp(&mut self, _: &mut P, datagram: Packet, _: Instant) -> Option<Packet> {
+        self.take("u", datagram)
+    }
+    fn handle_icmp_error(&mut self, _: &IcmpError, _: Instant) -> bool {
+        self.log += "e";
+        true
+    }
+    fn wants_prefetch(&self, len: usize) -> bool {
+        self.prefetches && len > 1
+    }
+    fn prefetch_batch(&mut self, batch: &[Input]) {
+        self.log += "l";
+        self.log += &batch.len().to_string();
+    }
+    fn handle_prefetched_udp(
+        &mut self,
+        _: &mut P,
+        datagram: Packet,
+        index: usize,
+        _: Instant,
+    ) -> Option<Packet> {
+        self.take(&format!("u{index}"), datagram)
+    }
+    fn handle_timers(&mut self, _: &mut P, _: Instant) {
+        self.log += "T";
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+    fn handle_messages(&mut self, _: &mut P, _: Instant) {
+        self.log += "M";
+    }
+    fn is_flooded(&self, _: Instant) -> bool {
+        self.floods
+    }
+    fn handle_drain(&mut self, _: &mut P, _: Instant) -> Drain {
+        self.log += "D";
+        self.due.map_or(Drain::Done, Drain::Busy)
+    }
+    fn handle_stop(&mut self, _: &mut P, _: Instant) -> bool {
+        self.log += "S";
+        self.is_closed
+    }
+}
+
+/// Builds a packet from port 40,000 to port `dst`. The transports of this test ignore its checksum.
+pub(crate) fn to_port(v6: bool, protocol: u8, dst: u16) -> Vec<u8> {
+    let mut header = [0; 20];
+    header[..2].copy_from_slice(&40_000u16.to_be_bytes());
+    header[2..4].copy_from_slice(&dst.to_be_bytes());
+    packet(to_us(v6), protocol, &header)
 }
