@@ -16,7 +16,7 @@ use crate::named::Named;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
 use crate::program::{
     ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, StartError,
-    Tally, Watched, WorkerContext,
+    Tally, Watched, WorkerContext, reloaded,
 };
 use crate::records::RecordLog;
 use crate::run::serve;
@@ -226,11 +226,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
                 Err(error) => failed.push(format!("{name}: {error}")),
             }
         }
-        if failed.is_empty() {
-            return Ok(done.join("; "));
-        }
-        let done = done.iter().map(|what| format!("; but reloaded {what}"));
-        Err((failed.join("; ") + &done.collect::<String>()).into())
+        reloaded(&done, &failed)
     }
 
     fn watched(&self) -> Vec<Watched> {

@@ -30,7 +30,7 @@ mod problem;
 mod show;
 
 pub use example::example;
-pub use merge::{Parsed, parse};
+pub use merge::{Parsed, parse, parse_sites};
 pub(crate) use origin::file;
 pub use origin::with_places;
 pub use show::{OwnDefaults, show};

@@ -143,6 +143,7 @@ impl Families {
     }
 
     fn add_drop(&mut self, drop: &StatusCount, mut labels: Labels) {
+        labels.extend(drop.labels.clone());
         labels.push(("program".to_owned(), drop.program.clone()));
         labels.push(("reason".to_owned(), drop.name.clone()));
         self.total("storm_dropped_packets", labels, drop.count);

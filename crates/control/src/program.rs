@@ -201,6 +201,16 @@ pub trait ContentNames: Send + Sync {
     fn name_all(&self, say: &mut dyn FnMut(usize, &[u8]));
 }
 
+/// Returns what [`Program::reload`] returns for several programs, of which some were reloaded, and some
+/// failed. Each text begins with a name.
+pub(crate) fn reloaded(done: &[String], failed: &[String]) -> Result<String, StartError> {
+    if failed.is_empty() {
+        return Ok(done.join("; "));
+    }
+    let done = done.iter().map(|what| format!("; but reloaded {what}"));
+    Err((failed.join("; ") + &done.collect::<String>()).into())
+}
+
 /// The option that sets the port of a program, or of the first of several programs.
 pub(crate) const PORT_OPTION: &str = "--port";
 

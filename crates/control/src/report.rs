@@ -109,6 +109,7 @@ pub(crate) fn port_drops(port: &PortCounters) -> [Count; 4] {
     ];
     drops.map(|(name, count)| Count {
         program: None,
+        site: None,
         name,
         labels: Labels::NONE,
         kind: CountKind::Total,
@@ -143,7 +144,7 @@ fn port_lines(block: &mut Block, port: &PortCounters) {
 }
 
 /// Adds one line for each event: `requests: 5`. The kinds of an event share a line: `answers: 5 (200
-/// 4, 404 1)`. If there are several programs, the label is the program's name, and the counts are
+/// 4, 404 1)`. If there are several programs or sites, the label is their name, and the counts are
 /// aligned: `sandstorm: requests 5`.
 fn event_lines(block: &mut Block, events: &[Count]) {
     let mut lines: Vec<Vec<&Count>> = Vec::new();
@@ -157,9 +158,9 @@ fn event_lines(block: &mut Block, events: &[Count]) {
     let width = width.unwrap_or(0);
     for kinds in lines {
         let (event, n) = (kinds[0], of_kinds(&kinds));
-        match event.program {
+        match event.counter_name() {
             None => block.line(event.name, n),
-            Some(program) => block.line(program, format!("{:width$}  {n}", event.name)),
+            Some(counter) => block.line(counter, format!("{:width$}  {n}", event.name)),
         }
     }
 }
@@ -179,19 +180,19 @@ fn of_kinds(kinds: &[&Count]) -> String {
 }
 
 /// Formats the total and its reasons: `5 (fragment 2, TX ring full 3)`. If there are several
-/// programs, the reasons are grouped: `6 (sandstorm: fragment 1; namestorm: fragment 2; TX ring
+/// programs or sites, the reasons are grouped: `6 (sandstorm: fragment 1; namestorm: fragment 2; TX ring
 /// full 3)`.
 fn dropped(drops: &[Count]) -> String {
     let total = count(drops.iter().map(|drop| drop.count).sum());
     let drops: Vec<_> = drops.iter().filter(|drop| drop.count > 0).collect();
-    let groups = drops.chunk_by(|one, next| one.program == next.program);
+    let groups = drops.chunk_by(|one, next| one.counter() == next.counter());
     let groups: Vec<String> = groups
         .map(|group| {
             let reason = |drop: &&Count| format!("{} {}", drop.name, count(drop.count));
             let reasons = group.iter().map(reason).collect::<Vec<_>>().join(", ");
-            match group[0].program {
+            match group[0].counter_name() {
                 None => reasons,
-                Some(program) => format!("{program}: {reasons}"),
+                Some(counter) => format!("{counter}: {reasons}"),
             }
         })
         .collect();

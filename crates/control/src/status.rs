@@ -305,10 +305,13 @@ impl WorkerStatus {
             Histogram::times(PORT, "batch", worker.batch_times()),
         ];
         let measured = worker.tally().times().iter();
-        histograms.extend(
-            measured
-                .map(|one| Histogram::times(one.program.unwrap_or(program), one.name, &one.times)),
-        );
+        histograms.extend(measured.map(|one| {
+            let times = Histogram::times(one.program.unwrap_or(program), one.name, &one.times);
+            Histogram {
+                labels: site_label(one.site).collect(),
+                ..times
+            }
+        }));
         Self {
             age_seconds: worker.age().map(|age| age.as_secs_f64()),
             port: port_counts(port).map(named).into(),
@@ -337,11 +340,18 @@ impl StatusCount {
             name: count.name.to_owned(),
             labels: labels
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .chain(site_label(count.site))
                 .collect(),
             is_level: count.kind.is_level(),
             count: count.count,
         }
     }
+}
+
+/// Returns the label of a count of one of several sites.
+fn site_label(site: Option<&str>) -> impl Iterator<Item = (String, String)> {
+    site.into_iter()
+        .map(|site| ("site".to_owned(), site.to_owned()))
 }
 
 /// Returns the name and value of each count of a port, except drops and histograms.
@@ -362,6 +372,7 @@ fn port_counts(port: &PortCounters) -> [(&'static str, u64); 8] {
 fn port_levels(levels: &PortLevels) -> [Count; 4] {
     let level = |name, labels, count: u32| Count {
         program: None,
+        site: None,
         name,
         labels,
         kind: CountKind::Level,

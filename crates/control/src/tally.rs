@@ -10,6 +10,8 @@ pub struct Count {
     /// The program that counted the event, in a server of [several programs](crate::Both).
     /// `None` in a server of one program, and for counts that all programs share.
     pub program: Option<&'static str>,
+    /// The site that counted the event, in a program of [several sites](crate::Many).
+    pub site: Option<&'static str>,
     /// Name of the event, such as `requests`, or of the things, such as `connections open`.
     pub name: &'static str,
     /// What distinguishes this count from others with the same name.
@@ -50,6 +52,8 @@ impl CountKind {
 pub struct MeasuredTimes {
     /// The program that measured the times, as in [`Count::program`].
     pub program: Option<&'static str>,
+    /// The site that measured the times, as in [`Count::site`].
+    pub site: Option<&'static str>,
     /// Name of what took these times, such as `rtt`.
     pub name: &'static str,
     /// The histogram.
@@ -97,9 +101,22 @@ impl From<[Label; 2]> for Labels {
 }
 
 impl Count {
+    /// Returns what counted: the program and the site.
+    pub(crate) fn counter(&self) -> (Option<&'static str>, Option<&'static str>) {
+        (self.program, self.site)
+    }
+
+    /// Returns what counted, as words in front of the count, if there are several counters.
+    pub(crate) fn counter_name(&self) -> Option<String> {
+        match self.counter() {
+            (Some(program), Some(site)) => Some(format!("{program} {site}")),
+            (program, site) => program.or(site).map(str::to_owned),
+        }
+    }
+
     /// Returns true if `other` is a kind of the same event.
     pub(crate) fn is_kin(&self, other: &Self) -> bool {
-        self.name == other.name && self.program == other.program
+        self.name == other.name && self.counter() == other.counter()
     }
 
     /// Returns true if `other` counts the same.
@@ -108,12 +125,12 @@ impl Count {
     }
 }
 
-/// Formats as `requests 5`. Puts a program before the name, and the values of labels after it:
-/// `sandstorm: answers 404 5`.
+/// Formats as `requests 5`. Puts a program and a site before the name, and the values of labels after
+/// it: `sandstorm: answers 404 5`.
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(program) = self.program {
-            write!(f, "{program}: ")?;
+        if let Some(counter) = self.counter_name() {
+            write!(f, "{counter}: ")?;
         }
         write!(f, "{} ", self.name)?;
         if !self.labels.is_empty() {
@@ -125,14 +142,14 @@ impl fmt::Display for Count {
 
 /// Numbers of events and of dropped packets that workers counted.
 ///
-/// Counts with the same program, name and labels are added up. Counts are listed in the order in
+/// Counts with the same program, site, name and labels are added up. Counts are listed in the order in
 /// which they were first added.
 ///
 /// # Metrics
 /// Each count becomes a metric named after its program and its name, with the labels of the count.
 /// The characters of the name that metrics do not allow become underscores. The event `requests` of
 /// the program `sandstorm` becomes `sandstorm_requests_total`. Its level `connections open` becomes
-/// `sandstorm_connections_open`.
+/// `sandstorm_connections_open`. A site becomes the label `site`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     events: Vec<Count>,
@@ -140,6 +157,8 @@ pub struct Tally {
     times: Vec<MeasuredTimes>,
     /// The program whose counts are currently being added, or `None` for unlabelled counts.
     program: Option<&'static str>,
+    /// The site whose counts are currently being added.
+    site: Option<&'static str>,
 }
 
 impl Tally {
@@ -212,6 +231,7 @@ impl Tally {
     pub fn drop(&mut self, reason: &'static str, count: u64) {
         self.drops.push(Count {
             program: self.program,
+            site: self.site,
             name: reason,
             labels: Labels::NONE,
             kind: CountKind::Total,
@@ -224,6 +244,7 @@ impl Tally {
     pub fn measured(&mut self, name: &'static str, times: &Times) {
         self.times.push(MeasuredTimes {
             program: self.program,
+            site: self.site,
             name,
             times: *times,
         });
@@ -238,9 +259,18 @@ impl Tally {
         self.program = outer;
     }
 
+    /// Calls `count`, and labels all counts that it adds with this site. [`Many`](crate::Many) calls
+    /// this method for each of several sites.
+    pub(crate) fn for_site(&mut self, site: &'static str, count: impl FnOnce(&mut Self)) {
+        let outer = self.site.replace(site);
+        count(self);
+        self.site = outer;
+    }
+
     fn add_event(&mut self, name: &'static str, labels: Labels, kind: CountKind, count: u64) {
         self.events.push(Count {
             program: self.program,
+            site: self.site,
             name,
             labels,
             kind,
@@ -263,8 +293,8 @@ impl Tally {
         merge(&mut self.events, &other.events);
         merge(&mut self.drops, &other.drops);
         for one in &other.times {
-            let is_same =
-                |sum: &&mut MeasuredTimes| (sum.program, sum.name) == (one.program, one.name);
+            let of = |one: &MeasuredTimes| (one.program, one.site, one.name);
+            let is_same = |sum: &&mut MeasuredTimes| of(sum) == of(one);
             match self.times.iter_mut().find(is_same) {
                 Some(sum) => sum.times.merge(&one.times),
                 None => self.times.push(*one),

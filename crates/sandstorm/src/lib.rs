@@ -251,7 +251,10 @@ pub use prepared::{PreparedId, Replies};
 pub use program::Sandstorm;
 pub use request::Request;
 pub use response::Response;
-pub use serve::{Congestion, SiteArgs, SiteOptions, own_defaults, port_of_site, serve};
+pub use serve::{
+    Congestion, SiteArgs, SiteOptions, SiteSource, load_sites, own_defaults, port_of_site,
+    same_congestion, serve,
+};
 pub use server::{Http, PacketTotals, Server, packets};
 pub use session::{Answer, Session, Step};
 pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};

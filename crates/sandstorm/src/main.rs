@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::ControlCommand;
-use control::config::{self, ConfigArgs, ConfigCommand};
-use sandstorm::{Congestion, SiteArgs};
-use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
+use control::config::{self, ConfigArgs, ConfigCommand, Lines, Parsed};
+use sandstorm::{Congestion, SiteArgs, same_congestion};
+use tcpip::{Bbr, Cubic, NewReno};
 
 /// Sandstorm serves a folder of files over HTTP, from packets that it prepares at start.
 ///
@@ -62,19 +62,52 @@ struct Serve {
 
 fn main() -> ExitCode {
     let command = sandstorm::port_of_site(Cli::command());
-    let parsed = config::parse::<Cli>(command.clone());
+    let parsed = config::parse_sites::<Cli>(command.clone());
     match &parsed.cli.command {
-        Command::Serve(args) => match args.congestion {
-            Congestion::Cubic => serve::<Cubic>(&args.site),
-            Congestion::Bbr => serve::<Bbr>(&args.site),
-            Congestion::Reno => serve::<NewReno>(&args.site),
-        },
-        Command::Check(args) => config::print_check("sandstorm", [args.site.check()]),
+        Command::Serve(args) => serve(args, &further(&parsed)),
+        Command::Check(args) => check(args, &further(&parsed)),
         Command::Config(what) => what.run(&parsed, &command, &[sandstorm::own_defaults()]),
         Command::Control(what) => what.run("sandstorm"),
     }
 }
 
-fn serve<C: CongestionControl>(site: &SiteArgs) -> ExitCode {
-    site.serve_only::<C>()
+/// Returns the options of each site but the first.
+fn further(parsed: &Parsed<Cli>) -> Vec<&Serve> {
+    let sites = parsed
+        .more
+        .iter()
+        .filter_map(|site| match &site.cli.command {
+            Command::Serve(args) | Command::Check(args) => Some(&**args),
+            _ => None,
+        });
+    sites.collect()
+}
+
+fn congestion(args: &Serve, more: &[&Serve]) -> Result<Congestion, &'static str> {
+    same_congestion(
+        std::iter::once(&args)
+            .chain(more)
+            .map(|args| args.congestion),
+    )
+}
+
+fn serve(args: &Serve, more: &[&Serve]) -> ExitCode {
+    let sites: Vec<_> = more.iter().map(|args| &args.site).collect();
+    match congestion(args, more) {
+        Ok(Congestion::Cubic) => args.site.serve_only::<Cubic>(&sites),
+        Ok(Congestion::Bbr) => args.site.serve_only::<Bbr>(&sites),
+        Ok(Congestion::Reno) => args.site.serve_only::<NewReno>(&sites),
+        Err(error) => {
+            eprintln!("sandstorm: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check(args: &Serve, more: &[&Serve]) -> ExitCode {
+    let sites: Vec<_> = more.iter().map(|args| &args.site).collect();
+    let congestion = congestion(args, more).map(|_| Lines::new());
+    let mut found = args.site.check(&sites);
+    found.push(congestion.map_err(Into::into));
+    config::print_check("sandstorm", found)
 }

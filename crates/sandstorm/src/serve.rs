@@ -1,5 +1,6 @@
 //! A complete program for one folder and one application.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,7 +8,7 @@ use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
 use control::args::number;
 use control::config::{self, ConfigArgs, Lines, OwnDefaults};
 use control::units::size;
-use control::{ConnectionArgs, Named, NewWorker, Program as _, ServeArgs, StartError};
+use control::{ConnectionArgs, Many, Named, NewWorker, Program as _, ServeArgs, StartError};
 use tcpip::{Config, CongestionControl, Cubic};
 
 use crate::access_log::AccessLogArgs;
@@ -100,6 +101,11 @@ pub struct SiteOptions {
           value_parser = size(0..=1_u64 << 50))]
     max_bytes: u64,
 
+    /// Address of the server on which the site is served. Repeat it for each. Without this option, the
+    /// site is served on all addresses.
+    #[arg(long = "web-address", value_name = "IP")]
+    web_addresses: Vec<IpAddr>,
+
     #[command(flatten)]
     log: AccessLogArgs,
 }
@@ -147,56 +153,122 @@ impl SiteArgs {
         control::serve(&self.network, || {
             let Self { root, site, .. } = self;
             let sandstorm = site.load_with(root, &self.connections, fields, make)?;
-            Ok::<_, NotLoaded>(sandstorm.with_congestion::<C>())
+            let (name, addresses) = (root.display().to_string(), site.web_addresses.clone());
+            let sandstorm = sandstorm.with_congestion::<C>();
+            Ok::<_, NotLoaded>(Many::new(name, sandstorm, addresses))
         })
     }
 
-    /// Same as [`serve`](Self::serve), without an application and with the congestion control `C`.
-    /// SIGHUP loads the folder again.
-    pub fn serve_only<C: CongestionControl>(&self) -> ExitCode {
+    /// Same as [`serve`](Self::serve), without an application and with the congestion control `C`, for
+    /// this site and `more` sites. SIGHUP loads the folders again. The options for the network and the
+    /// process are those of this site.
+    pub fn serve_only<C: CongestionControl>(&self, more: &[&Self]) -> ExitCode {
         control::serve(&self.network, || {
-            let sandstorm = self.site.load(&self.root, &self.connections)?;
-            Ok::<_, NotLoaded>(sandstorm.with_congestion::<C>())
+            let sources = more.iter().map(|site| site.source());
+            load_sites::<C>(self.source(), sources)
         })
     }
 
-    /// Loads the folder, as [`serve`](Self::serve) does, but does not serve it. The log names what
-    /// cannot be served. Returns the lines about the content in the start block.
+    /// Loads the folders of this site and of `more` sites, as [`serve_only`](Self::serve_only) does, but
+    /// does not serve them. The log names what cannot be served. Returns the lines about each in the
+    /// start block, or a message for the operator: a folder cannot be served, or the user does not
+    /// exist.
+    pub fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
+        control::log::init(self.network.log, self.network.log_format);
+        let options = self.network.check("sandstorm").map(|()| Lines::new());
+        let sites = std::iter::once(&self).chain(more);
+        let sites = sites.map(|site| site.source().check().map_err(Into::into));
+        sites.chain([options.map_err(Into::into)]).collect()
+    }
+
+    fn source(&self) -> SiteSource<'_> {
+        SiteSource {
+            folder: &self.root,
+            port: self.network.port,
+            options: &self.site,
+            connections: &self.connections,
+        }
+    }
+}
+
+/// The options of a site.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteSource<'o> {
+    /// The folder with the site's files.
+    pub folder: &'o Path,
+    /// The site's port, or `None` for the default one.
+    pub port: Option<u16>,
+    /// The options for loading the folder and sending its files.
+    pub options: &'o SiteOptions,
+    /// The options for connections.
+    pub connections: &'o ConnectionArgs,
+}
+
+impl SiteSource<'_> {
+    /// Loads the folder for a program that serves it with these options.
     ///
     /// # Errors
-    /// A message for the operator, if the folder cannot be served or the user does not exist.
-    pub fn check(&self) -> Result<Lines, StartError> {
-        control::log::init(self.network.log, self.network.log_format);
-        self.network.check("sandstorm")?;
-        Ok(self.site.check(&self.root, &self.connections)?)
+    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
+    fn load(&self) -> Result<Sandstorm, NotLoaded> {
+        let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
+        let Self { options, .. } = self;
+        let sandstorm = options.load_with(self.folder, self.connections, &[], make)?;
+        Ok(sandstorm.with_reloads(options.limits(), options.strict))
+    }
+
+    /// Loads the folder, and returns the lines about the content in the start block.
+    ///
+    /// # Errors
+    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
+    pub fn check(&self) -> Result<Lines, NotLoaded> {
+        let mut lines = self.load()?.loaded();
+        lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
+        Ok(lines)
+    }
+}
+
+/// Loads sites for a program that serves all of them. Each is named after its folder, and also after
+/// its port if an earlier one has the same folder.
+///
+/// # Errors
+/// [`NotLoaded`], a message for the operator, if a folder cannot be served.
+pub fn load_sites<'o, C: CongestionControl>(
+    first: SiteSource<'o>,
+    more: impl IntoIterator<Item = SiteSource<'o>>,
+) -> Result<Many<Sandstorm<SiteOnly, MakeSiteOnly, C>>, NotLoaded> {
+    let load = |site: SiteSource<'_>| Ok::<_, NotLoaded>(site.load()?.with_congestion::<C>());
+    let name = |site: SiteSource<'_>| site.folder.display().to_string();
+    let addresses = |site: SiteSource<'_>| site.options.web_addresses.clone();
+    let mut names = vec![name(first)];
+    let mut sites = Many::new(name(first), load(first)?, addresses(first));
+    for site in more {
+        let port = site.port.unwrap_or(SiteOnly::PORT);
+        let mut name = name(site);
+        if names.contains(&name) {
+            name = format!("{name}:{port}");
+        }
+        sites = sites.with(name.clone(), load(site)?, port, addresses(site));
+        names.push(name);
+    }
+    Ok(sites)
+}
+
+/// Returns the congestion control that all sites of a process have.
+///
+/// # Errors
+/// A message for the operator, if two sites have different ones.
+pub fn same_congestion(
+    all: impl IntoIterator<Item = Congestion>,
+) -> Result<Congestion, &'static str> {
+    let mut all = all.into_iter();
+    let first = all.next().unwrap_or_default();
+    match all.all(|other| other == first) {
+        true => Ok(first),
+        false => Err("congestion must be the same in each [[web]]"),
     }
 }
 
 impl SiteOptions {
-    /// Loads `folder` for a program that serves it with the options in `connections`.
-    ///
-    /// # Errors
-    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
-    pub fn load(
-        &self,
-        folder: &Path,
-        connections: &ConnectionArgs,
-    ) -> Result<Sandstorm, NotLoaded> {
-        let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
-        let sandstorm = self.load_with(folder, connections, &[], make)?;
-        Ok(sandstorm.with_reloads(self.limits(), self.strict))
-    }
-
-    /// Loads `folder`, and returns the lines about the content in the start block.
-    ///
-    /// # Errors
-    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
-    pub fn check(&self, folder: &Path, connections: &ConnectionArgs) -> Result<Lines, NotLoaded> {
-        let mut lines = self.load(folder, connections)?.loaded();
-        lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
-        Ok(lines)
-    }
-
     fn limits(&self) -> Limits {
         Limits {
             files: self.max_files,
@@ -205,7 +277,7 @@ impl SiteOptions {
         }
     }
 
-    /// Same as [`load`](Self::load), with fields for all responses and an application.
+    /// Loads `folder` for a program with an application. All responses contain `fields`.
     fn load_with<A: App + Named, F>(
         &self,
         folder: &Path,

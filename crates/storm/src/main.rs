@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use control::config::{self, ConfigArgs, ConfigCommand, Lines};
+use control::config::{self, ConfigArgs, ConfigCommand, Lines, Parsed};
 use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
 };
 use namestorm::{Form, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs};
-use sandstorm::{Congestion, SiteOptions};
+use sandstorm::{Congestion, SiteOptions, SiteSource, load_sites, same_congestion};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
 /// Sandstorm and Namestorm in one process on one interface: serves a folder over HTTP and zones
@@ -125,15 +125,32 @@ impl Named for Storm {
 }
 
 impl Serve {
-    fn serve<C: CongestionControl>(&self) -> ExitCode {
-        control::serve(&self.network, || self.load::<C>())
+    fn serve<C: CongestionControl>(&self, more: &[&Self]) -> ExitCode {
+        control::serve(&self.network, || self.load::<C>(more))
     }
 
-    /// Loads the folder and the zones.
-    fn load<C: CongestionControl>(&self) -> Result<impl Program + use<C>, StartError> {
-        let web = self.site.load(&self.root, &self.connections)?;
-        let both = Both::<Storm, _, _>::new(web.with_congestion::<C>(), self.load_zones()?);
+    /// Loads the folders of all sites, and the zones.
+    fn load<C: CongestionControl>(
+        &self,
+        more: &[&Self],
+    ) -> Result<impl Program + use<C>, StartError> {
+        let web = load_sites::<C>(self.source(), more.iter().map(|site| site.source()))?;
+        let both = Both::<Storm, _, _>::new(web, self.load_zones()?);
         Ok(both.with_port_args(&self.dns))
+    }
+
+    fn source(&self) -> SiteSource<'_> {
+        SiteSource {
+            folder: &self.root,
+            port: self.network.port,
+            options: &self.site,
+            connections: &self.connections,
+        }
+    }
+
+    /// Returns the congestion control of all sites.
+    fn congestion(&self, more: &[&Self]) -> Result<Congestion, &'static str> {
+        same_congestion(std::iter::once(&self).chain(more).map(|one| one.congestion))
     }
 
     fn load_zones(&self) -> Result<Namestorm, StartError> {
@@ -144,13 +161,17 @@ impl Serve {
         Ok(dns.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 
-    /// Loads the folder and the zones, and returns the lines about each in the start block.
-    fn check(&self) -> [Result<Lines, StartError>; 3] {
+    /// Loads the folders and the zones, and returns the lines about each in the start block.
+    fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
         let options = self.network.check(Storm::NAME).map(|()| Lines::new());
-        let web = self.site.check(&self.root, &self.connections);
-        let dns = self.load_zones().map(|zones| zones.loaded());
-        [options.map_err(Into::into), web.map_err(Into::into), dns]
+        let congestion = self.congestion(more).map(|_| Lines::new());
+        let mut found = vec![options.map_err(Into::into), congestion.map_err(Into::into)];
+        for site in std::iter::once(&self).chain(more) {
+            found.push(site.source().check().map_err(Into::into));
+        }
+        found.push(self.load_zones().map(|zones| zones.loaded()));
+        found
     }
 }
 
@@ -169,16 +190,33 @@ fn command() -> clap::Command {
     namestorm::port_of_zones("dns-port", sandstorm::port_of_site(command))
 }
 
+/// Returns the options of each web site but the first.
+fn further(parsed: &Parsed<Cli>) -> Vec<&Serve> {
+    let sites = parsed
+        .more
+        .iter()
+        .filter_map(|site| match &site.cli.command {
+            Command::Serve(args) | Command::Check(args) => Some(&**args),
+            _ => None,
+        });
+    sites.collect()
+}
+
 fn main() -> ExitCode {
     let command = command();
-    let parsed = config::parse::<Cli>(command.clone());
+    let parsed = config::parse_sites::<Cli>(command.clone());
+    let more = further(&parsed);
     match &parsed.cli.command {
-        Command::Serve(serve) => match serve.congestion {
-            Congestion::Cubic => serve.serve::<Cubic>(),
-            Congestion::Bbr => serve.serve::<Bbr>(),
-            Congestion::Reno => serve.serve::<NewReno>(),
+        Command::Serve(args) => match args.congestion(&more) {
+            Ok(Congestion::Cubic) => args.serve::<Cubic>(&more),
+            Ok(Congestion::Bbr) => args.serve::<Bbr>(&more),
+            Ok(Congestion::Reno) => args.serve::<NewReno>(&more),
+            Err(error) => {
+                eprintln!("storm: {error}");
+                ExitCode::from(2)
+            }
         },
-        Command::Check(serve) => config::print_check("storm", serve.check()),
+        Command::Check(args) => config::print_check("storm", args.check(&more)),
         Command::Config(what) => {
             let own = [
                 sandstorm::own_defaults(),

@@ -26,11 +26,32 @@ const MAX_BYTES: u64 = 64 << 20;
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) settings: Vec<Setting>,
+    /// The settings of each further `[[web]]`.
+    pub(super) more: Vec<Vec<Setting>>,
+}
+
+impl File {
+    /// Returns a file for each further table: with this table in the place of the first one, and the
+    /// same settings in all other sections.
+    pub(super) fn with_further_tables(&mut self) -> Vec<Self> {
+        let tables = std::mem::take(&mut self.more);
+        let file = |table: Vec<Setting>| {
+            let others = self.settings.iter().filter(|one| !one.section.is_site);
+            Self {
+                path: self.path.clone(),
+                settings: others.cloned().chain(table).collect(),
+                more: Vec::new(),
+            }
+        };
+        tables.into_iter().map(file).collect()
+    }
 }
 
 /// A key that the file sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
+    /// The section of the key.
+    pub(super) section: Section,
     /// The option's identifier in the command.
     pub(super) id: String,
     /// The option as words of a command line.
@@ -40,17 +61,21 @@ pub(super) struct Setting {
 }
 
 /// Reads the file for `command`. Sections of other programs are skipped, so that programs can share a
-/// file.
+/// file. With `has_sites`, `[[web]]` may stand there several times.
 ///
 /// # Errors
 /// A message for the operator, with one line for each error in the file.
-pub(super) fn read(path: &Path, command: &Command) -> Result<File, String> {
+pub(super) fn read(path: &Path, command: &Command, has_sites: bool) -> Result<File, String> {
     let text =
         text_of(path).map_err(|reason| format!("cannot read {}: {reason}", path.display()))?;
-    let (settings, list) = settings(&text, command);
+    let (mut tables, list) = settings(&text, command, has_sites);
     if list.is_empty() {
-        let path = path.to_owned();
-        return Ok(File { path, settings });
+        let settings = tables.remove(0);
+        return Ok(File {
+            path: path.to_owned(),
+            settings,
+            more: tables,
+        });
     }
     let problems = Problems {
         file: path,
@@ -79,8 +104,9 @@ fn text_of(path: &Path) -> Result<String, String> {
     })
 }
 
-/// Returns the settings of a file's text, and everything that is wrong with it.
-pub(super) fn settings(text: &str, command: &Command) -> (Vec<Setting>, Vec<Problem>) {
+/// Returns the settings of a file's text, those of each further table of `[[web]]`, and everything
+/// that is wrong with the file.
+fn settings(text: &str, command: &Command, has_sites: bool) -> (Vec<Vec<Setting>>, Vec<Problem>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let span = |error: &toml::de::Error| error.span().unwrap_or_default();
     let problems: Vec<_> = errors
@@ -94,13 +120,14 @@ pub(super) fn settings(text: &str, command: &Command) -> (Vec<Setting>, Vec<Prob
         })
         .collect();
     if !problems.is_empty() {
-        return (Vec::new(), problems);
+        return (vec![Vec::new()], problems);
     }
     let mut reader = Reader {
         text,
         command: command.clone().args_override_self(true),
         keys: keys(command),
-        settings: Vec::new(),
+        has_sites,
+        settings: vec![Vec::new()],
         problems,
     };
     for (name, value) in table.get_ref() {
@@ -113,7 +140,9 @@ struct Reader<'t, 'c> {
     text: &'t str,
     command: Command,
     keys: Vec<Key<'c>>,
-    settings: Vec<Setting>,
+    has_sites: bool,
+    /// The settings of all first tables, and then those of each further one.
+    settings: Vec<Vec<Setting>>,
     problems: Vec<Problem>,
 }
 
@@ -134,11 +163,15 @@ impl Reader<'_, '_> {
             return;
         }
         match (value.get_ref(), section.is_list) {
-            (DeValue::Table(table), false) => self.table(section, table),
+            (DeValue::Table(table), false) => self.table(section, table, 0),
             (DeValue::Array(tables), true) => {
                 for (n, table) in tables.iter().enumerate() {
                     match table.get_ref() {
-                        DeValue::Table(table) if n == 0 => self.table(section, table),
+                        DeValue::Table(table) if n == 0 => self.table(section, table, 0),
+                        DeValue::Table(table) if section.is_site && self.has_sites => {
+                            self.settings.push(Vec::new());
+                            self.table(section, table, self.settings.len() - 1);
+                        }
                         DeValue::Table(_) => self.fail(
                             table.span(),
                             format!(
@@ -180,7 +213,8 @@ impl Reader<'_, '_> {
         sections.map(|section| section.header()).collect()
     }
 
-    fn table(&mut self, section: Section, table: &DeTable<'_>) {
+    /// Reads a table into the settings at index `to`.
+    fn table(&mut self, section: Section, table: &DeTable<'_>, to: usize) {
         let of_section = |key: &&Key<'_>| key.section == section;
         let keys: Vec<_> = self.keys.iter().filter(of_section).copied().collect();
         for (name, value) in table {
@@ -191,7 +225,8 @@ impl Reader<'_, '_> {
                 continue;
             };
             if let Some(words) = self.words(key, value) {
-                self.settings.push(Setting {
+                self.settings[to].push(Setting {
+                    section,
                     id: key.arg.get_id().to_string(),
                     words,
                     line: place(self.text, name.span().start).0,

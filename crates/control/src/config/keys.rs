@@ -11,6 +11,8 @@ pub(super) struct Section {
     heading: Option<&'static str>,
     /// Whether the section is an array of tables, such as `[[web]]`.
     pub(super) is_list: bool,
+    /// Whether each of these tables is a site.
+    pub(super) is_site: bool,
 }
 
 /// All sections, in the order in which files are printed.
@@ -22,7 +24,10 @@ pub(super) const SECTIONS: [Section; 10] = [
     section("metrics", Some("Metrics")),
     section("control", Some("Control")),
     section("diagnosis", Some("Diagnosis")),
-    list("web", "Web site"),
+    Section {
+        is_site: true,
+        ..list("web", "Web site")
+    },
     list("dns", "Zones"),
     section("program", None),
 ];
@@ -32,6 +37,7 @@ const fn section(name: &'static str, heading: Option<&'static str>) -> Section {
         name,
         heading,
         is_list: false,
+        is_site: false,
     }
 }
 
@@ -40,6 +46,7 @@ const fn list(name: &'static str, heading: &'static str) -> Section {
         name,
         heading: Some(heading),
         is_list: true,
+        is_site: false,
     }
 }
 

@@ -16,6 +16,9 @@ use super::origin;
 pub struct Parsed<T> {
     /// The command line, as `T` defines it.
     pub cli: T,
+    /// The same for each further `[[web]]` of the file: with its keys in the place of the first one's.
+    /// Only [`parse_sites`] reads several.
+    pub more: Vec<Self>,
     pub(super) origins: Origins,
 }
 
@@ -44,32 +47,59 @@ pub(super) enum Wrong {
 /// Ends the process if the command line or the file is wrong, or if the command line asks for help.
 /// The status is 2 for an error, or 1 if the command is `check` and the file is wrong.
 pub fn parse<T: CommandFactory + FromArgMatches>(command: Command) -> Parsed<T> {
+    parse_process(command, false)
+}
+
+/// Same as [`parse`], for a program that can serve several sites: `[[web]]` may stand several times
+/// in the file.
+pub fn parse_sites<T: CommandFactory + FromArgMatches>(command: Command) -> Parsed<T> {
+    parse_process(command, true)
+}
+
+fn parse_process<T: FromArgMatches>(command: Command, has_sites: bool) -> Parsed<T> {
     let name = command.get_name().to_owned();
     let words: Vec<_> = std::env::args_os().collect();
     let is_check = words.get(1).is_some_and(|word| word == "check");
-    let parsed = parse_words(command, words).unwrap_or_else(|wrong| match wrong {
+    let parsed = parse_words(command, words, has_sites).unwrap_or_else(|wrong| match wrong {
         Wrong::CommandLine(error) => error.exit(),
         Wrong::File(message) => {
             eprintln!("{name}: the configuration is wrong\n{message}");
             std::process::exit(if is_check { 1 } else { 2 })
         }
     });
-    origin::remember(&parsed.origins);
+    let more = parsed.more.iter().map(|site| &site.origins);
+    origin::remember(std::iter::once(&parsed.origins).chain(more));
     parsed
 }
 
-/// Same as [`parse`], for these words.
-pub(super) fn parse_words<T: FromArgMatches>(
+/// Same as [`parse`] or [`parse_sites`], for these words.
+fn parse_words<T: FromArgMatches>(
     command: Command,
     words: Vec<OsString>,
+    has_sites: bool,
 ) -> Result<Parsed<T>, Wrong> {
     let mut command = prepared(command);
     command.build();
-    let mut first = FirstLook::new(&command, &words);
-    let file = match &first.config {
-        Some(path) => file::read(path, &first.command).map_err(Wrong::File)?,
+    let first = FirstLook::new(&command, &words);
+    let mut file = match &first.config {
+        Some(path) => file::read(path, &first.command, has_sites).map_err(Wrong::File)?,
         None => File::default(),
     };
+    let more = file.with_further_tables();
+    let with = |file| parse_with(&command, &words, &first, file);
+    Ok(Parsed {
+        more: more.into_iter().map(with).collect::<Result<_, _>>()?,
+        ..with(file)?
+    })
+}
+
+/// Parses `words`, with the settings of `file` before the options.
+fn parse_with<T: FromArgMatches>(
+    command: &Command,
+    words: &[OsString],
+    first: &FirstLook,
+    file: File,
+) -> Result<Parsed<T>, Wrong> {
     if let Some(message) = first.missing(&file) {
         return Err(Wrong::File(message));
     }
@@ -78,13 +108,14 @@ pub(super) fn parse_words<T: FromArgMatches>(
         .settings
         .iter()
         .filter(|one| !overridden.contains(&one.id));
-    let mut all = words;
+    let mut all = words.to_vec();
     let inserted: Vec<_> = settings
         .flat_map(|one| &one.words)
         .map(OsString::from)
         .collect();
     all.splice(first.depth..first.depth, inserted);
     let matches = command
+        .clone()
         .try_get_matches_from(all)
         .map_err(Wrong::CommandLine)?;
     let cli = T::from_arg_matches(&matches).map_err(Wrong::CommandLine)?;
@@ -93,12 +124,16 @@ pub(super) fn parse_words<T: FromArgMatches>(
         leaf = inner;
     }
     let origins = Origins {
-        command: first.command,
+        command: first.command.clone(),
         matches: leaf,
         file,
-        given: std::mem::take(&mut first.given),
+        given: first.given.clone(),
     };
-    Ok(Parsed { cli, origins })
+    Ok(Parsed {
+        cli,
+        more: Vec::new(),
+        origins,
+    })
 }
 
 /// What a command line says before the file is read. Errors in it are reported later.

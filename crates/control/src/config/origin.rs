@@ -15,36 +15,53 @@ struct Read {
     places: Places,
 }
 
-/// The options that come from a file: `--OPTION`, and the key with its place.
+/// The options that come from a file: `--OPTION`, and the key with its places.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<(String, String)>);
+struct Places(Vec<(String, String)>);
 
-/// Keeps the origins of this process's options. Only the first call has an effect.
-pub(super) fn remember(origins: &Origins) {
-    if origins.file.path.as_os_str().is_empty() {
+/// Keeps the origins of this process's options, those of each site. Only the first call has an
+/// effect.
+pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>) {
+    let sites: Vec<_> = sites.collect();
+    let file = &sites[0].file.path;
+    if file.as_os_str().is_empty() {
         return;
     }
     // A process parses its command line once.
     let _ = READ.set(Read {
-        file: origins.file.path.clone(),
-        places: places(origins),
+        file: file.clone(),
+        places: places(&sites),
     });
 }
 
-/// Returns the options that come from the file.
-pub(super) fn places(origins: &Origins) -> Places {
-    let file = origins.file.path.display().to_string();
-    let file = file.escape_debug();
-    let keys = keys(&origins.command);
-    let settings = origins.file.settings.iter().filter_map(|setting| {
-        if origins.is_overridden(&setting.id) {
-            return None;
+/// Returns the options that come from the file. A key that several sites have has several places.
+fn places(sites: &[&Origins]) -> Places {
+    let mut places: Vec<(String, String, Vec<usize>)> = Vec::new();
+    for origins in sites {
+        let keys = keys(&origins.command);
+        for setting in &origins.file.settings {
+            let key = keys.iter().find(|key| key.arg.get_id() == &*setting.id);
+            let Some((key, long)) = key.and_then(|key| Some((key, key.arg.get_long()?))) else {
+                continue;
+            };
+            if origins.is_overridden(&setting.id) {
+                continue;
+            }
+            let option = format!("--{long}");
+            match places.iter_mut().find(|(known, ..)| *known == option) {
+                Some((.., lines)) if lines.contains(&setting.line) => {}
+                Some((.., lines)) => lines.push(setting.line),
+                None => places.push((option, key.name(), vec![setting.line])),
+            }
         }
-        let key = keys.iter().find(|key| key.arg.get_id() == &*setting.id)?;
-        let option = format!("--{}", key.arg.get_long()?);
-        Some((option, format!("{} ({file}:{})", key.name(), setting.line)))
-    });
-    Places(settings.collect())
+    }
+    let file = sites[0].file.path.display().to_string();
+    let file = file.escape_debug();
+    let place = |(option, key, lines): (_, String, Vec<usize>)| {
+        let lines: Vec<_> = lines.iter().map(|line| format!("{file}:{line}")).collect();
+        (option, format!("{key} ({})", lines.join(", ")))
+    };
+    Places(places.into_iter().map(place).collect())
 }
 
 /// Returns the configuration file of this process, if it has one.

@@ -47,13 +47,14 @@ impl OwnDefaults {
 }
 
 /// What holds without the options that belong to all servers.
-const WITHOUT: [(&str, &str); 8] = [
+const WITHOUT: [(&str, &str); 9] = [
     ("addresses", "the addresses of the interface"),
     ("workers", "one for each queue"),
     (
         "user",
         "the program's user or nobody, if root starts the server",
     ),
+    ("web_addresses", "all addresses of the server"),
     ("access_log", "no log"),
     ("query_log", "no log"),
     ("metrics_listen", "no metrics"),
@@ -65,25 +66,22 @@ const WITHOUT: [(&str, &str); 8] = [
 /// says where it comes from: the default, a line of the file, or the command line. `own` has the
 /// defaults of each server in the program.
 pub fn show<T>(parsed: &Parsed<T>, own: &[OwnDefaults]) -> String {
-    let origins = &parsed.origins;
-    let keys = keys(&origins.command);
+    let keys = keys(&parsed.origins.command);
     let mut text = String::new();
     for section in SECTIONS {
         let keys: Vec<_> = keys.iter().filter(|key| key.section == section).collect();
         if keys.is_empty() {
             continue;
         }
-        let gap = if text.is_empty() { "" } else { "\n" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{gap}{}", section.header());
-        for key in keys {
-            let name = key.name();
-            let (setting, origin) = match (origins.value(key), own_default(key, own)) {
-                (Some(value), _) => (format!("{name} = {value}"), origins.origin(key)),
-                (None, (Some(value), origin)) => (format!("{name} = {value}"), origin),
-                (None, (None, origin)) => (format!("#{name} ="), origin),
-            };
-            let _ = writeln!(text, "{setting:WIDTH$} # {origin}");
+        let more = parsed.more.iter().filter(|_| section.is_site);
+        for site in std::iter::once(parsed).chain(more) {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{gap}{}", section.header());
+            for key in &keys {
+                let (setting, origin) = site.origins.shown(key, own);
+                let _ = writeln!(text, "{setting:WIDTH$} # {origin}");
+            }
         }
     }
     text
@@ -126,6 +124,16 @@ fn own_default(key: &Key<'_>, own: &[OwnDefaults]) -> (Option<String>, String) {
 }
 
 impl Origins {
+    /// A key as it is written in a file, and where its value comes from.
+    fn shown(&self, key: &Key<'_>, own: &[OwnDefaults]) -> (String, String) {
+        let name = key.name();
+        match (self.value(key), own_default(key, own)) {
+            (Some(value), _) => (format!("{name} = {value}"), self.origin(key)),
+            (None, (Some(value), origin)) => (format!("{name} = {value}"), origin),
+            (None, (None, origin)) => (format!("#{name} ="), origin),
+        }
+    }
+
     /// The key's value in TOML, or `None` if it has none.
     fn value(&self, key: &Key<'_>) -> Option<String> {
         let id = key.arg.get_id().as_str();

@@ -1,0 +1,183 @@
+//! Serves several web sites from one process, as a configuration file describes them. Needs root.
+
+#[path = "../../../examples/tests/rig/mod.rs"]
+mod rig;
+
+use std::fs;
+use std::net::{IpAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rig::Example;
+
+const STORM: &str = env!("CARGO_BIN_EXE_storm");
+const ZONE: &str = "@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n";
+/// Maximum time until something has happened that the server does on its own.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Runs a program, and returns whether it succeeded, and what it wrote.
+fn run(program: &str, arguments: &[&str]) -> (bool, String) {
+    let mut limited = Command::new("timeout");
+    limited.args(["20", program]).args(arguments);
+    let output = limited.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+/// Writes folders with a page each, a zone, and a configuration with `sites`.
+fn prepare(folder: &Path, sites: &str) -> [String; 2] {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["one", "two", "three"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+        fs::write(folder.join(name).join("index.html"), name).unwrap();
+    }
+    fs::write(folder.join("a.test.zone"), ZONE).unwrap();
+    let at = folder.display();
+    let sites = sites.replace("root = \"", &format!("root = \"{at}/"));
+    let zones = format!("[[dns]]\nzones = [\"{at}/a.test.zone\"]\n");
+    let config = folder.join("storm.toml");
+    fs::write(&config, sites + &zones).unwrap();
+    [config, folder.join("socket")].map(|path| path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn each_site_has_its_port_or_its_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    // The first address of a device that the server makes itself.
+    let v4: IpAddr = "198.18.0.2".parse().unwrap();
+    let sites = format!(
+        "[[web]]\nroot = \"one\"\n[[web]]\nroot = \"two\"\nport = 8080\naddresses = [\"{v4}\"]\n\
+         [[web]]\nroot = \"three\"\nport = 8081\n"
+    );
+    let [config, socket] = prepare(folder.path(), &sites);
+    let arguments = ["serve", "--config", &config, "--control-socket", &socket];
+    let storm = Example::start(STORM, &arguments);
+    assert_eq!(storm.addresses[0], v4);
+    let page = |address: &IpAddr, port: u16| {
+        let host = match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        };
+        run("curl", &["-sSg", &format!("http://{host}:{port}/")])
+    };
+    let text = |text: &str| (true, text.to_owned());
+    storm.beside(|| {
+        for address in &storm.addresses {
+            assert_eq!(page(address, 80), text("one"));
+            assert_eq!(page(address, 8081), text("three"));
+            if *address == v4 {
+                assert_eq!(page(address, 8080), text("two"));
+            } else {
+                let refused = TcpStream::connect_timeout(&(*address, 8080).into(), TIMEOUT);
+                assert!(refused.is_err(), "{address}");
+            }
+        }
+    });
+
+    // A site is reloaded by its name, and the others keep what they have.
+    for name in ["one", "two", "three"] {
+        fs::write(folder.path().join(name).join("index.html"), "new").unwrap();
+    }
+    let two = folder.path().join("two").display().to_string();
+    let (succeeded, said) = run(STORM, &["reload", &two, "--control-socket", &socket]);
+    assert!(succeeded && said.contains(&two), "{said}");
+    storm.beside(|| {
+        let start = Instant::now();
+        while page(&v4, 8080) != text("new") {
+            assert!(start.elapsed() < TIMEOUT);
+        }
+        assert_eq!(page(&v4, 80), text("one"));
+    });
+
+    let requests = |metrics: &str, site: &str| {
+        let site = format!("site=\"{}/{site}\"", folder.path().display());
+        let mut lines = metrics.lines();
+        let line = lines.find(|line| {
+            line.starts_with("sandstorm_answers_total{")
+                && line.contains(&site)
+                && line.contains("status=\"200\"")
+        });
+        let count = line.and_then(|line| line.rsplit(' ').next());
+        count.and_then(|count| count.parse::<usize>().ok())
+    };
+    let start = Instant::now();
+    loop {
+        let at = ["-s", "--unix-socket", &socket, "http://localhost/metrics"];
+        let (_, metrics) = run("curl", &at);
+        let counted = ["one", "three"].map(|site| requests(&metrics, site));
+        if counted == [Some(storm.addresses.len() + 1), Some(storm.addresses.len())] {
+            break;
+        }
+        assert!(start.elapsed() < TIMEOUT, "{counted:?} {metrics}");
+    }
+    storm.stop();
+}
+
+#[test]
+fn wrong_sites_are_refused_with_their_names() {
+    let web = |root: &str, more: &str| format!("[[web]]\nroot = \"{root}\"\n{more}");
+    for (command, sites, message) in [
+        (
+            "serve",
+            web("one", "") + &web("two", ""),
+            "/two (port) both have TCP port 80",
+        ),
+        (
+            "serve",
+            web("one", "addresses = [\"192.0.2.1\"]\n") + &web("two", "port = 80\n"),
+            "both have TCP port 80",
+        ),
+        (
+            "serve",
+            web("one", "") + &web("two", "port = 81\naddresses = [\"192.0.2.9\"]\n"),
+            "/two is to be served on 192.0.2.9, which is not an address of the server",
+        ),
+        (
+            "serve",
+            web("one", "") + &web("two", "port = 81\ncongestion = \"bbr\"\n"),
+            "congestion must be the same in each [[web]]",
+        ),
+        (
+            "check",
+            web("one", "") + "[[web]]\nport = 81\n",
+            "the key root is missing in [[web]]",
+        ),
+        (
+            "check",
+            web("one", "") + &web("none", "port = 81\n"),
+            "/none",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let [config, _] = prepare(folder.path(), &sites);
+        let (succeeded, said) = run(STORM, &[command, "--config", &config]);
+        assert!(!succeeded && said.contains(message), "{sites}\n{said}");
+    }
+}
+
+#[test]
+fn each_site_is_shown_with_its_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let sites = "[[web]]\nroot = \"one\"\n[[web]]\nroot = \"two\"\nport = 81\n";
+    let [config, _] = prepare(folder.path(), sites);
+    let (succeeded, shown) = run(STORM, &["config", "show", "--config", &config]);
+    assert!(succeeded, "{shown}");
+    assert_eq!(shown.matches("[[web]]\n").count(), 2, "{shown}");
+    assert!(shown.contains("storm.toml:5\n"), "{shown}");
+    // What is shown is a file with the same meaning.
+    let again = folder.path().join("again.toml");
+    fs::write(&again, &shown).unwrap();
+    let (_, again) = run(
+        STORM,
+        &["config", "show", "--config", again.to_str().unwrap()],
+    );
+    let values = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .map(|line| line.split(" # ").next().unwrap_or_default());
+        lines.map(|line| line.trim().to_owned()).collect()
+    };
+    assert_eq!(values(&again), values(&shown));
+}
