@@ -142,9 +142,10 @@ impl<A: Program> Program for Many<A> {
                     0 => PORT_OPTION.to_owned(),
                     _ => PORT_KEY.to_owned(),
                 },
-                services: match is_shared {
-                    true => Vec::new(),
-                    false => site.program.services(*port),
+                services: if is_shared {
+                    Vec::new()
+                } else {
+                    site.program.services(*port)
                 },
             }
         };

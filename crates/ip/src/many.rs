@@ -162,8 +162,9 @@ impl<P: Port, T: Transports<P>> Transports<P> for Many<T> {
         is_ours: &dyn Fn(&IpAddr) -> bool,
         now: Instant,
     ) -> bool {
+        // `|` asks every transport, where `any` stops at the first.
         self.iter_mut().fold(false, |more, one| {
-            one.reset_strangers(port, slots.clone(), is_ours, now) || more
+            more | one.reset_strangers(port, slots.clone(), is_ours, now)
         })
     }
 
@@ -174,8 +175,9 @@ impl<P: Port, T: Transports<P>> Transports<P> for Many<T> {
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
+        // `&` asks every transport, where `all` stops at the first.
         self.iter_mut()
-            .fold(true, |closed, one| one.handle_stop(port, now) && closed)
+            .fold(true, |closed, one| closed & one.handle_stop(port, now))
     }
 }
 

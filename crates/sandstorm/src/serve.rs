@@ -262,9 +262,10 @@ pub fn same_congestion(
 ) -> Result<Congestion, &'static str> {
     let mut all = all.into_iter();
     let first = all.next().unwrap_or_default();
-    match all.all(|other| other == first) {
-        true => Ok(first),
-        false => Err("congestion must be the same in each [[web]]"),
+    if all.all(|other| other == first) {
+        Ok(first)
+    } else {
+        Err("congestion must be the same in each [[web]]")
     }
 }
 

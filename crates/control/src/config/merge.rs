@@ -60,7 +60,7 @@ fn parse_process<T: FromArgMatches>(command: Command, has_sites: bool) -> Parsed
     let name = command.get_name().to_owned();
     let words: Vec<_> = std::env::args_os().collect();
     let is_check = words.get(1).is_some_and(|word| word == "check");
-    let parsed = parse_words(command, words, has_sites).unwrap_or_else(|wrong| match wrong {
+    let parsed = parse_words(command, &words, has_sites).unwrap_or_else(|wrong| match wrong {
         Wrong::CommandLine(error) => error.exit(),
         Wrong::File(message) => {
             eprintln!("{name}: the configuration is wrong\n{message}");
@@ -75,18 +75,18 @@ fn parse_process<T: FromArgMatches>(command: Command, has_sites: bool) -> Parsed
 /// Same as [`parse`] or [`parse_sites`], for these words.
 fn parse_words<T: FromArgMatches>(
     command: Command,
-    words: Vec<OsString>,
+    words: &[OsString],
     has_sites: bool,
 ) -> Result<Parsed<T>, Wrong> {
     let mut command = prepared(command);
     command.build();
-    let first = FirstLook::new(&command, &words);
+    let first = FirstLook::new(&command, words);
     let mut file = match &first.config {
         Some(path) => file::read(path, &first.command, has_sites).map_err(Wrong::File)?,
         None => File::default(),
     };
     let more = file.with_further_tables();
-    let with = |file| parse_with(&command, &words, &first, file);
+    let with = |file| parse_with(&command, words, &first, file);
     Ok(Parsed {
         more: more.into_iter().map(with).collect::<Result<_, _>>()?,
         ..with(file)?
