@@ -2,7 +2,8 @@
 //! them as lines of a log.
 //!
 //! A worker copies a few bytes and never waits. If the ring is full, the record is dropped and
-//! counted. The writer's thread turns records into text.
+//! counted. The writer's thread turns records into text. Each log has its own, so that a log that is
+//! stuck holds up no other.
 
 mod client;
 mod destination;
@@ -15,4 +16,4 @@ pub use destination::LogDestination;
 pub use log::RecordLog;
 pub use ring::RecordSender;
 pub(crate) use ring::{RecordReader, ring};
-pub(crate) use writer::Writer;
+pub(crate) use writer::Writers;

@@ -28,7 +28,7 @@ use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
 use crate::progress::{self, Loading, Place};
-use crate::records::{RecordLog, Writer};
+use crate::records::{RecordLog, Writers};
 use crate::reload::Reloader;
 use crate::report::Block;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
@@ -172,7 +172,7 @@ impl Start<'_> {
             let can_reload = cfg!(target_os = "linux") && program.can_reload();
             let start = || Reloader::start(scope, program, privileges, supervisor);
             let reloader = can_reload.then(start).transpose()?;
-            let writer = Writer::start(scope, P::NAME, program.logs(), privileges)?;
+            let writers = Writers::start(scope, P::NAME, program.logs(), privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
             let server = Observed::of(program, Arc::clone(&published), state, reloads);
@@ -185,7 +185,7 @@ impl Start<'_> {
                 signals,
                 helper: helper_life,
                 reloader,
-                writer,
+                writers,
                 watcher,
                 server,
                 supervisor,
@@ -258,15 +258,6 @@ async fn housekeeping(supervisor: &Supervisor, published: &[Published]) -> Infal
     }
 }
 
-/// Makes the thread for logs open its files again, if there are any.
-fn reopen(writer: Option<&Writer>) {
-    if let Some(writer) = writer {
-        writer.reopen();
-    } else {
-        tracing::info!("SIGUSR1 has no effect, because there is no log");
-    }
-}
-
 /// Returns the files that threads may use after they have dropped their privileges.
 fn table<P: Program>(program: &P) -> Table {
     let folders = program.logs().into_iter().filter_map(RecordLog::folder);
@@ -318,7 +309,7 @@ struct Watch<'a> {
     signals: Signals,
     helper: Life,
     reloader: Option<Reloader>,
-    writer: Option<Writer>,
+    writers: Writers,
     watcher: Option<Watcher>,
     server: Arc<Observed>,
     supervisor: &'a Supervisor,
@@ -335,14 +326,14 @@ impl Watch<'_> {
         workers: &mut Workers<'_>,
         begin: impl Fn(&[Ready], &[&Confined]) -> Result<Block, Error>,
     ) {
-        let (reloader, writer) = (self.reloader.as_ref(), self.writer.as_ref());
+        let (reloader, writers) = (self.reloader.as_ref(), &self.writers);
         let others: Vec<_> = [
             reloader.map(Reloader::thread),
-            writer.map(Writer::thread),
             self.watcher.as_ref().map(Watcher::thread),
         ]
         .into_iter()
         .flatten()
+        .chain(writers.threads())
         .collect();
         let mut helper_is_gone = false;
         let mut preparing = Some(Loading::begin("preparing the packets", Place::Terminal));
@@ -373,7 +364,7 @@ impl Watch<'_> {
                         workers.stop();
                     }
                     (Request::Stop(Stop::AtOnce), _) => std::process::exit(1),
-                    (Request::ReopenLogs, _) => reopen(writer),
+                    (Request::ReopenLogs, _) => writers.reopen(),
                     (Request::Reload, Some(_)) if workers.is_stopping() => {}
                     (Request::Reload, Some(reloader)) => reloader.requests().request(),
                     (Request::Reload, None) => tracing::warn!(
@@ -414,7 +405,7 @@ impl Watch<'_> {
                 request = self.signals.next() => match request {
                     Request::Stop(Stop::Gracefully) => return workers.replace_error(None),
                     Request::Stop(Stop::AtOnce) => std::process::exit(1),
-                    Request::ReopenLogs => reopen(self.writer.as_ref()),
+                    Request::ReopenLogs => self.writers.reopen(),
                     Request::Reload => {}
                 },
                 error = self.helper.end() => return workers.replace_error(Some(error)),
@@ -430,8 +421,7 @@ impl Watch<'_> {
     /// Ends the other threads, except those of workers. Returns `false` if one of them is busy with
     /// something that nobody needs any more: new content, or lines for a reader that is stuck.
     fn finish(&mut self) -> bool {
-        let has_written = self.writer.as_mut().is_none_or(Writer::finish);
-        has_written && !self.reloader.as_ref().is_some_and(Reloader::is_busy)
+        self.writers.finish() && !self.reloader.as_ref().is_some_and(Reloader::is_busy)
     }
 
     /// Prints a line about the drain that begins, if the server has TCP connections.

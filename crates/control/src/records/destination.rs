@@ -1,7 +1,7 @@
 //! Where the lines of a log go.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _, stdout};
+use std::io::{self, ErrorKind, Write, stdout};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -39,11 +39,19 @@ impl FromStr for LogDestination {
 }
 
 /// The socket of the system's log.
-const SYSLOG: &str = "/dev/log";
+pub(super) const SYSLOG: &str = "/dev/log";
 /// The journal's own socket.
-const JOURNAL: &str = "/run/systemd/journal/socket";
+pub(super) const JOURNAL: &str = "/run/systemd/journal/socket";
 /// Facility `local0`, severity informational (RFC 3164, section 4.1.1).
 const PRIORITY: u8 = 16 * 8 + 6;
+
+/// Lines that could not be written.
+#[derive(Debug)]
+pub(super) struct Unwritten {
+    pub(super) error: io::Error,
+    /// Number of these lines. A line of which a part was written is one of them.
+    pub(super) lines: u64,
+}
 
 /// An open destination.
 #[derive(Debug)]
@@ -53,6 +61,8 @@ pub(super) enum Sink {
         file: File,
         /// Whether this process has made the file.
         is_new: bool,
+        /// Whether the file ends with a part of a line.
+        is_cut: bool,
     },
     Stdout,
     /// A datagram for each line: the socket, its peer, and the text in front of the line.
@@ -84,6 +94,7 @@ impl Sink {
                 path: path.clone(),
                 is_new: !path.exists(),
                 file: open_file(path)?,
+                is_cut: false,
             }),
             LogDestination::Stdout => Ok(Self::Stdout),
             LogDestination::Syslog => datagrams(SYSLOG, format!("<{PRIORITY}>{program}: ")),
@@ -108,33 +119,74 @@ impl Sink {
     /// Opens the file again, which may have been renamed. Does nothing for other destinations. On an
     /// error, lines still go to the old file.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        if let Self::File { path, file, .. } = self {
+        if let Self::File {
+            path, file, is_cut, ..
+        } = self
+        {
             *file = open_file(path)?;
+            *is_cut = false;
         }
         Ok(())
     }
 
     /// Writes complete lines.
-    pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
+        let none = |error| unwritten(error, lines);
         match self {
-            Self::File { file, .. } => file.write_all(lines),
+            Self::File { file, is_cut, .. } => append(file, is_cut, lines),
             Self::Stdout => {
                 let mut out = stdout().lock();
-                out.write_all(lines)?;
-                out.flush()
+                out.write_all(lines).map_err(none)?;
+                out.flush().map_err(none)
             }
             Self::Datagrams {
                 socket,
                 peer,
                 prefix,
             } => {
+                let mut rest = lines;
                 for line in lines.split_inclusive(|byte| *byte == b'\n') {
                     let datagram = [prefix.as_bytes(), line].concat();
-                    socket.send_to(&datagram, *peer)?;
+                    let sent = socket.send_to(&datagram, *peer);
+                    sent.map_err(|error| unwritten(error, rest))?;
+                    rest = &rest[line.len()..];
                 }
                 Ok(())
             }
         }
+    }
+}
+
+/// Appends lines to a file that ends with a part of a line if `is_cut`, as after a full disk.
+fn append(file: &mut impl Write, is_cut: &mut bool, lines: &[u8]) -> Result<(), Unwritten> {
+    if *is_cut {
+        file.write_all(b"\n")
+            .map_err(|error| unwritten(error, lines))?;
+        *is_cut = false;
+    }
+    let mut written = 0;
+    while written < lines.len() {
+        let error = match file.write(&lines[written..]) {
+            Ok(0) => ErrorKind::WriteZero.into(),
+            Ok(len) => {
+                written += len;
+                continue;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => error,
+        };
+        *is_cut = lines[..written].last().is_some_and(|last| *last != b'\n');
+        return Err(unwritten(error, &lines[written..]));
+    }
+    Ok(())
+}
+
+/// Names the error, and counts the ends of lines in `rest`, which was not written.
+fn unwritten(error: io::Error, rest: &[u8]) -> Unwritten {
+    let ends = rest.iter().filter(|byte| **byte == b'\n');
+    Unwritten {
+        error,
+        lines: ends.count() as u64,
     }
 }
 
@@ -143,4 +195,60 @@ impl Sink {
 fn open_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o640).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with room for some bytes.
+    struct Disk {
+        text: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len = bytes.len().min(self.room);
+            if len == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.text.extend_from_slice(&bytes[..len]);
+            self.room -= len;
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_after_a_full_disk_begins_on_a_line_of_its_own() {
+        let mut disk = Disk {
+            text: Vec::new(),
+            room: 6,
+        };
+        let mut is_cut = false;
+        let error = append(&mut disk, &mut is_cut, b"one\ntwo\nthree\n").unwrap_err();
+        assert_eq!(error.error.kind(), ErrorKind::StorageFull);
+        assert_eq!((error.lines, is_cut), (2, true));
+        let error = append(&mut disk, &mut is_cut, b"four\n").unwrap_err();
+        assert_eq!((error.lines, is_cut), (1, true));
+        disk.room = 100;
+        append(&mut disk, &mut is_cut, b"five\n").unwrap();
+        append(&mut disk, &mut is_cut, b"six\n").unwrap();
+        assert_eq!(disk.text, b"one\ntw\nfive\nsix\n");
+    }
+
+    #[test]
+    fn a_disk_that_is_full_after_a_whole_line_cuts_nothing() {
+        let mut disk = Disk {
+            text: Vec::new(),
+            room: 4,
+        };
+        let mut is_cut = false;
+        let error = append(&mut disk, &mut is_cut, b"one\ntwo\n").unwrap_err();
+        assert_eq!((error.lines, is_cut), (1, false));
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Gid, Uid};
 
-use super::destination::{LogDestination, Sink};
+use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink, Unwritten};
 use super::ring::{RecordReader, RecordSender, ring};
 
 /// Maximum number of records that are written at once.
@@ -51,7 +51,7 @@ impl RecordLog {
     /// in the record.
     ///
     /// # Errors
-    /// If the destination cannot be opened. The error names it.
+    /// If the destination cannot be opened. The error names it and the remedy.
     pub fn open(
         name: &'static str,
         program: &str,
@@ -61,7 +61,11 @@ impl RecordLog {
         let sink = Sink::open(destination, program).map_err(|error| {
             io::Error::new(
                 error.kind(),
-                format!("{name}: {}: {error}", place(destination)),
+                format!(
+                    "{name}: {}: {error}; {}",
+                    place(destination),
+                    remedy(destination)
+                ),
             )
         })?;
         Ok(Self {
@@ -107,7 +111,7 @@ impl RecordLog {
         match self.output().sink.reopen() {
             Ok(()) => tracing::info!("{}: {} is open again", self.name, place(&self.destination)),
             Err(error) => tracing::warn!(
-                "{}: {} cannot be opened again, so lines still go to the old file: {error}",
+                "{}: the server's user cannot open {} again, so lines still go to the old file: {error}",
                 self.name,
                 place(&self.destination)
             ),
@@ -127,18 +131,18 @@ impl RecordLog {
             }
             if records > 0 {
                 has_written = true;
-                self.write_lines(reader, &buffers.lines, records);
+                self.write_lines(reader, &buffers.lines);
             }
         }
         has_written
     }
 
-    fn write_lines(&self, reader: &RecordReader, lines: &[u8], records: u64) {
+    fn write_lines(&self, reader: &RecordReader, lines: &[u8]) {
         let mut output = self.output();
-        let Err(error) = output.sink.write(lines) else {
+        let Err(Unwritten { error, lines }) = output.sink.write(lines) else {
             return;
         };
-        reader.count_unwritten(records);
+        reader.count_unwritten(lines);
         let now = Instant::now();
         if output
             .warned
@@ -163,7 +167,7 @@ impl RecordLog {
     }
 }
 
-/// The writer's buffers, which are used for all logs.
+/// A writer's buffers.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     record: Vec<u8>,
@@ -175,8 +179,16 @@ fn place(destination: &LogDestination) -> String {
     match destination {
         LogDestination::File(path) => path.display().to_string(),
         LogDestination::Stdout => "standard output".to_owned(),
-        LogDestination::Syslog => "the system's log".to_owned(),
-        LogDestination::Journald => "the journal".to_owned(),
+        LogDestination::Syslog => format!("the system's log at {SYSLOG}"),
+        LogDestination::Journald => format!("the journal at {JOURNAL}"),
+    }
+}
+
+/// Says what to do if the destination cannot be opened.
+fn remedy(destination: &LogDestination) -> &'static str {
+    match destination {
+        LogDestination::File(_) => "make its folder, or give a file that can be written",
+        _ => "start it, or send the lines to a file or to stdout",
     }
 }
 
@@ -231,9 +243,10 @@ mod tests {
         let to = LogDestination::File("/nowhere/log".into());
         let error = RecordLog::open("test log", "test", &to, as_text).unwrap_err();
         let message = error.to_string();
-        assert!(
-            message.starts_with("test log: /nowhere/log: No such file"),
-            "{message}"
+        assert_eq!(
+            message,
+            "test log: /nowhere/log: No such file or directory (os error 2); \
+             make its folder, or give a file that can be written"
         );
     }
 }

@@ -1,23 +1,75 @@
-//! The thread that writes the logs.
+//! The threads that write the logs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::log::{Buffers, RecordLog};
 use crate::confined::Confined;
 use crate::error::Error;
 use crate::privileges::{Kind, Privileges};
 
-/// Shortest and longest pause of the thread while no records arrive.
+/// Shortest and longest pause of a thread while no records arrive.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 /// Maximum time at the end until all lines are written.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// The control thread's side of the thread that writes the logs.
-pub(crate) struct Writer {
+/// The control thread's side of the threads that write the logs. Each log has a thread of its own, so
+/// a log whose reader is stuck holds up no other log.
+pub(crate) struct Writers(Vec<Writer>);
+
+impl Writers {
+    /// Starts a thread for each log. The threads first drop their privileges, except writing their
+    /// files.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub(crate) fn start<'scope, 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        name: &str,
+        logs: Vec<&'env RecordLog>,
+        privileges: &'env Privileges,
+    ) -> Result<Self, Error> {
+        let writers = logs
+            .into_iter()
+            .map(|log| Writer::start(scope, name, log, privileges));
+        Ok(Self(writers.collect::<Result<_, _>>()?))
+    }
+
+    /// Returns the threads.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = &Confined> {
+        self.0.iter().map(|writer| &writer.thread)
+    }
+
+    /// Makes the threads open their files again.
+    pub(crate) fn reopen(&self) {
+        if self.0.is_empty() {
+            tracing::info!("SIGUSR1 has no effect, because there is no log");
+        }
+        for writer in &self.0 {
+            writer.is_reopening.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets the threads write what has arrived, and end. Returns `false` if the reader of a log is
+    /// stuck, so that its thread cannot end.
+    pub(crate) fn finish(&mut self) -> bool {
+        for writer in &mut self.0 {
+            writer.stop = None;
+        }
+        let end = Instant::now() + LAST_LINES;
+        let has_ended = |writer: &Writer| {
+            let left = end.saturating_duration_since(Instant::now());
+            writer.ended.recv_timeout(left) != Err(RecvTimeoutError::Timeout)
+        };
+        self.0.iter().all(has_ended)
+    }
+}
+
+/// The control thread's side of the thread that writes one log.
+struct Writer {
     is_reopening: Arc<AtomicBool>,
     thread: Confined,
     /// The thread ends when this is dropped.
@@ -26,76 +78,42 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread, which first drops its privileges, except writing its files. Returns `None`
-    /// if there is no log.
-    ///
-    /// # Errors
-    /// If the system refuses the thread.
-    pub(crate) fn start<'scope, 'env>(
+    fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         name: &str,
-        logs: Vec<&'env RecordLog>,
+        log: &'env RecordLog,
         privileges: &'env Privileges,
-    ) -> Result<Option<Self>, Error> {
-        if logs.is_empty() {
-            return Ok(None);
-        }
+    ) -> Result<Self, Error> {
         let is_reopening = Arc::new(AtomicBool::new(false));
         let ((stop, stopped), (end, ended)) = (channel(), channel());
         let reopening = Arc::clone(&is_reopening);
         if let Some(user) = privileges.new_user() {
-            for log in &logs {
-                log.give_to(user);
-            }
+            log.give_to(user);
         }
         let work = move || {
-            write(&logs, &reopening, &stopped);
+            write(log, &reopening, &stopped);
             drop(end);
         };
-        let name = format!("{name}-log");
-        let thread = Confined::start(scope, name, Kind::Log, privileges, work)?;
-        Ok(Some(Self {
+        let thread = Confined::start(scope, format!("{name}-log"), Kind::Log, privileges, work)?;
+        Ok(Self {
             is_reopening,
             thread,
             stop: Some(stop),
             ended,
-        }))
-    }
-
-    /// Returns the thread.
-    pub(crate) fn thread(&self) -> &Confined {
-        &self.thread
-    }
-
-    /// Makes the thread open its files again.
-    pub(crate) fn reopen(&self) {
-        self.is_reopening.store(true, Ordering::Relaxed);
-    }
-
-    /// Lets the thread write what has arrived, and end. Returns `false` if a reader of the log is
-    /// stuck, so that the thread cannot end.
-    pub(crate) fn finish(&mut self) -> bool {
-        self.stop = None;
-        self.ended.recv_timeout(LAST_LINES) != Err(RecvTimeoutError::Timeout)
+        })
     }
 }
 
-fn write(logs: &[&RecordLog], is_reopening: &AtomicBool, stopped: &Receiver<()>) {
+fn write(log: &RecordLog, is_reopening: &AtomicBool, stopped: &Receiver<()>) {
     let mut buffers = Buffers::default();
     let mut pause = PAUSES[0];
     loop {
         // The order matters: what was sent before the stop is written.
         let is_last = stopped.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Disconnected);
         if is_reopening.swap(false, Ordering::Relaxed) {
-            for log in logs {
-                log.reopen();
-            }
+            log.reopen();
         }
-        let mut has_written = false;
-        for log in logs {
-            has_written |= log.write(&mut buffers);
-        }
-        if has_written {
+        if log.write(&mut buffers) {
             pause = PAUSES[0];
         } else if is_last {
             return;
