@@ -202,6 +202,10 @@ impl Tests {
             self.passed += 1;
         }
         self.close(name, fault.is_none(), start.elapsed());
+        // The summary may be all that a reader gets to see.
+        for failure in failures(&output) {
+            self.report(&format!("     {failure}"));
+        }
     }
 
     /// Runs a step that needs a tool which this project does not install. If `probe` fails, the
@@ -332,6 +336,17 @@ fn running_tests(output: &str) -> Vec<&str> {
     running
 }
 
+/// Returns the lines that name the failed tests, and those that say where and why each panicked.
+fn failures(output: &str) -> impl Iterator<Item = &str> {
+    let is_panic = |line: &str| line.starts_with("thread '") && line.contains("panicked at ");
+    let is_failed = |line: &str| line.starts_with("test ") && line.ends_with(" ... FAILED");
+    let before = std::iter::once("").chain(output.lines());
+    before
+        .zip(output.lines())
+        .filter(move |(before, line)| is_failed(line) || is_panic(line) || is_panic(before))
+        .map(|(_, line)| line)
+}
+
 /// Counts the passed and failed tests in the output of `cargo test`.
 fn counts(output: &str) -> (u32, u32) {
     let results = output
@@ -389,6 +404,18 @@ mod tests {
             Ok(stat.map_or(Some(()), |stat| stat.contains(") Z ").then_some(())))
         });
         assert!(ended.unwrap().is_some());
+    }
+
+    #[test]
+    fn failed_tests_are_named_with_their_reasons() {
+        let output = "test a ... ok\ntest b ... FAILED\n\n---- b stdout ----\n\n\
+                      thread 'b' (7) panicked at src/b.rs:3:5:\none is not two\nstack backtrace:\n";
+        let expected = [
+            "test b ... FAILED",
+            "thread 'b' (7) panicked at src/b.rs:3:5:",
+            "one is not two",
+        ];
+        assert!(failures(output).eq(expected));
     }
 
     #[test]

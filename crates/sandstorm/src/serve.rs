@@ -170,9 +170,8 @@ impl SiteArgs {
     }
 
     /// Loads the folders of this site and of `more` sites, as [`serve_only`](Self::serve_only) does, but
-    /// does not serve them. The log names what cannot be served. Returns the lines about each in the
-    /// start block, or a message for the operator: a folder cannot be served, or the user does not
-    /// exist.
+    /// does not serve them. The log names what cannot be served. Returns the lines of each in the start
+    /// block, or a message for the operator. Messages also name wrong options, such as an unknown user.
     pub fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
         let options = self.network.check("sandstorm").map(|()| Lines::new());
