@@ -28,6 +28,9 @@ const MAX_CHANGES: usize = 100;
 /// Time for which connections wait for the return of a removed address, while the link is up.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Interval between two attempts to serve an address whose ports another program had.
+const RETRY: Duration = Duration::from_secs(5);
+
 /// A message to a worker about a change of its network.
 #[derive(Clone, Debug)]
 pub(crate) enum NetworkChange {
@@ -53,11 +56,15 @@ pub(crate) struct Follower {
     served: CurrentAddresses,
     is_own: bool,
     can_follow: bool,
+    /// Whether the interface was removed. The server then ends, even if the interface returns.
+    is_removed: bool,
     /// Whether the addresses may have changed since they were last read.
     is_stale: bool,
     is_up: bool,
     /// Whether connections to a removed address may be open, and when they end.
     patience: Option<Instant>,
+    /// When to try again to serve the addresses that were refused.
+    retry: Option<Instant>,
 }
 
 /// The messages to one worker that found no room in its mailbox.
@@ -112,10 +119,12 @@ impl Follower {
             },
             is_own: interface.is_own(),
             can_follow: interface.can_follow_addresses(),
+            is_removed: false,
             // The addresses may have changed before the monitor was opened.
             is_stale: interface.can_follow_addresses(),
             is_up,
             patience: None,
+            retry: None,
         })
     }
 
@@ -154,8 +163,9 @@ impl Follower {
         let is_usable = monitor.is_none_or(|monitor| monitor.is_usable(!self.is_own));
         self.state.change(|status| status.is_present = is_present);
         self.state.set_usable(is_usable);
-        if self.is_stale && self.can_follow {
-            self.is_stale = false;
+        let retries = self.retry.is_some_and(|time| now >= time);
+        if (self.is_stale || retries) && self.can_follow {
+            (self.is_stale, self.retry) = (false, None);
             match follow() {
                 Ok(current) => self.serve(current, now),
                 Err(error) => tracing::warn!(
@@ -180,19 +190,7 @@ impl Follower {
 
     /// Makes the workers serve these addresses.
     fn serve(&mut self, current: CurrentAddresses, now: Instant) {
-        for (address, why) in &current.refused {
-            if !self
-                .served
-                .refused
-                .iter()
-                .any(|(known, _)| known == address)
-            {
-                tracing::warn!(
-                    "interface {}: address {address} is not served: {why}",
-                    self.interface
-                );
-            }
-        }
+        self.note_refused(&current.refused, now);
         let (old, new) = (self.served.distinct(), current.distinct());
         self.note_difference(&old, &new, now);
         let is_new = self.served.addresses != current.addresses;
@@ -205,10 +203,32 @@ impl Follower {
         self.state.change(|status| status.addresses = addresses);
     }
 
+    fn note_refused(&mut self, refused: &[(IpAddr, String)], now: Instant) {
+        let is_known = |address| {
+            self.served
+                .refused
+                .iter()
+                .any(|(known, _)| *known == address)
+        };
+        for (address, why) in refused.iter().filter(|(address, _)| !is_known(*address)) {
+            tracing::warn!(
+                "interface {}: address {address} is not served: {why}; the server tries again each \
+                 {} s",
+                self.interface,
+                RETRY.as_secs()
+            );
+        }
+        self.retry = (!refused.is_empty()).then(|| now + RETRY);
+        let refused = refused.iter();
+        let refused = refused.map(|(address, why)| (address.to_string(), why.clone()));
+        let refused = refused.collect();
+        self.state.change(|status| status.refused = refused);
+    }
+
     fn note_difference(&mut self, old: &[IpAddr], new: &[IpAddr], now: Instant) {
         let name = &self.interface;
         for address in new.iter().filter(|one| !old.contains(one)) {
-            tracing::warn!("interface {name} has a new address {address}, which is served now");
+            tracing::warn!("interface {name}: address {address} is served now");
         }
         for address in old.iter().filter(|one| !new.contains(one)) {
             tracing::warn!(
@@ -256,9 +276,9 @@ impl Follower {
             }
             Change::Removed => {
                 self.is_up = false;
-                self.can_follow = false;
+                (self.can_follow, self.is_removed) = (false, true);
             }
-            Change::Mac(_) | Change::Returned => {}
+            Change::Mac(_) | Change::Mtu(_) | Change::Renamed | Change::Returned => {}
         }
         let is_up = self.is_up;
         self.state.change(|status| status.is_up = is_up);
@@ -278,7 +298,7 @@ impl Follower {
             Change::NoCarrier => tracing::warn!("interface {name} has no carrier"),
             Change::Carrier => tracing::warn!("interface {name} has a carrier again"),
             Change::AddressAdded(_) | Change::AddressRemoved(_)
-                if self.can_follow || !self.state.read().is_present => {}
+                if self.can_follow || self.is_removed => {}
             Change::AddressAdded(address) => {
                 tracing::info!("interface {name} has a new address {address}; {restart}");
             }
@@ -291,6 +311,14 @@ impl Follower {
             Change::Mac(_) => tracing::warn!(
                 "interface {name} has a new MAC address, to which the server does not answer; restart \
                  the server"
+            ),
+            Change::Mtu(mtu) => tracing::warn!(
+                "interface {name} has MTU {mtu} now; the server keeps the MTU of its start until it is \
+                 restarted"
+            ),
+            Change::Renamed => tracing::warn!(
+                "interface {name} has another name; the server still serves it, and calls it {name} \
+                 until it is restarted"
             ),
             Change::Removed => tracing::warn!("interface {name} was removed"),
             Change::Returned => tracing::warn!("there is an interface {name} again"),
@@ -311,6 +339,8 @@ fn name_of(change: Change) -> &'static str {
         carrier,
         no_carrier,
         mac,
+        mtu,
+        renamed,
         added,
         lost,
         removed,
@@ -323,6 +353,8 @@ fn name_of(change: Change) -> &'static str {
         Change::Carrier => carrier,
         Change::NoCarrier => no_carrier,
         Change::Mac(_) => mac,
+        Change::Mtu(_) => mtu,
+        Change::Renamed => renamed,
         Change::AddressAdded(_) => added,
         Change::AddressRemoved(_) => lost,
         Change::Removed => removed,
@@ -353,9 +385,11 @@ mod tests {
             served: addresses(&["192.0.2.1/24"]),
             is_own: false,
             can_follow: true,
+            is_removed: false,
             is_stale: false,
             is_up: true,
             patience: None,
+            retry: None,
         };
         follower.set_workers(vec![sender]);
         (follower, mailbox)
@@ -422,6 +456,35 @@ mod tests {
             later.extend(heard(&mut mailbox));
         }
         assert_eq!(later, [Some("[10.0.0.3]".to_owned()), None]);
+    }
+
+    #[test]
+    fn a_refused_address_is_tried_again() {
+        let (mut follower, mut mailbox) = follower();
+        let start = Instant::now();
+        follower.is_stale = true;
+        let mut step = |seconds: u64, list: Option<&[&str]>| {
+            let follow = || {
+                let mut current = addresses(list.expect("it is too early"));
+                if current.addresses.len() == 1 {
+                    let refused = "192.0.2.2".parse().unwrap();
+                    current
+                        .refused
+                        .push((refused, "its port is taken".to_owned()));
+                }
+                Ok(current)
+            };
+            follower.step(start + Duration::from_secs(seconds), follow);
+            (heard(&mut mailbox), follower.state.read().refused.len())
+        };
+        let (one, two) = (&["192.0.2.1/24"][..], &["192.0.2.1/24", "192.0.2.2/24"][..]);
+        assert_eq!(step(1, Some(one)), (vec![], 1));
+        assert_eq!(step(5, None), (vec![], 1));
+        assert_eq!(step(6, Some(one)), (vec![], 1));
+        assert_eq!(step(10, None), (vec![], 1));
+        let both = Some("[192.0.2.1, 192.0.2.2]".to_owned());
+        assert_eq!(step(11, Some(two)), (vec![both], 0));
+        assert_eq!(step(99, None), (vec![], 0));
     }
 
     /// Returns what is logged about `change`.

@@ -8,12 +8,14 @@ use nmio::device::QueueAccess;
 use crate::status::InterfaceStatus;
 
 /// The names of all changes, for metrics.
-pub(crate) const NAMES: [&str; 10] = [
+pub(crate) const NAMES: [&str; 12] = [
     "up",
     "down",
     "carrier",
     "no carrier",
     "MAC address",
+    "MTU",
+    "name",
     "address added",
     "address removed",
     "removed",
@@ -38,6 +40,7 @@ impl InterfaceState {
             is_present: true,
             is_up: true,
             addresses: addresses.map(|address| address.to_string()).collect(),
+            refused: Vec::new(),
             changes: NAMES.map(|name| (name.to_owned(), 0)).into(),
         };
         Self {

@@ -298,6 +298,7 @@ mod tests {
                 is_present: true,
                 is_up: true,
                 addresses: vec!["192.0.2.1".to_owned()],
+                refused: Vec::new(),
                 changes: [("up".to_owned(), 2)].into(),
             },
             facts: Vec::new(),

@@ -355,17 +355,28 @@ impl Listening {
 
     /// Returns the command that `format` forms from the first address and the port, or no command
     /// if there is no address. [`Program::try_commands`] can return this list.
-    pub fn command(&self, format: impl FnOnce(&IpAddr, u16) -> String) -> Vec<String> {
-        let command = self.addresses.first().map(|first| format(first, self.port));
+    pub fn command(&self, format: impl FnOnce(&str, u16) -> String) -> Vec<String> {
+        let command = self.host().map(|host| format(&host, self.port));
         command.into_iter().collect()
     }
 
-    /// Returns the first address in the form used in URLs, or `None` if there is no address.
-    /// Appends the port, unless it is `default_port`.
+    /// Returns the first address, or `None` if there is no address. A link-local address needs the
+    /// client's interface (RFC 4007, section 11), so the word `IFACE` stands for it: `fe80::1%IFACE`.
+    pub fn host(&self) -> Option<String> {
+        let first = self.addresses.first()?;
+        Some(match first {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => format!("{v6}%IFACE"),
+            _ => first.to_string(),
+        })
+    }
+
+    /// Returns the first address in the form used in URLs, or `None` if there is no address. In it,
+    /// `%25` stands for the `%` of a link-local address (RFC 6874). Appends the port, unless it is `default_port`.
     pub fn authority(&self, default_port: u16) -> Option<String> {
+        let host = self.host()?;
         let host = match self.addresses.first()? {
-            IpAddr::V4(v4) => v4.to_string(),
-            IpAddr::V6(v6) => format!("[{v6}]"),
+            IpAddr::V4(_) => host,
+            IpAddr::V6(_) => format!("[{}]", host.replace('%', "%25")),
         };
         Some(if self.port == default_port {
             host
@@ -390,6 +401,9 @@ mod tests {
             at.command(|ip, port| format!("nc {ip} {port}")),
             ["nc 2001:db8::1 8080"]
         );
+        let local = Listening::new(addresses[..1].to_vec(), 80);
+        assert_eq!(local.host().unwrap(), "fe80::1%IFACE");
+        assert_eq!(local.authority(80).unwrap(), "[fe80::1%25IFACE]");
         let nowhere = Listening::new(vec![], 80);
         assert_eq!(nowhere.authority(80), None);
         assert!(nowhere.command(|_, _| unreachable!()).is_empty());

@@ -66,6 +66,9 @@ pub struct InterfaceStatus {
     pub is_up: bool,
     /// The addresses that are served.
     pub addresses: Vec<String>,
+    /// The addresses that are not served, each with the reason.
+    #[serde(default)]
+    pub refused: Vec<(String, String)>,
     /// Numbers of its changes since the start, by kind.
     pub changes: BTreeMap<String, u64>,
 }
@@ -235,6 +238,9 @@ impl Status {
         }
         block.line("generation", reloads);
         block.line("interface", self.interface.describe());
+        for (address, why) in &self.interface.refused {
+            block.line("not served", format!("{address}: {why}"));
+        }
         for (number, worker) in self.workers.iter().enumerate() {
             let age = match worker.age_seconds {
                 Some(age) => format!("last seen {age:.1} s ago"),

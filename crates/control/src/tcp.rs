@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::IpAddr;
 use std::process::ExitCode;
 
 use nmio::device::Transport;
@@ -26,7 +25,7 @@ use crate::tcp_counts::tally_tcp;
 pub struct Tcp<A, F> {
     make: F,
     config: Config,
-    try_command: fn(&IpAddr, u16) -> String,
+    try_command: fn(&str, u16) -> String,
     of: PhantomData<fn() -> A>,
 }
 
@@ -56,7 +55,7 @@ where
     /// Sets the function that makes the command in the start block's line `try`. The function gets
     /// one of the server's addresses and the port.
     #[must_use]
-    pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
+    pub fn with_try_command(self, try_command: fn(&str, u16) -> String) -> Self {
         Self {
             try_command,
             ..self

@@ -527,15 +527,12 @@ where
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
-        let Some(address) = at.addresses.first() else {
-            return Vec::new();
-        };
         let port = if at.port == Self::DEFAULT_PORT {
             String::new()
         } else {
             format!(" -p {}", at.port)
         };
-        vec![format!("dig @{address}{port} {}", self.example)]
+        at.command(|host, _| format!("dig @{host}{port} {}", self.example))
     }
 
     fn counted<P: Port>(&self, server: &UdpAndTcp<H>) -> Counted {

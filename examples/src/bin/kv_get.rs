@@ -9,7 +9,6 @@
 //! An invalid request is answered with `ERROR`, and the connection is closed.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -91,7 +90,7 @@ fn main() -> ExitCode {
         }
         Ok(store)
     };
-    let example = |address: &IpAddr, port| format!("printf 'GET sand\\n' | nc {address} {port}");
+    let example = |address: &str, port| format!("printf 'GET sand\\n' | nc {address} {port}");
     let program = Tcp::new(make).with_try_command(example);
     control::serve(&network, || Ok::<_, StartError>(program))
 }

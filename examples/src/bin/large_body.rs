@@ -10,7 +10,6 @@
 //! written slice by slice whenever the send stream has room, so its size is not limited. Without
 //! `--device`, the server creates its own link to this host. Press Ctrl-C to stop the server.
 
-use std::net::IpAddr;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -158,7 +157,7 @@ fn main() -> ExitCode {
         let piece = contents.add(piece(), None)?;
         Ok(LargeBody { piece, size })
     };
-    let example = |address: &IpAddr, port| format!("curl http://{address}:{port}/ | wc -c");
+    let example = |address: &str, port| format!("curl http://{address}:{port}/ | wc -c");
     let program = Tcp::new(make).with_try_command(example);
     control::serve(&network, || Ok::<_, StartError>(program))
 }

@@ -15,6 +15,10 @@ pub enum Change {
     NoCarrier,
     /// The interface has a new MAC address.
     Mac([u8; 6]),
+    /// Packets on the interface have at most this number of bytes now, without the Ethernet header.
+    Mtu(u32),
+    /// The interface has another name.
+    Renamed,
     /// An address was added to the interface.
     AddressAdded(IpAddr),
     /// An address was removed from the interface.

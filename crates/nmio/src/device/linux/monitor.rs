@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use libc::{IFLA_ADDRESS, IFLA_IFNAME, RTM_DELADDR, RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK};
+use libc::{
+    IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, RTM_DELADDR, RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK,
+};
 use netlink_packet_core::NetlinkBuffer;
 
-use super::netlink::{INTERFACE_MESSAGE, RECEIVE_BUFFER, address_in, attribute};
+use super::netlink::{INTERFACE_MESSAGE, RECEIVE_BUFFER, address_in, attribute, number};
 use crate::device::Change;
 use crate::device::change::State;
 use crate::sys::{self, Control};
@@ -48,6 +50,8 @@ impl Monitor {
                     addresses: own.map(|a| a.address).collect(),
                 },
                 mac: control.mac(name)?,
+                mtu: control.mtu(name)? as u32,
+                is_renamed: false,
             },
         })
     }
@@ -103,14 +107,18 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The last known state of an interface, and its MAC address.
+/// The last known state of an interface, and its properties that should not change.
 #[derive(Debug)]
 struct Known {
+    /// The name under which the interface is served.
     name: String,
     /// The interface's index, or `None` while there is no interface of this name.
     index: Option<u32>,
     state: State,
     mac: Option<[u8; 6]>,
+    mtu: u32,
+    /// Whether the interface has another name than `name` now.
+    is_renamed: bool,
 }
 
 impl Known {
@@ -119,6 +127,19 @@ impl Known {
         let is_new = self.mac != Some(mac);
         self.mac = Some(mac);
         is_new.then_some(Change::Mac(mac))
+    }
+
+    /// Updates the properties from the attributes of a link. Returns the first change.
+    fn set_properties(&mut self, attributes: &[u8]) -> Option<Change> {
+        let mac = attribute(attributes, IFLA_ADDRESS).and_then(<[u8]>::first_chunk);
+        let new_mac = mac.and_then(|mac| self.set_mac(*mac));
+        let mtu = number(attributes, IFLA_MTU).unwrap_or(self.mtu);
+        let new_mtu = (mtu != self.mtu).then_some(Change::Mtu(mtu));
+        self.mtu = mtu;
+        let is_renamed = name_in(attributes).is_some_and(|name| name != self.name.as_bytes());
+        let new_name = (is_renamed && !self.is_renamed).then_some(Change::Renamed);
+        self.is_renamed = is_renamed;
+        new_mac.or(new_mtu).or(new_name)
     }
 }
 
@@ -156,8 +177,7 @@ fn is_of_no_protocol(body: &[u8]) -> bool {
 
 /// Learns of interface `index`, if it has the name of the interface that was removed.
 fn learn_return(known: &mut Known, index: u32, body: &[u8]) -> Option<Change> {
-    let name = attribute(body.get(INTERFACE_MESSAGE..)?, IFLA_IFNAME)?;
-    let name = name.strip_suffix(&[0]).unwrap_or(name);
+    let name = name_in(body.get(INTERFACE_MESSAGE..)?)?;
     if name != known.name.as_bytes() || !is_of_no_protocol(body) {
         return None;
     }
@@ -171,10 +191,14 @@ fn learn_link(known: &mut Known, body: &[u8]) -> Option<Change> {
     let flags = u32_at(body, 8)?.cast_signed();
     let is_up = flags & libc::IFF_UP != 0;
     let has_carrier = flags & libc::IFF_RUNNING != 0;
-    known.state.set_link(is_up, has_carrier).or_else(|| {
-        let mac = attribute(body.get(INTERFACE_MESSAGE..)?, IFLA_ADDRESS)?;
-        known.set_mac(*mac.first_chunk()?)
-    })
+    let link = known.state.set_link(is_up, has_carrier);
+    link.or_else(|| known.set_properties(body.get(INTERFACE_MESSAGE..)?))
+}
+
+/// Returns the name among the attributes of a link.
+fn name_in(attributes: &[u8]) -> Option<&[u8]> {
+    let name = attribute(attributes, IFLA_IFNAME)?;
+    Some(name.strip_suffix(&[0]).unwrap_or(name))
 }
 
 #[cfg(test)]
@@ -202,6 +226,8 @@ mod tests {
                 addresses: vec!["192.0.2.1".parse().unwrap()],
             },
             mac: Some([2; 6]),
+            mtu: 1_500,
+            is_renamed: false,
         }
     }
 
@@ -248,6 +274,28 @@ mod tests {
             None,
             "another interface"
         );
+    }
+
+    #[test]
+    fn a_new_mtu_and_a_new_name_are_each_reported_once() {
+        let mut state = state();
+        let running = libc::IFF_UP | libc::IFF_RUNNING;
+        let mut fixed = [0; INTERFACE_MESSAGE];
+        fixed[4..8].copy_from_slice(&7u32.to_ne_bytes());
+        fixed[8..12].copy_from_slice(&running.to_ne_bytes());
+        for (mtu, name, change) in [
+            (1_500u32, b"eth0\0", None),
+            (9_000, b"eth0\0", Some(Change::Mtu(9_000))),
+            (9_000, b"eth0\0", None),
+            (9_000, b"lan0\0", Some(Change::Renamed)),
+            (9_000, b"lan0\0", None),
+            (9_000, b"eth0\0", None),
+        ] {
+            let attributes: [(u16, &[u8]); 2] =
+                [(IFLA_IFNAME, name), (IFLA_MTU, &mtu.to_ne_bytes())];
+            let message = message(RTM_NEWLINK, &fixed, &attributes);
+            assert_eq!(apply(&mut state, &message), change);
+        }
     }
 
     #[test]

@@ -174,8 +174,7 @@ fn note_unserved_clients(
         lines.push((
             "warning",
             format!(
-                "{interface}: {unserved}; add one with: ip address add ADDRESS/PREFIX dev {interface}, \
-                 and restart the server"
+                "{interface}: {unserved}; add one with: ip address add ADDRESS/PREFIX dev {interface}"
             ),
         ));
     }
