@@ -240,7 +240,7 @@ fn the_server_follows_addresses_and_the_link() {
 }
 
 #[test]
-fn an_address_whose_port_is_taken_is_not_served() {
+fn an_address_whose_port_is_taken_is_served_when_the_port_is_free() {
     let rig = Rig::start("xdp:srv");
     rig.near.run(&["ip address add 10.8.0.1/24 dev lo"]);
     let holder = rig
@@ -251,9 +251,13 @@ fn an_address_whose_port_is_taken_is_not_served() {
         "ip address add 10.9.0.3/24 dev srv",
     ]);
     eventually("the other address", || rig.gets("10.9.0.3"));
-    let status = rig.ask("status");
-    assert!(!status.contains("10.8.0.1"), "{status}");
+    let refused = "\"refused\":[[\"10.8.0.1\",\"another program uses TCP port 80 on 10.8.0.1;";
+    assert!(rig.ask("status").contains(refused));
     drop(holder);
+    eventually("the address is served", || {
+        rig.ask("status").contains("\"refused\":[]")
+    });
+    assert!(rig.has_metric("storm_addresses{interface=\"srv\"} 4.0"));
     rig.stop();
 }
 
