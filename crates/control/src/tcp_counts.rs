@@ -35,7 +35,6 @@ pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, states: &StateCounts) {
         ("reset by peer", tcp.reset_by_peer),
         ("timed out", tcp.timed_out),
         ("aborted", tcp.aborted),
-        ("idle", tcp.idle_closed),
         ("evicted", tcp.evicted),
     ] {
         tally.detail("connections ended", ("how", how), count);
@@ -53,6 +52,7 @@ pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, states: &StateCounts) {
         ("pre-copy", tcp.sent_resident),
         ("memcopy", tcp.sent_copied),
         ("assembled", tcp.sent_assembled),
+        ("super-segments", tcp.sent_in_runs),
     ] {
         tally.detail("data segments sent", ("way", way), count);
     }
@@ -73,6 +73,7 @@ fn tally_segments(tally: &mut Tally, tcp: &Counters) {
             "copies for want of resident packets",
             tcp.resident_fallbacks,
         ),
+        ("connections closed when idle", tcp.idle_closed),
         ("connections refused", tcp.refused),
         ("handshakes failed", tcp.handshakes_failed),
         ("half-open connections evicted", tcp.half_open_evicted),
@@ -95,6 +96,24 @@ fn tally_segments(tally: &mut Tally, tcp: &Counters) {
 mod tests {
     use super::*;
     use crate::tally::CountKind;
+
+    /// An idle connection also ends in one of these ways, so `idle` is none of them.
+    #[test]
+    fn the_ways_in_which_connections_end_exclude_each_other() {
+        let mut tally = Tally::default();
+        let counters = Counters {
+            finished: 1,
+            idle_closed: 1,
+            ..Counters::default()
+        };
+        tally_tcp(&mut tally, &counters, &StateCounts::default());
+        let sum = |name| {
+            let events = tally.events().iter().filter(|one| one.name == name);
+            events.map(|one| one.count).sum::<u64>()
+        };
+        assert_eq!(sum("connections ended"), 1);
+        assert_eq!(sum("connections closed when idle"), 1);
+    }
 
     #[test]
     fn every_state_of_a_connection_is_a_level() {

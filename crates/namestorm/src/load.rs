@@ -8,7 +8,8 @@ mod entry;
 mod origin;
 mod source;
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use domain::base::name::ToName;
 use domain::base::rdata::ComposeRecordData;
@@ -92,6 +93,8 @@ struct Loader<'p> {
     builder: Option<Builder>,
     apex: Apex,
     progress: &'p mut dyn FnMut(usize),
+    /// The folder of the zone's file, without symbolic links.
+    folder: PathBuf,
     owner: Vec<u8>,
     data: Vec<u8>,
     recomposed: Vec<u8>,
@@ -104,6 +107,7 @@ impl<'p> Loader<'p> {
             builder: None,
             apex: Apex::Guessed(None),
             progress,
+            folder: PathBuf::new(),
             owner: Vec::new(),
             data: Vec::new(),
             recomposed: Vec::new(),
@@ -129,6 +133,9 @@ impl<'p> Loader<'p> {
     /// Determines the zone's name, as far as this is possible before the first record, and reads
     /// the zone's text.
     fn read_zone(&mut self, path: &Path, given: Option<Vec<u8>>, text: &str) {
+        // Without a folder, no file is included.
+        let folder = Path::new(".").join(path).parent().map(Path::canonicalize);
+        self.folder = folder.and_then(Result::ok).unwrap_or_default();
         let first = leading_origin(text);
         let mut skip_line = None;
         self.apex = match (given, first) {
@@ -218,12 +225,25 @@ impl<'p> Loader<'p> {
             );
             return;
         }
-        match source::read(path) {
+        match self.read_included(path) {
             Ok(text) => self.read_text(path, &text, state, None, depth),
             Err(reason) => self
                 .report
                 .error(place, format!("cannot read {}: {reason}", path.display())),
         }
+    }
+
+    /// Reads a file below the folder of the zone's file. The server may read more than the zone's
+    /// author may, and its messages show words of the file, so it reads no other file.
+    fn read_included(&self, path: &Path) -> Result<String, String> {
+        let real = fs::canonicalize(path).map_err(|error| error.to_string())?;
+        if self.folder.as_os_str().is_empty() || !real.starts_with(&self.folder) {
+            return Err(format!(
+                "it is not below the folder of the zone's file, {}; move it there",
+                self.folder.display()
+            ));
+        }
+        source::read(&real)
     }
 
     /// Checks one record and adds it to the zone.

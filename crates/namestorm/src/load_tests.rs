@@ -578,6 +578,44 @@ fn included_files_are_read_where_they_are_included() {
 }
 
 #[test]
+fn only_files_below_the_zones_folder_are_included() {
+    let folder = tempfile::tempdir().unwrap();
+    let zones = folder.path().join("zones");
+    fs::create_dir_all(zones.join("parts")).unwrap();
+    fs::write(folder.path().join("secret"), "token 12345\n").unwrap();
+    fs::write(zones.join("parts/hosts"), "host A 192.0.2.7\n").unwrap();
+    std::os::unix::fs::symlink("../secret", zones.join("link")).unwrap();
+    std::os::unix::fs::symlink("parts/hosts", zones.join("inner")).unwrap();
+    let secret = folder.path().join("secret");
+    for (included, is_read) in [
+        ("parts/hosts", true),
+        ("inner", true),
+        ("parts/../parts/hosts", true),
+        (zones.join("parts/hosts").to_str().unwrap(), true),
+        ("../secret", false),
+        ("link", false),
+        (secret.to_str().unwrap(), false),
+    ] {
+        let text = format!("$TTL 60\n{START}$INCLUDE {included}\n");
+        fs::write(zones.join("example.org.zone"), text).unwrap();
+        let spec = ZoneSpec {
+            origin: None,
+            file: zones.join("example.org.zone"),
+        };
+        let report = match load(&spec, &mut |_| {}) {
+            Ok(loaded) => loaded.report.to_string(),
+            Err(broken) => broken.report.to_string(),
+        };
+        let is_refused = report.contains("it is not below the folder of the zone's file, ");
+        assert_eq!(is_refused, !is_read, "{included}: {report}");
+        assert!(
+            !report.contains("token") && !report.contains("12345"),
+            "{report}"
+        );
+    }
+}
+
+#[test]
 fn zone_arguments_are_parsed() {
     let parse = |text: &str| {
         text.parse::<ZoneSpec>()

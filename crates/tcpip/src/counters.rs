@@ -20,6 +20,8 @@ pub struct Counters {
     pub sent_assembled: u64,
     /// Super-segments sent. Each is a run of segments that the port was given as one packet.
     pub sent_runs: u64,
+    /// Data segments in these super-segments.
+    pub sent_in_runs: u64,
     /// Segments copied although the mode is pre-copy, because the port had no memory for another
     /// resident packet.
     pub resident_fallbacks: u64,

@@ -404,6 +404,7 @@ fn send_super<P: Port>(
     let segments = packet.segments() as u64;
     port.send_super(packet).map_err(|_| NoRoom)?;
     counters.sent_runs += 1;
+    counters.sent_in_runs += segments;
     // `send` counts the run as one segment, so this function counts the other segments.
     counters.segments_sent += segments - 1;
     Ok(())

@@ -236,6 +236,7 @@ fn short_responses_to_pipelined_requests_are_sent_as_one_packet() {
         assert!(full && cut.len() == 10, "the run is cut at the MSS");
         let counters = rig.stack.counters();
         assert_eq!((counters.sent_runs, counters.segments_sent), (1, 1 + 10));
+        assert_eq!(counters.sent_in_runs, 10);
         assert_eq!(counters.bytes_sent, 14_000);
     }
 }
