@@ -71,7 +71,9 @@ impl Endpoints {
             let bound = Listener::bind(address);
             if let Err(error) = &bound {
                 let option = with_places("--metrics-listen");
-                tracing::warn!("{option} {address}: {error}; there are no metrics");
+                tracing::warn!(
+                    "{option} {address}: {error}; there are no metrics; give another address"
+                );
             }
             endpoints.add(Access::Look, "metrics", address, bound);
         }
@@ -83,7 +85,8 @@ impl Endpoints {
                 if let Err(error) = &bound {
                     let (option, path) = (with_places("--control-socket"), path.display());
                     tracing::warn!(
-                        "{option} {path}: {error}; the commands for a running server do not work"
+                        "{option} {path}: {error}; the commands for a running server do not work; \
+                         give another path"
                     );
                 }
                 endpoints.add(Access::Control, "control", &address, bound);

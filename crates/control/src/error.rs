@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// The user or group that `--user` names does not exist.
     #[error(
-        "there is no {kind} {name:?} on this system; name one that exists; --user NAME[:GROUP] takes no numbers"
+        "there is no {kind} {name:?} on this system; name one that exists; --user takes names, not numbers"
     )]
     UnknownUser {
         /// What was not found: `user` or `group`.
@@ -205,6 +205,6 @@ mod tests {
             name: "1000".into(),
         };
         let message = error.to_string();
-        assert!(message.ends_with("takes no numbers"), "{message}");
+        assert!(message.ends_with("takes names, not numbers"), "{message}");
     }
 }

@@ -58,14 +58,17 @@ pub fn error(program: &str, message: impl Display) {
     }
 }
 
-/// Writes a finding about the content to standard error, whatever the level of the log is.
+/// Writes findings about the content to standard error, whatever the level of the log is. Each line
+/// is an event.
 pub fn finding(message: &str) {
-    if is_json() {
-        write_json(&mut Stderr, Level::Warn, message, None);
-    } else {
-        // If standard error cannot be written, there is no better place for the message. One write
-        // for each line keeps lines of several threads apart.
-        let _ = Stderr.write_all(format!("{message}\n").as_bytes());
+    for line in message.lines() {
+        if is_json() {
+            write_json(&mut Stderr, Level::Warn, line, None);
+        } else {
+            // If standard error cannot be written, there is no better place for the message. One
+            // write for each line keeps lines of several threads apart.
+            let _ = Stderr.write_all(format!("{line}\n").as_bytes());
+        }
     }
 }
 

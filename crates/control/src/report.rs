@@ -1,5 +1,6 @@
 //! The start block and the summary: aligned `label: value` lines.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,32 +11,61 @@ use crate::tally::{Count, CountKind, Labels, Tally};
 
 /// A block of aligned `label: value` lines.
 #[derive(Clone, Debug, Default)]
-pub struct Block(Vec<(String, String)>);
+pub struct Block(Vec<Line>);
+
+#[derive(Clone, Debug)]
+struct Line {
+    label: String,
+    /// The name of this line's value among those with the same label.
+    part: Option<String>,
+    value: String,
+}
 
 impl Block {
     /// Adds a line.
     pub fn line(&mut self, label: impl Into<String>, value: impl Into<String>) {
-        self.0.push((label.into(), value.into()));
+        self.0.push(Line {
+            label: label.into(),
+            part: None,
+            value: value.into(),
+        });
+    }
+
+    /// Adds a line with a named part of what the label stands for.
+    fn part(&mut self, label: &str, part: &str, value: String) {
+        self.0.push(Line {
+            label: label.to_owned(),
+            part: Some(part.to_owned()),
+            value,
+        });
     }
 
     /// Returns the label and the value of each line.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(label, value)| (&**label, &**value))
+        self.0.iter().map(|line| (&*line.label, &*line.value))
     }
 }
 
-/// Writes the block as an object. A label that several lines have gets a list of their values.
+/// Writes the block as an object. A label that several lines have gets a list of their values, or an
+/// object with their parts.
 impl Serialize for Block {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (index, (label, value)) in self.0.iter().enumerate() {
-            let is_same = |line: &&(String, String)| line.0 == *label;
+        for (index, first) in self.0.iter().enumerate() {
+            let label = &first.label;
+            let is_same = |line: &&Line| line.label == *label;
             if self.0[..index].iter().any(|line| is_same(&line)) {
                 continue;
             }
-            let values: Vec<_> = self.0.iter().filter(is_same).map(|line| &line.1).collect();
+            let same = self.0.iter().filter(is_same);
+            let parts = same
+                .clone()
+                .filter_map(|line| Some((line.part.as_ref()?, &line.value)));
+            let parts: BTreeMap<_, _> = parts.collect();
+            let values: Vec<_> = same.map(|line| &line.value).collect();
             match values[..] {
-                [_] => map.serialize_entry(label, value)?,
+                _ if !parts.is_empty() => map.serialize_entry(label, &parts)?,
+                [value] => map.serialize_entry(label, value)?,
                 _ => map.serialize_entry(label, &values)?,
             }
         }
@@ -45,15 +75,18 @@ impl Serialize for Block {
 
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self
-            .0
-            .iter()
-            .map(|(label, _)| label.chars().count())
-            .max()
-            .unwrap_or(0)
-            + 2;
-        for (label, value) in &self.0 {
-            writeln!(f, "{:width$}{value}", format!("{label}:"))?;
+        let longest = |name: fn(&Line) -> Option<&String>| {
+            let names = self.0.iter().filter_map(name);
+            names.map(|name| name.chars().count()).max().unwrap_or(0) + 2
+        };
+        let label_width = longest(|line| Some(&line.label));
+        let part_width = longest(|line| line.part.as_ref());
+        for Line { label, part, value } in &self.0 {
+            write!(f, "{:label_width$}", format!("{label}:"))?;
+            if let Some(part) = part {
+                write!(f, "{part:part_width$}")?;
+            }
+            writeln!(f, "{value}")?;
         }
         Ok(())
     }
@@ -154,13 +187,11 @@ fn event_lines(block: &mut Block, events: &[Count]) {
             None => lines.push(vec![event]),
         }
     }
-    let width = lines.iter().map(|line| line[0].name.len()).max();
-    let width = width.unwrap_or(0);
     for kinds in lines {
         let (event, n) = (kinds[0], of_kinds(&kinds));
         match event.counter_name() {
             None => block.line(event.name, n),
-            Some(counter) => block.line(counter, format!("{:width$}  {n}", event.name)),
+            Some(counter) => block.part(&counter, event.name, n),
         }
     }
 }
@@ -277,6 +308,7 @@ mod tests {
              dropped:      1,002 (bad checksum 1,000, TX ring full 2)\n"
         );
     }
+
     #[test]
     fn the_summary_of_several_programs_names_the_program() {
         let port = PortCounters {
@@ -294,7 +326,11 @@ mod tests {
             tally.drop("fragment", 5);
         });
         tally.drop("unknown VLAN", 6);
-        let text = summary(Duration::ZERO, &port, &tally).to_string();
+        let block = summary(Duration::ZERO, &port, &tally);
+        let json = serde_json::to_value(&block).unwrap();
+        assert_eq!(json["sandstorm"]["connections"], "1,000");
+        assert_eq!(json["namestorm"]["TCP connections"], "3");
+        let text = block.to_string();
         assert_eq!(
             text,
             "uptime:       0.0 s\n\

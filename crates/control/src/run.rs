@@ -363,7 +363,7 @@ impl Watch<'_> {
                         self.supervisor.stopping();
                         workers.stop();
                     }
-                    (Request::Stop(Stop::AtOnce), _) => std::process::exit(1),
+                    (Request::Stop(Stop::AtOnce), _) => exit_at_once(),
                     (Request::ReopenLogs, _) => writers.reopen(),
                     (Request::Reload, Some(_)) if workers.is_stopping() => {}
                     (Request::Reload, Some(reloader)) => reloader.requests().request(),
@@ -404,7 +404,7 @@ impl Watch<'_> {
             tokio::select! {
                 request = self.signals.next() => match request {
                     Request::Stop(Stop::Gracefully) => return workers.replace_error(None),
-                    Request::Stop(Stop::AtOnce) => std::process::exit(1),
+                    Request::Stop(Stop::AtOnce) => exit_at_once(),
                     Request::ReopenLogs => self.writers.reopen(),
                     Request::Reload => {}
                 },
@@ -435,12 +435,19 @@ impl Watch<'_> {
             block.line(
                 "stopping",
                 format!(
-                    "open connections may finish within {seconds} s; a second signal ends them at once"
+                    "open connections may finish within {seconds} s; a second signal, at least 1 s later, \
+                     ends them at once"
                 ),
             );
             log::print("stopping", &block);
         }
     }
+}
+
+/// Ends the process after a second stop signal.
+fn exit_at_once() -> ! {
+    tracing::warn!("a second signal ends the server at once, and open connections are cut");
+    std::process::exit(1)
 }
 
 /// Waits until the follower has noticed that the interface was removed. Returns false if it was not.

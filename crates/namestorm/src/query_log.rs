@@ -74,10 +74,21 @@ impl QueryLog {
     /// Opens the log that the options name.
     ///
     /// # Errors
-    /// If the log cannot be opened. The error names it.
+    /// If the log cannot be opened, or if there are options of the log without a log. The error names
+    /// it.
     pub(crate) fn open(args: &QueryLogArgs, program: &str) -> io::Result<Option<Self>> {
         let Some(to) = &args.to else {
-            return Ok(None);
+            let option = match args {
+                QueryLogArgs { sample: 2.., .. } => "--query-log-sample",
+                QueryLogArgs {
+                    format: QueryFormat::Json,
+                    ..
+                } => "--query-log-format",
+                _ => return Ok(None),
+            };
+            return Err(io::Error::other(format!(
+                "{option} has no effect without --query-log; give both, or neither"
+            )));
         };
         let form = args.format;
         let format = move |record: &[u8], line: &mut Vec<u8>| {

@@ -43,7 +43,10 @@ pub fn serve<H: Hook + Named>(
 /// Returns the defaults that Namestorm's command line does not define, for `config show`. `port` is
 /// the identifier of the option for its port.
 pub fn own_defaults(port: &'static str) -> OwnDefaults {
-    let own = OwnDefaults::of(NoHook::NAME).with(port, &NoHook::PORT);
+    let own = OwnDefaults::of(NoHook::NAME)
+        .with(port, &NoHook::PORT)
+        .without("zones", "no file")
+        .without("zones_from", "no pattern");
     let tcp = TcpSettings::default();
     ConnectionArgs::own_defaults(own, &tcp.stack, tcp.request_timeout)
 }

@@ -51,10 +51,15 @@ impl AccessLogArgs {
     /// Opens the log, if there is one. `program` is the name that the system's log shows.
     ///
     /// # Errors
-    /// If the log cannot be opened. The error names it.
+    /// If the log cannot be opened, or if there is a format without a log. The error names it.
     pub fn open(&self, program: &str) -> io::Result<Option<RecordLog>> {
         let Some(to) = &self.access_log else {
-            return Ok(None);
+            if self.access_log_format == AccessFormat::Combined {
+                return Ok(None);
+            }
+            return Err(io::Error::other(
+                "--access-log-format has no effect without --access-log; give both, or neither",
+            ));
         };
         let form = self.access_log_format.clone();
         let format = move |record: &[u8], line: &mut Vec<u8>| form.write(record, line);

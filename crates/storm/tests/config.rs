@@ -151,7 +151,12 @@ fn a_later_check_names_the_key_and_its_place() {
     let file = file.replace("nobody", "no-such-user");
     let (status, written) = run(&file, "check --config f.toml");
     assert_eq!(status, 1, "{written}");
-    let expected = "name one that exists; user (f.toml:2) NAME[:GROUP]";
+    let expected = "name one that exists; user (f.toml:2) takes names, not numbers";
+    assert!(written.contains(expected), "{written}");
+    let logs = format!("{file}[logs]\nquery-log-sample = 9\n");
+    let (status, written) = run(&logs, "check --config f.toml");
+    assert_eq!(status, 1, "{written}");
+    let expected = "query-log-sample (f.toml:10) has no effect without --query-log";
     assert!(written.contains(expected), "{written}");
     let file = file.replace("zones = [", "zones = [\"none.zone\", ");
     let (status, written) = run(&file, "check --config f.toml");
