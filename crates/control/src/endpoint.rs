@@ -11,6 +11,7 @@ mod http;
 mod listener;
 mod looking;
 mod page;
+mod places;
 mod query;
 mod reply;
 

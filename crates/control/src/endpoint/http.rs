@@ -11,12 +11,12 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioTimer;
 use percent_encoding::percent_decode_str;
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::listener::{AsyncListener, Stream};
 use super::looking;
 use super::page::Page;
+use super::places::{Place, Places};
 use super::reply::{Reply, json, not_allowed, of_type, text};
 use crate::metrics::{self, MetricsFormat};
 use crate::observed::Observed;
@@ -31,8 +31,6 @@ pub(super) enum Access {
     Control,
 }
 
-/// Maximum number of connections at once on one endpoint. Further ones wait in the kernel.
-const MAX_CONNECTIONS: usize = 16;
 /// Maximum time for a client to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 /// Maximum time of a connection, except for one that waits for a reload.
@@ -42,20 +40,21 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A worker that has not published its counts for this time is stuck, or gets no CPU time.
 const STUCK: Duration = Duration::from_secs(2);
 
-/// Serves all connections of a listener, until the task is dropped.
+/// Serves all connections of a listener, until the task is dropped. While no connection can give
+/// way, one more connection waits for a place, and others wait in the kernel.
 pub(super) async fn serve(listener: AsyncListener, access: Access, server: Arc<Observed>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new();
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok(stream) => {
-                let connection = serve_connection(stream, access, Arc::clone(&server));
+                let place = places.take().await;
+                let server = Arc::clone(&server);
                 tokio::spawn(async move {
-                    connection.await;
-                    drop(place);
+                    tokio::select! {
+                        biased;
+                        () = place.must_leave() => {}
+                        () = serve_connection(stream, access, &place, &server) => {}
+                    }
                 });
             }
             Err(error) => {
@@ -66,10 +65,10 @@ pub(super) async fn serve(listener: AsyncListener, access: Access, server: Arc<O
     }
 }
 
-async fn serve_connection(stream: Stream, access: Access, server: Arc<Observed>) {
-    let service = service_fn(|request| {
-        let server = &server;
-        async move { Ok::<_, Infallible>(answer(&request, access, server).await) }
+async fn serve_connection(stream: Stream, access: Access, place: &Place, server: &Arc<Observed>) {
+    let service = service_fn(|request| async move {
+        place.use_for_answer();
+        Ok::<_, Infallible>(answer(&request, access, server).await)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -230,10 +229,15 @@ async fn reload(query: Option<&str>, server: &Observed) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
     use http_body_util::BodyExt as _;
     use tokio::runtime::Builder;
 
     use super::*;
+    use crate::endpoint::listener::Listener;
+    use crate::endpoint::places::MAX_CONNECTIONS;
     use crate::live::Published;
     use crate::program::{Counted, Tally};
 
@@ -320,6 +324,42 @@ mod tests {
         ] {
             assert_eq!(ask(line, access, &server).0, code, "{line}");
         }
+    }
+
+    /// Sends a request, and returns the answer.
+    fn exchange(mut stream: UnixStream, line: &str) -> String {
+        stream.write_all(line.as_bytes()).unwrap();
+        stream.write_all(b" HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn idle_connections_keep_nobody_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = crate::ListenAddress::Unix(path.clone());
+        let listener = Listener::bind(&address).unwrap();
+        let clients = std::thread::spawn(move || {
+            let connect = || UnixStream::connect(&path).unwrap();
+            let mut idle: Vec<_> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
+            let answer = exchange(connect(), "GET /health");
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+            assert_eq!(idle.remove(0).read(&mut [0]).unwrap(), 0, "closed");
+            for second in idle {
+                let answer = exchange(second, "GET /health");
+                assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+            }
+        });
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let (server, _) = server(None);
+        runtime.spawn(serve(listener.into_async().unwrap(), Access::Look, server));
+        while !clients.is_finished() {
+            runtime.block_on(sleep(Duration::from_millis(1)));
+        }
+        clients.join().unwrap();
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! The places for connections of an endpoint. Whoever makes the least use of a place gives way.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// Maximum number of connections at once on one endpoint.
+pub(super) const MAX_CONNECTIONS: usize = 16;
+
+/// Places for [`MAX_CONNECTIONS`] connections. If all are taken, the oldest connection that has not
+/// sent a complete request gives way to a new one. A connection whose request is being answered
+/// keeps its place.
+#[derive(Debug)]
+pub(super) struct Places {
+    free: Arc<Semaphore>,
+    waiting: Arc<Waiting>,
+}
+
+/// The connections whose requests are not complete, oldest first.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<VecDeque<Arc<Notify>>>);
+
+/// The place of one connection. It is free again when this value is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+    leave: Arc<Notify>,
+    waiting: Arc<Waiting>,
+}
+
+impl Places {
+    pub(super) fn new() -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            waiting: Arc::default(),
+        }
+    }
+
+    /// Takes a place for a new connection, and waits while every place is used for an answer. Only
+    /// one task may take places.
+    pub(super) async fn take(&self) -> Place {
+        if self.free.available_permits() == 0
+            && let Some(oldest) = self.waiting.list().pop_front()
+        {
+            oldest.notify_one();
+        }
+        let permit = Arc::clone(&self.free).acquire_owned().await;
+        let leave = Arc::new(Notify::new());
+        self.waiting.list().push_back(Arc::clone(&leave));
+        Place {
+            _permit: permit.expect("the semaphore is never closed"),
+            leave,
+            waiting: Arc::clone(&self.waiting),
+        }
+    }
+}
+
+impl Place {
+    /// Notes that the request is complete, so the connection keeps its place.
+    pub(super) fn use_for_answer(&self) {
+        let is_own = |other: &Arc<Notify>| Arc::ptr_eq(other, &self.leave);
+        self.waiting.list().retain(|other| !is_own(other));
+    }
+
+    /// Waits until the connection has to give way.
+    pub(super) async fn must_leave(&self) {
+        self.leave.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Only a connection that is still there can give way.
+        self.use_for_answer();
+    }
+}
+
+impl Waiting {
+    fn list(&self) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Returns the result of a future that does not have to wait.
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn the_oldest_connection_without_a_request_gives_way() {
+        let places = Places::new();
+        let mut held: Vec<_> = (0..MAX_CONNECTIONS)
+            .map(|_| now(places.take()).unwrap())
+            .collect();
+        held[0].use_for_answer();
+        drop(held.remove(1));
+        held.push(now(places.take()).unwrap());
+        assert!(held.iter().all(|place| now(place.must_leave()).is_none()));
+        let mut next = pin!(places.take());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(next.as_mut().poll(&mut context).is_pending());
+        let leaving: Vec<_> = held
+            .iter()
+            .map(|place| now(place.must_leave()).is_some())
+            .collect();
+        assert_eq!(leaving.iter().position(|leaves| *leaves), Some(1));
+        assert_eq!(leaving.iter().filter(|leaves| **leaves).count(), 1);
+        drop(held.remove(1));
+        assert!(next.poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn connections_whose_requests_are_answered_stay() {
+        let places = Places::new();
+        let mut held: Vec<_> = (0..MAX_CONNECTIONS)
+            .map(|_| now(places.take()).unwrap())
+            .collect();
+        held.iter().for_each(Place::use_for_answer);
+        assert!(now(places.take()).is_none());
+        assert!(held.iter().all(|place| now(place.must_leave()).is_none()));
+        held.pop();
+        assert!(now(places.take()).is_some());
+    }
+}
