@@ -7,7 +7,7 @@ use nmio::Bell;
 use nmio::sim::{self, LinkConfig, PathConfig};
 
 use super::*;
-use crate::site::{Builder, Version};
+use crate::site::{Builder, NEW, Version};
 
 /// Makes a site with a single file `/a` of `len` bytes.
 fn site(len: usize) -> Arc<Site> {
@@ -141,6 +141,26 @@ fn the_next_site_keeps_the_files_whose_versions_are_known() {
         let old = site.replies()[*origin as usize].bytes();
         assert!(Arc::ptr_eq(next.site.replies()[index].bytes(), old));
     }
+}
+
+/// Redirects, and files that are too young to be recognised, are compared byte by byte.
+#[test]
+fn replies_that_are_equal_are_kept() {
+    let build = |text: &[u8]| {
+        let site = Builder::new(UNIX_EPOCH).file(b"/docs/index.html", UNIX_EPOCH, text);
+        site.file(b"/a", UNIX_EPOCH, b"content")
+    };
+    let old = build(b"one").build();
+    let next = build(b"one").build_next(&old);
+    assert!(next.leaving.is_empty(), "{:?}", next.leaving);
+    for (index, origin) in next.origins.iter().enumerate() {
+        let kept = old.replies()[*origin as usize].bytes();
+        assert!(Arc::ptr_eq(next.site.replies()[index].bytes(), kept));
+    }
+    let next = build(b"two").build_next(&old);
+    assert_eq!(next.leaving.len(), 3, "the replies of a file");
+    let new = next.origins.iter().filter(|origin| **origin == NEW);
+    assert_eq!(new.count(), 3);
 }
 
 #[test]

@@ -488,15 +488,28 @@ impl Builder {
         self.site
     }
 
-    /// Finishes a site that takes over from `previous`.
+    /// Finishes a site that takes over from `previous`. Replies that are equal are taken over as well,
+    /// such as redirects, and files that were read again although they have not changed.
     pub(crate) fn build_next(mut self, previous: &Site) -> NextSite {
         let mut origins = std::mem::take(&mut self.origins).into_boxed_slice();
+        let Site { pages, replies, .. } = &mut self.site;
+        let mut keep_equal = |own: ReplyId, old: ReplyId, count| {
+            for offset in 0..count {
+                let (own, old) = (own.index() + offset, old.index() + offset);
+                let (new, known) = (&mut replies[own], &previous.replies[old]);
+                if origins[own] == NEW && new.bytes() == known.bytes() {
+                    new.clone_from(known);
+                    origins[own] = old as u32;
+                }
+            }
+        };
         // The shared replies are usually equal, because they depend only on the common fields.
-        let shared = self.site.replies.iter_mut().zip(&previous.replies);
-        for (index, (new, old)) in shared.take(2 * SHARED.len()).enumerate() {
-            if new.bytes() == old.bytes() {
-                new.clone_from(old);
-                origins[index] = index as u32;
+        keep_equal(ReplyId(0), ReplyId(0), 2 * SHARED.len());
+        for (path, page) in &*pages {
+            match (page, previous.pages.get(path)) {
+                (Page::File(own), Some(Page::File(old))) => keep_equal(own.first, old.first, 3),
+                (Page::Redirect(own), Some(Page::Redirect(old))) => keep_equal(*own, *old, 2),
+                _ => {}
             }
         }
         let mut stays = vec![false; previous.replies.len()];
