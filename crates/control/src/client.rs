@@ -13,7 +13,7 @@ use hyper::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use connections::ConnectionsArgs;
-use socket::{SocketArgs, ask, unknown};
+use socket::{SocketArgs, Wait, ask, unknown};
 use trace::TraceArgs;
 
 use crate::config::print;
@@ -98,11 +98,14 @@ impl ReloadArgs {
             }
         };
         let socket = self.at.socket(program);
-        let (code, body) = ask(&socket, Method::POST, &format!("/reload{query}"))?;
+        // A reload may take long, so only another question shows whether the server answers at all.
+        ask(&socket, Method::GET, "/health", Wait::Briefly)?;
+        let target = format!("/reload{query}");
+        let (_, body) = ask(&socket, Method::POST, &target, Wait::AsLongAsItTakes)?;
         let Ok(outcome) = serde_json::from_str::<LastReload>(&body) else {
             return Err(format!("{}: {}", socket.display(), body.trim_end()));
         };
-        if code != StatusCode::OK {
+        if !outcome.succeeded {
             return Err(format!(
                 "not reloaded, the old content stays: {}",
                 outcome.message
@@ -129,7 +132,7 @@ impl StatusArgs {
         let socket = self.at.socket(program);
         if self.json {
             let body = ask_status(&socket)?;
-            return Ok(print(program, &(body + "\n")));
+            return Ok(print(program, &body));
         }
         let status = read_status(&socket)?;
         if self.once || !io::stdout().is_terminal() {
@@ -148,7 +151,7 @@ fn read_status(socket: &Path) -> Result<Status, String> {
 
 /// Returns a server's status as JSON.
 fn ask_status(socket: &Path) -> Result<String, String> {
-    match ask(socket, Method::GET, "/status")? {
+    match ask(socket, Method::GET, "/status", Wait::Briefly)? {
         (StatusCode::OK, body) => Ok(body),
         (_, body) => Err(unknown(socket, &body)),
     }

@@ -105,6 +105,12 @@ pub fn count(n: u64) -> String {
     text
 }
 
+/// Formats a number of things: `1 zone`, `1,234 zones`.
+pub fn counted(n: u64, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(n))
+}
+
 /// Formats a number of bytes with a decimal unit: `17 B`, `4.1 kB`, `30.0 MB`.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use hyper::{Method, StatusCode};
 
-use super::socket::{SocketArgs, read, runtime, unknown};
+use super::socket::{SocketArgs, Wait, cut, read, runtime, unknown};
 use crate::args::number;
 use crate::table::filter::Filter;
 use crate::table::line::Line;
@@ -41,12 +41,18 @@ impl ConnectionsArgs {
             rest: Vec::new(),
             has_ended: false,
         };
-        let answer = runtime()?.block_on(read(&socket, Method::GET, &target, |bytes| {
-            printer.take(bytes)
-        }));
+        let answer = runtime()?.block_on(read(
+            &socket,
+            Method::GET,
+            &target,
+            Wait::Briefly,
+            |bytes| printer.take(bytes),
+        ));
         match answer {
-            Ok((StatusCode::OK, _)) if printer.has_ended => Ok(ExitCode::SUCCESS),
-            Ok((StatusCode::OK, _)) => Err("the server has ended before the list".to_owned()),
+            Ok(ending) if ending.code == StatusCode::OK && printer.has_ended => {
+                Ok(ExitCode::SUCCESS)
+            }
+            Ok(ending) if ending.code == StatusCode::OK || !ending.is_whole => Err(cut(&socket)),
             Ok(_) => Err(unknown(&socket, &String::from_utf8_lossy(&printer.rest))),
             // The reader of the output has seen enough.
             Err(error) if error == CLOSED => Ok(ExitCode::SUCCESS),

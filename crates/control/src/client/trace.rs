@@ -10,10 +10,10 @@ use std::process::ExitCode;
 use clap::Args;
 use hyper::{HeaderMap, Method, StatusCode};
 
-use super::socket::{SocketArgs, read, runtime};
+use super::socket::{SocketArgs, Wait, cut, read, runtime};
 use crate::args::number;
 use crate::report;
-use crate::trace::session::{DROPPED, MAX_SNAP, PACKETS};
+use crate::trace::session::{DROPPED, MAX_SECONDS, MAX_SNAP, MIN_SNAP, PACKETS};
 use crate::units::{seconds, size};
 
 /// The options of `trace`.
@@ -44,11 +44,6 @@ pub struct TraceArgs {
     at: SocketArgs,
 }
 
-/// Maximum time of a trace, in seconds: a week.
-const MAX_SECONDS: u32 = 7 * 24 * 3_600;
-/// Minimum value of `--snap`: an Ethernet header.
-const MIN_SNAP: u32 = 14;
-
 /// The error of a closed standard output.
 const CLOSED: &str = "standard output is closed";
 
@@ -67,15 +62,22 @@ impl TraceArgs {
             }
         }
         let taken = runtime()?.block_on(async {
-            let trace = read(&socket, Method::GET, &target, |bytes| output.take(bytes));
+            let wait = Wait::ForPauses;
+            let trace = read(&socket, Method::GET, &target, wait, |bytes| {
+                output.take(bytes)
+            });
             tokio::select! {
                 taken = trace => taken,
                 never = stop_at_signal(&socket) => match never {},
             }
         });
         match taken {
-            Ok((StatusCode::OK, trailers)) => {
-                eprintln!("{program}: {}", summary(&trailers));
+            Ok(ending) if !ending.is_whole && output.open.is_none() => Err(cut(&socket)),
+            Ok(ending) if ending.code == StatusCode::OK => {
+                match summary(&ending.trailers) {
+                    Some(summary) => eprintln!("{program}: {summary}"),
+                    None => return Err(output.cut()),
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Ok(_) => Err(output.refusal()),
@@ -93,33 +95,33 @@ async fn stop_at_signal(socket: &Path) -> std::convert::Infallible {
             std::future::pending::<()>().await;
         }
         // If the server has ended, the trace has ended, too.
-        let _ = read(socket, Method::DELETE, "/trace", |_| Ok(())).await;
+        let _ = read(socket, Method::DELETE, "/trace", Wait::Briefly, |_| Ok(())).await;
     }
 }
 
-/// Says how many packets there are, from the fields behind a trace.
-fn summary(trailers: &HeaderMap) -> String {
+/// Says how many packets there are, from the fields behind a trace. Returns `None` if the server ended
+/// before it had sent them.
+fn summary(trailers: &HeaderMap) -> Option<String> {
     let number = |name| {
         let value = trailers.get(name)?.to_str().ok()?;
         value.parse::<u64>().ok()
     };
-    let (Some(packets), Some(dropped)) = (number(PACKETS), number(DROPPED)) else {
-        return "the server has ended, and the capture with it".to_owned();
-    };
-    let packets = report::count(packets);
-    match dropped {
-        0 => format!("{packets} packets, none missing"),
+    let (packets, dropped) = (number(PACKETS)?, number(DROPPED)?);
+    let packets = report::counted(packets, "packet");
+    Some(match dropped {
+        0 => format!("{packets}, none missing"),
         dropped => {
             let dropped = report::count(dropped);
-            format!("{packets} packets; {dropped} more are missing, because they came too fast")
+            format!("{packets}; {dropped} more are missing, because they came too fast")
         }
-    }
+    })
 }
 
 /// Where the capture goes. The file is made when the first bytes of a capture arrive.
 struct Output {
     file: Option<PathBuf>,
     open: Option<Box<dyn Write>>,
+    blocks: Blocks,
     /// The bytes of an answer that is no capture.
     message: Vec<u8>,
 }
@@ -138,6 +140,7 @@ impl Output {
         Ok(Self {
             file: file.map(Path::to_owned),
             open: None,
+            blocks: Blocks::default(),
             message: Vec::new(),
         })
     }
@@ -164,7 +167,22 @@ impl Output {
             }),
         };
         out.write_all(bytes)?;
-        out.flush()
+        out.flush()?;
+        self.blocks.take(bytes);
+        Ok(())
+    }
+
+    /// Says that the server ended before the trace did, and how many packets there are.
+    fn cut(&self) -> String {
+        let packets = match self.blocks.packets {
+            1 => "1 packet is".to_owned(),
+            n => format!("{} packets are", report::count(n)),
+        };
+        let place = match &self.file {
+            Some(path) => path.display().to_string(),
+            None => "standard output".to_owned(),
+        };
+        format!("the server ended, and the trace with it; {packets} in {place}")
     }
 
     /// Returns the server's message that there is no capture.
@@ -174,9 +192,57 @@ impl Output {
     }
 }
 
+/// Counts the packets of a capture as its bytes pass.
+#[derive(Debug, Default)]
+struct Blocks {
+    /// The beginning of the block that is passing: its type and its length.
+    head: Vec<u8>,
+    /// Number of bytes of this block that are still to come, behind its beginning.
+    left: usize,
+    /// Number of packets that have passed completely.
+    packets: u64,
+}
+
+/// Length of the beginning of a block.
+const HEAD: usize = 8;
+/// The type of a block with a packet.
+const ENHANCED_PACKET: u32 = 6;
+
+impl Blocks {
+    fn take(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.head.len() < HEAD {
+                let (head, rest) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
+                self.head.extend_from_slice(head);
+                bytes = rest;
+                self.left = self
+                    .word(4)
+                    .map_or(0, |length| length as usize)
+                    .saturating_sub(HEAD);
+            } else {
+                let passing = bytes.len().min(self.left);
+                bytes = &bytes[passing..];
+                self.left -= passing;
+            }
+            if self.head.len() == HEAD && self.left == 0 {
+                self.packets += u64::from(self.word(0) == Some(ENHANCED_PACKET));
+                self.head.clear();
+            }
+        }
+    }
+
+    /// Reads a number of the beginning. The server writes little-endian captures.
+    fn word(&self, at: usize) -> Option<u32> {
+        let bytes = self.head.get(at..at + 4)?;
+        bytes.try_into().ok().map(u32::from_le_bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::capture::{Direction, capture};
+    use crate::trace::pcapng::Pcapng;
 
     #[test]
     fn a_capture_goes_to_its_file_and_a_message_does_not() {
@@ -201,11 +267,45 @@ mod tests {
     #[test]
     fn the_summary_says_how_many_packets_are_missing() {
         let mut trailers = HeaderMap::new();
-        assert!(summary(&trailers).contains("the server has ended"));
+        assert_eq!(summary(&trailers), None);
         trailers.insert(PACKETS, 1_234.into());
         trailers.insert(DROPPED, 0.into());
-        assert_eq!(summary(&trailers), "1,234 packets, none missing");
+        assert_eq!(summary(&trailers).unwrap(), "1,234 packets, none missing");
         trailers.insert(DROPPED, 5.into());
-        assert!(summary(&trailers).starts_with("1,234 packets; 5 more are missing"));
+        let missing = summary(&trailers).unwrap();
+        assert!(missing.starts_with("1,234 packets; 5 more are missing"));
+    }
+
+    #[test]
+    fn a_capture_whose_server_ended_has_the_packets_that_are_complete() {
+        let mut file = Pcapng::new("test", 1, 96).unwrap();
+        for sent in [false, true] {
+            let direction = if sent {
+                Direction::Sent
+            } else {
+                Direction::Received
+            };
+            let (mut capture, mut reader) = capture("192.0.2.7".parse().unwrap(), 96);
+            let mut packet = [0; 61];
+            packet[12] = 8;
+            packet[30..34].copy_from_slice(&[192, 0, 2, 7]);
+            capture.copy(direction, &[&packet]);
+            file.packet(0, &reader.take().unwrap()).unwrap();
+        }
+        let bytes = file.take();
+        for piece in [1, 7, bytes.len()] {
+            let mut blocks = Blocks::default();
+            bytes.chunks(piece).for_each(|piece| blocks.take(piece));
+            assert_eq!(blocks.packets, 2, "in pieces of {piece} bytes");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcapng");
+        let mut output = Output::open(Some(&path)).unwrap();
+        output.take(&bytes[..bytes.len() - 1]).unwrap();
+        let expected = format!(
+            "the server ended, and the trace with it; 1 packet is in {}",
+            path.display()
+        );
+        assert_eq!(output.cut(), expected);
     }
 }

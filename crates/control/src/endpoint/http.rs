@@ -5,20 +5,22 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{ACCEPT, CONTENT_SECURITY_POLICY, HeaderValue};
+use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioTimer;
-use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
 
+use super::accept::metrics_format;
+use super::host::Hosts;
 use super::listener::{AsyncListener, Stream};
 use super::looking;
 use super::page::Page;
 use super::places::{Place, Places};
+use super::query::for_each_part;
 use super::reply::{Reply, json, not_allowed, of_type, text};
-use crate::metrics::{self, MetricsFormat};
+use crate::metrics;
 use crate::observed::Observed;
 use crate::status::Phase;
 
@@ -41,19 +43,26 @@ const PAUSE: Duration = Duration::from_millis(100);
 const STUCK: Duration = Duration::from_secs(2);
 
 /// Serves all connections of a listener, until the task is dropped. While no connection can give
-/// way, one more connection waits for a place, and others wait in the kernel.
-pub(super) async fn serve(listener: AsyncListener, access: Access, server: Arc<Observed>) {
+/// way, one more connection waits for a place, and others wait in the kernel. `hosts` has the names
+/// under which the endpoint answers, or `None` for all names.
+pub(super) async fn serve(
+    listener: AsyncListener,
+    access: Access,
+    hosts: Option<Arc<Hosts>>,
+    server: Arc<Observed>,
+) {
     let places = Places::new();
     loop {
         match listener.accept().await {
             Ok(stream) => {
                 let place = places.take().await;
-                let server = Arc::clone(&server);
+                let (hosts, server) = (hosts.clone(), Arc::clone(&server));
                 tokio::spawn(async move {
+                    let hosts = hosts.as_deref();
                     tokio::select! {
                         biased;
                         () = place.must_leave() => {}
-                        () = serve_connection(stream, access, &place, &server) => {}
+                        () = serve_connection(stream, access, &place, hosts, &server) => {}
                     }
                 });
             }
@@ -65,10 +74,20 @@ pub(super) async fn serve(listener: AsyncListener, access: Access, server: Arc<O
     }
 }
 
-async fn serve_connection(stream: Stream, access: Access, place: &Place, server: &Arc<Observed>) {
+async fn serve_connection(
+    stream: Stream,
+    access: Access,
+    place: &Place,
+    hosts: Option<&Hosts>,
+    server: &Arc<Observed>,
+) {
     let service = service_fn(|request| async move {
         place.use_for_answer();
-        Ok::<_, Infallible>(answer(&request, access, server).await)
+        let checked = hosts.map_or(Ok(()), |hosts| hosts.check(&request));
+        Ok::<_, Infallible>(match checked {
+            Ok(()) => answer(&request, access, server).await,
+            Err(why) => text(StatusCode::MISDIRECTED_REQUEST, why + "\n"),
+        })
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -134,15 +153,7 @@ fn page() -> Reply {
 }
 
 fn metrics<B>(request: &Request<B>, server: &Observed) -> Reply {
-    let accept = request.headers().get(ACCEPT);
-    let accept = accept
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let format = if accept.contains("application/openmetrics-text") {
-        MetricsFormat::OpenMetrics
-    } else {
-        MetricsFormat::Prometheus
-    };
+    let format = metrics_format(request.headers());
     let body = metrics::encode(&server.status(), format);
     of_type(StatusCode::OK, format.content_type(), body)
 }
@@ -192,24 +203,18 @@ async fn reload(query: Option<&str>, server: &Observed) -> Reply {
         let why = "this program cannot reload its content; restart it\n";
         return text(StatusCode::NOT_IMPLEMENTED, why.to_owned());
     };
-    let only = match query.map(|query| query.strip_prefix("only=")) {
-        None => None,
-        Some(Some(name)) => match percent_decode_str(name).decode_utf8() {
-            Ok(name) => Some(name.into_owned()),
-            Err(_) => {
-                return text(
-                    StatusCode::BAD_REQUEST,
-                    "the name is not UTF-8\n".to_owned(),
-                );
-            }
-        },
-        Some(None) => {
-            return text(
-                StatusCode::BAD_REQUEST,
-                "the query is only=NAME\n".to_owned(),
-            );
+    let mut only = None;
+    let parsed = for_each_part(query, "only", |name, value| match name {
+        "only" if only.is_none() => {
+            only = Some(value.to_owned());
+            Ok(())
         }
-    };
+        "only" => Err(Some("give one name, or none for all content".to_owned())),
+        _ => Err(None),
+    });
+    if let Err(why) = parsed {
+        return text(StatusCode::BAD_REQUEST, why);
+    }
     let busy = || {
         text(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -298,6 +303,7 @@ mod tests {
             "{text}"
         );
         let (code, text) = ask("GET /status", Access::Look, &server);
+        assert!(text.ends_with("}\n"), "{text}");
         let status: crate::status::Status = serde_json::from_str(&text).unwrap();
         assert_eq!((code, status.workers[0].counts[0].count), (200, 5));
     }
@@ -317,12 +323,29 @@ mod tests {
             ("GET /trace", Access::Control, 400),
             ("GET /trace?peer=localhost", Access::Control, 400),
             ("GET /trace?peer=::1&snap=300000", Access::Control, 400),
-            ("DELETE /trace", Access::Control, 200),
+            ("GET /trace?peer=::1&count=0", Access::Control, 400),
+            ("DELETE /trace", Access::Control, 404),
             ("POST /connections", Access::Control, 405),
             ("GET /connections?color=red", Access::Control, 400),
             ("GET /connections?limit=all", Access::Control, 400),
         ] {
             assert_eq!(ask(line, access, &server).0, code, "{line}");
+        }
+        let (_, methods) = ask("PUT /metrics", Access::Look, &server);
+        assert_eq!(methods, "use GET, HEAD\n");
+        for (line, rule) in [
+            ("GET /connections?limit=0", "from 1 to 18446744073709551615"),
+            (
+                "GET /trace?peer=::1&count=0",
+                "from 1 to 18446744073709551615",
+            ),
+            ("GET /trace?peer=::1&snap=9", "from 14 to 262144"),
+            ("GET /trace?peer=::1&seconds=0", "from 1 to 604800"),
+            ("GET /trace?peer=a", "such as 192.0.2.7"),
+            ("GET /trace", "peer is missing"),
+        ] {
+            let (code, why) = ask(line, Access::Control, &server);
+            assert!(code == 400 && why.contains(rule), "{line}: {why}");
         }
     }
 
@@ -355,7 +378,12 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         let (server, _) = server(None);
-        runtime.spawn(serve(listener.into_async().unwrap(), Access::Look, server));
+        runtime.spawn(serve(
+            listener.into_async().unwrap(),
+            Access::Look,
+            None,
+            server,
+        ));
         while !clients.is_finished() {
             runtime.block_on(sleep(Duration::from_millis(1)));
         }
@@ -366,9 +394,14 @@ mod tests {
     fn a_reload_that_cannot_be_asked_for_is_refused() {
         let requests = crate::reload::Requests::for_tests();
         let (server, _) = server(Some(requests.clone()));
-        for (line, code) in [("POST /reload?all", 400), ("POST /reload?only=%ff", 400)] {
+        for (line, code) in [
+            ("POST /reload?all", 400),
+            ("POST /reload?only=%ff", 400),
+            ("POST /reload?only=a&only=b", 400),
+        ] {
             assert_eq!(ask(line, Access::Control, &server).0, code, "{line}");
         }
+        assert_eq!(requests.waiting(), 0);
         while requests.ask(None).is_some() {}
         assert_eq!(ask("POST /reload", Access::Control, &server).0, 503);
     }

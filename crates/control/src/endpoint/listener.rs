@@ -45,6 +45,11 @@ impl Listener {
         Ok(listener)
     }
 
+    /// Returns true if a browser can reach the socket.
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
     /// Makes the socket one of the current runtime.
     pub(super) fn into_async(self) -> io::Result<AsyncListener> {
         Ok(match self {

@@ -10,13 +10,16 @@ use tokio::sync::mpsc;
 use super::body::WAITING_FRAMES;
 use super::query::for_each_part;
 use super::reply::{Reply, set, stream, text};
+use crate::args::number;
 use crate::observed::Observed;
 use crate::table::filter::Filter;
 use crate::table::list::ListRequest;
-use crate::trace::session::{MAX_SNAP, TRAILERS, TraceRequest};
+use crate::trace::session::{MAX_SECONDS, MAX_SNAP, MIN_SNAP, TRAILERS, TraceRequest};
 
 /// Maximum number of connections in a list, if the query sets no other.
 const DEFAULT_LIMIT: u64 = 10_000;
+/// The rule for the address of a trace's client.
+const PEER: &str = "give the client's address, such as 192.0.2.7";
 
 /// Lists the connections, as a line of JSON for each.
 pub(super) fn connections(query: Option<&str>, server: &Arc<Observed>) -> Reply {
@@ -24,12 +27,16 @@ pub(super) fn connections(query: Option<&str>, server: &Arc<Observed>) -> Reply 
         filter: Filter::default(),
         limit: DEFAULT_LIMIT,
     };
-    let parsed = for_each_part(query, |name, value| match name {
-        "limit" => value.parse().ok().map(|limit| request.limit = limit),
+    let known = "peer, port, state and limit";
+    let parsed = for_each_part(query, known, |name, value| match name {
+        "limit" => {
+            request.limit = number(1..=u64::MAX)(value)?;
+            Ok(())
+        }
         _ => request.filter.set(name, value),
     });
-    if let Err(part) = parsed {
-        return bad_query(&part, "peer, port, state and limit");
+    if let Err(why) = parsed {
+        return text(StatusCode::BAD_REQUEST, why);
     }
     let (out, frames) = mpsc::channel(WAITING_FRAMES);
     let server = Arc::clone(server);
@@ -41,21 +48,27 @@ pub(super) fn connections(query: Option<&str>, server: &Arc<Observed>) -> Reply 
 pub(super) fn trace(query: Option<&str>, server: &Arc<Observed>) -> Reply {
     let mut peer = None;
     let (mut count, mut time, mut snap) = (u64::MAX, None, MAX_SNAP);
-    let parsed = for_each_part(query, |name, value| {
+    let parsed = for_each_part(query, "peer, count, seconds and snap", |name, value| {
         match name {
-            "peer" => peer = Some(value.parse().ok()?),
-            "count" => count = value.parse().ok()?,
-            "seconds" => time = Some(Duration::from_secs(value.parse::<u32>().ok()?.into())),
-            "snap" => snap = value.parse().ok().filter(|snap| *snap <= MAX_SNAP)?,
-            _ => return None,
+            "peer" => peer = Some(value.parse().map_err(|_| PEER.to_owned())?),
+            "count" => count = number(1..=u64::MAX)(value)?,
+            "seconds" => {
+                let seconds = number(1..=MAX_SECONDS)(value)?;
+                time = Some(Duration::from_secs(seconds.into()));
+            }
+            "snap" => snap = number(MIN_SNAP..=MAX_SNAP)(value)?,
+            _ => return Err(None),
         }
-        Some(())
+        Ok(())
     });
-    if let Err(part) = parsed {
-        return bad_query(&part, "peer, count, seconds and snap");
+    if let Err(why) = parsed {
+        return text(StatusCode::BAD_REQUEST, why);
     }
     let Some(peer) = peer else {
-        return bad_query("peer", "peer, count, seconds and snap");
+        return text(
+            StatusCode::BAD_REQUEST,
+            format!("peer is missing: {PEER}\n"),
+        );
     };
     let request = TraceRequest {
         peer,
@@ -77,11 +90,9 @@ pub(super) fn trace(query: Option<&str>, server: &Arc<Observed>) -> Reply {
 
 /// Ends the trace that is running.
 pub(super) fn stop_trace(server: &Observed) -> Reply {
-    server.tracer().stop();
-    text(StatusCode::OK, "stopped\n".to_owned())
-}
-
-fn bad_query(part: &str, known: &str) -> Reply {
-    let why = format!("{part}: this part of the query is not understood; there are {known}\n");
-    text(StatusCode::BAD_REQUEST, why)
+    if server.tracer().stop() {
+        text(StatusCode::OK, "stopped\n".to_owned())
+    } else {
+        text(StatusCode::NOT_FOUND, "no trace is running\n".to_owned())
+    }
 }

@@ -20,7 +20,7 @@ pub(super) fn not_allowed(methods: &'static str) -> Reply {
 pub(super) fn json(code: StatusCode, value: &impl serde::Serialize) -> Reply {
     // These values have no map whose keys are not texts, so they can always be written.
     let body = serde_json::to_string(value).unwrap_or_default();
-    of_type(code, "application/json", body)
+    of_type(code, "application/json", body + "\n")
 }
 
 pub(super) fn text(code: StatusCode, body: String) -> Reply {

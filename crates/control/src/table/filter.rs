@@ -55,16 +55,18 @@ impl Filter {
         query
     }
 
-    /// Sets the part of the filter with this name. Returns `None` if there is no such part, or if the
-    /// value cannot be understood.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Option<()> {
+    /// Sets the part of the filter with this name.
+    ///
+    /// # Errors
+    /// `None` if there is no such part, and the rule for the value if that cannot be understood.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), Option<String>> {
         match name {
-            "peer" => self.peer = Some(value.parse().ok()?),
-            "port" => self.port = Some(value.parse().ok()?),
-            "state" => self.state = Some(StateName::from_str(value, false).ok()?),
-            _ => return None,
+            "peer" => self.peer = Some(value.parse().map_err(|why: &str| why.to_owned())?),
+            "port" => self.port = Some(number(1..=u16::MAX)(value)?),
+            "state" => self.state = Some(StateName::from_str(value, false).map_err(|_| states())?),
+            _ => return Err(None),
         }
-        Some(())
+        Ok(())
     }
 }
 
@@ -150,6 +152,15 @@ impl StateName {
     }
 }
 
+/// The rule for a state in a query.
+fn states() -> String {
+    let names: Vec<_> = StateName::value_variants()
+        .iter()
+        .map(|state| state.name())
+        .collect();
+    format!("give one of {}", names.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,10 +215,17 @@ mod tests {
             ("peer", "192.0.2.1/33"),
             ("peer", "::1/129"),
             ("port", "http"),
+            ("port", "0"),
             ("state", "open"),
-            ("color", "red"),
         ] {
-            assert_eq!(Filter::default().set(name, value), None, "{name}={value}");
+            let refused = Filter::default().set(name, value).unwrap_err();
+            assert!(refused.is_some(), "{name}={value}");
         }
+        assert_eq!(Filter::default().set("color", "red"), Err(None));
+        let states = Filter::default().set("state", "open").unwrap_err().unwrap();
+        assert!(
+            states.starts_with("give one of syn-recv, established, "),
+            "{states}"
+        );
     }
 }

@@ -24,6 +24,10 @@ const CHUNK: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum length of a packet in a capture file that all readers accept.
 pub(crate) const MAX_SNAP: u32 = 262_144;
+/// Minimum length of a packet in a capture: an Ethernet header.
+pub(crate) const MIN_SNAP: u32 = 14;
+/// Maximum time of a trace, in seconds: a week.
+pub(crate) const MAX_SECONDS: u32 = 7 * 24 * 3_600;
 
 /// The fields behind a trace: the number of its packets, and of those that are missing.
 pub(crate) const PACKETS: &str = "packets";
@@ -68,9 +72,10 @@ impl Tracer {
         Arc::clone(&self.place).try_acquire_owned().ok()
     }
 
-    /// Ends the trace that is running, as if its time were over.
-    pub(crate) fn stop(&self) {
+    /// Ends the trace that is running, as if its time were over. Returns false if none is running.
+    pub(crate) fn stop(&self) -> bool {
         self.stop.notify_waiters();
+        self.place.available_permits() == 0
     }
 
     /// Sends a trace to `out`, until it ends or the client has gone away. `place` is the result of
@@ -232,6 +237,7 @@ mod tests {
         let mut mailboxes: Vec<_> = published.iter().map(open).collect();
         let mut captures = vec![None, None];
         let tracer = Tracer::new("test", Arc::clone(&published));
+        assert!(!tracer.stop(), "none is running");
         let place = tracer.begin().unwrap();
         assert!(tracer.begin().is_none(), "one at a time");
         let request = TraceRequest {
@@ -241,7 +247,7 @@ mod tests {
             snap: MAX_SNAP,
         };
         let (out, mut frames) = mpsc::channel::<Frame<Bytes>>(8);
-        let (mut bytes, mut trailers) = (0, None);
+        let (mut bytes, mut trailers, mut has_stopped) = (0, None, false);
         let reading = async {
             while let Some(frame) = frames.recv().await {
                 match frame.into_data() {
@@ -249,7 +255,7 @@ mod tests {
                     Err(frame) => trailers = frame.into_trailers().ok(),
                 }
                 if stops && bytes > 0 {
-                    tracer.stop();
+                    has_stopped |= tracer.stop();
                 }
             }
         };
@@ -264,6 +270,7 @@ mod tests {
             _ = tracing => {}
             () = working => {}
         }
+        assert_eq!(has_stopped, stops);
         assert!(tracer.begin().is_some(), "the place is free again");
         assert!(captures.iter().all(Option::is_none), "both have stopped");
         (bytes, trailers)
