@@ -15,8 +15,8 @@ use crate::args::{ServeArgs, with_usage};
 use crate::named::Named;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
 use crate::program::{
-    ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, StartError,
-    Tally, Watched, WorkerContext, reloaded,
+    ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, Reloaded,
+    StartError, Tally, Watched, WorkerContext,
 };
 use crate::records::RecordLog;
 use crate::run::serve;
@@ -203,7 +203,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
     }
 
     /// Reloads both programs, or the first one that has content named `only`.
-    fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
+    fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         if let Some(name) = only {
             return if self.first.has_content(name) {
                 self.first.reload(only)
@@ -219,14 +219,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
             .second
             .can_reload()
             .then(|| (B::NAME, self.second.reload(None)));
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
-        for (name, outcome) in first.into_iter().chain(second) {
-            match outcome {
-                Ok(what) => done.push(format!("{name}: {what}")),
-                Err(error) => failed.push(format!("{name}: {error}")),
-            }
-        }
-        reloaded(&done, &failed)
+        Reloaded::of_all(first.into_iter().chain(second))
     }
 
     fn watched(&self) -> Vec<Watched> {

@@ -17,7 +17,7 @@ use socket::{SocketArgs, Wait, ask, unknown};
 use trace::TraceArgs;
 
 use crate::config::print;
-use crate::status::{LastReload, Status};
+use crate::status::{LastReload, ReloadResult, Status};
 use crate::terminal;
 
 /// The commands that control a running server, for use with `#[command(flatten)]` among the
@@ -26,8 +26,8 @@ use crate::terminal;
 pub enum ControlCommand {
     /// Make a running server read its content again, and wait for the result.
     ///
-    /// The exit status is 1 if the new content cannot be served. The server then keeps the old
-    /// content.
+    /// The exit status is 1 if new content cannot be served. The server then keeps the old content of
+    /// the part that has an error, such as a site or the zones.
     Reload(ReloadArgs),
     /// Show the state, the counts and the rates of a running server.
     ///
@@ -105,13 +105,16 @@ impl ReloadArgs {
         let Ok(outcome) = serde_json::from_str::<LastReload>(&body) else {
             return Err(format!("{}: {}", socket.display(), body.trim_end()));
         };
-        if !outcome.succeeded {
-            return Err(format!(
+        match outcome.result {
+            ReloadResult::Succeeded => {
+                Ok(print(program, &format!("reloaded {}\n", outcome.message)))
+            }
+            ReloadResult::Partial => Err(format!("reloaded {}", outcome.message)),
+            ReloadResult::Failed => Err(format!(
                 "not reloaded, the old content stays: {}",
                 outcome.message
-            ));
+            )),
         }
-        Ok(print(program, &format!("reloaded {}\n", outcome.message)))
     }
 }
 

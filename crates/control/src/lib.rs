@@ -156,7 +156,7 @@ pub use port_args::PortArgs;
 pub use privileges::{Sandbox, UserSpec};
 pub use program::{
     ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets,
-    Program, StartError, Tally, Watched, WorkerContext,
+    Program, Reloaded, StartError, Tally, Watched, WorkerContext,
 };
 pub use records::{
     CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,

@@ -9,8 +9,8 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 
 use crate::program::{
-    ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, StartError,
-    Tally, Watched, WorkerContext, reloaded,
+    ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, Reloaded,
+    StartError, Tally, Watched, WorkerContext,
 };
 use crate::records::RecordLog;
 use crate::table::walk::Walk;
@@ -208,19 +208,13 @@ impl<A: Program> Program for Many<A> {
     }
 
     /// Reloads all sites, or those that have content named `only`.
-    fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
+    fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let is_meant = |site: &&Site<A>| only.is_none_or(|name| site.program.has_content(name));
         if !self.has_several() {
             return self.0[0].program.reload(only);
         }
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
-        for site in self.0.iter().filter(is_meant) {
-            match site.program.reload(only) {
-                Ok(what) => done.push(format!("{}: {what}", site.name)),
-                Err(error) => failed.push(format!("{}: {error}", site.name)),
-            }
-        }
-        reloaded(&done, &failed)
+        let meant = self.0.iter().filter(is_meant);
+        Reloaded::of_all(meant.map(|site| (site.name, site.program.reload(only))))
     }
 
     fn logs(&self) -> Vec<&RecordLog> {

@@ -130,8 +130,11 @@ impl Families {
     fn add_reloads(&mut self, status: &Status) {
         let reloads = &status.reloads;
         self.gauge("storm_generation", Vec::new(), reloads.generation as f64);
-        let succeeded = reloads.generation.saturating_sub(1);
-        for (result, count) in [("succeeded", succeeded), ("failed", reloads.failed)] {
+        for (result, count) in [
+            ("succeeded", reloads.succeeded()),
+            ("partial", reloads.partial),
+            ("failed", reloads.failed),
+        ] {
             let labels = vec![("result".to_owned(), result.to_owned())];
             self.total("storm_reloads", labels, count);
         }
@@ -249,7 +252,7 @@ mod tests {
     use super::*;
     use crate::live::{Published, snapshot};
     use crate::program::Counted;
-    use crate::status::{InterfaceStatus, LastReload, Reloads};
+    use crate::status::{InterfaceStatus, LastReload, ReloadResult, Reloads};
 
     fn status() -> Status {
         let published = Published::for_workers(2);
@@ -283,11 +286,12 @@ mod tests {
             phase: Phase::Serving,
             uptime_seconds: 0.5,
             reloads: Reloads {
-                generation: 3,
+                generation: 4,
+                partial: 1,
                 failed: 1,
                 running: false,
                 last: Some(LastReload {
-                    succeeded: false,
+                    result: ReloadResult::Failed,
                     message: "why".to_owned(),
                     seconds: 0.25,
                     unix_time: 1.5,
@@ -315,8 +319,9 @@ mod tests {
             "storm_link_up{interface=\"eth0\"} 1.0",
             "storm_addresses{interface=\"eth0\"} 1.0",
             "storm_interface_changes_total{interface=\"eth0\",change=\"up\"} 2",
-            "storm_generation 3.0",
+            "storm_generation 4.0",
             "storm_reloads_total{result=\"succeeded\"} 2",
+            "storm_reloads_total{result=\"partial\"} 1",
             "storm_reloads_total{result=\"failed\"} 1",
             "storm_last_reload_seconds 0.25",
             "storm_received_frames_total{worker=\"0\"} 0",

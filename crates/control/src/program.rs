@@ -133,15 +133,15 @@ pub trait Program: Sync {
     }
 
     /// Reads the content again, and hands it to the workers, for example through a
-    /// [`Handover`](crate::Handover). Returns a description of the new content for the log. Called
-    /// on a thread of its own, after privileges are dropped. This thread may read files below
+    /// [`Handover`](crate::Handover). Parts of the content that depend on nothing else may keep
+    /// their old content because of an error, while others change. Called on a thread of its own, after privileges are dropped. This thread may read files below
     /// [`read_paths`](Self::read_paths), as the server's user.
     ///
     /// `only` names the part of the content that must be read again. `None` stands for all content.
     ///
     /// # Errors
-    /// If the new content cannot be served. The old content must then stay in use.
-    fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
+    /// If no new content can be served. All old content must then stay in use.
+    fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let _ = only;
         Err("this program cannot reload its content; restart it".into())
     }
@@ -201,14 +201,48 @@ pub trait ContentNames: Send + Sync {
     fn name_all(&self, say: &mut dyn FnMut(usize, &[u8]));
 }
 
-/// Returns what [`Program::reload`] returns for several programs, of which some were reloaded, and some
-/// failed. Each text begins with a name.
-pub(crate) fn reloaded(done: &[String], failed: &[String]) -> Result<String, StartError> {
-    if failed.is_empty() {
-        return Ok(done.join("; "));
+/// What [`Program::reload`] has read. A description alone stands for content that is new as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Describes the new content in words that fit behind `reloaded in 0.13 s,`.
+    pub done: String,
+    /// The parts that keep their old content, and why. `None` if there are no such parts.
+    pub kept: Option<String>,
+}
+
+impl From<String> for Reloaded {
+    fn from(done: String) -> Self {
+        Self { done, kept: None }
     }
-    let done = done.iter().map(|what| format!("; but reloaded {what}"));
-    Err((failed.join("; ") + &done.collect::<String>()).into())
+}
+
+impl Reloaded {
+    /// Combines what several programs have read. Each of them has a name.
+    ///
+    /// # Errors
+    /// If all have failed.
+    pub(crate) fn of_all<'n>(
+        parts: impl IntoIterator<Item = (&'n str, Result<Self, StartError>)>,
+    ) -> Result<Self, StartError> {
+        let (mut done, mut kept) = (Vec::new(), Vec::new());
+        for (name, outcome) in parts {
+            match outcome {
+                Ok(part) => {
+                    done.push(format!("{name}: {}", part.done));
+                    kept.extend(part.kept.map(|why| format!("{name}: {why}")));
+                }
+                Err(error) => kept.push(format!("{name}: {error}")),
+            }
+        }
+        let kept = (!kept.is_empty()).then(|| kept.join("; "));
+        match kept {
+            Some(why) if done.is_empty() => Err(why.into()),
+            kept => Ok(Self {
+                done: done.join("; "),
+                kept,
+            }),
+        }
+    }
 }
 
 /// The option that sets the port of a program, or of the first of several programs.
@@ -407,6 +441,23 @@ mod tests {
         let nowhere = Listening::new(vec![], 80);
         assert_eq!(nowhere.authority(80), None);
         assert!(nowhere.command(|_, _| unreachable!()).is_empty());
+    }
+
+    #[test]
+    fn a_part_with_an_error_keeps_no_other_part_from_changing() {
+        let done = |what: &str| Ok(Reloaded::from(what.to_owned()));
+        let failed = |why: &str| Err::<Reloaded, _>(StartError::from(why));
+        let combine = |parts: Vec<_>| Reloaded::of_all(parts);
+        let all = combine(vec![("a", done("1 file")), ("b", done("1 zone"))]).unwrap();
+        assert_eq!(all, "a: 1 file; b: 1 zone".to_owned().into());
+        let some = combine(vec![("a", done("1 file")), ("b", failed("bad"))]).unwrap();
+        let (what, kept) = ("a: 1 file".to_owned(), Some("b: bad".to_owned()));
+        assert_eq!(some, Reloaded { done: what, kept });
+        let nested = combine(vec![("web", Ok(some)), ("dns", done("1 zone"))]).unwrap();
+        assert_eq!(nested.done, "web: a: 1 file; dns: 1 zone");
+        assert_eq!(nested.kept.unwrap(), "web: b: bad");
+        let none = combine(vec![("a", failed("worse")), ("b", failed("bad"))]);
+        assert_eq!(none.unwrap_err().to_string(), "a: worse; b: bad");
     }
 
     #[test]

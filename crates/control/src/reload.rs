@@ -15,12 +15,14 @@ use crate::confined::Confined;
 use crate::error::Error;
 use crate::log;
 use crate::privileges::{Kind, Privileges};
-use crate::program::{Program, StartError};
+use crate::program::{Program, Reloaded, StartError};
 use crate::progress::{Loading, Place};
 use crate::report::{self, Block};
-use crate::status::{LastReload, Reloads};
+use crate::status::{LastReload, ReloadResult, Reloads};
 use crate::supervisor::Supervisor;
 
+/// Introduces the parts that keep their old content, and the reasons.
+const STAYS: &str = "not reloaded, the old content stays";
 /// Maximum number of requests that wait for a reload.
 const MAX_WAITING: usize = 64;
 
@@ -175,19 +177,13 @@ fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervi
         shared.history().running = true;
         supervisor.reloading();
         let loading = Loading::begin("reloading", Place::Log);
-        let outcome = reload(program, only.as_deref());
+        let (outcome, kept) = reload(program, only.as_deref());
         drop(loading);
-        let error = (!outcome.succeeded).then_some(&outcome.message as &dyn Display);
-        supervisor.reloaded(error);
+        supervisor.reloaded(kept.as_ref().map(|kept| kept as &dyn Display));
         {
             let mut history = shared.history();
             history.running = false;
-            if outcome.succeeded {
-                history.generation += 1;
-            } else {
-                history.failed += 1;
-            }
-            history.last = Some(outcome.clone());
+            history.add(outcome.clone());
         }
         for reply in served.into_iter().filter_map(|request| request.reply) {
             // The asker may have gone away.
@@ -196,7 +192,8 @@ fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervi
     }
 }
 
-fn reload<P: Program>(program: &P, only: Option<&str>) -> LastReload {
+/// Reloads content. Returns the outcome, and the reason if content stays old.
+fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<String>) {
     let start = Instant::now();
     let known = match only {
         Some(name) if !program.has_content(name) => Err(unknown(name)),
@@ -204,26 +201,32 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> LastReload {
     };
     let outcome = known.and_then(|()| program.reload(only));
     let seconds = start.elapsed().as_secs_f64();
-    let (succeeded, message) = match outcome {
-        Ok(what) => {
-            let line = format!("in {seconds:.2} s, {what}{}", memory_peak());
-            let mut block = Block::default();
-            block.line("reloaded", line.clone());
-            log::print("reloaded", &block);
-            (true, line)
-        }
-        Err(error) => {
-            tracing::error!("not reloaded, the old content stays: {error}");
-            (false, error.to_string())
-        }
+    let (done, kept) = match outcome {
+        Ok(Reloaded { done, kept }) => (Some(done), kept),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let done = done.map(|what| format!("in {seconds:.2} s, {what}{}", memory_peak()));
+    if let Some(line) = &done {
+        let mut block = Block::default();
+        block.line("reloaded", line.clone());
+        log::print("reloaded", &block);
+    }
+    if let Some(why) = &kept {
+        tracing::error!("{STAYS}: {why}");
+    }
+    let (result, message) = match (done, kept.clone()) {
+        (Some(done), None) => (ReloadResult::Succeeded, done),
+        (Some(done), Some(why)) => (ReloadResult::Partial, format!("{done}; {STAYS}: {why}")),
+        (None, why) => (ReloadResult::Failed, why.unwrap_or_default()),
     };
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    LastReload {
-        succeeded,
+    let outcome = LastReload {
+        result,
         message,
         seconds,
         unix_time: since_1970.unwrap_or_default().as_secs_f64(),
-    }
+    };
+    (outcome, kept)
 }
 
 fn unknown(name: &str) -> StartError {
@@ -251,7 +254,7 @@ mod tests {
     use super::*;
     use crate::program::WorkerContext;
 
-    /// A program that notes what it reloads, and fails to reload `broken`.
+    /// A program that notes what it reloads. It fails to reload `broken`, and a part of `half`.
     #[derive(Default)]
     struct Notes(Mutex<Vec<Option<String>>>);
 
@@ -278,14 +281,18 @@ mod tests {
         }
 
         fn has_content(&self, name: &str) -> bool {
-            ["a", "b", "broken"].contains(&name)
+            ["a", "b", "broken", "half"].contains(&name)
         }
 
-        fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
+        fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
             self.0.lock().unwrap().push(only.map(str::to_owned));
             match only {
                 Some("broken") => Err("syntax error".into()),
-                _ => Ok("done".to_owned()),
+                Some("half") => Ok(Reloaded {
+                    done: "done".to_owned(),
+                    kept: Some("zone: line 3".to_owned()),
+                }),
+                _ => Ok("done".to_owned().into()),
             }
         }
     }
@@ -312,6 +319,10 @@ mod tests {
         mem::take(&mut program.0.lock().unwrap())
     }
 
+    fn is_success(outcome: &LastReload) -> bool {
+        outcome.result == ReloadResult::Succeeded
+    }
+
     #[test]
     fn a_reload_of_all_content_serves_all_requests_that_wait() {
         let (requests, woken) = requests();
@@ -323,7 +334,7 @@ mod tests {
         assert!(woken.try_recv().is_ok() && woken.try_recv().is_err());
         serve_requests(&program, &requests.shared, &Supervisor::none());
         assert_eq!(reloaded(&program), [None]);
-        assert!(outcome.try_recv().unwrap().succeeded);
+        assert!(is_success(&outcome.try_recv().unwrap()));
         assert_eq!(requests.history().generation, 2);
     }
 
@@ -336,7 +347,7 @@ mod tests {
         let expected = ["a", "b"].map(|name| Some(name.to_owned()));
         assert_eq!(reloaded(&program), expected);
         for outcome in names {
-            assert!(outcome.unwrap().try_recv().unwrap().succeeded);
+            assert!(is_success(&outcome.unwrap().try_recv().unwrap()));
         }
         assert_eq!(requests.history().generation, 3);
     }
@@ -349,12 +360,29 @@ mod tests {
             let mut outcome = requests.ask(Some(name.to_owned())).unwrap();
             serve_requests(&program, &requests.shared, &Supervisor::none());
             let outcome = outcome.try_recv().unwrap();
-            assert!(!outcome.succeeded && outcome.message.contains(why));
+            assert!(outcome.result == ReloadResult::Failed && outcome.message.contains(why));
         }
         let history = requests.history();
         assert_eq!((history.generation, history.failed), (1, 2));
-        assert!(!history.running && !history.last.unwrap().succeeded);
+        assert!(!history.running && !is_success(&history.last.unwrap()));
         assert_eq!(reloaded(&program), [Some("broken".to_owned())]);
+    }
+
+    #[test]
+    fn a_partial_reload_is_a_new_generation_and_says_what_stays() {
+        let (requests, _woken) = requests();
+        let mut outcome = requests.ask(Some("half".to_owned())).unwrap();
+        serve_requests(&Notes::default(), &requests.shared, &Supervisor::none());
+        let outcome = outcome.try_recv().unwrap();
+        assert_eq!(outcome.result, ReloadResult::Partial);
+        let message = &outcome.message;
+        assert!(message.contains(" s, done; "), "{message}");
+        let end = "; not reloaded, the old content stays: zone: line 3";
+        assert!(message.ends_with(end), "{message}");
+        let history = requests.history();
+        let counts = (history.generation, history.partial, history.failed);
+        assert_eq!((counts, history.succeeded()), ((2, 1, 0), 0));
+        assert_eq!(history.errors(), "0 reloads failed, 1 was partial");
     }
 
     #[test]

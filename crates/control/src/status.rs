@@ -9,7 +9,7 @@ use nmio::{BatchSizes, PortCounters, PortLevels, Times};
 use serde::{Deserialize, Serialize};
 
 use crate::live::{Snapshot, WorkerSnapshot};
-use crate::report::{self, Block};
+use crate::report::{self, Block, count, counted};
 use crate::tally::{Count, CountKind, Labels};
 
 /// Number of ranges of times that a status distinguishes. The longest of them ends at 34 s.
@@ -100,9 +100,12 @@ impl InterfaceStatus {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reloads {
     /// Number of the content that is served. The content of the start has number 1, and each
-    /// successful reload adds 1.
+    /// reload adds 1, unless it failed.
     pub generation: u64,
-    /// Number of reloads that kept the old content, or a part of it, because of an error.
+    /// Number of reloads that kept a part of the old content because of an error.
+    #[serde(default)]
+    pub partial: u64,
+    /// Number of reloads that kept all of the old content because of an error.
     pub failed: u64,
     /// Whether a reload is running.
     pub running: bool,
@@ -114,6 +117,7 @@ impl Default for Reloads {
     fn default() -> Self {
         Self {
             generation: 1,
+            partial: 0,
             failed: 0,
             running: false,
             last: None,
@@ -121,12 +125,65 @@ impl Default for Reloads {
     }
 }
 
+impl Reloads {
+    /// Adds a reload that has ended.
+    pub(crate) fn add(&mut self, last: LastReload) {
+        match last.result {
+            ReloadResult::Succeeded => self.generation += 1,
+            ReloadResult::Partial => {
+                self.generation += 1;
+                self.partial += 1;
+            }
+            ReloadResult::Failed => self.failed += 1,
+        }
+        self.last = Some(last);
+    }
+
+    /// Returns the number of reloads after which all content was new.
+    pub(crate) fn succeeded(&self) -> u64 {
+        self.generation.saturating_sub(1 + self.partial)
+    }
+
+    /// Describes the reloads that kept old content: `1 reload failed, 2 were partial`.
+    pub(crate) fn errors(&self) -> String {
+        let failed = counted(self.failed, "reload") + " failed";
+        match self.partial {
+            0 => failed,
+            1 => failed + ", 1 was partial",
+            n => failed + &format!(", {} were partial", count(n)),
+        }
+    }
+
+    /// Describes the last reload if it kept old content.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        let last = self.last.as_ref()?;
+        let what = match last.result {
+            ReloadResult::Succeeded => return None,
+            ReloadResult::Partial => "was partial",
+            ReloadResult::Failed => "failed",
+        };
+        Some(format!("the last reload {what}: {}", last.message))
+    }
+}
+
+/// What has become of a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReloadResult {
+    /// The new content is served.
+    Succeeded,
+    /// New content is served, but a part keeps its old content because of an error.
+    Partial,
+    /// The old content stays because of an error.
+    Failed,
+}
+
 /// A reload that has ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LastReload {
-    /// Whether the new content is served.
-    pub succeeded: bool,
-    /// A description of the new content, or why it is not served.
+    /// What has become of it.
+    pub result: ReloadResult,
+    /// A description of the new content, and then why a part of the content is old.
     pub message: String,
     /// How long it took.
     pub seconds: f64,
@@ -231,10 +288,10 @@ impl Status {
         let since = format!("{}, for {}", self.phase, time(self.uptime_seconds));
         block.line(&self.program, format!("{}, {since}", self.version));
         let content = &self.reloads;
-        let mut reloads = format!("{} ({} reloads failed)", content.generation, content.failed);
-        if let Some(last) = content.last.as_ref().filter(|last| !last.succeeded) {
-            reloads += "; the last reload failed: ";
-            reloads += &last.message;
+        let mut reloads = format!("{} ({})", content.generation, content.errors());
+        if let Some(error) = content.last_error() {
+            reloads += "; ";
+            reloads += &error;
         }
         block.line("generation", reloads);
         block.line("interface", self.interface.describe());

@@ -9,7 +9,7 @@ use control::report::count;
 
 use crate::load::{Broken, Loaded, ZoneSpec, load};
 use crate::name;
-use crate::report::Report;
+use crate::report::{Finding, Report};
 use crate::zones::Zones;
 
 /// Reads zones one by one and detects zones that are given twice.
@@ -34,6 +34,8 @@ pub(crate) enum Outcome {
 pub(crate) struct UnservedFile {
     file: String,
     reason: Reason,
+    /// The first error in a broken zone.
+    error: Option<Finding>,
 }
 
 #[derive(Debug)]
@@ -76,6 +78,14 @@ impl UnservedFile {
         self.file.clone()
     }
 
+    /// Returns the first error in the file with its place, or else why the file is not served.
+    pub(crate) fn error(&self) -> String {
+        match &self.error {
+            Some(error) => error.to_string(),
+            None => self.to_string(),
+        }
+    }
+
     /// Returns true if the same zone is served from another file.
     pub(crate) fn is_duplicate(&self) -> bool {
         matches!(self.reason, Reason::Duplicate { .. })
@@ -116,21 +126,25 @@ impl Gatherer {
                 apex: apex.to_vec(),
                 by,
             },
+            error: None,
         })
     }
 
     /// Returns the reason why a file with a broken zone is not served.
-    fn broken(&self, file: String, apex: Option<Vec<u8>>) -> UnservedFile {
-        let Some(mut apex) = apex else {
+    fn broken(&self, file: String, zone: Broken) -> UnservedFile {
+        let error = zone.report.first_error().cloned();
+        let Some(mut apex) = zone.apex else {
             return UnservedFile {
                 file,
                 reason: Reason::Nameless,
+                error,
             };
         };
         apex.make_ascii_lowercase();
         self.duplicate(&apex, &file).unwrap_or(UnservedFile {
             file,
             reason: Reason::Broken(apex),
+            error,
         })
     }
 }
@@ -158,14 +172,14 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
         progress::say(|| format!("{} of {} zones", of(number), of(specs.len())));
         match gatherer.read(spec, say) {
             Outcome::Good(loaded) => good.push(loaded.zone),
-            Outcome::Broken(zone) => broken.push((spec.file.display().to_string(), zone.apex)),
+            Outcome::Broken(zone) => broken.push((spec.file.display().to_string(), zone)),
             Outcome::Duplicate(duplicate) => unserved.push(duplicate),
         }
     }
     // The reasons why broken zones are not served are determined only now, because a good zone may
     // follow a broken zone of the same name.
     let broken = broken.into_iter();
-    unserved.extend(broken.map(|(file, apex)| gatherer.broken(file, apex)));
+    unserved.extend(broken.map(|(file, zone)| gatherer.broken(file, zone)));
     let apexes = unserved.iter().filter_map(|file| match &file.reason {
         Reason::Broken(apex) => Some(apex.clone()),
         Reason::Nameless | Reason::Duplicate { .. } => None,

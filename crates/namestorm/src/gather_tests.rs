@@ -33,6 +33,17 @@ fn gathered(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
 }
 
 #[test]
+fn the_first_error_of_a_broken_zone_has_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = format!("{GOOD}x 60 A nonsense\ny 60 A nonsense\n");
+    let spec = zone(folder.path(), "a.example.zone", &wrong);
+    let gathered = gather(std::slice::from_ref(&spec), &mut |_| {});
+    let error = gathered.unserved[0].error();
+    let place = format!("{}:4: ", spec.file.display());
+    assert!(error.starts_with(&place), "{error}");
+}
+
+#[test]
 fn a_broken_zone_takes_its_name_from_the_first_source_that_has_one() {
     let folder = tempfile::tempdir().unwrap();
     let zone = |file: &str, text: &str| zone(folder.path(), file, text);

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use control::report::{bytes, count};
+use control::report::{bytes, count, counted};
 use control::{
-    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog,
+    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog, Reloaded,
     StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
 };
 use nmio::Port;
@@ -462,7 +462,7 @@ where
 
     /// Reads all zones again, because an answer may contain names of several zones. A zone named
     /// `only` must be one of them.
-    fn reload(&self, only: Option<&str>) -> Result<String, StartError> {
+    fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
         let mut say = |line: String| tracing::warn!("{line}");
         let Gathered { zones, unserved } = gather(&source.zones.specs()?, &mut say);
@@ -472,8 +472,8 @@ where
             .filter(|file| !known.contains(&file.file()))
             .collect();
         if let Some(first) = lost.first() {
-            let (n, file) = (count(lost.len() as u64), first.file());
-            return Err(format!("zones with errors: {n}, the first is {file}").into());
+            let (n, why) = (count(lost.len() as u64), first.error());
+            return Err(format!("zones with errors: {n}; the first error is {why}").into());
         }
         if zones.iter().len() == 0 {
             return Err(LoadError::Nothing.into());
@@ -495,8 +495,9 @@ where
         // This is the last reference, so no worker has to free the old answers.
         drop(old);
         let size = new.size();
-        let n = |number: usize| count(number as u64);
-        Ok(format!("{} zones, {} names", n(size.zones), n(size.names)))
+        let zones = counted(size.zones as u64, "zone");
+        let names = counted(size.names as u64, "name");
+        Ok(format!("{zones}, {names}").into())
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {

@@ -109,6 +109,12 @@ impl Report {
         &self.findings
     }
 
+    /// Returns the first error.
+    pub(crate) fn first_error(&self) -> Option<&Finding> {
+        let is_error = |finding: &&Finding| finding.severity == Severity::Error;
+        self.findings.iter().find(is_error)
+    }
+
     /// Sorts the findings by file and line.
     pub fn sort(&mut self) {
         let files = &self.files;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use control::{
     ContentNames, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program,
-    RecordLog, StartError, Tally, Walk, Watched, WorkerContext, report, tally_tcp,
+    RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, report, tally_tcp,
 };
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
@@ -329,7 +329,7 @@ where
         named == self.folder || is_same().unwrap_or_default()
     }
 
-    fn reload(&self, _: Option<&str>) -> Result<String, StartError> {
+    fn reload(&self, _: Option<&str>) -> Result<Reloaded, StartError> {
         let Some(reloading) = &self.reloading else {
             return Err("this program cannot load its folder again".into());
         };
@@ -346,18 +346,20 @@ where
         leaving.extend(replies.map(|reply| Arc::clone(reply.bytes())));
         drop(old);
         leaving.retain(|bytes| Arc::strong_count(bytes) > 1);
-        let (totals, new) = (
-            next.site.totals(),
-            next.origins.iter().filter(|one| **one == NEW),
-        );
-        Ok(format!(
-            "{} files, {}; {} of {} responses are new, {} are gone",
-            report::count(totals.files),
-            report::bytes(totals.content_bytes),
-            report::count(new.count() as u64),
-            report::count(totals.replies),
-            report::count(next.leaving.len() as u64),
-        ))
+        let totals = next.site.totals();
+        let new = next.origins.iter().filter(|one| **one == NEW).count() as u64;
+        let changes = match (new, next.leaving.len() as u64) {
+            (0, 0) => "nothing has changed".to_owned(),
+            (new, gone) => format!(
+                "{} of {} responses are new, {} are gone",
+                report::count(new),
+                report::count(totals.replies),
+                report::count(gone),
+            ),
+        };
+        let files = report::counted(totals.files, "file");
+        let size = report::bytes(totals.content_bytes);
+        Ok(format!("{files}, {size}; {changes}").into())
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {

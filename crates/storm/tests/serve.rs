@@ -246,19 +246,26 @@ fn the_control_socket_reloads_and_tells() {
     fs::write(&zone, "an error").unwrap();
     let (succeeded, text) = command(&["reload"]);
     assert!(
-        !succeeded && text.contains("but reloaded sandstorm"),
+        !succeeded && text.starts_with("storm: reloaded in "),
         "{text}"
     );
-    assert!(
-        text.contains("the old content stays: namestorm: zones with errors: 1"),
-        "{text}"
-    );
+    let (done, kept) = text
+        .split_once("; not reloaded, the old content stays: ")
+        .unwrap();
+    assert!(done.contains(" s, sandstorm: 1 file, 3 B; "), "{text}");
+    let why = "namestorm: zones with errors: 1; the first error is ";
+    assert!(kept.starts_with(&format!("{why}{zone_file}:1: ")), "{text}");
     storm.beside(|| assert_eq!(get(), "new"));
     // One part of the content can be reloaded alone.
     fs::write(&page, "newest").unwrap();
     let (succeeded, text) = command(&["reload", www]);
     assert!(succeeded && text.starts_with("reloaded in "), "{text}");
     storm.beside(|| assert_eq!(get(), "newest"));
+    let (succeeded, text) = command(&["reload", www]);
+    assert!(
+        succeeded && text.contains("1 file, 6 B; nothing has changed"),
+        "{text}"
+    );
     for (name, why) in [
         ("storm.test", "zones with errors: 1"),
         ("a..b", "no content is called"),
@@ -267,9 +274,14 @@ fn the_control_socket_reloads_and_tells() {
         assert!(!succeeded && text.contains(why), "{text}");
     }
     let (succeeded, text) = command(&["status"]);
-    assert!(succeeded && text.contains("2 (3 reloads failed)"), "{text}");
+    assert!(
+        succeeded && text.contains("4 (2 reloads failed, 1 was partial)"),
+        "{text}"
+    );
     for line in [
-        "storm_reloads_total{result=\"failed\"} 3\n",
+        "storm_reloads_total{result=\"succeeded\"} 2\n",
+        "storm_reloads_total{result=\"partial\"} 1\n",
+        "storm_reloads_total{result=\"failed\"} 2\n",
         "sandstorm_answers_total{worker=\"0\",status=\"200\"} 2\n",
     ] {
         // Workers publish their counts only now and then.

@@ -22,7 +22,7 @@ use super::query::for_each_part;
 use super::reply::{Reply, json, not_allowed, of_type, text};
 use crate::metrics;
 use crate::observed::Observed;
-use crate::status::Phase;
+use crate::status::{Phase, ReloadResult};
 
 /// What a client of an endpoint may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +225,7 @@ async fn reload(query: Option<&str>, server: &Observed) -> Reply {
         return busy();
     };
     match outcome.await {
-        Ok(outcome) if outcome.succeeded => json(StatusCode::OK, &outcome),
+        Ok(outcome) if outcome.result == ReloadResult::Succeeded => json(StatusCode::OK, &outcome),
         Ok(outcome) => json(StatusCode::CONFLICT, &outcome),
         // The server is stopping.
         Err(_) => busy(),

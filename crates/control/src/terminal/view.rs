@@ -111,15 +111,15 @@ impl Page {
         let phase = status.phase.to_string().fg(colour);
         let content = &status.reloads;
         let rest = format!(
-            "  for {}  generation {} ({} reloads failed){}",
+            "  for {}  generation {} ({}){}",
             time(status.uptime_seconds),
             content.generation,
-            content.failed,
+            content.errors(),
             if content.running { "  reloading" } else { "" },
         );
         let mut lines = vec![Line::from_iter([name, "  ".into(), phase, rest.into()])];
-        if let Some(last) = content.last.as_ref().filter(|last| !last.succeeded) {
-            lines.push(Line::from(format!("the last reload failed: {}", last.message)).red());
+        if let Some(error) = content.last_error() {
+            lines.push(Line::from(error).red());
         }
         if let Some(why) = &self.trouble {
             lines.push(Line::from(format!("no answer, trying again: {why}")).red());

@@ -2,7 +2,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
-use crate::status::{InterfaceStatus, LastReload, Reloads, StatusCount, WorkerStatus};
+use crate::status::{
+    InterfaceStatus, LastReload, ReloadResult, Reloads, StatusCount, WorkerStatus,
+};
 
 fn count(name: &str, is_level: bool, count: u64) -> StatusCount {
     StatusCount {
@@ -113,7 +115,7 @@ fn a_failed_reload_is_named_in_as_many_lines_as_it_needs() {
     let mut failed = status(60.0, 0);
     failed.reloads.failed = 1;
     failed.reloads.last = Some(LastReload {
-        succeeded: false,
+        result: ReloadResult::Failed,
         message: "a folder does not exist and ".repeat(4) + "the-end",
         seconds: 0.1,
         unix_time: 0.0,
