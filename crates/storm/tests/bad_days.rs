@@ -115,6 +115,42 @@ fn taken_sockets_are_named_at_start() {
     storm.stop();
 }
 
+/// A web page cannot read the metrics by pointing its own name at the server, and connections that
+/// send nothing keep nobody from them.
+#[test]
+fn strangers_do_not_get_or_block_the_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let log = folder.path().join("log");
+    let mut arguments = vec!["--web", www, "--zone", zone, "--control-socket", socket];
+    // The namespace's own addresses do not exist yet.
+    arguments.extend(["--metrics-listen", "0.0.0.0:9153"]);
+    arguments.extend(["--metrics-host", "web1.example.net"]);
+    let storm = start(&log, &arguments);
+    storm.beside(|| {
+        output("ip", &["link", "set", "lo", "up"]);
+        let ask = |host: &str| {
+            let host = format!("Host: {host}");
+            let told = ["-s", "-m", "20", "-w", "%{http_code}", "-H", &host];
+            let url = "http://127.0.0.1:9153/ready";
+            output("curl", &[&told[..], &[url]].concat())
+        };
+        let mut idle: Vec<_> = (0..20)
+            .map(|_| TcpStream::connect("127.0.0.1:9153").unwrap())
+            .collect();
+        for host in ["127.0.0.1:9153", "localhost", "WEB1.example.net:9153"] {
+            assert_eq!(ask(host), "ok\n200", "{host}");
+        }
+        assert_eq!(idle[0].read(&mut [0]).unwrap(), 0, "the oldest gave way");
+        let refused = ask("web2.example.net");
+        assert!(refused.ends_with("421"), "{refused}");
+        assert!(refused.contains("--metrics-host NAME"), "{refused}");
+    });
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("\"web2.example.net\" is not a known"), "{log}");
+    storm.stop();
+}
+
 /// The reader of the access log is stuck, and the disk under the query log is full. Lines are lost
 /// and counted, and no client waits.
 #[test]
