@@ -8,6 +8,7 @@ mod rig;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -272,4 +273,42 @@ fn a_trace_shows_both_directions_of_one_client() {
     let (packets, missing) = self::packets(&path);
     assert_eq!((packets.len(), missing), (9, 0));
     storm.stop();
+}
+
+/// Ctrl-C ends the trace of a server that has been stopped, as by SIGSTOP.
+#[test]
+fn a_trace_of_a_server_that_does_not_answer_can_be_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let [socket, path] = ["socket", "trace.pcapng"].map(|name| folder.path().join(name));
+    let server = UnixListener::bind(&socket).unwrap();
+    let mut trace = Command::new(STORM);
+    trace.args(["trace", "192.0.2.7", "--out"]).arg(&path);
+    trace.arg("--control-socket").arg(&socket);
+    let trace = trace.stderr(Stdio::piped()).spawn().unwrap();
+    // The server sends the beginning of a capture, and accepts no other connection.
+    let (mut asked, _) = server.accept().unwrap();
+    assert!(asked.read(&mut [0; 1_000]).unwrap() > 0);
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let begin = "4\r\n\n\r\r\n\r\n";
+    asked
+        .write_all((head.to_owned() + begin).as_bytes())
+        .unwrap();
+    for _ in 0..200 {
+        if fs::metadata(&path).is_ok_and(|file| file.len() == 4) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let interrupt = ["-INT", &trace.id().to_string()];
+    assert!(
+        Command::new("kill")
+            .args(interrupt)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let ended = trace.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("has not answered for 5 s"), "{said}");
 }

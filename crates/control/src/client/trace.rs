@@ -68,7 +68,7 @@ impl TraceArgs {
             });
             tokio::select! {
                 taken = trace => taken,
-                never = stop_at_signal(&socket) => match never {},
+                error = stop_at_signal(&socket) => Err(error),
             }
         });
         match taken {
@@ -88,14 +88,17 @@ impl TraceArgs {
     }
 }
 
-/// Ends the trace at each Ctrl-C, so that the capture gets its end.
-async fn stop_at_signal(socket: &Path) -> std::convert::Infallible {
+/// Ends the trace at Ctrl-C, so that the capture gets its end. Returns an error if the server does not
+/// answer, because the capture gets no end then.
+async fn stop_at_signal(socket: &Path) -> String {
     loop {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-        // If the server has ended, the trace has ended, too.
-        let _ = read(socket, Method::DELETE, "/trace", Wait::Briefly, |_| Ok(())).await;
+        let stopped = read(socket, Method::DELETE, "/trace", Wait::Briefly, |_| Ok(()));
+        if let Err(error) = stopped.await {
+            return error;
+        }
     }
 }
 
