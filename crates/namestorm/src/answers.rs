@@ -10,6 +10,7 @@ use ahash::RandomState;
 use ip::Sum;
 use udpip::Tail;
 
+use crate::groups::{GroupLabels, Groups};
 use crate::hooked::{Hooked, HookedNames};
 use crate::index::{Arena, ArenaFull, At, Table, UNIT};
 use crate::key::{self, Form, Key};
@@ -271,6 +272,7 @@ pub(crate) struct AnswersBuilder {
     key: Key,
     answer_count: usize,
     name_count: usize,
+    groups: Groups,
 }
 
 impl AnswersBuilder {
@@ -288,7 +290,26 @@ impl AnswersBuilder {
             key: Key::new(),
             answer_count: 0,
             name_count: 0,
+            groups: Groups::default(),
         }
+    }
+
+    /// Knows the labels of earlier groups.
+    pub(crate) fn with_group_labels(self, labels: GroupLabels) -> Self {
+        Self {
+            groups: Groups::new(labels),
+            ..self
+        }
+    }
+
+    /// Puts the next answers into the zone group with this label.
+    pub(crate) fn begin_group(&mut self, label: &str) {
+        self.groups.begin(self.answers.end(), label);
+    }
+
+    /// Puts the next answers into no zone group.
+    pub(crate) fn end_groups(&mut self) {
+        self.groups.end(self.answers.end());
     }
 
     /// Adds an answer to questions for `name`, and returns the answer's position. If the type in
@@ -385,6 +406,7 @@ impl AnswersBuilder {
             nodes: self.nodes,
             by_type,
             by_name,
+            groups: self.groups,
         }
     }
 }
@@ -401,6 +423,7 @@ pub struct Answers {
     by_type: Table,
     by_name: Table,
     size: Size,
+    groups: Groups,
 }
 
 impl Answers {
@@ -413,6 +436,12 @@ impl Answers {
     /// Returns the size of the prepared answers.
     pub fn size(&self) -> &Size {
         &self.size
+    }
+
+    /// Returns the zone groups.
+    #[inline(always)]
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// Returns true if a hook answers for at least one name.

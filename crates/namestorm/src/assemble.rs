@@ -77,7 +77,10 @@ impl Assembler {
             }
             Ok(Verdict::Records) if !self.composer.is_empty() => {
                 counters.hooked += 1;
-                return Some(self.composer.body());
+                return Some(Body {
+                    zone_of: Some(soa.at()),
+                    ..self.composer.body()
+                });
             }
             Ok(Verdict::Records | Verdict::NoData) => Resolution::NoData(soa),
             Ok(Verdict::NxDomain) => Resolution::NxDomain(soa),
@@ -117,7 +120,10 @@ impl Assembler {
             },
             Resolution::Substitution(dname) => {
                 let keys = [key, &mut self.wildcard];
-                chain::follow(answers, (name, qtype), dname, keys, scratch)
+                Body {
+                    zone_of: Some(dname.at()),
+                    ..chain::follow(answers, (name, qtype), dname, keys, scratch)
+                }
             }
             Resolution::Refused => Body::empty(rcode::REFUSED),
             Resolution::Broken => Body::empty(rcode::SERVFAIL),

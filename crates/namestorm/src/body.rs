@@ -20,6 +20,8 @@ pub(crate) struct Body<'a> {
     pub(crate) required: Option<(Tail<'a>, u16)>,
     /// The position of the prepared answer, if the body is that answer unchanged.
     pub(crate) prepared: Option<At>,
+    /// The position of the answer whose zone the reply counts for, if there is one.
+    pub(crate) zone_of: Option<At>,
 }
 
 impl<'a> Body<'a> {
@@ -32,6 +34,7 @@ impl<'a> Body<'a> {
             counts: [0; 6],
             required: None,
             prepared: None,
+            zone_of: None,
         }
     }
 
@@ -45,6 +48,7 @@ impl<'a> Body<'a> {
             counts: answer.counts(),
             required: answer.required(),
             prepared: Some(answer.at()),
+            zone_of: Some(answer.at()),
         }
     }
 

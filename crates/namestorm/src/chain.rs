@@ -281,6 +281,7 @@ impl<'a, 'q> Chain<'a, 'q> {
                 .required
                 .map(|(len, additional)| (Tail::new(&bytes[..len]), additional)),
             prepared: None,
+            zone_of: None,
         }
     }
 }

@@ -48,12 +48,14 @@ pub fn compile(
 ) -> Result<Answers, ArenaFull> {
     let mut compiler = Compiler {
         zones,
-        out: AnswersBuilder::new(form, seed, zones.hooked().clone()),
+        out: AnswersBuilder::new(form, seed, zones.hooked().clone())
+            .with_group_labels(zones.group_labels().clone()),
         writer: TailWriter::new(),
         fillers: zones.broken().map(<[u8]>::to_vec).collect(),
     };
     let mut prepared = 0;
     for (zone, children) in zones.with_children() {
+        compiler.out.begin_group(&zone.group());
         let mut pass = Pass::new(&mut compiler, zone, children)?;
         for name in zone.names() {
             pass.name(name)?;
@@ -63,6 +65,7 @@ pub fn compile(
             }
         }
     }
+    compiler.out.end_groups();
     for name in zones.hooked().bases() {
         compiler.hooked(name)?;
     }

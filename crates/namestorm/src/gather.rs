@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use control::progress;
 use control::report::count;
@@ -171,7 +172,12 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
         let of = |number: usize| count(number as u64);
         progress::say(|| format!("{} of {} zones", of(number), of(specs.len())));
         match gatherer.read(spec, say) {
-            Outcome::Good(loaded) => good.push(loaded.zone),
+            Outcome::Good(mut loaded) => {
+                if let Some(group) = &spec.group {
+                    loaded.zone.set_group(Arc::clone(group));
+                }
+                good.push(loaded.zone);
+            }
             Outcome::Broken(zone) => broken.push((spec.file.display().to_string(), zone)),
             Outcome::Duplicate(duplicate) => unserved.push(duplicate),
         }

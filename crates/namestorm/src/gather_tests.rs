@@ -15,6 +15,7 @@ fn zone(folder: &Path, file: &str, text: &str) -> ZoneSpec {
     ZoneSpec {
         origin: None,
         file: folder.join(file),
+        group: None,
     }
 }
 
@@ -55,6 +56,7 @@ fn a_broken_zone_takes_its_name_from_the_first_source_that_has_one() {
     let missing = |file: &str| ZoneSpec {
         origin: None,
         file: folder.path().join(file),
+        group: None,
     };
     let cases = [
         (given, Some("given.example.")),
@@ -167,6 +169,7 @@ fn fifos_devices_and_folders_are_refused() {
     let spec = |file: &Path| ZoneSpec {
         origin: None,
         file: file.to_owned(),
+        group: None,
     };
     for (file, what) in [
         (fifo.as_path(), "it is a FIFO, a socket or a device"),
@@ -221,6 +224,7 @@ fn loading_fails_without_a_good_zone() {
     let missing = ZoneSpec {
         origin: None,
         file: folder.path().join("missing.example"),
+        group: None,
     };
     for specs in [&[missing.clone()][..], &[bad, nameless, missing]] {
         for strict in [false, true] {

@@ -118,6 +118,7 @@ mod counters;
 mod edns;
 mod fields;
 mod gather;
+mod groups;
 mod hashed_question;
 mod hook;
 mod hooked;

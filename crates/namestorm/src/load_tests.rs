@@ -538,6 +538,7 @@ fn included_files_are_read_where_they_are_included() {
     let spec = |file: &str| ZoneSpec {
         origin: Some(b"\x07example\x03org\x00".to_vec()),
         file: folder.path().join(file),
+        group: None,
     };
     let loaded = load(&spec("zone"), &mut |_| {}).unwrap();
     let names: Vec<_> = loaded
@@ -601,6 +602,7 @@ fn only_files_below_the_zones_folder_are_included() {
         let spec = ZoneSpec {
             origin: None,
             file: zones.join("example.org.zone"),
+            group: None,
         };
         let report = match load(&spec, &mut |_| {}) {
             Ok(loaded) => loaded.report.to_string(),
@@ -663,6 +665,7 @@ fn check_prints_one_line_per_good_zone() {
     let again = ZoneSpec {
         origin: name::parse("EXAMPLE.org"),
         file: again,
+        group: None,
     };
     let (error, messages, printed) = checked(&[spec.clone(), again]);
     let expected =

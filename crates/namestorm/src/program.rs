@@ -465,7 +465,10 @@ where
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
         let mut say = |line: String| tracing::warn!("{line}");
-        let Gathered { zones, unserved } = gather(&source.zones.specs()?, &mut say);
+        let Gathered {
+            mut zones,
+            unserved,
+        } = gather(&source.zones.specs()?, &mut say);
         let mut known = locked(&source.unserved);
         let lost: Vec<_> = unserved
             .iter()
@@ -485,6 +488,7 @@ where
                 return Err(format!("no zone is called {name:?}").into());
             }
         }
+        zones.keep_groups_of(&self.answers());
         let answers = compile(&zones, source.form, random_seed(), &mut say_prepared)
             .map_err(|_| LoadError::TooLarge)?;
         drop(zones);
@@ -558,6 +562,10 @@ where
         }
         for ((qtype, over_udp), (_, over_tcp)) in udp.by_type().into_iter().zip(tcp.by_type()) {
             tally.detail("queries by type", ("type", qtype), over_udp + over_tcp);
+        }
+        let by_group = server.dns().by_group().zip(server.tcp().app().by_group());
+        for ((zones, over_udp), (_, over_tcp)) in by_group {
+            tally.detail("replies by zone", ("zones", zones), over_udp + over_tcp);
         }
         tally.event("truncated", udp.truncated);
         tally.event("assembled", udp.assembled + tcp.assembled);

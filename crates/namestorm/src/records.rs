@@ -214,6 +214,7 @@ impl Composer {
             authoritative: true,
             counts: [a[0], a[1], b[0], b[1], c[0], c[1]],
             required: has_additional.then(|| (Tail::new(&bytes[..self.required]), 0)),
+            zone_of: None,
             prepared: None,
         }
     }

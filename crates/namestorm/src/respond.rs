@@ -11,6 +11,7 @@ use crate::assemble::Assembler;
 use crate::body::Body;
 use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
+use crate::groups::{GroupCounts, NO_GROUP};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::index::At;
@@ -79,6 +80,7 @@ impl Reply<'_> {
 pub struct Responder {
     answers: Arc<Answers>,
     counters: Counters,
+    groups: GroupCounts,
     question: HashedQuestion,
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
@@ -102,6 +104,7 @@ impl Responder {
             assembler: Assembler::new(answers.has_hooked()),
             answers,
             counters: Counters::default(),
+            groups: GroupCounts::default(),
             question: HashedQuestion::new(),
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
@@ -129,6 +132,12 @@ impl Responder {
     /// no room for its reply now.
     pub(crate) fn uncount(&mut self, before: &Counters) {
         self.counters = *before;
+        self.groups.uncount();
+    }
+
+    /// Returns the label of each zone group with the number of its replies.
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.groups.by_label(self.answers.groups().labels())
     }
 
     /// Answers one message. Writes the reply's head over the start of `message`, unless
@@ -178,6 +187,7 @@ impl Responder {
         let Self {
             answers,
             counters,
+            groups,
             question,
             expanded,
             head,
@@ -199,7 +209,10 @@ impl Responder {
         };
         let parsed = match parsed {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
-            _ => return Some(refuse(message, header, counters)),
+            _ => {
+                groups.count(NO_GROUP);
+                return Some(refuse(message, header, counters));
+            }
         };
         counters.count_type(parsed.question.qtype);
         let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
@@ -210,12 +223,7 @@ impl Responder {
                 if let Some(answer) = answers.find_hashed(hash, question.qtype, key.bytes()) {
                     Body::prepared(&answer)
                 } else {
-                    let name = if question.is_compressed {
-                        expanded.bytes()
-                    } else {
-                        &message[QUESTION_AT..][..question.name_len]
-                    };
-                    let question = (name, question.qtype);
+                    let question = (qname(message, &question, expanded), question.qtype);
                     assembler.assemble(answers, question, key, context, counters)?
                 }
             }
@@ -225,6 +233,7 @@ impl Responder {
             *opt = edns.reply(body.rcode);
         }
         let trail: &[u8] = if query.edns.is_some() { opt } else { &[] };
+        groups.count(answers.groups().of(body.zone_of));
         let (mut reply, fields) = fit(&query, &body, trail, counters);
         if question.is_compressed {
             head[..2].copy_from_slice(&message[..2]);
@@ -282,6 +291,16 @@ fn read_rest(
         limit,
     };
     (query, is_malformed)
+}
+
+/// Returns the name in the question. `expanded` has the decompressed name.
+#[inline(always)]
+fn qname<'a>(message: &'a [u8], question: &RawQuestion, expanded: &'a NameBuf) -> &'a [u8] {
+    if question.is_compressed {
+        expanded.bytes()
+    } else {
+        &message[QUESTION_AT..][..question.name_len]
+    }
 }
 
 /// Writes the question to `out`. `qname` is the decompressed qname.
@@ -385,7 +404,54 @@ fn refuse<'a>(message: &mut [u8], header: Header, counters: &mut Counters) -> Re
 mod tests {
     use super::*;
     use crate::key::Form;
-    use crate::prepare_text;
+    use crate::zones::Zones;
+    use crate::{compile, load_text, prepare_text};
+
+    #[test]
+    fn replies_are_counted_for_the_zone_of_the_asked_name() {
+        let zone = |name: &str, records: &str| {
+            let text =
+                format!("$ORIGIN {name}\n$TTL 60\n@ SOA ns h 1 2 3 4 60\n@ NS ns.x.\n{records}");
+            load_text("zone", None, &text).unwrap().zone
+        };
+        let [a, b] = [
+            zone(
+                "a.",
+                "w A 192.0.2.1\nc CNAME w.b.\nd DNAME b.\n*.s A 192.0.2.3\n",
+            ),
+            zone("b.", "w A 192.0.2.2\n"),
+        ];
+        let zones = Zones::new(vec![a, b]).unwrap();
+        let answers = compile(&zones, Form::Wire, [1, 2, 3, 4], &mut |_| {}).unwrap();
+        let mut responder = Responder::new(answers.into());
+        for (name, group) in [
+            ("w.a.", "a."),
+            ("c.a.", "a."),
+            ("w.d.a.", "a."),
+            ("x.s.a.", "a."),
+            ("none.a.", "a."),
+            ("w.b.", "b."),
+            ("none.b.", "b."),
+            ("w.c.", "none"),
+        ] {
+            let count = |responder: &Responder| {
+                let mut groups = responder.by_group();
+                groups
+                    .find(|(label, _)| *label == group)
+                    .map(|(_, count)| count)
+            };
+            let before = count(&responder);
+            let header = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+            let name = name::parse(name).unwrap();
+            let mut query = [&header[..], &name, &[0, 1, 0, 1]].concat();
+            responder.respond(&mut query, Transport::Tcp).unwrap();
+            assert_eq!(count(&responder), before.map(|count| count + 1), "{group}");
+        }
+        let mut malformed = [0; 12];
+        responder.respond(&mut malformed, Transport::Tcp).unwrap();
+        let counts: Vec<_> = responder.by_group().collect();
+        assert_eq!(counts, [("none", 2), ("other", 0), ("a.", 5), ("b.", 2)]);
+    }
 
     #[test]
     fn a_head_has_room_for_the_longest_compressed_name() {

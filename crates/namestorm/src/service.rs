@@ -119,6 +119,11 @@ impl Dns {
         self.responder.counters()
     }
 
+    /// Returns the label of each zone group with the number of its replies.
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.responder.by_group()
+    }
+
     /// Answers one query. `parsed` is the query's question, if it has already been parsed.
     #[inline(always)]
     pub(crate) fn answer<P: Port, H: Hook>(

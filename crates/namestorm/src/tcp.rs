@@ -124,6 +124,11 @@ impl<H: Hook> DnsOverTcp<H> {
         self.responder.counters()
     }
 
+    /// Returns the label of each zone group with the number of its replies.
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.responder.by_group()
+    }
+
     /// Returns the number of connections closed because of a query longer than [`MAX_TCP_QUERY`].
     pub fn too_long(&self) -> u64 {
         self.too_long

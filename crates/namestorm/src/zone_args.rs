@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, Command};
 use control::{Watched, config};
@@ -125,7 +126,12 @@ fn matching(pattern: &str) -> Result<Vec<ZoneSpec>, NoZones> {
     find(Path::new(start), &parts, &mut files)?;
     files.sort();
     files.dedup();
-    let spec = |file| ZoneSpec { origin: None, file };
+    let group: Arc<str> = pattern.into();
+    let spec = |file| ZoneSpec {
+        origin: None,
+        file,
+        group: Some(Arc::clone(&group)),
+    };
     Ok(files.into_iter().map(spec).collect())
 }
 

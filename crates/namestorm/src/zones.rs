@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use crate::answers::Answers;
+use crate::groups::GroupLabels;
 use crate::hooked::HookedNames;
 use crate::name::{self, Name, NameError};
 use crate::rtype;
@@ -72,6 +74,8 @@ pub struct Zones {
     /// loaded.
     children: Vec<Vec<Vec<u8>>>,
     hooked: HookedNames,
+    /// The labels of the groups of earlier zones.
+    group_labels: GroupLabels,
 }
 
 impl Zones {
@@ -104,6 +108,7 @@ impl Zones {
             broken: Vec::new(),
             by_apex,
             hooked: HookedNames::default(),
+            group_labels: GroupLabels::default(),
         };
         for mut apex in broken {
             apex.make_ascii_lowercase();
@@ -151,6 +156,16 @@ impl Zones {
             _ => self.hooked.add(base),
         }
         Ok(())
+    }
+
+    /// Lets groups keep the numbers that they have in `earlier`.
+    pub(crate) fn keep_groups_of(&mut self, earlier: &Answers) {
+        self.group_labels = earlier.groups().labels().clone();
+    }
+
+    /// Returns the labels of the groups of earlier zones.
+    pub(crate) fn group_labels(&self) -> &GroupLabels {
+        &self.group_labels
     }
 
     /// Returns the names that a hook answers for.

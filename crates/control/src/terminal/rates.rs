@@ -1,6 +1,8 @@
 //! Rates: the difference between two statuses of a server.
 
-use crate::status::{PORT, Status, WorkerStatus};
+use std::cmp::Ordering;
+
+use crate::status::{PORT, Status, StatusCount, WorkerStatus};
 
 /// A count of all workers.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,9 @@ pub(super) struct Rates {
     pub(super) drops: Vec<Row>,
 }
 
+/// Number of zones that are shown: those with the most replies.
+const TOP: usize = 10;
+
 /// A count of one worker: its name, whether it is a level, and its value.
 type One = (String, bool, u64);
 
@@ -40,15 +45,26 @@ impl Rates {
     /// Compares a status with an earlier one of the same server. Without one, all rates are 0.
     pub(super) fn between(before: Option<&Status>, now: &Status) -> Self {
         let rows = |of: fn(&WorkerStatus) -> Vec<One>| rows(before, now, of);
+        let mut zones = rows(|worker| {
+            let zones = worker.counts.iter().filter(|one| is_of_zones(one));
+            let ones = zones.map(|one| (one.full_name(), false, one.count));
+            ones.collect()
+        });
+        let order = |row: &Row| (row.rate(), row.total as f64);
+        zones.sort_by(|a, b| order(b).partial_cmp(&order(a)).unwrap_or(Ordering::Equal));
+        zones.truncate(TOP);
+        let mut counts = rows(|worker| {
+            let counts = worker.counts.iter();
+            let counts = counts.filter(|one| one.program != PORT && !is_of_zones(one));
+            // Most kinds of a level, such as states of connections, are usually empty.
+            let counts =
+                counts.filter(|one| !one.is_level || one.count > 0 || one.labels.is_empty());
+            let ones = counts.map(|one| (one.full_name(), one.is_level, one.count));
+            ones.collect()
+        });
+        counts.extend(zones);
         Self {
-            counts: rows(|worker| {
-                let counts = worker.counts.iter().filter(|one| one.program != PORT);
-                // Most kinds of a level, such as states of connections, are usually empty.
-                let counts =
-                    counts.filter(|one| !one.is_level || one.count > 0 || one.labels.is_empty());
-                let ones = counts.map(|one| (one.full_name(), one.is_level, one.count));
-                ones.collect()
-            }),
+            counts,
             port: rows(|worker| {
                 let counts = worker.port.iter();
                 let ones = counts.map(|(name, count)| (name.clone(), false, *count));
@@ -70,6 +86,11 @@ impl Rates {
         let row = self.port.iter().find(|row| row.name == name);
         row.map_or(&[], |row| &row.rates)
     }
+}
+
+/// Returns true for the count of the replies of a zone or of a group of zones.
+fn is_of_zones(count: &StatusCount) -> bool {
+    count.labels.contains_key("zones")
 }
 
 /// Returns a row for each count, ordered as the workers list them.
@@ -129,7 +150,7 @@ pub(super) fn shown(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{InterfaceStatus, StatusCount};
+    use crate::status::InterfaceStatus;
 
     fn count(name: &str, is_level: bool, count: u64) -> StatusCount {
         StatusCount {
@@ -185,6 +206,27 @@ mod tests {
         let levels: Vec<_> = rates.port.iter().filter(|row| row.is_level).collect();
         assert_eq!((levels.len(), &*levels[0].name), (1, "port: ring 200"));
         assert_eq!((rates.drops[0].total, rates.drops[0].rate()), (2, 0.0));
+    }
+
+    #[test]
+    fn the_zones_with_the_most_replies_come_first() {
+        let zones = |counts: &[u64]| {
+            let mut status = status(0.0, &[(0.0, 0, 0)]);
+            let zone = |(number, count): (usize, &u64)| StatusCount {
+                labels: [("zones".to_owned(), format!("z{number}."))].into(),
+                ..self::count("replies by zone", false, *count)
+            };
+            status.workers[0].counts = counts.iter().enumerate().map(zone).collect();
+            status
+        };
+        let before = zones(&[0; 12]);
+        let mut now = zones(&[5, 0, 0, 9, 1, 2, 3, 0, 0, 0, 0, 7]);
+        now.uptime_seconds = 1.0;
+        let rates = Rates::between(Some(&before), &now);
+        let names = rates.counts.iter().map(|row| row.name.as_str());
+        let names: Vec<_> = names.map(|name| name.rsplit(' ').next().unwrap()).collect();
+        assert_eq!(names[..6], ["z3.", "z11.", "z0.", "z6.", "z5.", "z4."]);
+        assert_eq!(names.len(), TOP);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::master::Entries;
 use crate::name;
@@ -20,6 +21,8 @@ pub struct ZoneSpec {
     pub origin: Option<Vec<u8>>,
     /// The master file.
     pub file: PathBuf,
+    /// The group in which metrics count the zone's replies. `None` counts them under its name.
+    pub group: Option<Arc<str>>,
 }
 
 impl FromStr for ZoneSpec {
@@ -45,6 +48,7 @@ impl FromStr for ZoneSpec {
         Ok(Self {
             origin,
             file: file.into(),
+            group: None,
         })
     }
 }
