@@ -36,7 +36,7 @@ use checks::Checks;
 use matrix::Scenario;
 use rig::Rig;
 
-/// Number of scenarios that run at the same time, each in its own namespaces.
+/// Number of scenarios or parts that run at the same time, each in its own namespaces.
 const LANES: usize = 4;
 
 #[derive(clap::Args)]
@@ -67,13 +67,13 @@ pub(crate) struct Options {
 /// A test outside the matrix of scenarios.
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
-/// Tests outside the matrix that run by default, by name.
+/// Tests outside the matrix that run by default, by name. Those that take longest come first.
 const PARTS: [(&str, Part); 7] = [
+    ("who gives way", pressure::sample),
+    ("privileges", privileges::run),
     ("bad input", refusals::run),
     ("super-segments", supers::run),
     ("slow readers", many::readers),
-    ("who gives way", pressure::sample),
-    ("privileges", privileges::run),
     ("secrets", secrets::run),
     ("other stations", stations::run),
 ];
@@ -100,8 +100,7 @@ impl Options {
     }
 
     fn parts(&self) -> impl Iterator<Item = &(&'static str, Part)> {
-        let parts = PARTS.iter().filter(|(name, _)| name.contains(&self.filter));
-        parts.chain(self.pressure())
+        PARTS.iter().filter(|(name, _)| name.contains(&self.filter))
     }
 
     fn pressure(&self) -> impl Iterator<Item = &(&'static str, Part)> {
@@ -133,12 +132,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let env = Env::prepare(&scratch, programs)?;
     let mut checks = run_scenarios(options, &env);
-    for (name, part) in options.parts() {
+    let parts: Vec<_> = options.parts().collect();
+    checks.add(in_lanes(&parts, |part| run_part(part, &env)));
+    for part in options.pressure() {
         interrupt::check()?;
-        let (start, mut some) = (Instant::now(), Checks::default());
-        part(&env, &mut some)?;
-        some.print(name, None, start.elapsed());
-        checks.add(some);
+        checks.add(run_part(part, &env));
     }
     println!("{checks}");
     ensure!(checks.failed() == 0, "{} checks failed", checks.failed());
@@ -174,28 +172,16 @@ pub(crate) fn count_apart(args: &[&str]) -> Result<(u32, u32)> {
     counts.context("the tests did not run to their end")
 }
 
-/// Runs the scenarios, [`LANES`] at a time. The seed depends on the scenario's index in the full
-/// matrix, so every run gives a scenario the same seed.
-fn run_scenarios(options: &Options, env: &Env) -> Checks {
-    let everything = matrix::full();
-    let mut scenarios = options.scenarios();
-    // Start lossy scenarios first, because they wait for retransmissions and take longest.
-    scenarios.sort_by_key(|scenario| !scenario.is_lossy());
+/// Runs `run` for each of `jobs`, [`LANES`] at a time. Returns all checks.
+fn in_lanes<T: Sync>(jobs: &[T], run: impl Fn(&T) -> Checks + Sync) -> Checks {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Checks::default());
     let lane = || {
-        while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let place = everything.iter().position(|one| one == scenario);
-            let seed = place.filter(|_| scenario.is_lossy());
-            let seed = seed.map(|place| options.seed + place as u64);
-            let (start, mut checks) = (Instant::now(), Checks::default());
-            if let Err(failure) = run_scenario(scenario, seed, env, &mut checks) {
-                checks.fail("the scenario itself", &format!("{failure:#}"));
-            }
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let checks = run(job);
             if interrupt::seen() {
                 return;
             }
-            checks.print(&scenario.to_string(), seed, start.elapsed());
             all.lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .add(checks);
@@ -207,6 +193,38 @@ fn run_scenarios(options: &Options, env: &Env) -> Checks {
         }
     });
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a test outside the matrix, and prints its checks.
+fn run_part(&(name, part): &(&str, Part), env: &Env) -> Checks {
+    let (start, mut checks) = (Instant::now(), Checks::default());
+    if let Err(failure) = part(env, &mut checks) {
+        checks.fail("the test itself", &format!("{failure:#}"));
+    }
+    checks.print(name, None, start.elapsed());
+    checks
+}
+
+/// Runs the scenarios. The seed depends on the scenario's index in the full
+/// matrix, so every run gives a scenario the same seed.
+fn run_scenarios(options: &Options, env: &Env) -> Checks {
+    let everything = matrix::full();
+    let mut scenarios = options.scenarios();
+    // Start lossy scenarios first, because they wait for retransmissions and take longest.
+    scenarios.sort_by_key(|scenario| !scenario.is_lossy());
+    in_lanes(&scenarios, |scenario| {
+        let place = everything.iter().position(|one| one == scenario);
+        let seed = place.filter(|_| scenario.is_lossy());
+        let seed = seed.map(|place| options.seed + place as u64);
+        let (start, mut checks) = (Instant::now(), Checks::default());
+        if let Err(failure) = run_scenario(scenario, seed, env, &mut checks) {
+            checks.fail("the scenario itself", &format!("{failure:#}"));
+        }
+        if !interrupt::seen() {
+            checks.print(&scenario.to_string(), seed, start.elapsed());
+        }
+        checks
+    })
 }
 
 /// The programs under test, and their content.
