@@ -78,7 +78,7 @@ impl Assembler {
             Ok(Verdict::Records) if !self.composer.is_empty() => {
                 counters.hooked += 1;
                 return Some(Body {
-                    zone_of: Some(soa.at()),
+                    zone_of: soa.at(),
                     ..self.composer.body()
                 });
             }
@@ -121,7 +121,7 @@ impl Assembler {
             Resolution::Substitution(dname) => {
                 let keys = [key, &mut self.wildcard];
                 Body {
-                    zone_of: Some(dname.at()),
+                    zone_of: dname.at(),
                     ..chain::follow(answers, (name, qtype), dname, keys, scratch)
                 }
             }

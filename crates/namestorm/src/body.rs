@@ -3,7 +3,7 @@
 use ip::Sum;
 use udpip::Tail;
 
-use crate::answers::Answer;
+use crate::answers::{Answer, NONE};
 use crate::index::At;
 use crate::tail::shift_pointer;
 
@@ -20,8 +20,8 @@ pub(crate) struct Body<'a> {
     pub(crate) required: Option<(Tail<'a>, u16)>,
     /// The position of the prepared answer, if the body is that answer unchanged.
     pub(crate) prepared: Option<At>,
-    /// The position of the answer whose zone the reply counts for, if there is one.
-    pub(crate) zone_of: Option<At>,
+    /// The position of the answer whose zone the reply counts for, or [`NONE`].
+    pub(crate) zone_of: At,
 }
 
 impl<'a> Body<'a> {
@@ -34,7 +34,7 @@ impl<'a> Body<'a> {
             counts: [0; 6],
             required: None,
             prepared: None,
-            zone_of: None,
+            zone_of: NONE,
         }
     }
 
@@ -48,7 +48,7 @@ impl<'a> Body<'a> {
             counts: answer.counts(),
             required: answer.required(),
             prepared: Some(answer.at()),
-            zone_of: Some(answer.at()),
+            zone_of: answer.at(),
         }
     }
 

@@ -11,7 +11,7 @@
 
 use udpip::Tail;
 
-use crate::answers::{Answer, Answers};
+use crate::answers::{Answer, Answers, NONE};
 use crate::body::Body;
 use crate::edns::OPT_LEN;
 use crate::index::At;
@@ -281,7 +281,7 @@ impl<'a, 'q> Chain<'a, 'q> {
                 .required
                 .map(|(len, additional)| (Tail::new(&bytes[..len]), additional)),
             prepared: None,
-            zone_of: None,
+            zone_of: NONE,
         }
     }
 }

@@ -5,12 +5,12 @@
 
 use crate::index::At;
 
-/// Maximum number of groups, [`NONE`] and [`OTHER`] included.
+/// Maximum number of groups, [`NO_GROUP`] and [`OTHER`] included.
 pub(crate) const MAX_GROUPS: usize = 64;
 /// The number of replies without data of a zone, such as those with REFUSED.
-pub(crate) const NO_GROUP: u8 = 0;
-/// The number and the label of these replies.
-const NONE: (u8, &str) = (NO_GROUP, "none");
+const NO_GROUP: u8 = 0;
+/// The label of these replies.
+const NONE: &str = "none";
 /// The number and the label of the zones beyond the maximum number of groups.
 const OTHER: (u8, &str) = (1, "other");
 
@@ -20,7 +20,7 @@ pub(crate) struct GroupLabels(Vec<&'static str>);
 
 impl Default for GroupLabels {
     fn default() -> Self {
-        Self(vec![NONE.1, OTHER.1])
+        Self(vec![NONE, OTHER.1])
     }
 }
 
@@ -64,7 +64,7 @@ impl Groups {
 
     /// Notes that the answers from `at` on belong to no group.
     pub(crate) fn end(&mut self, at: At) {
-        self.push(at, NONE.0);
+        self.push(at, NO_GROUP);
     }
 
     fn push(&mut self, at: At, number: u8) {
@@ -73,15 +73,17 @@ impl Groups {
         }
     }
 
-    /// Returns the number of the group of the answer at this position.
-    #[inline(always)]
-    pub(crate) fn of(&self, at: Option<At>) -> u8 {
-        let Some(at) = at else {
-            return NONE.0;
-        };
+    /// Returns the range of positions around `at` whose answers belong to one group.
+    fn range_of(&self, at: At) -> Range {
         let begun = self.starts.partition_point(|(start, _)| *start <= at);
         let last = self.starts.get(begun.wrapping_sub(1));
-        last.map_or(NONE.0, |(_, number)| *number)
+        let (first, number) = last.copied().unwrap_or((0, NO_GROUP));
+        let next = self.starts.get(begun).map(|(start, _)| *start);
+        Range {
+            first,
+            last_offset: next.map_or(At::MAX, |next| next - 1) - first,
+            number,
+        }
     }
 
     /// Returns the labels by number.
@@ -90,37 +92,59 @@ impl Groups {
     }
 }
 
-/// Numbers of replies by group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupCounts {
-    counts: [u64; MAX_GROUPS],
-    /// The group of the last reply.
-    last: u8,
+/// A range of positions whose answers belong to one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: At,
+    /// Offset of the last position from the first.
+    last_offset: At,
+    /// The number of the group.
+    number: u8,
 }
 
-impl Default for GroupCounts {
-    fn default() -> Self {
-        Self {
-            counts: [0; MAX_GROUPS],
-            last: NONE.0,
-        }
-    }
+/// Numbers of replies by group.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupCounts {
+    counts: [u64; MAX_GROUPS],
+    /// The range of the last reply. The next reply is often in it too, and then needs no search.
+    last: Range,
 }
 
 impl GroupCounts {
-    /// Counts a reply of the group with this number.
+    /// Starts to count replies from the answers with these groups.
+    pub(crate) fn new(groups: &Groups) -> Self {
+        Self {
+            counts: [0; MAX_GROUPS],
+            last: groups.range_of(0),
+        }
+    }
+
+    /// Goes on with replies from other answers.
+    pub(crate) fn set_groups(&mut self, groups: &Groups) {
+        self.last = groups.range_of(0);
+    }
+
+    /// Counts a reply with the answer at this position, which is [`NONE`](crate::answers::NONE) if
+    /// there is no answer.
     #[inline(always)]
-    pub(crate) fn count(&mut self, number: u8) {
-        self.last = number;
+    pub(crate) fn count(&mut self, groups: &Groups, at: At) {
+        if at.wrapping_sub(self.last.first) > self.last.last_offset {
+            self.search(groups, at);
+        }
         // Groups have no larger number. This comparison is cheaper than a possible panic.
-        if let Some(count) = self.counts.get_mut(usize::from(number)) {
+        if let Some(count) = self.counts.get_mut(usize::from(self.last.number)) {
             *count += 1;
         }
     }
 
+    #[inline(never)]
+    fn search(&mut self, groups: &Groups, at: At) {
+        self.last = groups.range_of(at);
+    }
+
     /// Takes the last reply back.
     pub(crate) fn uncount(&mut self) {
-        if let Some(count) = self.counts.get_mut(usize::from(self.last)) {
+        if let Some(count) = self.counts.get_mut(usize::from(self.last.number)) {
             *count -= 1;
         }
     }
@@ -145,11 +169,17 @@ mod tests {
             groups.begin(at, label);
         }
         groups.end(12);
-        let of = |at| groups.labels().0[usize::from(groups.of(at))];
-        let labels = [0, 4, 5, 8, 9, 11, 12, 99].map(|at| of(Some(at)));
+        let of = |at| groups.labels().0[usize::from(groups.range_of(at).number)];
+        let labels = [0, 4, 5, 8, 9, 11, 12, At::MAX].map(of);
         assert_eq!(labels, ["a.", "a.", "b.", "b.", "a.", "c.", "none", "none"]);
-        assert_eq!(of(None), "none");
-        assert_eq!(Groups::default().of(Some(0)), 0);
+        let range = |first, last_offset, number| Range {
+            first,
+            last_offset,
+            number,
+        };
+        assert_eq!(groups.range_of(8), range(5, 3, 3));
+        assert_eq!(groups.range_of(12), range(12, At::MAX - 12, NO_GROUP));
+        assert_eq!(Groups::default().range_of(7), range(0, At::MAX, NO_GROUP));
     }
 
     #[test]
@@ -161,18 +191,27 @@ mod tests {
         let mut groups = Groups::new(labels);
         groups.begin(0, "61");
         groups.begin(1, "62");
-        assert_eq!((groups.of(Some(0)), groups.of(Some(1))), (63, 1));
+        let number = |at| groups.range_of(at).number;
+        assert_eq!((number(0), number(1)), (63, 1));
     }
 
     #[test]
-    fn a_reply_can_be_taken_back() {
-        let labels = GroupLabels::default();
-        let mut counts = GroupCounts::default();
-        for number in [1, 0, 1] {
-            counts.count(number);
+    fn replies_are_counted_and_can_be_taken_back() {
+        let mut groups = Groups::default();
+        groups.begin(0, "a.");
+        groups.begin(8, "b.");
+        groups.end(9);
+        let mut counts = GroupCounts::new(&groups);
+        for at in [0, 7, 8, At::MAX, 9, 3, 8] {
+            counts.count(&groups, at);
         }
         counts.uncount();
-        let by_label: Vec<_> = counts.by_label(&labels).collect();
-        assert_eq!(by_label, [("none", 1), ("other", 1)]);
+        let by_label: Vec<_> = counts.by_label(groups.labels()).collect();
+        assert_eq!(by_label, [("none", 2), ("other", 0), ("a.", 3), ("b.", 1)]);
+        let mut other = Groups::new(groups.labels().clone());
+        other.begin(0, "b.");
+        counts.set_groups(&other);
+        counts.count(&other, 0);
+        assert_eq!(counts.by_label(other.labels()).last(), Some(("b.", 2)));
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use udpip::Tail;
 
+use crate::answers::NONE;
 use crate::body::Body;
 use crate::edns::OPT_LEN;
 use crate::name::Name;
@@ -214,7 +215,7 @@ impl Composer {
             authoritative: true,
             counts: [a[0], a[1], b[0], b[1], c[0], c[1]],
             required: has_additional.then(|| (Tail::new(&bytes[..self.required]), 0)),
-            zone_of: None,
+            zone_of: NONE,
             prepared: None,
         }
     }

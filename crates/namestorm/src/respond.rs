@@ -6,12 +6,12 @@ use std::sync::Arc;
 use nmio::Instant;
 use udpip::Tail;
 
-use crate::answers::Answers;
+use crate::answers::{Answers, NONE};
 use crate::assemble::Assembler;
 use crate::body::Body;
 use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
-use crate::groups::{GroupCounts, NO_GROUP};
+use crate::groups::GroupCounts;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::index::At;
@@ -102,9 +102,9 @@ impl Responder {
     pub fn new(answers: Arc<Answers>) -> Self {
         Self {
             assembler: Assembler::new(answers.has_hooked()),
+            groups: GroupCounts::new(answers.groups()),
             answers,
             counters: Counters::default(),
-            groups: GroupCounts::default(),
             question: HashedQuestion::new(),
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
@@ -115,6 +115,7 @@ impl Responder {
     /// Replies from other answers. The counters go on.
     pub(crate) fn set_answers(&mut self, answers: Arc<Answers>) {
         self.assembler = Assembler::new(answers.has_hooked());
+        self.groups.set_groups(answers.groups());
         self.answers = answers;
     }
 
@@ -210,7 +211,7 @@ impl Responder {
         let parsed = match parsed {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
             _ => {
-                groups.count(NO_GROUP);
+                groups.count(answers.groups(), NONE);
                 return Some(refuse(message, header, counters));
             }
         };
@@ -233,7 +234,7 @@ impl Responder {
             *opt = edns.reply(body.rcode);
         }
         let trail: &[u8] = if query.edns.is_some() { opt } else { &[] };
-        groups.count(answers.groups().of(body.zone_of));
+        groups.count(answers.groups(), body.zone_of);
         let (mut reply, fields) = fit(&query, &body, trail, counters);
         if question.is_compressed {
             head[..2].copy_from_slice(&message[..2]);
