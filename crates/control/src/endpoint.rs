@@ -28,7 +28,6 @@ use tokio::task::JoinSet;
 
 pub(crate) use address::default_sockets;
 pub use address::{ControlSocket, ListenAddress};
-pub use host::HostName;
 use host::Hosts;
 use http::Access;
 use listener::Listener;
@@ -47,12 +46,6 @@ pub struct EndpointArgs {
     #[arg(long, value_name = "LISTEN", help_heading = "Metrics")]
     pub metrics_listen: Option<ListenAddress>,
 
-    /// Another name of this server, by which clients such as Prometheus reach the metrics. Repeat the
-    /// option for more names. Addresses, localhost, names without a dot and this machine's own name
-    /// need no option. Other names are refused, because a web page could misuse them.
-    #[arg(long = "metrics-host", value_name = "NAME", help_heading = "Metrics")]
-    pub metrics_hosts: Vec<HostName>,
-
     /// Unix socket for the commands `reload`, `status`, `connections` and `trace`, or `off`. Only the user who starts the
     /// server can use it. Defaults to NAME/control.sock in /run, or in the user's folder in
     /// /run/user. NAME is the program's name.
@@ -69,8 +62,6 @@ pub struct EndpointArgs {
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
     listeners: Vec<(Access, Listener)>,
-    /// The names of the metrics address.
-    hosts: Arc<Hosts>,
     /// Lines for the start block: a label and a value.
     lines: Vec<(&'static str, String)>,
 }
@@ -79,10 +70,7 @@ impl Endpoints {
     /// Binds the sockets of the endpoints. Must be called before the thread drops its privileges. If
     /// an address cannot be used, a warning says why, and the server does without.
     pub(crate) fn bind(args: &EndpointArgs, program: &str) -> Self {
-        let mut endpoints = Self {
-            hosts: Arc::new(Hosts::new(&args.metrics_hosts)),
-            ..Self::default()
-        };
+        let mut endpoints = Self::default();
         if let Some(address) = &args.metrics_listen {
             let bound = Listener::bind(address);
             if let Err(error) = &bound {
@@ -151,7 +139,7 @@ impl Endpoints {
         let mut tasks = JoinSet::new();
         for (access, listener) in self.listeners {
             // No browser reaches a Unix socket.
-            let hosts = listener.is_tcp().then(|| Arc::clone(&self.hosts));
+            let hosts = listener.is_loopback().then(|| Arc::new(Hosts::new()));
             let listener = listener
                 .into_async()
                 .map_err(Error::system("watching an endpoint"))?;

@@ -143,7 +143,7 @@ pub use both::Both;
 pub use client::ControlCommand;
 pub use connections::{ConnectionArgs, check_reserved};
 pub use embed::{Handle, Server, Starting, embed};
-pub use endpoint::{ControlSocket, EndpointArgs, HostName, ListenAddress};
+pub use endpoint::{ControlSocket, EndpointArgs, ListenAddress};
 pub use error::Error;
 pub use handover::{Handover, Turn};
 pub use live::{Snapshot, WorkerSnapshot};

@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 26] = [
+const EXAMPLES: [(&str, &str); 25] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -21,7 +21,6 @@ const EXAMPLES: [(&str, &str); 26] = [
     ("access_log", r#""/var/log/sandstorm/access.log""#),
     ("query_log", r#""/var/log/namestorm/query.log""#),
     ("metrics_listen", r#""127.0.0.1:9153""#),
-    ("metrics_hosts", r#"["web1.example.net"]"#),
     ("control_socket", r#""/run/www/control.sock""#),
     ("pcap", r#""/var/tmp/server.pcap""#),
     ("fault", r#""drop=0.01,seed=1""#),

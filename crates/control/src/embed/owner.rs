@@ -170,17 +170,13 @@ fn serve<P: Program>(
 fn refuse_what_is_missing<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
     let EndpointArgs {
         metrics_listen,
-        metrics_hosts,
         control_socket,
         watch,
     } = &args.endpoints;
     let has_socket = matches!(control_socket, Some(ControlSocket::At(_)));
     for (is_asked_for, what) in [
         (!program.logs().is_empty(), "log of requests"),
-        (
-            metrics_listen.is_some() || !metrics_hosts.is_empty(),
-            "metrics address",
-        ),
+        (metrics_listen.is_some(), "metrics address"),
         (has_socket, "control socket"),
         (*watch, "watch on its content"),
     ] {

@@ -45,9 +45,12 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Returns true if a browser can reach the socket.
-    pub(super) fn is_tcp(&self) -> bool {
-        matches!(self, Self::Tcp(_))
+    /// Returns true if only programs on this host can reach the socket, browsers among them.
+    pub(super) fn is_loopback(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.local_addr().is_ok_and(|own| own.ip().is_loopback()),
+            Self::Unix(_) => false,
+        }
     }
 
     /// Makes the socket one of the current runtime.
