@@ -7,7 +7,7 @@
 //!
 //! Therefore only names that no stranger can own are allowed: addresses, `localhost`, names without a
 //! dot, and the name of this machine. An address that is not on loopback answers under every name,
-//! because the operator has opened it to others, who may reach it by any name.
+//! because the operator has opened it to others.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
