@@ -31,7 +31,7 @@ impl<T> Default for Handover<T> {
     }
 }
 
-impl<T: Clone + Send> Handover<T> {
+impl<T: Send> Handover<T> {
     /// Opens the mailbox of a worker with this bell.
     pub fn open(&self, bell: &Bell) -> Mailbox<Turn<T>> {
         let (sender, mailbox) = bell.mailbox(1);
@@ -42,12 +42,20 @@ impl<T: Clone + Send> Handover<T> {
 
     /// Sends new content to all workers, and waits until each of them has given back the old
     /// content or has ended. Only one thread may send, so that a mailbox is never full.
-    pub fn send(&self, content: &T) {
+    pub fn send(&self, content: &T)
+    where
+        T: Clone,
+    {
+        self.send_each(|| content.clone());
+    }
+
+    /// Same as [`send`](Self::send), with content that `make` makes for each worker.
+    pub fn send_each(&self, mut make: impl FnMut() -> T) {
         let (done, all_done) = channel();
         let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in &*workers {
             let turn = Turn {
-                content: content.clone(),
+                content: make(),
                 _done: done.clone(),
             };
             // A worker that has ended needs no content.

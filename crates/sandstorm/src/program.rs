@@ -21,8 +21,9 @@ use crate::load::Limits;
 use crate::loading::load_next;
 use crate::prepared::Replies;
 use crate::server::{Http, PacketTotals, packets};
-use crate::site::{NEW, NextSite, Site};
+use crate::site::{NEW, Site};
 use crate::status::Status;
+use crate::turnover::{Share, hand_over};
 use crate::verdict::Sees;
 use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 
@@ -56,7 +57,7 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     make: F,
     types: PhantomData<fn() -> (A, C)>,
     site: Arc<NewestSite>,
-    handover: Handover<Arc<NextSite>>,
+    handover: Handover<Share>,
     /// How the folder is loaded again, if it can be.
     reloading: Option<Reloading>,
     folder: PathBuf,
@@ -337,7 +338,7 @@ where
         let next = load_next(&old, &self.folder, &reloading.limits, reloading.strict)?;
         let next = Arc::new(next);
         *locked(&self.site.0) = Arc::clone(&next.site);
-        self.handover.send(&next);
+        hand_over(&self.handover, &next);
         let replies = next
             .leaving
             .iter()

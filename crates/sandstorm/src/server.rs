@@ -14,8 +14,8 @@ use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
 use crate::app::{App, SiteOnly};
 use crate::prepared::Replies;
 use crate::reply::Reply;
-use crate::site::{NextSite, Site};
-use crate::turnover::Turnover;
+use crate::site::Site;
+use crate::turnover::{Share, Turnover};
 use crate::verdict::Sees;
 pub use crate::web::{Conversation, Counters, Web};
 
@@ -106,7 +106,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
 
     /// Sets the mailbox that brings the next site. Its bell must be the server's.
     #[must_use]
-    pub(crate) fn with_handover(mut self, mailbox: Mailbox<Turn<Arc<NextSite>>>) -> Self {
+    pub(crate) fn with_handover(mut self, mailbox: Mailbox<Turn<Share>>) -> Self {
         self.turnover.set_mailbox(mailbox);
         self
     }

@@ -8,6 +8,7 @@ use nmio::sim::{self, LinkConfig, PathConfig};
 
 use super::*;
 use crate::site::{Builder, NEW, Version};
+use crate::turnover::hand_over;
 
 /// Makes a site with a single file `/a` of `len` bytes.
 fn site(len: usize) -> Arc<Site> {
@@ -190,7 +191,7 @@ fn a_worker_changes_to_the_next_site_in_steps() {
     let contents = server.stack().contents().totals().contents;
     let kept = server.stack().app().prepared()[next.origins[next.origins.len() - 1] as usize];
     std::thread::scope(|scope| {
-        let sending = scope.spawn(|| handover.send(&next));
+        let sending = scope.spawn(|| hand_over(&handover, &next));
         let mut steps = 0;
         while !sending.is_finished() {
             if bell.silence() {

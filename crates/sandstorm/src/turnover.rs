@@ -1,8 +1,9 @@
 //! A worker's passage from one site to the next, in steps between batches of packets.
 
-use std::sync::Arc;
+use std::mem::{MaybeUninit, take};
+use std::sync::{Arc, OnceLock};
 
-use control::Turn;
+use control::{Handover, Turn};
 use nmio::Mailbox;
 use tcpip::Contents;
 
@@ -12,25 +13,64 @@ use crate::web::{PreparedReply, Web};
 /// Number of replies that one step adds or removes, so that packets need not wait long.
 const REPLIES_IN_A_STEP: usize = 128;
 
+/// Hands the next site to all workers, and waits until nothing of the old one is left.
+pub(crate) fn hand_over(handover: &Handover<Share>, next: &Arc<NextSite>) {
+    let mut returned = Vec::new();
+    handover.send_each(|| {
+        let share = Share::new(next);
+        returned.push(Arc::clone(&share.returned));
+        share
+    });
+}
+
+/// What one worker needs for the passage. Memory of this size comes from the system, and a worker
+/// must not wait for the system. Therefore the reload thread makes this memory, and gets it back.
+#[derive(Debug)]
+pub(crate) struct Share {
+    next: Arc<NextSite>,
+    /// The next site's replies so far. After the change, it holds the replies of the old site.
+    prepared: Vec<PreparedReply>,
+    /// Gets `prepared` when the worker drops the share.
+    returned: Arc<OnceLock<Vec<PreparedReply>>>,
+}
+
+impl Share {
+    fn new(next: &Arc<NextSite>) -> Self {
+        let mut prepared = Vec::with_capacity(next.origins.len());
+        // The system provides a page when something is written to it.
+        prepared.spare_capacity_mut().fill(MaybeUninit::zeroed());
+        Self {
+            next: Arc::clone(next),
+            prepared,
+            returned: Arc::default(),
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        // It is set only here.
+        let _ = self.returned.set(take(&mut self.prepared));
+    }
+}
+
 /// The next site of a worker, and how far the worker has come.
 #[derive(Debug, Default)]
 pub(crate) struct Turnover {
-    mailbox: Option<Mailbox<Turn<Arc<NextSite>>>>,
+    mailbox: Option<Mailbox<Turn<Share>>>,
     passage: Option<Passage>,
 }
 
 #[derive(Debug)]
 struct Passage {
     /// Tells the sender, when it is dropped, that nothing of the old site is left.
-    turn: Turn<Arc<NextSite>>,
-    /// The next site's replies so far. After the change, it holds the replies of the old site.
-    prepared: Vec<PreparedReply>,
+    turn: Turn<Share>,
     /// Number of the old site's replies that are already removed, or `None` before the change.
     removed: Option<usize>,
 }
 
 impl Turnover {
-    pub(crate) fn set_mailbox(&mut self, mailbox: Mailbox<Turn<Arc<NextSite>>>) {
+    pub(crate) fn set_mailbox(&mut self, mailbox: Mailbox<Turn<Share>>) {
         self.mailbox = Some(mailbox);
     }
 
@@ -41,7 +81,6 @@ impl Turnover {
         };
         mailbox.take_all(|turn| {
             *passage = Some(Passage {
-                prepared: Vec::with_capacity(turn.content.origins.len()),
                 turn,
                 removed: None,
             });
@@ -73,23 +112,22 @@ impl Turnover {
 impl Passage {
     /// Adds replies of the next site. Changes to the next site when all are added.
     fn add_some<A>(&mut self, web: &mut Web<A>, contents: &mut Contents) -> bool {
-        let next = &self.turn.content;
+        let Share { next, prepared, .. } = &mut self.turn.content;
         let replies = next.site.replies().iter().zip(&next.origins);
-        let rest = replies.skip(self.prepared.len());
+        let rest = replies.skip(prepared.len());
         for (reply, &origin) in rest.take(REPLIES_IN_A_STEP) {
-            let prepared = match origin {
+            let one = match origin {
                 NEW => PreparedReply::add(reply, contents),
                 old => Ok(web.prepared()[old as usize]),
             };
-            match prepared {
-                Ok(prepared) => self.prepared.push(prepared),
+            match one {
+                Ok(one) => prepared.push(one),
                 // There are too many contents. The old site stays.
                 Err(_) => return true,
             }
         }
-        if self.prepared.len() == next.origins.len() {
-            let site = Arc::clone(&next.site);
-            self.prepared = web.change_site(site, std::mem::take(&mut self.prepared));
+        if prepared.len() == next.origins.len() {
+            *prepared = web.change_site(Arc::clone(&next.site), take(prepared));
             self.removed = Some(0);
         }
         false
@@ -98,12 +136,32 @@ impl Passage {
     /// Removes replies that only the old site has. Their memory is freed when no connection sends
     /// them any more. Returns true if all are removed.
     fn remove_some(&mut self, removed: usize, contents: &mut Contents) -> bool {
-        let leaving = &self.turn.content.leaving;
+        let Share { next, prepared, .. } = &self.turn.content;
+        let leaving = &next.leaving;
         let end = leaving.len().min(removed + REPLIES_IN_A_STEP);
         for &index in &leaving[removed..end] {
-            contents.remove(self.prepared[index as usize].content);
+            contents.remove(prepared[index as usize].content);
         }
         self.removed = Some(end);
         end == leaving.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::site::Builder;
+
+    #[test]
+    fn the_memory_of_a_passage_is_made_and_freed_by_the_reload_thread() {
+        let site = || Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, b"a");
+        let next = Arc::new(site().build_next(&site().build()));
+        let share = Share::new(&next);
+        assert!(share.prepared.capacity() >= next.site.replies().len());
+        let (memory, returned) = (share.prepared.as_ptr(), Arc::clone(&share.returned));
+        drop(share);
+        assert_eq!(returned.get().unwrap().as_ptr(), memory);
     }
 }
